@@ -1,0 +1,1 @@
+//! How does Python see records, tables and databases?

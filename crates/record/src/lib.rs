@@ -1,0 +1,2 @@
+//! What do the bytes of one record mean?
+#![forbid(unsafe_code)]

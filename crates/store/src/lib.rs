@@ -1,0 +1,2 @@
+//! Where do records live, and how does a change of them become lasting?
+#![deny(unsafe_code)]
