@@ -1,0 +1,60 @@
+# The commands behind ./dev, which has made .venv by the time this file is read.
+
+set positional-arguments
+
+bin := justfile_directory() / ".venv/bin"
+export VIRTUAL_ENV := justfile_directory() / ".venv"
+export PATH := bin + ":" + env("PATH")
+
+# pyo3 builds against this interpreter, whoever calls cargo: one set of build products.
+export PYO3_PYTHON := bin / "python"
+
+_list:
+    @echo "./dev <command>, which is one of"
+    @just --list --unsorted --list-heading ""
+
+# Make .venv, install every tool, build the extension
+setup: _tools build
+    @echo "ready: ./dev test, ./dev demo"
+
+# Build the extension into .venv (what is unchanged is not built again)
+build:
+    @tools/build.sh
+
+# Run the Rust tests, then the Python tests: test [-k word] [pytest arguments]
+test *args: _tools build
+    @tools/test.sh "$@"
+
+# Say everything a reviewer would otherwise have to say
+lint: _tools build
+    @tools/lint.sh
+
+# Format Rust and Python
+fmt: _tools
+    @cargo fmt --all
+    @ruff check --quiet --select I --fix .
+    @ruff format --quiet .
+
+# Run a fuzz target, or all of them in turn: fuzz [target] [seconds]
+fuzz *args:
+    @tools/fuzz.sh "$@"
+
+# Compare speed and size with rivals, in one run: bench [workload]
+bench *args: build
+    @tools/rivals.sh
+    @python -m pellucid.bench "$@"
+
+# Read the standard library's own source into a database and show what that is good for
+demo *args: build
+    @python -m pellucid.demo "$@"
+
+# Do what the build server does: test, then lint
+ci:
+    @.ci/run
+
+# Follow the README in a clean clone and an empty environment, on every Python found
+newcomer *args:
+    @tools/newcomer.sh "$@"
+
+_tools:
+    @sh -euc '. tools/bootstrap.sh; installed requirements-dev.txt'
