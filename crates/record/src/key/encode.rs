@@ -1,0 +1,329 @@
+//! What are the bytes and the spelling of a key?
+
+use super::decimal::Decimal;
+use super::number::{self, Whole};
+use super::{DATE_MAX, KEY_DEPTH_MAX, KeyError, KeyPart, code, is_instant, is_text, is_zone, spelled};
+
+/// Builds a key from its parts; keeps its buffers from one key to the next.
+///
+/// The caller pushes one part, or the parts of one tuple between `begin_tuple` and `end_tuple`.
+#[derive(Debug, Default, Clone)]
+pub struct KeyEncoder {
+    bytes: Vec<u8>,
+    spelling: Vec<u8>,
+    /// Entries that were left out of the spelling because all so far were plain.
+    plain_count: usize,
+    depth: u32,
+}
+
+impl KeyEncoder {
+    /// An encoder without a key.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets the key, keeps the buffers.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spelling.clear();
+        self.plain_count = 0;
+        self.depth = 0;
+    }
+
+    /// The bytes, which sort as the key does.
+    #[inline]
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        debug_assert!(self.depth == 0, "a tuple was begun and not ended");
+        &self.bytes
+    }
+
+    /// What the bytes do not tell; empty for most keys.
+    #[inline]
+    #[must_use]
+    pub fn spelling(&self) -> &[u8] {
+        &self.spelling
+    }
+
+    /// The bytes and the spelling, leaving an empty encoder behind.
+    #[must_use]
+    pub fn take(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let encoder = std::mem::take(self);
+        debug_assert!(encoder.depth == 0, "a tuple was begun and not ended");
+        (encoder.bytes, encoder.spelling)
+    }
+
+    /// Pushes None.
+    pub fn none(&mut self) {
+        self.bytes.push(code::NONE);
+        if self.depth > 0 {
+            // A bare 00 ends the tuple.
+            self.bytes.push(code::ESCAPE);
+        }
+    }
+
+    /// Pushes False or True, as the numbers 0 and 1.
+    pub fn bool(&mut self, bool: bool) {
+        self.int_bytes(i64::from(bool));
+        self.spell(spelled::BOOL);
+    }
+
+    /// Pushes an int of 64 bits.
+    #[inline]
+    pub fn int(&mut self, int: i64) {
+        self.int_bytes(int);
+        self.spell_plain();
+    }
+
+    /// Pushes an int of any size: its magnitude is big-endian and may have leading zeros.
+    ///
+    /// # Errors
+    /// `TooLarge` from 4 GiB on.
+    pub fn bigint(&mut self, negative: bool, magnitude: &[u8]) -> Result<(), KeyError> {
+        self.bigint_bytes(negative, magnitude)?;
+        self.spell_plain();
+        Ok(())
+    }
+
+    /// Pushes a float.
+    ///
+    /// # Errors
+    /// `NotANumber` for NaN.
+    pub fn float(&mut self, float: f64) -> Result<(), KeyError> {
+        if float.is_nan() {
+            return Err(KeyError::NotANumber);
+        }
+        if float.is_infinite() {
+            let code = if float < 0.0 { code::INFINITY_NEGATIVE } else { code::INFINITY_POSITIVE };
+            self.bytes.push(code);
+            self.spell(spelled::FLOAT);
+            return Ok(());
+        }
+        match number::whole(float) {
+            Whole::Int(int) => self.int_bytes(int),
+            Whole::Big(magnitude) => self.bigint_bytes(float < 0.0, magnitude.bytes())?,
+            Whole::Floor(floor) => {
+                self.int_bytes(floor);
+                self.bytes.push(code::FRACTION);
+                self.bytes.extend_from_slice(&number::fraction_bits(float).to_be_bytes());
+            }
+        }
+        let is_minus_zero = float == 0.0 && float.is_sign_negative();
+        self.spell(if is_minus_zero { spelled::MINUS_ZERO } else { spelled::FLOAT });
+        Ok(())
+    }
+
+    /// Pushes a str: UTF-8, in which surrogates are encoded as if they were characters. It is not checked
+    /// here, because Python's strings come out right; `is_text` tells for bytes from elsewhere.
+    #[inline]
+    pub fn str(&mut self, text: &[u8]) {
+        self.escaped(code::STR, text);
+    }
+
+    /// Pushes a bytes object.
+    #[inline]
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.escaped(code::BYTES, bytes);
+    }
+
+    /// Pushes a Decimal, given as `str()` writes it.
+    ///
+    /// # Errors
+    /// `NotANumber` for NaN and sNaN, `BadDecimal` for other texts, `TooLarge` from 4 GiB on.
+    pub fn decimal(&mut self, text: &str) -> Result<(), KeyError> {
+        let decimal = Decimal::parse(text)?;
+        let size = u32::try_from(text.len()).map_err(|_| KeyError::TooLarge)?;
+        decimal.emit(|byte| {
+            self.bytes.push(byte);
+            true
+        });
+        self.spell_anything();
+        push_varint(&mut self.spelling, size);
+        self.spelling.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+
+    /// Pushes a date: its proleptic Gregorian ordinal.
+    ///
+    /// # Errors
+    /// `BadTime` if Python has no such date.
+    pub fn date(&mut self, ordinal: u32) -> Result<(), KeyError> {
+        if !(1..=DATE_MAX).contains(&ordinal) {
+            return Err(KeyError::BadTime);
+        }
+        self.bytes.push(code::DATE);
+        self.bytes.extend_from_slice(&ordinal.to_be_bytes());
+        Ok(())
+    }
+
+    /// Pushes a naive datetime: microseconds since 0001-01-01T00:00.
+    ///
+    /// # Errors
+    /// `BadTime` if Python has no such datetime.
+    pub fn datetime(&mut self, local: i64, fold: bool) -> Result<(), KeyError> {
+        if !is_instant(local, 0) {
+            return Err(KeyError::BadTime);
+        }
+        self.bytes.push(code::DATETIME);
+        self.bytes.extend_from_slice(&local.to_be_bytes());
+        if fold {
+            self.spell(1);
+        } else {
+            self.spell_plain();
+        }
+        Ok(())
+    }
+
+    /// Pushes an aware datetime: microseconds since 0001-01-01T00:00 UTC, local time minus UTC in microseconds,
+    /// and the zone as records write it.
+    ///
+    /// # Errors
+    /// `BadTime` if Python has no such datetime, or the zone is none.
+    pub fn aware(&mut self, utc: i64, offset: i64, fold: bool, zone: &[u8]) -> Result<(), KeyError> {
+        let size = u32::try_from(zone.len()).map_err(|_| KeyError::TooLarge)?;
+        if !is_instant(utc, offset) || !is_zone(zone, offset) {
+            return Err(KeyError::BadTime);
+        }
+        self.bytes.push(code::AWARE);
+        self.bytes.extend_from_slice(&(utc + code::AWARE_BIAS).to_be_bytes());
+        self.spell_anything();
+        self.spelling.push(u8::from(fold));
+        self.spelling.extend_from_slice(&offset.to_le_bytes());
+        push_varint(&mut self.spelling, size);
+        self.spelling.extend_from_slice(zone);
+        Ok(())
+    }
+
+    /// Pushes a UUID, big-endian.
+    pub fn uuid(&mut self, uuid: &[u8; 16]) {
+        self.bytes.push(code::UUID);
+        self.bytes.extend_from_slice(uuid);
+    }
+
+    /// Begins a tuple; its elements follow.
+    ///
+    /// # Errors
+    /// `TooDeep` in the 65th tuple around another.
+    pub fn begin_tuple(&mut self) -> Result<(), KeyError> {
+        if self.depth == KEY_DEPTH_MAX {
+            return Err(KeyError::TooDeep);
+        }
+        self.depth += 1;
+        self.bytes.push(code::TUPLE);
+        Ok(())
+    }
+
+    /// Ends the tuple that was begun last.
+    pub fn end_tuple(&mut self) {
+        debug_assert!(self.depth > 0, "a tuple is ended that was not begun");
+        self.depth = self.depth.saturating_sub(1);
+        self.bytes.push(code::END);
+    }
+
+    /// Pushes any part.
+    ///
+    /// # Errors
+    /// As the method of the part; `BadText` if a str is none.
+    pub fn push(&mut self, part: &KeyPart<'_>) -> Result<(), KeyError> {
+        match part {
+            KeyPart::None => self.none(),
+            KeyPart::Bool(bool) => self.bool(*bool),
+            KeyPart::Int(int) => self.int(*int),
+            KeyPart::BigInt { negative, magnitude } => self.bigint(*negative, magnitude)?,
+            KeyPart::Float(float) => self.float(*float)?,
+            KeyPart::Str(text) if !is_text(text) => return Err(KeyError::BadText),
+            KeyPart::Str(text) => self.str(text),
+            KeyPart::Bytes(bytes) => self.bytes(bytes),
+            KeyPart::Decimal(text) => self.decimal(text)?,
+            KeyPart::Date(ordinal) => self.date(*ordinal)?,
+            KeyPart::Datetime { local, fold } => self.datetime(*local, *fold)?,
+            KeyPart::Aware { utc, offset, fold, zone } => self.aware(*utc, *offset, *fold, zone)?,
+            KeyPart::Uuid(uuid) => self.uuid(uuid),
+            KeyPart::BeginTuple => self.begin_tuple()?,
+            KeyPart::EndTuple => self.end_tuple(),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn int_bytes(&mut self, int: i64) {
+        let (bytes, size) = number::int_code(int);
+        // Nine bytes at once are a store or two; a copy of `size` bytes would be a call of memcpy.
+        self.bytes.extend_from_slice(&bytes);
+        self.bytes.truncate(self.bytes.len() - bytes.len() + size);
+    }
+
+    fn bigint_bytes(&mut self, negative: bool, magnitude: &[u8]) -> Result<(), KeyError> {
+        let zeros = magnitude.iter().take_while(|byte| **byte == 0).count();
+        let magnitude = magnitude.get(zeros..).unwrap_or(&[]);
+        let count = u32::try_from(magnitude.len()).map_err(|_| KeyError::TooLarge)?;
+        let flip = if negative { 0xFF } else { 0x00 };
+        if count <= 8 {
+            let size = count as u8;
+            self.bytes.push(if negative { code::INT_ZERO - size } else { code::INT_ZERO + size });
+        } else {
+            self.bytes.push(if negative { code::INT_LONG_NEGATIVE } else { code::INT_LONG_POSITIVE });
+            match u8::try_from(count) {
+                Ok(size) if size < 0xFF => self.bytes.push(size ^ flip),
+                _ => {
+                    self.bytes.push(0xFF ^ flip);
+                    self.bytes.extend(count.to_be_bytes().map(|byte| byte ^ flip));
+                }
+            }
+        }
+        self.bytes.extend(magnitude.iter().map(|byte| byte ^ flip));
+        Ok(())
+    }
+
+    #[inline]
+    fn escaped(&mut self, code: u8, bytes: &[u8]) {
+        self.bytes.reserve(bytes.len() + 2);
+        self.bytes.push(code);
+        if bytes.contains(&code::END) {
+            for byte in bytes {
+                self.bytes.push(*byte);
+                if *byte == code::END {
+                    self.bytes.push(code::ESCAPE);
+                }
+            }
+        } else {
+            self.bytes.extend_from_slice(bytes);
+        }
+        self.bytes.push(code::END);
+    }
+
+    /// An entry that is plain: it takes a byte only where an entry before it took one.
+    #[inline]
+    fn spell_plain(&mut self) {
+        if self.spelling.is_empty() {
+            self.plain_count += 1;
+        } else {
+            self.spelling.push(spelled::PLAIN);
+        }
+    }
+
+    #[inline]
+    fn spell(&mut self, entry: u8) {
+        self.spell_anything();
+        self.spelling.push(entry);
+    }
+
+    /// Before an entry that is not plain: those that were left out come in after all.
+    #[inline]
+    fn spell_anything(&mut self) {
+        if self.spelling.is_empty() && self.plain_count > 0 {
+            self.spelling.resize(self.plain_count, spelled::PLAIN);
+        }
+    }
+}
+
+/// LEB128.
+fn push_varint(bytes: &mut Vec<u8>, mut number: u32) {
+    while number > 0x7F {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}

@@ -1,0 +1,167 @@
+//! How does a key become bytes that sort as it does?
+//!
+//! ```text
+//! key      := None | bytes | str | tuple | number | Decimal | date | datetime | UUID
+//! tuple    := 05 key* 00                        // None inside a tuple is 00 FF
+//! str      := 02 (its bytes, 00 as 00 FF) 00
+//! number   := int code, magnitude [FE fraction]
+//! ```
+//!
+//! The bytes are compared with memcmp and decide which keys are equal; `docs/format.md` ("Ordered keys") is
+//! the whole table. 1, 1.0 and True are equal and so have the same bytes: what was written is kept beside them, in
+//! the *spelling*. It is empty when every key in it is spelled the plain way (an int, a naive datetime
+//! without fold), so that nearly all keys are just their bytes.
+//!
+//! Useful for: finding, sorting and ranging over keys without decoding them. Not useful for: values. NaN
+//! has no place in an order and is refused, as is every type that Python itself does not order.
+
+mod decimal;
+mod decode;
+mod encode;
+mod error;
+mod number;
+mod plain;
+mod range;
+mod value;
+
+use std::borrow::Cow;
+
+pub use decimal::is_decimal_text;
+pub use decode::KeyReader;
+pub use encode::KeyEncoder;
+pub use error::{KeyCorrupt, KeyError};
+pub use plain::{PlainKey, plain_key};
+pub use range::prefix_range;
+pub use value::KeyValue;
+
+/// Tuples in keys nest at most this deep, as containers in records do.
+pub const KEY_DEPTH_MAX: u32 = 64;
+
+/// The greatest date: the proleptic Gregorian ordinal of 9999-12-31.
+pub const DATE_MAX: u32 = 3_652_059;
+
+const DAY_MICROSECONDS: i64 = 86_400_000_000;
+
+/// The first microsecond behind the greatest datetime, counted from 0001-01-01T00:00.
+pub const DATETIME_END: i64 = DATE_MAX as i64 * DAY_MICROSECONDS;
+
+/// What each code of the key bytes means. Their order is the order of the type families.
+mod code {
+    pub(super) const NONE: u8 = 0x00;
+    pub(super) const BYTES: u8 = 0x01;
+    pub(super) const STR: u8 = 0x02;
+    pub(super) const TUPLE: u8 = 0x05;
+    pub(super) const INFINITY_NEGATIVE: u8 = 0x0A;
+    pub(super) const INT_LONG_NEGATIVE: u8 = 0x0B;
+    pub(super) const INT_SHORT_FIRST: u8 = INT_ZERO - 8;
+    pub(super) const INT_ZERO: u8 = 0x14;
+    pub(super) const INT_SHORT_LAST: u8 = INT_ZERO + 8;
+    pub(super) const INT_LONG_POSITIVE: u8 = 0x1D;
+    pub(super) const INFINITY_POSITIVE: u8 = 0x1E;
+    pub(super) const DECIMAL: u8 = 0x20;
+    pub(super) const DATE: u8 = 0x28;
+    pub(super) const DATETIME: u8 = 0x29;
+    pub(super) const AWARE: u8 = 0x2A;
+    pub(super) const UUID: u8 = 0x30;
+
+    /// Ends strings and tuples. It sorts below everything that could follow it.
+    pub(super) const END: u8 = 0x00;
+    /// After `00`: that was not the end, but a NUL in a string or None in a tuple.
+    pub(super) const ESCAPE: u8 = 0xFF;
+    /// After an int: a fraction follows. Above every code, so that (2, x) sorts before (2.5,).
+    pub(super) const FRACTION: u8 = 0xFE;
+
+    /// UTC microseconds can be negative by an offset, so that they are stored with this added.
+    pub(super) const AWARE_BIAS: i64 = 1 << 62;
+}
+
+/// The first byte of a spelling's entry for a number.
+mod spelled {
+    pub(super) const PLAIN: u8 = 0;
+    pub(super) const FLOAT: u8 = 1;
+    pub(super) const BOOL: u8 = 2;
+    pub(super) const MINUS_ZERO: u8 = 3;
+}
+
+/// One step of a key: what a `KeyReader` gives and a `KeyEncoder` takes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum KeyPart<'a> {
+    /// None.
+    None,
+    /// False or True; as keys they are the numbers 0 and 1.
+    Bool(bool),
+    /// An int of 64 bits.
+    Int(i64),
+    /// An int beyond 64 bits: its sign and its magnitude, big-endian without leading zeros.
+    BigInt {
+        /// Below zero.
+        negative: bool,
+        /// The absolute value.
+        magnitude: Cow<'a, [u8]>,
+    },
+    /// A float, never NaN.
+    Float(f64),
+    /// A str: UTF-8, with surrogates encoded as if they were characters.
+    Str(Cow<'a, [u8]>),
+    /// A bytes object.
+    Bytes(Cow<'a, [u8]>),
+    /// A Decimal, as `str()` writes it; never NaN.
+    Decimal(&'a str),
+    /// A date: its proleptic Gregorian ordinal, 1 to `DATE_MAX`.
+    Date(u32),
+    /// A naive datetime.
+    Datetime {
+        /// Microseconds since 0001-01-01T00:00.
+        local: i64,
+        /// The second of two equal local times.
+        fold: bool,
+    },
+    /// An aware datetime, ordered by its instant.
+    Aware {
+        /// Microseconds between 0001-01-01T00:00 UTC and the instant.
+        utc: i64,
+        /// Its local time minus `utc`, in microseconds.
+        offset: i64,
+        /// The second of two equal local times.
+        fold: bool,
+        /// The zone as in a record ("Zone" in format.md).
+        zone: &'a [u8],
+    },
+    /// A UUID, big-endian.
+    Uuid([u8; 16]),
+    /// A tuple begins; its elements follow.
+    BeginTuple,
+    /// The tuple ends.
+    EndTuple,
+}
+
+/// Whether `bytes` are a str in the encoding of this format: UTF-8, in which lone surrogates are
+/// encoded as if they were characters (Python's "surrogatepass").
+#[must_use]
+pub fn is_text(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    loop {
+        let Err(error) = std::str::from_utf8(rest) else { return true };
+        match rest.get(error.valid_up_to()..) {
+            Some([0xED, 0xA0..=0xBF, 0x80..=0xBF, after @ ..]) => rest = after,
+            _ => return false,
+        }
+    }
+}
+
+/// Whether `zone` is a zone as records write it, and fits a local time that is `offset` from UTC.
+fn is_zone(zone: &[u8], offset: i64) -> bool {
+    match zone {
+        [1, fixed @ ..] => fixed.split_first_chunk::<8>().is_some_and(|(own, name)| {
+            i64::from_le_bytes(*own) == offset && std::str::from_utf8(name).is_ok()
+        }),
+        [2, key @ ..] => std::str::from_utf8(key).is_ok(),
+        _ => false,
+    }
+}
+
+/// Whether there is a datetime with these microseconds, `offset` being less than a day.
+fn is_instant(utc: i64, offset: i64) -> bool {
+    let is_offset = -DAY_MICROSECONDS < offset && offset < DAY_MICROSECONDS;
+    is_offset && utc.checked_add(offset).is_some_and(|local| (0..DATETIME_END).contains(&local))
+}

@@ -1,0 +1,44 @@
+//! Is this one of the keys that nearly all tables have?
+
+use super::code;
+
+/// A key that is a str or an int, borrowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlainKey<'a> {
+    /// A str without NUL. Whether it is UTF-8 was not checked: who makes a string of it does that anyway.
+    Str(&'a [u8]),
+    /// An int of 64 bits.
+    Int(i64),
+}
+
+/// The key, if it is a str without NUL or an int of 64 bits. None says nothing: ask `KeyReader`.
+///
+/// A reader that takes keys of any kind is a state machine, and costs several times this; a loop over a table sees
+/// no other keys than these for as long as it runs.
+#[inline]
+#[must_use]
+pub fn plain_key<'a>(key: &'a [u8], spelling: &[u8]) -> Option<PlainKey<'a>> {
+    if !spelling.is_empty() {
+        return None;
+    }
+    match key {
+        [code::STR, text @ .., code::END] if !text.contains(&code::END) => Some(PlainKey::Str(text)),
+        [code @ (code::INT_SHORT_FIRST..=code::INT_SHORT_LAST), digits @ ..]
+            if digits.len() == usize::from(code.abs_diff(code::INT_ZERO)) =>
+        {
+            plain_int(*code < code::INT_ZERO, digits)
+        }
+        _ => None,
+    }
+}
+
+#[inline]
+fn plain_int<'a>(negative: bool, digits: &[u8]) -> Option<PlainKey<'a>> {
+    let flip = if negative { 0xFF } else { 0x00 };
+    if digits.first().is_some_and(|byte| byte ^ flip == 0) {
+        return None;
+    }
+    let magnitude = digits.iter().fold(0u64, |high, byte| high << 8 | u64::from(byte ^ flip));
+    let int = if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() };
+    int.map(PlainKey::Int)
+}
