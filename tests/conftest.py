@@ -1,0 +1,27 @@
+"""What do tests share? A database of either kind, and how hard hypothesis tries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pellucid
+import pytest
+
+# No deadline: on a busy build server a first call that pages code in says nothing about the code.
+hypothesis.settings.register_profile("pellucid", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("pellucid")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a database may be made; nothing is there yet."""
+    return tmp_path / "test.pel"
+
+
+@pytest.fixture(params=["file", "memory"])
+def db(request: pytest.FixtureRequest, path: Path) -> Iterator[pellucid.Database]:
+    """An empty database, once on disk and once in memory: whatever holds for one holds for the other."""
+    with pellucid.open(path if request.param == "file" else ":memory:") as database:
+        yield database

@@ -1,0 +1,270 @@
+"""Do we keep house? The rules of the house that no linter knows.
+
+Each rule is a function from a file's name and text to what it finds wrong. `PLANTED` holds one offence for
+each, so that a rule that has gone blind fails as loudly as a file that broke it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parent.parent
+SOURCE_SUFFIXES = {".rs", ".py", ".pyi", ".sh", ".toml", ""}
+
+FILE_LINES_MAX = 800
+TEST_FILE_LINES_MAX = 1200
+FUNCTION_LINES_MAX = 70
+
+# The ratchet: functions that were too long when the rule came, and how long they may stay. An entry may
+# shrink or go, and none is added: the next long function is split instead.
+LONG_FUNCTIONS: dict[str, int] = {}
+
+# Arrows point down: what each crate of the workspace may depend on, of the crates that matter here.
+CRATE_MAY_USE = {
+    "pellucid-record": set(),
+    "pellucid-store": {"pellucid-record", "lmdb-master-sys"},
+    "pellucid-query": {"pellucid-record", "pellucid-store"},
+    "pellucid-python": {"pellucid-record", "pellucid-store", "pellucid-query", "pyo3", "pyo3-ffi"},
+}
+ROOMED_CRATES = set().union(*CRATE_MAY_USE.values()) | {"heed", "lmdb", "libmdbx", "redb"}
+
+UNSAFE_ROOMS = re.compile(r"crates/store/src/(lmdb|pin)\w*(/.*)?\.rs|crates/python/src/hot(/.*)?\.rs")
+ENGINE_ROOMS = re.compile(r"crates/store/src/(lmdb|pin)\w*(/.*)?\.rs")
+
+Finding = tuple[int, str]
+Rule = Callable[[str, str], Iterator[Finding]]
+PLANTED: dict[Rule, tuple[str, str]] = {}
+
+
+def rule(planted_name: str, planted_text: str) -> Callable[[Rule], Rule]:
+    """Register a rule with a file that breaks it. A `~` in it is dropped, lest this very file be an offender."""
+
+    def register(function: Rule) -> Rule:
+        PLANTED[function] = (planted_name, planted_text.replace("~", ""))
+        return function
+
+    return register
+
+
+def files() -> list[str]:
+    """Every file that is in the repository or about to be."""
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    out = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    return [name for name in out.split("\0") if name and (ROOT / name).is_file()]
+
+
+def is_source(name: str) -> bool:
+    return Path(name).suffix in SOURCE_SUFFIXES and not name.startswith(
+        ("LICENSE", "fuzz/corpus/", "fixtures/")
+    )
+
+
+def is_test(name: str) -> bool:
+    return name.startswith("tests/") or "/tests/" in name
+
+
+def is_rust_library(name: str) -> bool:
+    return name.startswith("crates/") and "/src/" in name and name.endswith(".rs")
+
+
+def lines_matching(pattern: str | re.Pattern[str], text: str, finding: str) -> Iterator[Finding]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.search(pattern, line):
+            yield number, finding
+
+
+def without_comments(rust: str) -> str:
+    """The text with `//` comments blanked. String literals stay: none of ours holds what a rule looks for."""
+    return re.sub(r"//.*", "", rust)
+
+
+@rule("crates/record/src/view.rs", "//! What?\n" * 801)
+def size_of_file(name: str, text: str) -> Iterator[Finding]:
+    limit = TEST_FILE_LINES_MAX if is_test(name) else FILE_LINES_MAX
+    count = text.count("\n")
+    if is_source(name) and Path(name).suffix in {".rs", ".py", ".pyi"} and count > limit:
+        yield limit, f"{count} lines, and {limit} is the limit; which second question does the file answer?"
+
+
+def functions(name: str, text: str) -> Iterator[tuple[str, int, int]]:
+    """Each function's name, first line and count of lines."""
+    if name.endswith(".py"):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node.name, node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1
+    elif name.endswith(".rs"):
+        lines = text.splitlines()
+        for index, line in enumerate(lines):
+            head = re.match(r'( *)(?:pub(?:\([^)]*\))? |const |unsafe |extern "C" |default )*fn (\w+)', line)
+            if head is None:
+                continue
+            # rustfmt puts the closing brace in the column where the function began.
+            for final in range(index, len(lines)):
+                if lines[final] in (head[1] + "}", head[1] + ");") or re.search(r"[;}]$", line):
+                    yield head[2], index + 1, final - index + 1
+                    break
+
+
+@rule("crates/record/src/view.rs", "fn long() {\n" + "    step();\n" * 80 + "}\n")
+def size_of_function(name: str, text: str) -> Iterator[Finding]:
+    for function, first, count in functions(name, text):
+        limit = LONG_FUNCTIONS.get(f"{name}:{function}", FUNCTION_LINES_MAX)
+        if count > limit:
+            yield first, f"`{function}` has {count} lines, and {limit} is the limit"
+
+
+@rule("crates/store/src/memory.rs", "fn f() { unsafe { g() } }\n")
+def unsafe_has_rooms(name: str, text: str) -> Iterator[Finding]:
+    if name.endswith(".rs") and not UNSAFE_ROOMS.fullmatch(name):
+        yield from lines_matching(r"\bunsafe\b", without_comments(text), "unsafe outside its rooms")
+
+
+@rule("crates/store/src/scan.rs", "use lmdb_master_sys as ffi;\n")
+def engine_has_rooms(name: str, text: str) -> Iterator[Finding]:
+    if name.endswith(".rs") and not ENGINE_ROOMS.fullmatch(name):
+        yield from lines_matching(
+            r"\blmdb_master_sys\b", without_comments(text), "the engine's crate outside its rooms"
+        )
+
+
+@rule("crates/record/src/view.rs", "use std::fs::File;\n")
+def records_do_no_io(name: str, text: str) -> Iterator[Finding]:
+    if name.startswith("crates/record/src/"):
+        yield from lines_matching(
+            r"\bstd::(fs|net|io|thread|time|env|process)\b", text, "record does no I/O and knows no clock"
+        )
+
+
+@rule("python/pellucid/a.py", "x = 1  # TO~DO: more\n")
+def nothing_is_left_for_later(name: str, text: str) -> Iterator[Finding]:
+    yield from lines_matching(
+        r"\b([T]ODO|[F]IXME|[X]XX)\b|\b([t]odo|[u]nimplemented)!",
+        text,
+        "left for later; finish it or open an issue",
+    )
+
+
+@rule("crates/store/tests/a.rs", "fn t() {\n    matches!(\n        f(),\n        Err(_)\n    );\n}\n")
+def a_bare_match_checks_nothing(name: str, text: str) -> Iterator[Finding]:
+    if not name.endswith(".rs"):
+        return
+    text = without_comments(text)
+    for found in re.finditer(r"(?:^|[{};])\s*(matches!\()", text):
+        depth = 0
+        for offset in range(found.end(1) - 1, len(text)):
+            depth += {"(": 1, ")": -1}.get(text[offset], 0)
+            if depth == 0:
+                if text[offset + 1 : offset + 2] == ";":
+                    yield (
+                        text.count("\n", 0, found.start(1)) + 1,
+                        "matches!(..); checks nothing; assert!(matches!(..))",
+                    )
+                break
+
+
+@rule("tests/test_a.py", "@pytest.mark.s~kip\ndef test_a(): ...\n")
+def no_test_is_passed_over(name: str, text: str) -> Iterator[Finding]:
+    rust = r"#\[[i]gnore\b|#\[[s]hould_panic|assert!\([t]rue\b"
+    python = r"\bpytest\.(mark\.)?([s]kip|[x]fail)|\b[i]mportorskip\b|\bunittest\.[s]kip|\bassert [T]rue\b"
+    if name.endswith((".rs", ".py")):
+        yield from lines_matching(f"{rust}|{python}", text, "a test that is passed over, or cannot fail")
+
+
+@rule("crates/record/src/a.rs", "// caf\u00e9\n")
+def source_is_ascii(name: str, text: str) -> Iterator[Finding]:
+    if is_source(name):
+        yield from lines_matching(r"[^\x00-\x7f]", text, "not ASCII; write an escape")
+
+
+@rule("docs/a.md", "run /ro~ot/bin/x\n")
+def no_machine_is_named(name: str, text: str) -> Iterator[Finding]:
+    folders = r"(?<![\w.])/([r]oot|[w]ork|[f]arm|Users/\w+|home/\w+)/"
+    hosts = r"https?://[\w.-]*([p]ypi|[p]ythonhosted|[c]rates\.|[n]pmjs|[d]ebian|[m]aven)"
+    if not name.endswith("Cargo.lock"):  # cargo's own words for its default registry
+        yield from lines_matching(f"{folders}|{hosts}", text, "names a machine's folder or a registry's host")
+
+
+@rule("crates/record/src/a.rs", "//! The a module.\n")
+def a_module_answers_a_question(name: str, text: str) -> Iterator[Finding]:
+    if is_rust_library(name):
+        head = text.split("\n\n")[0] if text.startswith("//!") else ""
+    elif name.startswith("python/pellucid/") and name.endswith(".py"):
+        head = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0]
+    else:
+        return
+    if "?" not in head:
+        yield 1, "a module's head is a question answered; which one is it?"
+
+
+@pytest.mark.parametrize("check", PLANTED, ids=lambda check: check.__name__)
+def test_the_rule_holds_everywhere(check: Rule) -> None:
+    findings = []
+    for name in files():
+        try:
+            text = (ROOT / name).read_text("utf-8")
+        except UnicodeDecodeError:
+            continue  # a corpus or a fixture
+        findings += [f"{name}:{line}: {finding}" for line, finding in check(name, text)]
+    assert not findings, "\n".join(["", *findings])
+
+
+@pytest.mark.parametrize("check", PLANTED, ids=lambda check: check.__name__)
+def test_the_rule_finds_what_it_forbids(check: Rule) -> None:
+    assert list(check(*PLANTED[check]))
+
+
+def test_rust_functions_are_measured() -> None:
+    text = (
+        "impl A {\n    pub(crate) fn one(\n        a: u8,\n    ) {\n        b();\n    }\n    fn two() {}\n}\n"
+    )
+    assert list(functions("a.rs", text)) == [("one", 2, 5), ("two", 7, 1)]
+
+
+def test_the_ratchet_only_turns_one_way() -> None:
+    measured = {
+        f"{n}:{f}": c for n in files() for f, _, c in functions(n, (ROOT / n).read_text("utf-8", "ignore"))
+    }
+    slack = {key: limit for key, limit in LONG_FUNCTIONS.items() if measured.get(key, 0) < limit}
+    assert not slack, f"shorter than LONG_FUNCTIONS allows; lower or remove the entries: {slack}"
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    found = [tomllib.loads(path.read_text()) for path in sorted(ROOT.glob("crates/*/Cargo.toml"))]
+    return {manifest["package"]["name"]: manifest for manifest in found}
+
+
+def dependencies(manifest: dict[str, Any]) -> set[str]:
+    targets = [manifest, *manifest.get("target", {}).values()]
+    return {
+        name
+        for target in targets
+        for name in {**target.get("dependencies", {}), **target.get("build-dependencies", {})}
+    }
+
+
+def test_every_crate_has_a_room() -> None:
+    assert set(manifests()) <= set(CRATE_MAY_USE), "give the new crate a line in CRATE_MAY_USE"
+
+
+@pytest.mark.parametrize("crate", manifests())
+def test_arrows_between_crates_point_down(crate: str) -> None:
+    upward = (dependencies(manifests()[crate]) & ROOMED_CRATES) - CRATE_MAY_USE[crate]
+    assert not upward, f"{crate} must not know {sorted(upward)}"
+
+
+def test_no_file_is_a_blob() -> None:
+    large = {name: size for name in files() if (size := (ROOT / name).stat().st_size) > 1_000_000}
+    assert not large
