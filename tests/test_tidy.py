@@ -41,7 +41,7 @@ CRATE_MAY_USE = {
 }
 ROOMED_CRATES = set().union(*CRATE_MAY_USE.values()) | {"heed", "lmdb", "libmdbx", "redb"}
 
-UNSAFE_ROOMS = re.compile(r"crates/store/src/(lmdb|pin)\w*(/.*)?\.rs|crates/python/src/hot(/.*)?\.rs")
+UNSAFE_ROOMS = re.compile(r"crates/store/src/(lmdb|pin|os)\w*(/.*)?\.rs|crates/python/src/hot(/.*)?\.rs")
 ENGINE_ROOMS = re.compile(r"crates/store/src/(lmdb|pin)\w*(/.*)?\.rs")
 
 Finding = tuple[int, str]
@@ -50,7 +50,7 @@ PLANTED: dict[Rule, tuple[str, str]] = {}
 
 
 def rule(planted_name: str, planted_text: str) -> Callable[[Rule], Rule]:
-    """Register a rule with a file that breaks it. A `~` in it is dropped, lest this very file be an offender."""
+    """Register a rule with a file that breaks it. A `~` in it is dropped, lest this file offend."""
 
     def register(function: Rule) -> Rule:
         PLANTED[function] = (planted_name, planted_text.replace("~", ""))
@@ -177,13 +177,13 @@ def a_bare_match_checks_nothing(name: str, text: str) -> Iterator[Finding]:
 
 @rule("tests/test_a.py", "@pytest.mark.s~kip\ndef test_a(): ...\n")
 def no_test_is_passed_over(name: str, text: str) -> Iterator[Finding]:
-    rust = r"#\[[i]gnore\b|#\[[s]hould_panic|assert!\([t]rue\b"
+    rust = r"#\[[i]gnore\b|#\[should[_]panic|assert!\([t]rue\b"
     python = r"\bpytest\.(mark\.)?([s]kip|[x]fail)|\b[i]mportorskip\b|\bunittest\.[s]kip|\bassert [T]rue\b"
     if name.endswith((".rs", ".py")):
         yield from lines_matching(f"{rust}|{python}", text, "a test that is passed over, or cannot fail")
 
 
-@rule("crates/record/src/a.rs", "// caf\u00e9\n")
+@rule("crates/record/src/a.rs", "// na\u00efve\n")
 def source_is_ascii(name: str, text: str) -> Iterator[Finding]:
     if is_source(name):
         yield from lines_matching(r"[^\x00-\x7f]", text, "not ASCII; write an escape")

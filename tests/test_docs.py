@@ -1,0 +1,214 @@
+"""Is what we say true? Snippets run, commands and links exist, names and errors are documented."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import itertools
+import re
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pellucid
+import pellucid.errors
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+def blocks(document: str, language: str) -> Iterator[tuple[int, str]]:
+    """The fenced blocks in a language, each with the line before its first."""
+    text = (ROOT / document).read_text("utf-8")
+    for found in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        yield text.count("\n", 0, found.start(1)), found[1]
+
+
+def run_snippet(source: str, names: dict[str, Any], filename: str, line: int) -> None:
+    """Run a snippet: a dialogue with Python where it has prompts, else a program."""
+    if not re.search(r"^>>> ", source, re.MULTILINE):
+        exec(compile("\n" * line + source, filename, "exec"), names)  # noqa: S102 - our own documents
+        return
+    report: list[str] = []
+    test = doctest.DocTest(
+        doctest.DocTestParser().get_examples(source), names, filename, filename, line, source
+    )
+    # DocTestRunner empties the names it was given unless told not to: the next snippet goes on with them.
+    doctest.DocTestRunner(optionflags=OPTIONS, verbose=False).run(test, out=report.append, clear_globs=False)
+    assert not report, "".join(report)
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if any(blocks(name, "python"))])
+def test_the_snippets_of_a_document_run(
+    document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for line, source in blocks(document, "python"):
+        run_snippet(source, names, document, line)
+
+
+def test_the_readme_stores_an_object_by_line_15() -> None:
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert any(re.match(r">>> db\[.*\] = ", line) for line in lines[:15])
+
+
+def recipes() -> set[str]:
+    """The commands behind ./dev."""
+    return set(re.findall(r"^([a-z]+)(?: \*\w+)?:", (ROOT / "justfile").read_text(), re.MULTILINE))
+
+
+def test_every_dev_command_in_the_documents_exists() -> None:
+    named = {
+        name: set(re.findall(r"\./dev ([a-z]+)", (ROOT / name).read_text("utf-8"))) for name in DOCUMENTS
+    }
+    unknown = {name: commands - recipes() for name, commands in named.items() if commands - recipes()}
+    assert "test" in named["README.md"]
+    assert not unknown
+
+
+def test_every_dev_command_says_what_it_does() -> None:
+    lines = (ROOT / "justfile").read_text().splitlines()
+    undocumented = [
+        line
+        for before, line in itertools.pairwise(lines)
+        if re.match(r"[a-z]+( \*\w+)?:(?!=)", line) and not before.startswith("# ")
+    ]
+    assert not undocumented
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_links_of_a_document_lead_somewhere(document: str) -> None:
+    text = re.sub(r"^```.*?^```$", "", (ROOT / document).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    targets = [link for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in link]
+    assert not [link for link in targets if not (ROOT / document).parent.joinpath(link).exists()]
+
+
+def test_the_build_server_runs_the_test_command_of_the_readme() -> None:
+    assert any("./dev test" in source for _, source in blocks("README.md", "sh"))
+    assert "\n./dev test\n./dev lint\n" in (ROOT / ".ci/run").read_text()
+
+
+def test_all_is_what_is_public_and_sorted() -> None:
+    public = {
+        name
+        for name, value in vars(pellucid).items()
+        if name[0] != "_" and not isinstance(value, types.ModuleType)
+    } - {"annotations"}
+    assert list(pellucid.__all__) == sorted(public)
+
+
+def public_things() -> Iterator[tuple[str, Any]]:
+    """Every public class and function, and every public method and property of the classes."""
+    for name in pellucid.__all__:
+        thing = getattr(pellucid, name)
+        if not (inspect.isclass(thing) or callable(thing)):
+            continue
+        yield f"pellucid.{name}", thing
+        if inspect.isclass(thing):
+            for member, value in vars(thing).items():
+                if member[0] != "_":
+                    yield f"pellucid.{name}.{member}", value
+
+
+PUBLIC_THINGS = dict(public_things())
+
+
+def test_everything_public_has_a_docstring() -> None:
+    assert PUBLIC_THINGS
+    assert not [
+        name for name, thing in PUBLIC_THINGS.items() if not (getattr(thing, "__doc__", None) or "").strip()
+    ]
+
+
+def test_the_examples_of_the_docstrings_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = {
+        name: doc for name, thing in PUBLIC_THINGS.items() if ">>> " in (doc := inspect.getdoc(thing) or "")
+    }
+    assert examples
+    for name, doc in examples.items():
+        run_snippet(doc, {"pellucid": pellucid}, name, 0)
+
+
+ERRORS = {
+    name: value
+    for name, value in vars(pellucid.errors).items()
+    if inspect.isclass(value) and issubclass(value, pellucid.Error)
+}
+WARNINGS = {
+    name: value
+    for name, value in vars(pellucid.errors).items()
+    if inspect.isclass(value) and issubclass(value, Warning)
+}
+
+
+def test_there_is_one_base_of_all_errors() -> None:
+    assert pellucid.errors.Error is pellucid.Error
+    raised = [
+        thing
+        for thing in vars(pellucid.errors).values()
+        if inspect.isclass(thing) and issubclass(thing, Exception)
+    ]
+    strangers = [
+        thing
+        for thing in raised
+        if thing.__module__ != "builtins" and not issubclass(thing, pellucid.Error | Warning)
+    ]
+    assert not strangers
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_is_public_and_also_the_built_in_a_caller_would_catch(name: str) -> None:
+    error = ERRORS[name]
+    assert name in pellucid.__all__
+    assert getattr(pellucid, name) is error
+    built_in = [base for base in error.__mro__ if base.__module__ == "builtins"]
+    assert error is pellucid.Error or built_in[0] not in (Exception, BaseException, object)
+
+
+@pytest.mark.parametrize("name", [*ERRORS, *WARNINGS])
+def test_an_error_is_documented(name: str) -> None:
+    page = (ROOT / "docs/reference/errors.md").read_text("utf-8")
+    assert f"`{name}`" in page
+    assert (ERRORS | WARNINGS)[name].__doc__
+
+
+def test_the_page_of_errors_names_no_other() -> None:
+    page = (ROOT / "docs/reference/errors.md").read_text("utf-8")
+    listed = set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE))
+    assert listed == set(ERRORS | WARNINGS)
+
+
+def fresh_python(program: str) -> list[str]:
+    """The words a program prints in an interpreter that has imported nothing of ours."""
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+
+
+def test_import_brings_no_heavy_module() -> None:
+    imported = set(fresh_python("import sys, pellucid; print(*sys.modules)"))
+    assert "pellucid._native" in imported
+    assert not imported & {
+        "asyncio",
+        "dataclasses",
+        "decimal",
+        "inspect",
+        "logging",
+        "numpy",
+        "pickle",
+        "rich",
+        "uuid",
+    }
+
+
+def test_import_takes_less_than_20_ms() -> None:
+    program = "from time import perf_counter as now; begun = now(); import pellucid; print(now() - begun)"
+    # The best of several: other processes on the machine only ever add.
+    assert min(float(fresh_python(program)[0]) for _ in range(5)) < 0.020
