@@ -1,4 +1,23 @@
 //! What do the bytes of one record mean?
+//!
+//! `docs/format.md` is the whole answer; the modules here are its chapters. [`layout`] holds every number, [`shape`]
+//! the lists of field names, [`encode`] writes, [`view`] reads in place, `validate.rs` distrusts, `envelope.rs` carries
+//! bytes from one database to another, `dump.rs` shows them to people.
+//!
+//! Invariant: this crate does no I/O and knows no clock; the same value and dictionary give the same bytes.
+//! Invariant: every read checks its own bounds; no read relies on an earlier pass having looked.
 #![forbid(unsafe_code)]
 
+pub mod encode;
+pub mod error;
 pub mod key;
+pub mod keyed;
+pub mod layout;
+pub mod shape;
+pub mod view;
+
+pub use encode::Encoder;
+pub use error::{Corrupt, Damage, EncodeError};
+pub use layout::Kind;
+pub use shape::{Admission, Dictionary, Shape, ShapeError, Shapes, Sighting};
+pub use view::{Container, Slot, Walker};

@@ -1,0 +1,127 @@
+//! What is wrong with these bytes, or with this value?
+
+use std::fmt;
+
+/// Damage in a record: what, and at which byte of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt {
+    /// What is wrong.
+    pub damage: Damage,
+    /// The byte of the record at which it shows.
+    pub offset: u32,
+}
+
+impl Corrupt {
+    /// `damage` at byte `offset`.
+    #[cold]
+    #[must_use]
+    pub fn new(damage: Damage, offset: usize) -> Corrupt {
+        Corrupt { damage, offset: u32::try_from(offset).unwrap_or(u32::MAX) }
+    }
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", self.damage, self.offset)
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
+macro_rules! damages {
+    ($($(#[doc = $doc:literal])* $name:ident = $text:literal,)*) => {
+        /// The kinds of damage that a reader may meet.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Damage { $($(#[doc = $doc])* $name,)* }
+
+        impl fmt::Display for Damage {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Damage::$name => $text,)* })
+            }
+        }
+    };
+}
+
+damages! {
+    /// The bytes end before what they announce.
+    Truncated = "the bytes end inside what they announce",
+    /// The version is not one that this build reads.
+    Version = "the first byte is of no record of format version 1",
+    /// A head names a kind that does not stand there.
+    Kind = "the head names a kind of container that does not exist here",
+    /// A width that this kind of container cannot have.
+    Width = "the head names a slot width that this container cannot have",
+    /// The number of slots differs from the shape's.
+    ShapeCount = "the number of slots is not that of the shape",
+    /// The shape is not in the dictionary.
+    UnknownShape = "the shape is not in the dictionary",
+    /// A varint is too long, or longer than it need be.
+    Varint = "a varint is not in its shortest form",
+    /// A tag that means nothing, or nothing at this width.
+    Tag = "the tag means nothing in a slot of this width",
+    /// A slot refers to a place outside the heap.
+    Reference = "a slot refers to a place outside its container's heap",
+    /// Heap entries overlap or stand in another order than their slots.
+    HeapOrder = "heap entries overlap or are out of order",
+    /// Containers nest too deep.
+    Depth = "containers nest more than 64 deep",
+    /// Bits that must be zero are not.
+    UnusedBits = "unused bits are not zero",
+    /// Text is not valid UTF-8.
+    Text = "text is not valid UTF-8",
+    /// A payload is not what its tag promises.
+    Payload = "the payload is not what its tag promises",
+    /// A number lies outside the range of its type.
+    Range = "the number lies outside the range of its type",
+    /// The elements of a set are not sorted.
+    SetOrder = "the elements of a set are not in order",
+    /// The index of a keyed map does not fit its keys.
+    Index = "the index of a keyed map does not fit its keys",
+    /// A keyed map has one key twice.
+    DuplicateKey = "a keyed map has one key twice",
+    /// An element is absent where only a field can be.
+    Absent = "an element is absent where only a field may be",
+    /// There are bytes behind the end.
+    Trailing = "bytes stand behind the record's end",
+    /// The tables of an envelope are damaged.
+    Tables = "the tables of the envelope are damaged",
+    /// The checksum of an envelope does not fit.
+    Checksum = "the checksum does not fit the bytes",
+    /// Not damage: the caller asked for a slot that the container does not have.
+    NoSuchSlot = "the container has no slot of this index",
+}
+
+/// Why a value cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// Containers nest more than 64 deep.
+    TooDeep,
+    /// The record would reach 4 GiB.
+    TooLarge,
+    /// A container was announced with another number of elements than it got.
+    CountMismatch {
+        /// Slots announced to `begin`.
+        announced: u32,
+        /// Elements pushed.
+        pushed: usize,
+    },
+    /// `end` without `begin`, or a payload that holds no container.
+    Unbalanced,
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EncodeError::TooDeep => f.write_str("containers nest more than 64 deep"),
+            EncodeError::TooLarge => f.write_str("the record would be 4 GiB or larger"),
+            EncodeError::CountMismatch { announced, pushed } => {
+                write!(f, "a container of {announced} elements got {pushed}")
+            }
+            EncodeError::Unbalanced => f.write_str("a container was ended that was not begun"),
+        }
+    }
+}
+
+impl std::error::Error for EncodeError {}

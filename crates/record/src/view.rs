@@ -1,0 +1,607 @@
+//! How is one part of a record read without decoding the rest?
+//!
+//! A [`Container`] is a checked head: where it begins and ends, where its slots are, how many. It borrows nothing, so that it
+//! can be kept beside the bytes. [`Container::slot`] reads one slot in O(1); [`Walker`] reads all of them in order and demands
+//! that they do not overlap. Each access checks its own bounds, so a record that nobody validated can do no harm but return
+//! nonsense.
+
+use crate::error::{Corrupt, Damage};
+use crate::keyed;
+use crate::layout::{
+    FORMAT_VERSION, Kind, NESTED_SHAPED_HEAD_SIZE, RECORD_SIZE_MAX, ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2,
+    SCALAR_BYTE, SCALAR_HEAD_SIZE, SHAPE_ID_END, index_size, read_varint, slot_position, slots_size, tag,
+};
+use crate::shape::Shapes;
+
+/// A container within a record. All offsets count from the record's first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// Its first byte. Offsets in its slots count from here.
+    pub start: u32,
+    /// Behind its last byte; for a container in a slot narrower than 8 bytes the end of the one around it.
+    pub end: u32,
+    /// Its first block (of a packed one: its first element).
+    pub slots: u32,
+    /// Its slots; a keyed map has two for each entry.
+    pub count: u32,
+    /// The shape's id, where it is a shaped dict; else 0.
+    pub shape: u32,
+    /// What it is.
+    pub kind: Kind,
+    /// log2 of the width of a slot.
+    pub width_log2: u8,
+}
+
+/// What a slot holds. Text is not checked: whoever makes a `str` of it does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Slot<'a> {
+    /// The field was deleted.
+    Absent,
+    /// None.
+    None,
+    /// A bool.
+    Bool(bool),
+    /// An int of 64 bits or fewer.
+    Int(i64),
+    /// A float.
+    Float(f64),
+    /// A date's ordinal.
+    Date(u32),
+    /// A naive datetime: microseconds since 0001-01-01T00:00 times 2, plus fold.
+    Datetime(i64),
+    /// A string, from the slot or the heap.
+    Str(&'a [u8]),
+    /// Anything else on the heap, as its tag says, and bytes in the slot (as `tag::BYTES`).
+    Heap {
+        /// One of 0x41 to 0x4E.
+        tag: u8,
+        /// Its bytes.
+        payload: &'a [u8],
+        /// Where the payload stands in the record.
+        offset: u32,
+    },
+    /// A container.
+    Container(Container),
+}
+
+/// What stands at the root.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Root<'a> {
+    /// A container.
+    Container(Container),
+    /// Anything else; never `Slot::Container`.
+    Scalar(Slot<'a>),
+}
+
+#[inline]
+fn read<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..)?.first_chunk().copied()
+}
+
+#[cold]
+fn corrupt<T>(damage: Damage, offset: usize) -> Result<T, Corrupt> {
+    Err(Corrupt::new(damage, offset))
+}
+
+/// The bits of a slot, with zeros above its width.
+#[inline]
+fn read_bits(bytes: &[u8], offset: usize, width_log2: u8) -> Option<u64> {
+    Some(match width_log2 {
+        3 => u64::from_le_bytes(read(bytes, offset)?),
+        0 => u64::from(*bytes.get(offset)?),
+        1 => u64::from(u16::from_le_bytes(read(bytes, offset)?)),
+        _ => u64::from(u32::from_le_bytes(read(bytes, offset)?)),
+    })
+}
+
+/// The bits of a slot as a signed int of its width.
+#[inline]
+fn sign_extend(bits: u64, width_log2: u8) -> i64 {
+    let unused = 64 - (8u32 << (width_log2 & 3));
+    (bits << unused).cast_signed() >> unused
+}
+
+/// Reads what stands at the root, a container or a scalar.
+///
+/// # Errors
+/// The first bytes are of no record, or announce more than there is.
+#[inline]
+pub fn root<'a, S: Shapes + ?Sized>(bytes: &'a [u8], shapes: &S) -> Result<Root<'a>, Corrupt> {
+    if bytes.first() == Some(&SCALAR_BYTE) {
+        return scalar_root(bytes).map(Root::Scalar);
+    }
+    Container::root(bytes, shapes).map(Root::Container)
+}
+
+fn scalar_root(bytes: &[u8]) -> Result<Slot<'_>, Corrupt> {
+    let (Some(&tag), Some(payload)) = (bytes.get(1), bytes.get(SCALAR_HEAD_SIZE..)) else {
+        return corrupt(Damage::Truncated, bytes.len());
+    };
+    if payload.len() > RECORD_SIZE_MAX {
+        return corrupt(Damage::Truncated, 0);
+    }
+    if tag == tag::CONTAINER {
+        return corrupt(Damage::Tag, 1);
+    }
+    if tag >= tag::HEAP {
+        return heap_slot(tag, payload, SCALAR_HEAD_SIZE);
+    }
+    if payload.len() > 8 {
+        return corrupt(Damage::Trailing, SCALAR_HEAD_SIZE + 8);
+    }
+    let mut slot = [0; 8];
+    for (target, source) in slot.iter_mut().zip(payload) {
+        *target = *source;
+    }
+    let size_stated = match tag {
+        tag::STR_INLINE..=tag::STR_INLINE_LAST => Some(usize::from(tag - tag::STR_INLINE)),
+        tag::BYTES_INLINE..=tag::BYTES_INLINE_LAST => Some(usize::from(tag - tag::BYTES_INLINE)),
+        _ => None,
+    };
+    if size_stated.is_some_and(|size| size != payload.len()) {
+        return corrupt(Damage::Truncated, 1);
+    }
+    inline_slot(tag, u64::from_le_bytes(slot), bytes, SCALAR_HEAD_SIZE, ROOT_WIDTH_LOG2)
+}
+
+/// Interprets a slot whose value stands in it. `slot_offset` is where it stands in `bytes`.
+#[inline]
+fn inline_slot(
+    tag: u8,
+    bits: u64,
+    bytes: &[u8],
+    slot_offset: usize,
+    width_log2: u8,
+) -> Result<Slot<'_>, Corrupt> {
+    Ok(match tag {
+        tag::INT => Slot::Int(sign_extend(bits, width_log2)),
+        tag::FLOAT if width_log2 == 3 => Slot::Float(f64::from_bits(bits)),
+        tag::STR_INLINE..=tag::STR_INLINE_LAST => {
+            Slot::Str(inline_bytes(bytes, slot_offset, tag - tag::STR_INLINE, width_log2)?)
+        }
+        tag::NONE => Slot::None,
+        tag::FALSE => Slot::Bool(false),
+        tag::TRUE => Slot::Bool(true),
+        tag::ABSENT => Slot::Absent,
+        tag::DATE if width_log2 >= 2 => Slot::Date(bits as u32),
+        tag::DATETIME if width_log2 == 3 => Slot::Datetime(bits.cast_signed()),
+        tag::BYTES_INLINE..=tag::BYTES_INLINE_LAST => Slot::Heap {
+            tag: tag::BYTES,
+            payload: inline_bytes(bytes, slot_offset, tag - tag::BYTES_INLINE, width_log2)?,
+            offset: slot_offset as u32,
+        },
+        _ => return corrupt(Damage::Tag, slot_offset),
+    })
+}
+
+#[inline]
+fn inline_bytes(bytes: &[u8], offset: usize, size: u8, width_log2: u8) -> Result<&[u8], Corrupt> {
+    if size > 1 << width_log2 {
+        return corrupt(Damage::Tag, offset);
+    }
+    bytes.get(offset..offset + usize::from(size)).ok_or_else(|| Corrupt::new(Damage::Truncated, offset))
+}
+
+#[inline]
+fn heap_slot(tag: u8, payload: &[u8], offset: usize) -> Result<Slot<'_>, Corrupt> {
+    match tag {
+        tag::STR => Ok(Slot::Str(payload)),
+        tag::STR_SURROGATES..=tag::APART => Ok(Slot::Heap { tag, payload, offset: offset as u32 }),
+        _ => corrupt(Damage::Tag, offset),
+    }
+}
+
+impl Container {
+    /// The container at the root of a record.
+    ///
+    /// # Errors
+    /// The head is none of a container's (a scalar's, for example), its shape is unknown, or its slots do not fit the bytes.
+    #[inline]
+    pub fn root<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<Container, Corrupt> {
+        let Some(head) = read::<8>(bytes, 0) else { return corrupt(Damage::Truncated, bytes.len()) };
+        if bytes.len() > RECORD_SIZE_MAX {
+            return corrupt(Damage::Truncated, 0);
+        }
+        let head = u64::from_le_bytes(head);
+        if head as u8 & 0x0F != FORMAT_VERSION {
+            return corrupt(Damage::Version, 0);
+        }
+        let Some(kind) = Kind::from_number(head as u8 >> 4) else { return corrupt(Damage::Kind, 0) };
+        let width_log2 = (head >> 8) as u8;
+        let stated = (head >> 16) as u16;
+        let number = (head >> 32) as u32;
+        let container = Container {
+            start: 0,
+            end: bytes.len() as u32,
+            slots: ROOT_HEAD_SIZE as u32,
+            count: number,
+            shape: 0,
+            kind,
+            width_log2,
+        };
+        if kind == Kind::Shaped {
+            if number >= SHAPE_ID_END {
+                return corrupt(Damage::UnknownShape, 4);
+            }
+            let Some(count) = shapes.slot_count(number) else { return corrupt(Damage::UnknownShape, 4) };
+            if count != u32::from(stated) {
+                return corrupt(Damage::ShapeCount, 2);
+            }
+            return Container { count, shape: number, ..container }.checked(ROOT_WIDTH_LOG2, 1);
+        }
+        if stated != 0 {
+            return corrupt(Damage::UnusedBits, 2);
+        }
+        let narrowest = if kind == Kind::PackedInts { 0 } else { ROOT_WIDTH_LOG2 };
+        container.checked(narrowest, 1)
+    }
+
+    /// The nested container whose first byte is at `start` and which ends at `end` or before.
+    ///
+    /// # Errors
+    /// The head is none of a nested container's, its shape is unknown, or its slots do not end before `end`.
+    #[inline]
+    pub fn nested<S: Shapes + ?Sized>(
+        bytes: &[u8],
+        start: u32,
+        end: u32,
+        shapes: &S,
+    ) -> Result<Container, Corrupt> {
+        let at = start as usize;
+        if end as usize > bytes.len() || bytes.len() > RECORD_SIZE_MAX {
+            return corrupt(Damage::Truncated, at);
+        }
+        let Some(&first) = bytes.get(at) else { return corrupt(Damage::Truncated, at) };
+        let Some(kind) = Kind::from_number(first & 0x0F) else { return corrupt(Damage::Kind, at) };
+        let mut container =
+            Container { start, end, slots: start, count: 0, shape: 0, kind, width_log2: first >> 4 };
+        if kind == Kind::Shaped {
+            let Some(head) = read::<NESTED_SHAPED_HEAD_SIZE>(bytes, at) else {
+                return corrupt(Damage::Truncated, at);
+            };
+            container.shape = u32::from_le_bytes(head) >> 8;
+            let Some(count) = shapes.slot_count(container.shape) else {
+                return corrupt(Damage::UnknownShape, at + 1);
+            };
+            container.count = count;
+            container.slots = start.saturating_add(NESTED_SHAPED_HEAD_SIZE as u32);
+        } else {
+            let Some((count, behind)) = read_varint(bytes, at + 1) else {
+                return corrupt(Damage::Varint, at + 1);
+            };
+            container.count = count;
+            container.slots = behind as u32;
+        }
+        let narrowest = if kind == Kind::PackedFloats { ROOT_WIDTH_LOG2 } else { 0 };
+        container.checked(narrowest, 0)
+    }
+
+    /// Checks that the width is one of this container's, that its slots and index lie before its end; makes `count` the
+    /// number of slots.
+    #[inline]
+    fn checked(mut self, narrowest: u8, width_byte: usize) -> Result<Container, Corrupt> {
+        if self.width_log2 > 3 || self.width_log2 < narrowest {
+            return corrupt(Damage::Width, self.start as usize + width_byte);
+        }
+        let size = if self.kind.is_packed() {
+            u64::from(self.count) << self.width_log2
+        } else if self.kind == Kind::Keyed {
+            let entries = self.count;
+            self.count = match entries.checked_mul(2) {
+                Some(count) => count,
+                None => return corrupt(Damage::Truncated, self.start as usize),
+            };
+            slots_size(self.count, self.width_log2) + index_size(entries)
+        } else {
+            slots_size(self.count, self.width_log2)
+        };
+        if u64::from(self.slots) + size > u64::from(self.end) {
+            return corrupt(Damage::Truncated, self.start as usize);
+        }
+        Ok(self)
+    }
+
+    /// How many elements or fields there are; of a keyed map, entries.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        if self.kind == Kind::Keyed { self.count / 2 } else { self.count }
+    }
+
+    /// Whether there is nothing in it. (A shaped dict whose fields are all absent is not empty in this sense.)
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Where the index of a keyed map begins: behind the blocks.
+    #[inline]
+    #[must_use]
+    pub fn index_start(&self) -> u32 {
+        let size = if self.kind.is_packed() {
+            u64::from(self.count) << self.width_log2
+        } else {
+            slots_size(self.count, self.width_log2)
+        };
+        self.slots.wrapping_add(size as u32)
+    }
+
+    /// Where the heap begins: behind the blocks and the index.
+    #[inline]
+    #[must_use]
+    pub fn heap_start(&self) -> u32 {
+        let index = if self.kind == Kind::Keyed { index_size(self.count / 2) } else { 0 };
+        self.index_start().wrapping_add(index as u32)
+    }
+
+    /// Where the tag and the slot of `index` stand in the record. Of a packed container, both are the element's.
+    ///
+    /// `index` is below `count`.
+    #[inline]
+    #[must_use]
+    pub fn position(&self, index: u32) -> (usize, usize) {
+        let slots = self.slots as usize;
+        if self.kind.is_packed() {
+            let at = slots + ((index as usize) << self.width_log2);
+            return (at, at);
+        }
+        let (tag, slot) = slot_position(self.count, self.width_log2, index);
+        (slots + tag, slots + slot)
+    }
+
+    /// Reads the slot `index`.
+    ///
+    /// # Errors
+    /// Damage at this slot. `NoSuchSlot` where `index` is not below `count`.
+    #[inline]
+    pub fn slot<'a, S: Shapes + ?Sized>(
+        &self,
+        bytes: &'a [u8],
+        shapes: &S,
+        index: u32,
+    ) -> Result<Slot<'a>, Corrupt> {
+        if index >= self.count {
+            return corrupt(Damage::NoSuchSlot, self.start as usize);
+        }
+        let (tag_offset, slot_offset) = self.position(index);
+        let Some(bits) = read_bits(bytes, slot_offset, self.width_log2) else {
+            return corrupt(Damage::Truncated, slot_offset);
+        };
+        match self.kind {
+            Kind::PackedInts => return Ok(Slot::Int(sign_extend(bits, self.width_log2))),
+            Kind::PackedFloats => return Ok(Slot::Float(f64::from_bits(bits))),
+            _ => {}
+        }
+        let Some(&tag) = bytes.get(tag_offset) else { return corrupt(Damage::Truncated, tag_offset) };
+        if tag < tag::HEAP {
+            return inline_slot(tag, bits, bytes, slot_offset, self.width_log2);
+        }
+        self.heap_slot(bytes, shapes, tag, bits, slot_offset)
+    }
+
+    /// The int in slot `index`, if it is one: the shortest way for loops over a column.
+    #[inline]
+    #[must_use]
+    pub fn int(&self, bytes: &[u8], index: u32) -> Option<i64> {
+        if index >= self.count {
+            return None;
+        }
+        let (tag_offset, slot_offset) = self.position(index);
+        let bits = read_bits(bytes, slot_offset, self.width_log2)?;
+        let is_int = match self.kind {
+            Kind::PackedInts => true,
+            Kind::PackedFloats => false,
+            _ => *bytes.get(tag_offset)? == tag::INT,
+        };
+        is_int.then(|| sign_extend(bits, self.width_log2))
+    }
+
+    /// The elements of a packed list, as they stand: `count` little-endian numbers of `1 << width_log2` bytes.
+    ///
+    /// # Errors
+    /// It is not packed, or not of these bytes.
+    #[inline]
+    pub fn packed_bytes<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Corrupt> {
+        let range = self.slots as usize..self.index_start() as usize;
+        match bytes.get(range) {
+            Some(elements) if self.kind.is_packed() => Ok(elements),
+            _ => corrupt(Damage::Kind, self.start as usize),
+        }
+    }
+
+    fn heap_slot<'a, S: Shapes + ?Sized>(
+        &self,
+        bytes: &'a [u8],
+        shapes: &S,
+        tag: u8,
+        bits: u64,
+        slot_offset: usize,
+    ) -> Result<Slot<'a>, Corrupt> {
+        let (offset, size) = self.extent(bytes, tag, bits, slot_offset)?;
+        if tag == tag::CONTAINER {
+            return Container::nested(bytes, offset, offset + size, shapes).map(Slot::Container);
+        }
+        match bytes.get(offset as usize..offset as usize + size as usize) {
+            Some(payload) => heap_slot(tag, payload, offset as usize),
+            None => corrupt(Damage::Reference, slot_offset),
+        }
+    }
+
+    /// Where the payload that a slot refers to stands in the record, and its size (of a container in a narrow slot: what is
+    /// left of the container around it). Both lie inside the heap of this container.
+    #[inline]
+    fn extent(&self, bytes: &[u8], tag: u8, bits: u64, slot_offset: usize) -> Result<(u32, u32), Corrupt> {
+        let start = u64::from(self.start);
+        let offset = start + (bits & 0xFFFF_FFFF);
+        if offset < u64::from(self.heap_start()) || offset > u64::from(self.end) {
+            return corrupt(Damage::Reference, slot_offset);
+        }
+        let left = u64::from(self.end) - offset;
+        if self.width_log2 == 3 {
+            let size = bits >> 32;
+            if size > left {
+                return corrupt(Damage::Reference, slot_offset);
+            }
+            return Ok((offset as u32, size as u32));
+        }
+        if tag == tag::CONTAINER {
+            return Ok((offset as u32, left as u32));
+        }
+        let Some((size, behind)) = read_varint(bytes, offset as usize) else {
+            return corrupt(Damage::Varint, offset as usize);
+        };
+        if behind as u64 + u64::from(size) > u64::from(self.end) {
+            return corrupt(Damage::Reference, slot_offset);
+        }
+        Ok((behind as u32, size))
+    }
+
+    /// Finds an entry of a keyed map by the canonical bytes of its key; its value is in slot `2 * entry + 1`.
+    ///
+    /// # Errors
+    /// Damage in the index or in a key that had to be looked at.
+    pub fn map_find<S: Shapes + ?Sized>(
+        &self,
+        bytes: &[u8],
+        shapes: &S,
+        canonical_key: &[u8],
+    ) -> Result<Option<u32>, Corrupt> {
+        keyed::find(bytes, shapes, self, canonical_key)
+    }
+
+    /// The slot of the field `name` of a dict, whichever way it is stored; None where it has none or the field is absent.
+    ///
+    /// # Errors
+    /// Damage on the way to it. No other container than a dict has fields.
+    pub fn field<'a, S: Shapes + ?Sized>(
+        &self,
+        bytes: &'a [u8],
+        shapes: &S,
+        name: &str,
+    ) -> Result<Option<Slot<'a>>, Corrupt> {
+        let index = match self.kind {
+            Kind::Shaped => shapes.shape(self.shape).and_then(|shape| shape.slot(name)),
+            Kind::Keyed => keyed::find_str(bytes, shapes, self, name.as_bytes())?.map(|entry| 2 * entry + 1),
+            _ => None,
+        };
+        let Some(index) = index else { return Ok(None) };
+        Ok(Some(self.slot(bytes, shapes, index)?).filter(|slot| *slot != Slot::Absent))
+    }
+}
+
+/// Reads all slots of a container in order, each heap entry beginning at or behind the end of the one before.
+///
+/// That rule makes a full decode linear in the record's size: no byte is reached twice, and there are no cycles. A nested
+/// container in a narrow slot does not say where it ends, so whoever has walked it tells [`Walker::consumed`].
+///
+/// ```
+/// use pellucid_record::{Container, Corrupt, Shapes, Slot, Walker};
+/// fn count_ints<S: Shapes>(bytes: &[u8], shapes: &S, container: Container) -> Result<(u32, u32), Corrupt> {
+///     let mut ints = 0;
+///     let mut walker = Walker::new(container);
+///     while let Some(slot) = walker.next(bytes, shapes)? {
+///         match slot {
+///             Slot::Int(_) => ints += 1,
+///             Slot::Container(inner) => {
+///                 let (inner_ints, end) = count_ints(bytes, shapes, inner)?; // a real one counts the depth, too
+///                 walker.consumed(end)?;
+///                 ints += inner_ints;
+///             }
+///             _ => {}
+///         }
+///     }
+///     Ok((ints, walker.end()))
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Walker {
+    container: Container,
+    index: u32,
+    /// Heap entries may begin here or behind.
+    floor: u32,
+    /// Where the entry returned last ends, as far as its slot tells.
+    limit: u32,
+}
+
+impl Walker {
+    /// A walk that begins at the first slot.
+    #[inline]
+    #[must_use]
+    pub fn new(container: Container) -> Walker {
+        Walker { container, index: 0, floor: container.heap_start(), limit: container.end }
+    }
+
+    /// The index of the slot that `next` will return.
+    #[inline]
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The next slot, or None behind the last.
+    ///
+    /// # Errors
+    /// Damage at this slot, or a heap entry that begins before the one before has ended.
+    #[inline]
+    pub fn next<'a, S: Shapes + ?Sized>(
+        &mut self,
+        bytes: &'a [u8],
+        shapes: &S,
+    ) -> Result<Option<Slot<'a>>, Corrupt> {
+        let container = &self.container;
+        if self.index >= container.count {
+            return Ok(None);
+        }
+        let (tag_offset, slot_offset) = container.position(self.index);
+        self.index += 1;
+        let Some(bits) = read_bits(bytes, slot_offset, container.width_log2) else {
+            return corrupt(Damage::Truncated, slot_offset);
+        };
+        match container.kind {
+            Kind::PackedInts => return Ok(Some(Slot::Int(sign_extend(bits, container.width_log2)))),
+            Kind::PackedFloats => return Ok(Some(Slot::Float(f64::from_bits(bits)))),
+            _ => {}
+        }
+        let Some(&tag) = bytes.get(tag_offset) else { return corrupt(Damage::Truncated, tag_offset) };
+        if tag < tag::HEAP {
+            return inline_slot(tag, bits, bytes, slot_offset, container.width_log2).map(Some);
+        }
+        let begin = u64::from(container.start) + (bits & 0xFFFF_FFFF);
+        if begin < u64::from(self.floor) {
+            return corrupt(Damage::HeapOrder, slot_offset);
+        }
+        let (offset, size) = container.extent(bytes, tag, bits, slot_offset)?;
+        self.limit = offset + size;
+        if tag == tag::CONTAINER {
+            let child = Container::nested(bytes, offset, offset + size, shapes)?;
+            self.floor = if container.width_log2 == 3 { self.limit } else { child.heap_start() };
+            return Ok(Some(Slot::Container(child)));
+        }
+        self.floor = self.limit;
+        match bytes.get(offset as usize..self.limit as usize) {
+            Some(payload) => heap_slot(tag, payload, offset as usize).map(Some),
+            None => corrupt(Damage::Reference, slot_offset),
+        }
+    }
+
+    /// Tells where the container that `next` returned last has ended: what its own walker's `end` says.
+    ///
+    /// # Errors
+    /// It ends behind the place that its slot gave it.
+    #[inline]
+    pub fn consumed(&mut self, end: u32) -> Result<(), Corrupt> {
+        if end > self.limit {
+            return corrupt(Damage::HeapOrder, end as usize);
+        }
+        self.floor = self.floor.max(end);
+        Ok(())
+    }
+
+    /// Where the part of the container that has been walked ends: behind its slots and its heap entries so far.
+    #[inline]
+    #[must_use]
+    pub fn end(&self) -> u32 {
+        self.floor
+    }
+}
