@@ -51,10 +51,11 @@ sed -n '/^```sh$/,/^```$/p' README.md | sed -e '/^```/d' -e 's/ *#.*//' -e '/^$/
 while read -r command; do
     case $command in
     pip\ *)
-        # "Your own environment": a fresh one, and the package must be found from elsewhere.
+        # "Your own environment": a fresh one, and the package must be found from elsewhere. pip calls
+        # cargo itself; where that is rustup's, which wants its owner's HOME, we name the toolchain it stands for.
         python3 -m venv "$room/own"
         attempt "README" "$command && cd / && python -c 'import pellucid; print(pellucid.__file__)'" \
-            PATH="$room/own/bin:$path"
+            PATH="$room/own/bin:$(rustc --print sysroot)/bin:$path"
         ;;
     *) attempt "README" "$command" ;;
     esac
