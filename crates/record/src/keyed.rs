@@ -7,7 +7,9 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Corrupt, Damage};
+use crate::key::KeyEncoder;
 use crate::layout::{DEPTH_MAX, INDEX_ENTRY_COUNT_MIN, INDEX_ENTRY_SIZE, Kind, tag};
+use crate::payload;
 use crate::shape::Shapes;
 use crate::view::{Container, Slot, Walker};
 
@@ -21,40 +23,59 @@ pub fn hash(canonical_key: &[u8]) -> u32 {
     xxh3_64(canonical_key) as u32
 }
 
-/// Appends the canonical bytes of a key. `slot` was read from `bytes`.
-///
-/// # Errors
-/// Damage in the key.
-pub fn push_canonical<S: Shapes + ?Sized>(
-    bytes: &[u8],
-    shapes: &S,
-    slot: &Slot<'_>,
-    out: &mut Vec<u8>,
-) -> Result<(), Corrupt> {
-    let start = out.len();
-    if push_ordered(bytes, shapes, slot, false, DEPTH_MAX, out)? {
-        return Ok(());
+/// Makes the canonical bytes of keys, one after another, in buffers that it keeps.
+#[derive(Debug, Default)]
+pub struct CanonicalKey {
+    ordered: KeyEncoder,
+    unordered: Vec<u8>,
+}
+
+impl CanonicalKey {
+    /// Empty buffers.
+    #[must_use]
+    pub fn new() -> CanonicalKey {
+        CanonicalKey::default()
     }
-    out.truncate(start);
-    out.push(UNORDERED);
-    match *slot {
-        Slot::Float(value) => {
-            out.push(tag::FLOAT);
-            out.extend_from_slice(&value.to_le_bytes());
+
+    /// The canonical bytes of the key in `slot`, which was read from `bytes`.
+    ///
+    /// # Errors
+    /// Damage in the key, or it is absent.
+    pub fn of<S: Shapes + ?Sized>(
+        &mut self,
+        bytes: &[u8],
+        shapes: &S,
+        slot: &Slot<'_>,
+    ) -> Result<&[u8], Corrupt> {
+        self.ordered.clear();
+        if push_ordered(bytes, shapes, slot, &mut self.ordered)? {
+            return Ok(self.ordered.as_bytes());
         }
-        Slot::Heap { tag, payload, .. } => {
-            out.push(tag);
-            out.extend_from_slice(payload);
+        let out = &mut self.unordered;
+        out.clear();
+        match *slot {
+            Slot::Float(value) => push_inline(tag::FLOAT, value.to_bits(), out),
+            Slot::Date(ordinal) => push_inline(tag::DATE, u64::from(ordinal), out),
+            Slot::Datetime(value) => push_inline(tag::DATETIME, value.cast_unsigned(), out),
+            Slot::Heap { tag, payload, .. } => {
+                out.extend_from_slice(&[UNORDERED, tag]);
+                out.extend_from_slice(payload);
+            }
+            Slot::Container(container) => {
+                let end = container_end(bytes, shapes, &container, DEPTH_MAX)?;
+                out.extend_from_slice(&[UNORDERED, tag::CONTAINER]);
+                out.extend_from_slice(bytes.get(container.start as usize..end as usize).unwrap_or_default());
+            }
+            // All others have an ordered encoding, except the absent, which is no key.
+            _ => return Err(Corrupt::new(Damage::Absent, 0)),
         }
-        Slot::Container(container) => {
-            let end = container_end(bytes, shapes, &container, DEPTH_MAX)?;
-            out.push(tag::CONTAINER);
-            out.extend_from_slice(bytes.get(container.start as usize..end as usize).unwrap_or_default());
-        }
-        // All others have an ordered encoding, except the absent, which is no key.
-        _ => return Err(Corrupt::new(Damage::Absent, 0)),
+        Ok(out)
     }
-    Ok(())
+}
+
+fn push_inline(tag: u8, bits: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[UNORDERED, tag]);
+    out.extend_from_slice(&bits.to_le_bytes());
 }
 
 /// Where a container really ends: behind its last heap entry. `depth` is how many levels it may have.
@@ -79,69 +100,104 @@ pub(crate) fn container_end<S: Shapes + ?Sized>(
     Ok(walker.end())
 }
 
-/// Appends the ordered encoding of a key; false where it has none (what was appended is then to be dropped).
+/// Pushes the ordered encoding of a key; false where it has none.
 fn push_ordered<S: Shapes + ?Sized>(
     bytes: &[u8],
     shapes: &S,
     slot: &Slot<'_>,
-    is_in_tuple: bool,
-    depth: u32,
-    out: &mut Vec<u8>,
+    out: &mut KeyEncoder,
 ) -> Result<bool, Corrupt> {
-    match *slot {
-        Slot::None if is_in_tuple => out.extend_from_slice(&[0x00, 0xFF]),
-        Slot::None => out.push(0x00),
-        Slot::Bool(value) => push_int(i64::from(value), out),
-        Slot::Int(value) => push_int(value, out),
-        Slot::Str(text) | Slot::Heap { tag: tag::STR_SURROGATES, payload: text, .. } => {
-            push_escaped(0x02, text, out)
+    let pushed = match *slot {
+        Slot::None => {
+            out.none();
+            Ok(())
         }
-        Slot::Heap { tag: tag::BYTES, payload, .. } => push_escaped(0x01, payload, out),
-        Slot::Container(container) if container.kind == Kind::Tuple && depth > 0 => {
-            out.push(0x05);
-            let mut walker = Walker::new(container);
-            while let Some(element) = walker.next(bytes, shapes)? {
-                if !push_ordered(bytes, shapes, &element, true, depth - 1, out)? {
-                    return Ok(false);
-                }
-                if let Slot::Container(inner) = element {
-                    walker.consumed(container_end(bytes, shapes, &inner, depth - 1)?)?;
-                }
-            }
-            out.push(0x00);
+        Slot::Bool(value) => {
+            out.bool(value);
+            Ok(())
+        }
+        Slot::Int(value) => {
+            out.int(value);
+            Ok(())
+        }
+        Slot::Float(value) => out.float(value),
+        Slot::Date(ordinal) => out.date(ordinal),
+        Slot::Datetime(value) => out.datetime(value >> 1, value & 1 == 1),
+        Slot::Str(text) => {
+            out.str(text);
+            Ok(())
+        }
+        Slot::Heap { tag, payload, .. } => return Ok(push_ordered_payload(tag, payload, out)),
+        Slot::Container(container) if container.kind == Kind::Tuple => {
+            return push_ordered_tuple(bytes, shapes, container, out).map(|end| end.is_some());
         }
         _ => return Ok(false),
+    };
+    Ok(pushed.is_ok())
+}
+
+fn push_ordered_payload(tag: u8, payload: &[u8], out: &mut KeyEncoder) -> bool {
+    match tag {
+        tag::STR_SURROGATES => out.str(payload),
+        tag::BYTES => out.bytes(payload),
+        tag::BIGINT => {
+            let (negative, magnitude) = payload::bigint_magnitude(payload);
+            return out.bigint(negative, &magnitude).is_ok();
+        }
+        tag::DECIMAL => return payload::decimal(payload).is_some_and(|text| out.decimal(text).is_ok()),
+        tag::UUID => match payload::uuid(payload) {
+            Some(uuid) => out.uuid(&uuid),
+            None => return false,
+        },
+        tag::AWARE => match (payload::aware(payload), payload.get(16..)) {
+            (Some(aware), Some(zone)) => {
+                return out.aware(aware.local - aware.offset, aware.offset, aware.fold, zone).is_ok();
+            }
+            _ => return false,
+        },
+        _ => return false,
     }
-    Ok(true)
+    true
 }
 
-fn push_int(value: i64, out: &mut Vec<u8>) {
-    let magnitude = value.unsigned_abs();
-    let size = 8 - magnitude.leading_zeros() as usize / 8;
-    let (code, bits) =
-        if value < 0 { (0x14 - size as u8, !magnitude) } else { (0x14 + size as u8, magnitude) };
-    out.push(code);
-    out.extend(bits.to_be_bytes().iter().skip(8 - size));
-}
-
-fn push_escaped(code: u8, text: &[u8], out: &mut Vec<u8>) {
-    out.push(code);
-    for byte in text {
-        out.push(*byte);
-        if *byte == 0 {
-            out.push(0xFF);
+/// Returns the end of the tuple, or None where an element has no ordered encoding.
+fn push_ordered_tuple<S: Shapes + ?Sized>(
+    bytes: &[u8],
+    shapes: &S,
+    container: Container,
+    out: &mut KeyEncoder,
+) -> Result<Option<u32>, Corrupt> {
+    // Tuples that are too deep for a key are too deep for a record, so that this ends the recursion as well.
+    if out.begin_tuple().is_err() {
+        return Ok(None);
+    }
+    let mut walker = Walker::new(container);
+    while let Some(element) = walker.next(bytes, shapes)? {
+        match element {
+            Slot::Container(inner) if inner.kind == Kind::Tuple => {
+                match push_ordered_tuple(bytes, shapes, inner, out)? {
+                    Some(end) => walker.consumed(end)?,
+                    None => return Ok(None),
+                }
+            }
+            _ => {
+                if !push_ordered(bytes, shapes, &element, out)? {
+                    return Ok(None);
+                }
+            }
         }
     }
-    out.push(0x00);
+    out.end_tuple();
+    Ok(Some(walker.end()))
 }
 
-/// Whether the key in `slot` has these canonical bytes. `scratch` is emptied first.
+/// Whether the key in `slot` has these canonical bytes.
 fn is_key<S: Shapes + ?Sized>(
     bytes: &[u8],
     shapes: &S,
     slot: &Slot<'_>,
     canonical_key: &[u8],
-    scratch: &mut Vec<u8>,
+    scratch: &mut CanonicalKey,
 ) -> Result<bool, Corrupt> {
     // Strings without NUL, nearly all keys there are, stand in the canonical bytes as they are.
     if let (Slot::Str(text), [0x02, body @ .., 0x00]) = (slot, canonical_key)
@@ -149,9 +205,7 @@ fn is_key<S: Shapes + ?Sized>(
     {
         return Ok(*text == body);
     }
-    scratch.clear();
-    push_canonical(bytes, shapes, slot, scratch)?;
-    Ok(scratch == canonical_key)
+    Ok(scratch.of(bytes, shapes, slot)? == canonical_key)
 }
 
 /// Finds the entry of a string key.
@@ -161,9 +215,9 @@ pub(crate) fn find_str<S: Shapes + ?Sized>(
     container: &Container,
     name: &[u8],
 ) -> Result<Option<u32>, Corrupt> {
-    let mut canonical = Vec::with_capacity(name.len() + 2);
-    push_escaped(0x02, name, &mut canonical);
-    find(bytes, shapes, container, &canonical)
+    let mut key = CanonicalKey::new();
+    let canonical = key.of(bytes, shapes, &Slot::Str(name))?;
+    find(bytes, shapes, container, canonical)
 }
 
 /// Finds an entry by the canonical bytes of its key.
@@ -177,7 +231,7 @@ pub(crate) fn find<S: Shapes + ?Sized>(
         return Ok(None);
     }
     let entry_count = container.count / 2;
-    let mut scratch = Vec::new();
+    let mut scratch = CanonicalKey::new();
     if entry_count < INDEX_ENTRY_COUNT_MIN {
         for entry in 0..entry_count {
             let key = container.slot(bytes, shapes, 2 * entry)?;
@@ -197,9 +251,7 @@ pub(crate) fn find<S: Shapes + ?Sized>(
             if is_key(bytes, shapes, &key, canonical_key, &mut scratch)? {
                 return Ok(Some(entry));
             }
-            scratch.clear();
-            push_canonical(bytes, shapes, &key, &mut scratch)?;
-            scratch.as_slice().cmp(sought.1)
+            scratch.of(bytes, shapes, &key)?.cmp(sought.1)
         } else {
             entry_hash.cmp(&sought.0)
         };

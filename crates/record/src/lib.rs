@@ -13,6 +13,7 @@ pub mod error;
 pub mod key;
 pub mod keyed;
 pub mod layout;
+pub mod payload;
 pub mod shape;
 pub mod view;
 

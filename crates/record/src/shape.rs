@@ -90,8 +90,9 @@ impl Shape {
 
     fn fill_places(&mut self) -> Result<(), ShapeError> {
         let mut places = vec![EMPTY; (self.names.len() * 2).next_power_of_two()];
+        let mask = places.len() - 1;
         for (index, name) in self.names.iter().enumerate() {
-            let mut at = xxh3_64(name.as_bytes()) as usize & (places.len() - 1);
+            let mut at = xxh3_64(name.as_bytes()) as usize & mask;
             while let Some(place) = places.get_mut(at) {
                 if *place == EMPTY {
                     *place = index as u16;
@@ -100,7 +101,7 @@ impl Shape {
                 if self.names.get(usize::from(*place)) == Some(name) {
                     return Err(ShapeError::DuplicateName);
                 }
-                at = (at + 1) & (self.names.len() * 2).next_power_of_two() - 1;
+                at = (at + 1) & mask;
             }
         }
         self.places = places.into_boxed_slice();

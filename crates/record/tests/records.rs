@@ -1,4 +1,5 @@
 //! Does what the encoder writes read back in place, and take the bytes that the format promises?
+#![allow(clippy::unwrap_used, clippy::cast_sign_loss, reason = "helpers of tests may unwrap as tests do")]
 
 use pellucid_record::{Container, Encoder, Kind, Shape, Shapes, Slot, view};
 
@@ -73,9 +74,9 @@ fn the_records_size_is_as_promised_and_its_fields_read_in_place() {
     let inner = container(field(&container(field(&root, "mydict")), "c"));
     assert_eq!(field(&inner, "nested"), Slot::Str(b"this is a long string"));
     assert_eq!(field(&inner, "num"), Slot::Int(9321));
-    let last = container(container(field(&inner, "list")).slot(bytes, &shapes, 1).unwrap());
-    assert_eq!(shapes.shape(last.shape).unwrap().names().len(), 2);
-    assert_eq!(field(&last, "c"), Slot::Int(3));
+    let inmost = container(container(field(&inner, "list")).slot(bytes, &shapes, 1).unwrap());
+    assert_eq!(shapes.shape(inmost.shape).unwrap().names().len(), 2);
+    assert_eq!(field(&inmost, "c"), Slot::Int(3));
 }
 
 #[test]
@@ -122,9 +123,9 @@ fn keys_of_a_large_map_are_found_through_its_index() {
         assert_eq!(map.len(), count as u32);
         for i in 0..count {
             let key = map.slot(bytes, &shapes, 2 * i as u32).unwrap();
-            let mut canonical = Vec::new();
-            pellucid_record::keyed::push_canonical(bytes, &shapes, &key, &mut canonical).unwrap();
-            assert_eq!(map.map_find(bytes, &shapes, &canonical).unwrap(), Some(i as u32));
+            let mut scratch = pellucid_record::keyed::CanonicalKey::new();
+            let canonical = scratch.of(bytes, &shapes, &key).unwrap();
+            assert_eq!(map.map_find(bytes, &shapes, canonical).unwrap(), Some(i as u32));
         }
         assert_eq!(map.field(bytes, &shapes, "key number 1").unwrap(), None);
     }
@@ -179,7 +180,9 @@ fn sets_pushed_in_any_order_are_the_same_bytes() {
         encoder.begin(Kind::List, 1, 0).unwrap();
         encoder.begin(Kind::Set, 7, 0).unwrap();
         encoder.int(300);
-        order.iter().for_each(|i| encoder.str(words[*i]));
+        for i in order {
+            encoder.str(words[*i]);
+        }
         encoder.int(-1);
         encoder.end().unwrap();
         encoder.end().unwrap();

@@ -4,15 +4,13 @@
 //! and written when their container ends, because its slot width depends on all of them; what goes to the heap is written
 //! at once, behind a gap for the slots as they will probably be. A wrong guess costs one move of that heap.
 
+mod finish;
+
 use crate::error::EncodeError;
-use crate::keyed;
 use crate::layout::{
-    BLOCK_SLOTS, DEPTH_MAX, INDEX_ENTRY_COUNT_MIN, Kind, NESTED_INLINE_SIZE_MAX, RECORD_SIZE_MAX,
-    ROOT_INLINE_SIZE_MAX, ROOT_WIDTH_LOG2, SCALAR_BYTE, index_size, push_varint, root_head, slots_size, tag,
-    varint_size,
+    DEPTH_MAX, Kind, NESTED_INLINE_SIZE_MAX, RECORD_SIZE_MAX, ROOT_INLINE_SIZE_MAX, ROOT_WIDTH_LOG2,
+    SCALAR_BYTE, index_size, push_varint, root_head, slots_size, tag, varint_size,
 };
-use crate::shape::Shape;
-use crate::view::{Container, Slot};
 
 /// Set in `Frame::need` by what only a slot of 8 bytes holds.
 const NEEDS_8_BYTES: u64 = 1 << 63;
@@ -382,30 +380,15 @@ impl Encoder {
         }
     }
 
-    fn end_packed(&mut self, frame: &Frame) {
-        let staged = self.stage.get(frame.stage..).unwrap_or_default();
-        let kind = if staged.first().is_some_and(|first| first.tag == tag::INT) {
-            Kind::PackedInts
-        } else {
-            Kind::PackedFloats
-        };
-        let width_log2 = width_of(frame.need);
-        self.buffer.truncate(frame.slots);
-        self.buffer.reserve(staged.len() << width_log2);
-        for element in staged {
-            let bits = element.bits.to_le_bytes();
-            self.buffer.extend(bits.iter().take(1 << width_log2));
-        }
-        self.set_width(frame, kind, width_log2);
-    }
-
     /// A list of ints, packed; an empty one becomes an empty list.
     ///
     /// # Errors
     /// As `begin` and `end`.
     pub fn packed_ints(&mut self, values: &[i64]) -> Result<(), EncodeError> {
         self.begin(Kind::List, u32::try_from(values.len()).map_err(|_| EncodeError::TooLarge)?, 0)?;
-        values.iter().for_each(|value| self.int(*value));
+        for value in values {
+            self.int(*value);
+        }
         self.end()
     }
 
@@ -415,122 +398,10 @@ impl Encoder {
     /// As `begin` and `end`.
     pub fn packed_floats(&mut self, values: &[f64]) -> Result<(), EncodeError> {
         self.begin(Kind::List, u32::try_from(values.len()).map_err(|_| EncodeError::TooLarge)?, 0)?;
-        values.iter().for_each(|value| self.float(*value));
+        for value in values {
+            self.float(*value);
+        }
         self.end()
-    }
-
-    /// Writes the slots of a container whose elements are all known.
-    #[inline]
-    fn end_slots(&mut self, frame: &Frame) -> Result<(), EncodeError> {
-        let index = if frame.kind == Kind::Keyed { index_size(frame.count / 2) } else { 0 };
-        let mut width_log2 = ROOT_WIDTH_LOG2;
-        let mut heap = frame.heap;
-        if !frame.is_root {
-            width_log2 = width_of(frame.need);
-            loop {
-                heap = frame.slots + (slots_size(frame.count, width_log2) + index) as usize;
-                let reach = heap - frame.start + frame.last;
-                // `last` is one more than the offset that must fit; 8 bytes hold an offset of 4.
-                if frame.last == 0 || width_log2 == 3 || (reach - 1) as u64 >> (8 << width_log2) == 0 {
-                    break;
-                }
-                width_log2 += 1;
-            }
-            if heap != frame.heap {
-                self.move_heap(frame.heap, heap)?;
-            }
-            self.set_width(frame, frame.kind, width_log2);
-        }
-        let base = (heap - frame.start) as u64;
-        let staged = self.stage.get(frame.stage..).unwrap_or_default();
-        let slots_end = frame.slots + slots_size(frame.count, width_log2) as usize;
-        let slots = self.buffer.get_mut(frame.slots..slots_end).unwrap_or_default();
-        match width_log2 {
-            0 => write_slots::<1>(slots, staged, base),
-            1 => write_slots::<2>(slots, staged, base),
-            2 => write_slots::<4>(slots, staged, base),
-            _ => write_wide_slots(slots, staged, base, frame.is_root),
-        }
-        if index != 0 {
-            self.write_index(frame, slots_end, heap)?;
-        }
-        Ok(())
-    }
-
-    /// Moves the heap that begins at `from`, with all behind it, to `to`.
-    #[cold]
-    fn move_heap(&mut self, from: usize, to: usize) -> Result<(), EncodeError> {
-        let end = self.buffer.len();
-        if to > from {
-            if end + (to - from) > RECORD_SIZE_MAX {
-                return Err(EncodeError::TooLarge);
-            }
-            self.buffer.resize(end + (to - from), 0);
-            self.buffer.copy_within(from..end, to);
-        } else {
-            self.buffer.copy_within(from..end, to);
-            self.buffer.truncate(end - (from - to));
-        }
-        Ok(())
-    }
-
-    /// Where an element of the heap at `heap` stands: its first byte, its payload and its end.
-    fn heap_entry(&self, frame: &Frame, heap: usize, element: &Staged) -> (usize, usize, usize) {
-        let offset = heap + (element.bits & 0xFFFF_FFFF) as usize;
-        let size = (element.bits >> 32) as usize;
-        let has_size = !frame.is_root && element.tag != tag::CONTAINER;
-        let payload = offset + if has_size { varint_size(size as u32) } else { 0 };
-        (offset, payload, payload + size)
-    }
-
-    /// Sorts a set's elements by (tag, payload) and its heap with them; then writes the slots.
-    #[cold]
-    fn end_set(&mut self, mut frame: Frame) -> Result<(), EncodeError> {
-        let mut elements = self.stage.split_off(frame.stage);
-        let old_heap = self.buffer.split_off(frame.heap);
-        let payload = |element: &Staged| {
-            let (_, payload, end) = self.heap_entry(&frame, 0, element);
-            old_heap.get(payload..end).unwrap_or_default()
-        };
-        elements.sort_by(|a, b| {
-            a.tag.cmp(&b.tag).then_with(|| match a.tag < tag::HEAP {
-                true => a.bits.to_le_bytes().cmp(&b.bits.to_le_bytes()),
-                false => payload(a).cmp(payload(b)),
-            })
-        });
-        frame.last = 0;
-        for mut element in elements {
-            if element.tag >= tag::HEAP {
-                let (offset, _, end) = self.heap_entry(&frame, 0, &element);
-                let moved = self.buffer.len() - frame.heap;
-                self.buffer.extend_from_slice(old_heap.get(offset..end).unwrap_or_default());
-                element.bits = element.bits & !0xFFFF_FFFF | moved as u64;
-                frame.last = moved + 1;
-            }
-            self.stage.push(element);
-        }
-        self.end_slots(&frame)
-    }
-
-    /// Writes the index of a keyed map at `at`, between its slots and its heap.
-    #[cold]
-    fn write_index(&mut self, frame: &Frame, at: usize, heap: usize) -> Result<(), EncodeError> {
-        let staged = self.stage.get(frame.stage..).unwrap_or_default();
-        let mut entries = Vec::with_capacity(staged.len() / 2);
-        for (entry, key) in staged.iter().step_by(2).enumerate() {
-            let mut canonical = Vec::new();
-            let (_, start, end) = self.heap_entry(frame, heap, key);
-            push_staged_canonical(&self.buffer, key, start, end, &mut canonical);
-            entries.push((keyed::hash(&canonical), canonical, entry as u32));
-        }
-        entries.sort_unstable();
-        debug_assert_eq!(index_size(entries.len() as u32) as usize, heap - at);
-        debug_assert!(entries.len() >= INDEX_ENTRY_COUNT_MIN as usize);
-        let index = self.buffer.get_mut(at..heap).unwrap_or_default();
-        for (target, (hash, _, entry)) in index.chunks_exact_mut(8).zip(entries) {
-            target.copy_from_slice(&(u64::from(hash) | u64::from(entry) << 32).to_le_bytes());
-        }
-        Ok(())
     }
 
     /// Begins a payload that is itself a nested container, with bytes behind it or none: `NDARRAY` or `REGISTERED`. The one
@@ -601,91 +472,4 @@ fn inline_bits(text: &[u8]) -> u64 {
         *target = *source;
     }
     u64::from_le_bytes(slot)
-}
-
-/// log2 of the narrowest width, in bytes, that holds these bits.
-#[inline]
-fn width_of(need: u64) -> u8 {
-    match 64 - need.leading_zeros() {
-        0..=8 => 0,
-        9..=16 => 1,
-        17..=32 => 2,
-        _ => 3,
-    }
-}
-
-/// Appends the canonical bytes of a staged key, whose heap entry, if any, is `start..end`.
-fn push_staged_canonical(buffer: &[u8], key: &Staged, start: usize, end: usize, out: &mut Vec<u8>) {
-    const NO_SHAPES: &[Shape] = &[];
-    let inline = key.bits.to_le_bytes();
-    let payload = buffer.get(start..end).unwrap_or_default();
-    let slot = match key.tag {
-        tag::NONE => Slot::None,
-        tag::FALSE => Slot::Bool(false),
-        tag::TRUE => Slot::Bool(true),
-        tag::INT => Slot::Int(key.bits.cast_signed()),
-        tag::FLOAT => Slot::Float(f64::from_bits(key.bits)),
-        tag::DATE => Slot::Date(key.bits as u32),
-        tag::DATETIME => Slot::Datetime(key.bits.cast_signed()),
-        tag::STR_INLINE..=tag::STR_INLINE_LAST => {
-            Slot::Str(inline.get(..usize::from(key.tag - tag::STR_INLINE)).unwrap_or_default())
-        }
-        tag::BYTES_INLINE..=tag::BYTES_INLINE_LAST => Slot::Heap {
-            tag: tag::BYTES,
-            payload: inline.get(..usize::from(key.tag - tag::BYTES_INLINE)).unwrap_or_default(),
-            offset: 0,
-        },
-        tag::STR => Slot::Str(payload),
-        tag::CONTAINER => match Container::nested(buffer, start as u32, end as u32, NO_SHAPES) {
-            Ok(container) => Slot::Container(container),
-            // A dict cannot be a key; if one is pushed all the same, its bytes identify it.
-            Err(_) => Slot::Heap { tag: tag::CONTAINER, payload, offset: 0 },
-        },
-        tag => Slot::Heap { tag, payload, offset: 0 },
-    };
-    let start = out.len();
-    if keyed::push_canonical(buffer, NO_SHAPES, &slot, out).is_err() {
-        out.truncate(start);
-        out.extend_from_slice(&[keyed::UNORDERED, key.tag]);
-        out.extend_from_slice(payload);
-    }
-}
-
-/// Writes blocks of slots of `W` bytes, W < 8. `base` is added to the offsets of heap entries.
-#[inline]
-fn write_slots<const W: usize>(out: &mut [u8], staged: &[Staged], base: u64) {
-    let block_size = BLOCK_SLOTS as usize * (1 + W);
-    for (block, elements) in out.chunks_mut(block_size).zip(staged.chunks(BLOCK_SLOTS as usize)) {
-        let (tags, slots) = block.split_at_mut(elements.len());
-        for ((tag, slot), element) in tags.iter_mut().zip(slots.chunks_exact_mut(W)).zip(elements) {
-            *tag = element.tag;
-            let bits = match element.tag < tag::HEAP {
-                true => element.bits,
-                false => (element.bits & 0xFFFF_FFFF) + base,
-            };
-            for (target, source) in slot.iter_mut().zip(bits.to_le_bytes()) {
-                *target = source;
-            }
-        }
-    }
-}
-
-/// Writes blocks of slots of 8 bytes, which refer to a payload itself; in a nested container its size stands before it.
-#[inline]
-fn write_wide_slots(out: &mut [u8], staged: &[Staged], base: u64, is_root: bool) {
-    let block_size = BLOCK_SLOTS as usize * 9;
-    for (block, elements) in out.chunks_mut(block_size).zip(staged.chunks(BLOCK_SLOTS as usize)) {
-        let (tags, slots) = block.split_at_mut(elements.len());
-        for ((tag, slot), element) in tags.iter_mut().zip(slots.chunks_exact_mut(8)).zip(elements) {
-            *tag = element.tag;
-            let mut bits = element.bits;
-            if element.tag >= tag::HEAP {
-                bits += base;
-                if !is_root && element.tag != tag::CONTAINER {
-                    bits += varint_size((element.bits >> 32) as u32) as u64;
-                }
-            }
-            slot.copy_from_slice(&bits.to_le_bytes());
-        }
-    }
 }
