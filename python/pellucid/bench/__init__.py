@@ -1,0 +1,9 @@
+"""How fast is pellucid, compared with what?
+
+    python -m pellucid.bench records        one record, many records: reading, summing, encoding, changing
+    python -m pellucid.bench dict           a dict on disk: single writes and random reads
+
+Every rival runs in the same process and in turn with us, so that whatever else the machine does hits all
+of them. Rows that we lose are shown as such; rivals that are not installed are listed. Only the public API
+is used. `docs/benchmarks.md` says what each row means and what is not measured.
+"""

@@ -1,0 +1,106 @@
+"""What has to be measured in a process of its own?
+
+Imports happen once in a process, and anonymous memory belongs to all of it. So these run as
+`python -m pellucid.bench.child VERB ...` and print one JSON object.
+
+    open KIND PATH           seconds to open an existing database of a rival (or ours)
+    scan PATH FIELD HOW      peak anonymous memory while a field of every row is read; HOW: loop, sum, nothing
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROWS_BETWEEN_LOOKS = 20_000
+
+
+def run(*arguments: str) -> dict[str, Any]:
+    """Run one verb in a new process and return what it printed."""
+    command = [sys.executable, "-m", "pellucid.bench.child", *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"`{' '.join(arguments)}` in a new process failed:\n{done.stderr}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def time_import(module_name: str) -> float:
+    """Seconds of the first import of a module, in an interpreter that has not imported us as this one has."""
+    code = f"import time; t = time.perf_counter(); import {module_name}; print(time.perf_counter() - t)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def time_open_apart(kind: str, path: Path) -> float:
+    """`time_open` in a new process."""
+    return float(run("open", kind, str(path))["seconds"])
+
+
+def time_open(kind: str, path: str) -> float:
+    """Seconds to open an existing database, up to the first moment at which it could be read."""
+    module = importlib.import_module(kind)
+    started = time.perf_counter()
+    if kind == "pellucid":
+        opened = module.open(path, mode="w")
+    elif kind == "lmdb":
+        opened = module.open(path, subdir=False, map_size=1 << 40)
+    else:
+        # sqlite3 opens the file at the first statement.
+        opened = module.connect(path)
+        opened.execute("SELECT 1 FROM people LIMIT 1").fetchone()
+    seconds = time.perf_counter() - started
+    opened.close()
+    return seconds
+
+
+def anonymous_memory() -> int | None:
+    """Bytes of memory of this process that no file backs, or None where the system does not tell."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    for line in status.read_text().splitlines():
+        if line.startswith("RssAnon"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def scan(path: str, field: str, how: str) -> dict[str, Any]:
+    """Read `field` of every row and watch the anonymous memory of this process."""
+    import pellucid
+
+    with pellucid.open(path, mode="r") as database:
+        table = database.table("people")
+        total, rows, peak = 0, 0, anonymous_memory() or 0
+        started = time.perf_counter()
+        if how == "sum":
+            total, rows = table.sum(field), len(table)
+        elif how == "loop":
+            for record in table.values():
+                total += record[field]
+                rows += 1
+                if rows % ROWS_BETWEEN_LOOKS == 0:
+                    peak = max(peak, anonymous_memory() or 0)
+        seconds = time.perf_counter() - started
+        peak = max(peak, anonymous_memory() or 0)
+    return {"total": total, "rows": rows, "peak": peak, "seconds": seconds}
+
+
+def main() -> None:
+    """Run the verb of the command line."""
+    verb, *arguments = sys.argv[1:]
+    if verb == "open":
+        print(json.dumps({"seconds": time_open(*arguments)}))
+    elif verb == "scan":
+        print(json.dumps(scan(*arguments)))
+    else:
+        raise SystemExit(f"unknown verb {verb!r}; this module is run by pellucid.bench")
+
+
+if __name__ == "__main__":
+    main()

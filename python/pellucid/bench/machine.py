@@ -1,0 +1,78 @@
+"""On what did this run?
+
+Figures without a machine mean nothing, and a busy machine or a file system in memory changes them more than
+most code does; so both are in every report.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+
+def describe(directory: Path) -> dict[str, str]:
+    """Name the machine, the Python, and the file system under `directory`."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": str(_core_count()),
+        "memory": _memory(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": " ".join(
+            [platform.python_implementation(), platform.python_version(), f"({platform.python_compiler()})"]
+        ),
+        "pellucid": _pellucid_version(),
+        "file system": f"{file_system(directory)} (in {directory})",
+        "load at start": " ".join(f"{load:.1f}" for load in os.getloadavg())
+        if hasattr(os, "getloadavg")
+        else "?",
+    }
+
+
+def memory_size() -> int | None:
+    """The machine's memory in bytes, where the system tells."""
+    if "SC_PHYS_PAGES" not in os.sysconf_names:
+        return None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def file_system(directory: Path) -> str:
+    """The type of the file system that holds `directory` ("ext4", "tmpfs"), or "?" if the system hides it."""
+    mounts = Path("/proc/self/mounts")
+    if not mounts.exists():
+        return "?"
+    found, kind = "", "?"
+    for line in mounts.read_text().splitlines():
+        _, point, mounted_kind = line.split()[:3]
+        point = point.replace("\\040", " ")
+        if len(point) >= len(found) and directory.resolve().is_relative_to(point):
+            found, kind = point, mounted_kind
+    return kind
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _core_count() -> int:
+    if hasattr(os, "sched_getaffinity"):  # what this process may use, which a container narrows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory() -> str:
+    size = memory_size()
+    return f"{size / 2**30:.1f} GiB" if size else "?"
+
+
+def _pellucid_version() -> str:
+    try:
+        return importlib.metadata.version("pellucid")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed as a package"

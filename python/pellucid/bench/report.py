@@ -1,0 +1,142 @@
+"""How is a run shown: to a person, and to a program?
+
+Tables put our row first and say for each rival how many times its speed we have; a rival that beats us is
+marked and never dropped. Then the targets with what was measured beside them, then who was missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pellucid.bench.measures import Measure, Result, Unit
+from pellucid.bench.run import Run
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+MARKS = {True: "[green]met[/]", False: "[bold red]missed[/]", None: "[yellow]not measured[/]"}
+
+
+def show(console: Console, run: Run, machine: dict[str, str]) -> None:
+    """Print the whole report."""
+    console.print(_facts("machine", machine))
+    console.print(_facts("rivals", run.rivals.versions))
+    for measure in run.measures:
+        console.print(_measure_table(measure))
+        for note in measure.notes:
+            console.print(f"  [dim]{note}[/]")
+    if any(measure.targets for measure in run.measures):
+        console.print(_target_table(run.measures))
+    losses = sum(len(measure.losses()) for measure in run.measures)
+    compared = sum(
+        1 for measure in run.measures for result in measure.results if measure.ratio(result) is not None
+    )
+    if compared:
+        console.print(f"Compared with rivals {compared} times; [bold red]they were ahead {losses} times[/].")
+    for name, reason in run.rivals.missing.items():
+        console.print(f"[yellow]not installed:[/] {name} ({reason})")
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=index == 0)
+    return table
+
+
+def _facts(title: str, facts: dict[str, str]) -> Table:
+    table = _table("", title, "")
+    table.columns[1].justify = "left"
+    for name, fact in facts.items():
+        table.add_row(name, fact)
+    return table
+
+
+def _measure_table(measure: Measure) -> Table:
+    facts = list(dict.fromkeys(name for result in measure.results for name in result.facts))
+    has_notes = any(result.note for result in measure.results)
+    ratio_title = "times smaller" if measure.unit is Unit.BYTES else "times its speed"
+    table = _table(
+        measure.title, "", "median", "best", f"we are {ratio_title}", "", *facts, *["note"] * has_notes
+    )
+    for result in _ordered(measure):
+        ratio = measure.ratio(result)
+        style = "bold cyan" if result.is_ours else "dim" if result.is_reference else ""
+        table.add_row(
+            result.name,
+            measure.unit.show(result.median),
+            measure.unit.show(result.best),
+            "" if ratio is None else f"{ratio:,.2f}x",
+            "[bold red]we lose[/]" if ratio is not None and ratio < 1 else "",
+            *(result.facts.get(name, "") for name in facts),
+            *[result.note] * has_notes,
+            style=style,
+        )
+    return table
+
+
+def _ordered(measure: Measure) -> Iterator[Result]:
+    """Ours first, then the rivals from fastest to slowest."""
+    yield from (result for result in measure.results if result.is_ours)
+    yield from sorted(
+        (result for result in measure.results if not result.is_ours), key=lambda result: result.median
+    )
+
+
+def _target_table(measures: list[Measure]) -> Table:
+    table = _table("targets", "measure", "ours", "target", "measured", "")
+    for measure in measures:
+        for target in measure.targets:
+            verdict = measure.verdict(target)
+            ours = target.ours or (measure.ours.name if measure.ours else "")
+            table.add_row(measure.title, ours, verdict.wanted, verdict.measured, MARKS[verdict.is_met])
+    return table
+
+
+def to_json(run: Run, machine: dict[str, str], command: str) -> dict[str, Any]:
+    """Everything a program may want: costs of all rounds in seconds or bytes, ratios, targets."""
+    return {
+        "command": command,
+        "machine": machine,
+        "rivals": run.rivals.versions,
+        "not_installed": run.rivals.missing,
+        "measures": [_measure_json(measure) for measure in run.measures],
+    }
+
+
+def _measure_json(measure: Measure) -> dict[str, Any]:
+    return {
+        "title": measure.title,
+        "unit": "bytes" if measure.unit is Unit.BYTES else "seconds per operation",
+        "notes": measure.notes,
+        "results": [
+            {
+                "name": result.name,
+                "is_ours": result.is_ours,
+                "is_reference": result.is_reference,
+                "median": result.median,
+                "best": result.best,
+                "costs": result.costs,
+                "ratio": measure.ratio(result),
+                "note": result.note,
+                "facts": result.facts,
+            }
+            for result in _ordered(measure)
+        ],
+        "targets": [
+            {"wanted": verdict.wanted, "measured": verdict.measured, "is_met": verdict.is_met}
+            for verdict in map(measure.verdict, measure.targets)
+        ],
+    }
+
+
+def write_json(path: Path, report: dict[str, Any]) -> None:
+    """Save the report of `to_json`."""
+    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

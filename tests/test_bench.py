@@ -1,0 +1,325 @@
+"""Do the benchmarks measure what they say, and hide nothing? No test looks at how long anything took."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pellucid.bench import __main__ as shell
+from pellucid.bench import dicts, machine, measures, report
+from pellucid.bench.mappings import Player, Session, players
+from pellucid.bench.measures import Measure, Result, Target, Unit, Verdict
+from pellucid.bench.populations import FIELD_NAMES, MIXED, SHAPES, UNIFORM, Population
+from pellucid.bench.rivals import Rivals
+from pellucid.bench.run import Run
+from pellucid.bench.runner import Contender, Pace, WrongAnswerError, in_turn, loop, measure, statement, timed
+from pellucid.bench.stores import InFile, Pellucid, Store, stores
+from rich.console import Console
+
+ROWS = 300
+
+
+def constant(name: str, cost: float, *, answer: Any = None, is_ours: bool = False) -> Contender:
+    return Contender(name, lambda: cost, (lambda: answer) if answer is not None else None, is_ours=is_ours)
+
+
+def compared(ours: float, theirs: float, unit: Unit = Unit.TIME, targets: Sequence[Target] = ()) -> Measure:
+    contenders = [constant("pellucid", ours, is_ours=True), constant("rival", theirs)]
+    return measure("a measure", unit, contenders, Pace(rounds=3), targets=targets)
+
+
+# What a measure says
+
+
+def test_costs_are_shown_as_people_read_them() -> None:
+    assert doctest.testmod(measures).attempted > 0
+    assert [Unit.TIME.show(cost) for cost in (2.5e-6, 0.0123, 4.0)] == ["2.50 us", "12.3 ms", "4.00 s"]
+    assert [Unit.RATE.show(1 / rate) for rate in (500, 62_000, 2e9)] == ["500.0 /s", "62.0 k/s", "2.00 G/s"]
+    assert [Unit.BYTES.show(size) for size in (199, 199.25, 64e6)] == ["199 B", "199.2 B", "64.0 MB"]
+
+
+def test_a_ratio_above_one_means_that_we_are_faster() -> None:
+    result = compared(ours=2.0, theirs=6.0)
+    assert result.ratio(result.results[1]) == 3.0
+    assert result.losses() == []
+
+
+def test_a_rival_that_is_ahead_is_a_loss() -> None:
+    result = compared(ours=2.0, theirs=1.0)
+    assert [loss.name for loss in result.losses()] == ["rival"]
+
+
+def test_medians_decide() -> None:
+    assert Result("x", costs=[1.0, 50.0, 2.0]).median == 2.0
+
+
+@pytest.mark.parametrize(
+    ("ours", "wanted", "verdict"),
+    [
+        (1.0, 3.0, Verdict("3.00x rival", "3.00x", is_met=True)),
+        (1.5, 3.0, Verdict("3.00x rival", "2.00x", is_met=False)),
+    ],
+)
+def test_a_target_against_a_rival(ours: float, wanted: float, verdict: Verdict) -> None:
+    assert compared(ours=ours, theirs=3.0).verdict(Target(wanted, "rival")) == verdict
+
+
+def test_a_target_against_a_rival_that_is_missing_is_neither_met_nor_missed() -> None:
+    assert compared(ours=1.0, theirs=1.0).verdict(Target(2.0, "nobody")).is_met is None
+
+
+def test_a_rate_is_to_be_reached_and_a_size_to_stay_below() -> None:
+    rate = compared(ours=1 / 20e6, theirs=1.0, unit=Unit.RATE)
+    assert rate.verdict(Target(16e6)) == Verdict("at least 16.00 M/s", "20.00 M/s", is_met=True)
+    assert rate.verdict(Target(35e6)).is_met is False
+    size = compared(ours=171, theirs=1.0, unit=Unit.BYTES)
+    assert size.verdict(Target(171)) == Verdict("at most 171 B", "171 B", is_met=True)
+    assert size.verdict(Target(170)).is_met is False
+
+
+# How contenders are run
+
+
+def test_everybody_runs_once_a_round_and_nobody_is_always_first() -> None:
+    everybody = [constant(name, 1.0) for name in "abc"]
+    order = [(number, contender.name) for number, contender in in_turn(everybody, 3)]
+    assert "".join(name for _, name in order) == "abcbcacab"
+    assert [number for number, _ in order] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_a_contender_with_another_answer_is_not_timed() -> None:
+    contenders = [constant("right", 1.0, answer=21), constant("wrong", 0.1, answer=22)]
+    with pytest.raises(WrongAnswerError, match="wrong answers 22, not 21"):
+        measure("ages", Unit.TIME, contenders, Pace(rounds=1), expected=21)
+
+
+def test_a_statement_answers_what_it_times() -> None:
+    pace = Pace(rounds=2, sample_seconds=0.0001)
+    one = statement("one", "d['age']", {"d": {"age": 21}}, pace)
+    many = statement("many", "d['age']", {}, pace, over=("d", [{"age": 1}, {"age": 2}]))
+    assert one.answer is not None
+    assert many.answer is not None
+    assert (one.answer(), many.answer()) == (21, [1, 2])
+    assert one.sample() > 0
+    assert many.sample() > 0
+
+
+def test_what_comes_before_and_after_a_sample_runs_around_it() -> None:
+    seen: list[str] = []
+    add = seen.append
+    contender = timed("x", lambda: add("work"), 1, before=lambda: add("before"), after=lambda: add("after"))
+    contender.sample()
+    assert seen == ["before", "work", "after"]
+
+
+def test_the_loop_adds_up() -> None:
+    assert loop("row", "rows", "row['n']", {"rows": [{"n": 1}, {"n": 41}]})() == 42
+
+
+# What is measured
+
+
+def test_the_uniform_record_is_the_experiments() -> None:
+    records = UNIFORM.records(3)
+    assert list(records[0]) == ["name", "age", "mylist", "mydict", "amt", "end"]
+    assert records[0]["mydict"] is not records[1]["mydict"]
+    assert [record["age"] for record in records] == [21, 58, 35]
+
+
+def test_the_mixed_population_has_64_kinds_of_record_a_tenth_of_their_fields_missing() -> None:
+    records = MIXED.records(6_400)
+    assert records == MIXED.records(6_400)
+    assert len({frozenset(shape) for shape in SHAPES}) == 64
+    assert set().union(*map(set, SHAPES)) <= {"age", *FIELD_NAMES}
+    there = sum(len(record) for record in records)
+    possible = sum(len(SHAPES[number % 64]) for number in range(6_400))
+    assert 0.88 < there / possible < 0.92
+    ages = {type(record["age"]) for record in records if "age" in record}
+    assert ages == {int, float}
+
+
+@pytest.fixture(params=[UNIFORM, MIXED], ids=lambda population: population.name)
+def population(request: pytest.FixtureRequest) -> Population:
+    found: Population = request.param
+    return found
+
+
+def each_store(population: Population, directory: Path, check: Callable[[Store], None]) -> list[str]:
+    found = stores(Rivals(), population, directory)
+    for store in found:
+        try:
+            check(store)
+        finally:
+            store.remove()
+    return [store.name for store in found]
+
+
+def test_every_store_finds_the_same_sum_and_the_same_field(population: Population, tmp_path: Path) -> None:
+    records = population.records(ROWS)
+    ages = [record.get("age", 0) for record in records]
+
+    def check(store: Store) -> None:
+        store.fill(records)
+        for work in (store.loop_sum(), store.own_sum()):
+            assert work is None or work() == sum(ages), store.name
+        line = store.field_line()
+        assert line is not None
+        names = {**line[1], "key": 150}
+        answer = statement(store.name, line[0], names, Pace()).answer
+        assert answer is not None
+        assert answer() == ages[150], store.name
+        assert not isinstance(store, InFile) or (store.size() or 0) > 0
+
+    names = each_store(population, tmp_path, check)
+    assert names[0] == "pellucid"
+    assert "sqlite3, JSON" in names
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_store_keeps_what_is_set(population: Population, tmp_path: Path) -> None:
+    def check(store: Store) -> None:
+        if store.name.startswith("duckdb"):
+            return
+        store.fill(population.records(ROWS))
+        store.set_all(list(range(ROWS)))
+        work = store.loop_sum()
+        assert work is not None
+        assert work() == sum(range(ROWS)), store.name
+
+    each_store(population, tmp_path, check)
+
+
+def test_our_two_ways_to_set_a_field_agree(population: Population, tmp_path: Path) -> None:
+    store = Pellucid(population, tmp_path)
+    store.fill(population.records(ROWS))
+    store.set_all_by_key([7] * ROWS)
+    assert store.loop_sum()() == 7 * ROWS
+    store.remove()
+
+
+# Dicts
+
+
+@pytest.mark.parametrize("player", players(Rivals()), ids=lambda player: player.name)
+def test_everybody_who_plays_a_dict_gives_back_what_was_put(player: Player, tmp_path: Path) -> None:
+    pairs = [(f"key {number}", f"value {number}") for number in range(250)]
+    played = dicts.play(player, pairs, 60.0, tmp_path)
+    assert (played.written, played.read) == (250, 250)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_player_that_forgets_is_caught(tmp_path: Path) -> None:
+    kept: dict[str, str] = {}
+    session = Session({"d": kept}, lambda: {"d": kept}, kept.clear)
+    forgetful = Player("forgetful", lambda _path: session, "d[k] = v[:-1]", "d[k]", "nothing")
+    with pytest.raises(WrongAnswerError, match="forgetful has"):
+        dicts.play(forgetful, [("a", "1")], 60.0, tmp_path)
+
+
+def test_who_needs_longer_than_the_budget_is_stopped_and_judged_by_what_was_done(tmp_path: Path) -> None:
+    plain = next(player for player in players(Rivals()) if player.name == "dict, in memory")
+    pairs = [(f"key {number}", f"value {number}") for number in range(1_000)]
+    played = dicts.play(plain, pairs, 0.0, tmp_path)
+    assert (played.written, played.read) == (dicts.BLOCK, dicts.BLOCK)
+
+
+# Reports
+
+
+def text_of(run: Run) -> str:
+    out = io.StringIO()
+    report.show(Console(file=out, width=140), run, {"cpu": "a cpu"})
+    return out.getvalue()
+
+
+def test_a_row_that_we_lose_is_shown_and_marked(tmp_path: Path) -> None:
+    run = Run(tmp_path, measures=[compared(ours=2.0, theirs=1.0, targets=[Target(1.0, "rival")])])
+    text = text_of(run)
+    assert "0.50x" in text
+    assert "we lose" in text
+    assert "missed" in text
+    assert "they were ahead 1 times" in text
+
+
+def test_a_rival_that_is_not_installed_is_listed(tmp_path: Path) -> None:
+    run = Run(tmp_path, measures=[compared(ours=1.0, theirs=2.0)])
+    assert run.rivals.find("no_such_rival") is None
+    assert "not installed: no_such_rival" in text_of(run)
+    assert list(report.to_json(run, {}, "x")["not_installed"]) == ["no_such_rival"]
+
+
+def test_the_machine_is_named(tmp_path: Path) -> None:
+    described = machine.describe(tmp_path)
+    assert {"cpu", "cores", "memory", "kernel", "python"} <= set(described)
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in described["python"]
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pellucid.bench", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("workload", "titles", "target_count"),
+    [
+        (
+            "records",
+            [
+                "bytes at hand, read one field (uniform)",
+                "bytes of the record (uniform)",
+                "a record at hand, read one field (mixed)",
+                "bulk load of many records (uniform)",
+                "file size for a record (mixed)",
+                "loop over all records, adding one field (uniform)",
+                "sum of one field over all records (mixed)",
+                "set one field of each record, in one transaction (uniform)",
+                "dumps of a list of 500 small dicts",
+                "loads of a list of 500 small dicts",
+                "import",
+                "open an existing database",
+                "anonymous memory of a scan, whole process",
+            ],
+            18,
+        ),
+        ("dict", ["300 single writes", "random reads after 300 writes", "open, 300 writes, close"], 0),
+    ],
+)
+def test_a_quick_run_measures_everything(
+    workload: str, titles: list[str], target_count: int, tmp_path: Path
+) -> None:
+    out = tmp_path / "report.json"
+    done = bench(workload, "--quick", "--json", str(out), "--directory", str(tmp_path))
+    found = json.loads(out.read_text())
+    measured = {measure["title"]: measure for measure in found["measures"]}
+    assert set(titles) <= set(measured)
+    for one in measured.values():
+        assert any(result["is_ours"] for result in one["results"])
+        assert all(cost > 0 for result in one["results"] for cost in result["costs"]), one["title"]
+        assert one["title"] in done.stdout
+    targets = [target for measure in found["measures"] for target in measure["targets"]]
+    assert len(targets) == target_count
+    assert found["command"].startswith("python -m pellucid.bench")
+    assert found["machine"]["cpu"] in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_only_what_is_asked_for_is_measured(tmp_path: Path) -> None:
+    out = tmp_path / "report.json"
+    bench("--quick", "--only", "bytes of the record", "--json", str(out))
+    assert [measure["title"] for measure in json.loads(out.read_text())["measures"]] == [
+        "bytes of the record (uniform)"
+    ]
+
+
+def test_a_word_that_no_title_has_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        shell.main(["--quick", "--only", "no such measure"])
+    assert stop.value.code == 2
+    assert "no measure has 'no such measure' in its title" in capsys.readouterr().err
