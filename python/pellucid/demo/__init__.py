@@ -1,0 +1,9 @@
+"""What is pellucid good for, on data that nobody made up?
+
+    python -m pellucid.demo
+
+reads every function and class of the running Python's own standard library, tens of thousands of nested
+records of which hardly two are alike, stores them, closes, opens again, reads single fields, goes through all
+of them and changes some in place. Every figure that it shows was measured while it ran. Only the public API
+is used: `tour.py` may be read as an example.
+"""

@@ -1,0 +1,144 @@
+"""How does the tour look, in a terminal and out of one?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pellucid.demo.library import Record, source_files
+from pellucid.demo.tour import Changed, Read, Stored, Timing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+TEXT_WIDTH = 60
+
+
+@contextmanager
+def progress(console: Console, limit: int | None) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar that moves with files (with a limit: with definitions); in a pipe, nothing moves."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("[bold]reading and storing"),
+        BarColumn(),
+        TextColumn("{task.fields[found]:>7,} definitions"),
+        TimeElapsedColumn(),
+        TextColumn("[dim]{task.fields[module]}"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=limit or len(source_files()), found=0, module="")
+
+        def on_file(module: str, files: int, found: int) -> None:
+            bar.update(task, completed=found if limit else files, found=found, module=module[:30])
+
+        yield on_file
+
+
+def stored(console: Console, python: str, result: Stored) -> None:
+    """What was stored."""
+    console.print(
+        f"[bold]1. Stored[/] {result.storing.count:,} definitions of {python}'s library: "
+        + ", ".join(f"{count:,} {_plural(kind)}" for kind, count in result.kinds.most_common())
+    )
+    table = _table()
+    table.add_row("source read", f"{result.files:,} files, {result.source_size / 1e6:.1f} MB")
+    table.add_row("different lists of fields", f"{result.shapes:,}")
+    table.add_row("parsed by ast", _rate(result.parsing, "definitions"))
+    table.add_row("stored by pellucid", _rate(result.storing, "records"))
+    if result.not_python:
+        table.add_row(
+            "files that are no Python", f"{len(result.not_python)} (bad on purpose, to test parsers)"
+        )
+    console.print(table)
+
+
+def read(console: Console, result: Read) -> None:
+    """What reading showed."""
+    per_row = result.file_size / result.rows
+    console.print(
+        f"[bold]2. Closed and opened again[/] in {_time(result.opening.seconds)}: one file of "
+        f"{result.file_size / 1e6:.1f} MB, {per_row:,.0f} bytes for a record"
+    )
+    console.print(f"[bold]3. One record[/], [cyan]table{list(result.example_key)!r}[/]:")
+    console.print(_record_table(result.example))
+    table = _table()
+    table.add_row("table\\[key].size", f"{_time(result.one_field.each)}, reading that field alone")
+    table.add_row(
+        'table\\[key].to_dict()\\["size"]', f"{_time(result.whole_record.each)}, decoding all of it"
+    )
+    console.print(table)
+    console.print(f"[bold]4. All {result.rows:,} records[/], {result.lines:,} lines of definitions:")
+    table = _table()
+    table.add_row("for r in table.values(): n += r.size", _rate(result.loop, "rows"))
+    table.add_row('table.sum("size")', _rate(result.native, "rows"))
+    table.add_row("every call of every definition counted", _rate(result.calls, "rows"))
+    table.add_row("with a docstring", f"{result.with_doc:,} ({result.with_doc / result.rows:.0%})")
+    table.add_row("longest", "\n".join(f"{size:>6,} lines  {name}" for size, name in result.longest))
+    table.add_row("most called", "\n".join(f"in {count:>6,}  {name}" for name, count in result.called))
+    console.print(table)
+
+
+def changed(console: Console, result: Changed) -> None:
+    """What was changed."""
+    console.print(f"[bold]5. Changed in place[/], all {result.moved.count:,} definitions of {result.module}:")
+    table = _table()
+    before, after = ("-".join(map(str, lines)) for lines in (result.before, result.after))
+    table.add_row("r.lines.first += 1; r.lines.last += 1", _rate(result.moved, "records"))
+    table.add_row("r.calls.append(...)", _rate(result.appended, "records"))
+    table.add_row("after opening again", f"lines {before} are {after}; calls end in {result.last_call!r}")
+    console.print(table)
+
+
+def _table() -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column(style="cyan", min_width=40)
+    table.add_column()
+    return table
+
+
+def _record_table(record: Record) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.ROUNDED, show_header=False)
+    table.add_column(style="cyan")
+    table.add_column()
+    for name, value in record.items():
+        if isinstance(value, list):
+            shown = _short_list(value)
+        else:
+            shown = _short(str(value).partition("\n")[0] if isinstance(value, str) else repr(value))
+        table.add_row(name, Text(shown))
+    return table
+
+
+def _short_list(values: list[object]) -> str:
+    lines = [_short(repr(value)) for value in values[:4]]
+    if len(values) > len(lines):
+        lines.append(f"... {len(values) - len(lines)} more")
+    return "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TEXT_WIDTH else text[: TEXT_WIDTH - 3] + "..."
+
+
+def _plural(kind: str) -> str:
+    return kind + ("es" if kind.endswith("s") else "s")
+
+
+def _rate(timing: Timing, what: str) -> str:
+    return f"{timing.rate:>12,.0f} {what}/s  ({_time(timing.seconds)})"
+
+
+def _time(seconds: float) -> str:
+    for bound, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
+        if seconds < bound:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds:.1f} s"

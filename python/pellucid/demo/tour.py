@@ -1,0 +1,242 @@
+"""What does one do with a database that is a dict?
+
+Each stop of the tour is a few lines against the public API, timed, and gives back what it found. How it
+looks is `show.py`'s matter.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pellucid
+from pellucid.demo.library import Key, Record, definitions, source_files
+
+TABLE = "definitions"
+BATCH = 4_000
+"""Records in one transaction: each commit waits for the disk, so a few large ones."""
+LOOKUPS = 50_000
+NEW_CALL = "pellucid.open"
+
+
+@dataclass(slots=True)
+class Timing:
+    """How often something was done, and how long it took."""
+
+    count: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Operations per second."""
+        return self.count / self.seconds if self.seconds else 0.0
+
+    @property
+    def each(self) -> float:
+        """Seconds for one."""
+        return self.seconds / self.count if self.count else 0.0
+
+    @contextmanager
+    def running(self, count: int = 0) -> Iterator[None]:
+        """Add what happens inside."""
+        started = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - started
+        self.count += count
+
+
+@dataclass(slots=True)
+class Stored:
+    """What was read and stored."""
+
+    files: int = 0
+    source_size: int = 0
+    not_python: list[str] = field(default_factory=list)
+    parsing: Timing = field(default_factory=Timing)
+    storing: Timing = field(default_factory=Timing)
+    kinds: Counter[str] = field(default_factory=Counter)
+    shapes: int = 0
+    """How many different lists of fields the records have."""
+    lines: int = 0
+    """The sum of all sizes: what a scan must find again."""
+
+
+def store(path: Path, limit: int | None, on_file: Callable[[str, int, int], None]) -> Stored:
+    """Parse the library and store a record for each definition.
+
+    After each file `on_file` hears its module, how many files are done, and how many definitions were found.
+    """
+    stored = Stored()
+    shapes: set[tuple[str, ...]] = set()
+    batch: dict[Key, Record] = {}
+    with pellucid.open(path, mode="n") as db:
+        table = db.table(TABLE)
+        for module, file in source_files():
+            source = file.read_bytes()
+            with stored.parsing.running():
+                try:
+                    found = dict(definitions(module, source))
+                except (SyntaxError, ValueError):
+                    stored.not_python.append(module)
+                    continue
+            stored.files += 1
+            stored.source_size += len(source)
+            if limit is not None:
+                room = limit - stored.storing.count - len(batch)
+                found = dict(list(found.items())[:room])
+            for record in found.values():
+                stored.kinds[record["kind"]] += 1
+                stored.lines += record["size"]
+                shapes.add(tuple(record))
+            stored.parsing.count += len(found)
+            batch.update(found)
+            is_last = limit is not None and stored.parsing.count >= limit
+            if len(batch) >= BATCH or is_last:
+                with stored.storing.running(len(batch)):
+                    table.update(batch)
+                batch = {}
+            on_file(module, stored.files + len(stored.not_python), stored.parsing.count)
+            if is_last:
+                break
+        with stored.storing.running(len(batch)):
+            table.update(batch)
+    stored.shapes = len(shapes)
+    return stored
+
+
+@dataclass(slots=True)
+class Read:
+    """What reading showed, after the database was closed and opened again."""
+
+    file_size: int
+    opening: Timing
+    example_key: Key
+    example: Record
+    one_field: Timing
+    whole_record: Timing
+    loop: Timing
+    native: Timing
+    calls: Timing
+    lines: int
+    longest: list[tuple[int, str]]
+    called: list[tuple[str, int]]
+    with_doc: int
+    rows: int
+
+
+def read(path: Path) -> Read:
+    """Open what was closed and read: single fields, single records, all of them."""
+    opening = Timing()
+    with opening.running(1):
+        db = pellucid.open(path, mode="r")
+    with db:
+        table = db.table(TABLE)
+        keys: list[Key] = list(table)
+        chosen = random.Random(2).choices(keys, k=min(LOOKUPS, len(keys) * 10))
+        one_field, whole_record, loop, native, calls = (Timing() for _ in range(5))
+        with one_field.running(len(chosen)):
+            for key in chosen:
+                _ = table[key].size
+        fewer = chosen[: len(chosen) // 5]
+        with whole_record.running(len(fewer)):
+            for key in fewer:
+                _ = table[key].to_dict()["size"]
+
+        lines = 0
+        with loop.running(len(keys)):
+            for record in table.values():
+                lines += record.size
+        with native.running(len(keys)):
+            native_lines = table.sum("size")
+        if native_lines != lines:
+            raise AssertionError(f"a loop adds the sizes up to {lines}, sum() to {native_lines}")
+
+        called: Counter[str] = Counter()
+        with_doc = 0
+        with calls.running(len(keys)):
+            for record in table.values():
+                called.update(record.get("calls", ()))
+                with_doc += "doc" in record
+        # A row that is kept stays right after the scan has moved on, so sorting them needs no care.
+        longest = sorted(table.values(), key=lambda record: record.size, reverse=True)[:5]
+        example_key = _example(table, keys)
+        return Read(
+            file_size=path.stat().st_size,
+            opening=opening,
+            example_key=example_key,
+            example=table[example_key].to_dict(),
+            one_field=one_field,
+            whole_record=whole_record,
+            loop=loop,
+            native=native,
+            calls=calls,
+            lines=lines,
+            longest=[(record.size, f"{record.module}.{record.name}") for record in longest],
+            called=called.most_common(5),
+            with_doc=with_doc,
+            rows=len(keys),
+        )
+
+
+def _example(table: pellucid.Table, keys: list[Key]) -> Key:
+    """A function that everybody knows; with a limit, the first function with a docstring and arguments."""
+    for key in table.keys(prefix=("json", "dumps")):
+        return key
+    for key, record in table.items():
+        if "doc" in record and "args" in record:
+            return key
+    return keys[0]
+
+
+@dataclass(slots=True)
+class Changed:
+    """What was changed, and that it lasted."""
+
+    module: str
+    moved: Timing
+    appended: Timing
+    before: tuple[int, int]
+    after: tuple[int, int]
+    last_call: str
+
+
+def change(path: Path) -> Changed:
+    """Change fields of the module that defines most, in place; open again and see that it lasted."""
+    moved, appended = Timing(), Timing()
+    with pellucid.open(path, mode="w") as db:
+        table = db.table(TABLE)
+        modules = Counter(record.module for record in table.values())
+        module, count = modules.most_common(1)[0]
+        before = {key: _lines(record) for key, record in table.items(prefix=(module,))}
+        # Somebody adds a line on top of that file: everything in it moves down by one.
+        with moved.running(count), db.transaction():
+            for record in table.values(prefix=(module,)):
+                record.lines.first += 1
+                record.lines.last += 1
+        # Lists grow where they lie; what stands around them is not encoded again.
+        with appended.running(count), db.transaction():
+            for record in table.values(prefix=(module,)):
+                if "calls" in record:
+                    record.calls.append(NEW_CALL)
+                else:
+                    record.calls = [NEW_CALL]
+    with pellucid.open(path, mode="r") as db:
+        table = db.table(TABLE)
+        after = {key: _lines(record) for key, record in table.items(prefix=(module,))}
+        if after != {key: (first + 1, last + 1) for key, (first, last) in before.items()}:
+            raise AssertionError(f"not every definition of {module} kept its new lines")
+        last_calls = {record.calls[-1] for record in table.values(prefix=(module,))}
+        if last_calls != {NEW_CALL}:
+            raise AssertionError(f"calls of {module} end in {last_calls}")
+    key = next(iter(before))
+    return Changed(module, moved, appended, before[key], after[key], NEW_CALL)
+
+
+def _lines(record: Any) -> tuple[int, int]:
+    return record.lines.first, record.lines.last
