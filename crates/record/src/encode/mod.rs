@@ -136,6 +136,12 @@ impl Encoder {
         bytes
     }
 
+    /// How large a record fits the buffer without growing it.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// Containers begun and not ended.
     #[inline]
     #[must_use]
@@ -328,6 +334,18 @@ impl Encoder {
         Ok(())
     }
 
+    /// Undoes the `begin` of the container begun last, with all that was pushed since; what was begun within it has
+    /// ended. For callers that try one shape and find out while writing that the dict has another.
+    #[inline]
+    pub fn abandon(&mut self) {
+        if let Some(outer) = self.outer.pop() {
+            self.buffer.truncate(self.frame.start);
+            self.stage.truncate(self.frame.stage);
+            self.frame = outer;
+            self.depth -= 1;
+        }
+    }
+
     /// Ends the container begun last.
     ///
     /// # Errors
@@ -472,4 +490,33 @@ fn inline_bits(text: &[u8]) -> u64 {
         *target = *source;
     }
     u64::from_le_bytes(slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_abandoned_container_leaves_no_trace() {
+        let write = |detour: bool| {
+            let mut encoder = Encoder::new();
+            encoder.begin(Kind::List, 2, 0).unwrap();
+            encoder.str(b"before");
+            if detour {
+                encoder.begin(Kind::Shaped, 3, 7).unwrap();
+                encoder.str(b"a string that goes to the heap");
+                encoder.begin(Kind::List, 1, 0).unwrap();
+                encoder.int(1);
+                encoder.end().unwrap();
+                encoder.abandon();
+            }
+            encoder.begin(Kind::Keyed, 2, 0).unwrap();
+            encoder.str(b"key");
+            encoder.int(1);
+            encoder.end().unwrap();
+            encoder.end().unwrap();
+            encoder.take()
+        };
+        assert_eq!(write(true), write(false));
+    }
 }
