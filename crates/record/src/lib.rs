@@ -1,7 +1,7 @@
 //! What do the bytes of one record mean?
 //!
 //! `docs/format.md` is the whole answer; the modules here are its chapters. [`layout`] holds every number, [`shape`]
-//! the lists of field names, [`encode`] writes, [`view`] reads in place, `validate.rs` distrusts, `envelope.rs` carries
+//! the lists of field names, [`encode`] writes, [`view`] reads in place, [`mod@validate`] distrusts, [`envelope`] carries
 //! bytes from one database to another, `dump.rs` shows them to people.
 //!
 //! Invariant: this crate does no I/O and knows no clock; the same value and dictionary give the same bytes.
@@ -9,16 +9,22 @@
 #![forbid(unsafe_code)]
 
 pub mod encode;
+pub mod envelope;
 pub mod error;
 pub mod key;
 pub mod keyed;
 pub mod layout;
 pub mod payload;
 pub mod shape;
+pub mod validate;
+pub mod value;
 pub mod view;
 
 pub use encode::Encoder;
+pub use envelope::{Envelope, Tables};
 pub use error::{Corrupt, Damage, EncodeError};
 pub use layout::Kind;
 pub use shape::{Admission, Dictionary, Shape, ShapeError, Shapes, Sighting};
-pub use view::{Container, Slot, Walker};
+pub use validate::validate;
+pub use value::{Value, decode, encode_value};
+pub use view::{Container, Root, Slot, Walker};

@@ -188,12 +188,12 @@ impl Shapes for Vec<Shape> {
 
 /// Whether a list of names may become a shape at all: few enough, short enough. (Twice the same name a dict cannot have.)
 #[must_use]
-pub fn may_be_shape(names: &[&str]) -> bool {
-    names.len() <= SHAPE_NAME_COUNT_MAX && names.iter().all(|name| name.len() <= SHAPE_NAME_SIZE_MAX)
+pub fn may_be_shape<N: AsRef<str>>(names: &[N]) -> bool {
+    names.len() <= SHAPE_NAME_COUNT_MAX && names.iter().all(|name| name.as_ref().len() <= SHAPE_NAME_SIZE_MAX)
 }
 
 /// The hash of a key list; each name's hash is the seed of the next, so that `["ab"]` and `["a", "b"]` differ.
-fn hash_of_names<N: AsRef<str>>(names: &[N]) -> u64 {
+pub(crate) fn hash_of_names<N: AsRef<str>>(names: &[N]) -> u64 {
     names.iter().fold(names.len() as u64, |seed, name| xxh3_64_with_seed(name.as_ref().as_bytes(), seed))
 }
 

@@ -191,6 +191,28 @@ fn heap_slot(tag: u8, payload: &[u8], offset: usize) -> Result<Slot<'_>, Corrupt
     }
 }
 
+impl Slot<'_> {
+    /// The container that is the payload of an array or of an object of a registered class; it may reach to the payload's
+    /// end.
+    ///
+    /// # Errors
+    /// The payload does not begin with a container.
+    #[inline]
+    pub fn payload_container<S: Shapes + ?Sized>(
+        &self,
+        bytes: &[u8],
+        shapes: &S,
+    ) -> Result<Option<Container>, Corrupt> {
+        match *self {
+            Slot::Heap { tag: tag::NDARRAY | tag::REGISTERED, payload, offset } => {
+                let end = offset.saturating_add(payload.len() as u32);
+                Container::nested(bytes, offset, end, shapes).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
 impl Container {
     /// The container at the root of a record.
     ///
@@ -378,6 +400,26 @@ impl Container {
             return inline_slot(tag, bits, bytes, slot_offset, self.width_log2);
         }
         self.heap_slot(bytes, shapes, tag, bits, slot_offset)
+    }
+
+    /// The tag of slot `index`, without looking at what it refers to; None for packed elements, which have none.
+    #[inline]
+    #[must_use]
+    pub fn tag(&self, bytes: &[u8], index: u32) -> Option<u8> {
+        if index >= self.count || self.kind.is_packed() {
+            return None;
+        }
+        bytes.get(self.position(index).0).copied()
+    }
+
+    /// The bits of slot `index` as they stand, with zeros above its width.
+    #[inline]
+    #[must_use]
+    pub fn bits(&self, bytes: &[u8], index: u32) -> Option<u64> {
+        if index >= self.count {
+            return None;
+        }
+        read_bits(bytes, self.position(index).1, self.width_log2)
     }
 
     /// The int in slot `index`, if it is one: the shortest way for loops over a column.

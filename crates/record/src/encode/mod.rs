@@ -9,7 +9,7 @@ mod finish;
 use crate::error::EncodeError;
 use crate::layout::{
     DEPTH_MAX, Kind, NESTED_INLINE_SIZE_MAX, RECORD_SIZE_MAX, ROOT_INLINE_SIZE_MAX, ROOT_WIDTH_LOG2,
-    SCALAR_BYTE, index_size, push_varint, root_head, slots_size, tag, varint_size,
+    SCALAR_BYTE, index_size, push_varint, root_head, slot_position, slots_size, tag, varint_size,
 };
 
 /// Set in `Frame::need` by what only a slot of 8 bytes holds.
@@ -479,6 +479,30 @@ impl Encoder {
         self.frame.last = offset + 1;
         self.stage.push(Staged { bits: offset as u64 | (size as u64) << 32, tag: frame.payload_tag });
         Ok(())
+    }
+
+    /// Ends an array: after `begin_payload(tag::NDARRAY)`, `begin(Kind::Tuple, 4, 0)`, the dtype and the shape. `flags`: 1
+    /// Fortran order, 2 scalar; `data` are the raw elements.
+    ///
+    /// # Errors
+    /// As `end` and `end_payload`.
+    pub fn end_ndarray(&mut self, flags: u8, data: &[u8]) -> Result<(), EncodeError> {
+        let start = self.frame.start;
+        let slots = self.frame.slots;
+        // The data begins where this tuple ends, and the offset of that is in the tuple. Its width is chosen for the most
+        // that can come out, four slots widened from 1 to 8 bytes; then the truth is written over that.
+        let bound = self.buffer.len() - start + 4 * 7;
+        self.int(i64::from(flags));
+        self.int(bound.cast_signed() as i64);
+        self.end()?;
+        let size = self.buffer.len() - start;
+        debug_assert!(size <= bound);
+        let width_log2 = self.buffer.get(start).map_or(0, |head| head >> 4);
+        let at = slots + slot_position(4, width_log2, 3).1;
+        if let Some(slot) = self.buffer.get_mut(at..at + (1 << width_log2)) {
+            slot.iter_mut().zip(size.to_le_bytes()).for_each(|(target, source)| *target = source);
+        }
+        self.end_payload(data)
     }
 }
 

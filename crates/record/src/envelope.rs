@@ -1,0 +1,367 @@
+//! How do a record's bytes leave their database, and enter another?
+//!
+//! The shape ids in a record mean something in one dictionary. An envelope carries the names along: its tables stand before
+//! the record, and the ids count within them. Entering means validating all of it and writing other ids over the ids; they
+//! have fixed places, so no byte moves.
+
+use std::collections::HashMap;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Corrupt, Damage};
+use crate::layout::{
+    DEPTH_MAX, ENVELOPE_BYTE, ENVELOPE_HEAD_SIZE, ENVELOPE_KEY_COUNT_MAX, ENVELOPE_SHAPE_COUNT_MAX, Kind,
+    SHAPE_ID_END, SHAPE_NAME_SIZE_MAX, push_varint, read_varint,
+};
+use crate::shape::{Shape, Shapes, hash_of_names, may_be_shape};
+use crate::validate::validate_record;
+use crate::value::{decode, encode_value};
+use crate::view::{self, Container, Root, Walker};
+
+/// The tables of an envelope that is being written: names and shapes in order of first use.
+#[derive(Debug, Default)]
+pub struct Tables {
+    shapes: Vec<Shape>,
+    /// Ids by the hash of their names; more than one only where hashes collide.
+    by_names: HashMap<u64, Vec<u32>>,
+    key_indexes: HashMap<Box<str>, u32>,
+    key_bytes: Vec<u8>,
+    shape_bytes: Vec<u8>,
+}
+
+impl Tables {
+    /// Empty tables.
+    #[must_use]
+    pub fn new() -> Tables {
+        Tables::default()
+    }
+
+    /// Forgets all shapes.
+    pub fn clear(&mut self) {
+        self.shapes.clear();
+        self.by_names.clear();
+        self.key_indexes.clear();
+        self.key_bytes.clear();
+        self.shape_bytes.clear();
+    }
+
+    /// The id of the shape with these names, added at first sight. None where it can be no shape or the tables are full: the
+    /// dict becomes a keyed map.
+    pub fn admit<N: AsRef<str>>(&mut self, names: &[N]) -> Option<u32> {
+        let hash = hash_of_names(names);
+        let known = self.by_names.get(&hash).map(Vec::as_slice).unwrap_or_default();
+        for id in known {
+            let shape = self.shapes.get(*id as usize)?;
+            if shape.names().iter().map(AsRef::as_ref).eq(names.iter().map(AsRef::as_ref)) {
+                return Some(*id);
+            }
+        }
+        // All names may be new; that some are not could let one more shape in, which is not worth counting them.
+        if self.shapes.len() >= ENVELOPE_SHAPE_COUNT_MAX
+            || self.key_indexes.len() + names.len() > ENVELOPE_KEY_COUNT_MAX
+            || !may_be_shape(names)
+        {
+            return None;
+        }
+        let shape = Shape::new(names).ok()?;
+        push_varint(&mut self.shape_bytes, shape.count());
+        for name in shape.names() {
+            let next = self.key_indexes.len() as u32;
+            let index = *self.key_indexes.entry(name.clone()).or_insert(next);
+            if index == next {
+                push_varint(&mut self.key_bytes, name.len() as u32);
+                self.key_bytes.extend_from_slice(name.as_bytes());
+            }
+            push_varint(&mut self.shape_bytes, index);
+        }
+        let id = self.shapes.len() as u32;
+        self.shapes.push(shape);
+        self.by_names.entry(hash).or_default().push(id);
+        Some(id)
+    }
+
+    /// Bytes of an envelope with these tables around a record.
+    #[must_use]
+    pub fn envelope_size(&self, record: &[u8]) -> usize {
+        ENVELOPE_HEAD_SIZE + self.key_bytes.len() + self.shape_bytes.len() + record.len()
+    }
+
+    /// Writes the envelope around a record whose shape ids are those of these tables, into `envelope_size` bytes.
+    pub fn write_envelope(&self, record: &[u8], envelope: &mut [u8]) {
+        debug_assert_eq!(envelope.len(), self.envelope_size(record));
+        let Some((head, body)) = envelope.split_first_chunk_mut::<ENVELOPE_HEAD_SIZE>() else { return };
+        let mut rest = &mut *body;
+        for part in [self.key_bytes.as_slice(), &self.shape_bytes, record] {
+            let Some((target, behind)) = rest.split_at_mut_checked(part.len()) else { return };
+            target.copy_from_slice(part);
+            rest = behind;
+        }
+        let tables_size = (self.key_bytes.len() + self.shape_bytes.len()) as u64;
+        let first = u64::from(ENVELOPE_BYTE) | (self.key_indexes.len() as u64) << 16 | tables_size << 32;
+        let both = u128::from(first) | u128::from(xxh3_64(body)) << 64;
+        *head = both.to_le_bytes();
+    }
+
+    /// The envelope around a record whose shape ids are those of these tables.
+    #[must_use]
+    pub fn envelope(&self, record: &[u8]) -> Vec<u8> {
+        let mut envelope = vec![0; self.envelope_size(record)];
+        self.write_envelope(record, &mut envelope);
+        envelope
+    }
+}
+
+impl Shapes for Tables {
+    #[inline]
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        self.shapes.get(id as usize)
+    }
+}
+
+/// An envelope's parts, borrowed. Nothing but the head has been looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope<'a> {
+    /// How many names the tables have.
+    pub key_count: u16,
+    /// The checksum as it is written.
+    pub checksum: u64,
+    /// The tables; equal bytes mean equal shapes.
+    pub tables: &'a [u8],
+    /// The record, a root.
+    pub record: &'a [u8],
+}
+
+/// Whether these bytes begin as an envelope does.
+#[inline]
+#[must_use]
+pub fn is_envelope(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&ENVELOPE_BYTE)
+}
+
+impl<'a> Envelope<'a> {
+    /// Takes an envelope apart.
+    ///
+    /// # Errors
+    /// It is none, or its tables end behind the bytes.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Envelope<'a>, Corrupt> {
+        let Some((head, body)) = bytes.split_first_chunk::<ENVELOPE_HEAD_SIZE>() else {
+            return Err(Corrupt::new(Damage::Truncated, bytes.len()));
+        };
+        let both = u128::from_le_bytes(*head);
+        if both as u8 != ENVELOPE_BYTE {
+            return Err(Corrupt::new(Damage::Version, 0));
+        }
+        if (both >> 8) as u8 != 0 {
+            return Err(Corrupt::new(Damage::UnusedBits, 1));
+        }
+        let Some((tables, record)) = body.split_at_checked((both >> 32) as u32 as usize) else {
+            return Err(Corrupt::new(Damage::Truncated, 4));
+        };
+        Ok(Envelope { key_count: (both >> 16) as u16, checksum: (both >> 64) as u64, tables, record })
+    }
+
+    /// The byte of the envelope at which its record begins.
+    #[inline]
+    #[must_use]
+    pub fn record_offset(&self) -> usize {
+        ENVELOPE_HEAD_SIZE + self.tables.len()
+    }
+
+    /// The shapes of the tables; an id is an index.
+    ///
+    /// # Errors
+    /// The tables are damaged; the offset is the envelope's.
+    pub fn shapes(&self) -> Result<Vec<Shape>, Corrupt> {
+        let mut at = 0;
+        let bad = |at: usize| Corrupt::new(Damage::Tables, ENVELOPE_HEAD_SIZE + at);
+        let mut keys = Vec::with_capacity(usize::from(self.key_count).min(self.tables.len()));
+        for _ in 0..self.key_count {
+            let (size, behind) = read_varint(self.tables, at).ok_or_else(|| bad(at))?;
+            let name = self
+                .tables
+                .get(behind..behind + size as usize)
+                .filter(|name| name.len() <= SHAPE_NAME_SIZE_MAX);
+            keys.push(name.and_then(|name| std::str::from_utf8(name).ok()).ok_or_else(|| bad(at))?);
+            at = behind + size as usize;
+        }
+        let mut shapes = Vec::new();
+        let mut names = Vec::new();
+        while at < self.tables.len() {
+            let start = at;
+            let (count, behind) = read_varint(self.tables, at).ok_or_else(|| bad(start))?;
+            at = behind;
+            names.clear();
+            for _ in 0..count {
+                let (index, behind) = read_varint(self.tables, at).ok_or_else(|| bad(start))?;
+                names.push(*keys.get(index as usize).ok_or_else(|| bad(start))?);
+                at = behind;
+            }
+            if shapes.len() >= ENVELOPE_SHAPE_COUNT_MAX {
+                return Err(bad(start));
+            }
+            shapes.push(Shape::new(&names).map_err(|_| bad(start))?);
+        }
+        Ok(shapes)
+    }
+
+    /// Whether the checksum is that of the bytes. `bytes` are those that were parsed.
+    #[must_use]
+    pub fn checksum_fits(&self, bytes: &[u8]) -> bool {
+        bytes.get(ENVELOPE_HEAD_SIZE..).is_some_and(|body| xxh3_64(body) == self.checksum)
+    }
+}
+
+/// Checks all of an envelope and returns its shapes.
+///
+/// # Errors
+/// Any damage at all; the offset is the envelope's.
+pub fn validate(bytes: &[u8]) -> Result<Vec<Shape>, Corrupt> {
+    let envelope = Envelope::parse(bytes)?;
+    if !envelope.checksum_fits(bytes) {
+        return Err(Corrupt::new(Damage::Checksum, 8));
+    }
+    let shapes = envelope.shapes()?;
+    validate_record(envelope.record, &shapes)
+        .map_err(|error| Corrupt::new(error.damage, error.offset as usize + envelope.record_offset()))?;
+    Ok(shapes)
+}
+
+/// The record of an envelope for another dictionary: all of it is validated, then `id_of` says the id that each of its shapes
+/// has there. A shape that is to have none makes the whole an error: the record is then to be decoded and encoded anew.
+///
+/// # Errors
+/// Damage in the envelope, or a shape without an id.
+pub fn open(bytes: &[u8], mut id_of: impl FnMut(&Shape) -> Option<u32>) -> Result<Vec<u8>, Corrupt> {
+    let shapes = validate(bytes)?;
+    let ids: Vec<Option<u32>> = shapes.iter().map(&mut id_of).collect();
+    let mut record = Envelope::parse(bytes)?.record.to_vec();
+    renumber(&mut record, &shapes, |id| ids.get(id as usize).copied().flatten())?;
+    Ok(record)
+}
+
+/// An envelope around a record of a database. A record of more shapes or names than tables hold is written anew, with
+/// keyed maps for the rest.
+///
+/// # Errors
+/// The record is damaged.
+pub fn seal<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>, Corrupt> {
+    let mut tables = Tables::new();
+    let mut ids = HashMap::new();
+    let places = shape_places(record, shapes)?;
+    for place in &places {
+        if let std::collections::hash_map::Entry::Vacant(entry) = ids.entry(place.id) {
+            let shape = shapes
+                .shape(place.id)
+                .ok_or_else(|| Corrupt::new(Damage::UnknownShape, place.offset as usize))?;
+            match tables.admit(shape.names()) {
+                Some(id) => entry.insert(id),
+                None => return seal_anew(record, shapes),
+            };
+        }
+    }
+    let mut envelope = tables.envelope(record);
+    let start = envelope.len() - record.len();
+    if let Some(inside) = envelope.get_mut(start..) {
+        for place in &places {
+            place.write(inside, ids.get(&place.id).copied().unwrap_or_default());
+        }
+    }
+    let checksum = xxh3_64(envelope.get(ENVELOPE_HEAD_SIZE..).unwrap_or_default());
+    if let Some(target) = envelope.get_mut(8..ENVELOPE_HEAD_SIZE) {
+        target.copy_from_slice(&checksum.to_le_bytes());
+    }
+    Ok(envelope)
+}
+
+#[cold]
+fn seal_anew<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>, Corrupt> {
+    let mut tables = Tables::new();
+    let value = decode(record, shapes)?;
+    // What was once a record is small and shallow enough to be one again, keyed maps or not, but for one of nearly 4 GiB.
+    let record = encode_value(&value, &mut tables).map_err(|_| Corrupt::new(Damage::Tables, 0))?;
+    Ok(tables.envelope(&record))
+}
+
+/// Where a shape id stands in a record.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    offset: u32,
+    id: u32,
+}
+
+impl Place {
+    /// Writes another id; it was checked that it has 24 bits.
+    fn write(self, record: &mut [u8], id: u32) {
+        let is_root = self.offset == 0;
+        let start = self.offset as usize + if is_root { 4 } else { 1 };
+        if let Some(target) = record.get_mut(start..start + 3) {
+            target.iter_mut().zip(id.to_le_bytes()).for_each(|(target, source)| *target = source);
+        }
+    }
+}
+
+/// All shape ids of a record, in order.
+fn shape_places<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<Place>, Corrupt> {
+    let mut places = Vec::new();
+    let container = match view::root(record, shapes)? {
+        Root::Container(container) => Some(container),
+        Root::Scalar(slot) => slot.payload_container(record, shapes)?,
+    };
+    if let Some(container) = container {
+        push_places(record, shapes, container, DEPTH_MAX, &mut places)?;
+    }
+    Ok(places)
+}
+
+/// Returns the end of the container.
+fn push_places<S: Shapes + ?Sized>(
+    record: &[u8],
+    shapes: &S,
+    container: Container,
+    depth: u32,
+    places: &mut Vec<Place>,
+) -> Result<u32, Corrupt> {
+    if depth == 0 {
+        return Err(Corrupt::new(Damage::Depth, container.start as usize));
+    }
+    if container.kind == Kind::Shaped {
+        places.push(Place { offset: container.start, id: container.shape });
+    }
+    let mut walker = Walker::new(container);
+    if container.kind.is_packed() {
+        return Ok(walker.end());
+    }
+    while let Some(slot) = walker.next(record, shapes)? {
+        if let view::Slot::Container(inner) = slot {
+            let end = push_places(record, shapes, inner, depth - 1, places)?;
+            walker.consumed(end)?;
+        } else if let Some(inner) = slot.payload_container(record, shapes)? {
+            push_places(record, shapes, inner, depth - 1, places)?;
+        }
+    }
+    Ok(walker.end())
+}
+
+/// Writes other shape ids over those of a record, everywhere in it. `shapes` know the old ids; each new shape must have the
+/// same number of names.
+///
+/// # Errors
+/// Damage, or an id for which `new_id` has none; the record is unchanged then.
+pub fn renumber<S: Shapes + ?Sized>(
+    record: &mut [u8],
+    shapes: &S,
+    mut new_id: impl FnMut(u32) -> Option<u32>,
+) -> Result<(), Corrupt> {
+    let mut places = shape_places(record, shapes)?;
+    for place in &mut places {
+        match new_id(place.id) {
+            Some(id) if id < SHAPE_ID_END => place.id = id,
+            _ => return Err(Corrupt::new(Damage::UnknownShape, place.offset as usize)),
+        }
+    }
+    for place in &places {
+        place.write(record, place.id);
+    }
+    Ok(())
+}
