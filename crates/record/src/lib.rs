@@ -2,7 +2,8 @@
 //!
 //! `docs/format.md` is the whole answer; the modules here are its chapters. [`layout`] holds every number, [`shape`]
 //! the lists of field names, [`encode`] writes, [`view`] reads in place, [`mod@validate`] distrusts, [`envelope`] carries
-//! bytes from one database to another, `dump.rs` shows them to people.
+//! bytes from one database to another, [`key`] orders keys, [`path`] finds a part of a record, [`patch`] changes it,
+//! `dump.rs` shows it to people.
 //!
 //! Invariant: this crate does no I/O and knows no clock; the same value and dictionary give the same bytes.
 //! Invariant: every read checks its own bounds; no read relies on an earlier pass having looked.
@@ -14,6 +15,8 @@ pub mod error;
 pub mod key;
 pub mod keyed;
 pub mod layout;
+pub mod patch;
+pub mod path;
 pub mod payload;
 pub mod shape;
 pub mod validate;

@@ -473,7 +473,13 @@ impl Container {
     /// Where the payload that a slot refers to stands in the record, and its size (of a container in a narrow slot: what is
     /// left of the container around it). Both lie inside the heap of this container.
     #[inline]
-    fn extent(&self, bytes: &[u8], tag: u8, bits: u64, slot_offset: usize) -> Result<(u32, u32), Corrupt> {
+    pub(crate) fn extent(
+        &self,
+        bytes: &[u8],
+        tag: u8,
+        bits: u64,
+        slot_offset: usize,
+    ) -> Result<(u32, u32), Corrupt> {
         let start = u64::from(self.start);
         let offset = start + (bits & 0xFFFF_FFFF);
         if offset < u64::from(self.heap_start()) || offset > u64::from(self.end) {

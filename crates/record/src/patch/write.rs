@@ -1,0 +1,167 @@
+//! How is a container written anew from parts of the old one and new values?
+//!
+//! The encoder does it; what is nested in the parts goes through it as bytes. The slots may come out narrower or wider
+//! than they were.
+
+use super::PatchError;
+use super::extent::container_end;
+use crate::encode::Encoder;
+use crate::error::{Corrupt, Damage, EncodeError};
+use crate::layout::{Kind, ROOT_HEAD_SIZE, tag};
+use crate::shape::Shapes;
+use crate::view::{Container, Root, Slot, root};
+
+/// Where the one container of a root list of one slot begins: behind the head, a tag and the slot.
+const ONLY_ELEMENT: usize = ROOT_HEAD_SIZE + 9;
+
+/// What a container consists of when it is written anew.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part<'a> {
+    /// Slots of the old container, from the first up to before the second.
+    Slots(u32, u32),
+    /// A value that is a record of its own.
+    Value(&'a [u8]),
+    /// A nested container.
+    Container(&'a [u8]),
+    /// A str: a name that becomes a key.
+    Name(&'a str),
+    /// An int that becomes a key.
+    Int(i64),
+    /// A field that is not there.
+    Absent,
+}
+
+impl Part<'_> {
+    fn slot_count(&self) -> u64 {
+        match self {
+            Part::Slots(first, end) => u64::from(end.saturating_sub(*first)),
+            _ => 1,
+        }
+    }
+}
+
+/// Writes a container of these parts as a record.
+pub(super) fn write_root<S: Shapes + ?Sized>(
+    record: &[u8],
+    shapes: &S,
+    old: &Container,
+    kind: Kind,
+    shape: u32,
+    parts: &[Part<'_>],
+) -> Result<Vec<u8>, PatchError> {
+    let mut encoder = Encoder::new();
+    write(&mut encoder, record, shapes, old, kind, shape, parts)?;
+    Ok(encoder.take())
+}
+
+/// Writes a container of these parts as one nested in another.
+pub(super) fn write_nested<S: Shapes + ?Sized>(
+    record: &[u8],
+    shapes: &S,
+    old: &Container,
+    kind: Kind,
+    shape: u32,
+    parts: &[Part<'_>],
+) -> Result<Vec<u8>, PatchError> {
+    // The encoder writes nested containers inside a root: one is put around it and cut off again.
+    let mut encoder = Encoder::new();
+    encoder.begin(Kind::List, 1, 0)?;
+    write(&mut encoder, record, shapes, old, kind, shape, parts)?;
+    let mut bytes = encoder.take();
+    bytes.drain(..ONLY_ELEMENT.min(bytes.len()));
+    Ok(bytes)
+}
+
+fn write<S: Shapes + ?Sized>(
+    encoder: &mut Encoder,
+    record: &[u8],
+    shapes: &S,
+    old: &Container,
+    kind: Kind,
+    shape: u32,
+    parts: &[Part<'_>],
+) -> Result<(), PatchError> {
+    let count: u64 = parts.iter().map(Part::slot_count).sum();
+    let count = u32::try_from(count).map_err(|_| EncodeError::TooLarge)?;
+    encoder.begin(if kind.is_packed() { Kind::List } else { kind }, count, shape)?;
+    for part in parts {
+        match *part {
+            Part::Slots(first, end) => {
+                for index in first..end {
+                    push_slot(encoder, record, shapes, old, index)?;
+                }
+            }
+            Part::Value(value) => push_value(encoder, value, shapes)?,
+            Part::Container(bytes) => encoder.verbatim(bytes),
+            Part::Name(name) => encoder.str(name.as_bytes()),
+            Part::Int(int) => encoder.int(int),
+            Part::Absent => encoder.absent(),
+        }
+    }
+    Ok(encoder.end()?)
+}
+
+fn push_slot<S: Shapes + ?Sized>(
+    encoder: &mut Encoder,
+    record: &[u8],
+    shapes: &S,
+    container: &Container,
+    index: u32,
+) -> Result<(), PatchError> {
+    let slot = container.slot(record, shapes, index)?;
+    if let Slot::Container(inner) = slot {
+        let end = if container.width_log2 == 3 { inner.end } else { container_end(record, shapes, &inner)? };
+        let Some(bytes) = record.get(inner.start as usize..end as usize) else {
+            return Err(Corrupt::new(Damage::Truncated, inner.start as usize).into());
+        };
+        encoder.verbatim(bytes);
+        return Ok(());
+    }
+    push_scalar(encoder, slot);
+    Ok(())
+}
+
+fn push_scalar(encoder: &mut Encoder, slot: Slot<'_>) {
+    match slot {
+        Slot::Absent => encoder.absent(),
+        // Containers are pushed as such by who knows their bytes.
+        Slot::None | Slot::Container(_) => encoder.none(),
+        Slot::Bool(value) => encoder.bool(value),
+        Slot::Int(value) => encoder.int(value),
+        Slot::Float(value) => encoder.float(value),
+        Slot::Date(ordinal) => encoder.date(ordinal),
+        Slot::Datetime(value) => encoder.datetime(value),
+        Slot::Str(text) => encoder.str(text),
+        Slot::Heap { tag: tag::BYTES, payload, .. } => encoder.bytes_value(payload),
+        Slot::Heap { tag, payload, .. } => encoder.heap(tag, payload),
+    }
+}
+
+fn push_value<S: Shapes + ?Sized>(encoder: &mut Encoder, value: &[u8], shapes: &S) -> Result<(), PatchError> {
+    let container = match root(value, shapes)? {
+        Root::Scalar(Slot::Absent) => return Err(Corrupt::new(Damage::Absent, 1).into()),
+        Root::Scalar(slot) => {
+            push_scalar(encoder, slot);
+            return Ok(());
+        }
+        Root::Container(container) => container,
+    };
+    let kind = if container.kind.is_packed() { Kind::List } else { container.kind };
+    encoder.begin(kind, container.count, container.shape)?;
+    for index in 0..container.count {
+        push_slot(encoder, value, shapes, &container, index)?;
+    }
+    Ok(encoder.end()?)
+}
+
+/// A root list with this value, a record of its own, as its one element.
+pub(crate) fn as_only_element<S: Shapes + ?Sized>(value: &[u8], shapes: &S) -> Result<Vec<u8>, Corrupt> {
+    let mut encoder = Encoder::new();
+    let pushed = encoder.begin(Kind::List, 1, 0).map_err(PatchError::Encode);
+    match pushed.and_then(|()| push_value(&mut encoder, value, shapes)).and_then(|()| Ok(encoder.end()?)) {
+        Ok(()) => Ok(encoder.take()),
+        Err(PatchError::Corrupt(error)) => Err(error),
+        // A record that was read from bytes passes no limit but this.
+        Err(_) => Err(Corrupt::new(Damage::Depth, 0)),
+    }
+}

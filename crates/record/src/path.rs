@@ -1,0 +1,225 @@
+//! Where in a record does a path lead?
+//!
+//! A path in text splits at its dots, and each part is the name of a field: `"address.city"`. There is no escape and no
+//! index in it, so that what it means can be seen; names with dots, indexes and other keys are reached by a list of
+//! [`Step`]s, which is exact. An int among them is an index in a list and a key in a dict.
+
+use crate::error::{Corrupt, Damage};
+use crate::key::KeyEncoder;
+use crate::keyed::CanonicalKey;
+use crate::layout::Kind;
+use crate::patch::as_only_element;
+use crate::shape::Shapes;
+use crate::view::{Container, Root, Slot, root};
+
+/// One step from a container to a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// The field of this name, or the entry of this str key.
+    Field(&'a str),
+    /// The element at this index of a list or tuple, from the end if negative; in a dict, the entry of this int key.
+    Index(i64),
+    /// The entry of any other key, given as a record of its own: `root` reads it.
+    Key(&'a [u8]),
+}
+
+/// The slot that a step leads to from a container; None where there is none, or it is absent. `record` holds the container.
+///
+/// # Errors
+/// Damage on the way.
+pub fn slot_index<S: Shapes + ?Sized>(
+    record: &[u8],
+    shapes: &S,
+    container: &Container,
+    step: Step<'_>,
+) -> Result<Option<u32>, Corrupt> {
+    match (container.kind, step) {
+        (Kind::Shaped, Step::Field(name)) => match shapes.shape(container.shape) {
+            Some(shape) => Ok(shape.slot(name)),
+            None => Err(Corrupt::new(Damage::UnknownShape, container.start as usize)),
+        },
+        (Kind::Shaped, Step::Key(key)) => match field_name(key, shapes)? {
+            Some(name) => slot_index(record, shapes, container, Step::Field(name)),
+            None => Ok(None),
+        },
+        (Kind::Keyed, step) => {
+            let canonical = canonical_key(step, shapes)?;
+            Ok(container.map_find(record, shapes, &canonical)?.map(|entry| 2 * entry + 1))
+        }
+        (Kind::List | Kind::Tuple | Kind::PackedInts | Kind::PackedFloats, Step::Index(index)) => {
+            Ok(element_index(container.count, index))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// An index as Python counts it: from the end if negative.
+pub(crate) fn element_index(count: u32, index: i64) -> Option<u32> {
+    let index = if index < 0 { index.checked_add(i64::from(count))? } else { index };
+    u32::try_from(index).ok().filter(|index| *index < count)
+}
+
+/// The name that a key given as a record is, if it is a str without surrogates.
+pub(crate) fn field_name<'a, S: Shapes + ?Sized>(
+    key: &'a [u8],
+    shapes: &S,
+) -> Result<Option<&'a str>, Corrupt> {
+    match root(key, shapes)? {
+        Root::Scalar(Slot::Str(name)) => match std::str::from_utf8(name) {
+            Ok(name) => Ok(Some(name)),
+            Err(error) => Err(Corrupt::new(Damage::Text, error.valid_up_to())),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// The bytes by which a keyed map finds the entry of this step.
+pub(crate) fn canonical_key<S: Shapes + ?Sized>(step: Step<'_>, shapes: &S) -> Result<Vec<u8>, Corrupt> {
+    let mut encoder = KeyEncoder::new();
+    match step {
+        Step::Field(name) => encoder.str(name.as_bytes()),
+        Step::Index(index) => encoder.int(index),
+        Step::Key(key) => {
+            let mut canonical = CanonicalKey::new();
+            return match root(key, shapes)? {
+                Root::Scalar(slot) => Ok(canonical.of(key, shapes, &slot)?.to_vec()),
+                Root::Container(_) => {
+                    // A key without an order is found by its bytes as they stand in the map: nested.
+                    let bytes = as_only_element(key, shapes)?;
+                    let list = Container::root(&bytes, shapes)?;
+                    Ok(canonical.of(&bytes, shapes, &list.slot(&bytes, shapes, 0)?)?.to_vec())
+                }
+            };
+        }
+    }
+    Ok(encoder.take().0)
+}
+
+/// What stands where `steps` lead; None where they lead nowhere.
+///
+/// # Errors
+/// Damage on the way.
+pub fn resolve<'a, S: Shapes + ?Sized>(
+    record: &'a [u8],
+    shapes: &S,
+    steps: &[Step<'_>],
+) -> Result<Option<Root<'a>>, Corrupt> {
+    let mut found = root(record, shapes)?;
+    for step in steps {
+        let Root::Container(container) = found else { return Ok(None) };
+        let Some(index) = slot_index(record, shapes, &container, *step)? else { return Ok(None) };
+        found = match container.slot(record, shapes, index)? {
+            Slot::Absent => return Ok(None),
+            Slot::Container(inner) => Root::Container(inner),
+            scalar => Root::Scalar(scalar),
+        };
+    }
+    Ok(Some(found))
+}
+
+/// A path to be resolved in many records of one database: it remembers where each field stood in the shape met last.
+///
+/// ```
+/// use pellucid_record::path::{Path, Step};
+/// assert_eq!(Path::parse("address.city").steps(), [Step::Field("address"), Step::Field("city")]);
+/// assert_eq!(Path::new(&[Step::Field("a.b"), Step::Index(0)]).steps(), [Step::Field("a.b"), Step::Index(0)]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Path {
+    steps: Box<[OwnedStep]>,
+}
+
+#[derive(Clone, Debug)]
+enum OwnedStep {
+    Field {
+        name: Box<str>,
+        /// The shape met last, and the field's slot in it.
+        shape: u32,
+        slot: Option<u32>,
+    },
+    Index(i64),
+    Key(Box<[u8]>),
+}
+
+/// No shape has this id.
+const NO_SHAPE: u32 = u32::MAX;
+
+impl Path {
+    /// The path of a text: the names between its dots.
+    #[must_use]
+    pub fn parse(text: &str) -> Path {
+        Path { steps: text.split('.').map(|name| OwnedStep::new(Step::Field(name))).collect() }
+    }
+
+    /// The path of these steps.
+    #[must_use]
+    pub fn new(steps: &[Step<'_>]) -> Path {
+        Path { steps: steps.iter().map(|step| OwnedStep::new(*step)).collect() }
+    }
+
+    /// Its steps.
+    #[must_use]
+    pub fn steps(&self) -> Vec<Step<'_>> {
+        self.steps.iter().map(OwnedStep::borrowed).collect()
+    }
+
+    /// As [`resolve`], for records whose shape ids mean the same in each call.
+    ///
+    /// # Errors
+    /// Damage on the way.
+    #[inline]
+    pub fn resolve<'a, S: Shapes + ?Sized>(
+        &mut self,
+        record: &'a [u8],
+        shapes: &S,
+    ) -> Result<Option<Root<'a>>, Corrupt> {
+        let mut found = root(record, shapes)?;
+        for step in &mut self.steps {
+            let Root::Container(container) = found else { return Ok(None) };
+            let Some(index) = step.slot_index(record, shapes, &container)? else { return Ok(None) };
+            found = match container.slot(record, shapes, index)? {
+                Slot::Absent => return Ok(None),
+                Slot::Container(inner) => Root::Container(inner),
+                scalar => Root::Scalar(scalar),
+            };
+        }
+        Ok(Some(found))
+    }
+}
+
+impl OwnedStep {
+    fn new(step: Step<'_>) -> OwnedStep {
+        match step {
+            Step::Field(name) => OwnedStep::Field { name: name.into(), shape: NO_SHAPE, slot: None },
+            Step::Index(index) => OwnedStep::Index(index),
+            Step::Key(key) => OwnedStep::Key(key.into()),
+        }
+    }
+
+    fn borrowed(&self) -> Step<'_> {
+        match self {
+            OwnedStep::Field { name, .. } => Step::Field(name),
+            OwnedStep::Index(index) => Step::Index(*index),
+            OwnedStep::Key(key) => Step::Key(key),
+        }
+    }
+
+    #[inline]
+    fn slot_index<S: Shapes + ?Sized>(
+        &mut self,
+        record: &[u8],
+        shapes: &S,
+        container: &Container,
+    ) -> Result<Option<u32>, Corrupt> {
+        if let OwnedStep::Field { name, shape, slot } = self
+            && container.kind == Kind::Shaped
+        {
+            if *shape != container.shape {
+                *slot = slot_index(record, shapes, container, Step::Field(name))?;
+                *shape = container.shape;
+            }
+            return Ok(*slot);
+        }
+        slot_index(record, shapes, container, self.borrowed())
+    }
+}
