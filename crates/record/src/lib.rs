@@ -3,12 +3,13 @@
 //! `docs/format.md` is the whole answer; the modules here are its chapters. [`layout`] holds every number, [`shape`]
 //! the lists of field names, [`encode`] writes, [`view`] reads in place, [`mod@validate`] distrusts, [`envelope`] carries
 //! bytes from one database to another, [`key`] orders keys, [`path`] finds a part of a record, [`patch`] changes it,
-//! `dump.rs` shows it to people.
+//! [`mod@dump`] shows it to people.
 //!
 //! Invariant: this crate does no I/O and knows no clock; the same value and dictionary give the same bytes.
 //! Invariant: every read checks its own bounds; no read relies on an earlier pass having looked.
 #![forbid(unsafe_code)]
 
+pub mod dump;
 pub mod encode;
 pub mod envelope;
 pub mod error;

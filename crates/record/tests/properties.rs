@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use pellucid_record::dump::dump;
 use pellucid_record::envelope::{self, Tables};
 use pellucid_record::keyed::CanonicalKey;
 use pellucid_record::layout::tag;
@@ -391,9 +392,21 @@ impl Shapes for Moved<'_> {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+/// How many bytes a dump accounts for; each of its lines must begin where the one before ended.
+fn dumped_size(dump: &str) -> usize {
+    let mut at = 0;
+    for line in dump.lines().filter(|line| !line.starts_with("damaged")) {
+        let hex: Vec<&str> = line[7..].get(..48).unwrap_or(&line[7..]).split_whitespace().collect();
+        if !hex.is_empty() {
+            assert_eq!(line[..5].trim().parse::<usize>().unwrap(), at, "{dump}");
+        }
+        let in_all = line.rsplit_once(" (").and_then(|(_, rest)| rest.strip_suffix(" bytes in all)"));
+        at += in_all.map_or(hex.len(), |size| size.parse().unwrap());
+    }
+    at
+}
 
+proptest! {
     #[test]
     fn values_come_back(value in values()) {
         let mut shapes = EverySecond::default();
@@ -452,6 +465,19 @@ proptest! {
     fn no_bytes_crash_a_reader(bytes in vec(any::<u8>(), 0..200)) {
         check_readers(&bytes, &five_shapes());
         let _ = envelope::validate(&bytes);
+    }
+
+    #[test]
+    fn a_dump_shows_every_byte_once_damaged_or_not(value in values(), damage in proptest::option::of((any::<prop::sample::Index>(), any::<u8>()))) {
+        let mut shapes = EverySecond::default();
+        let mut bytes = encode_value(&value, &mut shapes).unwrap();
+        if let Some((at, byte)) = damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if !envelope::is_envelope(&bytes) {
+            prop_assert_eq!(dumped_size(&dump(&bytes, &shapes.tables)), bytes.len());
+        }
     }
 
     // Random bytes behind a head that is right come further.
