@@ -73,7 +73,7 @@ def _measure_table(measure: Measure) -> Table:
             result.name,
             measure.unit.show(result.median),
             measure.unit.show(result.best),
-            "" if ratio is None else f"{ratio:,.2f}x",
+            "" if ratio is None else f"{ratio:,.{0 if ratio >= 100 else 2}f}x",
             "[bold red]we lose[/]" if ratio is not None and ratio < 1 else "",
             *(result.facts.get(name, "") for name in facts),
             *[result.note] * has_notes,
