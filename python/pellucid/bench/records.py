@@ -7,6 +7,7 @@ their own. Targets belong to the uniform population, for which they were set.
 from __future__ import annotations
 
 import itertools
+import random
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from pellucid.bench.run import Run
 from pellucid.bench.runner import Contender, loop, measure, sizes, statement, timed
 from pellucid.bench.stores import LiveDicts, Pellucid, Store, stores
 
+KEYS_AT_ONCE = 200
 KINDS_AT_ONCE = 256
 """Records that a measure of the mixed population goes through, so that all 64 kinds come up."""
 
@@ -95,7 +97,7 @@ def _hot_record(run: Run, population: Population, samples: list[Record], expecte
     title = f"a record at hand, read one field ({population.name})"
     if not run.wants(title):
         return
-    with pellucid.open(":memory:") as database:
+    with pellucid.open(run.directory / "hot.pel") as database:
         table = database.table("people")
         table.extend(samples)
         stored = list(table.values())
@@ -199,19 +201,7 @@ def many_records(run: Run, population: Population) -> None:
             targets=targets,
         )
         _sums(run, total, keepers, records, expected, population)
-        middle = count // 2
-        lines = [(keeper, keeper.field_line()) for keeper in keepers]
-        run.measure(
-            pick,
-            Unit.TIME,
-            [
-                statement(keeper.name, line[0], {**line[1], "key": middle}, run.pace, is_ours=keeper.is_ours)
-                for keeper, line in lines
-                if line
-            ],
-            expected=records[middle].get("age", 0),
-            notes=["one record, again and again: everything is in the cache, for everybody"],
-        )
+        _picks(run, pick, keepers, records)
     finally:
         for keeper in keepers:
             keeper.remove()
@@ -273,6 +263,22 @@ def _sums(
     ]
     run.measure(
         title, Unit.RATE, contenders, expected=expected, targets=targets, notes=notes if targets else ()
+    )
+
+
+def _picks(run: Run, title: str, keepers: list[Store], records: list[Record]) -> None:
+    keys = random.Random(3).choices(range(len(records)), k=KEYS_AT_ONCE)
+    lines = [(keeper, keeper.field_line()) for keeper in keepers]
+    run.measure(
+        title,
+        Unit.TIME,
+        [
+            statement(keeper.name, line[0], line[1], run.pace, over=("key", keys), is_ours=keeper.is_ours)
+            for keeper, line in lines
+            if line
+        ],
+        expected=[records[key].get("age", 0) for key in keys],
+        notes=[f"{KEYS_AT_ONCE} keys at random, over and over: their pages are in the cache, for everybody"],
     )
 
 
