@@ -97,7 +97,7 @@ def _hot_record(run: Run, population: Population, samples: list[Record], expecte
     title = f"a record at hand, read one field ({population.name})"
     if not run.wants(title):
         return
-    with pellucid.open(run.directory / "hot.pel") as database:
+    with pellucid.open(run.directory / "hot.pel", mode="n") as database:
         table = database.table("people")
         table.extend(samples)
         stored = list(table.values())
