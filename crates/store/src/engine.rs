@@ -1,0 +1,362 @@
+//! What must an ordered key-value engine do for the store?
+//!
+//! Three trees of byte strings in memcmp order; any number of readers that each see one version, one
+//! writer at a time, savepoints inside it, and commits that are all or nothing. The store above knows
+//! nothing else: the LMDB engine and the memory engine pass the same contract suite.
+//!
+//! Not here: tables, key codes, cells, who may open a file. A write log would sit between this seam and
+//! the tables: it needs of an engine exactly what is here, and commits to it at checkpoints.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+
+/// The trees of one database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tree {
+    /// Header, counters, tables, shapes.
+    Meta,
+    /// Every row of every table.
+    Rows,
+    /// Values too large to lie among the rows.
+    Blobs,
+}
+
+impl Tree {
+    /// All trees, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Meta, Self::Rows, Self::Blobs];
+
+    /// The tree's number, for arrays that hold something for each tree.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The name by which the tree is known on disk.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Meta => "meta",
+            Self::Rows => "rows",
+            Self::Blobs => "blobs",
+        }
+    }
+}
+
+/// A key and its value, in the engine's own memory.
+pub type Entry<'t> = (&'t [u8], &'t [u8]);
+
+/// What one `fill` brought: some entries in walking order, at least one unless the walk is over.
+#[derive(Default)]
+pub struct Batch<'t> {
+    /// The entries, in walking order.
+    pub entries: Vec<Entry<'t>>,
+}
+
+/// Which way a cursor walks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Reverse,
+}
+
+/// Where a walk begins.
+#[derive(Clone, Copy, Debug)]
+pub enum Start<'k> {
+    /// At the tree's first entry, or its last in reverse.
+    Edge,
+    /// Forward: at the first entry not below the key. Reverse: at the last entry below it.
+    At(&'k [u8]),
+}
+
+/// An ordered key-value engine with snapshots.
+pub trait Engine: Send + Sync {
+    /// The longest key that it stores.
+    fn key_size_max(&self) -> usize;
+
+    /// The version that a read transaction would see if it began now.
+    fn version(&self) -> u64;
+
+    /// Begin to read the newest committed version. Never waits for a writer.
+    ///
+    /// # Errors
+    /// When the engine has no room for another reader, or its file cannot be read.
+    fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError>;
+
+    /// Begin to write. Waits, without a limit, until no other transaction writes; whoever wants a limit
+    /// takes a lock of their own before.
+    ///
+    /// # Errors
+    /// When the database cannot be written, or its writer lock is broken.
+    fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError>;
+
+    /// Make what was committed so far survive a power cut.
+    ///
+    /// # Errors
+    /// Whatever the operating system says.
+    fn sync(&self) -> Result<(), EngineError>;
+
+    /// Write a complete database file that equals the newest committed version, without free pages.
+    /// Others may read and write meanwhile.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or the engine has no file form (`Unsupported`).
+    fn copy_to(&self, target: &File) -> Result<(), EngineError>;
+
+    /// How much room the database takes, and who reads it.
+    ///
+    /// # Errors
+    /// When the engine cannot read its own books.
+    fn usage(&self) -> Result<Usage, EngineError>;
+}
+
+/// One version of the database, which stays as it is while the transaction lives.
+pub trait ReadTxn: Send + Sync {
+    /// The version it sees: the count of commits, or a number that grows with each.
+    fn version(&self) -> u64;
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
+
+    /// A new cursor over one tree.
+    ///
+    /// # Errors
+    /// When memory is short.
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError>;
+}
+
+/// A place in a tree, and a direction.
+///
+/// `start` comes first; afterwards `step` and `fill` may be mixed, and each continues behind what the
+/// other gave last.
+pub trait Cursor<'t>: Send {
+    /// Stand before the first entry of a walk.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn start(&mut self, start: Start<'_>, direction: Direction) -> Result<(), EngineError>;
+
+    /// The next entry of the walk, or `None` at its end.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn step(&mut self) -> Result<Option<Entry<'t>>, EngineError>;
+
+    /// Replace what the batch holds with the next entries of the walk: as many as come at no extra cost
+    /// (LMDB: what is left of a page). An empty batch is the end.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn fill(&mut self, batch: &mut Batch<'t>) -> Result<(), EngineError> {
+        const STEPS: usize = 32;
+        batch.entries.clear();
+        for _ in 0..STEPS {
+            match self.step()? {
+                Some(entry) => batch.entries.push(entry),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The one transaction that writes. Dropping it takes everything back.
+///
+/// Not bound to lifetimes, but to the thread that began it: `commit`, `abort` and dropping must happen
+/// there (`is_owner` tells), because LMDB's writer lock belongs to a thread.
+pub trait WriteTxn: Send + Sync {
+    /// The version that its commit will have.
+    fn version(&self) -> u64;
+
+    /// Whether the calling thread began this transaction.
+    fn is_owner(&self) -> bool;
+
+    /// The value of a key, with the changes made so far.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
+
+    /// A new cursor over one tree, with the changes made so far.
+    ///
+    /// # Errors
+    /// When memory is short.
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError>;
+
+    /// Look a key up and stay there, for `replace_found` or `delete_found`.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
+
+    /// Give the entry where the last `find` stayed another value, the concatenation of `parts`.
+    ///
+    /// # Errors
+    /// As `put`; `Misuse` when the last call in this tree was not a `find` that found this key.
+    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError>;
+
+    /// Delete the entry where the last `find` stayed.
+    ///
+    /// # Errors
+    /// As `replace_found`.
+    fn delete_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError>;
+
+    /// Set a key to the concatenation of `parts`.
+    ///
+    /// # Errors
+    /// When the key is too long, or no room is left.
+    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError>;
+
+    /// As `put`, for a key above every key in the tree; fills pages completely. Says false, and writes
+    /// nothing, when the key is not above.
+    ///
+    /// # Errors
+    /// As `put`.
+    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError>;
+
+    /// Delete a key; says whether it was there.
+    ///
+    /// # Errors
+    /// When no room is left to copy a page.
+    fn delete(&mut self, tree: Tree, key: &[u8]) -> Result<bool, EngineError> {
+        if self.find(tree, key)?.is_none() {
+            return Ok(false);
+        }
+        self.delete_found(tree, key)?;
+        Ok(true)
+    }
+
+    /// Delete everything in one tree.
+    ///
+    /// # Errors
+    /// As `delete`.
+    fn clear(&mut self, tree: Tree) -> Result<(), EngineError>;
+
+    /// Begin a part that can be taken back on its own. Parts nest.
+    ///
+    /// # Errors
+    /// When memory is short.
+    fn savepoint(&mut self) -> Result<(), EngineError>;
+
+    /// Take back everything since the innermost savepoint, and forget it.
+    ///
+    /// # Errors
+    /// `Misuse` when there is none.
+    fn rollback(&mut self) -> Result<(), EngineError>;
+
+    /// Forget the innermost savepoint and keep what was written since.
+    ///
+    /// # Errors
+    /// `Misuse` when there is none.
+    fn release(&mut self) -> Result<(), EngineError>;
+
+    /// Make all changes visible and lasting, open savepoints included.
+    ///
+    /// # Errors
+    /// When they could not be written; then none of them is visible.
+    fn commit(self: Box<Self>) -> Result<(), EngineError>;
+}
+
+/// How much room a database takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of one page; 0 where there are no pages.
+    pub page_size: u64,
+    /// Pages up to the last one in use.
+    pub pages: u64,
+    /// Pages among them that hold nothing.
+    pub free_pages: u64,
+    /// Bytes of address space reserved for the file.
+    pub map_size: u64,
+    /// Room for readers, and how much of it is taken by any process.
+    pub reader_slots: u32,
+    /// Reader places in use by any process.
+    pub readers: u32,
+    /// The version that the oldest of these readers sees.
+    pub oldest_reader: Option<u64>,
+    /// Entries in each tree, by [`Tree::index`].
+    pub entries: [u64; 3],
+}
+
+/// Why an engine could not do it. The store adds which database and what it was doing.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The file system has no room, or the user's share of it is used up.
+    DiskFull(io::Error),
+    /// The operating system refused.
+    Io(io::Error),
+    /// The file has grown beyond the address space that this process reserved.
+    MapTooSmall {
+        /// Bytes reserved.
+        reserved: u64,
+    },
+    /// Every reader place is taken.
+    ReadersFull {
+        /// How many there are.
+        slots: u32,
+    },
+    /// The engine met a page that cannot be.
+    Damaged {
+        /// What it met.
+        what: &'static str,
+        /// The engine's own code, if it has one.
+        code: i32,
+    },
+    /// A write failed so late that the engine gave up on its file until it is reopened.
+    Broken,
+    /// A key of a length that the engine does not store.
+    KeySize {
+        /// The key's length.
+        size: usize,
+        /// The longest it stores.
+        size_max: usize,
+    },
+    /// One transaction holds more changed pages than the engine can track.
+    TransactionTooLarge,
+    /// The calls came in an order that the contract does not allow.
+    Misuse(&'static str),
+    /// Called by another thread than the transaction's.
+    WrongThread,
+    /// The object was made before the process forked.
+    Forked,
+    /// This engine cannot do that at all.
+    Unsupported(&'static str),
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DiskFull(source) => write!(out, "no room is left on the disk ({source})"),
+            Self::Io(source) => write!(out, "{source}"),
+            Self::MapTooSmall { reserved } => write!(
+                out,
+                "the file has grown beyond the {reserved} bytes of address space that this process could reserve"
+            ),
+            Self::ReadersFull { slots } => write!(out, "all {slots} reader places are taken"),
+            Self::Damaged { what, code } => write!(out, "{what} (engine code {code})"),
+            Self::Broken => write!(out, "an earlier write failed; close the database and open it again"),
+            Self::KeySize { size, size_max } => {
+                write!(out, "a key of {size} bytes, where the engine stores 1 to {size_max}")
+            }
+            Self::TransactionTooLarge => write!(out, "the transaction changes more pages than can be tracked"),
+            Self::WrongThread => write!(out, "the transaction belongs to another thread"),
+            Self::Forked => write!(out, "it was opened before the process forked"),
+            Self::Misuse(what) | Self::Unsupported(what) => write!(out, "{what}"),
+        }
+    }
+}
+
+impl std::error::Error for EngineError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::DiskFull(source) | Self::Io(source) => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! How does a database live in a file?
+//!
+//! In LMDB: a copy-on-write B+tree in a memory map. Readers take no lock and read in place; a commit writes
+//! new pages, syncs them, then one of two meta pages in turn, so a crash leaves the commit before it. This
+//! module opens the environment and speaks LMDB's C interface; `lmdb_txn.rs` has its transactions and
+//! cursors, `lmdb_page.rs` reads leaf pages in the map.
+//!
+//! Always: data synced before the meta page (no `NOSYNC`), no write map (a stray pointer of the program
+//! cannot write into the file), reader places that belong to transactions and not to threads (`NOTLS`),
+//! handles opened once. What the database is called, who may open it, and its lock files are the business of
+//! `open.rs`.
+//!
+//! **Invariant:** one environment for one file in a process (LMDB's fcntl locks would drop otherwise); the
+//! registry upholds it.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_int, c_uint};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use lmdb_master_sys as ffi;
+
+use crate::engine::{Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
+use crate::lmdb_page::MapBounds;
+use crate::lmdb_txn::{LmdbRead, LmdbWrite, empty_stat};
+use crate::os;
+
+/// Address space to reserve: more than any disk that this library will meet soon. Only what is touched
+/// costs memory.
+const MAP_SIZE_MAX: usize = 1 << 40;
+/// Where even this much address space is not to be had, opening fails.
+const MAP_SIZE_MIN: usize = 1 << 26;
+const READERS_MAX: c_uint = 4096;
+/// The three trees, and room for what later versions add.
+const TREES_MAX: c_uint = 8;
+
+/// How to open the environment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LmdbOptions {
+    /// Never write, and need no right to.
+    pub is_read_only: bool,
+    /// Do without the lock file: nobody else can write meanwhile (read-only media).
+    pub is_lockless: bool,
+    /// Create the trees if they are missing.
+    pub creates_trees: bool,
+    /// The longest key to store, for tests of what happens to longer ones; 0 is LMDB's own limit.
+    pub key_size_max: usize,
+}
+
+/// A database in a file.
+pub struct LmdbEngine {
+    pub(crate) environment: Arc<Environment>,
+}
+
+/// The C environment and what is shared by all that stands in it.
+pub(crate) struct Environment {
+    raw: *mut ffi::MDB_env,
+    handles: [ffi::MDB_dbi; 3],
+    key_size_max: usize,
+    page_size: usize,
+    generation: u64,
+    /// Read transactions that were reset: renewing one costs a tenth of beginning one.
+    idle_readers: Mutex<Vec<IdleReader>>,
+    map_bounds: OnceLock<Option<MapBounds>>,
+    is_broken: AtomicBool,
+}
+
+/// A read transaction that stands nowhere.
+struct IdleReader(*mut ffi::MDB_txn);
+
+// SAFETY: with NOTLS a reset read transaction belongs to no thread; whoever takes it out of the pool has it
+// alone.
+unsafe impl Send for IdleReader {}
+
+// SAFETY: LMDB's environment may be used by several threads at once (lmdb.h, "mdb_env_open"); the
+// fields beside the pointer are immutable or guarded.
+unsafe impl Send for Environment {}
+// SAFETY: as above.
+unsafe impl Sync for Environment {}
+
+impl LmdbEngine {
+    /// Open or create the environment at exactly this path; its lock file is `path` + "-lock".
+    ///
+    /// # Errors
+    /// When the file is not LMDB's, lacks our trees, or the operating system refuses.
+    pub fn open(path: &Path, options: LmdbOptions) -> Result<Self, EngineError> {
+        os::watch_forks();
+        let c_path = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| EngineError::Io(io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL")))?;
+        let raw = open_environment(&c_path, options)?;
+        let mut environment = Environment {
+            raw,
+            handles: [0; 3],
+            key_size_max: 0,
+            page_size: 0,
+            generation: os::generation(),
+            idle_readers: Mutex::new(Vec::new()),
+            map_bounds: OnceLock::new(),
+            is_broken: AtomicBool::new(false),
+        };
+        // From here on dropping `environment` closes it.
+        // SAFETY: the environment is open.
+        let own_limit = usize::try_from(unsafe { ffi::mdb_env_get_maxkeysize(raw) }).unwrap_or(0);
+        environment.key_size_max =
+            if options.key_size_max == 0 { own_limit } else { own_limit.min(options.key_size_max) };
+        environment.handles = open_trees(raw, options)?;
+        let mut stat = empty_stat();
+        // SAFETY: the environment is open and `stat` is ours to fill.
+        check(unsafe { ffi::mdb_env_stat(raw, &raw mut stat) })?;
+        environment.page_size = stat.ms_psize as usize;
+        Ok(Self { environment: Arc::new(environment) })
+    }
+}
+
+/// Reserve as much address space as there is to be had, and open.
+fn open_environment(path: &CStr, options: LmdbOptions) -> Result<*mut ffi::MDB_env, EngineError> {
+    let mut flags = ffi::MDB_NOSUBDIR | ffi::MDB_NOTLS;
+    if options.is_read_only {
+        flags |= ffi::MDB_RDONLY;
+    }
+    if options.is_lockless {
+        flags |= ffi::MDB_NOLOCK;
+    }
+    let mut map_size = MAP_SIZE_MAX;
+    loop {
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is ours to fill.
+        check(unsafe { ffi::mdb_env_create(&raw mut raw) })?;
+        // SAFETY: the environment was created above and is used by nobody else; the path is
+        // NUL-terminated and lives during the call.
+        let code = unsafe {
+            ffi::mdb_env_set_mapsize(raw, map_size);
+            ffi::mdb_env_set_maxreaders(raw, READERS_MAX);
+            ffi::mdb_env_set_maxdbs(raw, TREES_MAX);
+            ffi::mdb_env_open(raw, path.as_ptr(), flags, 0o666)
+        };
+        if code == 0 {
+            return Ok(raw);
+        }
+        // SAFETY: a failed open leaves an environment that must be closed and not used again.
+        unsafe { ffi::mdb_env_close(raw) };
+        if code == libc::ENOMEM && map_size > MAP_SIZE_MIN {
+            map_size /= 2;
+            continue;
+        }
+        return Err(error_of(code));
+    }
+}
+
+fn open_trees(env: *mut ffi::MDB_env, options: LmdbOptions) -> Result<[ffi::MDB_dbi; 3], EngineError> {
+    let creates = options.creates_trees && !options.is_read_only;
+    let mut txn = ptr::null_mut();
+    let begin_flags = if creates { 0 } else { ffi::MDB_RDONLY };
+    // SAFETY: the environment is open and `txn` is ours to fill.
+    check(unsafe { ffi::mdb_txn_begin(env, ptr::null_mut(), begin_flags, &raw mut txn) })?;
+    let mut handles = [0; 3];
+    for (tree, handle) in Tree::ALL.into_iter().zip(&mut handles) {
+        let name = CString::new(tree.name()).unwrap_or_default();
+        let flags = if creates { ffi::MDB_CREATE } else { 0 };
+        // SAFETY: the transaction is live, the name NUL-terminated, the handle ours to fill.
+        let code = unsafe { ffi::mdb_dbi_open(txn, name.as_ptr(), flags, handle) };
+        if code != 0 {
+            // SAFETY: the transaction is live and not used afterwards.
+            unsafe { ffi::mdb_txn_abort(txn) };
+            return Err(if code == ffi::MDB_NOTFOUND {
+                EngineError::Damaged { what: "the file lacks the trees of a database", code }
+            } else {
+                error_of(code)
+            });
+        }
+    }
+    // Handles outlive a transaction only if it is committed.
+    // SAFETY: the transaction is live and not used afterwards.
+    check(unsafe { ffi::mdb_txn_commit(txn) })?;
+    Ok(handles)
+}
+
+impl Environment {
+    pub(crate) fn raw(&self) -> *mut ffi::MDB_env {
+        self.raw
+    }
+
+    pub(crate) fn handle(&self, tree: Tree) -> ffi::MDB_dbi {
+        let [meta, rows, blobs] = self.handles;
+        match tree {
+            Tree::Meta => meta,
+            Tree::Rows => rows,
+            Tree::Blobs => blobs,
+        }
+    }
+
+    pub(crate) fn key_size_max(&self) -> usize {
+        self.key_size_max
+    }
+
+    /// Whether this process, and not an ancestor, opened it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.generation == os::generation()
+    }
+
+    pub(crate) fn check_usable(&self) -> Result<(), EngineError> {
+        if !self.is_ours() {
+            return Err(EngineError::Forked);
+        }
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Err(EngineError::Broken);
+        }
+        Ok(())
+    }
+
+    /// LMDB gives up on a file when writing its meta page fails; from then on we say so ourselves.
+    pub(crate) fn mark_broken(&self) {
+        self.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    /// A read transaction of the newest version.
+    pub(crate) fn take_reader(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
+        self.check_usable()?;
+        let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(IdleReader(txn)) = idle {
+            // SAFETY: the transaction was reset before it came into the pool, and is ours alone now.
+            let code = unsafe { ffi::mdb_txn_renew(txn) };
+            if code == 0 {
+                return Ok(txn);
+            }
+            // SAFETY: a transaction that could not be renewed may only be aborted.
+            unsafe { ffi::mdb_txn_abort(txn) };
+            return Err(self.begin_error(code));
+        }
+        self.begin_reader()
+    }
+
+    fn begin_reader(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
+        let mut is_second_try = false;
+        loop {
+            let mut txn = ptr::null_mut();
+            // SAFETY: the environment is open and `txn` is ours to fill.
+            let code = unsafe { ffi::mdb_txn_begin(self.raw, ptr::null_mut(), ffi::MDB_RDONLY, &raw mut txn) };
+            if code == ffi::MDB_READERS_FULL && !is_second_try {
+                // Places of processes that died are only looked for when they are needed.
+                is_second_try = true;
+                // SAFETY: the environment is open; the count of dead readers is not asked for.
+                check(unsafe { ffi::mdb_reader_check(self.raw, ptr::null_mut()) })?;
+                continue;
+            }
+            return if code == 0 { Ok(txn) } else { Err(self.begin_error(code)) };
+        }
+    }
+
+    /// Take a read transaction back that nobody uses any more.
+    pub(crate) fn give_reader(&self, txn: *mut ffi::MDB_txn) {
+        const IDLE_MAX: usize = 64;
+        if !self.is_ours() {
+            // The reader place belongs to the parent, who still uses it: leak our copy.
+            return;
+        }
+        // SAFETY: the caller had the transaction alone and gives it away.
+        unsafe { ffi::mdb_txn_reset(txn) };
+        let mut idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX {
+            idle.push(IdleReader(txn));
+        } else {
+            drop(idle);
+            // SAFETY: as above; aborting gives its reader place back.
+            unsafe { ffi::mdb_txn_abort(txn) };
+        }
+    }
+
+    pub(crate) fn begin_error(&self, code: c_int) -> EngineError {
+        match code {
+            ffi::MDB_READERS_FULL => EngineError::ReadersFull { slots: READERS_MAX },
+            ffi::MDB_MAP_RESIZED | ffi::MDB_MAP_FULL => EngineError::MapTooSmall { reserved: self.info().me_mapsize as u64 },
+            ffi::MDB_PANIC => {
+                self.mark_broken();
+                EngineError::Broken
+            }
+            code => error_of(code),
+        }
+    }
+
+    pub(crate) fn info(&self) -> ffi::MDB_envinfo {
+        let mut info = ffi::MDB_envinfo {
+            me_mapaddr: ptr::null_mut(),
+            me_mapsize: 0,
+            me_last_pgno: 0,
+            me_last_txnid: 0,
+            me_maxreaders: 0,
+            me_numreaders: 0,
+        };
+        // SAFETY: the environment is open and `info` is ours to fill; with both pointers given the call
+        // cannot fail.
+        unsafe { ffi::mdb_env_info(self.raw, &raw mut info) };
+        info
+    }
+
+    /// Where the map lies, found out from an address inside it. `None`: leaf pages cannot be read directly
+    /// here.
+    pub(crate) fn map_bounds(&self, address_inside: usize) -> Option<MapBounds> {
+        *self.map_bounds.get_or_init(|| MapBounds::find(address_inside, self.page_size))
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            return;
+        }
+        let idle = std::mem::take(self.idle_readers.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for IdleReader(txn) in idle {
+            // SAFETY: transactions in the pool are used by nobody.
+            unsafe { ffi::mdb_txn_abort(txn) };
+        }
+        // SAFETY: transactions hold an `Arc` of the environment, so none is left.
+        unsafe { ffi::mdb_env_close(self.raw) };
+    }
+}
+
+impl Engine for LmdbEngine {
+    fn key_size_max(&self) -> usize {
+        self.environment.key_size_max
+    }
+
+    fn version(&self) -> u64 {
+        self.environment.info().me_last_txnid as u64
+    }
+
+    fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
+        Ok(Box::new(LmdbRead::begin(Arc::clone(&self.environment))?))
+    }
+
+    fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
+        Ok(Box::new(LmdbWrite::begin(Arc::clone(&self.environment))?))
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.environment.check_usable()?;
+        // SAFETY: the environment is open.
+        check(unsafe { ffi::mdb_env_sync(self.environment.raw, 1) })
+    }
+
+    fn copy_to(&self, target: &File) -> Result<(), EngineError> {
+        self.environment.check_usable()?;
+        // SAFETY: the environment is open, and the descriptor stays open while `target` is borrowed.
+        check(unsafe { ffi::mdb_env_copyfd2(self.environment.raw, target.as_raw_fd(), ffi::MDB_CP_COMPACT) })
+    }
+
+    fn usage(&self) -> Result<Usage, EngineError> {
+        let read = LmdbRead::begin(Arc::clone(&self.environment))?;
+        let info = self.environment.info();
+        let (readers, oldest_reader) = self.environment.readers()?;
+        Ok(Usage {
+            page_size: self.environment.page_size as u64,
+            pages: info.me_last_pgno as u64 + 1,
+            free_pages: read.free_pages()?,
+            map_size: info.me_mapsize as u64,
+            reader_slots: info.me_maxreaders,
+            readers,
+            oldest_reader,
+            entries: read.entry_counts()?,
+        })
+    }
+}
+
+impl Environment {
+    /// How many read transactions stand in any process, and the oldest version among them.
+    fn readers(&self) -> Result<(u32, Option<u64>), EngineError> {
+        unsafe extern "C" fn take_line(line: *const libc::c_char, context: *mut libc::c_void) -> c_int {
+            // SAFETY: LMDB passes a NUL-terminated line that lives during the call.
+            let line = unsafe { CStr::from_ptr(line) };
+            // SAFETY: `context` is the vector below, which nobody else touches during the call.
+            let lines = unsafe { &mut *context.cast::<Vec<String>>() };
+            lines.push(line.to_string_lossy().into_owned());
+            0
+        }
+        let mut lines: Vec<String> = Vec::new();
+        // SAFETY: the environment is open; the callback matches the context it is given.
+        let code = unsafe { ffi::mdb_reader_list(self.raw, Some(take_line), (&raw mut lines).cast()) };
+        if code < 0 {
+            return Err(error_of(code));
+        }
+        // "    pid     thread     txnid": a header, then a line for each place; "-" where it is idle.
+        let versions = lines.iter().flat_map(|text| text.lines()).filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let is_reader = words.next()?.parse::<u64>().is_ok();
+            words.nth(1).filter(|_| is_reader)?.parse::<u64>().ok()
+        });
+        let (mut count, mut oldest) = (0, None);
+        for version in versions {
+            count += 1;
+            oldest = Some(oldest.map_or(version, |least: u64| least.min(version)));
+        }
+        Ok((count, oldest))
+    }
+}
+
+/// `Ok` for 0, else the error of the code.
+pub(crate) fn check(code: c_int) -> Result<(), EngineError> {
+    if code == 0 { Ok(()) } else { Err(error_of(code)) }
+}
+
+/// What one of LMDB's codes, or of the operating system's, means to the store.
+pub(crate) fn error_of(code: c_int) -> EngineError {
+    let damaged = |what| EngineError::Damaged { what, code };
+    match code {
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => EngineError::DiskFull(io::Error::from_raw_os_error(code)),
+        ffi::MDB_TXN_FULL => EngineError::TransactionTooLarge,
+        ffi::MDB_PANIC => EngineError::Broken,
+        ffi::MDB_MAP_FULL | ffi::MDB_MAP_RESIZED => EngineError::MapTooSmall { reserved: 0 },
+        ffi::MDB_READERS_FULL => EngineError::ReadersFull { slots: READERS_MAX },
+        ffi::MDB_INVALID => damaged("the file is not an LMDB file"),
+        ffi::MDB_VERSION_MISMATCH => damaged("the file, or its lock file, is of another LMDB version"),
+        ffi::MDB_PAGE_NOTFOUND => damaged("a page refers to a page beyond the end"),
+        ffi::MDB_CORRUPTED => damaged("a page is of the wrong kind"),
+        ffi::MDB_CURSOR_FULL => damaged("a tree is deeper than any tree can be"),
+        ffi::MDB_INCOMPATIBLE => damaged("the file's pages do not add up"),
+        ffi::MDB_BAD_TXN => EngineError::Misuse("the transaction failed earlier and can only be aborted"),
+        code if code > 0 => EngineError::Io(io::Error::from_raw_os_error(code)),
+        _ => damaged("an unexpected answer"),
+    }
+}

@@ -1,0 +1,299 @@
+//! How does a database live in memory alone?
+//!
+//! Each tree is a persistent map: a snapshot is a clone of its root, a savepoint is another, and a commit
+//! puts the changed roots in the place of the old ones. Keys and values are shared, never copied on
+//! write, so that bytes stay where they are while any snapshot holds them.
+//!
+//! It is ":memory:", and it is the model that the LMDB engine is tested against.
+
+use std::fs::File;
+use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+use imbl::OrdMap;
+
+use crate::engine::{Cursor, Direction, Engine, EngineError, Entry, ReadTxn, Start, Tree, Usage, WriteTxn};
+
+type Map = OrdMap<Arc<[u8]>, Arc<[u8]>>;
+type Trees = [Map; 3];
+
+/// No limit that a user meets; the same as LMDB's, so that a database moves from one to the other.
+const KEY_SIZE_MAX: usize = 511;
+
+/// A database in memory.
+pub struct MemoryEngine {
+    shared: Arc<Shared>,
+    key_size_max: usize,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    writer_left: Condvar,
+}
+
+struct State {
+    trees: Trees,
+    version: u64,
+    is_writing: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while holding it that would leave the maps half changed: roots are swapped whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MemoryEngine {
+    /// An empty database.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_key_size_max(KEY_SIZE_MAX)
+    }
+
+    /// An empty database that stores keys up to a given length, to test what happens to longer ones.
+    #[must_use]
+    pub fn with_key_size_max(key_size_max: usize) -> Self {
+        let state = State { trees: Trees::default(), version: 0, is_writing: false };
+        Self {
+            shared: Arc::new(Shared { state: Mutex::new(state), writer_left: Condvar::new() }),
+            key_size_max,
+        }
+    }
+}
+
+impl Default for MemoryEngine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn key_size_max(&self) -> usize {
+        self.key_size_max
+    }
+
+    fn version(&self) -> u64 {
+        self.shared.lock().version
+    }
+
+    fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
+        let state = self.shared.lock();
+        Ok(Box::new(MemoryRead { trees: state.trees.clone(), version: state.version }))
+    }
+
+    fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
+        let mut state = self.shared.lock();
+        while state.is_writing {
+            state = self.shared.writer_left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.is_writing = true;
+        Ok(Box::new(MemoryWrite {
+            trees: state.trees.clone(),
+            version: state.version + 1,
+            savepoints: Vec::new(),
+            is_changed: false,
+            key_size_max: self.key_size_max,
+            owner: thread::current().id(),
+            shared: Arc::clone(&self.shared),
+        }))
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn copy_to(&self, _target: &File) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported("a database in memory has no file to copy"))
+    }
+
+    fn usage(&self) -> Result<Usage, EngineError> {
+        let state = self.shared.lock();
+        let entries = Tree::ALL.map(|tree| tree_of(&state.trees, tree).len() as u64);
+        Ok(Usage { entries, ..Usage::default() })
+    }
+}
+
+fn tree_of(trees: &Trees, tree: Tree) -> &Map {
+    let [meta, rows, blobs] = trees;
+    match tree {
+        Tree::Meta => meta,
+        Tree::Rows => rows,
+        Tree::Blobs => blobs,
+    }
+}
+
+fn tree_of_mut(trees: &mut Trees, tree: Tree) -> &mut Map {
+    let [meta, rows, blobs] = trees;
+    match tree {
+        Tree::Meta => meta,
+        Tree::Rows => rows,
+        Tree::Blobs => blobs,
+    }
+}
+
+struct MemoryRead {
+    trees: Trees,
+    version: u64,
+}
+
+impl ReadTxn for MemoryRead {
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        Ok(tree_of(&self.trees, tree).get(key).map(AsRef::as_ref))
+    }
+
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+        Ok(Box::new(MemoryCursor::new(tree_of(&self.trees, tree))))
+    }
+}
+
+struct MemoryWrite {
+    trees: Trees,
+    version: u64,
+    savepoints: Vec<Trees>,
+    is_changed: bool,
+    key_size_max: usize,
+    owner: ThreadId,
+    shared: Arc<Shared>,
+}
+
+impl MemoryWrite {
+    fn checked_key(&self, key: &[u8]) -> Result<Arc<[u8]>, EngineError> {
+        if key.is_empty() || key.len() > self.key_size_max {
+            return Err(EngineError::KeySize { size: key.len(), size_max: self.key_size_max });
+        }
+        Ok(Arc::from(key))
+    }
+
+    fn replace_if_there(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        let map = tree_of_mut(&mut self.trees, tree);
+        let value = map.get_mut(key).ok_or(EngineError::Misuse("replace_found without a find"))?;
+        *value = parts.concat().into();
+        self.is_changed = true;
+        Ok(())
+    }
+}
+
+impl WriteTxn for MemoryWrite {
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn is_owner(&self) -> bool {
+        self.owner == thread::current().id()
+    }
+
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        Ok(tree_of(&self.trees, tree).get(key).map(AsRef::as_ref))
+    }
+
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+        Ok(Box::new(MemoryCursor::new(tree_of(&self.trees, tree))))
+    }
+
+    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        self.get(tree, key)
+    }
+
+    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        self.replace_if_there(tree, key, parts)
+    }
+
+    fn delete_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError> {
+        let removed = tree_of_mut(&mut self.trees, tree).remove(key);
+        self.is_changed = true;
+        removed.map(|_| ()).ok_or(EngineError::Misuse("delete_found without a find"))
+    }
+
+    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        let key = self.checked_key(key)?;
+        tree_of_mut(&mut self.trees, tree).insert(key, parts.concat().into());
+        self.is_changed = true;
+        Ok(())
+    }
+
+    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
+        let shared_key = self.checked_key(key)?;
+        let map = tree_of_mut(&mut self.trees, tree);
+        if map.get_max().is_some_and(|(last, _)| key <= last.as_ref()) {
+            return Ok(false);
+        }
+        map.insert(shared_key, parts.concat().into());
+        self.is_changed = true;
+        Ok(true)
+    }
+
+    fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {
+        *tree_of_mut(&mut self.trees, tree) = Map::default();
+        self.is_changed = true;
+        Ok(())
+    }
+
+    fn savepoint(&mut self) -> Result<(), EngineError> {
+        self.savepoints.push(self.trees.clone());
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> Result<(), EngineError> {
+        self.trees = self.savepoints.pop().ok_or(EngineError::Misuse("rollback without a savepoint"))?;
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<(), EngineError> {
+        self.savepoints.pop().map(|_| ()).ok_or(EngineError::Misuse("release without a savepoint"))
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<(), EngineError> {
+        if !self.is_owner() {
+            return Err(EngineError::WrongThread);
+        }
+        if self.is_changed {
+            let mut state = self.shared.lock();
+            state.trees = std::mem::take(&mut self.trees);
+            state.version = self.version;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for MemoryWrite {
+    fn drop(&mut self) {
+        self.shared.lock().is_writing = false;
+        self.shared.writer_left.notify_one();
+    }
+}
+
+struct MemoryCursor<'t> {
+    map: &'t Map,
+    walk: Box<dyn Iterator<Item = Entry<'t>> + Send + 't>,
+}
+
+impl<'t> MemoryCursor<'t> {
+    fn new(map: &'t Map) -> Self {
+        Self { map, walk: Box::new(std::iter::empty()) }
+    }
+}
+
+impl<'t> Cursor<'t> for MemoryCursor<'t> {
+    fn start(&mut self, start: Start<'_>, direction: Direction) -> Result<(), EngineError> {
+        let bytes = |(key, value): (&'t Arc<[u8]>, &'t Arc<[u8]>)| (key.as_ref(), value.as_ref());
+        self.walk = match (start, direction) {
+            (Start::Edge, Direction::Forward) => Box::new(self.map.iter().map(bytes)),
+            (Start::Edge, Direction::Reverse) => Box::new(self.map.iter().rev().map(bytes)),
+            (Start::At(key), Direction::Forward) => Box::new(self.map.range::<_, [u8]>((Included(key), Unbounded)).map(bytes)),
+            (Start::At(key), Direction::Reverse) => {
+                Box::new(self.map.range::<_, [u8]>((Unbounded, Excluded(key))).rev().map(bytes))
+            }
+        };
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<Option<Entry<'t>>, EngineError> {
+        Ok(self.walk.next())
+    }
+}

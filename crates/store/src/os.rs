@@ -1,0 +1,133 @@
+//! What do we ask of the operating system that the standard library does not offer?
+//!
+//! To be told of a fork, to learn what kind of file system a file is on, and who else is alive. This
+//! module and the LMDB ones are the crate's only unsafe code.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Once;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use crate::lmdb_txn::{self, LiveWrites};
+use crate::registry::{self, RegistryGuard};
+
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+static AT_FORK: Once = Once::new();
+
+/// Descriptors whose `flock` is one process's alone. A fork copies them, and with them the lock, which
+/// would then outlive the parent: the child closes them at once. Fixed and without a lock, because a fork
+/// handler may wait for nobody. A process with more databases open than fit keeps the rest until the child
+/// ends, which only delays who is seen as the last one.
+static OWN_DESCRIPTORS: [AtomicI32; 256] = [const { AtomicI32::new(-1) }; 256];
+
+thread_local! {
+    static HELD_WHILE_FORKING: RefCell<Option<(RegistryGuard, LiveWrites)>> = const { RefCell::new(None) };
+}
+
+/// How many forks lie between this process and the one that loaded the library. What was opened in another
+/// generation belongs to an ancestor and must not be touched.
+pub(crate) fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Be told of forks from now on.
+pub(crate) fn watch_forks() {
+    AT_FORK.call_once(|| {
+        // SAFETY: the three handlers are functions with the right signature that live as long as the
+        // process. Failure (no memory) is reported by the return value and costs only fork detection.
+        let failed = unsafe { libc::pthread_atfork(Some(before_fork), Some(after_in_parent), Some(after_in_child)) };
+        debug_assert_eq!(failed, 0, "no memory for fork handlers");
+    });
+}
+
+extern "C" fn before_fork() {
+    // So that no other thread is in the middle of changing these lists when the child gets its copies.
+    HELD_WHILE_FORKING.with(|held| *held.borrow_mut() = Some((registry::hold(), lmdb_txn::live_writes())));
+}
+
+extern "C" fn after_in_parent() {
+    HELD_WHILE_FORKING.with(|held| held.borrow_mut().take());
+}
+
+extern "C" fn after_in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    for slot in &OWN_DESCRIPTORS {
+        let descriptor = slot.swap(-1, Ordering::Relaxed);
+        if descriptor >= 0 {
+            // SAFETY: the descriptor was registered by its owner, an object of the parent's generation
+            // which never uses or closes it in this process (`OwnLock` checks the generation).
+            unsafe { libc::close(descriptor) };
+        }
+    }
+    HELD_WHILE_FORKING.with(|held| {
+        if let Some((mut registry, mut live_writes)) = held.borrow_mut().take() {
+            registry.forget_all();
+            std::mem::forget(std::mem::take(&mut *live_writes));
+        }
+    });
+}
+
+/// Close this descriptor in children.
+pub(crate) fn close_in_children(descriptor: RawFd) {
+    for slot in &OWN_DESCRIPTORS {
+        if slot.compare_exchange(-1, descriptor, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            return;
+        }
+    }
+}
+
+/// The owner closes this descriptor itself.
+pub(crate) fn no_longer_close_in_children(descriptor: RawFd) {
+    for slot in &OWN_DESCRIPTORS {
+        if slot.compare_exchange(descriptor, -1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            return;
+        }
+    }
+}
+
+/// Whether a file lies on a file system of another machine, and its name then.
+pub(crate) fn network_file_system(file: &File) -> io::Result<Option<&'static str>> {
+    let mut buffer = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open while `file` is borrowed, and the buffer has the size that the call
+    // fills.
+    let failed = unsafe { libc::fstatfs(file.as_raw_fd(), buffer.as_mut_ptr()) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so it has filled the whole structure.
+    let statfs = unsafe { buffer.assume_init() };
+    Ok(network_name(statfs.f_type as u32))
+}
+
+/// Names for the magic numbers of statfs(2).
+fn network_name(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x6969 => "NFS",
+        0x517B | 0xFF53_4D42 | 0xFE53_4D42 => "SMB",
+        0x0102_1997 => "9P",
+        0x00C3_6400 => "Ceph",
+        0x5346_414F | 0x6B41_4653 => "AFS",
+        0x0BD0_0BD0 => "Lustre",
+        0x0116_1970 => "GFS2",
+        0x7461_636F => "OCFS2",
+        0x7375_7245 => "Coda",
+        0x564C => "NCP",
+        0x4750_4653 => "GPFS",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_network_file_systems_by_their_magic_numbers() {
+        assert_eq!(network_name(0x6969), Some("NFS"));
+        assert_eq!(network_name(0xEF53), None, "ext4 is not one");
+        assert_eq!(network_name(0x0102_1994), None, "tmpfs is not one");
+    }
+}

@@ -1,0 +1,453 @@
+//! Is every engine the same? One suite over the memory engine and LMDB.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use pellucid_store::engine::{Batch, Cursor, Direction, Engine, EngineError, Start, Tree};
+use pellucid_store::lmdb::{LmdbEngine, LmdbOptions};
+use pellucid_store::memory::MemoryEngine;
+use support::{Chance, Scratch};
+
+/// An engine and what it stands on.
+struct Fixture {
+    engine: Box<dyn Engine>,
+    _scratch: Option<Scratch>,
+}
+
+fn memory(key_size_max: usize) -> Fixture {
+    Fixture { engine: Box::new(MemoryEngine::with_key_size_max(key_size_max)), _scratch: None }
+}
+
+fn lmdb(key_size_max: usize) -> Fixture {
+    let scratch = Scratch::new();
+    let options = LmdbOptions { creates_trees: true, key_size_max, ..LmdbOptions::default() };
+    let engine = LmdbEngine::open(&scratch.path("contract.pel"), options).unwrap();
+    Fixture { engine: Box::new(engine), _scratch: Some(scratch) }
+}
+
+macro_rules! contract {
+    ($($test:ident)*) => {
+        mod on_memory { $( #[test] fn $test() { super::$test(super::memory); } )* }
+        mod on_lmdb { $( #[test] fn $test() { super::$test(super::lmdb); } )* }
+    };
+}
+
+contract! {
+    keeps_what_is_committed_and_forgets_what_is_dropped
+    gives_keys_in_memcmp_order_both_ways
+    starts_a_walk_at_any_key
+    a_page_at_a_time_equals_one_at_a_time
+    a_snapshot_stays_as_it_was_during_writes
+    savepoints_nest_and_commit_includes_open_ones
+    append_takes_only_keys_above_all_others
+    replaces_and_deletes_what_was_found
+    refuses_keys_beyond_the_limit
+    values_of_all_sizes_come_back
+    a_second_writer_waits_for_the_first
+    a_snapshot_is_read_by_several_threads_at_once
+    a_transaction_belongs_to_its_thread
+    random_operations_equal_those_on_a_model
+    clearing_a_tree_leaves_the_others
+}
+
+fn commit(engine: &dyn Engine, entries: &[(&[u8], &[u8])]) {
+    let mut txn = engine.begin_write().unwrap();
+    for (key, value) in entries {
+        txn.put(Tree::Rows, key, &[value]).unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+fn get(engine: &dyn Engine, key: &[u8]) -> Option<Vec<u8>> {
+    engine.begin_read().unwrap().get(Tree::Rows, key).unwrap().map(<[u8]>::to_vec)
+}
+
+fn keys_of(cursor: &mut dyn Cursor<'_>) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    while let Some((key, _)) = cursor.step().unwrap() {
+        keys.push(key.to_vec());
+    }
+    assert!(cursor.step().unwrap().is_none(), "the end of a walk is final");
+    keys
+}
+
+fn keeps_what_is_committed_and_forgets_what_is_dropped(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let before = engine.version();
+    commit(&*engine, &[(b"a", b"1")]);
+    assert!(engine.version() > before);
+    let mut dropped = engine.begin_write().unwrap();
+    dropped.put(Tree::Rows, b"a", &[b"2"]).unwrap();
+    dropped.put(Tree::Rows, b"b", &[b"2"]).unwrap();
+    assert_eq!(dropped.get(Tree::Rows, b"b").unwrap(), Some(&b"2"[..]), "it sees its own changes");
+    drop(dropped);
+    assert_eq!(get(&*engine, b"a").as_deref(), Some(&b"1"[..]));
+    assert_eq!(get(&*engine, b"b"), None);
+}
+
+fn gives_keys_in_memcmp_order_both_ways(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let keys: [&[u8]; 6] = [b"\x00", b"\x00\x00", b"a", b"a\x00", b"ab", b"\xff\xff"];
+    let shuffled = [3, 0, 5, 1, 4, 2].map(|index| (keys[index], &b""[..]));
+    commit(&*engine, &shuffled);
+    let read = engine.begin_read().unwrap();
+    let mut cursor = read.cursor(Tree::Rows).unwrap();
+    cursor.start(Start::Edge, Direction::Forward).unwrap();
+    assert_eq!(keys_of(&mut *cursor), keys);
+    cursor.start(Start::Edge, Direction::Reverse).unwrap();
+    let mut descending = keys;
+    descending.reverse();
+    assert_eq!(keys_of(&mut *cursor), descending);
+}
+
+fn starts_a_walk_at_any_key(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let read_empty = engine.begin_read().unwrap();
+    let mut cursor = read_empty.cursor(Tree::Rows).unwrap();
+    for direction in [Direction::Forward, Direction::Reverse] {
+        cursor.start(Start::At(b"x"), direction).unwrap();
+        assert!(cursor.step().unwrap().is_none(), "an empty tree has no entries");
+    }
+    drop(cursor);
+
+    commit(&*engine, &[(b"b", b""), (b"d", b""), (b"f", b"")]);
+    let read = engine.begin_read().unwrap();
+    let mut cursor = read.cursor(Tree::Rows).unwrap();
+    let mut walk = |start: &[u8], direction| {
+        cursor.start(Start::At(start), direction).unwrap();
+        keys_of(&mut *cursor).concat()
+    };
+    assert_eq!(walk(b"a", Direction::Forward), b"bdf");
+    assert_eq!(walk(b"d", Direction::Forward), b"df", "the key itself is included");
+    assert_eq!(walk(b"e", Direction::Forward), b"f");
+    assert_eq!(walk(b"g", Direction::Forward), b"");
+    assert_eq!(walk(b"a", Direction::Reverse), b"");
+    assert_eq!(walk(b"d", Direction::Reverse), b"b", "the key itself is not included");
+    assert_eq!(walk(b"e", Direction::Reverse), b"db");
+    assert_eq!(walk(b"g", Direction::Reverse), b"fdb");
+}
+
+/// Entries of mixed sizes over many pages, some of them on overflow pages.
+fn mixed_entries(count: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let value = |number: u32| match number % 50 {
+        7 => vec![number as u8; 5000],
+        13 => Vec::new(),
+        rest => vec![number as u8; rest as usize * 3],
+    };
+    (0..count).map(|number| (number.to_be_bytes().to_vec(), value(number))).collect()
+}
+
+fn a_page_at_a_time_equals_one_at_a_time(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let entries = mixed_entries(3000);
+    let mut txn = engine.begin_write().unwrap();
+    for (key, value) in &entries {
+        txn.put(Tree::Rows, key, &[value]).unwrap();
+    }
+    txn.commit().unwrap();
+    let read = engine.begin_read().unwrap();
+    let mut cursor = read.cursor(Tree::Rows).unwrap();
+    let middle = 1234_u32.to_be_bytes();
+    for (start, direction) in [
+        (Start::Edge, Direction::Forward),
+        (Start::Edge, Direction::Reverse),
+        (Start::At(&middle), Direction::Forward),
+        (Start::At(&middle), Direction::Reverse),
+    ] {
+        let mut single = Vec::new();
+        cursor.start(start, direction).unwrap();
+        while let Some((key, value)) = cursor.step().unwrap() {
+            single.push((key.to_vec(), value.to_vec()));
+        }
+        assert!(!single.is_empty());
+        let mut paged = Vec::new();
+        let mut batch = Batch::default();
+        cursor.start(start, direction).unwrap();
+        for turn in 0.. {
+            // Mixed with single steps: each continues behind the other.
+            if turn % 3 == 2 {
+                let Some((key, value)) = cursor.step().unwrap() else { break };
+                paged.push((key.to_vec(), value.to_vec()));
+            }
+            cursor.fill(&mut batch).unwrap();
+            if batch.entries.is_empty() {
+                break;
+            }
+            paged.extend(batch.entries.iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
+        }
+        assert!(paged == single, "{start:?} {direction:?}: {} entries of {}", paged.len(), single.len());
+    }
+}
+
+fn a_snapshot_stays_as_it_was_during_writes(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let entries = mixed_entries(500);
+    let mut txn = engine.begin_write().unwrap();
+    for (key, value) in &entries {
+        txn.put(Tree::Rows, key, &[value]).unwrap();
+    }
+    txn.commit().unwrap();
+    let snapshot = engine.begin_read().unwrap();
+    let borrowed = snapshot.get(Tree::Rows, &entries[57].0).unwrap().unwrap();
+    // Enough commits that pages freed by the first ones would be used again by the later ones.
+    for round in 0_u8..20 {
+        let mut txn = engine.begin_write().unwrap();
+        for (key, _) in &entries {
+            if key[3] % 3 == 0 {
+                txn.delete(Tree::Rows, key).unwrap();
+            } else {
+                txn.put(Tree::Rows, key, &[&[round; 300]]).unwrap();
+            }
+        }
+        txn.commit().unwrap();
+    }
+    assert_eq!(borrowed, &entries[57].1[..], "bytes borrowed before the writes are unchanged");
+    for (key, value) in &entries {
+        assert_eq!(snapshot.get(Tree::Rows, key).unwrap(), Some(&value[..]));
+    }
+    assert_eq!(get(&*engine, &entries[1].0).as_deref(), Some(&[19; 300][..]), "a new one sees the last commit");
+}
+
+fn savepoints_nest_and_commit_includes_open_ones(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let mut txn = engine.begin_write().unwrap();
+    assert!(matches!(txn.rollback(), Err(EngineError::Misuse(_))));
+    assert!(matches!(txn.release(), Err(EngineError::Misuse(_))));
+    txn.put(Tree::Rows, b"a", &[b"0"]).unwrap();
+    txn.savepoint().unwrap();
+    txn.put(Tree::Rows, b"a", &[b"1"]).unwrap();
+    txn.savepoint().unwrap();
+    txn.put(Tree::Rows, b"a", &[b"2"]).unwrap();
+    txn.delete(Tree::Rows, b"a").unwrap();
+    txn.rollback().unwrap();
+    assert_eq!(txn.get(Tree::Rows, b"a").unwrap(), Some(&b"1"[..]));
+    txn.savepoint().unwrap();
+    txn.put(Tree::Rows, b"b", &[b"3"]).unwrap();
+    txn.release().unwrap();
+    txn.rollback().unwrap();
+    assert_eq!(txn.get(Tree::Rows, b"a").unwrap(), Some(&b"0"[..]));
+    assert_eq!(txn.get(Tree::Rows, b"b").unwrap(), None, "released into a part that was taken back");
+    txn.savepoint().unwrap();
+    txn.put(Tree::Rows, b"c", &[b"4"]).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(get(&*engine, b"c").as_deref(), Some(&b"4"[..]));
+}
+
+fn append_takes_only_keys_above_all_others(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let mut txn = engine.begin_write().unwrap();
+    assert!(txn.append(Tree::Rows, b"b", &[b"1", b"", b"2"]).unwrap());
+    assert!(!txn.append(Tree::Rows, b"b", &[b"x"]).unwrap(), "an equal key is not above");
+    assert!(!txn.append(Tree::Rows, b"a", &[b"x"]).unwrap());
+    for number in 0_u32..2000 {
+        let key = [&b"c"[..], &number.to_be_bytes()].concat();
+        assert!(txn.append(Tree::Rows, &key, &[&[7; 170]]).unwrap());
+    }
+    txn.commit().unwrap();
+    assert_eq!(get(&*engine, b"b").as_deref(), Some(&b"12"[..]), "parts are put together");
+    assert_eq!(engine.usage().unwrap().entries[Tree::Rows.index()], 2001);
+}
+
+fn replaces_and_deletes_what_was_found(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    commit(&*engine, &[(b"a", b"1234"), (b"b", b"5678")]);
+    let mut txn = engine.begin_write().unwrap();
+    assert_eq!(txn.find(Tree::Rows, b"a").unwrap(), Some(&b"1234"[..]));
+    txn.replace_found(Tree::Rows, b"a", &[b"43", b"21"]).unwrap();
+    assert_eq!(txn.find(Tree::Rows, b"a").unwrap(), Some(&b"4321"[..]));
+    txn.replace_found(Tree::Rows, b"a", &[&[9; 3000]]).unwrap();
+    assert_eq!(txn.get(Tree::Rows, b"a").unwrap(), Some(&[9; 3000][..]));
+    assert!(txn.find(Tree::Rows, b"b").unwrap().is_some());
+    txn.delete_found(Tree::Rows, b"b").unwrap();
+    assert!(txn.find(Tree::Rows, b"b").unwrap().is_none());
+    assert!(matches!(txn.replace_found(Tree::Rows, b"b", &[b"x"]), Err(EngineError::Misuse(_))));
+    assert!(!txn.delete(Tree::Rows, b"b").unwrap());
+    assert!(txn.delete(Tree::Rows, b"a").unwrap());
+    txn.commit().unwrap();
+    assert_eq!(engine.usage().unwrap().entries[Tree::Rows.index()], 0);
+}
+
+fn refuses_keys_beyond_the_limit(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    assert_eq!(engine.key_size_max(), 64);
+    let mut txn = engine.begin_write().unwrap();
+    txn.put(Tree::Rows, &[1; 64], &[b"fits"]).unwrap();
+    let error = txn.put(Tree::Rows, &[1; 65], &[b"does not"]).unwrap_err();
+    assert!(matches!(error, EngineError::KeySize { size: 65, size_max: 64 }), "{error}");
+    assert!(matches!(txn.put(Tree::Rows, b"", &[b""]), Err(EngineError::KeySize { size: 0, .. })));
+    txn.commit().unwrap();
+    assert_eq!(get(&*engine, &[1; 64]).as_deref(), Some(&b"fits"[..]), "a refused key does no harm");
+}
+
+fn values_of_all_sizes_come_back(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let mut chance = Chance::from_seed(3);
+    let sizes = [0, 1, 2, 100, 2000, 2030, 2040, 4079, 4080, 4081, 8176, 100_000, 3_000_000];
+    let values: Vec<_> = sizes.iter().map(|size| chance.bytes(*size)).collect();
+    let mut txn = engine.begin_write().unwrap();
+    for (index, value) in values.iter().enumerate() {
+        txn.put(Tree::Blobs, &[index as u8 + 1], &[value]).unwrap();
+    }
+    txn.commit().unwrap();
+    let read = engine.begin_read().unwrap();
+    for (index, value) in values.iter().enumerate() {
+        assert!(read.get(Tree::Blobs, &[index as u8 + 1]).unwrap() == Some(&value[..]), "{} bytes", value.len());
+    }
+    let mut cursor = read.cursor(Tree::Blobs).unwrap();
+    let mut batch = Batch::default();
+    cursor.start(Start::Edge, Direction::Forward).unwrap();
+    cursor.fill(&mut batch).unwrap();
+    assert!(batch.entries.iter().zip(&values).all(|(entry, value)| entry.1 == &value[..]));
+}
+
+fn a_second_writer_waits_for_the_first(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let mut first = engine.begin_write().unwrap();
+        scope.spawn(|| {
+            let mut second = engine.begin_write().unwrap();
+            sender.send(second.get(Tree::Rows, b"a").unwrap().map(<[u8]>::to_vec)).unwrap();
+            second.put(Tree::Rows, b"a", &[b"second"]).unwrap();
+            second.commit().unwrap();
+        });
+        assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err(), "it waits");
+        first.put(Tree::Rows, b"a", &[b"first"]).unwrap();
+        first.commit().unwrap();
+        assert_eq!(receiver.recv().unwrap().as_deref(), Some(&b"first"[..]), "it sees the first one's commit");
+    });
+    assert_eq!(get(&*engine, b"a").as_deref(), Some(&b"second"[..]));
+}
+
+fn a_snapshot_is_read_by_several_threads_at_once(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let entries = mixed_entries(2000);
+    let mut txn = engine.begin_write().unwrap();
+    for (key, value) in &entries {
+        txn.put(Tree::Rows, key, &[value]).unwrap();
+    }
+    txn.commit().unwrap();
+    for _ in 0..20 {
+        // A fresh transaction each time: loading its roots is the part that threads must not do at once.
+        let read = engine.begin_read().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (read, entries) = (&read, &entries);
+                scope.spawn(move || {
+                    for (key, value) in entries.iter().skip(thread).step_by(7) {
+                        assert_eq!(read.get(Tree::Rows, key).unwrap(), Some(&value[..]));
+                    }
+                    let mut cursor = read.cursor(Tree::Rows).unwrap();
+                    cursor.start(Start::Edge, Direction::Forward).unwrap();
+                    assert_eq!(keys_of(&mut *cursor).len(), entries.len());
+                });
+            }
+        });
+    }
+}
+
+fn a_transaction_belongs_to_its_thread(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let mut txn = engine.begin_write().unwrap();
+    txn.put(Tree::Rows, b"a", &[b"1"]).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        // It ends in another thread than its own; its lock is given back when its own thread writes next.
+        scope.spawn(move || {
+            assert!(!txn.is_owner());
+            sender.send(txn.commit()).unwrap();
+        });
+    });
+    assert!(matches!(receiver.recv().unwrap(), Err(EngineError::WrongThread)));
+    commit(&*engine, &[(b"b", b"2")]);
+    assert_eq!(get(&*engine, b"a"), None, "it was taken back");
+    assert_eq!(get(&*engine, b"b").as_deref(), Some(&b"2"[..]));
+
+    std::thread::scope(|scope| {
+        // Here the owner ends before it writes again.
+        let abandoned = scope.spawn(|| engine.begin_write().unwrap()).join().unwrap();
+        drop(abandoned);
+    });
+    commit(&*engine, &[(b"c", b"3")]);
+    assert_eq!(get(&*engine, b"c").as_deref(), Some(&b"3"[..]));
+}
+
+fn random_operations_equal_those_on_a_model(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let mut chance = Chance::new("random_operations_equal_those_on_a_model");
+    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    for _ in 0..60 {
+        let mut txn = engine.begin_write().unwrap();
+        let mut changed = model.clone();
+        let mut saved = Vec::new();
+        for _ in 0..chance.below(120) {
+            let size = chance.below(8) + 1;
+            let key: Vec<u8> = (0..size).map(|_| chance.below(3) as u8).collect();
+            match chance.below(12) {
+                0..=5 => {
+                    let size = if chance.one_in(10) { 3000 } else { chance.below(400) };
+                    let value = chance.bytes(size);
+                    txn.put(Tree::Rows, &key, &[&value]).unwrap();
+                    changed.insert(key, value);
+                }
+                6 | 7 => assert_eq!(txn.delete(Tree::Rows, &key).unwrap(), changed.remove(&key).is_some()),
+                8 => {
+                    txn.savepoint().unwrap();
+                    saved.push(changed.clone());
+                }
+                9 if !saved.is_empty() => {
+                    txn.rollback().unwrap();
+                    changed = saved.pop().unwrap();
+                }
+                10 if !saved.is_empty() => {
+                    txn.release().unwrap();
+                    saved.pop();
+                }
+                _ => assert_eq!(txn.get(Tree::Rows, &key).unwrap(), changed.get(&key).map(Vec::as_slice)),
+            }
+        }
+        if chance.one_in(4) {
+            drop(txn);
+        } else {
+            txn.commit().unwrap();
+            model = changed;
+        }
+        let read = engine.begin_read().unwrap();
+        let mut cursor = read.cursor(Tree::Rows).unwrap();
+        let start = chance.bytes(2).iter().map(|byte| byte % 3).collect::<Vec<_>>();
+        cursor.start(Start::At(&start), Direction::Forward).unwrap();
+        let above: Vec<_> =
+            model.range::<[u8], _>((Included(&start[..]), Unbounded)).map(|(key, _)| key.clone()).collect();
+        assert_eq!(keys_of(&mut *cursor), above);
+        cursor.start(Start::At(&start), Direction::Reverse).unwrap();
+        let below: Vec<_> =
+            model.range::<[u8], _>((Unbounded, Excluded(&start[..]))).rev().map(|(key, _)| key.clone()).collect();
+        assert_eq!(keys_of(&mut *cursor), below);
+        for (key, value) in &model {
+            assert_eq!(read.get(Tree::Rows, key).unwrap(), Some(&value[..]));
+        }
+    }
+}
+
+fn clearing_a_tree_leaves_the_others(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let mut txn = engine.begin_write().unwrap();
+    for (key, value) in mixed_entries(300) {
+        txn.put(Tree::Rows, &key, &[&value]).unwrap();
+    }
+    txn.put(Tree::Meta, b"kept", &[b"1"]).unwrap();
+    txn.commit().unwrap();
+    let mut txn = engine.begin_write().unwrap();
+    txn.savepoint().unwrap();
+    txn.clear(Tree::Rows).unwrap();
+    txn.rollback().unwrap();
+    assert!(txn.get(Tree::Rows, &1_u32.to_be_bytes()).unwrap().is_some(), "clearing is taken back too");
+    txn.clear(Tree::Rows).unwrap();
+    txn.put(Tree::Rows, b"new", &[b"2"]).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(engine.usage().unwrap().entries, [1, 1, 0]);
+}
