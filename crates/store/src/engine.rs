@@ -344,7 +344,9 @@ impl fmt::Display for EngineError {
             Self::KeySize { size, size_max } => {
                 write!(out, "a key of {size} bytes, where the engine stores 1 to {size_max}")
             }
-            Self::TransactionTooLarge => write!(out, "the transaction changes more pages than can be tracked"),
+            Self::TransactionTooLarge => {
+                write!(out, "the transaction changes more pages than can be tracked")
+            }
             Self::WrongThread => write!(out, "the transaction belongs to another thread"),
             Self::Forked => write!(out, "it was opened before the process forked"),
             Self::Misuse(what) | Self::Unsupported(what) => write!(out, "{what}"),

@@ -1,11 +1,46 @@
 //! Where do records live, and how does a change of them become lasting?
+//!
+//! [`Store`] is an open database: named tables of rows, each a key code and a record. [`Snapshot`] reads one version of all
+//! of it in place, [`Transaction`] changes it, [`Scan`] walks over it. Underneath is an ordered key-value engine
+//! ([`engine`]): LMDB on disk, persistent maps in memory. Keys and records are bytes here; what they mean is
+//! `pellucid-record`'s business.
 #![deny(unsafe_code)]
 
+mod blob;
+mod catalog;
+mod cell;
+mod database;
 pub mod engine;
+mod error;
+mod gate;
 pub mod lmdb;
 mod lmdb_cursor;
 mod lmdb_page;
 mod lmdb_txn;
 pub mod memory;
+mod open;
+mod opening;
 mod os;
+mod pages;
+mod pin;
 mod registry;
+mod row_key;
+mod scan;
+mod shapes;
+mod snapshot;
+mod stamp;
+mod store;
+mod transaction;
+mod transaction_scan;
+mod writer_lock;
+
+pub use blob::BLOB_ADDRESS_REMAINDER;
+pub use cell::Cell;
+pub use error::{Holder, StoreError, Wanted, Warning};
+pub use row_key::TableId;
+pub use scan::{Range, Row, Scan};
+pub use shapes::TransactionShapes;
+pub use snapshot::Snapshot;
+pub use store::{Durability, Mode, OpenOptions, Store};
+pub use transaction::{Savepoint, Transaction};
+pub use transaction_scan::TransactionScan;

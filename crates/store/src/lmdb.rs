@@ -91,8 +91,9 @@ impl LmdbEngine {
     /// When the file is not LMDB's, lacks our trees, or the operating system refuses.
     pub fn open(path: &Path, options: LmdbOptions) -> Result<Self, EngineError> {
         os::watch_forks();
-        let c_path = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| EngineError::Io(io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL")))?;
+        let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| {
+            EngineError::Io(io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL"))
+        })?;
         let raw = open_environment(&c_path, options)?;
         let mut environment = Environment {
             raw,
@@ -241,7 +242,8 @@ impl Environment {
         loop {
             let mut txn = ptr::null_mut();
             // SAFETY: the environment is open and `txn` is ours to fill.
-            let code = unsafe { ffi::mdb_txn_begin(self.raw, ptr::null_mut(), ffi::MDB_RDONLY, &raw mut txn) };
+            let code =
+                unsafe { ffi::mdb_txn_begin(self.raw, ptr::null_mut(), ffi::MDB_RDONLY, &raw mut txn) };
             if code == ffi::MDB_READERS_FULL && !is_second_try {
                 // Places of processes that died are only looked for when they are needed.
                 is_second_try = true;
@@ -275,7 +277,9 @@ impl Environment {
     pub(crate) fn begin_error(&self, code: c_int) -> EngineError {
         match code {
             ffi::MDB_READERS_FULL => EngineError::ReadersFull { slots: READERS_MAX },
-            ffi::MDB_MAP_RESIZED | ffi::MDB_MAP_FULL => EngineError::MapTooSmall { reserved: self.info().me_mapsize as u64 },
+            ffi::MDB_MAP_RESIZED | ffi::MDB_MAP_FULL => {
+                EngineError::MapTooSmall { reserved: self.info().me_mapsize as u64 }
+            }
             ffi::MDB_PANIC => {
                 self.mark_broken();
                 EngineError::Broken
@@ -408,7 +412,9 @@ pub(crate) fn check(code: c_int) -> Result<(), EngineError> {
 pub(crate) fn error_of(code: c_int) -> EngineError {
     let damaged = |what| EngineError::Damaged { what, code };
     match code {
-        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => EngineError::DiskFull(io::Error::from_raw_os_error(code)),
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => {
+            EngineError::DiskFull(io::Error::from_raw_os_error(code))
+        }
         ffi::MDB_TXN_FULL => EngineError::TransactionTooLarge,
         ffi::MDB_PANIC => EngineError::Broken,
         ffi::MDB_MAP_FULL | ffi::MDB_MAP_RESIZED => EngineError::MapTooSmall { reserved: 0 },

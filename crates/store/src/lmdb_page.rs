@@ -52,7 +52,8 @@ impl MapBounds {
             let (start, end) = words.next()?.split_once('-')?;
             let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
             if (start..end).contains(&address) {
-                let is_from_offset_zero = words.nth(1).is_some_and(|offset| offset.bytes().all(|b| b == b'0'));
+                let is_from_offset_zero =
+                    words.nth(1).is_some_and(|offset| offset.bytes().all(|b| b == b'0'));
                 return is_from_offset_zero.then_some(Self { base: start, page_size });
             }
         }
@@ -80,7 +81,8 @@ impl MapBounds {
         }
         // SAFETY: the page lies in the map (checked above against the last page), where it stays and is
         // not written to, as the caller promises.
-        let page = unsafe { std::slice::from_raw_parts((self.base + page_offset) as *const u8, self.page_size) };
+        let page =
+            unsafe { std::slice::from_raw_parts((self.base + page_offset) as *const u8, self.page_size) };
         let leaf = Leaf { page, bounds: self, limit, upper: usize::from(read_u16(page, 14)?), count: 0 };
         leaf.checked(number as u64)
     }
@@ -130,7 +132,8 @@ impl<'m> Leaf<'m> {
         let node = self.page.get(offset..)?;
         let (head, rest) = node.split_first_chunk::<NODE_HEAD_SIZE>()?;
         let head = u64::from_le_bytes(*head);
-        let (size, flags, key_size) = (head as u32 as usize, (head >> 32) as u16, usize::from((head >> 48) as u16));
+        let (size, flags, key_size) =
+            (head as u32 as usize, (head >> 32) as u16, usize::from((head >> 48) as u16));
         let key = rest.get(..key_size)?;
         let data = rest.get(key_size..)?;
         match flags {

@@ -218,7 +218,12 @@ impl LmdbWrite {
         if code != 0 {
             return Err(environment.begin_error(code));
         }
-        live_writes().push(LiveWrite { txn, environment: Arc::clone(&environment), owner, is_dropped: false });
+        live_writes().push(LiveWrite {
+            txn,
+            environment: Arc::clone(&environment),
+            owner,
+            is_dropped: false,
+        });
         Ok(Self { txns: vec![txn], cursors: [ptr::null_mut(); 3], is_found: [false; 3], owner, environment })
     }
 
@@ -280,7 +285,13 @@ impl LmdbWrite {
 
     /// Reserve room for a value and write its parts there; 0 or LMDB's code.
     #[inline]
-    fn put_with(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]], flags: c_uint) -> Result<c_int, EngineError> {
+    fn put_with(
+        &mut self,
+        tree: Tree,
+        key: &[u8],
+        parts: &[&[u8]],
+        flags: c_uint,
+    ) -> Result<c_int, EngineError> {
         let cursor = self.write_cursor(tree)?;
         let size = parts.iter().map(|part| part.len()).sum();
         let mut key = value_of(key);

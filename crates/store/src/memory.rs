@@ -285,7 +285,9 @@ impl<'t> Cursor<'t> for MemoryCursor<'t> {
         self.walk = match (start, direction) {
             (Start::Edge, Direction::Forward) => Box::new(self.map.iter().map(bytes)),
             (Start::Edge, Direction::Reverse) => Box::new(self.map.iter().rev().map(bytes)),
-            (Start::At(key), Direction::Forward) => Box::new(self.map.range::<_, [u8]>((Included(key), Unbounded)).map(bytes)),
+            (Start::At(key), Direction::Forward) => {
+                Box::new(self.map.range::<_, [u8]>((Included(key), Unbounded)).map(bytes))
+            }
             (Start::At(key), Direction::Reverse) => {
                 Box::new(self.map.range::<_, [u8]>((Unbounded, Excluded(key))).rev().map(bytes))
             }

@@ -38,7 +38,8 @@ pub(crate) fn watch_forks() {
     AT_FORK.call_once(|| {
         // SAFETY: the three handlers are functions with the right signature that live as long as the
         // process. Failure (no memory) is reported by the return value and costs only fork detection.
-        let failed = unsafe { libc::pthread_atfork(Some(before_fork), Some(after_in_parent), Some(after_in_child)) };
+        let failed =
+            unsafe { libc::pthread_atfork(Some(before_fork), Some(after_in_parent), Some(after_in_child)) };
         debug_assert_eq!(failed, 0, "no memory for fork handlers");
     });
 }

@@ -209,7 +209,11 @@ fn a_snapshot_stays_as_it_was_during_writes(fixture: fn(usize) -> Fixture) {
     for (key, value) in &entries {
         assert_eq!(snapshot.get(Tree::Rows, key).unwrap(), Some(&value[..]));
     }
-    assert_eq!(get(&*engine, &entries[1].0).as_deref(), Some(&[19; 300][..]), "a new one sees the last commit");
+    assert_eq!(
+        get(&*engine, &entries[1].0).as_deref(),
+        Some(&[19; 300][..]),
+        "a new one sees the last commit"
+    );
 }
 
 fn savepoints_nest_and_commit_includes_open_ones(fixture: fn(usize) -> Fixture) {
@@ -295,7 +299,11 @@ fn values_of_all_sizes_come_back(fixture: fn(usize) -> Fixture) {
     txn.commit().unwrap();
     let read = engine.begin_read().unwrap();
     for (index, value) in values.iter().enumerate() {
-        assert!(read.get(Tree::Blobs, &[index as u8 + 1]).unwrap() == Some(&value[..]), "{} bytes", value.len());
+        assert!(
+            read.get(Tree::Blobs, &[index as u8 + 1]).unwrap() == Some(&value[..]),
+            "{} bytes",
+            value.len()
+        );
     }
     let mut cursor = read.cursor(Tree::Blobs).unwrap();
     let mut batch = Batch::default();
@@ -318,7 +326,11 @@ fn a_second_writer_waits_for_the_first(fixture: fn(usize) -> Fixture) {
         assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err(), "it waits");
         first.put(Tree::Rows, b"a", &[b"first"]).unwrap();
         first.commit().unwrap();
-        assert_eq!(receiver.recv().unwrap().as_deref(), Some(&b"first"[..]), "it sees the first one's commit");
+        assert_eq!(
+            receiver.recv().unwrap().as_deref(),
+            Some(&b"first"[..]),
+            "it sees the first one's commit"
+        );
     });
     assert_eq!(get(&*engine, b"a").as_deref(), Some(&b"second"[..]));
 }
@@ -424,8 +436,11 @@ fn random_operations_equal_those_on_a_model(fixture: fn(usize) -> Fixture) {
             model.range::<[u8], _>((Included(&start[..]), Unbounded)).map(|(key, _)| key.clone()).collect();
         assert_eq!(keys_of(&mut *cursor), above);
         cursor.start(Start::At(&start), Direction::Reverse).unwrap();
-        let below: Vec<_> =
-            model.range::<[u8], _>((Unbounded, Excluded(&start[..]))).rev().map(|(key, _)| key.clone()).collect();
+        let below: Vec<_> = model
+            .range::<[u8], _>((Unbounded, Excluded(&start[..])))
+            .rev()
+            .map(|(key, _)| key.clone())
+            .collect();
         assert_eq!(keys_of(&mut *cursor), below);
         for (key, value) in &model {
             assert_eq!(read.get(Tree::Rows, key).unwrap(), Some(&value[..]));

@@ -51,10 +51,11 @@ impl Chance {
 
     /// A seed from the environment, else from the clock; printed, and shown when the test fails.
     pub fn new(test: &str) -> Self {
-        let seed = std::env::var("PELLUCID_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-            u64::from(now.subsec_nanos()) ^ now.as_secs()
-        });
+        let seed =
+            std::env::var("PELLUCID_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+                let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+                u64::from(now.subsec_nanos()) ^ now.as_secs()
+            });
         println!("{test}: repeat with PELLUCID_SEED={seed}");
         Self::from_seed(seed)
     }

@@ -1,0 +1,175 @@
+//! What lies beside a record?
+//!
+//! ```text
+//! cell   := head? record check
+//! head   := 0xE1, flags: u8, a part for each flag in this order: size varint, bytes
+//! flags  := 1 spelling of the key | 2 the whole key, table id included | 4 ids of the large values, u64 each
+//! check  := u32: the low half of XXH3-64 over the record, seeded by that over the head, seeded by that over the row key
+//! ```
+//!
+//! Most cells have no head: a record's first byte is never 0xE1. The check is there because LMDB's pages have none: a
+//! flipped bit in a string is still a string. It costs four bytes and some 10 ns a write; reads do not look at
+//! it, `check` and `backup` of a stranger's file do. Seeding by the key also finds a record under a wrong key.
+
+use pellucid_record::layout::{push_varint, read_varint};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// `14 << 4 | 1`: kind "cell" of format version 1.
+const HEAD_BYTE: u8 = 0xE1;
+const HAS_SPELLING: u8 = 1;
+const HAS_KEY: u8 = 2;
+const HAS_BLOBS: u8 = 4;
+/// Bytes of the check at a cell's end.
+pub(crate) const CHECK_SIZE: usize = 4;
+
+/// A row's value in the engine, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell<'a> {
+    /// The record's bytes.
+    pub record: &'a [u8],
+    /// What the key's bytes do not tell about the key; mostly empty.
+    pub spelling: &'a [u8],
+    /// The whole key behind the table id, where the row key is shortened.
+    pub(crate) whole_key: &'a [u8],
+    blobs: &'a [u8],
+    check: u32,
+}
+
+impl<'a> Cell<'a> {
+    /// Take a cell apart; `None` where the bytes cannot be one.
+    #[inline]
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (body, check) = bytes.split_last_chunk::<CHECK_SIZE>()?;
+        let check = u32::from_le_bytes(*check);
+        if body.first() != Some(&HEAD_BYTE) {
+            return Some(Self { record: body, spelling: &[], whole_key: &[], blobs: &[], check });
+        }
+        Self::parse_with_head(body, check)
+    }
+
+    #[cold]
+    fn parse_with_head(body: &'a [u8], check: u32) -> Option<Self> {
+        let flags = *body.get(1)?;
+        if flags == 0 || flags & !(HAS_SPELLING | HAS_KEY | HAS_BLOBS) != 0 {
+            return None;
+        }
+        let mut offset = 2;
+        let mut part = |flag: u8| -> Option<&'a [u8]> {
+            if flags & flag == 0 {
+                return Some(&[]);
+            }
+            let (size, start) = read_varint(body, offset)?;
+            let end = start.checked_add(size as usize)?;
+            offset = end;
+            body.get(start..end)
+        };
+        let spelling = part(HAS_SPELLING)?;
+        let whole_key = part(HAS_KEY)?;
+        let blobs = part(HAS_BLOBS)?;
+        if blobs.len() % 8 != 0 {
+            return None;
+        }
+        Some(Self { record: body.get(offset..)?, spelling, whole_key, blobs, check })
+    }
+
+    /// The ids of the large values that the record refers to.
+    pub fn blobs(&self) -> impl Iterator<Item = u64> + use<'a> {
+        self.blobs
+            .chunks_exact(8)
+            .map(|bytes| bytes.iter().rev().fold(0, |id, byte| id << 8 | u64::from(*byte)))
+    }
+
+    /// Whether the record has large values that lie apart.
+    #[must_use]
+    pub fn has_blobs(&self) -> bool {
+        !self.blobs.is_empty()
+    }
+
+    /// Whether head and record are what was written under this row key.
+    pub(crate) fn is_intact(&self, row_key: &[u8], bytes: &[u8]) -> bool {
+        let head_size = bytes.len().saturating_sub(CHECK_SIZE + self.record.len());
+        let head = bytes.get(..head_size).unwrap_or_default();
+        check_of(row_key, head, self.record) == self.check
+    }
+}
+
+/// Write the head of a cell, which is empty where nothing needs to be said.
+pub(crate) fn write_head(head: &mut Vec<u8>, spelling: &[u8], whole_key: &[u8], blobs: &[u64]) {
+    head.clear();
+    let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
+    let flags = flag(!spelling.is_empty(), HAS_SPELLING)
+        | flag(!whole_key.is_empty(), HAS_KEY)
+        | flag(!blobs.is_empty(), HAS_BLOBS);
+    if flags == 0 {
+        return;
+    }
+    head.extend_from_slice(&[HEAD_BYTE, flags]);
+    for part in [spelling, whole_key] {
+        if !part.is_empty() {
+            push_varint(head, part.len() as u32);
+            head.extend_from_slice(part);
+        }
+    }
+    if !blobs.is_empty() {
+        push_varint(head, (blobs.len() * 8) as u32);
+        for id in blobs {
+            head.extend_from_slice(&id.to_le_bytes());
+        }
+    }
+}
+
+/// The check of a cell.
+#[inline]
+pub(crate) fn check_of(row_key: &[u8], head: &[u8], record: &[u8]) -> u32 {
+    let seed = xxh3_64(row_key);
+    let seed = if head.is_empty() { seed } else { xxh3_64_with_seed(head, seed) };
+    xxh3_64_with_seed(record, seed) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(spelling: &[u8], whole_key: &[u8], blobs: &[u64], record: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write_head(&mut bytes, spelling, whole_key, blobs);
+        let check = check_of(b"row", &bytes, record);
+        bytes.extend_from_slice(record);
+        bytes.extend_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn every_part_comes_back() {
+        let long = [7; 300];
+        for spelling in [&b""[..], b"\x01", &long] {
+            for whole_key in [&b""[..], &long] {
+                for blobs in [&[][..], &[1, u64::MAX]] {
+                    let bytes = cell(spelling, whole_key, blobs, b"\x91\x04\x05");
+                    let parsed = Cell::parse(&bytes).unwrap();
+                    assert_eq!(parsed.record, b"\x91\x04\x05");
+                    assert_eq!((parsed.spelling, parsed.whole_key), (spelling, whole_key));
+                    assert_eq!(parsed.blobs().collect::<Vec<_>>(), blobs);
+                    assert!(parsed.is_intact(b"row", &bytes));
+                    assert!(!parsed.is_intact(b"raw", &bytes), "another key");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_plain_cell_is_the_record_and_four_bytes() {
+        assert_eq!(cell(b"", b"", &[], &[0x11; 169]).len(), 173);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let bytes = cell(b"\x01", b"whole", &[9], b"\x91\x14abcd");
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let is_found = Cell::parse(&damaged).is_none_or(|cell| !cell.is_intact(b"row", &damaged));
+            assert!(is_found, "bit {bit}");
+        }
+    }
+}

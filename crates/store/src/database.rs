@@ -1,0 +1,196 @@
+//! What do all handles of one open database share?
+//!
+//! The engine, the dictionary of shapes, the gate for writers, the newest snapshot. Handles in one process share
+//! it whatever they are called (`registry.rs`); it closes the file when the last handle, snapshot and
+//! transaction are gone.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use pellucid_record::{Admission, Dictionary};
+
+use crate::catalog::{self, CatalogError, Source};
+use crate::cell::{CHECK_SIZE, Cell};
+use crate::engine::{Engine, EngineError};
+use crate::error::{StoreError, Warning};
+use crate::gate::Gate;
+use crate::opening::Opening;
+use crate::os;
+use crate::row_key::{Prefix, TableId, is_long, split};
+use crate::snapshot::{Snapshot, SnapshotInner};
+
+/// An open database. Fields are dropped in this order: the engine closes its file before the locks go.
+pub(crate) struct Database {
+    pub(crate) engine: Box<dyn Engine>,
+    /// How it is called in messages.
+    pub(crate) path: String,
+    pub(crate) dictionary: Arc<Dictionary>,
+    /// The version up to which the dictionary has everything.
+    dictionary_version: AtomicU64,
+    /// Held while shapes are added to the dictionary.
+    loading: Mutex<()>,
+    /// The newest snapshot, as long as somebody has it.
+    newest: Mutex<Weak<SnapshotInner>>,
+    pub(crate) gate: Arc<Gate>,
+    /// Blob ids below this were given out in this process, if only to a transaction that was aborted.
+    pub(crate) blob_floor: AtomicU64,
+    pub(crate) admission: Mutex<Admission>,
+    pub(crate) key_size_max: usize,
+    pub(crate) generation: u64,
+    pub(crate) warnings: Vec<Warning>,
+    /// Why nobody may write through this environment, if so.
+    pub(crate) read_only: Option<&'static str>,
+    /// The file's locks; none in memory.
+    pub(crate) opening: Option<Opening>,
+}
+
+impl Database {
+    /// Take over an engine that holds a database.
+    pub(crate) fn new(
+        engine: Box<dyn Engine>,
+        path: String,
+        opening: Option<Opening>,
+        read_only: Option<&'static str>,
+        warnings: Vec<Warning>,
+    ) -> Result<Self, StoreError> {
+        let key_size_max = engine.key_size_max();
+        let mut database = Self {
+            engine,
+            path,
+            dictionary: Arc::default(),
+            dictionary_version: AtomicU64::new(0),
+            loading: Mutex::new(()),
+            newest: Mutex::new(Weak::new()),
+            gate: Arc::default(),
+            blob_floor: AtomicU64::new(0),
+            admission: Mutex::default(),
+            key_size_max,
+            generation: os::generation(),
+            warnings,
+            read_only,
+            opening,
+        };
+        let txn = database.engine.begin_read().map_err(|error| database.error(error))?;
+        let header = catalog::header(&*txn).map_err(|error| database.catalog_error(error))?;
+        let header = header.ok_or_else(|| database.corrupt("its catalog", "the header is missing"))?;
+        if header.oldest_reader > catalog::FORMAT_VERSION {
+            let (found, newest) = (header.oldest_reader, catalog::FORMAT_VERSION);
+            return Err(StoreError::NewerFormat { path: database.path, found, newest });
+        }
+        database.key_size_max = (header.key_size_max as usize).min(key_size_max);
+        database.catch_up(&*txn, txn.version())?;
+        Ok(database)
+    }
+
+    pub(crate) fn error(&self, error: EngineError) -> StoreError {
+        StoreError::from_engine(&self.path, error)
+    }
+
+    pub(crate) fn catalog_error(&self, error: CatalogError) -> StoreError {
+        error.at(&self.path)
+    }
+
+    pub(crate) fn corrupt(&self, place: &str, what: &str) -> StoreError {
+        StoreError::Corrupt { path: self.path.clone(), place: place.to_owned(), what: what.to_owned() }
+    }
+
+    pub(crate) fn check_generation(&self, what: &'static str) -> Result<(), StoreError> {
+        if self.generation == os::generation() { Ok(()) } else { Err(StoreError::Forked { what }) }
+    }
+
+    /// The newest version, as a snapshot of its own or as the one that somebody has.
+    pub(crate) fn snapshot(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(inner) = newest.upgrade() {
+            if inner.version == self.engine.version() {
+                return Ok(Snapshot { inner });
+            }
+        }
+        let txn = self.engine.begin_read().map_err(|error| self.error(error))?;
+        let version = txn.version();
+        let inner = Arc::new(SnapshotInner { txn, version, database: Arc::clone(self) });
+        *newest = Arc::downgrade(&inner);
+        drop(newest);
+        if version > self.dictionary_version.load(Ordering::Acquire) {
+            self.catch_up(&*inner.txn, version)?;
+        }
+        Ok(Snapshot { inner })
+    }
+
+    /// Learn the shapes that other processes have added up to a version.
+    fn catch_up(&self, source: &(impl Source + ?Sized), version: u64) -> Result<(), StoreError> {
+        let _alone = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = catalog::counters(source).map_err(|error| self.catalog_error(error))?;
+        catalog::load_shapes(source, &self.dictionary, counters.shape_count)
+            .map_err(|error| self.catalog_error(error))?;
+        self.dictionary_version.fetch_max(version, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Learn the shapes up to what the beginning writer sees; returns the counters.
+    pub(crate) fn catch_up_to_writer(
+        &self,
+        source: &(impl Source + ?Sized),
+    ) -> Result<catalog::Counters, StoreError> {
+        let counters = catalog::counters(source).map_err(|error| self.catalog_error(error))?;
+        if counters.shape_count > self.dictionary.len() {
+            self.catch_up(source, counters.version)?;
+        }
+        Ok(counters)
+    }
+
+    /// Run a commit that adds these shapes, and add them to the dictionary if it succeeds. Nobody else
+    /// can add them first: a reader of the new version waits for the same lock.
+    pub(crate) fn commit_with_shapes(
+        &self,
+        version: u64,
+        start: u32,
+        shapes: &[&pellucid_record::Shape],
+        commit: impl FnOnce() -> Result<(), EngineError>,
+    ) -> Result<(), StoreError> {
+        let _alone = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        commit().map_err(|error| self.error(error))?;
+        debug_assert_eq!(self.dictionary.len(), start, "the writer had caught up, and nobody else commits");
+        for shape in shapes {
+            self.dictionary.push((*shape).clone())?;
+        }
+        self.dictionary_version.fetch_max(version, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// The cell of a row that was looked up, if it is that row's.
+    #[inline]
+    pub(crate) fn cell<'a>(
+        &self,
+        table: TableId,
+        key: &[u8],
+        row_key: &[u8],
+        bytes: &'a [u8],
+    ) -> Result<Option<Cell<'a>>, StoreError> {
+        let Some(cell) = Cell::parse(bytes) else { return Err(self.damaged_row(table, row_key)) };
+        if is_long(row_key, self.key_size_max) {
+            let whole_key = cell.whole_key.get(Prefix::of(table).size()..).unwrap_or_default();
+            if whole_key != key {
+                return Ok(None);
+            }
+        }
+        Ok(Some(cell))
+    }
+
+    /// The bytes of a blob without its check.
+    pub(crate) fn blob_body<'a>(&self, id: u64, bytes: Option<&'a [u8]>) -> Result<&'a [u8], StoreError> {
+        let bytes = bytes.ok_or(StoreError::NoSuchBlob { id })?;
+        let size = bytes.len().checked_sub(crate::blob::CHECK_SIZE);
+        let body = size.and_then(|size| bytes.get(..size));
+        body.ok_or_else(|| self.corrupt(&format!("large value {id}"), "it is shorter than its check"))
+    }
+
+    /// A row whose cell is not one.
+    #[cold]
+    pub(crate) fn damaged_row(&self, table: TableId, row_key: &[u8]) -> StoreError {
+        let key = split(row_key).map_or(row_key, |(_, key)| key);
+        let hex: String = key.iter().take(32).map(|byte| format!("{byte:02x}")).collect();
+        let place = format!("row {hex} of table number {}", table.0);
+        self.corrupt(&place, &format!("its cell cannot be read (a cell has at least {CHECK_SIZE} bytes)"))
+    }
+}

@@ -1,0 +1,432 @@
+//! What can go wrong with a database, and what can the caller do about it?
+//!
+//! One enum with fields; the Python face makes one exception class of each variant. Messages say what, where,
+//! which limit, and what to do now.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use pellucid_record::{Corrupt, ShapeError};
+
+use crate::engine::EngineError;
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The process's number.
+    pub pid: u32,
+    /// What it was started as; empty when that cannot be read.
+    pub command: String,
+    /// Since when, as "12:03:55" (UTC); empty when unknown.
+    pub since: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "PID {}", self.pid)?;
+        if !self.command.is_empty() {
+            write!(out, " ({})", self.command)?;
+        }
+        if !self.since.is_empty() {
+            write!(out, " since {} UTC", self.since)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a lock is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// To write.
+    Write,
+    /// To open while another opens, closes or compacts.
+    Open,
+    /// To have the file alone, for `compact`.
+    Alone,
+}
+
+/// Why the store could not do it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no such file, and the mode does not create it.
+    NotFound {
+        /// The path that was asked for.
+        path: String,
+    },
+    /// The folder that the file would be in does not exist.
+    NoFolder {
+        /// The path that was asked for.
+        path: String,
+    },
+    /// The path is a directory.
+    IsDirectory {
+        /// The path that was asked for.
+        path: String,
+    },
+    /// The file is something else.
+    NotADatabase {
+        /// The file.
+        path: String,
+        /// What is known about it.
+        what: &'static str,
+    },
+    /// The file ends before its last page does.
+    Truncated {
+        /// The file.
+        path: String,
+        /// Its size.
+        size: u64,
+        /// The size that its pages need.
+        needed: u64,
+    },
+    /// Written by a newer release, for newer readers.
+    NewerFormat {
+        /// The file.
+        path: String,
+        /// The oldest format version whose readers understand it.
+        found: u16,
+        /// The newest that this build reads.
+        newest: u16,
+    },
+    /// A write, where only reading is possible.
+    ReadOnly {
+        /// The database.
+        path: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// The operating system does not let this user.
+    AccessDenied {
+        /// The file.
+        path: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// The disk is full, or the user's share of it.
+    DiskFull {
+        /// The database.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Somebody else holds what is needed.
+    Busy {
+        /// The database.
+        path: String,
+        /// What it was needed for.
+        wanted: Wanted,
+        /// Who holds it, as far as is known.
+        holders: Vec<Holder>,
+        /// How long we waited.
+        waited: Duration,
+    },
+    /// No more snapshots fit.
+    TooManyReaders {
+        /// The database.
+        path: String,
+        /// How many fit.
+        slots: u32,
+    },
+    /// No table has this name, or it was dropped.
+    NoSuchTable {
+        /// Its name, or its id where that is all that is known.
+        table: String,
+    },
+    /// Another table has this name.
+    TableExists {
+        /// The name.
+        table: String,
+    },
+    /// A name that no table can have.
+    TableName {
+        /// Its size in bytes.
+        size: usize,
+        /// The longest there is.
+        size_max: usize,
+    },
+    /// A record, with its key, beyond 4 GiB.
+    TooLarge {
+        /// Its size.
+        size: u64,
+    },
+    /// Two long keys have the same hash: nobody meets this by accident.
+    KeyCollision {
+        /// The table.
+        table: String,
+    },
+    /// No shape id is left, or the list of names can be no shape.
+    Shape(ShapeError),
+    /// A blob that is not there: it was deleted with its record.
+    NoSuchBlob {
+        /// Its id.
+        id: u64,
+    },
+    /// Bytes of the file that cannot be right.
+    Corrupt {
+        /// The database.
+        path: String,
+        /// Where in it.
+        place: String,
+        /// What is wrong there.
+        what: String,
+    },
+    /// A record's own bytes are damaged.
+    Record(Corrupt),
+    /// The object was closed.
+    Closed {
+        /// What it was: "database", "transaction".
+        what: &'static str,
+    },
+    /// The object belongs to the process that this one was forked from.
+    Forked {
+        /// What it was.
+        what: &'static str,
+    },
+    /// A transaction used by another thread than its own.
+    WrongThread,
+    /// A change failed half way, so that the transaction can only be taken back.
+    TransactionFailed,
+    /// Savepoints used in an order that they cannot have.
+    NoSuchSavepoint,
+    /// An earlier write failed so late that the file must be reopened.
+    Broken {
+        /// The database.
+        path: String,
+    },
+    /// The file has grown beyond the address space that could be reserved.
+    MapTooSmall {
+        /// The database.
+        path: String,
+        /// The bytes reserved.
+        reserved: u64,
+    },
+    /// One transaction changes too much.
+    TransactionTooLarge {
+        /// The database.
+        path: String,
+    },
+    /// This kind of database cannot do that.
+    Unsupported {
+        /// What.
+        what: &'static str,
+    },
+    /// The operating system failed.
+    Io {
+        /// What we were doing, as "read", "open".
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    /// What an engine's error means for the database at `path`.
+    pub(crate) fn from_engine(path: &str, error: EngineError) -> Self {
+        let path = path.to_owned();
+        match error {
+            EngineError::DiskFull(source) => Self::DiskFull { path, source },
+            EngineError::Io(source) => Self::from_io("use", path, source),
+            EngineError::MapTooSmall { reserved } => Self::MapTooSmall { path, reserved },
+            EngineError::ReadersFull { slots } => Self::TooManyReaders { path, slots },
+            EngineError::Damaged { what, .. } => {
+                Self::Corrupt { path, place: "its pages".to_owned(), what: what.to_owned() }
+            }
+            EngineError::Broken => Self::Broken { path },
+            EngineError::KeySize { size, .. } => Self::TooLarge { size: size as u64 },
+            EngineError::TransactionTooLarge => Self::TransactionTooLarge { path },
+            EngineError::Misuse(what) => {
+                Self::Corrupt { path, place: "the engine".to_owned(), what: what.to_owned() }
+            }
+            EngineError::WrongThread => Self::WrongThread,
+            EngineError::Forked => Self::Forked { what: "snapshot or transaction" },
+            EngineError::Unsupported(what) => Self::Unsupported { what },
+        }
+    }
+
+    /// What an error of the operating system means for the file at `path`.
+    pub(crate) fn from_io(action: &'static str, path: String, source: io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(libc::ENOENT) => Self::NotFound { path },
+            Some(libc::EISDIR) => Self::IsDirectory { path },
+            Some(libc::EACCES | libc::EPERM) => Self::AccessDenied { path, source },
+            Some(libc::EROFS) => Self::ReadOnly { path, why: "its file system is mounted read-only" },
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Self::DiskFull { path, source },
+            _ => Self::Io { action, path, source },
+        }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound { path } => {
+                write!(out, "'{path}' does not exist; open it with mode 'c' to create it")
+            }
+            Self::NoFolder { path } => write!(out, "there is no folder for '{path}'; create it first"),
+            Self::IsDirectory { path } => write!(out, "'{path}' is a directory; a database is a single file"),
+            Self::NotADatabase { path, what } => {
+                write!(out, "'{path}' is not a pellucid database: {what}; it was left as it is")
+            }
+            Self::Truncated { path, size, needed } => write!(
+                out,
+                "'{path}' has {size} bytes, but its pages need {needed}: its end was cut off; restore a backup"
+            ),
+            Self::NewerFormat { path, found, newest } => write!(
+                out,
+                "'{path}' has format {found}, but this build reads up to {newest}; upgrade pellucid to read it"
+            ),
+            Self::ReadOnly { path, why } => write!(out, "'{path}' cannot be written: {why}"),
+            Self::AccessDenied { path, source } => write!(out, "no permission for '{path}' ({source})"),
+            Self::DiskFull { path, source } => write!(
+                out,
+                "no room on the disk for '{path}' ({source}); nothing of this transaction was written"
+            ),
+            Self::Busy { path, wanted, holders, waited } => fmt_busy(out, path, *wanted, holders, *waited),
+            Self::TooManyReaders { path, slots } => write!(
+                out,
+                "'{path}' has {slots} snapshots open in all processes, which is the limit; close some, or copy records that are kept"
+            ),
+            Self::NoSuchTable { table } => {
+                write!(out, "no table '{table}'; it was never created, or was dropped")
+            }
+            Self::TableExists { table } => write!(out, "table '{table}' exists already"),
+            Self::TableName { size, size_max } => {
+                write!(out, "a table's name has 1 to {size_max} bytes, and this one {size}")
+            }
+            Self::TooLarge { size } => {
+                write!(
+                    out,
+                    "{size} bytes, where a record with its key may have 4,294,967,295; split it, or keep it in a file"
+                )
+            }
+            Self::KeyCollision { table } => write!(
+                out,
+                "a key of table '{table}' has the same hash as another long key there; change or shorten it"
+            ),
+            Self::Shape(source) => write!(out, "{source}"),
+            Self::NoSuchBlob { id } => {
+                write!(
+                    out,
+                    "large value {id} is gone: its record was changed or deleted meanwhile; read the record again"
+                )
+            }
+            Self::Corrupt { path, place, what } => {
+                write!(out, "'{path}' is damaged at {place}: {what}; run check, and restore a backup")
+            }
+            Self::Record(source) => write!(out, "{source}"),
+            Self::Closed { what } => write!(out, "the {what} is closed"),
+            Self::Forked { what } => {
+                write!(out, "this {what} belongs to the parent process; begin a new one after a fork")
+            }
+            Self::WrongThread => write!(
+                out,
+                "a transaction belongs to the thread that began it; use it there, or begin another one here"
+            ),
+            Self::TransactionFailed => {
+                write!(out, "an earlier change in this transaction failed, so it can only be rolled back")
+            }
+            Self::NoSuchSavepoint => write!(out, "the savepoint was released or rolled back before"),
+            Self::Broken { path } => write!(
+                out,
+                "'{path}' takes no more writes since one failed at the disk; what was committed before is intact: close it and open it again"
+            ),
+            Self::MapTooSmall { path, reserved } => write!(
+                out,
+                "'{path}' has grown beyond the {reserved} bytes of address space that this process could reserve; raise the limit (ulimit -v), and reopen"
+            ),
+            Self::TransactionTooLarge { path } => {
+                write!(out, "one transaction changes too many pages of '{path}'; commit in smaller parts")
+            }
+            Self::Unsupported { what } => write!(out, "{what}"),
+            Self::Io { action, path, source } => write!(out, "cannot {action} '{path}': {source}"),
+        }
+    }
+}
+
+fn fmt_busy(
+    out: &mut fmt::Formatter<'_>,
+    path: &str,
+    wanted: Wanted,
+    holders: &[Holder],
+    waited: Duration,
+) -> fmt::Result {
+    let (verb, advice) = match wanted {
+        Wanted::Write => ("is being written by", ""),
+        Wanted::Open => ("is being opened, closed or compacted by", ""),
+        Wanted::Alone => ("is open in", "; close it there first"),
+    };
+    write!(out, "'{path}' {verb} ")?;
+    if holders.is_empty() {
+        write!(out, "another process")?;
+    }
+    for (index, holder) in holders.iter().enumerate() {
+        let separator = if index == 0 { "" } else { ", " };
+        write!(out, "{separator}{holder}")?;
+    }
+    write!(out, "; waited timeout={:.1} s{advice}", waited.as_secs_f64())
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::AccessDenied { source, .. } | Self::DiskFull { source, .. } | Self::Io { source, .. } => {
+                Some(source)
+            }
+            Self::Shape(source) => Some(source),
+            Self::Record(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<ShapeError> for StoreError {
+    fn from(error: ShapeError) -> Self {
+        Self::Shape(error)
+    }
+}
+
+/// Something that a user should know about a database that works nonetheless.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// The file lies on another machine's disk.
+    NetworkFileSystem {
+        /// The file.
+        path: String,
+        /// The kind of file system.
+        name: &'static str,
+    },
+    /// No lock file can be made here, so this process reads without saying so.
+    Unregistered {
+        /// The file.
+        path: String,
+    },
+    /// Another process, in another container, has it open.
+    OtherNamespace {
+        /// The file.
+        path: String,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NetworkFileSystem { path, name } => write!(
+                out,
+                "'{path}' lies on a network file system ({name}), whose locks and memory maps do not hold between machines; use it from one machine at a time"
+            ),
+            Self::Unregistered { path } => write!(
+                out,
+                "'{path}' is opened without a lock file, which cannot be made there; nobody may write to it meanwhile"
+            ),
+            Self::OtherNamespace { path } => write!(
+                out,
+                "'{path}' is open in another container, whose process numbers mean nothing here; share a PID namespace, or the file only between processes that never have the same number"
+            ),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Which thread of this process may write?
+//!
+//! The inner of two writer locks: threads wait here, with a timeout, before one of them takes the lock between
+//! processes (`writer_lock.rs`). LMDB has a lock of its own for both, but nobody can stop waiting for it.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+/// A door that one thread at a time goes through.
+#[derive(Default)]
+pub(crate) struct Gate {
+    owner: Mutex<Option<ThreadId>>,
+    opened: Condvar,
+}
+
+/// The right to write in this process; dropping it, in whatever thread, gives it up.
+pub(crate) struct GateGuard(Arc<Gate>);
+
+impl Gate {
+    /// Wait until nobody else is inside, at most until `deadline`.
+    pub(crate) fn enter(self: &Arc<Self>, deadline: Instant) -> Option<GateGuard> {
+        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        while owner.is_some() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return None;
+            }
+            owner = self.opened.wait_timeout(owner, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *owner = Some(thread::current().id());
+        Some(GateGuard(Arc::clone(self)))
+    }
+}
+
+impl Drop for GateGuard {
+    fn drop(&mut self) {
+        *self.0.owner.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.0.opened.notify_one();
+    }
+}

@@ -1,0 +1,232 @@
+//! What happens between a path and an open database?
+//!
+//! Find the file and its lock (`opening.rs`), see whether it is ours (`stamp.rs`), ask the registry whether this process
+//! has it open, else open the engine; create what is missing; let others in.
+
+use std::any::Any;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::catalog::{Counters, FORMAT_VERSION, Header};
+use crate::database::Database;
+use crate::engine::{Engine, EngineError, Tree};
+use crate::error::{StoreError, Wanted, Warning};
+use crate::lmdb::{LmdbEngine, LmdbOptions};
+use crate::memory::MemoryEngine;
+use crate::opening::{Found, Opening, Wish, is_denied};
+use crate::os;
+use crate::registry::{self, Opened, Place};
+use crate::stamp::{self, Identity};
+use crate::store::{Mode, OpenOptions};
+use crate::writer_lock::WriterLock;
+
+/// A database in memory, empty.
+pub(crate) fn memory(options: &OpenOptions) -> Result<Arc<Database>, StoreError> {
+    let engine = match options.key_size_max {
+        0 => MemoryEngine::new(),
+        size => MemoryEngine::with_key_size_max(size),
+    };
+    let path = ":memory:".to_owned();
+    create(&engine).map_err(|error| StoreError::from_engine(&path, error))?;
+    Ok(Arc::new(Database::new(Box::new(engine), path, None, None, Vec::new())?))
+}
+
+/// Open the database at a path; also says under which name it is known from now on.
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>, PathBuf), StoreError> {
+    os::watch_forks();
+    let path = real_path(path)?;
+    let creates = matches!(options.mode, Mode::Create | Mode::New);
+    let wish = Wish { creates, writes: options.mode != Mode::Read };
+    loop {
+        let found = Opening::find(&path, wish, options.timeout)?;
+        if let Some(database) = open_found(found, options, creates)? {
+            return Ok((database, path));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The one name of a file, so that everybody finds the same lock files: links resolved.
+fn real_path(path: &Path) -> Result<PathBuf, StoreError> {
+    let failed = |source| StoreError::from_io("find", path.display().to_string(), source);
+    match path.canonicalize() {
+        Ok(path) => Ok(path),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // Not there yet: its folder must be.
+            let path = std::path::absolute(path).map_err(failed)?;
+            match (path.parent().map(Path::canonicalize), path.file_name()) {
+                (Some(Ok(folder)), Some(name)) => Ok(folder.join(name)),
+                (Some(Err(_)), _) => Err(StoreError::NoFolder { path: path.display().to_string() }),
+                _ => Err(failed(error)),
+            }
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// `None`: something moved under us; begin again.
+fn open_found(
+    found: Found,
+    options: &OpenOptions,
+    creates: bool,
+) -> Result<Option<Arc<Database>>, StoreError> {
+    let Found { opening, is_alone, is_writable } = found;
+    let name = opening.path.display().to_string();
+    let is_new = match stamp::identify(opening.file()?, &name)? {
+        Identity::Ours => false,
+        // Whoever creates it is alone with it: if we are not, they have just left.
+        Identity::Empty | Identity::Unfinished if !is_alone => return Ok(None),
+        Identity::Empty if !creates => {
+            return Err(StoreError::NotADatabase { path: name, what: "it is empty" });
+        }
+        Identity::Unfinished if !creates => {
+            return Err(StoreError::NotADatabase { path: name, what: "it was never completely created" });
+        }
+        Identity::Empty | Identity::Unfinished => true,
+    };
+    let place = registry::place_of(opening.file_id);
+    open_at(&place, opening, State { is_alone, is_writable, is_new }, options)
+}
+
+/// What was found out about the file.
+#[derive(Clone, Copy)]
+struct State {
+    is_alone: bool,
+    is_writable: bool,
+    is_new: bool,
+}
+
+fn open_at(
+    place: &Mutex<Place>,
+    mut opening: Opening,
+    state: State,
+    options: &OpenOptions,
+) -> Result<Option<Arc<Database>>, StoreError> {
+    let mut place = registry::lock(place);
+    if let Place::Open(opened) = &*place {
+        // Open here already, or about to be closed: then the next round finds it so.
+        let database = opened.upgrade().and_then(|opened| opened.downcast::<Database>().ok());
+        return match database {
+            Some(database) if database.read_only.is_some() && options.mode != Mode::Read => {
+                let why = "this process has it open, read-only";
+                Err(StoreError::ReadOnly { path: database.path.clone(), why })
+            }
+            database => Ok(database),
+        };
+    }
+    let mut warnings = Vec::new();
+    let engine = match prepare(&mut opening, state, options, &mut warnings) {
+        Ok(engine) => engine,
+        Err(error) => {
+            if state.is_new {
+                // Half a file would be taken for a foreign one; an empty one can be tried again.
+                let _ = opening.file()?.set_len(0);
+            }
+            return Err(error);
+        }
+    };
+    if state.is_alone && !opening.share()? {
+        return Ok(None);
+    }
+    let path = opening.path.display().to_string();
+    let read_only = if state.is_writable { None } else { Some("this user may only read it") };
+    let database = Arc::new(Database::new(engine, path, Some(opening), read_only, warnings)?);
+    let opened: Arc<Opened> = Arc::clone(&database) as Arc<dyn Any + Send + Sync>;
+    *place = Place::Open(Arc::downgrade(&opened));
+    Ok(Some(database))
+}
+
+/// Open the engine and what lies beside it, and write what a new database has.
+fn prepare(
+    opening: &mut Opening,
+    state: State,
+    options: &OpenOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<Box<dyn Engine>, StoreError> {
+    let path = opening.path.display().to_string();
+    let engine = open_engine(opening, state, options, warnings)?;
+    opening.is_open = true;
+    if state.is_writable {
+        let lock = WriterLock::open(&opening.path)
+            .map_err(|source| StoreError::from_io("create", format!("{path}-writer"), source))?;
+        if lock.meet_namespace(state.is_alone) {
+            warnings.push(Warning::OtherNamespace { path: path.clone() });
+        }
+        opening.writer_lock = Some(Arc::new(lock));
+    }
+    if let Ok(Some(name)) = os::network_file_system(opening.file()?) {
+        warnings.push(Warning::NetworkFileSystem { path: path.clone(), name });
+    }
+    if state.is_new {
+        stamp::write(opening.file()?).map_err(|source| StoreError::from_io("write", path.clone(), source))?;
+        create(&*engine).map_err(|error| StoreError::from_engine(&path, error))?;
+    }
+    Ok(engine)
+}
+
+fn open_engine(
+    opening: &Opening,
+    state: State,
+    options: &OpenOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<Box<dyn Engine>, StoreError> {
+    let State { is_alone, is_writable, is_new } = state;
+    let path = opening.path.display().to_string();
+    let has_lock_file = opening.lock_path().exists();
+    if !is_alone && !has_lock_file && is_writable {
+        // Whoever has it open uses other lock files, or none: under another name, or on read-only media.
+        let holders = opening.others();
+        return Err(StoreError::Busy { path, wanted: Wanted::Open, holders, waited: Duration::ZERO });
+    }
+    let lmdb = LmdbOptions {
+        is_read_only: !is_writable,
+        creates_trees: is_new,
+        key_size_max: options.key_size_max,
+        ..LmdbOptions::default()
+    };
+    match LmdbEngine::open(&opening.path, lmdb) {
+        Ok(engine) => {
+            if !opening.lock_path().exists() {
+                // LMDB itself does without it where the file system is read-only.
+                warnings.push(Warning::Unregistered { path });
+            }
+            Ok(Box::new(engine))
+        }
+        // Without a lock file nobody sees us reading; that must not happen beside somebody who writes.
+        Err(EngineError::Io(error)) if !is_writable && is_denied(&error) && (is_alone || !has_lock_file) => {
+            let engine = LmdbEngine::open(&opening.path, LmdbOptions { is_lockless: true, ..lmdb });
+            warnings.push(Warning::Unregistered { path: path.clone() });
+            Ok(Box::new(engine.map_err(|error| StoreError::from_engine(&path, error))?))
+        }
+        Err(EngineError::Io(source)) => Err(StoreError::from_io("open", path, source)),
+        Err(error) => Err(StoreError::from_engine(&path, error)),
+    }
+}
+
+/// Write what every database has.
+fn create(engine: &dyn Engine) -> Result<(), EngineError> {
+    let header = Header {
+        format: FORMAT_VERSION,
+        oldest_reader: FORMAT_VERSION,
+        key_size_max: engine.key_size_max() as u32,
+        identity: new_identity(),
+    };
+    let mut txn = engine.begin_write()?;
+    let counters = Counters { version: txn.version(), next_table: 0, shape_count: 0, next_blob: 1 };
+    for (key, value) in [header.entry(), counters.entry()] {
+        txn.put(Tree::Meta, &key, &[&value])?;
+    }
+    txn.commit()
+}
+
+/// Sixteen bytes that no other database has: time, process, count, and where the system put things in memory.
+fn new_identity() -> [u8; 16] {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let count = NEXT.fetch_add(1, Ordering::Relaxed);
+    let place = std::ptr::from_ref(&count) as u64;
+    let seed = [time, u64::from(std::process::id()), count, place].map(u64::to_le_bytes).concat();
+    xxhash_rust::xxh3::xxh3_128(&seed).to_le_bytes()
+}

@@ -1,0 +1,221 @@
+//! Who has a database open?
+//!
+//! Everybody holds a shared `flock` on the data file itself; whoever gets it exclusively is alone. It is
+//! exclusive for moments: while the first one opens (and creates), while the last one closes and removes the
+//! files beside it, and while `compact` replaces the file. So whoever holds it shared knows that the lock
+//! files stay where they are, and a database at rest is one file.
+//!
+//! `flock` does not interfere with LMDB, whose own locks are on its lock file; nothing in this process may open
+//! and close that one.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::{Holder, StoreError, Wanted};
+use crate::registry::{self, FileId};
+use crate::writer_lock::{self, OwnFile, WriterLock, command_of};
+
+/// A database's data file, held so that others know of us.
+pub(crate) struct Opening {
+    pub(crate) path: PathBuf,
+    pub(crate) file_id: FileId,
+    file: OwnFile,
+    pub(crate) writer_lock: Option<Arc<WriterLock>>,
+    /// Whether it is a database, so that the files beside it are a database's; and known to the registry.
+    pub(crate) is_open: bool,
+}
+
+/// How the data file was found.
+pub(crate) struct Found {
+    pub(crate) opening: Opening,
+    /// Nobody else has it open, and nobody can open it until `share`.
+    pub(crate) is_alone: bool,
+    pub(crate) is_writable: bool,
+}
+
+/// Whether to create a file, and what to need of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish {
+    pub(crate) creates: bool,
+    pub(crate) writes: bool,
+}
+
+impl Opening {
+    /// Find or create the file, and take its lock: exclusively if nobody has it open, else shared.
+    pub(crate) fn find(path: &Path, wish: Wish, timeout: Duration) -> Result<Found, StoreError> {
+        let begin = Instant::now();
+        let name = path.display().to_string();
+        loop {
+            let (file, is_writable) = open_file(path, wish)?;
+            let lock =
+                try_either(&file).map_err(|source| StoreError::from_io("lock", name.clone(), source))?;
+            // The file may have been replaced or removed while we waited.
+            if let (Some(is_alone), Some(file_id)) = (lock, same_file(path, &file)) {
+                let file = OwnFile::new(file);
+                let opening =
+                    Self { path: path.to_owned(), file_id, file, writer_lock: None, is_open: false };
+                return Ok(Found { opening, is_alone, is_writable });
+            }
+            if begin.elapsed() >= timeout {
+                let holders = holders(&file);
+                return Err(StoreError::Busy { path: name, wanted: Wanted::Open, holders, waited: timeout });
+            }
+            drop(file);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub(crate) fn file(&self) -> Result<&File, StoreError> {
+        self.file.file().ok_or(StoreError::Forked { what: "database" })
+    }
+
+    /// Let others in. False when somebody else was alone with the file in between, and may have replaced it.
+    pub(crate) fn share(&self) -> Result<bool, StoreError> {
+        let name = || self.path.display().to_string();
+        let file = self.file()?;
+        // To share what is exclusive is not one step: another process may be alone in between.
+        file.lock_shared().map_err(|source| StoreError::from_io("lock", name(), source))?;
+        Ok(same_file(&self.path, file) == Some(self.file_id))
+    }
+
+    /// Become the only one, or say who else has it open.
+    pub(crate) fn be_alone(&self, timeout: Duration) -> Result<(), StoreError> {
+        let begin = Instant::now();
+        let file = self.file()?;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(()),
+                Err(TryLockError::Error(source)) => {
+                    return Err(StoreError::from_io("lock", self.path.display().to_string(), source));
+                }
+                Err(TryLockError::WouldBlock) => {}
+            }
+            // The attempt has cost us our share.
+            let _ = file.lock_shared();
+            if begin.elapsed() >= timeout {
+                let path = self.path.display().to_string();
+                let holders = holders(file);
+                return Err(StoreError::Busy { path, wanted: Wanted::Alone, holders, waited: timeout });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Who else has it open, as far as the system tells.
+    pub(crate) fn others(&self) -> Vec<Holder> {
+        self.file.file().map(holders).unwrap_or_default()
+    }
+
+    /// LMDB's lock file.
+    pub(crate) fn lock_path(&self) -> PathBuf {
+        lock_path_of(&self.path)
+    }
+}
+
+/// Where LMDB keeps its locks and its list of readers.
+pub(crate) fn lock_path_of(path: &Path) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push("-lock");
+    path.into()
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let Some(file) = self.file.file().filter(|_| self.is_open) else { return };
+        // The engine has closed the file. If nobody else has it open, nobody needs the files beside it.
+        if file.try_lock().is_ok() && same_file(&self.path, file) == Some(self.file_id) {
+            let _ = std::fs::remove_file(self.lock_path());
+            let _ = std::fs::remove_file(writer_lock::path_of(&self.path));
+        }
+        registry::close(self.file_id);
+    }
+}
+
+fn open_file(path: &Path, wish: Wish) -> Result<(File, bool), StoreError> {
+    let name = path.display().to_string();
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Err(StoreError::IsDirectory { path: name }),
+        Ok(metadata) if !metadata.is_file() => {
+            // Opening a pipe would wait for its other end.
+            return Err(StoreError::NotADatabase { path: name, what: "it is not a regular file" });
+        }
+        _ => {}
+    }
+    let both = File::options().read(true).write(true).create(wish.creates).truncate(false).open(path);
+    match both {
+        Ok(file) => Ok((file, true)),
+        Err(error) if !wish.writes && is_denied(&error) => {
+            let file = File::open(path).map_err(|source| StoreError::from_io("open", name, source))?;
+            Ok((file, false))
+        }
+        Err(source) => Err(StoreError::from_io("open", name, source)),
+    }
+}
+
+/// Whether an error says that we may not write there, though perhaps read.
+pub(crate) fn is_denied(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
+}
+
+/// Take the lock exclusively (true) or shared (false), or neither.
+fn try_either(file: &File) -> io::Result<Option<bool>> {
+    match file.try_lock() {
+        Ok(()) => return Ok(Some(true)),
+        Err(TryLockError::Error(error)) => return Err(error),
+        Err(TryLockError::WouldBlock) => {}
+    }
+    match file.try_lock_shared() {
+        Ok(()) => Ok(Some(false)),
+        Err(TryLockError::Error(error)) => Err(error),
+        Err(TryLockError::WouldBlock) => Ok(None),
+    }
+}
+
+/// The file's identity, if the path still leads to it.
+fn same_file(path: &Path, file: &File) -> Option<FileId> {
+    let (there, here) = (std::fs::metadata(path).ok()?, file.metadata().ok()?);
+    let id = |metadata: &std::fs::Metadata| FileId { device: metadata.dev(), inode: metadata.ino() };
+    (id(&there) == id(&here)).then(|| id(&here))
+}
+
+/// The other processes that hold a `flock` on a file.
+fn holders(file: &File) -> Vec<Holder> {
+    let Ok(metadata) = file.metadata() else { return Vec::new() };
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mut pids: Vec<u32> = locks.lines().filter_map(|line| pid_of_lock(line, metadata.ino())).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids.retain(|pid| *pid != std::process::id());
+    let holder = |pid: u32| Holder { pid, command: command_of(&pid.to_string()), since: String::new() };
+    pids.into_iter().map(holder).collect()
+}
+
+/// "6: FLOCK  ADVISORY  READ 4711 fd:00:1234 0 EOF"
+fn pid_of_lock(line: &str, inode: u64) -> Option<u32> {
+    let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "->").collect();
+    let (kind, pid, place) = (words.get(1)?, words.get(4)?, words.get(5)?);
+    let is_ours = *kind == "FLOCK" && place.rsplit(':').next()?.parse::<u64>() == Ok(inode);
+    pid.parse().ok().filter(|pid| is_ours && *pid > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_who_holds_a_lock() {
+        let line = "6: FLOCK  ADVISORY  READ 4711 fd:00:1234 0 EOF";
+        assert_eq!(pid_of_lock(line, 1234), Some(4711));
+        assert_eq!(pid_of_lock(line, 1235), None, "another file");
+        assert_eq!(pid_of_lock("6: POSIX  ADVISORY  READ 4711 fd:00:1234 0 EOF", 1234), None, "another kind");
+        assert_eq!(
+            pid_of_lock("6: -> FLOCK  ADVISORY  WRITE 12 fd:00:1234 0 EOF", 1234),
+            Some(12),
+            "it waits"
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! What shapes does a transaction know?
+//!
+//! Those of the dictionary, and those it has made itself, which nobody else sees before its commit: the ids of an
+//! aborted transaction are given to other shapes later, so they must never come into the dictionary. A record
+//! that was read inside the transaction keeps this object and stays readable whatever becomes of it.
+
+use std::sync::Arc;
+
+use pellucid_record::{Dictionary, Shape, ShapeError, Shapes};
+
+/// The dictionary, and behind it the shapes of one transaction.
+#[derive(Debug)]
+pub struct TransactionShapes {
+    dictionary: Arc<Dictionary>,
+    /// The first id that is the transaction's own.
+    start: u32,
+    own: Dictionary,
+}
+
+impl TransactionShapes {
+    pub(crate) fn new(dictionary: Arc<Dictionary>) -> Self {
+        let start = dictionary.len();
+        Self { dictionary, start, own: Dictionary::new() }
+    }
+
+    /// The id of the shape with exactly these names in this order.
+    #[must_use]
+    pub fn find(&self, names: &[&str]) -> Option<u32> {
+        let known = self.dictionary.find(names).filter(|id| *id < self.start);
+        known.or_else(|| self.own.find(names).map(|id| id + self.start))
+    }
+
+    /// Its id, and whether it was made just now.
+    pub(crate) fn find_or_add(&self, names: &[&str]) -> Result<(u32, bool), ShapeError> {
+        if let Some(id) = self.find(names) {
+            return Ok((id, false));
+        }
+        let id = self.own.push(Shape::new(names)?)?;
+        Ok((self.start + id, true))
+    }
+
+    pub(crate) fn start(&self) -> u32 {
+        self.start
+    }
+
+    /// The shapes that the transaction has made, in the order of their ids.
+    pub(crate) fn own(&self) -> Vec<&Shape> {
+        (0..self.own.len()).filter_map(|id| self.own.shape(id)).collect()
+    }
+
+    /// How many shapes there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.start + self.own.len()
+    }
+}
+
+impl Shapes for TransactionShapes {
+    #[inline]
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        if id < self.start { self.dictionary.shape(id) } else { self.own.shape(id - self.start) }
+    }
+}

@@ -1,0 +1,123 @@
+//! What does a reader see?
+//!
+//! One version of everything, for as long as it wants: writers go on meanwhile and free no page that a
+//! snapshot needs. A snapshot is cheap (some 100 ns) and shared: as long as somebody holds the one of the
+//! newest version, asking for a snapshot gives the same one again, so that a million records kept from a million
+//! gets of an unchanged database take one reader place, not a million.
+
+use std::sync::Arc;
+
+use pellucid_record::Dictionary;
+
+use crate::catalog;
+use crate::cell::Cell;
+use crate::database::Database;
+use crate::engine::{ReadTxn, Tree};
+use crate::error::StoreError;
+use crate::row_key::{RowKey, TableId};
+use crate::scan::{Range, Scan};
+
+/// One version of a database. Clones see the same version and share its place among the readers.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(crate) inner: Arc<SnapshotInner>,
+}
+
+/// The transaction is dropped before the database it belongs to.
+pub(crate) struct SnapshotInner {
+    pub(crate) txn: Box<dyn ReadTxn>,
+    pub(crate) version: u64,
+    pub(crate) database: Arc<Database>,
+}
+
+impl Snapshot {
+    pub(crate) fn read_txn(&self) -> &dyn ReadTxn {
+        &*self.inner.txn
+    }
+
+    pub(crate) fn database(&self) -> &Arc<Database> {
+        &self.inner.database
+    }
+
+    /// The version it sees; grows with each commit.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.inner.version
+    }
+
+    /// The shapes that its records name. Only grows; ids of it hold for the life of the database.
+    #[must_use]
+    pub fn dictionary(&self) -> &Arc<Dictionary> {
+        &self.inner.database.dictionary
+    }
+
+    /// Whether it still works: not so in a process that was forked off after it was taken.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn check_usable(&self) -> Result<(), StoreError> {
+        self.inner.database.check_generation("snapshot")
+    }
+
+    /// Every table's name and id, by name.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    pub fn tables(&self) -> Result<Vec<(String, TableId)>, StoreError> {
+        catalog::tables(self.read_txn()).map_err(|error| self.inner.database.catalog_error(error))
+    }
+
+    /// The table with this name.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    pub fn table(&self, name: &str) -> Result<Option<TableId>, StoreError> {
+        catalog::table_id(self.read_txn(), name).map_err(|error| self.inner.database.catalog_error(error))
+    }
+
+    /// How many rows a table has; exact, and read from one place.
+    ///
+    /// # Errors
+    /// `NoSuchTable` when it was dropped; when the catalog is damaged.
+    pub fn count(&self, table: TableId) -> Result<u64, StoreError> {
+        let state = catalog::table_state(self.read_txn(), table);
+        match state.map_err(|error| self.inner.database.catalog_error(error))? {
+            Some(state) => Ok(state.row_count),
+            None => Err(StoreError::NoSuchTable { table: table.0.to_string() }),
+        }
+    }
+
+    /// The row under a key, in place: its bytes live as long as the snapshot does.
+    ///
+    /// # Errors
+    /// When the engine's pages or the row's cell are damaged.
+    #[inline]
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
+        let database = &self.inner.database;
+        let row_key = RowKey::new(table, key, database.key_size_max);
+        match self.inner.txn.get(Tree::Rows, row_key.as_bytes()) {
+            Ok(Some(bytes)) => database.cell(table, key, row_key.as_bytes(), bytes),
+            Ok(None) => Ok(None),
+            Err(error) => Err(database.error(error)),
+        }
+    }
+
+    /// Walk over the rows of a table, or part of them. The walk keeps the snapshot.
+    ///
+    /// # Errors
+    /// When the engine's pages are damaged.
+    pub fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Scan, StoreError> {
+        Scan::new(self.clone(), table, range, reverse)
+    }
+
+    /// A value that lies apart, in place. Values of more than 4 KiB begin 16 bytes behind an address that
+    /// is a multiple of 4096 (see [`crate::BLOB_ADDRESS_REMAINDER`]).
+    ///
+    /// # Errors
+    /// `NoSuchBlob` when the row that had it was changed or deleted in this version.
+    pub fn blob(&self, id: u64) -> Result<&[u8], StoreError> {
+        let found = self.read_txn().get(Tree::Blobs, &id.to_be_bytes());
+        let bytes = found.map_err(|error| self.inner.database.error(error))?;
+        self.inner.database.blob_body(id, bytes)
+    }
+}

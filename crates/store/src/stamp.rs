@@ -1,0 +1,142 @@
+//! Is a file one of ours?
+//!
+//! ```text
+//! offset 4032   16 bytes  "pellucid db", then NUL, CR, LF, 0x1A, LF: a text-mode copy is noticed
+//!        4048   u16 format, u16 oldest reader's format, u32 0
+//!        4056   u64 XXH3-64 of the 24 bytes before
+//! ```
+//!
+//! The stamp lies in the first page, which is LMDB's, behind what LMDB uses of it and ever writes; copies that LMDB makes
+//! have it only after we put it there. So "is it LMDB's?" and "is it ours?" are two questions, and a foreign LMDB file is
+//! refused before LMDB opens it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::catalog::FORMAT_VERSION;
+use crate::error::StoreError;
+use crate::lmdb_page::{read_u16, read_u32, read_u64};
+use crate::pages::{LMDB_MAGIC, Meta, PageFile};
+
+const MAGIC: &[u8; 16] = b"pellucid db\0\r\n\x1a\n";
+const OFFSET: u64 = 4032;
+const SIZE: usize = 32;
+const HEAD_SIZE: usize = 4096;
+
+/// What a file turned out to be.
+pub(crate) enum Identity {
+    /// Nothing yet.
+    Empty,
+    /// Begun to be created by somebody who did not come to the end.
+    Unfinished,
+    /// A database.
+    Ours,
+}
+
+/// Look at a file's first page; refuses whatever is not ours, is cut off, or is too new.
+pub(crate) fn identify(file: &File, path: &str) -> Result<Identity, StoreError> {
+    let failed = |source| StoreError::from_io("read", path.to_owned(), source);
+    let not_ours = |what| StoreError::NotADatabase { path: path.to_owned(), what };
+    let size = file.metadata().map_err(failed)?.len();
+    if size == 0 {
+        return Ok(Identity::Empty);
+    }
+    let mut head = vec![0; HEAD_SIZE];
+    let read = read_up_to(file, &mut head).map_err(failed)?;
+    head.truncate(read);
+    let is_lmdb = read_u32(&head, 16) == Some(LMDB_MAGIC);
+    let stamp = head.get(OFFSET as usize..OFFSET as usize + SIZE);
+    if !is_lmdb {
+        let is_damaged = stamp.is_some_and(|stamp| stamp.starts_with(MAGIC));
+        return Err(if is_damaged {
+            corrupt(path, "its first page is overwritten")
+        } else {
+            not_ours("its first bytes are not those of one")
+        });
+    }
+    let metas = PageFile::metas(file).map_err(failed)?;
+    if !stamp.is_some_and(|stamp| stamp.starts_with(MAGIC)) {
+        let is_new = metas.iter().flatten().all(Meta::is_new) && metas.iter().flatten().count() == 2;
+        let is_unfinished =
+            is_new && metas.iter().flatten().all(|meta| size == 2 * u64::from(meta.page_size));
+        return if is_unfinished {
+            Ok(Identity::Unfinished)
+        } else {
+            Err(not_ours("it is an LMDB file of another program"))
+        };
+    }
+    let stamp = stamp.unwrap_or_default();
+    if read_u64(stamp, 24) != stamp.get(..24).map(xxh3_64) {
+        return Err(corrupt(path, "the check of its stamp is wrong"));
+    }
+    let oldest_reader = read_u16(stamp, 18).unwrap_or(0);
+    if oldest_reader > FORMAT_VERSION {
+        return Err(StoreError::NewerFormat {
+            path: path.to_owned(),
+            found: oldest_reader,
+            newest: FORMAT_VERSION,
+        });
+    }
+    check_size(file, size, path)?;
+    Ok(if metas.iter().flatten().all(Meta::is_new) { Identity::Unfinished } else { Identity::Ours })
+}
+
+fn corrupt(path: &str, what: &str) -> StoreError {
+    StoreError::Corrupt { path: path.to_owned(), place: "its first page".to_owned(), what: what.to_owned() }
+}
+
+/// Refuse a file that ends before its pages do: LMDB would read behind the end, which kills the process.
+fn check_size(file: &File, size: u64, path: &str) -> Result<(), StoreError> {
+    let failed = |source| StoreError::from_io("read", path.to_owned(), source);
+    let truncated = |needed| StoreError::Truncated { path: path.to_owned(), size, needed };
+    let metas = PageFile::metas(file).map_err(failed)?;
+    let Some(meta) = metas.iter().flatten().max_by_key(|meta| meta.txn) else {
+        return Err(corrupt(path, "neither of its meta pages is one"));
+    };
+    if metas.iter().flatten().count() < 2 {
+        let has_both = size >= 2 * u64::from(meta.page_size);
+        return Err(if has_both {
+            corrupt(path, "one of its meta pages is damaged")
+        } else {
+            truncated(2 * u64::from(meta.page_size))
+        });
+    }
+    let needed = meta.last_page.saturating_add(1).saturating_mul(u64::from(meta.page_size));
+    if size >= needed {
+        return Ok(());
+    }
+    // Pages at the end that were given back before they were ever written are not there, and need not be.
+    let mut pages = PageFile::new(file, meta.page_size, size);
+    let missing = size / u64::from(meta.page_size)..meta.last_page + 1;
+    match pages.free_pages(meta) {
+        Ok(free) if missing.clone().all(|page| free.binary_search(&page).is_ok()) => Ok(()),
+        _ => Err(truncated(needed)),
+    }
+}
+
+fn read_up_to(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, done as u64)? {
+            0 => break,
+            size => done += size,
+        }
+    }
+    Ok(done)
+}
+
+/// Mark a file as ours.
+pub(crate) fn write(file: &File) -> io::Result<()> {
+    let mut stamp = Vec::with_capacity(SIZE);
+    stamp.extend_from_slice(MAGIC);
+    stamp.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+    stamp.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+    stamp.extend_from_slice(&0_u32.to_le_bytes());
+    let check = xxh3_64(&stamp);
+    stamp.extend_from_slice(&check.to_le_bytes());
+    file.write_all_at(&stamp, OFFSET)?;
+    file.sync_data()
+}

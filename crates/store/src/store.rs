@@ -1,0 +1,257 @@
+//! How is a database opened, and what can be asked of it?
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use pellucid_record::{Dictionary, Sighting};
+
+use crate::database::Database;
+use crate::error::{StoreError, Warning};
+use crate::open;
+use crate::os;
+use crate::row_key::TableId;
+use crate::snapshot::Snapshot;
+use crate::transaction::Transaction;
+use crate::writer_lock;
+
+/// What may be done with a database, and whether it is created: dbm's letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `r`: read an existing one.
+    Read,
+    /// `w`: read and write an existing one.
+    Write,
+    /// `c`: read and write; create it if it is missing.
+    Create,
+    /// `n`: read and write an empty one; an existing database is emptied, a foreign file refused.
+    New,
+}
+
+/// When a commit returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When it survives the death of the process.
+    #[default]
+    Process,
+    /// When it is on the disk. As long as every commit is one of the engine, `Process` waits for that too.
+    Full,
+}
+
+/// How to open a database.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// What may be done with it.
+    pub mode: Mode,
+    /// When a commit returns.
+    pub durability: Durability,
+    /// How long to wait for others who open, close or compact it.
+    pub timeout: Duration,
+    /// Whether it is a stranger's file, to be read through a verified copy; needs `Mode::Read`.
+    pub is_untrusted: bool,
+    /// The longest key that the engine stores by itself, for tests of longer ones; 0 is the engine's own limit.
+    pub key_size_max: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Create,
+            durability: Durability::default(),
+            timeout: Duration::from_secs(10),
+            is_untrusted: false,
+            key_size_max: 0,
+        }
+    }
+}
+
+impl OpenOptions {
+    /// The usual options with a mode.
+    #[must_use]
+    pub fn with_mode(mode: Mode) -> Self {
+        Self { mode, ..Self::default() }
+    }
+}
+
+/// A handle of an open database. It may be shared between threads; after a fork the child's copy opens the
+/// database anew when it is first used.
+pub struct Store {
+    link: Link,
+    path: Option<PathBuf>,
+    options: OpenOptions,
+}
+
+/// What a handle holds in one process, and in the children that were forked off it. Behind a `OnceLock` instead of a
+/// lock that a thread of the parent might have held while it forked.
+struct Link {
+    generation: u64,
+    database: Mutex<Option<Arc<Database>>>,
+    in_child: OnceLock<Box<Link>>,
+}
+
+impl Link {
+    fn new(database: Arc<Database>) -> Self {
+        Self { generation: os::generation(), database: Mutex::new(Some(database)), in_child: OnceLock::new() }
+    }
+}
+
+impl Store {
+    /// Open the database at a path.
+    ///
+    /// # Errors
+    /// Whatever the file turns out to be: see [`StoreError`].
+    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, StoreError> {
+        let (database, path) = open::open(path.as_ref(), options)?;
+        let store = Self { link: Link::new(database), path: Some(path), options: options.clone() };
+        if options.mode == Mode::New {
+            store.empty()?;
+        }
+        Ok(store)
+    }
+
+    /// A new database in memory. Every call makes another one.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn memory() -> Result<Self, StoreError> {
+        Self::memory_with(&OpenOptions::default())
+    }
+
+    /// As [`Store::memory`], with options.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn memory_with(options: &OpenOptions) -> Result<Self, StoreError> {
+        Ok(Self { link: Link::new(open::memory(options)?), path: None, options: options.clone() })
+    }
+
+    /// Delete everything in one transaction; ids go on where they were.
+    fn empty(&self) -> Result<(), StoreError> {
+        let mut transaction = self.begin(self.options.timeout)?;
+        transaction.clear_everything()?;
+        transaction.commit()
+    }
+
+    fn link(&self) -> Result<&Link, StoreError> {
+        let generation = os::generation();
+        let mut link = &self.link;
+        while link.generation != generation {
+            link = match link.in_child.get() {
+                Some(next) => next,
+                None => self.reopen(link)?,
+            };
+        }
+        Ok(link)
+    }
+
+    /// In a forked child: open the file again, and leave what the parent opened alone.
+    fn reopen<'a>(&self, parent: &'a Link) -> Result<&'a Link, StoreError> {
+        let Some(path) = &self.path else { return Err(StoreError::Forked { what: "database in memory" }) };
+        let mode = if self.options.mode == Mode::Read { Mode::Read } else { Mode::Write };
+        let (database, _) = open::open(path, &OpenOptions { mode, ..self.options.clone() })?;
+        Ok(parent.in_child.get_or_init(|| Box::new(Link::new(database))))
+    }
+
+    pub(crate) fn database(&self) -> Result<Arc<Database>, StoreError> {
+        let database = self.link()?.database.lock().unwrap_or_else(PoisonError::into_inner);
+        database.clone().ok_or(StoreError::Closed { what: "database" })
+    }
+
+    /// The newest version of everything.
+    ///
+    /// # Errors
+    /// `Closed`, `TooManyReaders`, or when another process damaged the file.
+    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        let database = self.link()?.database.lock().unwrap_or_else(PoisonError::into_inner);
+        database.as_ref().ok_or(StoreError::Closed { what: "database" })?.snapshot()
+    }
+
+    /// Begin to write, when everybody else is done.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Busy` after the timeout, `Closed`, `DiskFull`.
+    pub fn begin(&self, timeout: Duration) -> Result<Transaction, StoreError> {
+        let database = self.database()?;
+        if self.options.mode == Mode::Read {
+            return Err(StoreError::ReadOnly {
+                path: database.path.clone(),
+                why: "it was opened with mode 'r'",
+            });
+        }
+        if let Some(why) = database.read_only {
+            return Err(StoreError::ReadOnly { path: database.path.clone(), why });
+        }
+        let lock = database.opening.as_ref().and_then(|opening| opening.writer_lock.as_ref());
+        let guard = writer_lock::acquire(&database.gate, lock, &database.path, timeout)?;
+        Transaction::begin(database, guard)
+    }
+
+    /// The shapes that records of this database name.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn dictionary(&self) -> Result<Arc<Dictionary>, StoreError> {
+        Ok(Arc::clone(&self.database()?.dictionary))
+    }
+
+    /// Note that a dict with these keys is being written, and say what to do with it (see
+    /// [`pellucid_record::Admission`]).
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn sight(&self, table: TableId, names: &[&str], is_root: bool) -> Result<Sighting, StoreError> {
+        let database = self.database()?;
+        let mut admission = database.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(admission.sight(&database.dictionary, table.number(), names, is_root))
+    }
+
+    /// Make everything committed so far survive a power cut.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        let database = self.database()?;
+        database.engine.sync().map_err(|error| database.error(error))
+    }
+
+    /// Close this handle. The file is closed when its snapshots and transactions, and other handles of it in this
+    /// process, are gone too. Closing twice does nothing.
+    pub fn close(&self) {
+        if let Ok(link) = self.link() {
+            let database = link.database.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(database);
+        }
+    }
+
+    /// Whether `close` was called.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.database(), Err(StoreError::Closed { .. }))
+    }
+
+    /// Whether this handle cannot write.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.options.mode == Mode::Read || self.database().is_ok_and(|database| database.read_only.is_some())
+    }
+
+    /// The file, its name made absolute; none in memory.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// How it was opened.
+    #[must_use]
+    pub fn options(&self) -> &OpenOptions {
+        &self.options
+    }
+
+    /// What a user should know about this database, though it works.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn warnings(&self) -> Result<Vec<Warning>, StoreError> {
+        Ok(self.database()?.warnings.clone())
+    }
+}
