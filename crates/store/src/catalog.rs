@@ -121,7 +121,7 @@ fn unsealed<'a>(key: &[u8], bytes: &'a [u8]) -> Option<&'a [u8]> {
 /// Reads fields one after the other.
 struct Fields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl Fields<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (field, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;

@@ -4,6 +4,7 @@
 //! it whatever they are called (`registry.rs`); it closes the file when the last handle, snapshot and
 //! transaction are gone.
 
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -101,10 +102,8 @@ impl Database {
     /// The newest version, as a snapshot of its own or as the one that somebody has.
     pub(crate) fn snapshot(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(inner) = newest.upgrade() {
-            if inner.version == self.engine.version() {
-                return Ok(Snapshot { inner });
-            }
+        if let Some(inner) = newest.upgrade().filter(|inner| inner.version == self.engine.version()) {
+            return Ok(Snapshot { inner });
         }
         let txn = self.engine.begin_read().map_err(|error| self.error(error))?;
         let version = txn.version();
@@ -189,8 +188,20 @@ impl Database {
     #[cold]
     pub(crate) fn damaged_row(&self, table: TableId, row_key: &[u8]) -> StoreError {
         let key = split(row_key).map_or(row_key, |(_, key)| key);
-        let hex: String = key.iter().take(32).map(|byte| format!("{byte:02x}")).collect();
-        let place = format!("row {hex} of table number {}", table.0);
+        let place = format!("row {} of table number {}", hex(key), table.0);
         self.corrupt(&place, &format!("its cell cannot be read (a cell has at least {CHECK_SIZE} bytes)"))
     }
+}
+
+/// The beginning of a key, for messages: what a key code means is not known here.
+pub(crate) fn hex(key: &[u8]) -> String {
+    const SIZE_MAX: usize = 32;
+    let mut text = String::from("0x");
+    for byte in key.iter().take(SIZE_MAX) {
+        let _ = write!(text, "{byte:02x}");
+    }
+    if key.len() > SIZE_MAX {
+        let _ = write!(text, "... ({} bytes)", key.len());
+    }
+    text
 }

@@ -350,11 +350,11 @@ impl fmt::Display for StoreError {
 fn fmt_busy(
     out: &mut fmt::Formatter<'_>,
     path: &str,
-    wanted: Wanted,
+    reason: Wanted,
     holders: &[Holder],
     waited: Duration,
 ) -> fmt::Result {
-    let (verb, advice) = match wanted {
+    let (verb, advice) = match reason {
         Wanted::Write => ("is being written by", ""),
         Wanted::Open => ("is being opened, closed or compacted by", ""),
         Wanted::Alone => ("is open in", "; close it there first"),

@@ -100,7 +100,7 @@ pub(crate) fn network_file_system(file: &File) -> io::Result<Option<&'static str
     }
     // SAFETY: the call succeeded, so it has filled the whole structure.
     let statfs = unsafe { buffer.assume_init() };
-    Ok(network_name(statfs.f_type as u32))
+    Ok(network_name(statfs.f_type as u64 as u32))
 }
 
 /// Names for the magic numbers of statfs(2).

@@ -61,7 +61,7 @@ impl Prefix {
         self.bytes.get(..usize::from(self.size)).unwrap_or_default()
     }
 
-    pub(crate) fn size(&self) -> usize {
+    pub(crate) fn size(self) -> usize {
         usize::from(self.size)
     }
 }

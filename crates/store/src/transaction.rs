@@ -415,7 +415,7 @@ impl Transaction {
     ) -> Result<bool, StoreError> {
         let limit = self.database.key_size_max;
         self.entry(table)?;
-        self.check_size(key.len() + spelling.len() + record.len())?;
+        Self::check_size(key.len() + spelling.len() + record.len())?;
         let row_key = RowKey::new(table, key, limit);
         let row_key = row_key.as_bytes();
         let mut head = std::mem::take(&mut self.head);
@@ -437,7 +437,7 @@ impl Transaction {
         Ok(was_there)
     }
 
-    fn check_size(&self, size: usize) -> Result<(), StoreError> {
+    fn check_size(size: usize) -> Result<(), StoreError> {
         const OVERHEAD: u64 = 64;
         if size as u64 + OVERHEAD > u64::from(u32::MAX) {
             return Err(StoreError::TooLarge { size: size as u64 });
@@ -547,7 +547,7 @@ impl Transaction {
     /// # Errors
     /// `TooLarge`, or when no room is left.
     pub fn put_blob(&mut self, payload: &[u8]) -> Result<u64, StoreError> {
-        self.check_size(payload.len())?;
+        Self::check_size(payload.len())?;
         let id = self.counters.next_blob;
         let check = blob::check_of(id, payload).to_le_bytes();
         // Ids only grow, so a blob is always the tree's last entry.

@@ -1,4 +1,5 @@
 //! Is every engine the same? One suite over the memory engine and LMDB.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
 mod support;
 

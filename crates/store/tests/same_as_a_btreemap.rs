@@ -1,4 +1,5 @@
 //! Is a store a map? Random operations against a `BTreeMap`, on disk and in memory, with long keys and without.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
 mod support;
 
