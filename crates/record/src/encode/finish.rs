@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Encoder, Frame, Staged};
+use super::buffer::Buffer;
+use super::{Frame, Staged};
 use crate::error::EncodeError;
 use crate::keyed::{self, CanonicalKey};
 use crate::layout::{
@@ -12,135 +13,156 @@ use crate::layout::{
 use crate::shape::Shape;
 use crate::view::{Container, Slot};
 
-impl Encoder {
-    /// Writes ints alone, or floats alone, without tags.
-    pub(super) fn end_packed(&mut self, frame: &Frame) {
-        let staged = self.stage.get(frame.stage..).unwrap_or_default();
-        let kind = if staged.first().is_some_and(|first| first.tag == tag::INT) {
-            Kind::PackedInts
-        } else {
-            Kind::PackedFloats
-        };
-        let width_log2 = width_of(frame.need);
-        self.buffer.truncate(frame.slots);
-        self.buffer.reserve(staged.len() << width_log2);
-        for element in staged {
-            let bits = element.bits.to_le_bytes();
-            self.buffer.extend(bits.iter().take(1 << width_log2));
+/// Writes what `end` can write at last: the slots, the width in the head, the index.
+#[inline]
+pub(super) fn finish(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) -> Result<(), EncodeError> {
+    match frame.kind {
+        Kind::List if is_uniform(staged) => {
+            write_packed(frame, staged, buffer);
+            Ok(())
         }
-        self.set_width(frame, kind, width_log2);
+        Kind::Set | Kind::FrozenSet => write_set(*frame, staged.to_vec(), buffer),
+        _ => write_slotted(frame, staged, buffer),
     }
+}
 
-    /// Writes the slots of a container whose elements are all known.
-    #[inline]
-    pub(super) fn end_slots(&mut self, frame: &Frame) -> Result<(), EncodeError> {
-        let index = if frame.kind == Kind::Keyed { index_size(frame.count / 2) } else { 0 };
-        let mut width_log2 = ROOT_WIDTH_LOG2;
-        let mut heap = frame.heap;
-        if !frame.is_root {
-            width_log2 = width_of(frame.need);
-            loop {
-                heap = frame.slots + (slots_size(frame.count, width_log2) + index) as usize;
-                let reach = heap - frame.start + frame.last;
-                // `last` is one more than the offset that must fit; 8 bytes hold an offset of 4.
-                if frame.last == 0 || width_log2 == 3 || (reach - 1) as u64 >> (8 << width_log2) == 0 {
-                    break;
-                }
-                width_log2 += 1;
-            }
-            if heap != frame.heap {
-                self.move_heap(frame.heap, heap)?;
-            }
-            self.set_width(frame, frame.kind, width_log2);
+/// Whether the elements are all ints or all floats, and there are any.
+#[inline]
+fn is_uniform(staged: &[Staged]) -> bool {
+    match staged.first() {
+        Some(Staged { tag: tag @ (tag::INT | tag::FLOAT), .. }) => {
+            staged.iter().all(|element| element.tag == *tag)
         }
-        let base = (heap - frame.start) as u64;
-        let staged = self.stage.get(frame.stage..).unwrap_or_default();
-        let slots_end = frame.slots + slots_size(frame.count, width_log2) as usize;
-        let slots = self.buffer.get_mut(frame.slots..slots_end).unwrap_or_default();
-        match width_log2 {
-            0 => write_slots::<1>(slots, staged, base),
-            1 => write_slots::<2>(slots, staged, base),
-            2 => write_slots::<4>(slots, staged, base),
-            _ => write_wide_slots(slots, staged, base, frame.is_root),
-        }
-        if index != 0 {
-            self.write_index(frame, slots_end, heap);
-        }
-        Ok(())
+        _ => false,
     }
+}
 
-    /// Moves the heap that begins at `from`, with all behind it, to `to`.
-    #[cold]
-    pub(super) fn move_heap(&mut self, from: usize, to: usize) -> Result<(), EncodeError> {
-        let end = self.buffer.len();
-        if to > from {
-            if end + (to - from) > RECORD_SIZE_MAX {
+/// Writes the width (and the kind, which is another for packed lists) into a head that has been begun.
+#[inline]
+fn set_head(frame: &Frame, kind: Kind, width_log2: u8, buffer: &mut Buffer) {
+    let start = frame.start as usize;
+    if frame.is_root {
+        buffer.part_mut(start, start + 2).copy_from_slice(&[kind.root_byte(), width_log2]);
+    } else {
+        buffer.part_mut(start, start + 1).copy_from_slice(&[width_log2 << 4 | kind as u8]);
+    }
+}
+
+/// Writes ints alone, or floats alone, without tags.
+fn write_packed(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) {
+    let is_ints = staged.first().is_some_and(|first| first.tag == tag::INT);
+    let kind = if is_ints { Kind::PackedInts } else { Kind::PackedFloats };
+    let width_log2 = width_of(frame.need);
+    buffer.truncate(frame.slots as usize);
+    let out = buffer.gap(staged.len() << width_log2);
+    match width_log2 {
+        0 => write_elements::<1>(out, staged),
+        1 => write_elements::<2>(out, staged),
+        2 => write_elements::<4>(out, staged),
+        _ => write_elements::<8>(out, staged),
+    }
+    set_head(frame, kind, width_log2, buffer);
+}
+
+fn write_elements<const W: usize>(out: &mut [u8], staged: &[Staged]) {
+    for (target, element) in out.as_chunks_mut::<W>().0.iter_mut().zip(staged) {
+        set_slot(target, element.bits);
+    }
+}
+
+/// Writes the slots of a container whose elements are all known.
+#[inline]
+fn write_slotted(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) -> Result<(), EncodeError> {
+    let (start, slots) = (frame.start as usize, frame.slots as usize);
+    let index = if frame.kind == Kind::Keyed { index_size(frame.count / 2) } else { 0 };
+    let mut heap = frame.heap as usize;
+    let mut width_log2 = ROOT_WIDTH_LOG2;
+    if !frame.is_root {
+        width_log2 = width_of(frame.need);
+        loop {
+            heap = slots + (slots_size(frame.count, width_log2) + index) as usize;
+            // `last` is one more than the offset that must fit; 8 bytes hold an offset of 4.
+            let reach = (heap - start) as u64 + u64::from(frame.last);
+            if frame.last == 0 || width_log2 == 3 || (reach - 1) >> (8u32 << width_log2) == 0 {
+                break;
+            }
+            width_log2 += 1;
+        }
+        if heap != frame.heap as usize {
+            if buffer.size() + heap - frame.heap as usize > RECORD_SIZE_MAX {
                 return Err(EncodeError::TooLarge);
             }
-            self.buffer.resize(end + (to - from), 0);
-            self.buffer.copy_within(from..end, to);
-        } else {
-            self.buffer.copy_within(from..end, to);
-            self.buffer.truncate(end - (from - to));
+            buffer.move_tail(frame.heap as usize, heap);
         }
-        Ok(())
+        set_head(frame, frame.kind, width_log2, buffer);
     }
+    let base = (heap - start) as u64;
+    let slots_end = slots + slots_size(frame.count, width_log2) as usize;
+    let out = buffer.part_mut(slots, slots_end);
+    match width_log2 {
+        0 => write_slots::<1>(out, staged, base),
+        1 => write_slots::<2>(out, staged, base),
+        2 => write_slots::<4>(out, staged, base),
+        _ if frame.is_root => write_wide_slots::<true>(out, staged, base),
+        _ => write_wide_slots::<false>(out, staged, base),
+    }
+    if index != 0 {
+        write_index(frame, staged, buffer, slots_end, heap);
+    }
+    Ok(())
+}
 
-    /// Sorts a set's elements by (tag, payload) and its heap with them; then writes the slots.
-    #[cold]
-    pub(super) fn end_set(&mut self, mut frame: Frame) -> Result<(), EncodeError> {
-        let mut elements = self.stage.split_off(frame.stage);
-        let old_heap = self.buffer.split_off(frame.heap);
-        let payload = |element: &Staged| old_heap.get(heap_entry(&frame, 0, element).1).unwrap_or_default();
-        elements.sort_by(|a, b| {
-            a.tag.cmp(&b.tag).then_with(|| {
-                if a.tag < tag::HEAP {
-                    a.bits.to_le_bytes().cmp(&b.bits.to_le_bytes())
-                } else {
-                    payload(a).cmp(payload(b))
-                }
-            })
-        });
-        frame.last = 0;
-        for mut element in elements {
-            if element.tag >= tag::HEAP {
-                let (entry, _) = heap_entry(&frame, 0, &element);
-                let moved = self.buffer.len() - frame.heap;
-                self.buffer.extend_from_slice(old_heap.get(entry).unwrap_or_default());
-                element.bits = element.bits & !0xFFFF_FFFF | moved as u64;
-                frame.last = moved + 1;
+/// Sorts a set's elements by (tag, slot or payload) and its heap with them; then writes the slots.
+#[cold]
+fn write_set(mut frame: Frame, mut elements: Vec<Staged>, buffer: &mut Buffer) -> Result<(), EncodeError> {
+    let old_heap = buffer.part(frame.heap as usize, buffer.size()).to_vec();
+    let payload = |element: &Staged| old_heap.get(heap_entry(&frame, 0, element).1).unwrap_or_default();
+    elements.sort_by(|a, b| {
+        a.tag.cmp(&b.tag).then_with(|| {
+            if a.tag < tag::HEAP {
+                a.bits.to_le_bytes().cmp(&b.bits.to_le_bytes())
+            } else {
+                payload(a).cmp(payload(b))
             }
-            self.stage.push(element);
-        }
-        self.end_slots(&frame)
+        })
+    });
+    buffer.truncate(frame.heap as usize);
+    let mut last = 0;
+    for element in elements.iter_mut().filter(|element| element.tag >= tag::HEAP) {
+        let (entry, _) = heap_entry(&frame, 0, element);
+        let moved = (buffer.size() - frame.heap as usize) as u32;
+        buffer.push(old_heap.get(entry).unwrap_or_default());
+        element.bits = element.bits & !0xFFFF_FFFF | u64::from(moved);
+        last = moved + 1;
     }
+    frame.last = last;
+    write_slotted(&frame, &elements, buffer)
+}
 
-    /// Writes the index of a keyed map at `at`, between its slots and its heap.
-    #[cold]
-    fn write_index(&mut self, frame: &Frame, at: usize, heap: usize) {
-        let staged = self.stage.get(frame.stage..).unwrap_or_default();
-        let mut key = CanonicalKey::new();
-        let mut all_keys = Vec::new();
-        let mut entries: Vec<(u32, Range<usize>, u32)> = Vec::with_capacity(staged.len() / 2);
-        for (entry, staged_key) in staged.iter().step_by(2).enumerate() {
-            let (_, payload) = heap_entry(frame, heap, staged_key);
-            let canonical = canonical_of_staged(&self.buffer, staged_key, payload, &mut key);
-            entries.push((
-                keyed::hash(canonical),
-                all_keys.len()..all_keys.len() + canonical.len(),
-                entry as u32,
-            ));
-            all_keys.extend_from_slice(canonical);
-        }
-        entries.sort_unstable_by(|(hash_a, key_a, entry_a), (hash_b, key_b, entry_b)| {
-            let keys = || all_keys.get(key_a.clone()).cmp(&all_keys.get(key_b.clone()));
-            hash_a.cmp(hash_b).then_with(keys).then(entry_a.cmp(entry_b))
-        });
-        let index = self.buffer.get_mut(at..heap).unwrap_or_default();
-        debug_assert_eq!(index.len(), entries.len() * INDEX_ENTRY_SIZE);
-        for (target, (hash, _, entry)) in index.chunks_exact_mut(INDEX_ENTRY_SIZE).zip(entries) {
-            target.copy_from_slice(&(u64::from(hash) | u64::from(entry) << 32).to_le_bytes());
-        }
+/// Writes the index of a keyed map at `at`, between its slots and its heap.
+#[cold]
+fn write_index(frame: &Frame, staged: &[Staged], buffer: &mut Buffer, at: usize, heap: usize) {
+    let mut key = CanonicalKey::new();
+    let mut all_keys = Vec::new();
+    let mut entries: Vec<(u32, Range<usize>, u32)> = Vec::with_capacity(staged.len() / 2);
+    for (entry, staged_key) in staged.iter().step_by(2).enumerate() {
+        let (_, payload) = heap_entry(frame, heap, staged_key);
+        let canonical = canonical_of_staged(buffer.bytes(), staged_key, payload, &mut key);
+        entries.push((
+            keyed::hash(canonical),
+            all_keys.len()..all_keys.len() + canonical.len(),
+            entry as u32,
+        ));
+        all_keys.extend_from_slice(canonical);
+    }
+    entries.sort_unstable_by(|(hash_a, key_a, entry_a), (hash_b, key_b, entry_b)| {
+        let keys = || all_keys.get(key_a.clone()).cmp(&all_keys.get(key_b.clone()));
+        hash_a.cmp(hash_b).then_with(keys).then(entry_a.cmp(entry_b))
+    });
+    let index = buffer.part_mut(at, heap);
+    debug_assert_eq!(index.len(), entries.len() * INDEX_ENTRY_SIZE);
+    for (target, (hash, _, entry)) in index.chunks_exact_mut(INDEX_ENTRY_SIZE).zip(entries) {
+        target.copy_from_slice(&(u64::from(hash) | u64::from(entry) << 32).to_le_bytes());
     }
 }
 
@@ -202,39 +224,47 @@ fn canonical_of_staged<'a>(
     key.of(buffer, NO_SHAPES, &slot).unwrap_or_default()
 }
 
-/// Writes blocks of slots of `W` bytes, W < 8. `base` is added to the offsets of heap entries.
+/// Writes the low bytes of a slot.
+#[inline]
+fn set_slot<const W: usize>(target: &mut [u8; W], bits: u64) {
+    if let Some(low) = bits.to_le_bytes().first_chunk::<W>() {
+        *target = *low;
+    }
+}
+
+/// What is added to the bits of a heap entry, and to no others.
+#[inline]
+fn base_for(element: &Staged, base: u64) -> u64 {
+    if element.tag >= tag::HEAP { base } else { 0 }
+}
+
+/// Writes blocks of slots of `W` bytes, W < 8. `base` is added to the offsets of heap entries; their sizes, in the upper half
+/// of the bits, fall away.
 #[inline]
 fn write_slots<const W: usize>(out: &mut [u8], staged: &[Staged], base: u64) {
     let block_size = BLOCK_SLOTS as usize * (1 + W);
     for (block, elements) in out.chunks_mut(block_size).zip(staged.chunks(BLOCK_SLOTS as usize)) {
-        let (tags, slots) = block.split_at_mut(elements.len());
-        for ((tag, slot), element) in tags.iter_mut().zip(slots.chunks_exact_mut(W)).zip(elements) {
+        let Some((tags, slots)) = block.split_at_mut_checked(elements.len()) else { return };
+        for ((tag, slot), element) in tags.iter_mut().zip(slots.as_chunks_mut::<W>().0).zip(elements) {
             *tag = element.tag;
-            let is_inline = element.tag < tag::HEAP;
-            let bits = if is_inline { element.bits } else { (element.bits & 0xFFFF_FFFF) + base };
-            for (target, source) in slot.iter_mut().zip(bits.to_le_bytes()) {
-                *target = source;
-            }
+            set_slot(slot, element.bits.wrapping_add(base_for(element, base)));
         }
     }
 }
 
 /// Writes blocks of slots of 8 bytes, which refer to a payload itself; in a nested container its size stands before it.
 #[inline]
-fn write_wide_slots(out: &mut [u8], staged: &[Staged], base: u64, is_root: bool) {
+fn write_wide_slots<const IS_ROOT: bool>(out: &mut [u8], staged: &[Staged], base: u64) {
     let block_size = BLOCK_SLOTS as usize * 9;
     for (block, elements) in out.chunks_mut(block_size).zip(staged.chunks(BLOCK_SLOTS as usize)) {
-        let (tags, slots) = block.split_at_mut(elements.len());
-        for ((tag, slot), element) in tags.iter_mut().zip(slots.chunks_exact_mut(8)).zip(elements) {
+        let Some((tags, slots)) = block.split_at_mut_checked(elements.len()) else { return };
+        for ((tag, slot), element) in tags.iter_mut().zip(slots.as_chunks_mut::<8>().0).zip(elements) {
             *tag = element.tag;
-            let mut bits = element.bits;
-            if element.tag >= tag::HEAP {
-                bits += base;
-                if !is_root && element.tag != tag::CONTAINER {
-                    bits += varint_size((element.bits >> 32) as u32) as u64;
-                }
+            let mut bits = element.bits.wrapping_add(base_for(element, base));
+            if !IS_ROOT && element.tag >= tag::HEAP && element.tag != tag::CONTAINER {
+                bits += varint_size((element.bits >> 32) as u32) as u64;
             }
-            slot.copy_from_slice(&bits.to_le_bytes());
+            set_slot(slot, bits);
         }
     }
 }

@@ -3,14 +3,20 @@
 //! [`Encoder`] takes a value part by part, as a caller walks it: `begin`, an element for each slot, `end`. Elements are staged
 //! and written when their container ends, because its slot width depends on all of them; what goes to the heap is written
 //! at once, behind a gap for the slots as they will probably be. A wrong guess costs one move of that heap.
+//!
+//! This is the hottest code of the project. What the profile taught: the frames of open containers are changed where they
+//! stand, because copying one to a variable and back waits for the narrow stores before it (40 % of all time, once); and nothing
+//! short may end in a call of memcpy or memset (`buffer.rs`).
 
+mod buffer;
 mod finish;
 
 use crate::error::EncodeError;
 use crate::layout::{
     DEPTH_MAX, Kind, NESTED_INLINE_SIZE_MAX, RECORD_SIZE_MAX, ROOT_INLINE_SIZE_MAX, ROOT_WIDTH_LOG2,
-    SCALAR_BYTE, index_size, push_varint, root_head, slot_position, slots_size, tag, varint_size,
+    SCALAR_BYTE, index_size, root_head, slot_position, slots_size, tag, varint_size,
 };
+use buffer::{Buffer, inline_bits};
 
 /// Set in `Frame::need` by what only a slot of 8 bytes holds.
 const NEEDS_8_BYTES: u64 = 1 << 63;
@@ -18,6 +24,10 @@ const NEEDS_8_BYTES: u64 = 1 << 63;
 const NEEDS_4_BYTES: u64 = 1 << 31;
 /// A nested container announced with more slots than this probably has a heap beyond the reach of one byte.
 const BYTE_WIDE_COUNT_MAX: u32 = 80;
+/// Open containers and payloads, each of which holds one container, and the place before the root. As many as a u8 counts,
+/// so that no access can miss.
+const FRAME_COUNT: usize = 256;
+const _: () = assert!(2 * DEPTH_MAX as usize + 2 < FRAME_COUNT);
 
 /// An element whose slot is not written yet.
 #[derive(Clone, Copy, Debug)]
@@ -30,39 +40,39 @@ struct Staged {
 /// A container, or a payload around one, that was begun and not ended.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    /// Its first byte.
-    start: usize,
-    /// Its first slot.
-    slots: usize,
-    /// Its heap, behind the gap for slots of the width guessed.
-    heap: usize,
-    /// Its first element in the stage.
-    stage: usize,
     /// All slot values as bits, or-ed: tells the width.
     need: u64,
+    /// Its first byte.
+    start: u32,
+    /// Its first slot.
+    slots: u32,
+    /// Its heap, behind the gap for slots of the width guessed.
+    heap: u32,
     /// One more than the offset in the heap of the last entry; 0: the heap is empty.
-    last: usize,
+    last: u32,
+    /// Its first element in the stage.
+    stage: u32,
     count: u32,
     kind: Kind,
     is_root: bool,
     /// Not 0: this is the payload of this tag, and the container in it comes as its one element.
     payload_tag: u8,
-    inline_size_max: usize,
+    inline_size_max: u8,
 }
 
 /// What stands before anything was begun: elements are scalars at the root.
 const NOTHING: Frame = Frame {
+    need: 0,
     start: 0,
     slots: 0,
     heap: 0,
-    stage: 0,
-    need: 0,
     last: 0,
+    stage: 0,
     count: 0,
     kind: Kind::List,
     is_root: true,
     payload_tag: 0,
-    inline_size_max: ROOT_INLINE_SIZE_MAX,
+    inline_size_max: ROOT_INLINE_SIZE_MAX as u8,
 };
 
 /// Writes records, one after another, into a buffer that it keeps.
@@ -82,11 +92,12 @@ const NOTHING: Frame = Frame {
 /// ```
 #[derive(Debug)]
 pub struct Encoder {
-    buffer: Vec<u8>,
+    buffer: Buffer,
     stage: Vec<Staged>,
-    frame: Frame,
-    outer: Vec<Frame>,
-    depth: u32,
+    frames: Box<[Frame; FRAME_COUNT]>,
+    /// The frame that is open; 0: none.
+    top: u8,
+    depth: u8,
     is_too_large: bool,
 }
 
@@ -101,10 +112,10 @@ impl Encoder {
     #[must_use]
     pub fn new() -> Encoder {
         Encoder {
-            buffer: Vec::new(),
+            buffer: Buffer::default(),
             stage: Vec::new(),
-            frame: NOTHING,
-            outer: Vec::new(),
+            frames: Box::new([NOTHING; FRAME_COUNT]),
+            top: 0,
             depth: 0,
             is_too_large: false,
         }
@@ -113,10 +124,9 @@ impl Encoder {
     /// Forgets what was written and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
-        self.buffer.clear();
+        self.buffer.truncate(0);
         self.stage.clear();
-        self.outer.clear();
-        self.frame = NOTHING;
+        self.top = 0;
         self.depth = 0;
         self.is_too_large = false;
     }
@@ -125,13 +135,13 @@ impl Encoder {
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.buffer
+        self.buffer.bytes()
     }
 
     /// The record as a vector of its own; the encoder is cleared.
     #[must_use]
     pub fn take(&mut self) -> Vec<u8> {
-        let bytes = std::mem::take(&mut self.buffer);
+        let bytes = self.buffer.take();
         self.clear();
         bytes
     }
@@ -146,12 +156,18 @@ impl Encoder {
     #[inline]
     #[must_use]
     pub fn depth(&self) -> u32 {
-        self.depth
+        u32::from(self.depth)
+    }
+
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "there are as many frames as a u8 counts")]
+    fn frame(&mut self) -> &mut Frame {
+        &mut self.frames[usize::from(self.top)]
     }
 
     #[inline]
     fn push(&mut self, tag: u8, bits: u64) {
-        if self.outer.is_empty() {
+        if self.top == 0 {
             return self.push_root(tag, bits);
         }
         self.stage.push(Staged { bits, tag });
@@ -164,8 +180,8 @@ impl Encoder {
             tag::BYTES_INLINE..=tag::BYTES_INLINE_LAST => usize::from(tag - tag::BYTES_INLINE),
             _ => 8 - bits.leading_zeros() as usize / 8,
         };
-        self.buffer.extend_from_slice(&[SCALAR_BYTE, tag]);
-        self.buffer.extend(bits.to_le_bytes().iter().take(size));
+        self.buffer.push_array([SCALAR_BYTE, tag]);
+        self.buffer.push(bits.to_le_bytes().get(..size).unwrap_or_default());
     }
 
     /// None.
@@ -190,35 +206,35 @@ impl Encoder {
     #[inline]
     pub fn int(&mut self, value: i64) {
         // Zigzag: as many bits as the signed value takes, so that or-ing many keeps the widest.
-        self.frame.need |= ((value << 1) ^ (value >> 63)).cast_unsigned();
+        self.frame().need |= ((value << 1) ^ (value >> 63)).cast_unsigned();
         self.push(tag::INT, value.cast_unsigned());
     }
 
     /// A float.
     #[inline]
     pub fn float(&mut self, value: f64) {
-        self.frame.need |= NEEDS_8_BYTES;
+        self.frame().need |= NEEDS_8_BYTES;
         self.push(tag::FLOAT, value.to_bits());
     }
 
     /// A date, by its ordinal.
     #[inline]
     pub fn date(&mut self, ordinal: u32) {
-        self.frame.need |= NEEDS_4_BYTES;
+        self.frame().need |= NEEDS_4_BYTES;
         self.push(tag::DATE, u64::from(ordinal));
     }
 
     /// A naive datetime: microseconds since 0001-01-01T00:00 times 2, plus fold.
     #[inline]
     pub fn datetime(&mut self, value: i64) {
-        self.frame.need |= NEEDS_8_BYTES;
+        self.frame().need |= NEEDS_8_BYTES;
         self.push(tag::DATETIME, value.cast_unsigned());
     }
 
     /// A string, as UTF-8 (one with lone surrogates is `heap(tag::STR_SURROGATES, ..)`).
     #[inline]
     pub fn str(&mut self, text: &[u8]) {
-        if text.len() <= self.frame.inline_size_max {
+        if text.len() <= usize::from(self.frame().inline_size_max) {
             self.push(tag::STR_INLINE + text.len() as u8, inline_bits(text));
         } else {
             self.heap(tag::STR, text);
@@ -228,7 +244,7 @@ impl Encoder {
     /// Bytes.
     #[inline]
     pub fn bytes_value(&mut self, value: &[u8]) {
-        if value.len() <= self.frame.inline_size_max {
+        if value.len() <= usize::from(self.frame().inline_size_max) {
             self.push(tag::BYTES_INLINE + value.len() as u8, inline_bits(value));
         } else {
             self.heap(tag::BYTES, value);
@@ -239,43 +255,59 @@ impl Encoder {
     /// `bytes_value`: the same value must give the same bytes.
     #[inline]
     pub fn heap(&mut self, tag: u8, payload: &[u8]) {
-        if self.buffer.len() + payload.len() > RECORD_SIZE_MAX - 16 {
-            self.is_too_large = true;
+        if !self.has_room(payload.len()) {
             return;
         }
-        if self.outer.is_empty() {
-            self.buffer.extend_from_slice(&[SCALAR_BYTE, tag]);
-            self.buffer.extend_from_slice(payload);
+        if self.top == 0 {
+            self.buffer.push_array([SCALAR_BYTE, tag]);
+            self.buffer.push(payload);
             return;
         }
-        let offset = self.buffer.len() - self.frame.heap;
-        if !self.frame.is_root {
-            push_varint(&mut self.buffer, payload.len() as u32);
+        let start = self.buffer.size();
+        if self.frame().is_root {
+            self.buffer.push(payload);
+        } else {
+            self.buffer.push_sized(payload);
         }
-        self.buffer.extend_from_slice(payload);
-        self.frame.last = offset + 1;
-        self.stage.push(Staged { bits: offset as u64 | (payload.len() as u64) << 32, tag });
+        self.stage_entry(tag, start, payload.len());
     }
 
     /// A nested container that is already encoded: its bytes, from its head to the end of its heap.
     #[inline]
     pub fn verbatim(&mut self, container: &[u8]) {
-        if self.buffer.len() + container.len() > RECORD_SIZE_MAX - 16 {
-            self.is_too_large = true;
-            return;
+        debug_assert!(self.top > 0, "a nested container is no root");
+        if self.has_room(container.len()) {
+            let start = self.buffer.size();
+            self.buffer.push(container);
+            self.stage_entry(tag::CONTAINER, start, container.len());
         }
-        let offset = self.buffer.len();
-        self.buffer.extend_from_slice(container);
-        self.nested(offset);
     }
 
-    /// Stages the container that stands at the end of the buffer, from `start` on.
+    /// Whether the record stays below 4 GiB with `size` bytes more, and a size before them and slots for them; `end` tells
+    /// of it otherwise.
     #[inline]
-    fn nested(&mut self, start: usize) {
-        let offset = start - self.frame.heap;
-        let size = self.buffer.len() - start;
-        self.frame.last = offset + 1;
-        self.stage.push(Staged { bits: offset as u64 | (size as u64) << 32, tag: tag::CONTAINER });
+    fn has_room(&mut self, size: usize) -> bool {
+        if self.buffer.size() + size < RECORD_SIZE_MAX - 64 {
+            return true;
+        }
+        self.is_too_large = true;
+        false
+    }
+
+    /// Stages the heap entry that begins at `start` in the buffer, with a payload of `size`.
+    #[inline]
+    fn stage_entry(&mut self, tag: u8, start: usize, size: usize) {
+        self.stage_entry_of(self.top, tag, start, size);
+    }
+
+    /// `stage_entry` for a caller that knows `top` in a register: to read back what was just stored takes a while.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "there are as many frames as a u8 counts")]
+    fn stage_entry_of(&mut self, top: u8, tag: u8, start: usize, size: usize) {
+        let frame = &mut self.frames[usize::from(top)];
+        let offset = start as u32 - frame.heap;
+        frame.last = offset + 1;
+        self.stage.push(Staged { bits: u64::from(offset) | (size as u64) << 32, tag });
     }
 
     /// Begins a container of `count` slots (a keyed map: 2 for each entry), at the root or as the next element.
@@ -283,53 +315,56 @@ impl Encoder {
     /// `shape` is used for shaped dicts only. A `List` of ints alone, or of floats alone, becomes a packed one at its end.
     ///
     /// # Errors
-    /// Containers nest more than 64 deep.
+    /// Containers nest more than 64 deep, or the slots alone reach 4 GiB.
     #[inline]
     pub fn begin(&mut self, kind: Kind, count: u32, shape: u32) -> Result<(), EncodeError> {
-        if self.depth >= DEPTH_MAX {
+        let start = self.buffer.size();
+        let is_root = self.top == 0;
+        let entries = if kind == Kind::Keyed { count / 2 } else { count };
+        if u32::from(self.depth) >= DEPTH_MAX {
             return Err(EncodeError::TooDeep);
         }
-        self.depth += 1;
-        let is_root = self.outer.is_empty();
-        self.outer.push(self.frame);
-        let start = self.buffer.len();
-        let entries = if kind == Kind::Keyed { count / 2 } else { count };
         let guess = if is_root {
             let head = match kind {
                 Kind::Shaped => root_head(kind, ROOT_WIDTH_LOG2, count as u16, shape),
                 _ => root_head(kind, ROOT_WIDTH_LOG2, 0, entries),
             };
-            self.buffer.extend_from_slice(&head.to_le_bytes());
+            self.buffer.push_array(head.to_le_bytes());
             ROOT_WIDTH_LOG2
         } else {
             // The width stands in the head's upper nibble and is filled in at the end.
             if kind == Kind::Shaped {
-                self.buffer.extend_from_slice(&(shape << 8 | kind as u32).to_le_bytes());
+                self.buffer.push_array((shape << 8 | kind as u32).to_le_bytes());
             } else {
-                self.buffer.push(kind as u8);
-                push_varint(&mut self.buffer, entries);
+                self.buffer.push_array([kind as u8]);
+                self.buffer.push_varint(entries);
             }
             u8::from(count > BYTE_WIDE_COUNT_MAX)
         };
-        let slots = self.buffer.len();
+        let slots = self.buffer.size();
         let index = if kind == Kind::Keyed { index_size(entries) } else { 0 };
-        let heap = slots + (slots_size(count, guess) + index) as usize;
-        if heap > RECORD_SIZE_MAX {
+        let gap = (slots_size(count, guess) + index) as usize;
+        if slots + gap > RECORD_SIZE_MAX {
             return Err(EncodeError::TooLarge);
         }
-        self.buffer.resize(heap, 0);
-        self.frame = Frame {
+        self.buffer.gap(gap);
+        let stage = self.stage.len() as u32;
+        self.top += 1;
+        self.depth += 1;
+        let (start, slots, heap) = (start as u32, slots as u32, (slots + gap) as u32);
+        let inline_size_max = if is_root { ROOT_INLINE_SIZE_MAX } else { NESTED_INLINE_SIZE_MAX } as u8;
+        *self.frame() = Frame {
+            need: 0,
             start,
             slots,
             heap,
-            stage: self.stage.len(),
-            need: 0,
             last: 0,
+            stage,
             count,
             kind,
             is_root,
             payload_tag: 0,
-            inline_size_max: if is_root { ROOT_INLINE_SIZE_MAX } else { NESTED_INLINE_SIZE_MAX },
+            inline_size_max,
         };
         Ok(())
     }
@@ -338,10 +373,11 @@ impl Encoder {
     /// ended. For callers that try one shape and find out while writing that the dict has another.
     #[inline]
     pub fn abandon(&mut self) {
-        if let Some(outer) = self.outer.pop() {
-            self.buffer.truncate(self.frame.start);
-            self.stage.truncate(self.frame.stage);
-            self.frame = outer;
+        if self.top > 0 {
+            let Frame { start, stage, .. } = *self.frame();
+            self.buffer.truncate(start as usize);
+            self.stage.truncate(stage as usize);
+            self.top -= 1;
             self.depth -= 1;
         }
     }
@@ -351,51 +387,29 @@ impl Encoder {
     /// # Errors
     /// It got another number of elements than announced, or the record has reached 4 GiB.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "there are as many frames as a u8 counts")]
     pub fn end(&mut self) -> Result<(), EncodeError> {
-        let frame = self.frame;
-        let Some(outer) = self.outer.pop() else { return Err(EncodeError::Unbalanced) };
-        let pushed = self.stage.len() - frame.stage;
-        if pushed != frame.count as usize || frame.payload_tag != 0 {
-            return Err(EncodeError::CountMismatch { announced: frame.count, pushed });
+        let top = self.top;
+        let frame = &self.frames[usize::from(top)];
+        let staged = self.stage.get(frame.stage as usize..).unwrap_or_default();
+        if staged.len() != frame.count as usize || frame.payload_tag != 0 {
+            return Err(EncodeError::CountMismatch { announced: frame.count, pushed: staged.len() });
         }
-        if self.is_too_large || self.buffer.len() > RECORD_SIZE_MAX {
+        if top == 0 {
+            return Err(EncodeError::Unbalanced);
+        }
+        if self.is_too_large || self.buffer.size() > RECORD_SIZE_MAX {
             return Err(EncodeError::TooLarge);
         }
+        finish::finish(frame, staged, &mut self.buffer)?;
+        let (start, is_root) = (frame.start as usize, frame.is_root);
+        self.stage.truncate(frame.stage as usize);
+        self.top = top - 1;
         self.depth -= 1;
-        match frame.kind {
-            Kind::List if self.is_uniform(frame.stage) => self.end_packed(&frame),
-            Kind::Set | Kind::FrozenSet => self.end_set(frame)?,
-            _ => self.end_slots(&frame)?,
-        }
-        self.stage.truncate(frame.stage);
-        self.frame = outer;
-        if !frame.is_root {
-            self.nested(frame.start);
+        if !is_root {
+            self.stage_entry_of(top - 1, tag::CONTAINER, start, self.buffer.size() - start);
         }
         Ok(())
-    }
-
-    /// Whether the elements from `first` on are all ints or all floats, and there are any.
-    #[inline]
-    fn is_uniform(&self, first: usize) -> bool {
-        let staged = self.stage.get(first..).unwrap_or_default();
-        match staged.first() {
-            Some(Staged { tag: tag @ (tag::INT | tag::FLOAT), .. }) => {
-                staged.iter().all(|element| element.tag == *tag)
-            }
-            _ => false,
-        }
-    }
-
-    #[inline]
-    fn set_width(&mut self, frame: &Frame, kind: Kind, width_log2: u8) {
-        if frame.is_root {
-            if let Some(head) = self.buffer.get_mut(frame.start..frame.start + 2) {
-                head.copy_from_slice(&[kind.root_byte(), width_log2]);
-            }
-        } else if let Some(head) = self.buffer.get_mut(frame.start) {
-            *head = width_log2 << 4 | kind as u8;
-        }
     }
 
     /// A list of ints, packed; an empty one becomes an empty list.
@@ -425,22 +439,27 @@ impl Encoder {
     /// Begins a payload that is itself a nested container, with bytes behind it or none: `NDARRAY` or `REGISTERED`. The one
     /// container is pushed next, then comes `end_payload`.
     pub fn begin_payload(&mut self, tag: u8) {
-        if self.outer.is_empty() {
-            self.buffer.extend_from_slice(&[SCALAR_BYTE, tag]);
+        let Some(top) = self.top.checked_add(1) else {
+            // Only payloads that hold no container get here; the first `end_payload` says so.
+            return;
+        };
+        if self.top == 0 {
+            self.buffer.push_array([SCALAR_BYTE, tag]);
         }
-        let is_sized = !self.outer.is_empty() && !self.frame.is_root;
-        let start = self.buffer.len();
-        self.outer.push(self.frame);
-        // Most payloads of this sort are larger than a one-byte size can say only when they are arrays, which are copied
-        // as a block anyway: the size is put before the payload when it is known.
-        self.frame = Frame {
+        // The size is put before the payload when it is known: most payloads of this sort are larger than the one byte that
+        // could be left for it, and an array is copied as a block anyway.
+        let start = self.buffer.size() as u32;
+        let stage = self.stage.len() as u32;
+        self.top = top;
+        let inline_size_max = NESTED_INLINE_SIZE_MAX as u8;
+        *self.frame() = Frame {
             start,
             heap: start,
-            stage: self.stage.len(),
+            stage,
             count: 1,
-            is_root: !is_sized,
             payload_tag: tag,
-            inline_size_max: NESTED_INLINE_SIZE_MAX,
+            inline_size_max,
+            is_root: false,
             ..NOTHING
         };
     }
@@ -450,34 +469,32 @@ impl Encoder {
     /// # Errors
     /// It does not hold one container, or the record has reached 4 GiB.
     pub fn end_payload(&mut self, data: &[u8]) -> Result<(), EncodeError> {
-        let frame = self.frame;
-        let is_one_container = self.stage.len() == frame.stage + 1
+        let Frame { start, stage, payload_tag, .. } = *self.frame();
+        let is_one_container = self.stage.len() == stage as usize + 1
             && self.stage.last().is_some_and(|last| last.tag == tag::CONTAINER);
-        let Some(outer) = self.outer.pop() else { return Err(EncodeError::Unbalanced) };
-        if frame.payload_tag == 0 || !is_one_container {
+        if payload_tag == 0 || !is_one_container {
             return Err(EncodeError::Unbalanced);
         }
-        if self.is_too_large || self.buffer.len() + data.len() > RECORD_SIZE_MAX - 16 {
+        if !self.has_room(data.len()) || self.is_too_large {
             return Err(EncodeError::TooLarge);
         }
-        self.buffer.extend_from_slice(data);
-        self.stage.truncate(frame.stage);
-        self.frame = outer;
-        if self.outer.is_empty() {
+        self.buffer.push(data);
+        self.stage.truncate(stage as usize);
+        self.top -= 1;
+        if self.top == 0 {
             return Ok(());
         }
-        let size = self.buffer.len() - frame.start;
-        if !outer.is_root {
-            self.move_heap(frame.start, frame.start + varint_size(size as u32))?;
-            let mut stated = Vec::with_capacity(5);
-            push_varint(&mut stated, size as u32);
-            if let Some(target) = self.buffer.get_mut(frame.start..frame.start + stated.len()) {
-                target.copy_from_slice(&stated);
-            }
+        let start = start as usize;
+        let size = self.buffer.size() - start;
+        if !self.frame().is_root {
+            let behind = start + varint_size(size as u32);
+            self.buffer.move_tail(start, behind);
+            let end = self.buffer.size();
+            self.buffer.truncate(start);
+            self.buffer.push_varint(size as u32);
+            self.buffer.gap(end - behind);
         }
-        let offset = frame.start - self.frame.heap;
-        self.frame.last = offset + 1;
-        self.stage.push(Staged { bits: offset as u64 | (size as u64) << 32, tag: frame.payload_tag });
+        self.stage_entry(payload_tag, start, size);
         Ok(())
     }
 
@@ -487,33 +504,22 @@ impl Encoder {
     /// # Errors
     /// As `end` and `end_payload`.
     pub fn end_ndarray(&mut self, flags: u8, data: &[u8]) -> Result<(), EncodeError> {
-        let start = self.frame.start;
-        let slots = self.frame.slots;
+        let Frame { start, slots, .. } = *self.frame();
+        let (start, slots) = (start as usize, slots as usize);
         // The data begins where this tuple ends, and the offset of that is in the tuple. Its width is chosen for the most
         // that can come out, four slots widened from 1 to 8 bytes; then the truth is written over that.
-        let bound = self.buffer.len() - start + 4 * 7;
+        let bound = self.buffer.size() - start + 4 * 7;
         self.int(i64::from(flags));
         self.int(bound.cast_signed() as i64);
         self.end()?;
-        let size = self.buffer.len() - start;
+        let size = self.buffer.size() - start;
         debug_assert!(size <= bound);
-        let width_log2 = self.buffer.get(start).map_or(0, |head| head >> 4);
+        let width_log2 = self.buffer.bytes().get(start).map_or(0, |head| head >> 4);
         let at = slots + slot_position(4, width_log2, 3).1;
-        if let Some(slot) = self.buffer.get_mut(at..at + (1 << width_log2)) {
-            slot.iter_mut().zip(size.to_le_bytes()).for_each(|(target, source)| *target = source);
-        }
+        let slot = self.buffer.part_mut(at, at + (1 << width_log2));
+        slot.iter_mut().zip(size.to_le_bytes()).for_each(|(target, source)| *target = source);
         self.end_payload(data)
     }
-}
-
-/// The slot of a string or of bytes that fit it, padded with zeros.
-#[inline]
-fn inline_bits(text: &[u8]) -> u64 {
-    let mut slot = [0; 8];
-    for (target, source) in slot.iter_mut().zip(text) {
-        *target = *source;
-    }
-    u64::from_le_bytes(slot)
 }
 
 #[cfg(test)]
