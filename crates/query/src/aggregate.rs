@@ -1,0 +1,229 @@
+//! What do sums and extremes over a walk of rows come to?
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use pellucid_record::layout::tag;
+use pellucid_record::view::Slot;
+use pellucid_record::{Corrupt, Shapes};
+use pellucid_store::{Row, StoreError};
+
+use crate::field::FieldReader;
+use crate::sum::Sum;
+use crate::walk::Walk;
+
+/// How a walk ended.
+#[derive(Debug)]
+pub enum Outcome<T> {
+    /// All rows were seen.
+    Done(T),
+    /// A value of a type that only the caller can handle; it has to walk by itself.
+    Foreign,
+}
+
+/// Why a walk broke off.
+#[derive(Debug)]
+pub enum Fault {
+    /// The store.
+    Store(StoreError),
+    /// A damaged record, under this key.
+    Record(Vec<u8>, Corrupt),
+    /// The caller asked to stop (`is_stopped`).
+    Stopped,
+}
+
+/// Rows between two looks at whether to stop.
+const STOP_INTERVAL: u64 = 1 << 16;
+
+/// Calls `visit` with each row until it breaks; `Some` is what it broke with.
+fn for_each<B>(
+    rows: &mut impl Walk,
+    is_stopped: impl Fn() -> bool,
+    mut visit: impl FnMut(Row<'_>) -> ControlFlow<Result<B, Fault>>,
+) -> Result<Option<B>, Fault> {
+    let mut seen = 0u64;
+    loop {
+        seen += 1;
+        if seen.is_multiple_of(STOP_INTERVAL) && is_stopped() {
+            return Err(Fault::Stopped);
+        }
+        match rows.step(&mut visit).map_err(Fault::Store)? {
+            None => return Ok(None),
+            Some(ControlFlow::Break(result)) => return result.map(Some),
+            Some(ControlFlow::Continue(())) => {}
+        }
+    }
+}
+
+fn damaged<B>(row: &Row<'_>, error: Corrupt) -> ControlFlow<Result<B, Fault>> {
+    ControlFlow::Break(Err(Fault::Record(row.key.to_vec(), error)))
+}
+
+/// Adds up the numbers in a field.
+///
+/// # Errors
+/// Damage, or a stop.
+pub fn sum<S: Shapes + ?Sized>(
+    rows: &mut impl Walk,
+    reader: &mut FieldReader,
+    shapes: &S,
+    is_stopped: impl Fn() -> bool,
+) -> Result<Outcome<Sum>, Fault> {
+    let mut sum = Sum::default();
+    let foreign = for_each(rows, is_stopped, |row| {
+        if let Some(value) = reader.quick_int(row.record) {
+            sum.add_int(value);
+            return ControlFlow::Continue(());
+        }
+        if let Some(value) = reader.quick_float(row.record) {
+            sum.add_float(value);
+            return ControlFlow::Continue(());
+        }
+        match reader.read(row.record, shapes) {
+            Ok(Some(Slot::Int(value))) => sum.add_int(value),
+            Ok(Some(Slot::Float(value))) => sum.add_float(value),
+            Ok(Some(Slot::Bool(value))) => sum.add_int(i64::from(value)),
+            // Big ints and Decimals are numbers too, but not ours to add.
+            Ok(Some(Slot::Heap { tag: tag::BIGINT | tag::DECIMAL | tag::COMPLEX, .. })) => {
+                return ControlFlow::Break(Ok(()));
+            }
+            Ok(_) => {}
+            Err(error) => return damaged(&row, error),
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(if foreign.is_some() { Outcome::Foreign } else { Outcome::Done(sum) })
+}
+
+/// How many rows have the field; None counts, a missing field does not.
+///
+/// # Errors
+/// Damage, or a stop.
+pub fn count<S: Shapes + ?Sized>(
+    rows: &mut impl Walk,
+    reader: &mut FieldReader,
+    shapes: &S,
+    is_stopped: impl Fn() -> bool,
+) -> Result<u64, Fault> {
+    let mut count = 0;
+    for_each::<()>(rows, is_stopped, |row| match reader.read(row.record, shapes) {
+        Ok(slot) => {
+            count += u64::from(slot.is_some());
+            ControlFlow::Continue(())
+        }
+        Err(error) => damaged(&row, error),
+    })?;
+    Ok(count)
+}
+
+/// The least or the greatest value so far.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Extreme {
+    /// An int, or a bool.
+    Int(i64),
+    /// A float.
+    Float(f64),
+    /// A string's UTF-8.
+    Str(Vec<u8>),
+    /// A date's ordinal.
+    Date(u32),
+    /// A naive datetime: microseconds times 2, plus fold.
+    Datetime(i64),
+}
+
+/// Which end of the order is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extremes {
+    /// The least value.
+    Least,
+    /// The greatest.
+    Greatest,
+}
+
+/// Finds the least or greatest value in a field; of equal ones the first.
+///
+/// Values of unlike types, bools, NaN and whatever has no order here make it `Foreign`: Python decides.
+///
+/// # Errors
+/// Damage, or a stop.
+pub fn extreme<S: Shapes + ?Sized>(
+    rows: &mut impl Walk,
+    reader: &mut FieldReader,
+    shapes: &S,
+    which: Extremes,
+    is_stopped: impl Fn() -> bool,
+) -> Result<Outcome<Option<Extreme>>, Fault> {
+    let wanted = if which == Extremes::Least { Ordering::Less } else { Ordering::Greater };
+    let mut best: Option<Extreme> = None;
+    let foreign = for_each(rows, is_stopped, |row| {
+        if let (Some(value), Some(Extreme::Int(old))) = (reader.quick_int(row.record), &best) {
+            if value.cmp(old) == wanted {
+                best = Some(Extreme::Int(value));
+            }
+            return ControlFlow::Continue(());
+        }
+        let slot = match reader.read(row.record, shapes) {
+            Ok(Some(Slot::None) | None) => return ControlFlow::Continue(()),
+            Ok(Some(slot)) => slot,
+            Err(error) => return damaged(&row, error),
+        };
+        let is_better = match &best {
+            None => true,
+            Some(best) => match compare(&slot, best) {
+                Some(order) => order == wanted,
+                None => return ControlFlow::Break(Ok(())),
+            },
+        };
+        if is_better {
+            match owned(&slot) {
+                Some(value) => best = Some(value),
+                None => return ControlFlow::Break(Ok(())),
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(if foreign.is_some() { Outcome::Foreign } else { Outcome::Done(best) })
+}
+
+/// Compares a slot with the best value so far. None: not ours to compare.
+fn compare(slot: &Slot<'_>, best: &Extreme) -> Option<Ordering> {
+    match (slot, best) {
+        (Slot::Int(value), Extreme::Int(best)) => Some(value.cmp(best)),
+        (Slot::Float(value), Extreme::Float(best)) => value.partial_cmp(best),
+        (Slot::Int(value), Extreme::Float(best)) => exact_cmp(*value, *best),
+        (Slot::Float(value), Extreme::Int(best)) => exact_cmp(*best, *value).map(Ordering::reverse),
+        (Slot::Str(value), Extreme::Str(best)) => Some(value.cmp(&best.as_slice())),
+        (Slot::Date(value), Extreme::Date(best)) => Some(value.cmp(best)),
+        // Fold does not take part in a comparison.
+        (Slot::Datetime(value), Extreme::Datetime(best)) => Some((value >> 1).cmp(&(best >> 1))),
+        _ => None,
+    }
+}
+
+/// An int against a float, exactly: converting the int to a double would round it.
+fn exact_cmp(int: i64, float: f64) -> Option<Ordering> {
+    const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+    if float.is_nan() {
+        return None;
+    }
+    if float >= TWO_TO_63 {
+        return Some(Ordering::Less);
+    }
+    if float < -TWO_TO_63 {
+        return Some(Ordering::Greater);
+    }
+    let floor = float.floor();
+    let order = int.cmp(&(floor as i64));
+    Some(if order == Ordering::Equal && float > floor { Ordering::Less } else { order })
+}
+
+fn owned(slot: &Slot<'_>) -> Option<Extreme> {
+    Some(match slot {
+        Slot::Int(value) => Extreme::Int(*value),
+        Slot::Float(value) if !value.is_nan() => Extreme::Float(*value),
+        Slot::Str(value) => Extreme::Str(value.to_vec()),
+        Slot::Date(value) => Extreme::Date(*value),
+        Slot::Datetime(value) => Extreme::Datetime(*value),
+        _ => return None,
+    })
+}
