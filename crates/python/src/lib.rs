@@ -1,1 +1,72 @@
 //! How does Python see records, tables and databases?
+//!
+//! One file for each Python type. `hot/` holds the raw CPython slots and all `unsafe`; everything else
+//! is written against PyO3. Records are read through `pellucid-record`, kept by `pellucid-store`, and
+//! computed over by `pellucid-query`.
+#![deny(unsafe_code)]
+// An argument of a Python method is what PyO3 hands over.
+#![allow(clippy::needless_pass_by_value)]
+
+mod bytes;
+mod calendar;
+mod column;
+mod core;
+mod counters;
+mod database;
+mod errors;
+mod hooks;
+#[allow(unsafe_code, reason = "raw CPython slots: the loops of users run through here")]
+mod hot;
+mod keys;
+mod path;
+mod put;
+mod record;
+mod record_list;
+mod save;
+mod scalars;
+mod table;
+mod transaction;
+mod views;
+
+use pyo3::prelude::*;
+
+/// The compiled part of pellucid.
+#[pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::bytes::{dumps, loads, validate, view};
+    #[pymodule_export]
+    use crate::counters::counters;
+    #[pymodule_export]
+    use crate::database::{Database, SnapshotHandle, open};
+    #[pymodule_export]
+    use crate::hot::rows::RowIterator;
+    #[pymodule_export]
+    use crate::record::Record;
+    #[pymodule_export]
+    use crate::record_list::{ListIterator, RecordList};
+    #[pymodule_export]
+    use crate::table::Table;
+    #[pymodule_export]
+    use crate::transaction::{EditContext, TransactionContext};
+    #[pymodule_export]
+    use crate::views::DictView;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        crate::hot::buffer::install(py);
+        crate::hot::field::install(py);
+        crate::hot::rows::install(py);
+        // The abstract classes make isinstance() and structural pattern matching see what these are.
+        let abc = py.import("collections.abc")?;
+        for class in [py.get_type::<Record>(), py.get_type::<Table>(), py.get_type::<Database>()] {
+            abc.getattr("MutableMapping")?.call_method1("register", (class,))?;
+        }
+        abc.getattr("Mapping")?.call_method1("register", (py.get_type::<SnapshotHandle>(),))?;
+        abc.getattr("MutableSequence")?.call_method1("register", (py.get_type::<RecordList>(),))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,383 @@
+//! How do values travel outside a database?
+//!
+//! `dumps` makes an envelope: a record with the tables that it needs. `view` reads one where it
+//! lies; it resolves the tables once for equal bytes, so that viewing the next record of the same
+//! make costs a comparison of a hundred bytes. `loads` decodes all of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pellucid_record::envelope::{self, Envelope};
+use pellucid_record::error::{Corrupt, Damage};
+use pellucid_record::layout::{ENVELOPE_BYTE, ENVELOPE_HEAD_SIZE, Kind};
+use pellucid_record::shape::{Dictionary, Shape};
+use pellucid_record::view::{Root, Slot};
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::counters;
+use crate::errors;
+use crate::hooks::PicklePolicy;
+use crate::hot::decode;
+use crate::hot::encode::{self, Encoded, Encoding, Target};
+use crate::hot::gil::GilCell;
+use crate::hot::names::{Names, ShapeNames, Source};
+use crate::hot::node::Node;
+use crate::hot::row::{Gate, Holder, Row};
+use crate::record::Record;
+use crate::record_list::RecordList;
+
+/// Shapes that `dumps` remembers before it starts over.
+const REMEMBERED_SHAPE_COUNT_MAX: usize = 4096;
+/// Envelope tables that `view` remembers.
+const REMEMBERED_TABLES_COUNT_MAX: usize = 64;
+
+struct Written {
+    names: Option<Arc<Names>>,
+    // The tables sealed last, with the shapes they are of: the next envelope mostly has the same.
+    used: Vec<usize>,
+    tables: Arc<envelope::Tables>,
+}
+
+static WRITTEN: GilCell<Option<Written>> = GilCell::new(None);
+static VIEWED: GilCell<Vec<(Box<[u8]>, Arc<Names>)>> = GilCell::new(Vec::new());
+static OPEN: GilCell<Option<Arc<Gate>>> = GilCell::new(None);
+static NEXT_ENVELOPE: AtomicU64 = AtomicU64::new(1);
+
+/// The gate of rows that nothing can close.
+pub fn always_open(py: Python<'_>) -> Arc<Gate> {
+    OPEN.with(py, |open| open.get_or_insert_with(Gate::new).clone())
+}
+
+fn names_for_writing(py: Python<'_>) -> Arc<Names> {
+    let names = WRITTEN.with(py, |written| written.as_ref().and_then(|written| written.names.clone()));
+    match names {
+        Some(names) if names.count() < REMEMBERED_SHAPE_COUNT_MAX => names,
+        _ => {
+            let names = Arc::new(Names::new(Source::Own(Dictionary::new())));
+            let fresh = Written {
+                names: Some(names.clone()),
+                used: Vec::new(),
+                tables: Arc::new(envelope::Tables::default()),
+            };
+            // The old names are dropped out here: releasing them touches Python objects.
+            drop(WRITTEN.with(py, |written| written.replace(fresh)));
+            names
+        }
+    }
+}
+
+/// The tables for these shapes, which `ShapeNames` own.
+fn tables_for(
+    py: Python<'_>,
+    used: &[*const ShapeNames],
+    shapes: impl FnOnce() -> Vec<Shape>,
+) -> Arc<envelope::Tables> {
+    let same = WRITTEN.with(py, |written| {
+        let written = written.as_ref()?;
+        (written.used.len() == used.len()
+            && written.used.iter().zip(used).all(|(old, new)| *old == *new as usize))
+        .then(|| written.tables.clone())
+    });
+    if let Some(tables) = same {
+        return tables;
+    }
+    let tables = Arc::new(tables_of(&shapes()));
+    WRITTEN.with(py, |written| {
+        if let Some(written) = written {
+            written.used.clear();
+            written.used.extend(used.iter().map(|shape| *shape as usize));
+            written.tables = tables.clone();
+        }
+    });
+    tables
+}
+
+fn tables_of(shapes: &[Shape]) -> envelope::Tables {
+    let mut tables = envelope::Tables::new();
+    for shape in shapes {
+        // They are distinct and at most as many as an envelope has, so each gets the next id.
+        let id = tables.admit(shape.names());
+        debug_assert!(id.is_some(), "an envelope has room for its shapes");
+    }
+    tables
+}
+
+/// Self-contained packed bytes of a value.
+///
+/// `pickle` is what to do with objects that only pickle can write: "deny" (the default), "allow", or
+/// a list of the globals that may occur.
+///
+/// Raises `UnsupportedValue` with the path of what cannot be stored, `RecordTooLarge` beyond 4 GiB
+/// or 64 nested containers.
+///
+/// >>> import pellucid
+/// >>> data = pellucid.dumps({"name": "Ann", "age": 30})
+/// >>> pellucid.view(data).age
+/// 30
+#[pyfunction]
+#[pyo3(signature = (obj, *, pickle=None))]
+pub fn dumps<'py>(
+    py: Python<'py>,
+    obj: &Bound<'py, PyAny>,
+    pickle: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let policy = PicklePolicy::new(pickle, py)?;
+    seal_object(py, obj, &policy)
+}
+
+fn seal_object<'py>(
+    py: Python<'py>,
+    object: &Bound<'py, PyAny>,
+    policy: &PicklePolicy,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let names = names_for_writing(py);
+    let number = NEXT_ENVELOPE.fetch_add(1, Ordering::Relaxed);
+    let target = Target::Envelope { number, used: Vec::new() };
+    let Encoded { encoder, used, .. } = encode_object(py, &names, target, policy, object, the_value)?;
+    let tables = tables_for(py, &used, || encode::shapes_of(&used));
+    let record = encoder.bytes();
+    let size = tables.envelope_size(record);
+    let sealed = PyBytes::new_with(py, size, |target| {
+        tables.write_envelope(record, target);
+        Ok(())
+    });
+    encode::recycle(py, encoder);
+    sealed
+}
+
+fn the_value() -> String {
+    "the value".to_owned()
+}
+
+/// Encodes one object; `place` names it in messages.
+pub fn encode_object<'py>(
+    py: Python<'py>,
+    names: &Names,
+    target: Target<'_>,
+    policy: &PicklePolicy,
+    object: &Bound<'py, PyAny>,
+    place: impl FnOnce() -> String,
+) -> PyResult<Encoded> {
+    counters::value_encoded();
+    let mut encoding = Encoding::new(py, names, target, policy);
+    match encoding.bound_value(object, 0) {
+        Ok(()) => Ok(encoding.finish()),
+        Err(failure) => Err(errors::of_failure(py, *failure, &place())),
+    }
+}
+
+/// Values of a change, encoded.
+pub struct Values {
+    /// One for each value.
+    pub encoded: Vec<Encoded>,
+}
+
+impl Values {
+    /// Encodes with the shapes of a detached record's own tables.
+    pub fn for_own_shapes(py: Python<'_>, names: &Names, values: &[Bound<'_, PyAny>]) -> PyResult<Self> {
+        let policy = PicklePolicy::deny(py);
+        let encoded = values
+            .iter()
+            .map(|value| encode_object(py, names, Target::Own, &policy, value, the_value))
+            .collect::<PyResult<_>>()?;
+        Ok(Self { encoded })
+    }
+
+    /// The bytes of each.
+    pub fn bytes(&self) -> Vec<&[u8]> {
+        self.encoded.iter().map(|encoded| encoded.encoder.bytes()).collect()
+    }
+}
+
+/// The names for an envelope's tables.
+fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<Arc<Names>> {
+    let known = VIEWED.with(py, |viewed| {
+        let index = viewed.iter().position(|(tables, _)| **tables == *envelope.tables)?;
+        // Most recent first: a stream of records of one make finds its tables at the first look.
+        viewed.swap(0, index);
+        viewed.first().map(|(_, names)| names.clone())
+    });
+    if let Some(names) = known {
+        return Ok(names);
+    }
+    let names = own_names(py, &envelope)?;
+    let old = VIEWED.with(py, |viewed| {
+        let old = if viewed.len() >= REMEMBERED_TABLES_COUNT_MAX { viewed.pop() } else { None };
+        viewed.insert(0, (envelope.tables.into(), names.clone()));
+        old
+    });
+    drop(old);
+    Ok(names)
+}
+
+fn own_names(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<Arc<Names>> {
+    let dictionary = Dictionary::new();
+    for shape in envelope.shapes().map_err(|error| damaged(py, &error))? {
+        if dictionary.push(shape).is_err() {
+            return Err(errors::corrupt_record(
+                py,
+                "the envelope has more shapes than there are ids".to_owned(),
+            ));
+        }
+    }
+    Ok(Arc::new(Names::new(Source::Own(dictionary))))
+}
+
+#[cold]
+fn damaged(py: Python<'_>, error: &pellucid_record::Corrupt) -> PyErr {
+    errors::corrupt_record(py, format!("these bytes are no pellucid value: {error}"))
+}
+
+fn parse<'a>(py: Python<'_>, bytes: &'a [u8]) -> PyResult<Envelope<'a>> {
+    if bytes.first() != Some(&ENVELOPE_BYTE) || bytes.len() < ENVELOPE_HEAD_SIZE {
+        return Err(errors::corrupt_record(
+            py,
+            "these bytes are no pellucid value: they do not begin as pellucid.dumps() begins; was the buffer cut, or \
+             made by something else?"
+                .to_owned(),
+        ));
+    }
+    Envelope::parse(bytes).map_err(|error| damaged(py, &error))
+}
+
+/// The bytes of a buffer object, and what keeps them.
+fn open_buffer<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<(crate::hot::row::Span, Holder)> {
+    if let Ok(bytes) = buffer.cast_exact::<PyBytes>() {
+        return Ok((crate::hot::row::Span::of(bytes.as_bytes()), Holder::Bytes(bytes.clone().unbind())));
+    }
+    let buffer = PyBuffer::<u8>::get(buffer)?;
+    if !buffer.is_c_contiguous() {
+        return Err(errors::type_error("the buffer is not contiguous; make bytes of it first"));
+    }
+    Ok((crate::hot::row::Span::of_buffer(&buffer), Holder::Buffer(buffer)))
+}
+
+/// Read packed bytes in place: a `Record`, a `RecordList`, or the scalar itself.
+///
+/// `buffer` is any object with a contiguous buffer (bytes, memoryview, mmap, what a database driver
+/// returns); it is not copied, and kept for as long as the record lives. Each access checks its own
+/// bounds; damage raises `CorruptRecord`. The checksum is not looked at: see `validate`.
+///
+/// >>> import pellucid
+/// >>> rec = pellucid.view(pellucid.dumps({"a": {"b": [1, 2]}}))
+/// >>> rec.a.b[1]
+/// 2
+#[pyfunction]
+#[pyo3(signature = (buffer, /))]
+pub fn view<'py>(py: Python<'py>, buffer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let (span, holder) = open_buffer(buffer)?;
+    let envelope = parse(py, span.bytes(&holder))?;
+    let names = names_of_tables(py, &envelope)?;
+    let record = (envelope.record_offset(), envelope.record.len());
+    const WHY: &str = "a view of bytes cannot be changed; make a detached copy with rec.copy()";
+    handle_of_row(py, Arc::new(span.into_row(record, holder, names, always_open(py), Some(WHY))))
+}
+
+/// Decode packed bytes completely, into plain dicts, lists and scalars.
+///
+/// The checksum is checked. `pickle` is as in `open`: pickles in the value are denied unless allowed.
+///
+/// >>> import pellucid
+/// >>> pellucid.loads(pellucid.dumps([1, "two", None]))
+/// [1, 'two', None]
+#[pyfunction]
+#[pyo3(signature = (buffer, /, *, pickle=None))]
+pub fn loads<'py>(
+    py: Python<'py>,
+    buffer: &Bound<'py, PyAny>,
+    pickle: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let policy = PicklePolicy::new(pickle, py)?;
+    let (span, holder) = open_buffer(buffer)?;
+    let envelope = parse(py, span.bytes(&holder))?;
+    if !envelope.checksum_fits(span.bytes(&holder)) {
+        return Err(damaged(py, &Corrupt::new(Damage::Checksum, 8)));
+    }
+    let names = names_of_tables(py, &envelope)?;
+    let record = (envelope.record_offset(), envelope.record.len());
+    let mut row = span.into_row(record, holder, names, always_open(py), None);
+    row.own_policy = (!policy.is_deny).then_some(policy);
+    plain_of_row(py, &Arc::new(row))
+}
+
+/// Check packed bytes completely: the checksum, and every rule of the format.
+///
+/// Raises `CorruptRecord` with the offset of the first damage; returns None where there is none.
+///
+/// >>> import pellucid
+/// >>> pellucid.validate(pellucid.dumps({"a": 1}))
+#[pyfunction]
+#[pyo3(signature = (buffer, /))]
+pub fn validate(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
+    let (span, holder) = open_buffer(buffer)?;
+    parse(py, span.bytes(&holder))?;
+    envelope::validate(span.bytes(&holder)).map(|_| ()).map_err(|error| damaged(py, &error))
+}
+
+/// What a row's value looks like from outside: a handle, or the scalar itself.
+pub fn handle_of_row<'py>(py: Python<'py>, row: Arc<Row>) -> PyResult<Bound<'py, PyAny>> {
+    // The upper nibble of the first byte is the kind.
+    match row.bytes().first().map(|byte| Kind::from_number(byte >> 4)) {
+        Some(Some(Kind::Shaped | Kind::Keyed)) => {
+            Ok(Bound::new(py, Record { node: Node::root(row) })?.into_any())
+        }
+        Some(Some(Kind::List | Kind::PackedInts | Kind::PackedFloats)) => {
+            Ok(Bound::new(py, RecordList { node: Node::root(row) })?.into_any())
+        }
+        Some(Some(Kind::Tuple)) => {
+            let list = Bound::new(py, RecordList { node: Node::root(row.clone()) })?;
+            let place = list.get().node.container(py)?;
+            decode::tuple_handles(list.as_any(), &row, &place)
+        }
+        _ => plain_of_row(py, &row),
+    }
+}
+
+/// The whole value of a row in plain objects.
+pub fn plain_of_row<'py>(py: Python<'py>, row: &Arc<Row>) -> PyResult<Bound<'py, PyAny>> {
+    match pellucid_record::view::root(row.bytes(), &*row.names) {
+        Ok(Root::Container(place)) => decode::plain(py, row, &Slot::Container(place)),
+        Ok(Root::Scalar(slot)) => decode::plain_at(py, row, &slot, 0),
+        Err(error) => Err(errors::corrupt_row(py, row, &error)),
+    }
+}
+
+/// The self-contained bytes of what a handle stands for.
+pub fn sealed<'py>(node: &Node, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+    let place = node.container(py)?;
+    let plain = decode::plain(py, &node.row, &Slot::Container(place))?;
+    // What was read under the row's policy may be written under the same.
+    let policy = node.row.policy(py);
+    seal_object(py, &plain, &policy)
+}
+
+/// A detached, changeable handle on an envelope's record.
+pub fn detached_handle<'py>(py: Python<'py>, sealed: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let envelope = parse(py, sealed)?;
+    // Tables of its own, not the remembered ones: a change may add shapes.
+    let names = own_names(py, &envelope)?;
+    handle_of_row(py, Arc::new(Row::owned(envelope.record, &[], names, always_open(py), None, None)))
+}
+
+/// A dict's key as a record of its own; None where it is of a type that has no place there.
+pub fn key_record(key: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
+    let py = key.py();
+    let names = names_for_writing(py);
+    let policy = PicklePolicy::deny(py);
+    let mut encoding = Encoding::new(py, &names, Target::Own, &policy);
+    match encoding.bound_value(key, 0) {
+        Ok(()) => Ok(Some(encoding.finish().encoder.bytes().to_vec())),
+        Err(failure) => match failure.reason {
+            encode::Reason::Python(error) => Err(error),
+            _ => Ok(None),
+        },
+    }
+}
+
+/// The object of a key's record.
+pub fn key_object<'py>(py: Python<'py>, record: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let names = names_for_writing(py);
+    plain_of_row(py, &Arc::new(Row::owned(record, &[], names, always_open(py), None, None)))
+}

@@ -1,0 +1,67 @@
+//! How much work was done? Counts that tests read, so that "in place" is counted and not claimed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+static CONTAINERS_ENCODED: AtomicU64 = AtomicU64::new(0);
+static VALUES_ENCODED: AtomicU64 = AtomicU64::new(0);
+static CONTAINERS_REBUILT: AtomicU64 = AtomicU64::new(0);
+static FIELDS_DECODED: AtomicU64 = AtomicU64::new(0);
+static SLOTS_OVERWRITTEN: AtomicU64 = AtomicU64::new(0);
+
+fn add(counter: &AtomicU64, count: u64) {
+    // Read and written with the GIL held, apart from nothing: no atomic addition is needed, whose
+    // 5 ns would show in a field access.
+    counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+}
+
+/// A dict, list, tuple or set has been walked by the encoder.
+#[inline]
+pub fn container_encoded() {
+    add(&CONTAINERS_ENCODED, 1);
+}
+
+/// The encoder has been started for a value.
+#[inline]
+pub fn value_encoded() {
+    add(&VALUES_ENCODED, 1);
+}
+
+/// A change has rebuilt this many containers from their slots, copying what is in them verbatim.
+pub fn containers_rebuilt(count: u64) {
+    add(&CONTAINERS_REBUILT, count);
+}
+
+/// An access has made the object of one field.
+#[inline]
+pub fn field_decoded() {
+    add(&FIELDS_DECODED, 1);
+}
+
+/// A change has written one slot, and nothing else.
+pub fn slot_overwritten() {
+    add(&SLOTS_OVERWRITTEN, 1);
+}
+
+/// Counts of the work done in this process, for tests and for the curious.
+///
+/// `values_encoded` counts starts of the encoder, `containers_encoded` the dicts, lists, tuples and
+/// sets it walked; `containers_rebuilt` those that a change put together again from their
+/// slots; `fields_decoded` the fields whose objects were made by the slow path or inside a handle;
+/// `slots_overwritten` the changes that wrote one slot and nothing else.
+///
+/// >>> import pellucid
+/// >>> sorted(pellucid.counters())[:2]
+/// ['containers_encoded', 'containers_rebuilt']
+#[pyfunction]
+pub fn counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let result = PyDict::new(py);
+    result.set_item("containers_encoded", CONTAINERS_ENCODED.load(Ordering::Relaxed))?;
+    result.set_item("containers_rebuilt", CONTAINERS_REBUILT.load(Ordering::Relaxed))?;
+    result.set_item("fields_decoded", FIELDS_DECODED.load(Ordering::Relaxed))?;
+    result.set_item("slots_overwritten", SLOTS_OVERWRITTEN.load(Ordering::Relaxed))?;
+    result.set_item("values_encoded", VALUES_ENCODED.load(Ordering::Relaxed))?;
+    Ok(result)
+}

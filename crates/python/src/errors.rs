@@ -1,0 +1,276 @@
+//! Which Python exception says what went wrong?
+//!
+//! The classes are the table in `pellucid/errors.py`; this file makes their messages. Each says
+//! what, where, which limit, and what to do now.
+
+use pellucid_record::error::Corrupt;
+use pellucid_store::StoreError;
+use pyo3::exceptions::{
+    PyAttributeError, PyIndexError, PyKeyError, PySystemError, PyTypeError, PyUnicodeDecodeError,
+    PyValueError,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use crate::hot::encode::{Failure, Reason};
+use crate::hot::node::Node;
+use crate::hot::row::Row;
+use crate::keys;
+use crate::record::Record;
+use crate::record_list::RecordList;
+
+/// An exception of the class `class` in `pellucid.errors`.
+pub fn raise(py: Python<'_>, class: &str, message: impl Into<String>) -> PyErr {
+    let message = message.into();
+    let class = py
+        .import("pellucid.errors")
+        .and_then(|module| module.getattr(class))
+        .and_then(|class| Ok(class.cast_into::<PyType>()?));
+    match class {
+        Ok(class) => PyErr::from_type(class, message),
+        Err(error) => error,
+    }
+}
+
+/// `ValueError`, for the arguments of a call and for payloads (which `undecodable` wraps).
+pub fn value_error(message: impl Into<String>) -> PyErr {
+    PyValueError::new_err(message.into())
+}
+
+/// `TypeError`, for the arguments of a call.
+pub fn type_error(message: impl Into<String>) -> PyErr {
+    PyTypeError::new_err(message.into())
+}
+
+/// A mistake of ours that no input should reach.
+pub fn internal(what: &str) -> PyErr {
+    PySystemError::new_err(format!("{what}; this is a bug in pellucid, please report it"))
+}
+
+/// `KeyError` with the key itself, as a dict raises it.
+pub fn missing(key: &Bound<'_, PyAny>) -> PyErr {
+    PyKeyError::new_err((key.clone().unbind(),))
+}
+
+/// `AttributeError` for a field that a record does not have.
+pub fn no_attribute(record: &Bound<'_, Record>, name: *mut pyo3::ffi::PyObject) -> PyErr {
+    // SAFETY: only `hot::field` calls this, with the str that the interpreter passed.
+    let name = crate::hot::field::borrowed_name(record.py(), name);
+    let shown = name.repr().map(|text| text.to_string()).unwrap_or_default();
+    PyAttributeError::new_err(format!("the record has no field {shown}"))
+}
+
+/// A record of a closed snapshot or database.
+pub fn stale(py: Python<'_>) -> PyErr {
+    raise(
+        py,
+        "StaleRecord",
+        "this record belongs to a snapshot or database that has been closed; copy what you need before \
+         closing (rec.copy(), rec.to_dict())",
+    )
+}
+
+/// A value that lay apart from a record has gone with a later change of it.
+pub fn stale_apart(py: Python<'_>, row: &Row) -> PyErr {
+    raise(
+        py,
+        "StaleRecord",
+        format!(
+            "a large value of {} was replaced or deleted after this record was read; read the record again, or read \
+             both in one snapshot",
+            describe(py, row)
+        ),
+    )
+}
+
+/// The path that a handle stands for leads nowhere any more.
+pub fn gone(py: Python<'_>, node: &Node) -> PyErr {
+    let path = node.path(py).map(|steps| crate::path::show(py, &steps)).unwrap_or_default();
+    PyKeyError::new_err(format!("what stood at {path} of {} is no longer there", describe(py, &node.row)))
+}
+
+/// `record 'ann' of table 'people'`, as far as it is known.
+pub fn describe(py: Python<'_>, row: &Row) -> String {
+    let Some(table) = &row.table else { return "this record".to_owned() };
+    let key = keys::object_of(py, row.key(), &[])
+        .and_then(|key| key.repr().map(|text| text.to_string()))
+        .unwrap_or_else(|_| "?".to_owned());
+    format!("record {key} of table {:?}", table.get().name())
+}
+
+/// `CorruptRecord` with any message.
+pub fn corrupt_record(py: Python<'_>, message: String) -> PyErr {
+    raise(py, "CorruptRecord", message)
+}
+
+/// `CorruptRecord` for damage that a reader met.
+pub fn corrupt_row(py: Python<'_>, row: &Row, error: &Corrupt) -> PyErr {
+    let advice = if row.table.is_some() {
+        "the other records are not affected; run db.check() to see how far the damage goes"
+    } else {
+        "these bytes were not written by pellucid, or were changed since"
+    };
+    corrupt_record(py, format!("{} is damaged: {error}; {advice}", describe(py, row)))
+}
+
+/// `CorruptRecord` for damage in a row of which only the key is known.
+pub fn corrupt_key(py: Python<'_>, table: &str, key: &[u8], error: &Corrupt) -> PyErr {
+    let key = keys::object_of(py, key, &[])
+        .and_then(|key| Ok(key.repr()?.to_string()))
+        .unwrap_or_else(|_| "?".to_owned());
+    corrupt_record(
+        py,
+        format!(
+            "record {key} of table {table:?} is damaged: {error}; the other records are not affected; run db.check() \
+             to see how far the damage goes"
+        ),
+    )
+}
+
+/// Damage that showed when an object was to be made: its `ValueError` becomes a `CorruptRecord`.
+pub fn undecodable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
+    let is_ours = error
+        .get_type(py)
+        .module()
+        .is_ok_and(|module| module.to_str().is_ok_and(|name| name == "pellucid.errors"));
+    let is_damage = error.is_instance_of::<PyUnicodeDecodeError>(py)
+        || error.get_type(py).is(py.get_type::<PyValueError>())
+        || error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py);
+    if is_ours || !is_damage {
+        return error;
+    }
+    let wrapped = corrupt_record(py, format!("{} is damaged: {}", describe(py, row), error.value(py)));
+    wrapped.set_cause(py, Some(error));
+    wrapped
+}
+
+/// A change of what cannot be changed.
+pub fn read_only(py: Python<'_>, why: &str) -> PyErr {
+    raise(py, "ReadOnly", why)
+}
+
+/// A handle that was used after its close.
+pub fn closed(py: Python<'_>, what: &str) -> PyErr {
+    raise(py, "Closed", format!("{what} is closed; open it again"))
+}
+
+/// A key that cannot be stored.
+pub fn unsupported_key(table: &str, key: &Bound<'_, PyAny>, why: &str, steps: &[usize]) -> PyErr {
+    let shown = shorten(key.repr().map(|text| text.to_string()).unwrap_or_else(|_| "?".to_owned()));
+    let place = match steps {
+        [] => String::new(),
+        steps => {
+            let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
+            format!(" at position {}", steps.join(", "))
+        }
+    };
+    raise(key.py(), "UnsupportedKey", format!("key {shown} of table {table:?}{place} {why}"))
+}
+
+fn shorten(text: String) -> String {
+    const SHOWN_MAX: usize = 80;
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// A list index out of range, as a list says it.
+pub fn index_out_of_range(what: &str) -> PyErr {
+    PyIndexError::new_err(format!("{what} out of range"))
+}
+
+/// What a failed encoding raises. `place` names what was being written.
+pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
+    let mut path = String::new();
+    for step in failure.path.iter().rev() {
+        let shown = step.bind(py).repr().map(|text| text.to_string()).unwrap_or_default();
+        path.push_str(&format!("[{}]", shorten(shown)));
+        if path.len() > 400 {
+            path.push_str("...");
+            break;
+        }
+    }
+    let at = if path.is_empty() { String::new() } else { format!(" at {path}") };
+    match failure.reason {
+        Reason::Python(error) => error,
+        Reason::Unsupported(object) => {
+            let kind = object.bind(py).get_type();
+            let kind = kind.fully_qualified_name().map(|name| name.to_string()).unwrap_or_default();
+            raise(
+                py,
+                "UnsupportedValue",
+                format!(
+                    "{place}{at} is of type {kind}, which has no place in a record; store plain values, teach \
+                     pellucid the class with pellucid.register({}, encode, decode), or allow pickles with \
+                     pickle=\"allow\"",
+                    kind.rsplit('.').next().unwrap_or_default()
+                ),
+            )
+        }
+        Reason::TooDeep => raise(
+            py,
+            "RecordTooLarge",
+            format!(
+                "{place}{at} is nested more than 64 containers deep (or contains itself); store the deep \
+                 part as a record of its own"
+            ),
+        ),
+        Reason::Encode(error) => {
+            raise(py, "RecordTooLarge", format!("{place}{at} cannot be stored: {error}"))
+        }
+    }
+}
+
+/// What an error of the store raises: the class by what the caller can do, the store's own message.
+pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
+    let message = error.to_string();
+    let class = match &error {
+        // ENOENT and EISDIR are 2 and 21 on every system that Python runs on.
+        StoreError::NotFound { path } => return of_system(py, "FileNotFoundError", Some(2), &message, path),
+        StoreError::IsDirectory { path } => {
+            return of_system(py, "IsADirectoryError", Some(21), &message, path);
+        }
+        StoreError::AccessDenied { path, source } => {
+            return of_system(py, "PermissionError", source.raw_os_error(), &message, path);
+        }
+        StoreError::NoSuchTable { table } => return PyKeyError::new_err(table.clone()),
+        StoreError::TableExists { .. } | StoreError::TableName { .. } => return value_error(message),
+        StoreError::NotADatabase { .. } => "NotADatabase",
+        StoreError::NewerFormat { .. } => "NewerFormat",
+        StoreError::Truncated { .. } => "DatabaseCorrupt",
+        StoreError::Corrupt { .. } => "DatabaseCorrupt",
+        StoreError::Record(_) => "CorruptRecord",
+        StoreError::ReadOnly { .. } => "ReadOnly",
+        StoreError::DiskFull { .. } => "DiskFull",
+        StoreError::Busy { .. } | StoreError::TooManyReaders { .. } => "Busy",
+        StoreError::TooLarge { .. } | StoreError::KeyCollision { .. } | StoreError::Shape(_) => {
+            "RecordTooLarge"
+        }
+        StoreError::TransactionTooLarge { .. } => "RecordTooLarge",
+        StoreError::NoSuchBlob { .. } => "StaleRecord",
+        StoreError::Closed { .. } => "Closed",
+        StoreError::Forked { .. } | StoreError::WrongThread | StoreError::NoSuchSavepoint => {
+            "TransactionError"
+        }
+        _ => "DatabaseError",
+    };
+    raise(py, class, message)
+}
+
+/// An `OSError` with number, message and file name, as the built-in `open` raises it.
+fn of_system(py: Python<'_>, class: &str, number: Option<i32>, message: &str, path: &str) -> PyErr {
+    let class = py.import("builtins").and_then(|module| module.getattr(class));
+    match class.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
+        Ok(class) => PyErr::from_type(class, (number, message.to_owned(), path.to_owned())),
+        Err(error) => error,
+    }
+}
+
+/// The node of a handle of ours.
+pub fn node_of<'a>(handle: &'a Bound<'_, PyAny>) -> PyResult<&'a Node> {
+    if let Ok(record) = handle.cast_exact::<Record>() {
+        return Ok(&record.get().node);
+    }
+    Ok(&handle.cast_exact::<RecordList>()?.get().node)
+}

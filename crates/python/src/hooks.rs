@@ -1,0 +1,138 @@
+//! Which objects does Python code encode and decode?
+//!
+//! What has no exact built-in type is handed to `pellucid.objects` (one module, imported when first
+//! needed), which says in plain values what to write.
+
+use pellucid_record::layout::{Kind, SCALAR_HEAD_SIZE, tag};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString, PyTuple};
+
+use crate::errors;
+use crate::hot::encode::{Encoding, Outcome, Reason, fail};
+
+/// What may be done with pickles: the value of `pickle=` in `open`, `dumps` and `loads`.
+pub struct PicklePolicy {
+    object: Py<PyAny>,
+    /// Whether pickles are neither written nor read.
+    pub is_deny: bool,
+    /// Whether every pickle is read.
+    pub is_allow: bool,
+}
+
+impl PicklePolicy {
+    /// The policy that `argument` states: "deny", "allow", or an iterable of names of globals.
+    pub fn new(argument: Option<&Bound<'_, PyAny>>, py: Python<'_>) -> PyResult<Self> {
+        let Some(argument) = argument else { return Ok(Self::deny(py)) };
+        if let Ok(word) = argument.cast::<PyString>() {
+            let word = word.to_str()?;
+            if word != "deny" && word != "allow" {
+                return Err(errors::value_error(format!(
+                    "pickle={word:?} is unknown; use \"deny\", \"allow\", or a list of allowed globals"
+                )));
+            }
+            return Ok(Self {
+                object: argument.clone().unbind(),
+                is_deny: word == "deny",
+                is_allow: word == "allow",
+            });
+        }
+        let globals: Vec<String> =
+            argument.try_iter()?.map(|name| name?.extract()).collect::<PyResult<_>>()?;
+        let object = PyTuple::new(py, globals)?.into_any().unbind();
+        Ok(Self { object, is_deny: false, is_allow: false })
+    }
+
+    /// The default.
+    pub fn deny(py: Python<'_>) -> Self {
+        Self { object: PyString::intern(py, "deny").into_any().unbind(), is_deny: true, is_allow: false }
+    }
+
+    /// The same policy, for another owner.
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self { object: self.object.clone_ref(py), is_deny: self.is_deny, is_allow: self.is_allow }
+    }
+
+    /// As `pickle=` was given.
+    pub fn object<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.object.bind(py)
+    }
+}
+
+fn objects(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("pellucid.objects")
+}
+
+/// Writes an object of no type that the native code knows.
+pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
+    let py = encoding.py;
+    let said = objects(py)?.call_method1("encode", (object, encoding.policy.object(py)))?;
+    if said.is_none() {
+        return fail(Reason::Unsupported(object.clone().unbind()));
+    }
+    let said = said.cast_into::<PyTuple>().map_err(PyErr::from)?;
+    let way: String = said.get_item(0)?.extract()?;
+    match way.as_str() {
+        "value" => encoding.bound_value(&said.get_item(1)?, depth),
+        "pickle" => {
+            let data = said.get_item(1)?.cast_into::<PyBytes>().map_err(PyErr::from)?;
+            encoding.payload(tag::PICKLE, data.as_bytes(), depth)
+        }
+        "registered" => {
+            encoding.encoder.begin_payload(tag::REGISTERED);
+            encoding.encoder.begin(Kind::Tuple, 2, 0)?;
+            encoding.bound_value(&said.get_item(1)?, depth + 2)?;
+            encoding.bound_value(&said.get_item(2)?, depth + 2)?;
+            encoding.encoder.end()?;
+            Ok(encoding.encoder.end_payload(&[])?)
+        }
+        _ => array(encoding, &said, depth),
+    }
+}
+
+/// Writes a NumPy array: its head as a nested tuple, its data behind it.
+fn array<'py>(encoding: &mut Encoding<'_, 'py>, said: &Bound<'py, PyTuple>, depth: u32) -> Outcome {
+    let data = said.get_item(4)?.cast_into::<PyBytes>().map_err(PyErr::from)?;
+    // Made apart from the record first: whether it goes into it depends on its size.
+    let policy = PicklePolicy::deny(encoding.py);
+    let mut part = encoding.part(&policy);
+    part.encoder.begin_payload(tag::NDARRAY);
+    part.encoder.begin(Kind::Tuple, 4, 0)?;
+    for index in 1..3 {
+        part.bound_value(&said.get_item(index)?, depth + 2)?;
+    }
+    // Flags and data offset are the encoder's to write: it alone knows where the data will stand.
+    part.encoder.end_ndarray(said.get_item(3)?.extract()?, data.as_bytes())?;
+    let payload = part.finish().encoder.take().split_off(SCALAR_HEAD_SIZE);
+    encoding.payload(tag::NDARRAY, &payload, depth)
+}
+
+/// The instance of a registered class.
+pub fn decode_registered<'py>(
+    name: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    objects(name.py())?.call_method1("decode_registered", (name, value))
+}
+
+/// The object of a pickle, if the policy allows it.
+pub fn decode_pickle<'py>(
+    py: Python<'py>,
+    data: &[u8],
+    policy: &PicklePolicy,
+) -> PyResult<Bound<'py, PyAny>> {
+    objects(py)?.call_method1("decode_pickle", (PyBytes::new(py, data), policy.object(py)))
+}
+
+/// The NumPy array, or scalar, that a payload describes; it shares `data`.
+pub fn decode_array<'py>(
+    head: &Bound<'py, PyTuple>,
+    data: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = head.py();
+    objects(py)?.call_method1("decode_array", (head.get_item(0)?, head.get_item(1)?, head.get_item(2)?, data))
+}
+
+/// An instance of the class that a table was opened with (`type=`).
+pub fn build<'py>(class: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    objects(value.py())?.call_method1("build", (class, value))
+}

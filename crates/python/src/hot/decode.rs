@@ -1,0 +1,329 @@
+//! How do record bytes become Python objects?
+//!
+//! Two ways. A *handle* is what an access gives: scalars are made, a dict becomes a `Record` and a
+//! list a `RecordList` that have decoded nothing yet. A *plain* value is what `loads`, `to_dict` and
+//! `copy` give: everything is made, linear in the size of the bytes, since each heap entry must
+//! begin at or behind the end of the one before.
+
+use std::sync::Arc;
+
+use pellucid_record::error::{Corrupt, Damage};
+use pellucid_record::layout::{DEPTH_MAX, Kind, tag};
+use pellucid_record::view::{Container, Slot, Walker};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::node::{Node, Step};
+use super::row::Row;
+use super::text;
+use crate::counters;
+use crate::errors;
+use crate::record::Record;
+use crate::record_list::RecordList;
+use crate::scalars;
+
+/// What an access to `slot` gives. `step` is how to get there from `parent`.
+pub fn handle<'py>(
+    parent: &Bound<'py, PyAny>,
+    row: &Arc<Row>,
+    slot: Slot<'_>,
+    step: impl FnOnce() -> Step,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = parent.py();
+    counters::field_decoded();
+    let Slot::Container(place) = slot else { return scalar(py, row, slot) };
+    match place.kind {
+        Kind::Shaped | Kind::Keyed => {
+            let node = Node::child(row.clone(), parent.clone().unbind(), step(), place);
+            Ok(Bound::new(py, Record { node })?.into_any())
+        }
+        Kind::List | Kind::PackedInts | Kind::PackedFloats => {
+            let node = Node::child(row.clone(), parent.clone().unbind(), step(), place);
+            Ok(Bound::new(py, RecordList { node })?.into_any())
+        }
+        Kind::Tuple => tuple_of_handles(parent, row, &place, step()),
+        Kind::Set | Kind::FrozenSet => plain(py, row, &Slot::Container(place)),
+    }
+}
+
+/// A tuple cannot change, but a list in it can: its elements are handles as well.
+fn tuple_of_handles<'py>(
+    parent: &Bound<'py, PyAny>,
+    row: &Arc<Row>,
+    place: &Container,
+    step: Step,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = parent.py();
+    let has_containers = (0..place.len())
+        .any(|index| matches!(place.slot(row.bytes(), &*row.names, index), Ok(Slot::Container(_))));
+    if !has_containers {
+        return plain(py, row, &Slot::Container(*place));
+    }
+    // The tuple's own handle is what its elements' paths lead through.
+    let through =
+        Bound::new(py, RecordList { node: Node::child(row.clone(), parent.clone().unbind(), step, *place) })?;
+    tuple_handles(through.as_any(), row, place)
+}
+
+/// The elements of the tuple that `through` stands for, as handles.
+pub fn tuple_handles<'py>(
+    through: &Bound<'py, PyAny>,
+    row: &Arc<Row>,
+    place: &Container,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = through.py();
+    let mut elements = Vec::with_capacity(place.len() as usize);
+    for index in 0..place.len() {
+        let slot = place
+            .slot(row.bytes(), &*row.names, index)
+            .map_err(|error| errors::corrupt_row(py, row, &error))?;
+        elements.push(handle(through, row, slot, || Step::Index(i64::from(index)))?);
+    }
+    Ok(pyo3::types::PyTuple::new(py, elements)?.into_any())
+}
+
+/// The object of a slot that holds no container.
+fn scalar<'py>(py: Python<'py>, row: &Arc<Row>, slot: Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let decoder = Decoder { py, row };
+    let object = decoder.slot(&slot, 0)?;
+    // SAFETY: a new reference, made above.
+    Ok(unsafe { Bound::from_owned_ptr(py, object) })
+}
+
+/// The whole value of `slot`, in plain dicts, lists and so on.
+pub fn plain<'py>(py: Python<'py>, row: &Arc<Row>, slot: &Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
+    plain_at(py, row, slot, 1)
+}
+
+/// As `plain`, within `depth` containers already.
+pub fn plain_at<'py>(
+    py: Python<'py>,
+    row: &Arc<Row>,
+    slot: &Slot<'_>,
+    depth: u32,
+) -> PyResult<Bound<'py, PyAny>> {
+    let decoder = Decoder { py, row };
+    let object = decoder.slot(slot, depth)?;
+    // SAFETY: a new reference, made above.
+    Ok(unsafe { Bound::from_owned_ptr(py, object) })
+}
+
+/// Makes plain objects out of one row.
+pub struct Decoder<'a, 'py> {
+    /// The interpreter.
+    pub py: Python<'py>,
+    /// The row; it may not change while this runs, as a change would need the GIL and a slot of
+    /// its own that copies first.
+    pub row: &'a Arc<Row>,
+}
+
+type Object = *mut ffi::PyObject;
+
+/// A new reference that is released unless it is handed on.
+struct Owned(Object);
+
+impl Owned {
+    fn into_raw(self) -> Object {
+        let object = self.0;
+        std::mem::forget(self);
+        object
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: owned, and dropped only within a decoder, which holds the GIL.
+        unsafe { ffi::Py_DECREF(self.0) };
+    }
+}
+
+impl Decoder<'_, '_> {
+    #[inline]
+    fn own(&self, object: Object) -> PyResult<Object> {
+        if object.is_null() { Err(self.failure()) } else { Ok(object) }
+    }
+
+    #[cold]
+    fn failure(&self) -> PyErr {
+        errors::undecodable(self.py, self.row, PyErr::fetch(self.py))
+    }
+
+    /// A new object for what the slot holds; `depth` counts the containers around it.
+    #[inline]
+    pub fn slot(&self, slot: &Slot<'_>, depth: u32) -> PyResult<Object> {
+        // SAFETY: these make new objects from plain values, with the GIL held.
+        let object = unsafe {
+            match *slot {
+                Slot::Str(characters) => text::new_str(characters),
+                Slot::Int(value) => ffi::PyLong_FromLongLong(value),
+                Slot::Float(value) => ffi::PyFloat_FromDouble(value),
+                Slot::Container(place) => return self.container(&place, depth).map(|(object, _)| object),
+                Slot::None | Slot::Absent => new_reference(ffi::Py_None()),
+                Slot::Bool(true) => new_reference(ffi::Py_True()),
+                Slot::Bool(false) => new_reference(ffi::Py_False()),
+                Slot::Heap { tag: tag::BYTES, payload, .. } => {
+                    ffi::PyBytes_FromStringAndSize(payload.as_ptr().cast(), payload.len() as ffi::Py_ssize_t)
+                }
+                Slot::Date(_) | Slot::Datetime(_) | Slot::Heap { .. } => {
+                    return Ok(scalars::decode(self.py, self.row, slot, depth)?.into_ptr());
+                }
+            }
+        };
+        self.own(object)
+    }
+
+    /// A new object for a container, and where the container ends.
+    fn container(&self, place: &Container, depth: u32) -> PyResult<(Object, u32)> {
+        if depth > DEPTH_MAX {
+            return Err(self.damage(&Corrupt::new(Damage::Depth, place.start as usize)));
+        }
+        let mut walker = Walker::new(*place);
+        let object = match place.kind {
+            Kind::Shaped => self.shaped(&mut walker, place, depth),
+            Kind::Keyed => self.keyed(&mut walker, depth),
+            Kind::List => self.list(&mut walker, place, depth),
+            Kind::Tuple => self.tuple(&mut walker, place, depth),
+            Kind::Set | Kind::FrozenSet => self.set(&mut walker, place, depth),
+            Kind::PackedInts | Kind::PackedFloats => self.packed(place),
+        }?;
+        Ok((object, walker.end()))
+    }
+
+    #[cold]
+    fn damage(&self, error: &Corrupt) -> PyErr {
+        errors::corrupt_row(self.py, self.row, error)
+    }
+
+    /// The next element; null where a field is absent, None behind the last.
+    #[inline]
+    fn next(&self, walker: &mut Walker, depth: u32) -> PyResult<Option<Object>> {
+        let bytes = self.row.bytes();
+        let slot = match walker.next(bytes, &*self.row.names) {
+            Ok(None) => return Ok(None),
+            Ok(Some(Slot::Absent)) => return Ok(Some(std::ptr::null_mut())),
+            Ok(Some(Slot::Container(place))) => {
+                let (object, end) = self.container(&place, depth + 1)?;
+                if let Err(error) = walker.consumed(end) {
+                    drop(Owned(object));
+                    return Err(self.damage(&error));
+                }
+                return Ok(Some(object));
+            }
+            Ok(Some(slot)) => slot,
+            Err(error) => return Err(self.damage(&error)),
+        };
+        self.slot(&slot, depth).map(Some)
+    }
+
+    /// The next element of a container in which none may be absent.
+    #[inline]
+    fn next_present(&self, walker: &mut Walker, depth: u32) -> PyResult<Object> {
+        match self.next(walker, depth)? {
+            Some(object) if !object.is_null() => Ok(object),
+            _ => Err(self.damage(&Corrupt::new(Damage::Absent, walker.end() as usize))),
+        }
+    }
+
+    fn shaped(&self, walker: &mut Walker, place: &Container, depth: u32) -> PyResult<Object> {
+        let Some(shape) = self.row.names.named(self.py, place.shape) else {
+            return Err(self.damage(&Corrupt::new(Damage::UnknownShape, place.start as usize)));
+        };
+        // SAFETY: makes a new object.
+        let dict = Owned(self.own(unsafe { ffi::PyDict_New() })?);
+        for key in &shape.keys {
+            let Some(value) = self.next(walker, depth)? else { break };
+            if value.is_null() {
+                continue;
+            }
+            let value = Owned(value);
+            // SAFETY: a dict, a live str with a known hash, a live value; no code of users runs.
+            if unsafe { ffi::PyDict_SetItem(dict.0, *key, value.0) } < 0 {
+                return Err(self.failure());
+            }
+        }
+        Ok(dict.into_raw())
+    }
+
+    fn keyed(&self, walker: &mut Walker, depth: u32) -> PyResult<Object> {
+        // SAFETY: makes a new object.
+        let dict = Owned(self.own(unsafe { ffi::PyDict_New() })?);
+        while let Some(key) = self.next(walker, depth)? {
+            if key.is_null() {
+                return Err(self.damage(&Corrupt::new(Damage::Absent, walker.end() as usize)));
+            }
+            let key = Owned(key);
+            let Some(value) = self.next(walker, depth)? else { break };
+            if value.is_null() {
+                continue;
+            }
+            let value = Owned(value);
+            // SAFETY: live objects; a key of a registered class may run its own `__hash__`.
+            if unsafe { ffi::PyDict_SetItem(dict.0, key.0, value.0) } < 0 {
+                return Err(self.failure());
+            }
+        }
+        Ok(dict.into_raw())
+    }
+
+    fn list(&self, walker: &mut Walker, place: &Container, depth: u32) -> PyResult<Object> {
+        // SAFETY: a list of empty places; each is filled below before anyone sees it, and a list
+        // with empty places may be released.
+        let list = Owned(self.own(unsafe { ffi::PyList_New(place.len() as ffi::Py_ssize_t) })?);
+        for index in 0..place.len() {
+            let value = self.next_present(walker, depth)?;
+            // SAFETY: the place is empty and in range; the reference is handed over.
+            unsafe { ffi::PyList_SET_ITEM(list.0, index as ffi::Py_ssize_t, value) };
+        }
+        Ok(list.into_raw())
+    }
+
+    fn tuple(&self, walker: &mut Walker, place: &Container, depth: u32) -> PyResult<Object> {
+        // SAFETY: as for `list`.
+        let tuple = Owned(self.own(unsafe { ffi::PyTuple_New(place.len() as ffi::Py_ssize_t) })?);
+        for index in 0..place.len() {
+            let value = self.next_present(walker, depth)?;
+            // SAFETY: the place is empty and in range; the reference is handed over.
+            unsafe { ffi::PyTuple_SET_ITEM(tuple.0, index as ffi::Py_ssize_t, value) };
+        }
+        Ok(tuple.into_raw())
+    }
+
+    fn set(&self, walker: &mut Walker, place: &Container, depth: u32) -> PyResult<Object> {
+        // SAFETY: makes a new object; a frozenset may be filled while no one else has it.
+        let set = Owned(self.own(unsafe {
+            if place.kind == Kind::Set {
+                ffi::PySet_New(std::ptr::null_mut())
+            } else {
+                ffi::PyFrozenSet_New(std::ptr::null_mut())
+            }
+        })?);
+        for _ in 0..place.len() {
+            let value = Owned(self.next_present(walker, depth)?);
+            // SAFETY: live objects.
+            if unsafe { ffi::PySet_Add(set.0, value.0) } < 0 {
+                return Err(self.failure());
+            }
+        }
+        Ok(set.into_raw())
+    }
+
+    fn packed(&self, place: &Container) -> PyResult<Object> {
+        // SAFETY: as for `list`.
+        let list = Owned(self.own(unsafe { ffi::PyList_New(place.len() as ffi::Py_ssize_t) })?);
+        for index in 0..place.len() {
+            let slot =
+                place.slot(self.row.bytes(), &*self.row.names, index).map_err(|error| self.damage(&error))?;
+            let value = self.slot(&slot, 1)?;
+            // SAFETY: the place is empty and in range; the reference is handed over.
+            unsafe { ffi::PyList_SET_ITEM(list.0, index as ffi::Py_ssize_t, value) };
+        }
+        Ok(list.into_raw())
+    }
+}
+
+#[inline]
+unsafe fn new_reference(object: Object) -> Object {
+    // SAFETY: the caller passes a live object, with the GIL held.
+    unsafe { ffi::Py_INCREF(object) };
+    object
+}

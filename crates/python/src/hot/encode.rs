@@ -1,0 +1,614 @@
+//! How do Python objects become record bytes?
+//!
+//! The exact built-in types are read straight from their objects; no code of the user's runs for
+//! them. Everything else goes to `scalars.rs` (dates, decimals ...) and from there to the hooks
+//! (dataclasses, registered classes, pickle), where user code may run; therefore every object is held
+//! by a reference of ours while anything but an exact built-in below it is written, and sizes
+//! are checked again afterwards.
+//!
+//! What the profile taught: the shape of a dict is guessed from its first key and its size, and the
+//! guess is verified by comparing addresses while the values are written. That leaves one
+//! comparison a key; looking each key list up in a hash table cost a third of the whole encoding.
+
+use pellucid_record::encode::Encoder;
+use pellucid_record::error::EncodeError;
+use pellucid_record::layout::{DEPTH_MAX, ENVELOPE_SHAPE_COUNT_MAX, Kind, tag};
+use pellucid_record::shape::{Shape, Sighting};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use super::gil::GilCell;
+use super::names::{Names, ShapeNames, is_same_name};
+use super::text::{self, Utf8};
+use crate::counters;
+use crate::hooks::PicklePolicy;
+use crate::scalars;
+use crate::table::Table;
+
+/// Strings, bytes and arrays of this size and more lie apart from the record, in a database.
+pub const APART_SIZE_MIN: usize = 32 * 1024;
+
+/// Ids from here on stand for shapes that are not in the dictionary yet (`Encoded::pending`).
+pub const PROVISIONAL_ID: u32 = 0x80_0000;
+
+/// Why a value cannot be encoded, and where in it.
+#[derive(Debug)]
+pub struct Failure {
+    /// What is wrong.
+    pub reason: Reason,
+    /// The keys and indexes that lead there, innermost first.
+    pub path: Vec<Py<PyAny>>,
+}
+
+/// What is wrong with a value.
+#[derive(Debug)]
+pub enum Reason {
+    /// A type that has no place in the format.
+    Unsupported(Py<PyAny>),
+    /// Containers nest too deep, or contain themselves.
+    TooDeep,
+    /// A limit of the format.
+    Encode(EncodeError),
+    /// An exception of the value's own code, or out of memory.
+    Python(PyErr),
+}
+
+/// The result of encoding one object; the failure is boxed, since it is rare and large.
+pub type Outcome<T = ()> = Result<T, Box<Failure>>;
+
+/// A failure without a path yet.
+#[cold]
+pub fn fail<T>(reason: Reason) -> Outcome<T> {
+    Err(Box::new(Failure { reason, path: Vec::new() }))
+}
+
+impl From<PyErr> for Box<Failure> {
+    fn from(error: PyErr) -> Self {
+        Box::new(Failure { reason: Reason::Python(error), path: Vec::new() })
+    }
+}
+
+impl From<EncodeError> for Box<Failure> {
+    fn from(error: EncodeError) -> Self {
+        let reason = if error == EncodeError::TooDeep { Reason::TooDeep } else { Reason::Encode(error) };
+        Box::new(Failure { reason, path: Vec::new() })
+    }
+}
+
+/// Whom the record is made for.
+pub enum Target<'a> {
+    /// An envelope: shapes are admitted at first sight and numbered in order of use.
+    Envelope {
+        /// Unique for this envelope.
+        number: u64,
+        /// The shapes used so far; their index is their id in the envelope.
+        used: Vec<*const ShapeNames>,
+    },
+    /// A detached record: shapes are admitted at first sight to its own tables.
+    Own,
+    /// A table of a database.
+    Table {
+        /// The table, which counts sightings of key lists.
+        table: &'a Table,
+        /// Whether shapes of the running transaction may be used.
+        in_transaction: bool,
+    },
+}
+
+/// One encoding under way.
+pub struct Encoding<'a, 'py> {
+    /// The interpreter.
+    pub py: Python<'py>,
+    /// Where the bytes go.
+    pub encoder: Encoder,
+    /// What to do with objects that only pickle can write.
+    pub policy: &'a PicklePolicy,
+    names: &'a Names,
+    target: Target<'a>,
+    pending: Vec<Box<ShapeNames>>,
+    apart: Vec<Vec<u8>>,
+}
+
+/// What an encoding has made.
+pub struct Encoded {
+    /// The encoder, whose `bytes` are the record.
+    pub encoder: Encoder,
+    /// Shapes to be admitted; the record says `PROVISIONAL_ID` plus their index.
+    pub pending: Vec<Box<ShapeNames>>,
+    /// Values that lie apart, in the order of their references.
+    pub apart: Vec<Vec<u8>>,
+    /// The shapes used, for an envelope.
+    pub used: Vec<*const ShapeNames>,
+}
+
+static SPARE: GilCell<Vec<Encoder>> = GilCell::new(Vec::new());
+const SPARE_SIZE_MAX: usize = 1 << 20;
+
+/// Give an encoder back for the next encoding.
+pub fn recycle(py: Python<'_>, mut encoder: Encoder) {
+    encoder.clear();
+    if encoder.capacity() <= SPARE_SIZE_MAX {
+        SPARE.with(py, |spare| {
+            if spare.len() < 4 {
+                spare.push(encoder);
+            }
+        });
+    }
+}
+
+/// The shapes that an encoding has used.
+pub fn shapes_of(used: &[*const ShapeNames]) -> Vec<Shape> {
+    // SAFETY: they are shapes of the `Names` that the encoding borrowed, whose boxes live as long
+    // as it does; the caller still holds it.
+    used.iter().map(|shape| unsafe { (**shape).shape.clone() }).collect()
+}
+
+type Object = *mut ffi::PyObject;
+
+/// A strong reference for the time that user code may run.
+struct Held(Object);
+
+impl Held {
+    #[inline]
+    unsafe fn new(object: Object) -> Self {
+        // SAFETY: the caller passes a live object, with the GIL held.
+        unsafe { ffi::Py_INCREF(object) };
+        Self(object)
+    }
+}
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: owned since `new`; encodings run with the GIL held.
+        unsafe { ffi::Py_DECREF(self.0) };
+    }
+}
+
+impl<'a, 'py> Encoding<'a, 'py> {
+    /// An encoding for `target`, whose shapes `names` knows.
+    pub fn new(py: Python<'py>, names: &'a Names, target: Target<'a>, policy: &'a PicklePolicy) -> Self {
+        let encoder = SPARE.with(py, Vec::pop).unwrap_or_default();
+        Self { py, encoder, policy, names, target, pending: Vec::new(), apart: Vec::new() }
+    }
+
+    /// An encoding of a part that becomes a payload of this one.
+    pub fn part<'b>(&self, policy: &'b PicklePolicy) -> Encoding<'b, 'py>
+    where
+        'a: 'b,
+    {
+        let target = Target::Envelope { number: 0, used: Vec::new() };
+        Encoding::new(self.py, self.names, target, policy)
+    }
+
+    /// What has been made.
+    pub fn finish(self) -> Encoded {
+        let used = match self.target {
+            Target::Envelope { used, .. } => used,
+            Target::Own | Target::Table { .. } => Vec::new(),
+        };
+        Encoded { encoder: self.encoder, pending: self.pending, apart: self.apart, used }
+    }
+
+    /// Writes `object`; `depth` counts the containers around it.
+    ///
+    /// # Safety
+    /// `object` is live and stays so during the call.
+    #[inline]
+    pub unsafe fn value(&mut self, object: Object, depth: u32) -> Outcome {
+        // SAFETY: each branch has checked the exact type that its accessor wants.
+        unsafe {
+            let kind = ffi::Py_TYPE(object);
+            if kind == &raw mut ffi::PyUnicode_Type {
+                return self.text(object, depth);
+            }
+            if kind == &raw mut ffi::PyLong_Type {
+                return self.int(object);
+            }
+            if kind == &raw mut ffi::PyFloat_Type {
+                self.encoder.float(ffi::PyFloat_AS_DOUBLE(object));
+                return Ok(());
+            }
+            if kind == &raw mut ffi::PyDict_Type {
+                return self.dict(object, depth);
+            }
+            if kind == &raw mut ffi::PyList_Type {
+                return self.list(object, depth);
+            }
+            if kind == &raw mut ffi::PyBool_Type {
+                self.encoder.bool(object == ffi::Py_True());
+                return Ok(());
+            }
+            if object == ffi::Py_None() {
+                self.encoder.none();
+                return Ok(());
+            }
+            if kind == &raw mut ffi::PyTuple_Type {
+                return self.tuple(object, depth);
+            }
+            if kind == &raw mut ffi::PySet_Type {
+                return self.set(object, Kind::Set, depth);
+            }
+            if kind == &raw mut ffi::PyFrozenSet_Type {
+                return self.set(object, Kind::FrozenSet, depth);
+            }
+            if kind == &raw mut ffi::PyBytes_Type {
+                return self.payload(tag::BYTES, text::bytes_of(object), depth);
+            }
+            let object = Bound::from_borrowed_ptr(self.py, object);
+            scalars::encode(self, &object, depth)
+        }
+    }
+
+    #[inline]
+    unsafe fn text(&mut self, object: Object, depth: u32) -> Outcome {
+        // SAFETY: `object` is a live str.
+        match unsafe { text::utf8_of(self.py, object) }? {
+            Utf8::Ascii(bytes) if bytes.len() < APART_SIZE_MIN => {
+                self.encoder.str(bytes);
+                Ok(())
+            }
+            Utf8::Surrogates(bytes) => {
+                // SAFETY: an encoding gives an exact bytes object.
+                let bytes = unsafe { text::bytes_of(bytes.as_ptr()) };
+                self.payload(tag::STR_SURROGATES, bytes, depth)
+            }
+            other => self.payload(tag::STR, other.bytes(), depth),
+        }
+    }
+
+    #[inline]
+    unsafe fn int(&mut self, object: Object) -> Outcome {
+        let mut overflow = 0;
+        // SAFETY: an exact int; no code of the user's runs.
+        let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow) };
+        if overflow == 0 {
+            self.encoder.int(value);
+            return Ok(());
+        }
+        // SAFETY: a live object.
+        let object = unsafe { Bound::from_borrowed_ptr(self.py, object) };
+        let bytes = scalars::bigint_bytes(&object)?;
+        self.encoder.heap(tag::BIGINT, &bytes);
+        Ok(())
+    }
+
+    /// Writes bytes under `tag`, apart where they are large and the record is a database's.
+    pub fn payload(&mut self, tag: u8, bytes: &[u8], depth: u32) -> Outcome {
+        if bytes.len() >= APART_SIZE_MIN && depth > 0 && matches!(self.target, Target::Table { .. }) {
+            // The id is written over it under the writer lock (put.rs), which alone can give one.
+            let id = self.apart.len() as u64;
+            let mut reference = [0; 17];
+            let (head, rest) = reference.split_at_mut(1);
+            let (id_bytes, size_bytes) = rest.split_at_mut(8);
+            head.copy_from_slice(&[tag]);
+            id_bytes.copy_from_slice(&id.to_le_bytes());
+            size_bytes.copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+            self.encoder.heap(tag::APART, &reference);
+            self.apart.push(bytes.to_vec());
+            return Ok(());
+        }
+        match tag {
+            tag::STR => self.encoder.str(bytes),
+            tag::BYTES => self.encoder.bytes_value(bytes),
+            _ => self.encoder.heap(tag, bytes),
+        }
+        Ok(())
+    }
+
+    /// Writes `object`, which the caller holds.
+    pub fn bound_value(&mut self, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
+        // SAFETY: a live object.
+        unsafe { self.value(object.as_ptr(), depth) }
+    }
+
+    fn check_depth(depth: u32) -> Outcome {
+        if depth >= DEPTH_MAX { fail(Reason::TooDeep) } else { Ok(()) }
+    }
+
+    unsafe fn dict(&mut self, dict: Object, depth: u32) -> Outcome {
+        Self::check_depth(depth)?;
+        counters::container_encoded();
+        // SAFETY: an exact dict, live during the call.
+        unsafe {
+            let count = ffi::PyDict_Size(dict) as usize;
+            let (mut position, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+            if ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) == 0 {
+                self.encoder.begin(Kind::Keyed, 0, 0)?;
+                return Ok(self.encoder.end()?);
+            }
+            if ffi::PyUnicode_CheckExact(key) == 0 {
+                return self.keyed(dict, count, depth);
+            }
+            let spot = Names::guess_spot(key, count);
+            let guess = self.names.guess(self.py, spot).filter(|shape| shape.keys.len() == count);
+            if let Some(shape) = guess.map(std::ptr::from_ref)
+                // A shape lives as long as its `Names`, which this encoding borrows.
+                && let Some(id) = self.usable_id(&*shape)
+                && self.shaped(dict, &*shape, id, depth)?
+            {
+                return Ok(());
+            }
+            self.dict_by_keys(dict, count, spot, depth)
+        }
+    }
+
+    /// The id under which a shape may be written now, if it may.
+    #[inline]
+    fn usable_id(&mut self, shape: &ShapeNames) -> Option<u32> {
+        match &mut self.target {
+            Target::Own => Some(shape.id),
+            Target::Table { in_transaction, .. } => {
+                (*in_transaction || !shape.is_draft.get()).then_some(shape.id)
+            }
+            Target::Envelope { number, used } => {
+                let (owner, id) = shape.local.get();
+                if owner == *number {
+                    return Some(id);
+                }
+                if used.len() >= ENVELOPE_SHAPE_COUNT_MAX {
+                    return None;
+                }
+                let id = used.len() as u32;
+                used.push(shape);
+                shape.local.set((*number, id));
+                Some(id)
+            }
+        }
+    }
+
+    /// Writes the dict as that shape, if its keys are the shape's; otherwise leaves no trace.
+    unsafe fn shaped(&mut self, dict: Object, shape: &ShapeNames, id: u32, depth: u32) -> Outcome<bool> {
+        self.encoder.begin(Kind::Shaped, shape.keys.len() as u32, id)?;
+        let (mut position, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+        let mut index = 0;
+        // SAFETY: an exact dict, live during the call; PyDict_Next checks its position against the
+        // dict as it is, so even a change by user code below cannot lead outside.
+        unsafe {
+            while ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
+                let is_next = shape.keys.get(index).is_some_and(|name| {
+                    *name == key || (ffi::PyUnicode_CheckExact(key) != 0 && is_same_name(*name, key))
+                });
+                if !is_next {
+                    self.encoder.abandon();
+                    return Ok(false);
+                }
+                index += 1;
+                self.member(key, value, depth)?;
+            }
+        }
+        if index != shape.keys.len() {
+            self.encoder.abandon();
+            return Ok(false);
+        }
+        self.encoder.end()?;
+        Ok(true)
+    }
+
+    /// Writes the value of a key, holding both while user code may run.
+    #[inline]
+    unsafe fn member(&mut self, key: Object, value: Object, depth: u32) -> Outcome {
+        // SAFETY: both are live: the dict holds them until code runs, and then `Held` does.
+        unsafe {
+            if is_plain(value) {
+                return self.value(value, depth + 1).or_else(|failure| self.at_key(failure, key));
+            }
+            let (key, value) = (Held::new(key), Held::new(value));
+            self.value(value.0, depth + 1).or_else(|failure| self.at_key(failure, key.0))
+        }
+    }
+
+    #[cold]
+    unsafe fn at_key(&self, mut failure: Box<Failure>, key: Object) -> Outcome {
+        // SAFETY: a live object.
+        failure.path.push(unsafe { Bound::from_borrowed_ptr(self.py, key) }.unbind());
+        Err(failure)
+    }
+
+    #[cold]
+    fn at_index(&self, mut failure: Box<Failure>, index: usize) -> Outcome {
+        failure.path.push(index.into_pyobject(self.py).map_err(PyErr::from)?.into_any().unbind());
+        Err(failure)
+    }
+
+    /// Looks the dict's key list up, or asks for its admission.
+    unsafe fn dict_by_keys(&mut self, dict: Object, count: usize, spot: usize, depth: u32) -> Outcome {
+        let mut keys: Vec<Bound<'py, PyString>> = Vec::with_capacity(count);
+        let (mut position, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: an exact dict; nothing below runs user code before the loop ends.
+        unsafe {
+            while ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
+                if ffi::PyUnicode_CheckExact(key) == 0 {
+                    return self.keyed(dict, count, depth);
+                }
+                let mut name = ffi::Py_NewRef(key);
+                ffi::PyUnicode_InternInPlace(&raw mut name);
+                keys.push(Bound::from_owned_ptr(self.py, name).cast_into_unchecked());
+            }
+        }
+        let pointers: Vec<Object> = keys.iter().map(Bound::as_ptr).collect();
+        let names = self.names;
+        if let Some(shape) = names.by_keys(self.py, &pointers)
+            && let Some(id) = self.usable_id(shape)
+        {
+            names.set_guess(self.py, spot, shape);
+            // SAFETY: as promised by the caller.
+            return match unsafe { self.shaped(dict, shape, id, depth) }? {
+                true => Ok(()),
+                // SAFETY: as promised by the caller.
+                false => unsafe { self.keyed(dict, count, depth) },
+            };
+        }
+        // SAFETY: as promised by the caller.
+        unsafe { self.dict_of_new_keys(dict, &keys, &pointers, depth) }
+    }
+
+    unsafe fn dict_of_new_keys(
+        &mut self,
+        dict: Object,
+        keys: &[Bound<'py, PyString>],
+        pointers: &[Object],
+        depth: u32,
+    ) -> Outcome {
+        let waiting = self.pending.iter().position(|shape| *shape.keys == *pointers);
+        let index = match waiting {
+            Some(index) => Some(index),
+            None => self.sight(keys, depth == 0)?,
+        };
+        // SAFETY: as promised by the caller.
+        unsafe {
+            let Some(index) = index else { return self.keyed(dict, keys.len(), depth) };
+            // The box stays where it is while `pending` grows.
+            let shape: *const ShapeNames = match self.pending.get(index) {
+                Some(shape) => &raw const **shape,
+                None => return self.keyed(dict, keys.len(), depth),
+            };
+            match self.shaped(dict, &*shape, (*shape).id, depth)? {
+                true => Ok(()),
+                false => self.keyed(dict, keys.len(), depth),
+            }
+        }
+    }
+
+    /// What becomes of a key list that is no shape yet: the index of a pending shape, or None for
+    /// a keyed map.
+    fn sight(&mut self, keys: &[Bound<'py, PyString>], is_root: bool) -> Outcome<Option<usize>> {
+        let mut names = Vec::with_capacity(keys.len());
+        for key in keys {
+            match key.to_str() {
+                Ok(name) => names.push(name),
+                // A lone surrogate: no name of a shape.
+                Err(_) => return Ok(None),
+            }
+        }
+        let dictionary = self.names.source().dictionary();
+        let sighting = match &self.target {
+            Target::Table { table, .. } => table.sight(self.py, &names, is_root),
+            Target::Envelope { used, .. } => match dictionary.find(&names) {
+                Some(id) => Sighting::Known(id),
+                None if used.len() < ENVELOPE_SHAPE_COUNT_MAX => Sighting::Admit,
+                None => Sighting::Keyed,
+            },
+            Target::Own => dictionary.find(&names).map_or(Sighting::Admit, Sighting::Known),
+        };
+        let id = match sighting {
+            Sighting::Keyed => return Ok(None),
+            Sighting::Known(id) => {
+                // Committed, but not met here yet: from now on `by_keys` finds it.
+                let _ = self.names.named(self.py, id);
+                id
+            }
+            Sighting::Admit => PROVISIONAL_ID + self.pending.len() as u32,
+        };
+        let Ok(shape) = Shape::new(&names) else { return Ok(None) };
+        let mut shape = ShapeNames::new(self.py, id, shape, true);
+        if !matches!(self.target, Target::Table { .. }) {
+            shape = match self.admit_to_own_tables(shape) {
+                Some(shape) => shape,
+                None => return Ok(None),
+            };
+        }
+        self.pending.push(shape);
+        Ok(Some(self.pending.len() - 1))
+    }
+
+    /// Tables of our own take every shape at once; the pending copy carries the id to be written.
+    fn admit_to_own_tables(&mut self, mut shape: Box<ShapeNames>) -> Option<Box<ShapeNames>> {
+        let dictionary = self.names.source().dictionary();
+        let id =
+            if shape.id < PROVISIONAL_ID { shape.id } else { dictionary.push(shape.shape.clone()).ok()? };
+        let known = self.names.named(self.py, id)?;
+        shape.id = self.usable_id(known)?;
+        Some(shape)
+    }
+
+    unsafe fn keyed(&mut self, dict: Object, count: usize, depth: u32) -> Outcome {
+        self.encoder.begin(Kind::Keyed, count as u32 * 2, 0)?;
+        let (mut position, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: as in `shaped`; keys of other types may run user code, so both are held.
+        unsafe {
+            while ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
+                let (key, value) = (Held::new(key), Held::new(value));
+                self.value(key.0, depth + 1).or_else(|failure| self.at_key(failure, key.0))?;
+                self.value(value.0, depth + 1).or_else(|failure| self.at_key(failure, key.0))?;
+            }
+        }
+        Ok(self.encoder.end()?)
+    }
+
+    unsafe fn list(&mut self, list: Object, depth: u32) -> Outcome {
+        Self::check_depth(depth)?;
+        counters::container_encoded();
+        // SAFETY: an exact list, live during the call.
+        unsafe {
+            let count = ffi::PyList_GET_SIZE(list);
+            self.encoder.begin(Kind::List, count as u32, 0)?;
+            let mut index = 0;
+            // The size is read again each time: user code below may have changed the list.
+            while index < ffi::PyList_GET_SIZE(list) {
+                let object = ffi::PyList_GET_ITEM(list, index);
+                self.element(object, index as usize, depth)?;
+                index += 1;
+            }
+        }
+        Ok(self.encoder.end()?)
+    }
+
+    #[inline]
+    unsafe fn element(&mut self, object: Object, index: usize, depth: u32) -> Outcome {
+        // SAFETY: live: its container holds it until code runs, and then `Held` does.
+        unsafe {
+            if is_plain(object) {
+                return self.value(object, depth + 1).or_else(|failure| self.at_index(failure, index));
+            }
+            let object = Held::new(object);
+            self.value(object.0, depth + 1).or_else(|failure| self.at_index(failure, index))
+        }
+    }
+
+    /// Writes a tuple.
+    ///
+    /// # Safety
+    /// `tuple` is a live exact tuple.
+    pub unsafe fn tuple(&mut self, tuple: Object, depth: u32) -> Outcome {
+        Self::check_depth(depth)?;
+        counters::container_encoded();
+        // SAFETY: a tuple does not change.
+        unsafe {
+            let count = ffi::PyTuple_GET_SIZE(tuple);
+            self.encoder.begin(Kind::Tuple, count as u32, 0)?;
+            for index in 0..count {
+                self.element(ffi::PyTuple_GET_ITEM(tuple, index), index as usize, depth)?;
+            }
+        }
+        Ok(self.encoder.end()?)
+    }
+
+    unsafe fn set(&mut self, set: Object, kind: Kind, depth: u32) -> Outcome {
+        Self::check_depth(depth)?;
+        counters::container_encoded();
+        // SAFETY: a live set; iterating gives new references.
+        let set = unsafe { Bound::from_borrowed_ptr(self.py, set) };
+        self.encoder.begin(kind, set.len()? as u32, 0)?;
+        for object in set.try_iter()? {
+            let object = object?;
+            // SAFETY: held by `object`.
+            unsafe { self.value(object.as_ptr(), depth + 1) }
+                // SAFETY: a live object.
+                .or_else(|failure| unsafe { self.at_key(failure, object.as_ptr()) })?;
+        }
+        Ok(self.encoder.end()?)
+    }
+}
+
+/// Whether writing `object` can run no code of the user's and reaches no other object.
+#[inline]
+unsafe fn is_plain(object: Object) -> bool {
+    // SAFETY: a live object.
+    let kind = unsafe { ffi::Py_TYPE(object) };
+    kind == &raw mut ffi::PyUnicode_Type
+        || kind == &raw mut ffi::PyLong_Type
+        || kind == &raw mut ffi::PyFloat_Type
+        || kind == &raw mut ffi::PyBool_Type
+}

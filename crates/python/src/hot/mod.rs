@@ -1,0 +1,17 @@
+//! Where does this project touch CPython's objects by hand?
+//!
+//! In this folder alone, because a user's loop runs through it. Each file says its invariants on top;
+//! common to all: the GIL is held (`Python<'py>` tokens prove it, or CPython's contract for a slot),
+//! borrowed references are used before any code of the user's can run, and every number read
+//! from a record is checked against its bytes before it becomes an address.
+
+pub mod buffer;
+pub mod decode;
+pub mod encode;
+pub mod field;
+pub mod gil;
+pub mod names;
+pub mod node;
+pub mod row;
+pub mod rows;
+pub mod text;

@@ -1,0 +1,145 @@
+//! Which place in a row does a handle stand for?
+//!
+//! A handle (`Record`, `RecordList`) is a row and a *path* in it: the parent handle and one step
+//! from there. The place that the path led to is remembered with the row's version; when another
+//! handle has changed the row, the next access walks the path again. So `tags = rec.tags;
+//! tags.append("x"); rec.tags` show one list, as with a dict.
+
+use std::sync::Arc;
+
+use pellucid_record::layout::Kind;
+use pellucid_record::path;
+use pellucid_record::view::{Container, Root, Slot};
+use pyo3::prelude::*;
+
+use super::gil::GilValue;
+use super::row::Row;
+use crate::errors;
+
+/// One step from a container to what it holds.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A field of a dict, by name.
+    Field(Box<str>),
+    /// An entry of a dict, by a key that is no str, as a record of its own.
+    Key(Box<[u8]>),
+    /// An element of a list or tuple.
+    Index(i64),
+}
+
+impl Step {
+    /// The same for the record crate.
+    pub fn borrowed(&self) -> path::Step<'_> {
+        match self {
+            Step::Field(name) => path::Step::Field(name),
+            Step::Key(key) => path::Step::Key(key),
+            Step::Index(index) => path::Step::Index(*index),
+        }
+    }
+}
+
+/// A handle's place in its row.
+pub struct Node {
+    /// The value it looks into.
+    pub row: Arc<Row>,
+    /// The handle it was reached from, and the step from there; None at the root.
+    pub parent: Option<(Py<PyAny>, Step)>,
+    place: GilValue<Option<Container>>,
+    seen: GilValue<u32>,
+}
+
+impl Node {
+    /// The root of a row; its place is looked up when first needed.
+    #[inline]
+    pub fn root(row: Arc<Row>) -> Self {
+        Self { row, parent: None, place: GilValue::new(None), seen: GilValue::new(0) }
+    }
+
+    /// The container that `step` leads to from `parent`.
+    pub fn child(row: Arc<Row>, parent: Py<PyAny>, step: Step, place: Container) -> Self {
+        let seen = row.version();
+        Self {
+            row,
+            parent: Some((parent, step)),
+            place: GilValue::new(Some(place)),
+            seen: GilValue::new(seen),
+        }
+    }
+
+    /// The place, if it is known and still right: for the fast paths.
+    #[inline]
+    pub fn known_place(&self) -> Option<Container> {
+        if self.seen.get() == self.row.version() { self.place.get() } else { None }
+    }
+
+    /// Forget the place: the row has been moved to another record.
+    #[inline]
+    pub fn forget(&self) {
+        self.place.set(None);
+    }
+
+    /// Raises `StaleRecord` where the snapshot or database is closed.
+    #[inline]
+    pub fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        if self.row.gate.is_open() { Ok(()) } else { Err(errors::stale(py)) }
+    }
+
+    /// The container that this handle stands for.
+    ///
+    /// # Errors
+    /// `StaleRecord` after a close, `CorruptRecord` for damage, `KeyError` where the path leads
+    /// nowhere any more.
+    #[inline]
+    pub fn container(&self, py: Python<'_>) -> PyResult<Container> {
+        self.check_open(py)?;
+        match self.known_place() {
+            Some(place) => Ok(place),
+            None => self.find(py),
+        }
+    }
+
+    fn find(&self, py: Python<'_>) -> PyResult<Container> {
+        let row = &*self.row;
+        let place = match &self.parent {
+            None => self.find_root(py)?,
+            Some((parent, step)) => {
+                let parent = errors::node_of(parent.bind(py))?;
+                let around = parent.container(py)?;
+                let slot = super::field::slot_at(py, row, &around, step)?;
+                match slot {
+                    Some(Slot::Container(place)) => place,
+                    _ => return Err(errors::gone(py, self)),
+                }
+            }
+        };
+        self.place.set(Some(place));
+        self.seen.set(row.version());
+        Ok(place)
+    }
+
+    fn find_root(&self, py: Python<'_>) -> PyResult<Container> {
+        let row = &*self.row;
+        match pellucid_record::view::root(row.bytes(), &*row.names) {
+            Ok(Root::Container(place)) => Ok(place),
+            Ok(Root::Scalar(_)) => Err(errors::gone(py, self)),
+            Err(error) => Err(errors::corrupt_row(py, row, &error)),
+        }
+    }
+
+    /// The steps from the root to here.
+    pub fn path(&self, py: Python<'_>) -> PyResult<Vec<Step>> {
+        let mut path = match &self.parent {
+            None => return Ok(Vec::new()),
+            Some((parent, _)) => errors::node_of(parent.bind(py))?.path(py)?,
+        };
+        if let Some((_, step)) = &self.parent {
+            path.push(step.clone());
+        }
+        Ok(path)
+    }
+
+    /// Whether this handle stands for a dict.
+    pub fn is_dict(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(matches!(self.container(py)?.kind, Kind::Shaped | Kind::Keyed))
+    }
+}

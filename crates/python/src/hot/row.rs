@@ -1,0 +1,318 @@
+//! Where do the bytes that a record handle reads lie, and what keeps them there?
+//!
+//! A `Row` is one stored value: bytes, and a holder that keeps them. All handles into one value (a
+//! record, the list in it, the dict in that) share one row. Invariants:
+//!
+//! 1. `bytes()` is valid until the holder changes; nobody keeps the slice across a call that could
+//!    run Python code or change the row.
+//! 2. A row over a snapshot is read only while its gate is open; the snapshot itself lives as
+//!    long as the holder, so even a missed gate could not dangle.
+//! 3. `version` grows when the bytes change otherwise than in place: places found earlier are
+//!    then wrong and have to be looked up again.
+
+use std::sync::Arc;
+
+use pellucid_store::Snapshot;
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+
+use super::gil::{GilCell, GilValue};
+use super::names::Names;
+use crate::errors;
+use crate::hooks::PicklePolicy;
+use crate::table::Table;
+
+/// Whether the snapshot or database that rows came from is still open.
+pub struct Gate(GilValue<bool>);
+
+impl Gate {
+    /// A gate that is open.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self(GilValue::new(true)))
+    }
+
+    /// Whether rows may be read.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.0.get()
+    }
+
+    /// From now on, rows raise `StaleRecord`.
+    pub fn close(&self) {
+        self.0.set(false);
+    }
+}
+
+/// What keeps the bytes of a row where they are.
+pub enum Holder {
+    /// The row's own copy: the record, then its key.
+    Owned(Box<[u8]>),
+    /// A buffer of the user's, which `view` reads.
+    Buffer(PyBuffer<u8>),
+    /// A bytes object.
+    Bytes(Py<pyo3::types::PyBytes>),
+    /// A page of the database, through the snapshot that pins it.
+    Snapshot(Snapshot),
+}
+
+/// One stored value under any number of handles.
+pub struct Row {
+    data: GilValue<*const u8>,
+    size: GilValue<usize>,
+    key_data: GilValue<*const u8>,
+    key_size: GilValue<usize>,
+    version: GilValue<u32>,
+    is_pinned: GilValue<bool>,
+    holder: GilCell<Holder>,
+    /// The names of its shapes.
+    pub names: Arc<Names>,
+    /// Open while it may be read.
+    pub gate: Arc<Gate>,
+    /// The table that it is attached to; None: changes stay in this row.
+    pub table: Option<Py<Table>>,
+    /// Why it cannot be changed, if it cannot.
+    pub frozen: Option<&'static str>,
+    /// What to do with pickles in it, where no table says so.
+    pub own_policy: Option<PicklePolicy>,
+}
+
+// SAFETY: the pointers lead into what `holder` keeps; they and the holder are used with the GIL
+// held alone.
+unsafe impl Send for Row {}
+// SAFETY: as above.
+unsafe impl Sync for Row {}
+
+impl Row {
+    /// A row over its own copy of a record and its key (empty where it has none).
+    pub fn owned(
+        record: &[u8],
+        key: &[u8],
+        names: Arc<Names>,
+        gate: Arc<Gate>,
+        table: Option<Py<Table>>,
+        frozen: Option<&'static str>,
+    ) -> Self {
+        let row = Self {
+            data: GilValue::new(std::ptr::null()),
+            size: GilValue::new(0),
+            key_data: GilValue::new(std::ptr::null()),
+            key_size: GilValue::new(0),
+            version: GilValue::new(0),
+            is_pinned: GilValue::new(false),
+            holder: GilCell::new(Holder::Owned(Box::default())),
+            names,
+            gate,
+            table,
+            frozen,
+            own_policy: None,
+        };
+        let copy = row.point_at_copy(record, key);
+        Self { holder: GilCell::new(Holder::Owned(copy)), ..row }
+    }
+
+    /// A row over bytes that `holder` keeps.
+    ///
+    /// # Safety
+    /// `record` and `key` lie in what `holder` keeps alive and unmoved.
+    pub unsafe fn borrowed(
+        record: &[u8],
+        key: &[u8],
+        holder: Holder,
+        names: Arc<Names>,
+        gate: Arc<Gate>,
+        table: Option<Py<Table>>,
+        frozen: Option<&'static str>,
+    ) -> Self {
+        Self {
+            data: GilValue::new(record.as_ptr()),
+            size: GilValue::new(record.len()),
+            key_data: GilValue::new(key.as_ptr()),
+            key_size: GilValue::new(key.len()),
+            version: GilValue::new(0),
+            is_pinned: GilValue::new(matches!(holder, Holder::Snapshot(_))),
+            holder: GilCell::new(holder),
+            names,
+            gate,
+            table,
+            frozen,
+            own_policy: None,
+        }
+    }
+
+    fn point_at_copy(&self, record: &[u8], key: &[u8]) -> Box<[u8]> {
+        let mut copy = Vec::with_capacity(record.len() + key.len());
+        copy.extend_from_slice(record);
+        copy.extend_from_slice(key);
+        let copy = copy.into_boxed_slice();
+        self.size.set(record.len());
+        self.key_size.set(key.len());
+        self.data.set(copy.as_ptr());
+        self.is_pinned.set(false);
+        // The key's bytes are the tail of the same box; with an empty one, its end.
+        self.key_data.set(copy.as_ptr().wrapping_add(record.len()));
+        copy
+    }
+
+    /// The record's bytes (invariant 1).
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        let data = self.data.get();
+        // SAFETY: `data` and `size` were set together from one slice that `holder` keeps.
+        unsafe { std::slice::from_raw_parts(data, self.size.get()) }
+    }
+
+    /// The key's bytes: the code of the key, without its spelling (invariant 1).
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        let data = self.key_data.get();
+        // SAFETY: as for `bytes`.
+        unsafe { std::slice::from_raw_parts(data, self.key_size.get()) }
+    }
+
+    /// Counts the changes after which places have to be looked up again.
+    #[inline]
+    pub fn version(&self) -> u32 {
+        self.version.get()
+    }
+
+    /// Let a row that no one else holds stand for another record of the same snapshot.
+    ///
+    /// # Safety
+    /// `record` and `key` lie in the snapshot that this row's holder pins, and the caller is the
+    /// only one who has this row.
+    #[inline]
+    pub unsafe fn move_to(&self, record: &[u8], key: &[u8]) {
+        self.data.set(record.as_ptr());
+        self.size.set(record.len());
+        self.key_data.set(key.as_ptr());
+        self.key_size.set(key.len());
+    }
+
+    /// Whether the bytes lie in a snapshot that this row keeps.
+    #[inline]
+    pub fn is_pinned(&self) -> bool {
+        self.is_pinned.get()
+    }
+
+    /// Copy the bytes out of the snapshot and let go of it.
+    pub fn detach(&self, py: Python<'_>) {
+        if self.is_pinned() {
+            let copy = self.point_at_copy(self.bytes(), self.key());
+            drop(self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy))));
+        }
+    }
+
+    /// Put other record bytes in the place of the present ones, under the same key.
+    pub fn replace(&self, py: Python<'_>, record: &[u8]) {
+        let copy = self.point_at_copy(record, self.key());
+        // The old holder is dropped outside: a buffer's release may run Python code.
+        drop(self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy))));
+        self.version.set(self.version.get().wrapping_add(1));
+    }
+
+    /// Put bytes of the same layout in the place of the present ones: only a slot's content differs.
+    pub fn overwrite(&self, py: Python<'_>, record: &[u8]) {
+        let version = self.version.get();
+        self.replace(py, record);
+        self.version.set(version);
+    }
+
+    /// Run `work` on the row's own, writable copy of the record.
+    pub fn with_own_bytes<R>(&self, py: Python<'_>, work: impl FnOnce(&mut [u8]) -> R) -> R {
+        let is_owned = self.holder.with(py, |holder| matches!(holder, Holder::Owned(_)));
+        if !is_owned {
+            let version = self.version.get();
+            let copy = self.point_at_copy(self.bytes(), self.key());
+            drop(self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy))));
+            self.version.set(version);
+        }
+        let size = self.size.get();
+        self.holder.with(py, |holder| match holder {
+            Holder::Owned(copy) => work(copy.get_mut(..size).unwrap_or_default()),
+            _ => work(&mut []),
+        })
+    }
+
+    /// What to do with pickles in this value.
+    pub fn policy(&self, py: Python<'_>) -> PicklePolicy {
+        match (&self.own_policy, &self.table) {
+            (Some(policy), _) => policy.clone_ref(py),
+            (None, Some(table)) => table.get().core().policy.clone_ref(py),
+            (None, None) => PicklePolicy::deny(py),
+        }
+    }
+
+    /// The bytes of a value that lies apart.
+    ///
+    /// # Errors
+    /// `CorruptRecord` where the database no longer has it, or has another size of it.
+    pub fn apart(&self, py: Python<'_>, id: u64, size: u64) -> PyResult<Vec<u8>> {
+        let Some(table) = &self.table else {
+            return Err(errors::value_error("a value lies apart, but these bytes belong to no database"));
+        };
+        let snapshot = self.holder.with(py, |holder| match holder {
+            Holder::Snapshot(snapshot) => Some(snapshot.clone()),
+            _ => None,
+        });
+        match table.get().apart(py, snapshot.as_ref(), id)? {
+            Some(data) if data.len() as u64 == size => Ok(data),
+            Some(_) => {
+                Err(errors::value_error("a value that lies apart has another size than the record says"))
+            }
+            None => Err(errors::stale_apart(py, self)),
+        }
+    }
+
+    /// A row for a part of `row` that lies apart, under the same policy.
+    pub fn part(py: Python<'_>, row: &Row, data: &[u8]) -> Self {
+        let part = Self::owned(data, &[], row.names.clone(), row.gate.clone(), None, row.frozen);
+        Self { own_policy: Some(row.policy(py)), ..part }
+    }
+}
+
+/// Bytes inside a holder that is still on its way into a row.
+#[derive(Clone, Copy)]
+pub struct Span {
+    data: *const u8,
+    size: usize,
+}
+
+impl Span {
+    /// These bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self { data: bytes.as_ptr(), size: bytes.len() }
+    }
+
+    /// The bytes of a contiguous buffer.
+    pub fn of_buffer(buffer: &PyBuffer<u8>) -> Self {
+        Self { data: buffer.buf_ptr().cast(), size: buffer.len_bytes() }
+    }
+
+    /// The bytes, for as long as the holder that keeps them is borrowed.
+    pub fn bytes<'a>(&self, _holder: &'a Holder) -> &'a [u8] {
+        if self.size == 0 {
+            return &[];
+        }
+        // SAFETY: made by the two functions above from what the holder keeps. A writable buffer may
+        // change under us; what is read from it is checked at each access, and copied first
+        // where two reads must agree.
+        unsafe { std::slice::from_raw_parts(self.data, self.size) }
+    }
+
+    /// A row over a part of these bytes, given as offset and size.
+    pub fn into_row(
+        self,
+        record: (usize, usize),
+        holder: Holder,
+        names: Arc<Names>,
+        gate: Arc<Gate>,
+        frozen: Option<&'static str>,
+    ) -> Row {
+        let (offset, size) = record;
+        let row = Row::owned(&[], &[], names, gate, None, frozen);
+        let end = self.size.min(offset.saturating_add(size));
+        row.data.set(self.data.wrapping_add(offset.min(end)));
+        row.size.set(end - offset.min(end));
+        Row { holder: GilCell::new(holder), ..row }
+    }
+}

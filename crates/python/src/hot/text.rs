@@ -1,0 +1,177 @@
+//! How do the characters of a str, and the digits of an int, get into bytes, and back?
+//!
+//! ASCII strings are read where they lie and made with one copy. Everything else goes through
+//! CPython's own codec; lone surrogates through "surrogatepass".
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyString};
+
+/// The UTF-8 bytes of a str: borrowed from the object, or owned by a bytes object beside it.
+pub enum Utf8<'py> {
+    /// The bytes inside an ASCII str.
+    Ascii(&'py [u8]),
+    /// The bytes of any other str without lone surrogates.
+    Encoded(Bound<'py, PyAny>),
+    /// The bytes of a str with lone surrogates, which are not UTF-8.
+    Surrogates(Bound<'py, PyAny>),
+}
+
+impl Utf8<'_> {
+    /// The bytes, whatever holds them.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Utf8::Ascii(bytes) => bytes,
+            Utf8::Encoded(object) | Utf8::Surrogates(object) => {
+                // SAFETY: both variants are made from a successful encoding alone, which gives an
+                // exact bytes object; bytes do not change, and `self` keeps the object alive.
+                unsafe { bytes_of(object.as_ptr()) }
+            }
+        }
+    }
+}
+
+/// The bytes of a bytes object.
+///
+/// # Safety
+/// `object` is a live bytes object that outlives the result.
+#[inline]
+pub unsafe fn bytes_of<'a>(object: *mut ffi::PyObject) -> &'a [u8] {
+    // SAFETY: the caller promises a bytes object; its data is as long as its size.
+    unsafe {
+        let size = ffi::PyBytes_Size(object) as usize;
+        std::slice::from_raw_parts(ffi::PyBytes_AsString(object).cast::<u8>(), size)
+    }
+}
+
+/// The characters of a compact ASCII str, or None for any other str.
+///
+/// # Safety
+/// `object` is a live str that outlives the result.
+#[inline]
+pub unsafe fn ascii_of<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
+    // SAFETY: the caller promises a str. A compact ASCII str keeps its characters right behind
+    // its head, one byte each, and never changes them.
+    unsafe {
+        if ffi::PyUnicode_IS_COMPACT_ASCII(object) == 0 {
+            return None;
+        }
+        let data = object.cast::<ffi::PyASCIIObject>().add(1).cast::<u8>();
+        Some(std::slice::from_raw_parts(data, (*object.cast::<ffi::PyASCIIObject>()).length as usize))
+    }
+}
+
+/// The UTF-8 bytes of `object`, a str or an instance of a subclass of it.
+///
+/// # Errors
+/// `MemoryError` alone.
+///
+/// # Safety
+/// `object` is a live str that outlives the result.
+#[inline]
+pub unsafe fn utf8_of<'py>(py: Python<'py>, object: *mut ffi::PyObject) -> PyResult<Utf8<'py>> {
+    // SAFETY: as promised by the caller.
+    if let Some(ascii) = unsafe { ascii_of(object) } {
+        return Ok(Utf8::Ascii(ascii));
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { utf8_of_any(py, object) }
+}
+
+/// The UTF-8 bytes of a str.
+///
+/// # Errors
+/// `MemoryError` alone.
+#[inline]
+pub fn characters<'a, 'py>(value: &'a Bound<'py, PyString>) -> PyResult<Utf8<'a>>
+where
+    'py: 'a,
+{
+    // SAFETY: a live str, borrowed for as long as the result.
+    unsafe { utf8_of(value.py(), value.as_ptr()) }
+}
+
+/// The characters of an ASCII str; None for any other.
+#[inline]
+pub fn ascii<'a>(value: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
+    // SAFETY: a live str, borrowed for as long as the result.
+    unsafe { ascii_of(value.as_ptr()) }
+}
+
+/// The value of an int of 64 bits; None beyond.
+#[inline]
+pub fn small_int(value: &Bound<'_, PyInt>) -> Option<i64> {
+    let mut overflow = 0;
+    // SAFETY: a live int; for an int no code of the user's runs and nothing is raised.
+    let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(value.as_ptr(), &raw mut overflow) };
+    (overflow == 0).then_some(value)
+}
+
+#[cold]
+unsafe fn utf8_of_any<'py>(py: Python<'py>, object: *mut ffi::PyObject) -> PyResult<Utf8<'py>> {
+    // SAFETY: `object` is a str; each call gives a new reference or null with an exception set.
+    unsafe {
+        let encoded = ffi::PyUnicode_AsUTF8String(object);
+        if !encoded.is_null() {
+            return Ok(Utf8::Encoded(Bound::from_owned_ptr(py, encoded)));
+        }
+        if ffi::PyErr_ExceptionMatches(ffi::PyExc_UnicodeEncodeError) == 0 {
+            return Err(PyErr::fetch(py));
+        }
+        ffi::PyErr_Clear();
+        let encoded = ffi::PyUnicode_AsEncodedString(object, c"utf-8".as_ptr(), c"surrogatepass".as_ptr());
+        Bound::from_owned_ptr_or_err(py, encoded).map(Utf8::Surrogates)
+    }
+}
+
+/// A new str of UTF-8 bytes; null with `UnicodeDecodeError` set where they are not.
+///
+/// # Safety
+/// The caller holds the GIL.
+#[inline]
+pub unsafe fn new_str(bytes: &[u8]) -> *mut ffi::PyObject {
+    // PyUnicode_FromStringAndSize gives the cached object for the empty and the one-character
+    // string; above that, checking for ASCII ourselves saves its state machine (about 8 ns).
+    if bytes.len() > 1 && bytes.is_ascii() {
+        // SAFETY: a str made for maxchar 127 has `len` writable bytes behind its head until it
+        // is handed out.
+        unsafe {
+            let object = ffi::PyUnicode_New(bytes.len() as ffi::Py_ssize_t, 127);
+            if !object.is_null() {
+                let data = object.cast::<ffi::PyASCIIObject>().add(1).cast::<u8>();
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
+            }
+            return object;
+        }
+    }
+    // SAFETY: pointer and size come from one slice.
+    unsafe {
+        ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as ffi::Py_ssize_t, std::ptr::null())
+    }
+}
+
+/// A str of UTF-8 bytes, for the paths that are not hot.
+///
+/// # Errors
+/// `UnicodeDecodeError` where the bytes are no UTF-8.
+pub fn utf8<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the token proves the GIL; a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, new_str(bytes)) }
+}
+
+/// A str of bytes in which surrogates stand as if they were characters.
+///
+/// # Errors
+/// `UnicodeDecodeError` where the bytes are not even that.
+pub fn with_surrogates<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: pointer and size come from one slice, the error name is a C string; a new reference,
+    // or null with an exception set.
+    unsafe {
+        let object = ffi::PyUnicode_DecodeUTF8(
+            bytes.as_ptr().cast(),
+            bytes.len() as ffi::Py_ssize_t,
+            c"surrogatepass".as_ptr(),
+        );
+        Bound::from_owned_ptr_or_err(py, object)
+    }
+}

@@ -1,0 +1,452 @@
+//! How does a value get into a table?
+//!
+//! Values are encoded before the writer lock is taken, since that may run code of the user's. What
+//! only the lock can give, the ids of new shapes and of values that lie apart, is written into the
+//! finished bytes under it: both have fixed places.
+
+use std::ops::Bound as Edge;
+use std::sync::Arc;
+
+use pellucid_record::envelope::renumber;
+use pellucid_record::error::Corrupt;
+use pellucid_record::key::{KeyEncoder, KeyPart, KeyReader};
+use pellucid_record::layout::tag;
+use pellucid_record::patch::{self, PatchError, Patched, ShapeBook};
+use pellucid_record::shape::{Shape, Shapes, may_be_shape};
+use pellucid_record::view::{Container, Root, Slot, Walker, root};
+use pellucid_store::{Range, StoreError, TableId, Transaction, TransactionShapes};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::bytes::encode_object;
+use crate::core::Core;
+use crate::counters;
+use crate::errors;
+use crate::hot::encode::{self, Encoded, PROVISIONAL_ID, Target};
+use crate::hot::names::{Names, ShapeNames};
+use crate::hot::row::Row;
+use crate::keys::{self, Key};
+use crate::save::{self, Action, Edit};
+use crate::table::Table;
+use crate::transaction;
+
+/// The shapes of an encoded record: those of the database, and those still to be admitted.
+struct WithPending<'a> {
+    names: &'a Names,
+    pending: &'a [Box<ShapeNames>],
+}
+
+impl Shapes for WithPending<'_> {
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        match id.checked_sub(PROVISIONAL_ID) {
+            Some(index) => self.pending.get(index as usize).map(|shape| &shape.shape),
+            None => Shapes::shape(self.names, id),
+        }
+    }
+}
+
+/// A record that is ready to be stored, and the values that lie apart from it.
+pub struct Settled {
+    /// The record.
+    pub record: Vec<u8>,
+    /// The ids of the values that lie apart.
+    pub blobs: Vec<u64>,
+}
+
+/// Encode a value for `table`.
+pub fn encode<'py>(
+    table: &Bound<'py, Table>,
+    key: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<Encoded> {
+    encode_for(table, value, || {
+        let key = key.repr().map(|text| text.to_string()).unwrap_or_default();
+        format!("the value for key {key} of table {:?}", table.get().name())
+    })
+}
+
+fn encode_for<'py>(
+    table: &Bound<'py, Table>,
+    value: &Bound<'py, PyAny>,
+    place: impl FnOnce() -> String,
+) -> PyResult<Encoded> {
+    let py = table.py();
+    let core = table.get().core();
+    let target = Target::Table { table: table.get(), in_transaction: core.is_mine(py) };
+    encode_object(py, &core.names, target, &core.policy, value, place)
+}
+
+/// Give a record the ids that it lacks; None where it lacks none and can be stored as it is.
+fn settle(
+    py: Python<'_>,
+    core: &Core,
+    transaction: &mut Transaction,
+    table: TableId,
+    encoded: &Encoded,
+    keep_drafts: bool,
+) -> Result<Option<Settled>, StoreError> {
+    if encoded.pending.is_empty() && encoded.apart.is_empty() {
+        return Ok(None);
+    }
+    let shapes = WithPending { names: &core.names, pending: &encoded.pending };
+    let mut record = encoded.encoder.bytes().to_vec();
+    let mut blobs = Vec::with_capacity(encoded.apart.len());
+    if !encoded.apart.is_empty() {
+        for data in &encoded.apart {
+            blobs.push(transaction.put_blob(data)?);
+        }
+        for (place, id) in apart_places(&record, &shapes).map_err(StoreError::Record)?.into_iter().zip(&blobs)
+        {
+            if let Some(bytes) = record.get_mut(place..place + 8) {
+                bytes.copy_from_slice(&id.to_le_bytes());
+            }
+        }
+    }
+    if encoded.pending.iter().any(|shape| shape.id >= PROVISIONAL_ID) {
+        let mut ids = Vec::with_capacity(encoded.pending.len());
+        for shape in &encoded.pending {
+            let names: Vec<&str> = shape.shape.names().iter().map(AsRef::as_ref).collect();
+            let id = transaction.admit(table, &names)?;
+            if keep_drafts && core.names.by_keys(py, &shape.keys).is_none() {
+                core.names.add_draft(py, id, shape.shape.clone());
+            }
+            ids.push(id);
+        }
+        renumber(&mut record, &shapes, |id| match id.checked_sub(PROVISIONAL_ID) {
+            Some(index) => ids.get(index as usize).copied(),
+            None => Some(id),
+        })
+        .map_err(StoreError::Record)?;
+    }
+    Ok(Some(Settled { record, blobs }))
+}
+
+/// Where the ids of values that lie apart stand in a record, in the order in which they were written.
+fn apart_places<S: Shapes>(record: &[u8], shapes: &S) -> Result<Vec<usize>, Corrupt> {
+    let mut places = Vec::new();
+    if let Root::Container(container) = root(record, shapes)? {
+        add_apart_places(record, shapes, container, &mut places)?;
+    }
+    Ok(places)
+}
+
+fn add_apart_places<S: Shapes>(
+    record: &[u8],
+    shapes: &S,
+    container: Container,
+    places: &mut Vec<usize>,
+) -> Result<u32, Corrupt> {
+    let mut walker = Walker::new(container);
+    while let Some(slot) = walker.next(record, shapes)? {
+        match slot {
+            Slot::Container(inner) => walker.consumed(add_apart_places(record, shapes, inner, places)?)?,
+            // The payload's first byte is the value's own tag, the id stands behind it.
+            Slot::Heap { tag: tag::APART, offset, .. } => places.push(offset as usize + 1),
+            Slot::Heap { tag: tag::REGISTERED, payload, offset } => {
+                let end = offset + payload.len() as u32;
+                add_apart_places(record, shapes, Container::nested(record, offset, end, shapes)?, places)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(walker.end())
+}
+
+/// Put an encoded value under a key, in a transaction.
+fn store(
+    py: Python<'_>,
+    core: &Core,
+    transaction: &mut Transaction,
+    table: TableId,
+    key: (&[u8], &[u8]),
+    encoded: &Encoded,
+    keep_drafts: bool,
+) -> Result<bool, StoreError> {
+    match settle(py, core, transaction, table, encoded, keep_drafts)? {
+        None => transaction.put(table, key.0, key.1, encoded.encoder.bytes(), &[]),
+        Some(settled) => transaction.put(table, key.0, key.1, &settled.record, &settled.blobs),
+    }
+}
+
+/// `table[key] = value`.
+pub fn put<'py>(
+    table: &Bound<'py, Table>,
+    key: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<()> {
+    let py = table.py();
+    let this = table.get();
+    this.check_writable(py)?;
+    let stored_key = keys::key_of(this.name(), key)?;
+    let encoded = encode(table, key, value)?;
+    let core = this.core();
+    let keep_drafts = core.is_mine(py);
+    core.write(py, |transaction| {
+        let id = this.id_for_writing(transaction)?;
+        store(py, core, transaction, id, (&stored_key.bytes, &stored_key.spelling), &encoded, keep_drafts)
+    })?;
+    encode::recycle(py, encoded.encoder);
+    Ok(())
+}
+
+/// Delete a key; says whether it was there.
+pub fn delete(table: &Bound<'_, Table>, key: &Key) -> PyResult<bool> {
+    let this = table.get();
+    this.core().write(table.py(), |transaction| match transaction.table(this.name())? {
+        Some(id) => transaction.delete(id, &key.bytes),
+        None => Ok(false),
+    })
+}
+
+/// `table.append(value)`: the key it got.
+pub fn append<'py>(table: &Bound<'py, Table>, value: &Bound<'py, PyAny>) -> PyResult<i64> {
+    let py = table.py();
+    let this = table.get();
+    this.check_writable(py)?;
+    let encoded = encode_for(table, value, || format!("the value appended to table {:?}", this.name()))?;
+    let core = this.core();
+    let keep_drafts = core.is_mine(py);
+    let key = core.write(py, |transaction| {
+        let id = this.id_for_writing(transaction)?;
+        let Some(next) = next_int(transaction, id)? else { return Ok(None) };
+        let mut key = KeyEncoder::new();
+        key.int(next);
+        store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, keep_drafts)?;
+        Ok(Some(next))
+    })?;
+    encode::recycle(py, encoded.encoder);
+    key.ok_or_else(|| no_next(this.name()))
+}
+
+fn no_next(table: &str) -> PyErr {
+    errors::value_error(format!(
+        "table {table:?} has a number key of 2**63 - 1 or more, after which append() has no next int; put the value \
+         under a key of your own"
+    ))
+}
+
+/// One more than the greatest number among the keys, floats rounded down; 0 where there is none. None
+/// beyond 64 bits.
+fn next_int(transaction: &Transaction, table: TableId) -> Result<Option<i64>, StoreError> {
+    // The codes of all numbers, from -inf to +inf (format.md, "Ordered keys").
+    let numbers = Range { start: Edge::Included(vec![0x0A]), end: Edge::Excluded(vec![0x1F]) };
+    let mut scan = transaction.scan(table, &numbers, true)?;
+    let last = scan.next(transaction, |row| match KeyReader::new(row.key, row.spelling).next() {
+        Some(Ok(KeyPart::Int(value))) => value.checked_add(1),
+        Some(Ok(KeyPart::Bool(value))) => Some(i64::from(value) + 1),
+        Some(Ok(KeyPart::BigInt { negative, .. })) => negative.then_some(0),
+        Some(Ok(KeyPart::Float(value))) if value < 9e18 => Some((value.floor() as i64).saturating_add(1)),
+        _ => None,
+    })?;
+    Ok(match last {
+        None => Some(0),
+        Some(next) => next.map(|next| next.max(0)),
+    })
+}
+
+/// `table.extend(values)`: how many there were.
+pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let py = table.py();
+    let this = table.get();
+    this.check_writable(py)?;
+    let core = this.core();
+    transaction::within(py, core, || {
+        let start = core.in_running(py, |transaction| {
+            let id = this.id_for_writing(transaction)?;
+            Ok((id, next_int(transaction, id)?))
+        })?;
+        let (id, Some(first)) = start else { return Err(no_next(this.name())) };
+        let mut next = first;
+        let mut key = KeyEncoder::new();
+        for value in values.try_iter()? {
+            let value = value?;
+            let encoded = encode_for(table, &value, || {
+                format!("value {} given to extend() of table {:?}", next - first, this.name())
+            })?;
+            key.clear();
+            key.int(next);
+            core.in_running(py, |transaction| {
+                store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, true)
+            })?;
+            encode::recycle(py, encoded.encoder);
+            next = next.checked_add(1).ok_or_else(|| no_next(this.name()))?;
+        }
+        Ok((next - first) as usize)
+    })
+}
+
+/// What `dict.update` takes: a mapping, or pairs.
+pub fn update_from<'py>(table: &Bound<'py, Table>, other: &Bound<'py, PyAny>) -> PyResult<()> {
+    if let Ok(dict) = other.cast::<PyDict>() {
+        for (key, value) in dict {
+            put(table, &key, &value)?;
+        }
+        return Ok(());
+    }
+    if other.hasattr("keys")? {
+        for key in other.call_method0("keys")?.try_iter()? {
+            let key = key?;
+            put(table, &key, &other.get_item(&key)?)?;
+        }
+        return Ok(());
+    }
+    for (index, pair) in other.try_iter()?.enumerate() {
+        let pair: Vec<Bound<'py, PyAny>> = pair?.try_iter()?.collect::<PyResult<_>>()?;
+        match &pair[..] {
+            [key, value] => put(table, key, value)?,
+            other => {
+                return Err(errors::value_error(format!(
+                    "update() element {index} has length {}; 2 is required",
+                    other.len()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Table {
+    /// Apply a change to a record as it is stored now, and show the result in `row`.
+    pub fn change_record(
+        &self,
+        table: &Bound<'_, Self>,
+        row: &Row,
+        edit: &Edit,
+        values: &[Bound<'_, PyAny>],
+    ) -> PyResult<()> {
+        let py = table.py();
+        self.check_writable(py)?;
+        let core = self.core();
+        if let Some(slot) = save::slot_of(edit.action, values)
+            && self.overwrite(py, row, edit, &slot)?
+        {
+            return Ok(());
+        }
+        let mut encoded = Vec::with_capacity(values.len());
+        for value in values {
+            encoded.push(encode_for(table, value, || {
+                format!(
+                    "the value for {} of {}",
+                    crate::path::show(py, &edit.path),
+                    errors::describe(py, row)
+                )
+            })?);
+        }
+        let keep_drafts = core.is_mine(py);
+        let outcome = core.write(py, |transaction| {
+            let Some(id) = transaction.table(self.name())? else { return Ok(None) };
+            let mut settled = Vec::with_capacity(encoded.len());
+            for encoded in &encoded {
+                settled.push(settle(py, core, transaction, id, encoded, keep_drafts)?);
+            }
+            let bytes: Vec<&[u8]> = encoded
+                .iter()
+                .zip(&settled)
+                .map(|(encoded, settled)| match settled {
+                    Some(settled) => &settled.record[..],
+                    None => encoded.encoder.bytes(),
+                })
+                .collect();
+            self.apply(transaction, id, row.key(), edit, &bytes)
+        })?;
+        for encoded in encoded {
+            encode::recycle(py, encoded.encoder);
+        }
+        match outcome {
+            None => Err(errors::missing(&keys::object_of(py, row.key(), &[])?)),
+            Some(Ok(patched)) => {
+                counters::containers_rebuilt(u64::from(patched.encoded));
+                row.replace(py, &patched.record);
+                Ok(())
+            }
+            Some(Err(error)) => Err(save::of_patch(py, row, edit, &error)),
+        }
+    }
+
+    /// Write a scalar over the one that is stored, if it fits; nothing is encoded.
+    fn overwrite(&self, py: Python<'_>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
+        let outcome = self.core().write(py, |transaction| {
+            let Some(id) = transaction.table(self.name())? else { return Ok(None) };
+            let Some(cell) = transaction.get(id, row.key())? else { return Ok(None) };
+            let mut record = cell.record.to_vec();
+            let (spelling, blobs) = (cell.spelling.to_vec(), cell.blobs().collect::<Vec<_>>());
+            let shapes = transaction.shapes().clone();
+            match edit.with(&[], |steps, _| patch::overwrite(&mut record, &*shapes, steps, slot)) {
+                Ok(true) => {
+                    transaction.put(id, row.key(), &spelling, &record, &blobs)?;
+                    Ok(Some(Ok(Some(record))))
+                }
+                Ok(false) => Ok(Some(Ok(None))),
+                Err(error) => Ok(Some(Err(error))),
+            }
+        })?;
+        match outcome {
+            None => Err(errors::missing(&keys::object_of(py, row.key(), &[])?)),
+            Some(Ok(Some(record))) => {
+                counters::slot_overwritten();
+                row.overwrite(py, &record);
+                Ok(true)
+            }
+            // A field that is not there yet is no error of a `Set`: the slow way adds it.
+            Some(Ok(None) | Err(_)) => Ok(false),
+        }
+    }
+
+    /// Apply a change to the record as it is stored; None where it is gone.
+    #[allow(clippy::type_complexity, reason = "three ways out: gone, refused, done")]
+    fn apply(
+        &self,
+        transaction: &mut Transaction,
+        id: TableId,
+        key: &[u8],
+        edit: &Edit,
+        values: &[&[u8]],
+    ) -> Result<Option<Result<Patched, PatchError>>, StoreError> {
+        let Some(cell) = transaction.get(id, key)? else { return Ok(None) };
+        let record = cell.record.to_vec();
+        let (spelling, had_blobs) = (cell.spelling.to_vec(), cell.has_blobs());
+        let shapes = transaction.shapes().clone();
+        let mut book = TransactionBook { transaction, table: id, shapes };
+        let patched = match edit.with(values, |steps, change| patch::apply(&record, steps, change, &mut book))
+        {
+            Ok(patched) => patched,
+            Err(error) => return Ok(Some(Err(error))),
+        };
+        let shapes = book.shapes;
+        let mut blobs = Vec::new();
+        if had_blobs || values.iter().any(|value| value.len() > APART_REFERENCE_SIZE) {
+            for place in apart_places(&patched.record, &*shapes).map_err(StoreError::Record)? {
+                let id = patched.record.get(place..).and_then(|rest| rest.first_chunk());
+                blobs.extend(id.map(|id| u64::from_le_bytes(*id)));
+            }
+        }
+        transaction.put(id, key, &spelling, &patched.record, &blobs)?;
+        Ok(Some(Ok(patched)))
+    }
+}
+
+/// A value that is shorter than this cannot hold a reference to one that lies apart.
+const APART_REFERENCE_SIZE: usize = 17;
+
+/// The shapes of a running transaction, which may admit more.
+struct TransactionBook<'a> {
+    transaction: &'a mut Transaction,
+    table: TableId,
+    shapes: Arc<TransactionShapes>,
+}
+
+impl Shapes for TransactionBook<'_> {
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        self.shapes.shape(id)
+    }
+}
+
+impl ShapeBook for TransactionBook<'_> {
+    fn shape_of(&mut self, names: &[&str], is_root: bool) -> Option<u32> {
+        match self.shapes.find(names) {
+            Some(id) => Some(id),
+            None if is_root && may_be_shape(names) => self.transaction.admit(self.table, names).ok(),
+            None => None,
+        }
+    }
+}

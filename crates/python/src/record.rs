@@ -1,0 +1,425 @@
+//! How does a stored dict look like a dict?
+//!
+//! `Record` is a `MutableMapping` whose fields are read where they lie. The hot slots (`rec.age`,
+//! `rec["age"]`) are in `hot/field.rs`; here is the rest of the mapping. Changes go to `save.rs`.
+
+use pellucid_record::layout::Kind;
+use pellucid_record::view::{Container, Slot};
+use pyo3::exceptions::{PyAttributeError, PyKeyError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+
+use crate::errors;
+use crate::hot::decode;
+use crate::hot::field;
+use crate::hot::node::{Node, Step};
+use crate::path;
+use crate::save;
+use crate::views::{DictView, Owner};
+
+/// A stored dict, read in place.
+///
+/// Fields are attributes and items; nothing is decoded but the field that is asked for. A record of
+/// a table is attached: what is set, deleted or appended in it, at any depth, is saved at once.
+///
+/// >>> import pellucid
+/// >>> db = pellucid.open(":memory:")
+/// >>> db["fred"] = {"name": "Fred", "age": 21, "tags": ["a"]}
+/// >>> fred = db["fred"]
+/// >>> fred.age += 1
+/// >>> fred.tags.append("b")
+/// >>> db["fred"]
+/// {'name': 'Fred', 'age': 22, 'tags': ['a', 'b']}
+#[pyclass(frozen, mapping, module = "pellucid", name = "Record")]
+pub struct Record {
+    /// Its place.
+    pub node: Node,
+}
+
+/// The attribute names that are methods; all other names are fields. Frozen: a later verb becomes
+/// a function of the module, so that no release takes a field's name away.
+const METHODS: [&[u8]; 12] = [
+    b"get",
+    b"keys",
+    b"items",
+    b"values",
+    b"pop",
+    b"popitem",
+    b"setdefault",
+    b"update",
+    b"clear",
+    b"copy",
+    b"to_dict",
+    b"path",
+];
+
+/// Whether an attribute of this name is ours and no field.
+pub fn is_reserved(name: &[u8]) -> bool {
+    METHODS.contains(&name) || (name.starts_with(b"__") && name.ends_with(b"__"))
+}
+
+/// The value of an item, or None where there is no such key.
+pub fn get_item<'py>(
+    record: &Bound<'py, Record>,
+    key: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = record.py();
+    let node = &record.get().node;
+    let place = node.container(py)?;
+    let Some(step) = path::field_step(key)? else { return Ok(None) };
+    match field::slot_at(py, &node.row, &place, &step)? {
+        Some(slot) => decode::handle(record.as_any(), &node.row, slot, || step).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The whole record in plain dicts, lists and scalars.
+pub fn to_dict<'py>(record: &Bound<'py, Record>) -> PyResult<Bound<'py, PyAny>> {
+    let py = record.py();
+    let node = &record.get().node;
+    let place = node.container(py)?;
+    decode::plain(py, &node.row, &Slot::Container(place))
+}
+
+/// The keys that are there, in order.
+pub fn keys<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let py = record.py();
+    let mut keys = Vec::new();
+    for_each(record, |_, key, _, _| {
+        keys.push(key);
+        Ok(())
+    })?;
+    let _ = py;
+    Ok(keys)
+}
+
+/// Calls `visit` with the place, the key, the slot's index and the slot of each field that is there.
+fn for_each<'py>(
+    record: &Bound<'py, Record>,
+    mut visit: impl FnMut(&Container, Bound<'py, PyAny>, u32, Slot<'_>) -> PyResult<()>,
+) -> PyResult<()> {
+    let py = record.py();
+    let node = &record.get().node;
+    let place = node.container(py)?;
+    let row = &node.row;
+    // A copy: `visit` may run code that changes the row.
+    let bytes = row.bytes().to_vec();
+    let damaged = |error| errors::corrupt_row(py, row, &error);
+    if place.kind == Kind::Shaped {
+        let Some(shape) = row.names.named(py, place.shape) else {
+            return Err(errors::corrupt_record(py, "the record's shape is unknown".to_owned()));
+        };
+        for (index, name) in (0..).zip(shape.shape.names()) {
+            let slot = place.slot(&bytes, &*row.names, index).map_err(damaged)?;
+            if slot != Slot::Absent {
+                visit(&place, PyString::intern(py, name).into_any(), index, slot)?;
+            }
+        }
+        return Ok(());
+    }
+    for entry in 0..place.len() {
+        let key = place.slot(&bytes, &*row.names, entry * 2).map_err(damaged)?;
+        let value = place.slot(&bytes, &*row.names, entry * 2 + 1).map_err(damaged)?;
+        if value != Slot::Absent {
+            visit(&place, decode::plain(py, row, &key)?, entry * 2 + 1, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// The values that are there, in order.
+pub fn values<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    items(record).map(|items| items.into_iter().map(|(_, value)| value).collect())
+}
+
+/// Keys and values that are there, in order.
+pub fn items<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+    let row = record.get().node.row.clone();
+    let mut items = Vec::new();
+    for_each(record, |_, key, _, slot| {
+        let step = path::field_step(&key)?;
+        let value = decode::handle(record.as_any(), &row, slot, || step.unwrap_or(Step::Index(0)))?;
+        items.push((key, value));
+        Ok(())
+    })?;
+    Ok(items)
+}
+
+/// How many fields there are.
+pub fn len(record: &Bound<'_, Record>) -> PyResult<usize> {
+    let py = record.py();
+    let node = &record.get().node;
+    let place = node.container(py)?;
+    let mut count = 0;
+    for index in 0..place.len() {
+        let slot = if place.kind == Kind::Keyed { index * 2 + 1 } else { index };
+        let slot = place
+            .slot(node.row.bytes(), &*node.row.names, slot)
+            .map_err(|error| errors::corrupt_row(py, &node.row, &error))?;
+        count += usize::from(slot != Slot::Absent);
+    }
+    Ok(count)
+}
+
+#[pymethods]
+impl Record {
+    fn __len__(slf: &Bound<'_, Self>) -> PyResult<usize> {
+        len(slf)
+    }
+
+    fn __contains__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(get_item(slf, key)?.is_some())
+    }
+
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        get_item(slf, key)?.ok_or_else(|| errors::missing(key))
+    }
+
+    fn __setitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        save::set_field(slf, key, value)
+    }
+
+    fn __delitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        save::delete_field(slf, key)
+    }
+
+    fn __setattr__(
+        slf: &Bound<'_, Self>,
+        name: &Bound<'_, PyString>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        refuse_reserved(name)?;
+        save::set_field(slf, name.as_any(), value)
+    }
+
+    fn __delattr__(slf: &Bound<'_, Self>, name: &Bound<'_, PyString>) -> PyResult<()> {
+        refuse_reserved(name)?;
+        save::delete_field(slf, name.as_any()).map_err(|error| {
+            if error.is_instance_of::<PyKeyError>(slf.py()) {
+                errors::no_attribute(slf, name.as_ptr())
+            } else {
+                error
+            }
+        })
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(PyList::new(slf.py(), keys(slf)?)?.try_iter()?.into_any())
+    }
+
+    fn __reversed__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let mut keys = keys(slf)?;
+        keys.reverse();
+        Ok(PyList::new(slf.py(), keys)?.try_iter()?.into_any())
+    }
+
+    /// The value of a field, or `default` where there is none.
+    #[pyo3(signature = (key, default=None, /))]
+    fn get<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Ok(get_item(slf, key)?.or(default).unwrap_or_else(|| slf.py().None().into_bound(slf.py())))
+    }
+
+    /// The field names, as a live view.
+    fn keys(slf: &Bound<'_, Self>) -> PyResult<Py<DictView>> {
+        DictView::keys_of(slf.py(), Owner::Record(slf.clone().unbind()))
+    }
+
+    /// The values, as a live view.
+    fn values(slf: &Bound<'_, Self>) -> PyResult<Py<DictView>> {
+        DictView::values_of(slf.py(), Owner::Record(slf.clone().unbind()))
+    }
+
+    /// Pairs of field name and value, as a live view.
+    fn items(slf: &Bound<'_, Self>) -> PyResult<Py<DictView>> {
+        DictView::items_of(slf.py(), Owner::Record(slf.clone().unbind()))
+    }
+
+    /// Remove a field and return its value, in plain containers.
+    #[pyo3(signature = (key, /, *default))]
+    fn pop<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        default: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if default.len() > 1 {
+            return Err(errors::type_error("pop() takes a key and at most one default"));
+        }
+        let Some(value) = get_item(slf, key)? else {
+            return if default.is_empty() { Err(errors::missing(key)) } else { default.get_item(0) };
+        };
+        let value = detached(&value)?;
+        save::delete_field(slf, key)?;
+        Ok(value)
+    }
+
+    /// Remove the last field and return its name and value.
+    fn popitem<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let Some(key) = keys(slf)?.pop() else {
+            return Err(PyKeyError::new_err("popitem(): the record is empty"));
+        };
+        let value = Self::pop(slf, &key, &PyTuple::empty(slf.py()))?;
+        Ok((key, value))
+    }
+
+    /// The value of a field, which is set to `default` first where there is none.
+    #[pyo3(signature = (key, default=None, /))]
+    fn setdefault<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        default: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(value) = get_item(slf, key)? {
+            return Ok(value);
+        }
+        let none = slf.py().None().into_bound(slf.py());
+        save::set_field(slf, key, default.unwrap_or(&none))?;
+        Self::__getitem__(slf, key)
+    }
+
+    /// Set several fields in one commit: from a mapping, from pairs, by keyword.
+    #[pyo3(signature = (other=None, /, **fields))]
+    fn update(
+        slf: &Bound<'_, Self>,
+        other: Option<&Bound<'_, PyAny>>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let merged = PyDict::new(slf.py());
+        if let Some(other) = other {
+            merged.call_method1("update", (other,))?;
+        }
+        if let Some(fields) = fields {
+            merged.update(fields.as_mapping())?;
+        }
+        save::update(slf, &merged)
+    }
+
+    /// Remove all fields.
+    fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
+        save::clear(slf.as_any(), &slf.get().node)
+    }
+
+    /// A detached record with the same fields: changes stay in it until it is assigned to a key.
+    fn copy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        save::detached_copy(slf.as_any(), &slf.get().node)
+    }
+
+    fn __copy__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Self::copy(slf)
+    }
+
+    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Self::copy(slf)
+    }
+
+    /// The whole record in plain dicts, lists and scalars.
+    fn to_dict<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        to_dict(slf)
+    }
+
+    /// The value at a path such as `"address.city"` or `("address", "city")`, or `default`.
+    #[pyo3(signature = (path, default=None, /))]
+    fn path<'py>(
+        slf: &Bound<'py, Self>,
+        path: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let mut here = slf.clone().into_any();
+        for step in path::parse(path)? {
+            let next = if let Ok(record) = here.cast_exact::<Record>() {
+                get_item(record, &step)?
+            } else {
+                crate::record_list::step_into(&here, &step)?
+            };
+            match next {
+                Some(next) => here = next,
+                None => return Ok(default.unwrap_or_else(|| py.None().into_bound(py))),
+            }
+        }
+        Ok(here)
+    }
+
+    fn __eq__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let other = match other.cast_exact::<Record>() {
+            Ok(other) => to_dict(other)?,
+            Err(_) if other.is_instance(py.import("collections.abc")?.getattr("Mapping")?.as_any())? => {
+                py.get_type::<PyDict>().call1((other,))?
+            }
+            Err(_) => return Ok(py.NotImplemented().into_bound(py)),
+        };
+        Ok(to_dict(slf)?.eq(other)?.into_pyobject(py)?.to_owned().into_any())
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        Ok(to_dict(slf)?.repr()?.to_string())
+    }
+
+    fn __or__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        union(&to_dict(slf)?, other)
+    }
+
+    fn __ror__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        match other.cast::<PyDict>() {
+            Ok(_) => union(&other.call_method0("copy")?, &to_dict(slf)?),
+            Err(_) => Ok(py.NotImplemented().into_bound(py)),
+        }
+    }
+
+    fn __ior__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        Self::update(slf, Some(other), None)
+    }
+
+    fn __dir__(slf: &Bound<'_, Self>) -> PyResult<Vec<String>> {
+        let py = slf.py();
+        let mut names: Vec<String> = py
+            .get_type::<pyo3::types::PyAny>()
+            .call_method1("__dir__", (slf.get_type(),))?
+            .extract::<Vec<String>>()
+            .unwrap_or_default();
+        names.extend(METHODS.iter().map(|name| String::from_utf8_lossy(name).into_owned()));
+        names.extend(keys(slf)?.iter().filter_map(|key| key.extract().ok()));
+        Ok(names)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        PyTuple::new(py, [py.get_type::<PyDict>().into_any(), PyTuple::new(py, [to_dict(slf)?])?.into_any()])
+    }
+}
+
+fn union<'py>(left: &Bound<'py, PyAny>, right: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = left.py();
+    let right = match right.cast_exact::<Record>() {
+        Ok(record) => to_dict(record)?,
+        Err(_) if right.cast::<PyDict>().is_ok() => right.clone(),
+        Err(_) => return Ok(py.NotImplemented().into_bound(py)),
+    };
+    left.bitor(right)
+}
+
+/// `value`, if it is a handle, in plain containers: what `pop` returns no longer stands anywhere.
+pub fn detached<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if let Ok(record) = value.cast_exact::<Record>() {
+        return to_dict(record);
+    }
+    if let Ok(list) = value.cast_exact::<crate::record_list::RecordList>() {
+        return crate::record_list::to_list(list);
+    }
+    Ok(value.clone())
+}
+
+fn refuse_reserved(name: &Bound<'_, PyString>) -> PyResult<()> {
+    let name = name.to_str().unwrap_or_default();
+    if is_reserved(name.as_bytes()) {
+        return Err(PyAttributeError::new_err(format!(
+            "rec.{name} is a method and cannot be set; for a field of that name write rec[{name:?}] = ..."
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! How does a change of a record become lasting?
+//!
+//! A change is a path and what to do at its end. An attached record hands it to its table, which
+//! applies it to the record as it is stored *now*, so that what others have changed in other fields
+//! stays; the handle then shows the result. A detached record applies it to its own bytes. A scalar
+//! that fits the slot of the old one is written over it, and no encoder runs.
+
+use pellucid_record::patch::{self, Change, PatchError, ShapeBook};
+use pellucid_record::shape::{Shape, Shapes};
+use pellucid_record::view::Slot;
+use pyo3::exceptions::{PyIndexError, PyKeyError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+
+use crate::bytes::{self, Values};
+use crate::counters;
+use crate::errors;
+use crate::hot::names::{Names, Source};
+use crate::hot::node::{Node, Step};
+use crate::hot::row::Row;
+use crate::hot::text;
+use crate::path;
+use crate::record::Record;
+
+/// What to do at the end of a path; values are indexes into the encoded values beside it.
+#[derive(Clone, Copy)]
+pub enum Action {
+    /// Set the field or element to the first value.
+    Set,
+    /// Delete the field or element.
+    Delete,
+    /// Insert the first value into a list before this index.
+    Insert(i64),
+    /// Append all values to a list.
+    Append,
+    /// Put all values in the place of these elements of a list.
+    Splice(i64, i64),
+    /// Remove everything.
+    Clear,
+}
+
+/// One change, ready for any number of records: the path, the action, the values' bytes.
+pub struct Edit {
+    /// From the root of the record.
+    pub path: Vec<Step>,
+    /// What to do there.
+    pub action: Action,
+}
+
+impl Edit {
+    /// Runs `work` with the change as the record crate wants it.
+    pub fn with<R>(
+        &self,
+        values: &[&[u8]],
+        work: impl FnOnce(&[pellucid_record::path::Step<'_>], Change<'_>) -> R,
+    ) -> R {
+        let steps: Vec<_> = self.path.iter().map(Step::borrowed).collect();
+        let first = values.first().copied().unwrap_or_default();
+        let change = match self.action {
+            Action::Set => Change::Set(first),
+            Action::Delete => Change::Delete,
+            Action::Insert(index) => Change::Insert(index, first),
+            Action::Append => Change::Append(values),
+            Action::Splice(start, stop) => Change::Splice { start, stop, values },
+            Action::Clear => Change::Clear,
+        };
+        work(&steps, change)
+    }
+}
+
+/// Do `action` at `step` from `node` (or at `node` itself) with these values, and save it.
+pub fn change(
+    py: Python<'_>,
+    node: &Node,
+    step: Option<Step>,
+    action: Action,
+    values: &[Bound<'_, PyAny>],
+) -> PyResult<()> {
+    // Also finds out whether the place is still there, before anything is written.
+    node.container(py)?;
+    let row = &*node.row;
+    if let Some(why) = row.frozen {
+        return Err(errors::read_only(py, why));
+    }
+    let mut path = node.path(py)?;
+    path.extend(step);
+    let edit = Edit { path, action };
+    match &row.table {
+        Some(table) => table.get().change_record(table.bind(py), row, &edit, values),
+        None => change_detached(py, row, &edit, values),
+    }
+}
+
+/// The slot of a value that may be written over another one without encoding anything.
+pub fn slot_of<'a>(action: Action, values: &'a [Bound<'_, PyAny>]) -> Option<Slot<'a>> {
+    let (Action::Set, [value]) = (action, values) else { return None };
+    if let Ok(value) = value.cast_exact::<PyInt>() {
+        return text::small_int(value).map(Slot::Int);
+    }
+    if let Ok(value) = value.cast_exact::<PyFloat>() {
+        return Some(Slot::Float(value.value()));
+    }
+    if let Ok(value) = value.cast_exact::<PyString>() {
+        return text::ascii(value).map(Slot::Str);
+    }
+    if let Ok(value) = value.cast_exact::<PyBool>() {
+        return Some(Slot::Bool(value.is_true()));
+    }
+    if value.is_none() {
+        return Some(Slot::None);
+    }
+    None
+}
+
+fn change_detached(py: Python<'_>, row: &Row, edit: &Edit, values: &[Bound<'_, PyAny>]) -> PyResult<()> {
+    if let Some(slot) = slot_of(edit.action, values) {
+        let is_written = row.with_own_bytes(py, |record| {
+            edit.with(&[], |steps, _| patch::overwrite(record, &*row.names, steps, &slot))
+        });
+        match is_written {
+            Ok(true) => {
+                counters::slot_overwritten();
+                return Ok(());
+            }
+            Ok(false) => {}
+            Err(error) => return Err(of_patch(py, row, edit, &error)),
+        }
+    }
+    let values = Values::for_own_shapes(py, &row.names, values)?;
+    let bytes = values.bytes();
+    let mut book = OwnBook { names: &row.names };
+    match edit.with(&bytes, |steps, change| patch::apply(row.bytes(), steps, change, &mut book)) {
+        Ok(patched) => {
+            counters::containers_rebuilt(u64::from(patched.encoded));
+            row.replace(py, &patched.record);
+            Ok(())
+        }
+        Err(error) => Err(of_patch(py, row, edit, &error)),
+    }
+}
+
+/// The shapes of a detached record: its own tables grow as needed.
+struct OwnBook<'a> {
+    names: &'a Names,
+}
+
+impl Shapes for OwnBook<'_> {
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        Shapes::shape(self.names, id)
+    }
+}
+
+impl ShapeBook for OwnBook<'_> {
+    fn shape_of(&mut self, names: &[&str], _is_root: bool) -> Option<u32> {
+        let dictionary = self.names.source().dictionary();
+        match self.names.source() {
+            Source::Own(_) => {
+                dictionary.find(names).or_else(|| dictionary.push(Shape::new(names).ok()?).ok())
+            }
+            // A detached record never has a database's shapes; if it had, it must not add any.
+            Source::Store(..) => dictionary.find(names),
+        }
+    }
+}
+
+/// What a change that was not possible raises.
+pub fn of_patch(py: Python<'_>, row: &Row, edit: &Edit, error: &PatchError) -> PyErr {
+    let place = path::show(py, &edit.path);
+    match error {
+        PatchError::NoSuchField { .. } => {
+            let is_last = matches!(error, PatchError::NoSuchField { step } if step + 1 == edit.path.len());
+            match edit.path.last() {
+                Some(Step::Field(name)) if is_last => PyKeyError::new_err(name.to_string()),
+                _ => PyKeyError::new_err(format!(
+                    "{place} of {} is no longer there",
+                    errors::describe(py, row)
+                )),
+            }
+        }
+        PatchError::IndexOutOfRange { count, .. } => {
+            PyIndexError::new_err(format!("{place} is out of the range of {count} elements"))
+        }
+        PatchError::Corrupt(error) => errors::corrupt_row(py, row, error),
+        PatchError::Encode(error) => errors::raise(
+            py,
+            "RecordTooLarge",
+            format!("{} cannot be changed at {place}: {error}", errors::describe(py, row)),
+        ),
+        other => {
+            errors::type_error(format!("{} cannot be changed at {place}: {other}", errors::describe(py, row)))
+        }
+    }
+}
+
+/// `rec[key] = value`.
+pub fn set_field(
+    record: &Bound<'_, Record>,
+    key: &Bound<'_, PyAny>,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let py = record.py();
+    let Some(step) = path::field_step(key)? else {
+        return Err(errors::raise(
+            py,
+            "UnsupportedValue",
+            format!("{} cannot be a key of a stored dict", key.get_type().name()?),
+        ));
+    };
+    change(py, &record.get().node, Some(step), Action::Set, std::slice::from_ref(value))
+}
+
+/// `del rec[key]`.
+pub fn delete_field(record: &Bound<'_, Record>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = record.py();
+    if crate::record::get_item(record, key)?.is_none() {
+        return Err(errors::missing(key));
+    }
+    let Some(step) = path::field_step(key)? else { return Err(errors::missing(key)) };
+    change(py, &record.get().node, Some(step), Action::Delete, &[])
+}
+
+/// Remove everything from a dict or list.
+pub fn clear(handle: &Bound<'_, PyAny>, node: &Node) -> PyResult<()> {
+    change(handle.py(), node, None, Action::Clear, &[])
+}
+
+/// Several fields in one commit.
+pub fn update(record: &Bound<'_, Record>, fields: &Bound<'_, PyDict>) -> PyResult<()> {
+    let py = record.py();
+    let set_all = || -> PyResult<()> {
+        for (key, value) in fields {
+            set_field(record, &key, &value)?;
+        }
+        Ok(())
+    };
+    match &record.get().node.row.table {
+        Some(table) if fields.len() > 1 => {
+            let table = table.clone_ref(py);
+            crate::transaction::within(py, table.get().core(), set_all)
+        }
+        _ => set_all(),
+    }
+}
+
+/// A detached handle on a copy of what `node` stands for.
+pub fn detached_copy<'py>(handle: &Bound<'py, PyAny>, node: &Node) -> PyResult<Bound<'py, PyAny>> {
+    let py = handle.py();
+    let sealed = bytes::sealed(node, py)?;
+    bytes::detached_handle(py, sealed.as_bytes())
+}

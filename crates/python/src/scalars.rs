@@ -1,0 +1,396 @@
+//! How do dates, decimals and their like look in a record?
+//!
+//! The types of the standard library that are neither numbers nor text: each is written by the fields
+//! that make it up (docs/format.md, "Tags"), so that reading needs no parsing and no pickle.
+
+use std::sync::Arc;
+
+use pellucid_record::layout::{Kind, MICROS_PER_DAY, tag};
+use pellucid_record::view::{Container, Slot};
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyByteArray, PyBytes, PyComplex, PyComplexMethods, PyDate, PyDateAccess, PyDateTime, PyDelta,
+    PyDeltaAccess, PyDict, PyTime, PyTimeAccess, PyTuple, PyTzInfo, PyTzInfoAccess,
+};
+
+use crate::calendar::{date_of, ordinal_of};
+use crate::errors;
+use crate::hooks;
+use crate::hot::decode;
+use crate::hot::encode::{Encoding, Outcome};
+use crate::hot::row::Row;
+use crate::hot::text;
+
+const ZONE_FIXED: u8 = 1;
+const ZONE_NAMED: u8 = 2;
+
+/// Writes an object that is no exact dict, list, tuple, set, str, bytes, number, bool or None.
+pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
+    if let Ok(value) = object.cast_exact::<PyDateTime>() {
+        return encode_datetime(encoding, value, depth);
+    }
+    if let Ok(value) = object.cast_exact::<PyDate>() {
+        encoding.encoder.date(ordinal_of(value.get_year(), value.get_month(), value.get_day()));
+        return Ok(());
+    }
+    if let Ok(value) = object.cast_exact::<PyByteArray>() {
+        // A copy: a bytearray may change under us.
+        return encoding.payload(tag::BYTEARRAY, &value.to_vec(), depth);
+    }
+    if let Ok(value) = object.cast_exact::<PyDelta>() {
+        let mut payload = [0; 12];
+        let (days, rest) = payload.split_at_mut(4);
+        let (seconds, micros) = rest.split_at_mut(4);
+        days.copy_from_slice(&value.get_days().to_le_bytes());
+        seconds.copy_from_slice(&(value.get_seconds() as u32).to_le_bytes());
+        micros.copy_from_slice(&(value.get_microseconds() as u32).to_le_bytes());
+        encoding.encoder.heap(tag::TIMEDELTA, &payload);
+        return Ok(());
+    }
+    if let Ok(value) = object.cast_exact::<PyTime>() {
+        return encode_time(encoding, value, depth);
+    }
+    if let Ok(value) = object.cast_exact::<PyComplex>() {
+        let mut payload = value.real().to_le_bytes().to_vec();
+        payload.extend_from_slice(&value.imag().to_le_bytes());
+        encoding.encoder.heap(tag::COMPLEX, &payload);
+        return Ok(());
+    }
+    if let Ok(value) = object.cast_exact::<crate::record::Record>() {
+        return encoding.bound_value(&crate::record::to_dict(value)?, depth);
+    }
+    if let Ok(value) = object.cast_exact::<crate::record_list::RecordList>() {
+        return encoding.bound_value(&crate::record_list::to_list(value)?, depth);
+    }
+    if is_instance_of(object, "decimal", "Decimal")? {
+        let written = object.str()?;
+        encoding.encoder.heap(tag::DECIMAL, written.to_str()?.as_bytes());
+        return Ok(());
+    }
+    if is_instance_of(object, "uuid", "UUID")? {
+        let bytes = object.getattr("bytes")?.cast_into::<PyBytes>().map_err(PyErr::from)?;
+        encoding.encoder.heap(tag::UUID, bytes.as_bytes());
+        return Ok(());
+    }
+    hooks::encode(encoding, object, depth)
+}
+
+/// Whether `object` is exactly of a class of a module that may never have been imported: then it
+/// cannot be, and the module stays unloaded.
+pub fn is_instance_of(object: &Bound<'_, PyAny>, module: &str, class: &str) -> PyResult<bool> {
+    let py = object.py();
+    let kind = object.get_type();
+    if kind.name()?.to_str()? != class {
+        return Ok(false);
+    }
+    let modules = py.import("sys")?.getattr("modules")?;
+    match modules.get_item(module) {
+        Ok(module) => Ok(module.getattr(class)?.is(&kind)),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Two's complement, little-endian, as short as it goes.
+pub fn bigint_bytes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    // -n needs the bits of n - 1, and a sign.
+    let magnitude = if value.lt(0)? { value.add(1)? } else { value.clone() };
+    let bits: usize = magnitude.call_method0("bit_length")?.extract()?;
+    let keywords = PyDict::new(value.py());
+    keywords.set_item("signed", true)?;
+    value.call_method("to_bytes", (bits / 8 + 1, "little"), Some(&keywords))?.extract()
+}
+
+/// Microseconds of the time of day, times 2, plus fold.
+fn time_bits(value: &impl PyTimeAccess) -> i64 {
+    let seconds = (i64::from(value.get_hour()) * 60 + i64::from(value.get_minute())) * 60
+        + i64::from(value.get_second());
+    (seconds * 1_000_000 + i64::from(value.get_microsecond())) * 2 + i64::from(value.get_fold())
+}
+
+/// Microseconds since 0001-01-01T00:00, local time, times 2, plus fold.
+pub fn datetime_bits(value: &Bound<'_, PyDateTime>) -> i64 {
+    let days = i64::from(ordinal_of(value.get_year(), value.get_month(), value.get_day())) - 1;
+    days * MICROS_PER_DAY * 2 + time_bits(value)
+}
+
+fn delta_micros(value: &Bound<'_, PyDelta>) -> i64 {
+    (i64::from(value.get_days()) * 86_400 + i64::from(value.get_seconds())) * 1_000_000
+        + i64::from(value.get_microseconds())
+}
+
+/// Local time minus UTC, in microseconds.
+pub fn offset_micros(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let offset = value.call_method0("utcoffset")?;
+    Ok(delta_micros(offset.cast::<PyDelta>()?))
+}
+
+/// The zone as the format writes it; None where only pickle could.
+pub fn zone_bytes(zone: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
+    if is_instance_of(zone, "datetime", "timezone")? {
+        let arguments = zone.call_method0("__getinitargs__")?.cast_into::<PyTuple>()?;
+        let mut bytes = vec![ZONE_FIXED];
+        bytes.extend_from_slice(&delta_micros(arguments.get_item(0)?.cast::<PyDelta>()?).to_le_bytes());
+        if arguments.len() > 1 {
+            let name: String = arguments.get_item(1)?.extract()?;
+            bytes.extend_from_slice(name.as_bytes());
+        }
+        return Ok(Some(bytes));
+    }
+    if is_instance_of(zone, "zoneinfo", "ZoneInfo")? {
+        let key = zone.getattr("key")?;
+        if !key.is_none() {
+            let mut bytes = vec![ZONE_NAMED];
+            bytes.extend_from_slice(key.extract::<String>()?.as_bytes());
+            return Ok(Some(bytes));
+        }
+    }
+    Ok(None)
+}
+
+/// The zone that `bytes` stand for.
+pub fn zone_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let text = |bytes: &[u8]| {
+        String::from_utf8(bytes.to_vec()).map_err(|_| errors::value_error("a time zone's name is not UTF-8"))
+    };
+    match bytes.split_first() {
+        Some((&ZONE_FIXED, rest)) if rest.len() >= 8 => {
+            let (offset, name) = rest.split_at(8);
+            let offset = i64::from_le_bytes(*offset.first_chunk().unwrap_or(&[0; 8]));
+            if offset.abs() >= MICROS_PER_DAY {
+                return Err(errors::value_error("a time zone's offset is a day or more"));
+            }
+            let delta = delta(py, offset)?;
+            let class = py.import("datetime")?.getattr("timezone")?;
+            if name.is_empty() { class.call1((delta,)) } else { class.call1((delta, text(name)?)) }
+        }
+        Some((&ZONE_NAMED, key)) => py.import("zoneinfo")?.getattr("ZoneInfo")?.call1((text(key)?,)),
+        _ => Err(errors::value_error("a time zone is of no known kind")),
+    }
+}
+
+fn delta(py: Python<'_>, micros: i64) -> PyResult<Bound<'_, PyDelta>> {
+    let seconds = micros.div_euclid(1_000_000);
+    PyDelta::new(
+        py,
+        seconds.div_euclid(86_400) as i32,
+        seconds.rem_euclid(86_400) as i32,
+        micros.rem_euclid(1_000_000) as i32,
+        false,
+    )
+}
+
+fn encode_datetime<'py>(
+    encoding: &mut Encoding<'_, 'py>,
+    value: &Bound<'py, PyDateTime>,
+    depth: u32,
+) -> Outcome {
+    let Some(zone) = value.get_tzinfo() else {
+        encoding.encoder.datetime(datetime_bits(value));
+        return Ok(());
+    };
+    let Some(zone) = zone_bytes(zone.as_any())? else {
+        return hooks::encode(encoding, value.as_any(), depth);
+    };
+    let mut payload = datetime_bits(value).to_le_bytes().to_vec();
+    payload.extend_from_slice(&offset_micros(value.as_any())?.to_le_bytes());
+    payload.extend_from_slice(&zone);
+    encoding.encoder.heap(tag::AWARE, &payload);
+    Ok(())
+}
+
+fn encode_time<'py>(encoding: &mut Encoding<'_, 'py>, value: &Bound<'py, PyTime>, depth: u32) -> Outcome {
+    let mut payload = time_bits(value).to_le_bytes().to_vec();
+    if let Some(zone) = value.get_tzinfo() {
+        match zone_bytes(zone.as_any())? {
+            Some(zone) => payload.extend_from_slice(&zone),
+            None => return hooks::encode(encoding, value.as_any(), depth),
+        }
+    }
+    encoding.encoder.heap(tag::TIME, &payload);
+    Ok(())
+}
+
+/// The object of a slot that `decode` does not make by itself.
+pub fn decode<'py>(
+    py: Python<'py>,
+    row: &Arc<Row>,
+    slot: &Slot<'_>,
+    depth: u32,
+) -> PyResult<Bound<'py, PyAny>> {
+    match *slot {
+        Slot::Date(ordinal) => new_date(py, ordinal),
+        Slot::Datetime(bits) => new_datetime(py, bits, None),
+        Slot::Heap { tag, payload, offset } => from_payload(py, row, tag, payload, offset, depth),
+        _ => Err(errors::internal("a slot that is no scalar")),
+    }
+    .map_err(|error| errors::undecodable(py, row, error))
+}
+
+/// A date, by its ordinal.
+pub fn new_date(py: Python<'_>, ordinal: u32) -> PyResult<Bound<'_, PyAny>> {
+    if ordinal == 0 || ordinal > pellucid_record::layout::DATE_ORDINAL_MAX {
+        return Err(errors::value_error("a date's ordinal is out of range"));
+    }
+    let (year, month, day) = date_of(ordinal);
+    Ok(PyDate::new(py, year, month, day)?.into_any())
+}
+
+/// A datetime of its bits; `zone` makes it aware.
+pub fn new_datetime<'py>(
+    py: Python<'py>,
+    bits: i64,
+    zone: Option<&Bound<'py, PyTzInfo>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (micros, fold) = (bits >> 1, bits & 1 == 1);
+    let days = micros.div_euclid(MICROS_PER_DAY);
+    if micros < 0 || days >= i64::from(pellucid_record::layout::DATE_ORDINAL_MAX) {
+        return Err(errors::value_error("a datetime is out of range"));
+    }
+    let (year, month, day) = date_of(days as u32 + 1);
+    let (hour, minute, second, micro) = clock(micros.rem_euclid(MICROS_PER_DAY));
+    let value = PyDateTime::new_with_fold(py, year, month, day, hour, minute, second, micro, zone, fold)?;
+    Ok(value.into_any())
+}
+
+fn clock(micros: i64) -> (u8, u8, u8, u32) {
+    let seconds = micros / 1_000_000;
+    ((seconds / 3_600) as u8, (seconds / 60 % 60) as u8, (seconds % 60) as u8, (micros % 1_000_000) as u32)
+}
+
+fn from_payload<'py>(
+    py: Python<'py>,
+    row: &Arc<Row>,
+    tag: u8,
+    payload: &[u8],
+    offset: u32,
+    depth: u32,
+) -> PyResult<Bound<'py, PyAny>> {
+    let damaged = || errors::value_error("a payload is not what its tag promises");
+    let word = |at: usize| -> PyResult<i64> {
+        let bytes = payload.get(at..).and_then(|rest| rest.first_chunk()).ok_or_else(damaged)?;
+        Ok(i64::from_le_bytes(*bytes))
+    };
+    match tag {
+        tag::STR_SURROGATES => text::with_surrogates(py, payload),
+        tag::BYTES => Ok(PyBytes::new(py, payload).into_any()),
+        tag::BYTEARRAY => Ok(PyByteArray::new(py, payload).into_any()),
+        tag::BIGINT => {
+            let keywords = PyDict::new(py);
+            keywords.set_item("signed", true)?;
+            py.get_type::<pyo3::types::PyInt>().call_method(
+                "from_bytes",
+                (PyBytes::new(py, payload), "little"),
+                Some(&keywords),
+            )
+        }
+        tag::DECIMAL => {
+            let written = std::str::from_utf8(payload).map_err(|_| damaged())?;
+            if !pellucid_record::key::is_decimal_text(written) && !written.contains("NaN") {
+                return Err(damaged());
+            }
+            py.import("decimal")?.getattr("Decimal")?.call1((written,))
+        }
+        tag::COMPLEX if payload.len() == 16 => {
+            let (real, imaginary) = (f64::from_bits(word(0)? as u64), f64::from_bits(word(8)? as u64));
+            Ok(PyComplex::from_doubles(py, real, imaginary).into_any())
+        }
+        tag::UUID if payload.len() == 16 => {
+            let keywords = PyDict::new(py);
+            keywords.set_item("bytes", PyBytes::new(py, payload))?;
+            py.import("uuid")?.getattr("UUID")?.call((), Some(&keywords))
+        }
+        tag::TIMEDELTA if payload.len() == 12 => {
+            let part = |at: usize| {
+                payload.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
+            };
+            let (days, seconds, micros) =
+                (i32::from_le_bytes(part(0)), u32::from_le_bytes(part(4)), u32::from_le_bytes(part(8)));
+            if seconds >= 86_400 || micros >= 1_000_000 {
+                return Err(damaged());
+            }
+            Ok(PyDelta::new(py, days, seconds as i32, micros as i32, false)?.into_any())
+        }
+        tag::TIME => {
+            let bits = word(0)?;
+            if !(0..MICROS_PER_DAY).contains(&(bits >> 1)) {
+                return Err(damaged());
+            }
+            let zone = match payload.get(8..) {
+                None | Some([]) => None,
+                Some(zone) => Some(zone_of(py, zone)?.cast_into::<PyTzInfo>()?),
+            };
+            let (hour, minute, second, micro) = clock(bits >> 1);
+            Ok(PyTime::new_with_fold(py, hour, minute, second, micro, zone.as_ref(), bits & 1 == 1)?
+                .into_any())
+        }
+        tag::AWARE => {
+            let zone = zone_of(py, payload.get(16..).unwrap_or_default())?.cast_into::<PyTzInfo>()?;
+            new_datetime(py, word(0)?, Some(&zone))
+        }
+        tag::NDARRAY => array(py, row, payload, offset, depth),
+        tag::REGISTERED => {
+            let parts = nested_tuple(py, row, offset, payload.len(), depth)?;
+            hooks::decode_registered(&parts.get_item(0)?, &parts.get_item(1)?)
+        }
+        tag::PICKLE => hooks::decode_pickle(py, payload, &row.policy(py)),
+        tag::APART => apart(py, row, payload, depth),
+        _ => Err(damaged()),
+    }
+}
+
+/// The tuple at the beginning of a payload.
+fn nested_tuple<'py>(
+    py: Python<'py>,
+    row: &Arc<Row>,
+    offset: u32,
+    size: usize,
+    depth: u32,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let place = Container::nested(row.bytes(), offset, offset + size as u32, &*row.names)
+        .map_err(|error| errors::corrupt_row(py, row, &error))?;
+    if place.kind != Kind::Tuple || place.count < 2 {
+        return Err(errors::value_error("a payload is not what its tag promises"));
+    }
+    Ok(decode::plain_at(py, row, &Slot::Container(place), depth + 1)?.cast_into::<PyTuple>()?)
+}
+
+fn array<'py>(
+    py: Python<'py>,
+    row: &Arc<Row>,
+    payload: &[u8],
+    offset: u32,
+    depth: u32,
+) -> PyResult<Bound<'py, PyAny>> {
+    let place = Container::nested(row.bytes(), offset, offset + payload.len() as u32, &*row.names)
+        .map_err(|error| errors::corrupt_row(py, row, &error))?;
+    if place.kind != Kind::Tuple || place.count != 4 {
+        return Err(errors::value_error("an array's head is damaged"));
+    }
+    let head = decode::plain_at(py, row, &Slot::Container(place), depth + 1)?.cast_into::<PyTuple>()?;
+    let start: usize = head.get_item(3)?.extract()?;
+    let data = payload.get(start..).ok_or_else(|| errors::value_error("an array's head is damaged"))?;
+    hooks::decode_array(&head, PyBytes::new(py, data).as_any())
+}
+
+/// A value that lies apart: its bytes come from the database, and are then read as its tag says.
+fn apart<'py>(py: Python<'py>, row: &Arc<Row>, payload: &[u8], depth: u32) -> PyResult<Bound<'py, PyAny>> {
+    let reference: &[u8; 17] =
+        payload.try_into().map_err(|_| errors::value_error("a reference to a value apart is damaged"))?;
+    let (tag, rest) = reference.split_at(1);
+    let tag = tag.first().copied().unwrap_or_default();
+    let id = u64::from_le_bytes(*rest.first_chunk().unwrap_or(&[0; 8]));
+    let size = u64::from_le_bytes(*rest.last_chunk().unwrap_or(&[0; 8]));
+    let data = row.apart(py, id, size)?;
+    match tag {
+        tag::STR => text::utf8(py, &data),
+        tag::APART | tag::REGISTERED => {
+            Err(errors::value_error("a value apart is of a kind that cannot lie there"))
+        }
+        tag::NDARRAY => {
+            let part = Row::part(py, row, &data);
+            let part = Arc::new(part);
+            array(py, &part, part.bytes(), 0, depth)
+        }
+        _ => from_payload(py, row, tag, &data, 0, depth),
+    }
+}

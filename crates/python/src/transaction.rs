@@ -1,0 +1,151 @@
+//! What does `with db.transaction():` give, and `table.edit(key)`?
+
+use std::sync::Arc;
+
+use pellucid_store::Savepoint;
+use pyo3::prelude::*;
+
+use crate::core::Core;
+use crate::errors;
+use crate::hot::gil::GilValue;
+use crate::table::Table;
+
+/// A transaction, as a context manager.
+///
+/// Several writes to several tables, all or none: an exception that leaves the block drops them.
+/// A transaction inside another is a savepoint of it.
+///
+/// >>> import pellucid
+/// >>> db = pellucid.open(":memory:")
+/// >>> with db.transaction():
+/// ...     db["a"] = 1
+/// ...     db["b"] = 2
+/// >>> len(db)
+/// 2
+#[pyclass(frozen, module = "pellucid", name = "TransactionContext")]
+pub struct TransactionContext {
+    core: Arc<Core>,
+    // None: not entered. Some(None): the outermost. Some(Some(n)): a savepoint.
+    entered: GilValue<Option<Option<Savepoint>>>,
+}
+
+impl TransactionContext {
+    /// A transaction that begins when it is entered.
+    pub fn new(core: Arc<Core>) -> Self {
+        Self { core, entered: GilValue::new(None) }
+    }
+
+    /// Begin it.
+    pub fn enter(&self, py: Python<'_>) -> PyResult<()> {
+        if self.entered.get().is_some() {
+            return Err(errors::raise(
+                py,
+                "TransactionError",
+                "this transaction has been entered already; call db.transaction() for each block",
+            ));
+        }
+        self.core.check_open(py)?;
+        if self.core.is_mine(py) {
+            let savepoint = self.core.in_running(py, |transaction| transaction.savepoint())?;
+            self.entered.set(Some(Some(savepoint)));
+        } else {
+            self.core.begin(py)?;
+            self.entered.set(Some(None));
+        }
+        Ok(())
+    }
+
+    /// End it: keep what it did, or drop it.
+    pub fn exit(&self, py: Python<'_>, keep: bool) -> PyResult<()> {
+        let Some(entered) = self.entered.get() else {
+            return Err(errors::raise(py, "TransactionError", "this transaction was never entered"));
+        };
+        self.entered.set(None);
+        if !self.core.is_mine(py) {
+            return Err(errors::raise(
+                py,
+                "TransactionError",
+                "a transaction must end in the thread and task that opened it; it is dropped when its handle is closed",
+            ));
+        }
+        match entered {
+            None => self.core.end(py, keep),
+            Some(savepoint) if keep => self.core.in_running(py, |transaction| transaction.release(savepoint)),
+            Some(savepoint) => self.core.in_running(py, |transaction| transaction.rollback_to(savepoint)),
+        }
+    }
+}
+
+#[pymethods]
+impl TransactionContext {
+    fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
+        slf.get().enter(py)?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (kind, error, traceback, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let _ = (error, traceback);
+        self.exit(py, kind.is_none())?;
+        Ok(false)
+    }
+}
+
+/// Run `work` in a transaction.
+pub fn within<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+    let context = TransactionContext::new(core.clone());
+    context.enter(py)?;
+    match work() {
+        Ok(result) => context.exit(py, true).map(|()| result),
+        Err(error) => {
+            context.exit(py, false)?;
+            Err(error)
+        }
+    }
+}
+
+/// One record under edit, as a context manager: many changes, one commit.
+#[pyclass(frozen, module = "pellucid", name = "EditContext")]
+pub struct EditContext {
+    table: Py<Table>,
+    key: Py<PyAny>,
+    transaction: TransactionContext,
+}
+
+impl EditContext {
+    /// An edit of `table[key]`.
+    pub fn new(table: Py<Table>, key: Py<PyAny>) -> Self {
+        let transaction = TransactionContext::new(table.get().core().clone());
+        Self { table, key, transaction }
+    }
+}
+
+#[pymethods]
+impl EditContext {
+    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.transaction.enter(py)?;
+        self.table.bind(py).get_item(&self.key).map_err(|error| match self.transaction.exit(py, false) {
+            Ok(()) => error,
+            Err(worse) => worse,
+        })
+    }
+
+    #[pyo3(signature = (kind, error, traceback, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let _ = (error, traceback);
+        self.transaction.exit(py, kind.is_none())?;
+        Ok(false)
+    }
+}

@@ -1,0 +1,260 @@
+//! What do `keys()`, `values()` and `items()` give?
+//!
+//! Live views, as a dict's: they show what is there when they are looked at. Key and item views are
+//! sets. One class for each, over records and tables alike; iterating a table's view is the
+//! table's own native iterator.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::pyclass::CompareOp;
+use pyo3::types::{PyList, PySet, PyTuple};
+
+use crate::record::{self, Record};
+use crate::table::{Bounds, Table};
+
+/// Whose view it is.
+pub enum Owner {
+    /// A record's.
+    Record(Py<Record>),
+    /// A table's, or a range of it.
+    Table(Py<Table>, Bounds),
+}
+
+/// What a view shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Shows {
+    /// Keys.
+    Keys,
+    /// Values.
+    Values,
+    /// Pairs of both.
+    Items,
+}
+
+/// A live view of a record's or a table's keys, values or items.
+#[pyclass(frozen, module = "pellucid", name = "DictView")]
+pub struct DictView {
+    owner: Owner,
+    shows: Shows,
+}
+
+impl DictView {
+    /// A view of the keys.
+    pub fn keys_of(py: Python<'_>, owner: Owner) -> PyResult<Py<Self>> {
+        Py::new(py, Self { owner, shows: Shows::Keys })
+    }
+
+    /// A view of the values.
+    pub fn values_of(py: Python<'_>, owner: Owner) -> PyResult<Py<Self>> {
+        Py::new(py, Self { owner, shows: Shows::Values })
+    }
+
+    /// A view of the items.
+    pub fn items_of(py: Python<'_>, owner: Owner) -> PyResult<Py<Self>> {
+        Py::new(py, Self { owner, shows: Shows::Items })
+    }
+
+    fn iterate<'py>(&self, py: Python<'py>, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
+        match &self.owner {
+            Owner::Table(table, bounds) => table.get().iterate(table.bind(py), bounds, self.shows, reverse),
+            Owner::Record(owner) => {
+                let owner = owner.bind(py);
+                let list = match self.shows {
+                    Shows::Keys => PyList::new(py, record::keys(owner)?)?,
+                    Shows::Values => PyList::new(py, record::values(owner)?)?,
+                    Shows::Items => PyList::new(py, record::items(owner)?)?,
+                };
+                if reverse {
+                    list.reverse()?;
+                }
+                Ok(list.try_iter()?.into_any())
+            }
+        }
+    }
+
+    fn get<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match &self.owner {
+            Owner::Record(owner) => record::get_item(owner.bind(py), key),
+            Owner::Table(table, bounds) => table.get().get_within(table.bind(py), bounds, key),
+        }
+    }
+
+    fn to_set<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PySet>> {
+        if self.shows == Shows::Values {
+            return Err(PyTypeError::new_err("a view of values is no set"));
+        }
+        let set = PySet::empty(py)?;
+        for element in self.iterate(py, false)?.try_iter()? {
+            // The items of a dict of dicts have no hash, and neither have those of records.
+            set.add(element?)?;
+        }
+        Ok(set)
+    }
+
+    fn operate<'py>(
+        &self,
+        py: Python<'py>,
+        other: &Bound<'py, PyAny>,
+        method: &str,
+        is_reflected: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if self.shows == Shows::Values || other.try_iter().is_err() {
+            return Ok(py.NotImplemented().into_bound(py));
+        }
+        let mine = self.to_set(py)?;
+        if !is_reflected {
+            return mine.call_method1(method, (other,));
+        }
+        let theirs = PySet::empty(py)?;
+        for element in other.try_iter()? {
+            theirs.add(element?)?;
+        }
+        theirs.call_method1(method, (mine,))
+    }
+}
+
+#[pymethods]
+impl DictView {
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        match &self.owner {
+            Owner::Record(owner) => record::len(owner.bind(py)),
+            Owner::Table(table, bounds) => table.get().count_within(py, bounds),
+        }
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.iterate(py, false)
+    }
+
+    fn __reversed__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.iterate(py, true)
+    }
+
+    fn __contains__(&self, py: Python<'_>, element: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match self.shows {
+            Shows::Keys => Ok(self.get(py, element)?.is_some()),
+            Shows::Items => {
+                let Ok(pair) = element.cast::<PyTuple>() else { return Ok(false) };
+                if pair.len() != 2 {
+                    return Ok(false);
+                }
+                match self.get(py, &pair.get_item(0)?)? {
+                    Some(value) => value.eq(pair.get_item(1)?),
+                    None => Ok(false),
+                }
+            }
+            Shows::Values => {
+                for value in self.iterate(py, false)?.try_iter()? {
+                    if value?.eq(element)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        const SHOWN_MAX: usize = 20;
+        let name = match self.shows {
+            Shows::Keys => "keys",
+            Shows::Values => "values",
+            Shows::Items => "items",
+        };
+        let mut shown = Vec::new();
+        for element in self.iterate(py, false)?.try_iter()? {
+            if shown.len() == SHOWN_MAX {
+                shown.push("...".to_owned());
+                break;
+            }
+            shown.push(element?.repr()?.to_string());
+        }
+        Ok(format!("{name}([{}])", shown.join(", ")))
+    }
+
+    fn __and__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.operate(py, other, "intersection", false)
+    }
+
+    fn __rand__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.operate(py, other, "intersection", true)
+    }
+
+    fn __or__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.operate(py, other, "union", false)
+    }
+
+    fn __ror__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.operate(py, other, "union", true)
+    }
+
+    fn __sub__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.operate(py, other, "difference", false)
+    }
+
+    fn __rsub__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.operate(py, other, "difference", true)
+    }
+
+    fn __xor__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.operate(py, other, "symmetric_difference", false)
+    }
+
+    fn __rxor__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.operate(py, other, "symmetric_difference", true)
+    }
+
+    /// Whether the two have no element in common.
+    fn isdisjoint(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.to_set(py)?.call_method1("isdisjoint", (other,))?.extract()
+    }
+
+    fn __richcmp__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        operation: CompareOp,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if slf.get().shows == Shows::Values {
+            let same = slf.is(other);
+            return match operation {
+                CompareOp::Eq => Ok(same.into_pyobject(py)?.to_owned().into_any()),
+                CompareOp::Ne => Ok((!same).into_pyobject(py)?.to_owned().into_any()),
+                _ => Ok(py.NotImplemented().into_bound(py)),
+            };
+        }
+        let is_set = other.is_instance(&py.import("collections.abc")?.getattr("Set")?)?;
+        if !is_set {
+            return Ok(py.NotImplemented().into_bound(py));
+        }
+        // By membership, as a dict's views do it: items need no hash for it.
+        let (mine, theirs) = (slf.len()?, other.len()?);
+        let result = match operation {
+            CompareOp::Eq => mine == theirs && all_in(slf.as_any(), other)?,
+            CompareOp::Ne => mine != theirs || !all_in(slf.as_any(), other)?,
+            CompareOp::Le => mine <= theirs && all_in(slf.as_any(), other)?,
+            CompareOp::Lt => mine < theirs && all_in(slf.as_any(), other)?,
+            CompareOp::Ge => mine >= theirs && all_in(other, slf.as_any())?,
+            CompareOp::Gt => mine > theirs && all_in(other, slf.as_any())?,
+        };
+        Ok(result.into_pyobject(py)?.to_owned().into_any())
+    }
+
+    /// The mapping that this is a view of.
+    #[getter]
+    fn mapping<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match &self.owner {
+            Owner::Record(record) => record.bind(py).clone().into_any(),
+            Owner::Table(table, _) => table.bind(py).clone().into_any(),
+        }
+    }
+}
+
+fn all_in(elements: &Bound<'_, PyAny>, container: &Bound<'_, PyAny>) -> PyResult<bool> {
+    for element in elements.try_iter()? {
+        if !container.contains(element?)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

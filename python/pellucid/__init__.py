@@ -1,0 +1,74 @@
+"""What does pellucid offer? A database that is a dict, whose records are read in place."""
+
+from pellucid._native import (
+    Database,
+    Record,
+    RecordList,
+    Snapshot,
+    Table,
+    counters,
+    dumps,
+    loads,
+    open,
+    validate,
+    view,
+)
+from pellucid.errors import (
+    Busy,
+    Closed,
+    CorruptRecord,
+    DatabaseCorrupt,
+    DatabaseError,
+    DiskFull,
+    Error,
+    NetworkFilesystemWarning,
+    NewerFormat,
+    NotADatabase,
+    PickleDenied,
+    ReadOnly,
+    RecordTooLarge,
+    StaleRecord,
+    TransactionError,
+    UnregisteredType,
+    UnsupportedKey,
+    UnsupportedValue,
+)
+from pellucid.objects import register
+
+__all__ = [
+    "Busy",
+    "Closed",
+    "CorruptRecord",
+    "Database",
+    "DatabaseCorrupt",
+    "DatabaseError",
+    "DiskFull",
+    "Error",
+    "NetworkFilesystemWarning",
+    "NewerFormat",
+    "NotADatabase",
+    "PickleDenied",
+    "ReadOnly",
+    "Record",
+    "RecordList",
+    "RecordTooLarge",
+    "Snapshot",
+    "StaleRecord",
+    "Table",
+    "TransactionError",
+    "UnregisteredType",
+    "UnsupportedKey",
+    "UnsupportedValue",
+    "counters",
+    "dumps",
+    "loads",
+    "open",
+    "register",
+    "validate",
+    "view",
+]
+
+
+def _reopen(path: str, mode: str, options: dict[str, object]) -> Database:
+    """Open the database of a pickled handle."""
+    return open(path, mode, **options)  # type: ignore[arg-type]

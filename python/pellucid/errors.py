@@ -1,0 +1,118 @@
+"""What can go wrong, and as which class?
+
+Every exception that pellucid raises of its own is in this table. Each is also the built-in that a
+caller would catch without knowing pellucid; a missing key is plain `KeyError`, a missing field plain
+`KeyError` or `AttributeError`, as with a dict or an object.
+
+    Error
+    |-- UnsupportedKey          TypeError        a key that has no place in the order
+    |-- UnsupportedValue        TypeError        a value that cannot be stored as it is
+    |-- RecordTooLarge          ValueError       a record beyond 4 GiB, or nested deeper than 64
+    |-- CorruptRecord           ValueError       bytes that are not a record
+    |-- PickleDenied            ValueError       a stored pickle that the policy does not allow
+    |-- UnregisteredType        LookupError      a stored object whose class is not registered
+    |-- StaleRecord             ReferenceError   a record of a closed snapshot or database
+    |-- ReadOnly                TypeError        a change of something that cannot be changed
+    |-- Closed                  ValueError       a handle used after close
+    |-- Busy                    TimeoutError     a lock that others hold
+    |-- TransactionError        RuntimeError     a transaction used where it does not belong
+    `-- DatabaseError           OSError          the file itself
+        |-- NotADatabase                         a foreign file, or a directory
+        |-- DatabaseCorrupt                      truncated or damaged
+        |-- NewerFormat                          written by a newer release
+        `-- DiskFull                             no space left for the write
+    NetworkFilesystemWarning    UserWarning      a database where locks may not hold
+"""
+
+__all__ = [
+    "Busy",
+    "Closed",
+    "CorruptRecord",
+    "DatabaseCorrupt",
+    "DatabaseError",
+    "DiskFull",
+    "Error",
+    "NetworkFilesystemWarning",
+    "NewerFormat",
+    "NotADatabase",
+    "PickleDenied",
+    "ReadOnly",
+    "RecordTooLarge",
+    "StaleRecord",
+    "TransactionError",
+    "UnregisteredType",
+    "UnsupportedKey",
+    "UnsupportedValue",
+]
+
+
+class Error(Exception):
+    """The base of everything that pellucid raises of its own."""
+
+
+class UnsupportedKey(Error, TypeError):
+    """A key that cannot be stored: of another type, or NaN; the message names the place in it."""
+
+
+class UnsupportedValue(Error, TypeError):
+    """A value that cannot be stored as it is; the message names its path and the way out."""
+
+
+class RecordTooLarge(Error, ValueError):
+    """A value beyond the limits of a record: 4 GiB, or containers nested deeper than 64."""
+
+
+class CorruptRecord(Error, ValueError):
+    """Bytes that are not a record; the message names the table, the key and the offset."""
+
+
+class PickleDenied(Error, ValueError):
+    """A stored pickle that the database's pickle policy does not allow to be loaded."""
+
+
+class UnregisteredType(Error, LookupError):
+    """A stored object whose class has not been registered in this process."""
+
+
+class StaleRecord(Error, ReferenceError):
+    """A record of a snapshot or a database that has been closed."""
+
+
+class ReadOnly(Error, TypeError):
+    """A change of what cannot be changed: a snapshot, a database opened `r`, a view of bytes."""
+
+
+class Closed(Error, ValueError):
+    """A database, snapshot or iterator used after it was closed."""
+
+
+class Busy(Error, TimeoutError):
+    """A lock that another process or thread held for longer than the timeout."""
+
+
+class TransactionError(Error, RuntimeError):
+    """A transaction used where it does not belong: another thread, or after its end."""
+
+
+class DatabaseError(Error, OSError):
+    """The file cannot be opened, read or written."""
+
+
+class NotADatabase(DatabaseError):
+    """A path that holds something else than a pellucid database."""
+
+
+class DatabaseCorrupt(DatabaseError):
+    """A database file that is truncated or damaged."""
+
+
+class NewerFormat(DatabaseError):
+    """A database that only a newer release of pellucid can read."""
+
+
+class DiskFull(DatabaseError):
+    """No space was left for a write; the transaction was dropped, all before it is intact."""
+
+
+class NetworkFilesystemWarning(UserWarning):
+    """A database on a network file system, whose locks may not hold between machines."""

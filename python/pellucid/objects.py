@@ -1,0 +1,211 @@
+"""How are objects stored that are no plain values?
+
+The native encoder comes here for what it does not know by its exact type: NumPy arrays and scalars,
+registered classes, dataclasses and their kin, and, where the pickle policy says so, anything. This is
+the one module that imports pickle, and only when a stored value or a policy asks for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, TypeVar
+
+from pellucid.errors import PickleDenied, UnregisteredType
+
+T = TypeVar("T")
+
+__all__ = ["build", "decode_array", "decode_pickle", "decode_registered", "encode", "register"]
+
+_BY_CLASS: dict[type, tuple[str, Callable[[Any], object]]] = {}
+_BY_NAME: dict[str, Callable[[Any], object]] = {}
+
+FORTRAN_ORDER = 1
+SCALAR = 2
+
+
+def register(cls: type[T], encode: Callable[[T], object], decode: Callable[[Any], T]) -> None:
+    """Store instances of exactly `cls` as `encode(instance)`; read them as `decode(value)`.
+
+    `encode` returns any value that can be stored; `decode` gets it back as plain dicts, lists and
+    scalars. The class is stored by its module and name. Registering a class again replaces
+    what was registered; subclasses are registered by themselves.
+
+    >>> import fractions, pellucid
+    >>> pellucid.register(fractions.Fraction, str, fractions.Fraction)
+    >>> pellucid.loads(pellucid.dumps([fractions.Fraction(1, 3)]))
+    [Fraction(1, 3)]
+    """
+    if not isinstance(cls, type):
+        raise TypeError(f"register() wants a class, not {cls!r}")
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    _BY_CLASS[cls] = (name, encode)
+    _BY_NAME[name] = decode
+
+
+def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] | None:
+    """What the native encoder is to write for `value`; None where it cannot be stored.
+
+    The first element of the result names the way: `("value", other)`, `("registered", name, other)`,
+    `("array", dtype, shape, flags, bytes)`, or `("pickle", bytes)`.
+    """
+    cls = type(value)
+    if cls in _BY_CLASS:
+        name, encode_instance = _BY_CLASS[cls]
+        return ("registered", name, encode_instance(value))
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and (cls is numpy.ndarray or isinstance(value, numpy.generic)):
+        return _encode_array(numpy, value)
+    plain = _as_plain(value)
+    if plain is not None:
+        return ("value", plain[0])
+    if policy == "deny":
+        return None
+    return ("pickle", _encode_pickle(value, policy))
+
+
+def _as_plain(value: Any) -> tuple[object] | None:
+    """The dict (for an Enum: the value) that stands for `value`, in a tuple; None if it has none."""
+    cls = type(value)
+    if isinstance(value, Enum):
+        return (value.value,)
+    if isinstance(value, tuple):
+        names = getattr(cls, "_fields", None)
+        return None if names is None else (dict(zip(names, value, strict=True)),)
+    if "__dataclass_fields__" in cls.__dict__ or hasattr(cls, "__dataclass_fields__"):
+        import dataclasses
+
+        return ({field.name: getattr(value, field.name) for field in dataclasses.fields(value)},)
+    attributes = getattr(cls, "__attrs_attrs__", None)
+    if attributes is not None:
+        return ({attribute.name: getattr(value, attribute.name) for attribute in attributes},)
+    return None
+
+
+def _encode_array(numpy: Any, value: Any) -> tuple[object, ...] | None:
+    dtype = value.dtype
+    if dtype.hasobject:
+        return None
+    is_scalar = isinstance(value, numpy.generic)
+    if is_scalar:
+        data, shape, flags = value.tobytes(), [], SCALAR
+    else:
+        is_fortran = value.flags.f_contiguous and not value.flags.c_contiguous
+        data = value.tobytes(order="F" if is_fortran else "C")
+        shape, flags = list(value.shape), FORTRAN_ORDER if is_fortran else 0
+    described: object = dtype.str
+    if dtype.names is not None:
+        # `descr` loses what it cannot say (titles, overlapping fields); such a dtype is refused.
+        described = dtype.descr
+        if numpy.dtype(described) != dtype:
+            return None
+    elif dtype.subdtype is not None or numpy.dtype(described) != dtype:
+        return None
+    return ("array", described, shape, flags, data)
+
+
+def decode_array(described: Any, shape: list[int], flags: int, data: memoryview) -> object:
+    """The NumPy array, or scalar, that was stored. An array is read-only and shares `data`."""
+    try:
+        import numpy
+    except ImportError as error:
+        raise ImportError("this field holds a NumPy array; to read it: pip install numpy") from error
+    try:
+        dtype = numpy.dtype(described)
+        if dtype.hasobject:
+            raise ValueError("the dtype holds Python objects")
+        if flags & SCALAR:
+            return numpy.frombuffer(data, dtype=dtype, count=1)[0]
+        order = "F" if flags & FORTRAN_ORDER else "C"
+        return numpy.ndarray(tuple(shape), dtype=dtype, buffer=data, order=order)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the stored array is damaged: {error}") from error
+
+
+def decode_registered(name: str, value: object) -> object:
+    """The instance of a registered class."""
+    decode = _BY_NAME.get(name)
+    if decode is None:
+        raise UnregisteredType(
+            f"a stored object of class {name!r} cannot be read: the class is not registered in this "
+            f"process; call pellucid.register({name.rpartition('.')[2]}, encode, decode) first"
+        )
+    return decode(value)
+
+
+def _encode_pickle(value: object, policy: str | tuple[str, ...]) -> bytes:
+    import pickle
+
+    data = pickle.dumps(value, protocol=5)
+    if not isinstance(policy, str):
+        # What could not be read back under the same policy is refused now, not then.
+        decode_pickle(data, policy)
+    return data
+
+
+def decode_pickle(data: bytes, policy: str | tuple[str, ...]) -> object:
+    """The object of a stored pickle, if `policy` allows every global that it names."""
+    if policy == "deny":
+        raise PickleDenied(
+            'a stored value is a pickle, and pickles are denied; open with pickle="allow", or with the '
+            "list of globals it may use, if you trust whoever wrote the file"
+        )
+    import io
+    import pickle
+    from fnmatch import fnmatchcase
+
+    if policy == "allow":
+        return pickle.loads(data)  # noqa: S301  the user has said so
+
+    class Restricted(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> object:
+            full_name = f"{module}.{name}"
+            if not any(fnmatchcase(full_name, pattern) for pattern in policy):
+                raise PickleDenied(
+                    f"a stored pickle wants {full_name!r}, which is not among the allowed globals "
+                    f"{list(policy)}; add it to pickle=[...] if you trust it"
+                )
+            return super().find_class(module, name)
+
+    return Restricted(io.BytesIO(data)).load()
+
+
+def build(cls: type[T], value: Any) -> T:
+    """An instance of `cls` (a dataclass, NamedTuple, attrs class, Enum or registered class) from what was stored.
+
+    Fields whose annotation is such a class itself, or a list of one, are built as well.
+    """
+    if isinstance(value, cls):
+        return value
+    if issubclass(cls, Enum):
+        return cls(value)
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{cls.__name__} cannot be made from a stored {type(value).__name__}")
+    import typing
+
+    hints = typing.get_type_hints(cls)
+    return cls(**{name: _build_field(hints.get(name), field) for name, field in value.items()})
+
+
+def _is_buildable(hint: object) -> bool:
+    return isinstance(hint, type) and (
+        issubclass(hint, Enum)
+        or hasattr(hint, "__dataclass_fields__")
+        or hasattr(hint, "__attrs_attrs__")
+        or (issubclass(hint, tuple) and hasattr(hint, "_fields"))
+    )
+
+
+def _build_field(hint: Any, value: object) -> object:
+    if value is None or hint is None:
+        return value
+    if _is_buildable(hint):
+        return build(hint, value)
+    arguments = getattr(hint, "__args__", ())
+    if getattr(hint, "__origin__", None) is list and isinstance(value, list) and _is_buildable(arguments[0]):
+        return [build(arguments[0], element) for element in value]
+    for candidate in arguments:
+        if _is_buildable(candidate) and isinstance(value, Mapping):
+            return build(candidate, value)
+    return value
