@@ -13,7 +13,8 @@ use crate::layout::{
 };
 use crate::payload;
 use crate::shape::{Shape, Shapes};
-use crate::view::{self, Container, Root, Slot, Walker};
+use crate::view::{self, Container, Root, Slot};
+use crate::walk::Walker;
 
 /// Bytes in one line.
 const LINE_SIZE: usize = 16;
@@ -167,11 +168,11 @@ impl<S: Shapes + ?Sized> Dump<'_, S> {
         };
         self.line(start, slots, level, &format!("{label}{what}"));
         if level as u32 >= DEPTH_MAX {
-            return Ok(container.heap_start());
+            return Ok(container.heap);
         }
         if container.kind.is_packed() {
             self.packed(container, level + 1)?;
-            return Ok(container.heap_start());
+            return Ok(container.heap);
         }
         for first in (0..container.count).step_by(BLOCK_SLOTS as usize) {
             self.block(container, first, level + 1);
@@ -222,7 +223,7 @@ impl<S: Shapes + ?Sized> Dump<'_, S> {
     }
 
     fn index(&mut self, container: &Container, level: usize) {
-        let (start, end) = (container.index_start() as usize, container.heap_start() as usize);
+        let (start, end) = (container.index_start() as usize, container.heap as usize);
         for (place, at) in (start..end).step_by(8).enumerate() {
             let meaning = match keyed::index_entry(self.bytes, container, place as u32) {
                 Ok((hash, entry)) => format!("index: hash {hash:08x}, entry {entry}"),

@@ -16,7 +16,8 @@ use crate::layout::{
 use crate::shape::{Shape, Shapes, hash_of_names, may_be_shape};
 use crate::validate::validate_record;
 use crate::value::{decode, encode_value};
-use crate::view::{self, Container, Root, Walker};
+use crate::view::{self, Container, Root};
+use crate::walk::Walker;
 
 /// The tables of an envelope that is being written: names and shapes in order of first use.
 #[derive(Debug, Default)]

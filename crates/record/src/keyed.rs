@@ -11,7 +11,8 @@ use crate::key::KeyEncoder;
 use crate::layout::{DEPTH_MAX, INDEX_ENTRY_COUNT_MIN, INDEX_ENTRY_SIZE, Kind, tag};
 use crate::payload;
 use crate::shape::Shapes;
-use crate::view::{Container, Slot, Walker};
+use crate::view::{Container, Slot};
+use crate::walk::Walker;
 
 /// Before the tag and the payload of a key without an ordered encoding. Above every code of an ordered key.
 pub const UNORDERED: u8 = 0xFF;

@@ -340,7 +340,7 @@ pub fn ndarray<'a, S: Shapes + ?Sized>(
     };
     let is_shape = shape.kind == Kind::PackedInts || shape.kind == Kind::List && shape.count == 0;
     let data_offset = u32::try_from(data).ok().and_then(|data| offset.checked_add(data)).ok_or_else(bad)?;
-    if !is_dtype || !is_shape || data_offset < head.heap_start() || flags & !NDARRAY_FLAGS != 0 {
+    if !is_dtype || !is_shape || data_offset < head.heap || flags & !NDARRAY_FLAGS != 0 {
         return Err(bad());
     }
     let data = bytes.get(data_offset as usize..end as usize).ok_or_else(bad)?;

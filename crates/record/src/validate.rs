@@ -11,7 +11,8 @@ use crate::layout::{DEPTH_MAX, INDEX_ENTRY_COUNT_MIN, Kind, tag};
 use crate::payload;
 use crate::shape::Shapes;
 use crate::value::is_surrogate_text;
-use crate::view::{self, Container, Root, Slot, Walker};
+use crate::view::{self, Container, Root, Slot};
+use crate::walk::Walker;
 
 /// Checks a record, or an envelope with its own tables and checksum.
 ///

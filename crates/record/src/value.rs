@@ -10,7 +10,8 @@ use crate::key;
 use crate::layout::{DEPTH_MAX, Kind, tag};
 use crate::payload::{self, Apart, Aware, Time, Timedelta, Zone};
 use crate::shape::{Dictionary, Shape, Shapes};
-use crate::view::{self, Container, Root, Slot, Walker};
+use crate::view::{self, Container, Root, Slot};
+use crate::walk::Walker;
 
 /// A double that equals what has the same bits: NaN itself, and 0.0 not -0.0.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,12 @@
 //! How is one part of a record read without decoding the rest?
 //!
 //! A [`Container`] is a checked head: where it begins and ends, where its slots are, how many. It borrows nothing, so that it
-//! can be kept beside the bytes. [`Container::slot`] reads one slot in O(1); [`Walker`] reads all of them in order and demands
-//! that they do not overlap. Each access checks its own bounds, so a record that nobody validated can do no harm but return
+//! can be kept beside the bytes. [`Container::slot`] reads one slot in O(1); to read all of them see `walk.rs`. Each access checks its own bounds, so a record that nobody validated can do no harm but return
 //! nonsense.
+//!
+//! The short functions are inlined by force. A `Slot` comes back in memory, written in parts; a caller that copies it as a whole
+//! waits for these stores, which took longer (4 ns) than to read the slot.
+#![expect(clippy::inline_always, reason = "see above")]
 
 use crate::error::{Corrupt, Damage};
 use crate::keyed;
@@ -22,6 +25,8 @@ pub struct Container {
     pub end: u32,
     /// Its first block (of a packed one: its first element).
     pub slots: u32,
+    /// What `heap_start` returns: here because each slot that refers to the heap is compared with it.
+    pub(crate) heap: u32,
     /// Its slots; a keyed map has two for each entry.
     pub count: u32,
     /// The shape's id, where it is a shaped dict; else 0.
@@ -79,13 +84,13 @@ fn read<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
 }
 
 #[cold]
-fn corrupt<T>(damage: Damage, offset: usize) -> Result<T, Corrupt> {
+pub(crate) fn corrupt<T>(damage: Damage, offset: usize) -> Result<T, Corrupt> {
     Err(Corrupt::new(damage, offset))
 }
 
 /// The bits of a slot, with zeros above its width.
-#[inline]
-fn read_bits(bytes: &[u8], offset: usize, width_log2: u8) -> Option<u64> {
+#[inline(always)]
+pub(crate) fn read_bits(bytes: &[u8], offset: usize, width_log2: u8) -> Option<u64> {
     Some(match width_log2 {
         3 => u64::from_le_bytes(read(bytes, offset)?),
         0 => u64::from(*bytes.get(offset)?),
@@ -95,8 +100,8 @@ fn read_bits(bytes: &[u8], offset: usize, width_log2: u8) -> Option<u64> {
 }
 
 /// The bits of a slot as a signed int of its width.
-#[inline]
-fn sign_extend(bits: u64, width_log2: u8) -> i64 {
+#[inline(always)]
+pub(crate) fn sign_extend(bits: u64, width_log2: u8) -> i64 {
     let unused = 64 - (8u32 << (width_log2 & 3));
     (bits << unused).cast_signed() >> unused
 }
@@ -145,8 +150,8 @@ fn scalar_root(bytes: &[u8]) -> Result<Slot<'_>, Corrupt> {
 }
 
 /// Interprets a slot whose value stands in it. `slot_offset` is where it stands in `bytes`.
-#[inline]
-fn inline_slot(
+#[inline(always)]
+pub(crate) fn inline_slot(
     tag: u8,
     bits: u64,
     bytes: &[u8],
@@ -174,7 +179,7 @@ fn inline_slot(
     })
 }
 
-#[inline]
+#[inline(always)]
 fn inline_bytes(bytes: &[u8], offset: usize, size: u8, width_log2: u8) -> Result<&[u8], Corrupt> {
     if size > 1 << width_log2 {
         return corrupt(Damage::Tag, offset);
@@ -182,8 +187,8 @@ fn inline_bytes(bytes: &[u8], offset: usize, size: u8, width_log2: u8) -> Result
     bytes.get(offset..offset + usize::from(size)).ok_or_else(|| Corrupt::new(Damage::Truncated, offset))
 }
 
-#[inline]
-fn heap_slot(tag: u8, payload: &[u8], offset: usize) -> Result<Slot<'_>, Corrupt> {
+#[inline(always)]
+pub(crate) fn heap_slot(tag: u8, payload: &[u8], offset: usize) -> Result<Slot<'_>, Corrupt> {
     match tag {
         tag::STR => Ok(Slot::Str(payload)),
         tag::STR_SURROGATES..=tag::APART => Ok(Slot::Heap { tag, payload, offset: offset as u32 }),
@@ -236,6 +241,7 @@ impl Container {
             start: 0,
             end: bytes.len() as u32,
             slots: ROOT_HEAD_SIZE as u32,
+            heap: 0,
             count: number,
             shape: 0,
             kind,
@@ -276,7 +282,7 @@ impl Container {
         let Some(&first) = bytes.get(at) else { return corrupt(Damage::Truncated, at) };
         let Some(kind) = Kind::from_number(first & 0x0F) else { return corrupt(Damage::Kind, at) };
         let mut container =
-            Container { start, end, slots: start, count: 0, shape: 0, kind, width_log2: first >> 4 };
+            Container { start, end, slots: start, heap: 0, count: 0, shape: 0, kind, width_log2: first >> 4 };
         if kind == Kind::Shaped {
             let Some(head) = read::<NESTED_SHAPED_HEAD_SIZE>(bytes, at) else {
                 return corrupt(Damage::Truncated, at);
@@ -300,7 +306,7 @@ impl Container {
 
     /// Checks that the width is one of this container's, that its slots and index lie before its end; makes `count` the
     /// number of slots.
-    #[inline]
+    #[inline(always)]
     fn checked(mut self, narrowest: u8, width_byte: usize) -> Result<Container, Corrupt> {
         if self.width_log2 > 3 || self.width_log2 < narrowest {
             return corrupt(Damage::Width, self.start as usize + width_byte);
@@ -317,9 +323,11 @@ impl Container {
         } else {
             slots_size(self.count, self.width_log2)
         };
-        if u64::from(self.slots) + size > u64::from(self.end) {
+        let heap = u64::from(self.slots) + size;
+        if heap > u64::from(self.end) {
             return corrupt(Damage::Truncated, self.start as usize);
         }
+        self.heap = heap as u32;
         Ok(self)
     }
 
@@ -353,8 +361,7 @@ impl Container {
     #[inline]
     #[must_use]
     pub fn heap_start(&self) -> u32 {
-        let index = if self.kind == Kind::Keyed { index_size(self.count / 2) } else { 0 };
-        self.index_start().wrapping_add(index as u32)
+        self.heap
     }
 
     /// Where the tag and the slot of `index` stand in the record. Of a packed container, both are the element's.
@@ -376,7 +383,7 @@ impl Container {
     ///
     /// # Errors
     /// Damage at this slot. `NoSuchSlot` where `index` is not below `count`.
-    #[inline]
+    #[inline(always)]
     pub fn slot<'a, S: Shapes + ?Sized>(
         &self,
         bytes: &'a [u8],
@@ -452,6 +459,7 @@ impl Container {
         }
     }
 
+    #[inline(always)]
     fn heap_slot<'a, S: Shapes + ?Sized>(
         &self,
         bytes: &'a [u8],
@@ -472,7 +480,7 @@ impl Container {
 
     /// Where the payload that a slot refers to stands in the record, and its size (of a container in a narrow slot: what is
     /// left of the container around it). Both lie inside the heap of this container.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn extent(
         &self,
         bytes: &[u8],
@@ -482,7 +490,7 @@ impl Container {
     ) -> Result<(u32, u32), Corrupt> {
         let start = u64::from(self.start);
         let offset = start + (bits & 0xFFFF_FFFF);
-        if offset < u64::from(self.heap_start()) || offset > u64::from(self.end) {
+        if offset < u64::from(self.heap) || offset > u64::from(self.end) {
             return corrupt(Damage::Reference, slot_offset);
         }
         let left = u64::from(self.end) - offset;
@@ -535,121 +543,5 @@ impl Container {
         };
         let Some(index) = index else { return Ok(None) };
         Ok(Some(self.slot(bytes, shapes, index)?).filter(|slot| *slot != Slot::Absent))
-    }
-}
-
-/// Reads all slots of a container in order, each heap entry beginning at or behind the end of the one before.
-///
-/// That rule makes a full decode linear in the record's size: no byte is reached twice, and there are no cycles. A nested
-/// container in a narrow slot does not say where it ends, so whoever has walked it tells [`Walker::consumed`].
-///
-/// ```
-/// use pellucid_record::{Container, Corrupt, Shapes, Slot, Walker};
-/// fn count_ints<S: Shapes>(bytes: &[u8], shapes: &S, container: Container) -> Result<(u32, u32), Corrupt> {
-///     let mut ints = 0;
-///     let mut walker = Walker::new(container);
-///     while let Some(slot) = walker.next(bytes, shapes)? {
-///         match slot {
-///             Slot::Int(_) => ints += 1,
-///             Slot::Container(inner) => {
-///                 let (inner_ints, end) = count_ints(bytes, shapes, inner)?; // a real one counts the depth, too
-///                 walker.consumed(end)?;
-///                 ints += inner_ints;
-///             }
-///             _ => {}
-///         }
-///     }
-///     Ok((ints, walker.end()))
-/// }
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Walker {
-    container: Container,
-    index: u32,
-    /// Heap entries may begin here or behind.
-    floor: u32,
-    /// Where the entry returned last ends, as far as its slot tells.
-    limit: u32,
-}
-
-impl Walker {
-    /// A walk that begins at the first slot.
-    #[inline]
-    #[must_use]
-    pub fn new(container: Container) -> Walker {
-        Walker { container, index: 0, floor: container.heap_start(), limit: container.end }
-    }
-
-    /// The index of the slot that `next` will return.
-    #[inline]
-    #[must_use]
-    pub fn index(&self) -> u32 {
-        self.index
-    }
-
-    /// The next slot, or None behind the last.
-    ///
-    /// # Errors
-    /// Damage at this slot, or a heap entry that begins before the one before has ended.
-    #[inline]
-    pub fn next<'a, S: Shapes + ?Sized>(
-        &mut self,
-        bytes: &'a [u8],
-        shapes: &S,
-    ) -> Result<Option<Slot<'a>>, Corrupt> {
-        let container = &self.container;
-        if self.index >= container.count {
-            return Ok(None);
-        }
-        let (tag_offset, slot_offset) = container.position(self.index);
-        self.index += 1;
-        let Some(bits) = read_bits(bytes, slot_offset, container.width_log2) else {
-            return corrupt(Damage::Truncated, slot_offset);
-        };
-        match container.kind {
-            Kind::PackedInts => return Ok(Some(Slot::Int(sign_extend(bits, container.width_log2)))),
-            Kind::PackedFloats => return Ok(Some(Slot::Float(f64::from_bits(bits)))),
-            _ => {}
-        }
-        let Some(&tag) = bytes.get(tag_offset) else { return corrupt(Damage::Truncated, tag_offset) };
-        if tag < tag::HEAP {
-            return inline_slot(tag, bits, bytes, slot_offset, container.width_log2).map(Some);
-        }
-        let begin = u64::from(container.start) + (bits & 0xFFFF_FFFF);
-        if begin < u64::from(self.floor) {
-            return corrupt(Damage::HeapOrder, slot_offset);
-        }
-        let (offset, size) = container.extent(bytes, tag, bits, slot_offset)?;
-        self.limit = offset + size;
-        if tag == tag::CONTAINER {
-            let child = Container::nested(bytes, offset, offset + size, shapes)?;
-            self.floor = if container.width_log2 == 3 { self.limit } else { child.heap_start() };
-            return Ok(Some(Slot::Container(child)));
-        }
-        self.floor = self.limit;
-        match bytes.get(offset as usize..self.limit as usize) {
-            Some(payload) => heap_slot(tag, payload, offset as usize).map(Some),
-            None => corrupt(Damage::Reference, slot_offset),
-        }
-    }
-
-    /// Tells where the container that `next` returned last has ended: what its own walker's `end` says.
-    ///
-    /// # Errors
-    /// It ends behind the place that its slot gave it.
-    #[inline]
-    pub fn consumed(&mut self, end: u32) -> Result<(), Corrupt> {
-        if end > self.limit {
-            return corrupt(Damage::HeapOrder, end as usize);
-        }
-        self.floor = self.floor.max(end);
-        Ok(())
-    }
-
-    /// Where the part of the container that has been walked ends: behind its slots and its heap entries so far.
-    #[inline]
-    #[must_use]
-    pub fn end(&self) -> u32 {
-        self.floor
     }
 }

@@ -9,8 +9,10 @@ use pellucid_record::keyed::CanonicalKey;
 use pellucid_record::layout::tag;
 use pellucid_record::payload::{self, Apart, Timedelta};
 use pellucid_record::validate::validate_record;
-use pellucid_record::value::{Double, NoShapes, OwnedZone, ShapeAssigner, Value, decode, encode_value};
-use pellucid_record::{Container, Corrupt, Kind, Root, Shape, Shapes, Slot, validate, view};
+use pellucid_record::value::{
+    Double, NoShapes, OwnedZone, ShapeAssigner, Value, decode, encode_value, push_value,
+};
+use pellucid_record::{Container, Corrupt, Encoder, Kind, Root, Shape, Shapes, Slot, validate, view};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -428,6 +430,17 @@ proptest! {
         encode_value(&value, &mut shapes).unwrap();
         let read = decode(&bytes, &shapes.tables).unwrap();
         prop_assert_eq!(bytes, encode_value(&read, &mut EverySecond::default()).unwrap());
+    }
+
+    // Gaps for slots are not zeroed, so that what an earlier record left must be written over everywhere.
+    #[test]
+    fn a_used_encoder_writes_the_same_bytes(values in vec(values(), 1..5)) {
+        let mut encoder = Encoder::new();
+        for value in values {
+            encoder.clear();
+            push_value(&value, &mut EverySecond::default(), &mut encoder).unwrap();
+            prop_assert_eq!(encoder.bytes(), encode_value(&value, &mut EverySecond::default()).unwrap());
+        }
     }
 
     #[test]

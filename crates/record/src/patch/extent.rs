@@ -3,7 +3,8 @@
 use crate::error::{Corrupt, Damage};
 use crate::layout::{DEPTH_MAX, tag};
 use crate::shape::Shapes;
-use crate::view::{Container, Root, Slot, Walker, root};
+use crate::view::{Container, Root, Slot, root};
+use crate::walk::Walker;
 
 /// The byte behind the last one that belongs to a container.
 ///
@@ -20,7 +21,7 @@ pub(super) fn container_end<S: Shapes + ?Sized>(
         if container.kind.is_packed() {
             return Ok(container.index_start());
         }
-        let Some(last) = last_heap_slot(record, &container) else { return Ok(container.heap_start()) };
+        let Some(last) = last_heap_slot(record, &container) else { return Ok(container.heap) };
         let (offset, size) = heap_extent(record, &container, last)?;
         match container.slot(record, shapes, last)? {
             // A wide slot says it.
