@@ -23,7 +23,7 @@ pub mod shape;
 pub mod validate;
 pub mod value;
 pub mod view;
-pub mod walk;
+mod walk;
 
 pub use encode::Encoder;
 pub use envelope::{Envelope, Tables};
@@ -32,5 +32,4 @@ pub use layout::Kind;
 pub use shape::{Admission, Dictionary, Shape, ShapeError, Shapes, Sighting};
 pub use validate::validate;
 pub use value::{Value, decode, encode_value};
-pub use view::{Container, Root, Slot};
-pub use walk::Walker;
+pub use view::{Container, Root, Slot, Walker};

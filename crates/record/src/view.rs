@@ -1,7 +1,7 @@
 //! How is one part of a record read without decoding the rest?
 //!
 //! A [`Container`] is a checked head: where it begins and ends, where its slots are, how many. It borrows nothing, so that it
-//! can be kept beside the bytes. [`Container::slot`] reads one slot in O(1); to read all of them see `walk.rs`. Each access checks its own bounds, so a record that nobody validated can do no harm but return
+//! can be kept beside the bytes. [`Container::slot`] reads one slot in O(1); [`Walker`] reads all of them, in order. Each access checks its own bounds, so a record that nobody validated can do no harm but return
 //! nonsense.
 //!
 //! The short functions are inlined by force. A `Slot` comes back in memory, written in parts; a caller that copies it as a whole
@@ -15,6 +15,7 @@ use crate::layout::{
     SCALAR_BYTE, SCALAR_HEAD_SIZE, SHAPE_ID_END, index_size, read_varint, slot_position, slots_size, tag,
 };
 use crate::shape::Shapes;
+pub use crate::walk::Walker;
 
 /// A container within a record. All offsets count from the record's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
