@@ -1,0 +1,144 @@
+//! Do the accessors read what validation accepts, and survive what it refuses?
+
+use pellucid_record::keyed::{CanonicalKey, UNORDERED};
+use pellucid_record::layout::tag;
+use pellucid_record::validate::validate_record;
+use pellucid_record::{
+    Container, Corrupt, Damage, Kind, Root, Shapes, Slot, Walker, envelope, payload, view,
+};
+
+use super::input::{Book, SHAPES};
+
+pub fn validate_against_accessors(data: &[u8]) {
+    let is_sound = validate_record(data, &*SHAPES).is_ok();
+    read_all(data, &*SHAPES, is_sound);
+    if !is_sound {
+        return;
+    }
+    let value = pellucid_record::decode(data, &*SHAPES).expect("a valid record can be decoded");
+    let sealed = envelope::seal(data, &*SHAPES).expect("a valid record can be sealed");
+    pellucid_record::validate(&sealed, &*SHAPES).expect("a sealed record is valid");
+    let mut book = Book::new(0);
+    book.count_max = usize::MAX;
+    let opened = envelope::open(&sealed, |shape| {
+        let names: Vec<&str> = shape.names().iter().map(|name| &**name).collect();
+        book.find_or_push(&names)
+    });
+    let opened = opened.expect("a sealed record can be opened");
+    assert_eq!(pellucid_record::decode(&opened, &book), Ok(value));
+}
+
+/// Reads all of a record in every way there is.
+pub fn read_all<S: Shapes + ?Sized>(record: &[u8], shapes: &S, is_sound: bool) {
+    // Entries of a damaged record may overlap, and reading each from each would never end.
+    let mut reader = Reader { record, shapes, is_sound, budget: 10_000 };
+    match view::root(record, shapes) {
+        Ok(Root::Container(container)) => drop(reader.container(container)),
+        Ok(Root::Scalar(slot)) => reader.slot(slot),
+        Err(error) => assert!(!is_sound, "{error}"),
+    }
+}
+
+struct Reader<'a, S: ?Sized> {
+    record: &'a [u8],
+    shapes: &'a S,
+    is_sound: bool,
+    budget: u32,
+}
+
+impl<'a, S: Shapes + ?Sized> Reader<'a, S> {
+    /// What must succeed in a sound record.
+    fn check<T>(&self, result: Result<T, Corrupt>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                assert!(!self.is_sound, "{error}");
+                None
+            }
+        }
+    }
+
+    /// Returns the container's end, as a walk over it finds.
+    fn container(&mut self, container: Container) -> Option<u32> {
+        self.budget = self.budget.checked_sub(1)?;
+        let mut walker = Walker::new(container);
+        for index in 0..container.count {
+            let slot = self.check(container.slot(self.record, self.shapes, index));
+            let next = self.check(walker.next(self.record, self.shapes)).flatten();
+            if self.is_sound {
+                // As text, where NaN is NaN.
+                assert_eq!(format!("{slot:?}"), format!("{next:?}"));
+            }
+            match slot? {
+                Slot::Container(inner) => {
+                    let end = self.container(inner);
+                    if let Some(end) = end {
+                        self.check(walker.consumed(end));
+                    }
+                }
+                slot => self.slot(slot),
+            }
+            let int = container.int(self.record, index);
+            assert_eq!(int, slot.and_then(|slot| if let Slot::Int(int) = slot { Some(int) } else { None }));
+        }
+        let beyond = container.slot(self.record, self.shapes, container.count);
+        assert!(beyond.is_err_and(|error| error.damage == Damage::NoSuchSlot));
+        assert_eq!(container.packed_bytes(self.record).is_ok(), container.kind.is_packed());
+        self.entries(&container);
+        Some(walker.end())
+    }
+
+    /// Finds each field and entry of a dict again.
+    fn entries(&self, container: &Container) {
+        if container.kind == Kind::Shaped {
+            let names = self.shapes.shape(container.shape).map_or(&[][..], |shape| shape.names());
+            for (index, name) in (0..).zip(names) {
+                let field = self.check(container.field(self.record, self.shapes, name)).flatten();
+                let slot = self.check(container.slot(self.record, self.shapes, index));
+                assert_eq!(format!("{field:?}"), format!("{:?}", slot.filter(|slot| *slot != Slot::Absent)));
+            }
+        }
+        if container.kind != Kind::Keyed {
+            return;
+        }
+        let mut canonical_key = CanonicalKey::new();
+        for entry in 0..container.len() {
+            let Some(key) = self.check(container.slot(self.record, self.shapes, 2 * entry)) else { continue };
+            let Some(canonical) = self.check(canonical_key.of(self.record, self.shapes, &key)) else {
+                continue;
+            };
+            let found = self.check(container.map_find(self.record, self.shapes, canonical)).flatten();
+            if self.is_sound && canonical.first() != Some(&UNORDERED) {
+                assert_eq!(found, Some(entry));
+            }
+        }
+    }
+
+    fn slot(&mut self, slot: Slot<'a>) {
+        let Slot::Heap { tag, payload, offset } = slot else { return };
+        let size = payload.len() as u32;
+        let is_something = match tag {
+            tag::BIGINT => {
+                let (_, magnitude) = payload::bigint_magnitude(payload);
+                payload::is_bigint(payload) && magnitude.len() <= payload.len()
+            }
+            tag::DECIMAL => payload::decimal(payload).is_some(),
+            tag::COMPLEX => payload::complex(payload).is_some(),
+            tag::UUID => payload::uuid(payload).is_some(),
+            tag::TIMEDELTA => payload::timedelta(payload).is_some(),
+            tag::TIME => payload::time(payload).is_some(),
+            tag::AWARE => payload::aware(payload).is_some(),
+            tag::APART => payload::apart(payload).is_some(),
+            tag::NDARRAY => match payload::ndarray(self.record, self.shapes, offset, size) {
+                Ok(array) => self.container(array.head).is_some(),
+                Err(_) => false,
+            },
+            tag::REGISTERED => match payload::registered(self.record, self.shapes, offset, size) {
+                Ok(object) => self.container(object.head).is_some(),
+                Err(_) => false,
+            },
+            _ => true,
+        };
+        assert!(is_something || !self.is_sound || self.budget == 0, "tag {tag:#x}");
+    }
+}
