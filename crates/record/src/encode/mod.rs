@@ -14,7 +14,8 @@ mod finish;
 use crate::error::EncodeError;
 use crate::layout::{
     DEPTH_MAX, Kind, NESTED_INLINE_SIZE_MAX, RECORD_SIZE_MAX, ROOT_INLINE_SIZE_MAX, ROOT_WIDTH_LOG2,
-    SCALAR_BYTE, index_size, root_head, slot_position, slots_size, tag, varint_size,
+    SCALAR_BYTE, SHAPE_ID_END, SHAPE_NAME_COUNT_MAX, index_size, root_head, slot_position, slots_size, tag,
+    varint_size,
 };
 use buffer::{Buffer, inline_bits};
 
@@ -318,6 +319,9 @@ impl Encoder {
     /// Containers nest more than 64 deep, or the slots alone reach 4 GiB.
     #[inline]
     pub fn begin(&mut self, kind: Kind, count: u32, shape: u32) -> Result<(), EncodeError> {
+        debug_assert!(!kind.is_packed(), "a list of numbers alone is packed at its end");
+        debug_assert!(kind != Kind::Keyed || count.is_multiple_of(2), "an entry has a key and a value");
+        debug_assert!(kind != Kind::Shaped || shape < SHAPE_ID_END && count as usize <= SHAPE_NAME_COUNT_MAX);
         let start = self.buffer.size();
         let is_root = self.top == 0;
         let entries = if kind == Kind::Keyed { count / 2 } else { count };
