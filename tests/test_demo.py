@@ -98,6 +98,9 @@ def test_what_is_stored_is_read_and_changed(path: Path) -> None:
     sizes = [size for size, _ in read.longest]
     assert sizes == sorted(sizes, reverse=True)
     changed = tour.change(path)
+    assert changed.moving["values_encoded"] == 0
+    assert changed.moving["slots_overwritten"] == 2 * changed.moved.count
+    assert changed.appending["values_encoded"] == changed.appended.count
     assert changed.after == (changed.before[0] + 1, changed.before[1] + 1)
     with pellucid.open(path, mode="r") as db:
         table = db.table(tour.TABLE)

@@ -241,7 +241,10 @@ def _file_sizes(title: str, keepers: list[Store], count: int, is_uniform: bool) 
         size = keeper.size()
         if size is not None:
             costs[keeper.name] = size / count
-    return sizes(title, costs, Pellucid.name, [Target(199)] if is_uniform else [])
+    result = sizes(title, costs, Pellucid.name, [Target(199)] if is_uniform else [])
+    if is_uniform:
+        result.notes.append("all records are alike but for one field, which columns compress away")
+    return result
 
 
 def _sums(

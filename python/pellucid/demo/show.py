@@ -87,9 +87,17 @@ def changed(console: Console, result: Changed) -> None:
     table = _table()
     before, after = ("-".join(map(str, lines)) for lines in (result.before, result.after))
     table.add_row("r.lines.first += 1; r.lines.last += 1", _rate(result.moved, "records"))
+    table.add_row("", _work(result.moving))
     table.add_row("r.calls.append(...)", _rate(result.appended, "records"))
+    table.add_row("", _work(result.appending))
     table.add_row("after opening again", f"lines {before} are {after}; calls end in {result.last_call!r}")
     console.print(table)
+
+
+def _work(counts: dict[str, int]) -> str:
+    """What was done for it, as the library itself has counted."""
+    encoded, overwritten = counts["values_encoded"], counts["slots_overwritten"]
+    return f"[dim]{encoded:,} values encoded, {overwritten:,} slots overwritten where they lie[/]"
 
 
 def _table() -> Table:

@@ -186,12 +186,9 @@ def read(path: Path) -> Read:
 
 def _example(table: pellucid.Table, keys: list[Key]) -> Key:
     """A function that everybody knows; with a limit, the first function with a docstring and arguments."""
-    for key in table.keys(prefix=("json", "dumps")):
-        return key
-    for key, record in table.items():
-        if "doc" in record and "args" in record:
-            return key
-    return keys[0]
+    if known := [key for key in keys if key[:2] == ("json", "dumps")]:
+        return known[0]
+    return next((key for key in keys if "doc" in table[key] and "args" in table[key]), keys[0])
 
 
 @dataclass(slots=True)
@@ -200,7 +197,10 @@ class Changed:
 
     module: str
     moved: Timing
+    moving: dict[str, int]
+    """What the library's own counters counted meanwhile."""
     appended: Timing
+    appending: dict[str, int]
     before: tuple[int, int]
     after: tuple[int, int]
     last_call: str
@@ -215,17 +215,21 @@ def change(path: Path) -> Changed:
         module, count = modules.most_common(1)[0]
         before = {key: _lines(record) for key, record in table.items(prefix=(module,))}
         # Somebody adds a line on top of that file: everything in it moves down by one.
+        start = pellucid.counters()
         with moved.running(count), db.transaction():
             for record in table.values(prefix=(module,)):
                 record.lines.first += 1
                 record.lines.last += 1
-        # Lists grow where they lie; what stands around them is not encoded again.
+        moving = _difference(start)
+        # A list grows by what is appended to it; what stands around it is copied as bytes.
+        start = pellucid.counters()
         with appended.running(count), db.transaction():
             for record in table.values(prefix=(module,)):
                 if "calls" in record:
                     record.calls.append(NEW_CALL)
                 else:
                     record.calls = [NEW_CALL]
+        appending = _difference(start)
     with pellucid.open(path, mode="r") as db:
         table = db.table(TABLE)
         after = {key: _lines(record) for key, record in table.items(prefix=(module,))}
@@ -235,8 +239,13 @@ def change(path: Path) -> Changed:
         if last_calls != {NEW_CALL}:
             raise AssertionError(f"calls of {module} end in {last_calls}")
     key = next(iter(before))
-    return Changed(module, moved, appended, before[key], after[key], NEW_CALL)
+    return Changed(module, moved, moving, appended, appending, before[key], after[key], NEW_CALL)
 
 
 def _lines(record: Any) -> tuple[int, int]:
     return record.lines.first, record.lines.last
+
+
+def _difference(start: dict[str, int]) -> dict[str, int]:
+    """What the library's own counters have counted since."""
+    return {name: count - start[name] for name, count in pellucid.counters().items()}
