@@ -72,6 +72,11 @@ impl<'a> Cell<'a> {
         Some(Self { record: body.get(offset..)?, spelling, whole_key, blobs, check })
     }
 
+    /// The spelling in the head of a cell; `None` where there is no head.
+    pub(crate) fn parse_head(head: &'a [u8]) -> Option<&'a [u8]> {
+        if head.is_empty() { None } else { Self::parse_with_head(head, 0).map(|cell| cell.spelling) }
+    }
+
     /// The ids of the large values that the record refers to.
     pub fn blobs(&self) -> impl Iterator<Item = u64> + use<'a> {
         self.blobs

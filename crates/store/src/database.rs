@@ -80,7 +80,21 @@ impl Database {
         }
         database.key_size_max = (header.key_size_max as usize).min(key_size_max);
         database.catch_up(&*txn, txn.version())?;
+        database.count_admitted(&*txn)?;
+        drop(txn);
         Ok(database)
+    }
+
+    /// Tell the rule of admission how many shapes each table has.
+    fn count_admitted(&self, source: &(impl Source + ?Sized)) -> Result<(), StoreError> {
+        let failed = |error| self.catalog_error(error);
+        let mut admission = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, table) in catalog::tables(source).map_err(failed)? {
+            if let Some(state) = catalog::table_state(source, table).map_err(failed)? {
+                admission.set_admitted(table.number(), state.shapes_admitted);
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn error(&self, error: EngineError) -> StoreError {

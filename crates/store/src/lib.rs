@@ -22,6 +22,7 @@ mod open;
 mod opening;
 mod os;
 mod pages;
+mod patch;
 mod pin;
 mod registry;
 mod row_key;

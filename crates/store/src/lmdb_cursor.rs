@@ -52,6 +52,8 @@ pub(crate) struct LmdbCursor<'t> {
     is_over: bool,
     /// Pages in the file when the cursor was opened: no address beyond them is read.
     page_count: u64,
+    /// The leaf page that `fill` read last.
+    last_page: usize,
     /// Whether `fill` may read pages in the map.
     reads_pages: bool,
     _txn: PhantomData<&'t ()>,
@@ -79,6 +81,7 @@ impl<'t> LmdbCursor<'t> {
             ahead: None,
             is_over: true,
             page_count: environment.info().me_last_pgno as u64 + 1,
+            last_page: 0,
             reads_pages: true,
             _txn: PhantomData,
         })
@@ -171,6 +174,14 @@ impl<'t> Cursor<'t> for LmdbCursor<'t> {
         let Some(first) = self.step()? else { return Ok(()) };
         batch.entries.push(first);
         if let Some((leaf, index)) = self.leaf_of(first.0) {
+            let is_next = match self.direction {
+                Direction::Forward => leaf.number() == self.last_page + 1,
+                Direction::Reverse => leaf.number() + 1 == self.last_page,
+            };
+            if is_next {
+                leaf.prefetch_neighbour(self.direction);
+            }
+            self.last_page = leaf.number();
             match self.direction {
                 Direction::Forward => {
                     batch.entries.extend((index + 1..leaf.count()).map_while(|index| leaf.entry(index)));

@@ -39,10 +39,9 @@ pub struct Transaction {
     is_changed: bool,
     is_failed: bool,
     scans: Mutex<Vec<Weak<Mutex<DirtyScan>>>>,
-    head: Vec<u8>,
-    pub(crate) scratch: Vec<u8>,
+    pub(crate) head: Vec<u8>,
     pub(crate) database: Arc<Database>,
-    _lock: WriterGuard,
+    lock: Option<WriterGuard>,
 }
 
 #[derive(Clone, Copy)]
@@ -79,9 +78,8 @@ impl Transaction {
             is_failed: false,
             scans: Mutex::default(),
             head: Vec::new(),
-            scratch: Vec::new(),
             database,
-            _lock: lock,
+            lock: Some(lock),
         })
     }
 
@@ -140,13 +138,20 @@ impl Transaction {
         self.reader()?;
         let (id, is_new) = self.shapes.find_or_add(names)?;
         if is_new {
-            self.is_changed = true;
-            if let Ok(entry) = self.entry(table) {
-                entry.state.shapes_admitted += 1;
-                entry.is_changed = true;
-            }
+            self.note_admitted(table, 1)?;
         }
         Ok(id)
+    }
+
+    /// Count shapes that were made for a table: there is a limit for each.
+    pub(crate) fn note_admitted(&mut self, table: TableId, count: u32) -> Result<(), StoreError> {
+        if count > 0 {
+            let entry = self.entry(table)?;
+            entry.state.shapes_admitted += count;
+            entry.is_changed = true;
+            self.is_changed = true;
+        }
+        Ok(())
     }
 
     /// Whether something was changed.
@@ -437,7 +442,7 @@ impl Transaction {
         Ok(was_there)
     }
 
-    fn check_size(size: usize) -> Result<(), StoreError> {
+    pub(crate) fn check_size(size: usize) -> Result<(), StoreError> {
         const OVERHEAD: u64 = 64;
         if size as u64 + OVERHEAD > u64::from(u32::MAX) {
             return Err(StoreError::TooLarge { size: size as u64 });
@@ -564,7 +569,7 @@ impl Transaction {
     }
 
     /// Give blobs to a row: new ones, or those that it has.
-    fn attach(&mut self, blobs: &[u64], old: &[u64]) -> Result<(), StoreError> {
+    pub(crate) fn attach(&mut self, blobs: &[u64], old: &[u64]) -> Result<(), StoreError> {
         for id in blobs {
             if let Some(index) = self.loose_blobs.iter().position(|loose| loose == id) {
                 self.loose_blobs.swap_remove(index);
@@ -575,7 +580,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn delete_blobs(&mut self, blobs: &[u64]) -> Result<(), StoreError> {
+    pub(crate) fn delete_blobs(&mut self, blobs: &[u64]) -> Result<(), StoreError> {
         for id in blobs {
             let deleted = self.writer()?.delete(Tree::Blobs, &id.to_be_bytes());
             deleted.map_err(|error| self.failed(error))?;
@@ -683,7 +688,9 @@ impl Transaction {
 
     /// End without a trace; the same as dropping it.
     pub fn abort(&mut self) {
+        // In this order: whoever gets the lock next must not have to wait for the engine.
         self.write = None;
+        self.lock = None;
         self.saved.clear();
     }
 }
