@@ -7,7 +7,8 @@ use std::borrow::Cow;
 
 use super::decimal::Decimal;
 use super::number::{float_of_magnitude, with_fraction};
-use super::{DATE_MAX, KEY_DEPTH_MAX, KeyCorrupt, KeyPart, code, is_instant, is_text, is_zone, spelled};
+use super::{KEY_DEPTH_MAX, KeyCorrupt, KeyPart, code, is_instant, is_text, is_zone, spelled};
+use crate::layout::{DATE_ORDINAL_MAX, read_varint};
 
 /// Gives the parts of one key, in order; after an error or the end, nothing.
 #[derive(Debug, Clone)]
@@ -101,7 +102,7 @@ impl<'a> KeyReader<'a> {
             code @ code::INT_LONG_NEGATIVE..=code::INT_LONG_POSITIVE => self.number(code, start),
             code::DECIMAL => self.decimal(start),
             code::DATE => match u32::from_be_bytes(self.array("ends inside a date")?) {
-                ordinal @ 1..=DATE_MAX => Ok(KeyPart::Date(ordinal)),
+                ordinal @ 1..=DATE_ORDINAL_MAX => Ok(KeyPart::Date(ordinal)),
                 _ => Err(corrupt("date out of range", start)),
             },
             code::DATETIME => self.datetime(start),
@@ -308,19 +309,11 @@ impl<'a> KeyReader<'a> {
 
     /// Bytes of the spelling behind their size.
     fn spelled_bytes(&mut self) -> Result<&'a [u8], KeyCorrupt> {
-        let mut size = 0u64;
-        for shift in [0, 7, 14, 21, 28] {
-            let [byte] = self.spelled_take(1)? else { return Err(self.misspelled("ends too early")) };
-            size |= u64::from(byte & 0x7F) << shift;
-            if *byte <= 0x7F {
-                let is_shortest = *byte > 0 || shift == 0;
-                return match u32::try_from(size) {
-                    Ok(size) if is_shortest => self.spelled_take(size as usize),
-                    _ => Err(self.misspelled("size that is none")),
-                };
-            }
-        }
-        Err(self.misspelled("size that is none"))
+        let Some((size, behind)) = read_varint(self.spelling, self.spelling_offset) else {
+            return Err(self.misspelled("size that is none"));
+        };
+        self.spelling_offset = behind;
+        self.spelled_take(size as usize)
     }
 
     fn spelled_take(&mut self, size: usize) -> Result<&'a [u8], KeyCorrupt> {

@@ -2,7 +2,8 @@
 
 use super::decimal::Decimal;
 use super::number::{self, Whole};
-use super::{DATE_MAX, KEY_DEPTH_MAX, KeyError, KeyPart, code, is_instant, is_text, is_zone, spelled};
+use super::{KEY_DEPTH_MAX, KeyError, KeyPart, code, is_instant, is_text, is_zone, spelled};
+use crate::layout::{DATE_ORDINAL_MAX, push_varint};
 
 /// Builds a key from its parts; keeps its buffers from one key to the next.
 ///
@@ -150,7 +151,7 @@ impl KeyEncoder {
     /// # Errors
     /// `BadTime` if Python has no such date.
     pub fn date(&mut self, ordinal: u32) -> Result<(), KeyError> {
-        if !(1..=DATE_MAX).contains(&ordinal) {
+        if !(1..=DATE_ORDINAL_MAX).contains(&ordinal) {
             return Err(KeyError::BadTime);
         }
         self.bytes.push(code::DATE);
@@ -317,13 +318,4 @@ impl KeyEncoder {
             self.spelling.resize(self.plain_count, spelled::PLAIN);
         }
     }
-}
-
-/// LEB128.
-fn push_varint(bytes: &mut Vec<u8>, mut number: u32) {
-    while number > 0x7F {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
 }

@@ -26,6 +26,8 @@ mod value;
 
 use std::borrow::Cow;
 
+use crate::layout::{DATE_ORDINAL_MAX, MICROS_PER_DAY};
+
 pub use decimal::is_decimal_text;
 pub use decode::KeyReader;
 pub use encode::KeyEncoder;
@@ -37,13 +39,8 @@ pub use value::KeyValue;
 /// Tuples in keys nest at most this deep, as containers in records do.
 pub const KEY_DEPTH_MAX: u32 = 64;
 
-/// The greatest date: the proleptic Gregorian ordinal of 9999-12-31.
-pub const DATE_MAX: u32 = 3_652_059;
-
-const DAY_MICROSECONDS: i64 = 86_400_000_000;
-
 /// The first microsecond behind the greatest datetime, counted from 0001-01-01T00:00.
-pub const DATETIME_END: i64 = DATE_MAX as i64 * DAY_MICROSECONDS;
+pub const DATETIME_END: i64 = DATE_ORDINAL_MAX as i64 * MICROS_PER_DAY;
 
 /// What each code of the key bytes means. Their order is the order of the type families.
 mod code {
@@ -107,7 +104,7 @@ pub enum KeyPart<'a> {
     Bytes(Cow<'a, [u8]>),
     /// A Decimal, as `str()` writes it; never NaN.
     Decimal(&'a str),
-    /// A date: its proleptic Gregorian ordinal, 1 to `DATE_MAX`.
+    /// A date: its proleptic Gregorian ordinal, 1 to `layout::DATE_ORDINAL_MAX`.
     Date(u32),
     /// A naive datetime.
     Datetime {
@@ -162,6 +159,6 @@ fn is_zone(zone: &[u8], offset: i64) -> bool {
 
 /// Whether there is a datetime with these microseconds, `offset` being less than a day.
 fn is_instant(utc: i64, offset: i64) -> bool {
-    let is_offset = -DAY_MICROSECONDS < offset && offset < DAY_MICROSECONDS;
+    let is_offset = -MICROS_PER_DAY < offset && offset < MICROS_PER_DAY;
     is_offset && utc.checked_add(offset).is_some_and(|local| (0..DATETIME_END).contains(&local))
 }

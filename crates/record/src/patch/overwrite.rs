@@ -133,20 +133,24 @@ fn write_payload(
     let Some(bits) = container.bits(record, index) else {
         return Err(Corrupt::new(Damage::Truncated, slot_at));
     };
-    let mut entry = Vec::new();
-    let offset = if container.width_log2 == ROOT_WIDTH_LOG2 {
+    if container.width_log2 == ROOT_WIDTH_LOG2 {
         write_bits(record, slot_at, ROOT_WIDTH_LOG2, bits & 0xFFFF_FFFF | u64::from(size) << 32)?;
-        offset
+        write_bytes(record, offset, payload)?;
     } else {
         // A smaller size may take fewer bytes; the payload stands right behind it.
+        let mut entry = Vec::with_capacity(payload.len() + 5);
         push_varint(&mut entry, size);
-        container.start + bits as u32
-    };
-    entry.extend_from_slice(payload);
-    match record.get_mut(offset as usize..).and_then(|rest| rest.get_mut(..entry.len())) {
+        entry.extend_from_slice(payload);
+        write_bytes(record, container.start + bits as u32, &entry)?;
+    }
+    Ok(true)
+}
+
+fn write_bytes(record: &mut [u8], offset: u32, bytes: &[u8]) -> Result<(), Corrupt> {
+    match record.get_mut(offset as usize..).and_then(|rest| rest.get_mut(..bytes.len())) {
         Some(place) => {
-            place.copy_from_slice(&entry);
-            Ok(true)
+            place.copy_from_slice(bytes);
+            Ok(())
         }
         None => Err(Corrupt::new(Damage::Truncated, offset as usize)),
     }
