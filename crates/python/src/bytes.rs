@@ -21,7 +21,7 @@ use crate::errors;
 use crate::hooks::PicklePolicy;
 use crate::hot::decode;
 use crate::hot::encode::{self, Encoded, Encoding, Target};
-use crate::hot::gil::GilCell;
+use crate::hot::gil::{GilCell, GilRc};
 use crate::hot::names::{Names, ShapeNames, Source};
 use crate::hot::node::Node;
 use crate::hot::row::{Gate, Holder, Row};
@@ -30,32 +30,34 @@ use crate::record_list::RecordList;
 
 /// Shapes that `dumps` remembers before it starts over.
 const REMEMBERED_SHAPE_COUNT_MAX: usize = 4096;
+/// From this size on a value is decoded with the garbage collector paused.
+const PAUSE_SIZE_MIN: usize = 4096;
 /// Envelope tables that `view` remembers.
 const REMEMBERED_TABLES_COUNT_MAX: usize = 64;
 
 struct Written {
-    names: Option<Arc<Names>>,
+    names: Option<GilRc<Names>>,
     // The tables sealed last, with the shapes they are of: the next envelope mostly has the same.
     used: Vec<usize>,
     tables: Arc<envelope::Tables>,
 }
 
 static WRITTEN: GilCell<Option<Written>> = GilCell::new(None);
-static VIEWED: GilCell<Vec<(Box<[u8]>, Arc<Names>)>> = GilCell::new(Vec::new());
-static OPEN: GilCell<Option<Arc<Gate>>> = GilCell::new(None);
+static VIEWED: GilCell<Vec<(Box<[u8]>, GilRc<Names>)>> = GilCell::new(Vec::new());
+static OPEN: GilCell<Option<GilRc<Gate>>> = GilCell::new(None);
 static NEXT_ENVELOPE: AtomicU64 = AtomicU64::new(1);
 
 /// The gate of rows that nothing can close.
-pub fn always_open(py: Python<'_>) -> Arc<Gate> {
+pub fn always_open(py: Python<'_>) -> GilRc<Gate> {
     OPEN.with(py, |open| open.get_or_insert_with(Gate::new).clone())
 }
 
-fn names_for_writing(py: Python<'_>) -> Arc<Names> {
+fn names_for_writing(py: Python<'_>) -> GilRc<Names> {
     let names = WRITTEN.with(py, |written| written.as_ref().and_then(|written| written.names.clone()));
     match names {
         Some(names) if names.count() < REMEMBERED_SHAPE_COUNT_MAX => names,
         _ => {
-            let names = Arc::new(Names::new(Source::Own(Dictionary::new())));
+            let names = GilRc::new(Names::new(Source::Own(Dictionary::new())));
             let fresh = Written {
                 names: Some(names.clone()),
                 used: Vec::new(),
@@ -123,7 +125,7 @@ pub fn dumps<'py>(
     obj: &Bound<'py, PyAny>,
     pickle: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let policy = PicklePolicy::new(pickle, py)?;
+    let policy = PicklePolicy::new(pickle)?;
     seal_object(py, obj, &policy)
 }
 
@@ -177,10 +179,9 @@ pub struct Values {
 impl Values {
     /// Encodes with the shapes of a detached record's own tables.
     pub fn for_own_shapes(py: Python<'_>, names: &Names, values: &[Bound<'_, PyAny>]) -> PyResult<Self> {
-        let policy = PicklePolicy::deny(py);
         let encoded = values
             .iter()
-            .map(|value| encode_object(py, names, Target::Own, &policy, value, the_value))
+            .map(|value| encode_object(py, names, Target::Own, &PicklePolicy::DENY, value, the_value))
             .collect::<PyResult<_>>()?;
         Ok(Self { encoded })
     }
@@ -192,7 +193,7 @@ impl Values {
 }
 
 /// The names for an envelope's tables.
-fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<Arc<Names>> {
+fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Names>> {
     let known = VIEWED.with(py, |viewed| {
         let index = viewed.iter().position(|(tables, _)| **tables == *envelope.tables)?;
         // Most recent first: a stream of records of one make finds its tables at the first look.
@@ -212,7 +213,7 @@ fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<Arc<Name
     Ok(names)
 }
 
-fn own_names(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<Arc<Names>> {
+fn own_names(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Names>> {
     let dictionary = Dictionary::new();
     for shape in envelope.shapes().map_err(|error| damaged(py, &error))? {
         if dictionary.push(shape).is_err() {
@@ -222,7 +223,7 @@ fn own_names(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<Arc<Names>> {
             ));
         }
     }
-    Ok(Arc::new(Names::new(Source::Own(dictionary))))
+    Ok(GilRc::new(Names::new(Source::Own(dictionary))))
 }
 
 #[cold]
@@ -254,25 +255,18 @@ fn open_buffer<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<(crate::hot::row::Sp
     Ok((crate::hot::row::Span::of_buffer(&buffer), Holder::Buffer(buffer)))
 }
 
-/// Read packed bytes in place: a `Record`, a `RecordList`, or the scalar itself.
+/// Read packed bytes in place; `hot/functions.rs` makes the Python function of it.
 ///
-/// `buffer` is any object with a contiguous buffer (bytes, memoryview, mmap, what a database driver
-/// returns); it is not copied, and kept for as long as the record lives. Each access checks its own
-/// bounds; damage raises `CorruptRecord`. The checksum is not looked at: see `validate`.
-///
-/// >>> import pellucid
-/// >>> rec = pellucid.view(pellucid.dumps({"a": {"b": [1, 2]}}))
-/// >>> rec.a.b[1]
-/// 2
-#[pyfunction]
-#[pyo3(signature = (buffer, /))]
-pub fn view<'py>(py: Python<'py>, buffer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+/// # Errors
+/// `CorruptRecord` where the buffer is no envelope, `TypeError` where it is no buffer.
+pub fn view<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    const WHY: &str = "a view of bytes cannot be changed; make a detached copy with rec.copy()";
+    let py = buffer.py();
     let (span, holder) = open_buffer(buffer)?;
     let envelope = parse(py, span.bytes(&holder))?;
     let names = names_of_tables(py, &envelope)?;
     let record = (envelope.record_offset(), envelope.record.len());
-    const WHY: &str = "a view of bytes cannot be changed; make a detached copy with rec.copy()";
-    handle_of_row(py, Arc::new(span.into_row(record, holder, names, always_open(py), Some(WHY))))
+    handle_of_row(py, GilRc::new(span.into_row(record, holder, names, always_open(py), Some(WHY))))
 }
 
 /// Decode packed bytes completely, into plain dicts, lists and scalars.
@@ -289,7 +283,7 @@ pub fn loads<'py>(
     buffer: &Bound<'py, PyAny>,
     pickle: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let policy = PicklePolicy::new(pickle, py)?;
+    let policy = PicklePolicy::new(pickle)?;
     let (span, holder) = open_buffer(buffer)?;
     let envelope = parse(py, span.bytes(&holder))?;
     if !envelope.checksum_fits(span.bytes(&holder)) {
@@ -298,8 +292,8 @@ pub fn loads<'py>(
     let names = names_of_tables(py, &envelope)?;
     let record = (envelope.record_offset(), envelope.record.len());
     let mut row = span.into_row(record, holder, names, always_open(py), None);
-    row.own_policy = (!policy.is_deny).then_some(policy);
-    plain_of_row(py, &Arc::new(row))
+    row.own_policy = (!policy.is_deny()).then_some(policy);
+    plain_of_row(py, &GilRc::new(row))
 }
 
 /// Check packed bytes completely: the checksum, and every rule of the format.
@@ -317,7 +311,7 @@ pub fn validate(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// What a row's value looks like from outside: a handle, or the scalar itself.
-pub fn handle_of_row<'py>(py: Python<'py>, row: Arc<Row>) -> PyResult<Bound<'py, PyAny>> {
+pub fn handle_of_row<'py>(py: Python<'py>, row: GilRc<Row>) -> PyResult<Bound<'py, PyAny>> {
     // The upper nibble of the first byte is the kind.
     match row.bytes().first().map(|byte| Kind::from_number(byte >> 4)) {
         Some(Some(Kind::Shaped | Kind::Keyed)) => {
@@ -336,7 +330,11 @@ pub fn handle_of_row<'py>(py: Python<'py>, row: Arc<Row>) -> PyResult<Bound<'py,
 }
 
 /// The whole value of a row in plain objects.
-pub fn plain_of_row<'py>(py: Python<'py>, row: &Arc<Row>) -> PyResult<Bound<'py, PyAny>> {
+pub fn plain_of_row<'py>(py: Python<'py>, row: &GilRc<Row>) -> PyResult<Bound<'py, PyAny>> {
+    // What is being made holds no garbage, and walking it again and again to look for some took
+    // two thirds of the time of a large `loads`.
+    let _pause =
+        (row.bytes().len() >= PAUSE_SIZE_MIN).then(|| crate::hot::functions::CollectorPause::new(py));
     match pellucid_record::view::root(row.bytes(), &*row.names) {
         Ok(Root::Container(place)) => decode::plain(py, row, &Slot::Container(place)),
         Ok(Root::Scalar(slot)) => decode::plain_at(py, row, &slot, 0),
@@ -358,15 +356,14 @@ pub fn detached_handle<'py>(py: Python<'py>, sealed: &[u8]) -> PyResult<Bound<'p
     let envelope = parse(py, sealed)?;
     // Tables of its own, not the remembered ones: a change may add shapes.
     let names = own_names(py, &envelope)?;
-    handle_of_row(py, Arc::new(Row::owned(envelope.record, &[], names, always_open(py), None, None)))
+    handle_of_row(py, GilRc::new(Row::owned(envelope.record, &[], names, always_open(py), None, None)))
 }
 
 /// A dict's key as a record of its own; None where it is of a type that has no place there.
 pub fn key_record(key: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     let py = key.py();
     let names = names_for_writing(py);
-    let policy = PicklePolicy::deny(py);
-    let mut encoding = Encoding::new(py, &names, Target::Own, &policy);
+    let mut encoding = Encoding::new(py, &names, Target::Own, &PicklePolicy::DENY);
     match encoding.bound_value(key, 0) {
         Ok(()) => Ok(Some(encoding.finish().encoder.bytes().to_vec())),
         Err(failure) => match failure.reason {
@@ -379,5 +376,5 @@ pub fn key_record(key: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
 /// The object of a key's record.
 pub fn key_object<'py>(py: Python<'py>, record: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let names = names_for_writing(py);
-    plain_of_row(py, &Arc::new(Row::owned(record, &[], names, always_open(py), None, None)))
+    plain_of_row(py, &GilRc::new(Row::owned(record, &[], names, always_open(py), None, None)))
 }

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 
 use crate::errors;
 use crate::hooks::PicklePolicy;
-use crate::hot::gil::{GilCell, GilValue};
+use crate::hot::gil::{GilCell, GilRc, GilValue};
 use crate::hot::names::{Names, Source};
 use crate::hot::row::Gate;
 
@@ -29,9 +29,9 @@ pub struct Core {
     /// The file, or the memory.
     pub store: Arc<Store>,
     /// The names of its shapes.
-    pub names: Arc<Names>,
+    pub names: GilRc<Names>,
     /// Open until `close`.
-    pub gate: Arc<Gate>,
+    pub gate: GilRc<Gate>,
     /// What to do with pickles.
     pub policy: PicklePolicy,
     /// How long to wait for locks.
@@ -56,7 +56,7 @@ impl Core {
         let store = Arc::new(store);
         let dictionary = store.dictionary()?;
         Ok(Arc::new(Self {
-            names: Arc::new(Names::new(Source::Store(store.clone(), dictionary))),
+            names: GilRc::new(Names::new(Source::Store(store.clone(), dictionary))),
             store,
             gate: Gate::new(),
             policy,

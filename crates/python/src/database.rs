@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
 use crate::core::Core;
 use crate::errors;
 use crate::hooks::PicklePolicy;
-use crate::hot::gil::GilCell;
+use crate::hot::gil::{GilCell, GilRc};
 use crate::hot::row::Gate;
 use crate::table::Table;
 use crate::transaction::TransactionContext;
@@ -39,7 +39,7 @@ pub struct Database {
     durability: Durability,
     path: Option<OsString>,
     is_untrusted: bool,
-    snapshots: GilCell<Vec<std::sync::Weak<Gate>>>,
+    snapshots: GilCell<Vec<GilRc<Gate>>>,
 }
 
 fn mode_of(word: &str) -> PyResult<Mode> {
@@ -109,7 +109,7 @@ pub fn open(
     timeout: f64,
     untrusted: bool,
 ) -> PyResult<Py<Database>> {
-    let policy = PicklePolicy::new(pickle, py)?;
+    let policy = PicklePolicy::new(pickle)?;
     let (mode, durability) = (mode_of(mode)?, durability_of(durability)?);
     if timeout.is_nan() || timeout < 0.0 {
         return Err(errors::value_error(format!("timeout={timeout} is no number of seconds from 0 on")));
@@ -204,9 +204,7 @@ impl Database {
         }
         self.core.gate.close();
         for gate in self.snapshots.with(py, std::mem::take) {
-            if let Some(gate) = gate.upgrade() {
-                gate.close();
-            }
+            gate.close();
         }
         py.detach(|| self.core.store.close());
         Ok(())
@@ -285,8 +283,8 @@ impl Database {
         let snapshot = self.core.snapshot(py)?;
         let gate = Gate::new();
         self.snapshots.with(py, |snapshots| {
-            snapshots.retain(|gate| gate.strong_count() > 0);
-            snapshots.push(Arc::downgrade(&gate));
+            snapshots.retain(|gate| GilRc::owner_count(gate) > 1);
+            snapshots.push(gate.clone());
         });
         let table =
             Table::of_snapshot(self.core.clone(), DEFAULT_TABLE.to_owned(), snapshot.clone(), gate.clone());
@@ -493,7 +491,7 @@ impl Database {
 pub struct SnapshotHandle {
     core: Arc<Core>,
     snapshot: GilCell<Option<Snapshot>>,
-    gate: Arc<Gate>,
+    gate: GilRc<Gate>,
     default: GilCell<Option<Py<Table>>>,
 }
 

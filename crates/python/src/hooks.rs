@@ -12,49 +12,53 @@ use crate::hot::encode::{Encoding, Outcome, Reason, fail};
 
 /// What may be done with pickles: the value of `pickle=` in `open`, `dumps` and `loads`.
 pub struct PicklePolicy {
-    object: Py<PyAny>,
-    /// Whether pickles are neither written nor read.
-    pub is_deny: bool,
+    // None: "deny". It is the default, and costs nothing to make.
+    object: Option<Py<PyAny>>,
     /// Whether every pickle is read.
     pub is_allow: bool,
 }
 
 impl PicklePolicy {
+    /// Pickles are neither written nor read.
+    pub const DENY: Self = Self { object: None, is_allow: false };
+
     /// The policy that `argument` states: "deny", "allow", or an iterable of names of globals.
-    pub fn new(argument: Option<&Bound<'_, PyAny>>, py: Python<'_>) -> PyResult<Self> {
-        let Some(argument) = argument else { return Ok(Self::deny(py)) };
+    ///
+    /// # Errors
+    /// `ValueError` for another word.
+    pub fn new(argument: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let Some(argument) = argument else { return Ok(Self::DENY) };
         if let Ok(word) = argument.cast::<PyString>() {
-            let word = word.to_str()?;
-            if word != "deny" && word != "allow" {
-                return Err(errors::value_error(format!(
+            return match word.to_str()? {
+                "deny" => Ok(Self::DENY),
+                "allow" => Ok(Self { object: Some(argument.clone().unbind()), is_allow: true }),
+                word => Err(errors::value_error(format!(
                     "pickle={word:?} is unknown; use \"deny\", \"allow\", or a list of allowed globals"
-                )));
-            }
-            return Ok(Self {
-                object: argument.clone().unbind(),
-                is_deny: word == "deny",
-                is_allow: word == "allow",
-            });
+                ))),
+            };
         }
         let globals: Vec<String> =
             argument.try_iter()?.map(|name| name?.extract()).collect::<PyResult<_>>()?;
-        let object = PyTuple::new(py, globals)?.into_any().unbind();
-        Ok(Self { object, is_deny: false, is_allow: false })
+        let object = PyTuple::new(argument.py(), globals)?.into_any().unbind();
+        Ok(Self { object: Some(object), is_allow: false })
     }
 
-    /// The default.
-    pub fn deny(py: Python<'_>) -> Self {
-        Self { object: PyString::intern(py, "deny").into_any().unbind(), is_deny: true, is_allow: false }
+    /// Whether pickles are neither written nor read.
+    pub fn is_deny(&self) -> bool {
+        self.object.is_none()
     }
 
     /// The same policy, for another owner.
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
-        Self { object: self.object.clone_ref(py), is_deny: self.is_deny, is_allow: self.is_allow }
+        Self { object: self.object.as_ref().map(|object| object.clone_ref(py)), is_allow: self.is_allow }
     }
 
     /// As `pickle=` was given.
-    pub fn object<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
-        self.object.bind(py)
+    pub fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match &self.object {
+            Some(object) => object.bind(py).clone(),
+            None => PyString::intern(py, "deny").into_any(),
+        }
     }
 }
 
@@ -93,8 +97,7 @@ pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>,
 fn array<'py>(encoding: &mut Encoding<'_, 'py>, said: &Bound<'py, PyTuple>, depth: u32) -> Outcome {
     let data = said.get_item(4)?.cast_into::<PyBytes>().map_err(PyErr::from)?;
     // Made apart from the record first: whether it goes into it depends on its size.
-    let policy = PicklePolicy::deny(encoding.py);
-    let mut part = encoding.part(&policy);
+    let mut part = encoding.part(&PicklePolicy::DENY);
     part.encoder.begin_payload(tag::NDARRAY);
     part.encoder.begin(Kind::Tuple, 4, 0)?;
     for index in 1..3 {

@@ -36,7 +36,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::bytes::{dumps, loads, validate, view};
+    use crate::bytes::{dumps, loads, validate};
     #[pymodule_export]
     use crate::counters::counters;
     #[pymodule_export]
@@ -60,6 +60,7 @@ mod _native {
         crate::hot::buffer::install(py);
         crate::hot::field::install(py);
         crate::hot::rows::install(py);
+        module.add("view", crate::hot::functions::view_function(module)?)?;
         // The abstract classes make isinstance() and structural pattern matching see what these are.
         let abc = py.import("collections.abc")?;
         for class in [py.get_type::<Record>(), py.get_type::<Table>(), py.get_type::<Database>()] {

@@ -3,8 +3,6 @@
 //! The types of the standard library that are neither numbers nor text: each is written by the fields
 //! that make it up (docs/format.md, "Tags"), so that reading needs no parsing and no pickle.
 
-use std::sync::Arc;
-
 use pellucid_record::layout::{Kind, MICROS_PER_DAY, tag};
 use pellucid_record::view::{Container, Slot};
 use pyo3::prelude::*;
@@ -18,6 +16,7 @@ use crate::errors;
 use crate::hooks;
 use crate::hot::decode;
 use crate::hot::encode::{Encoding, Outcome};
+use crate::hot::gil::GilRc;
 use crate::hot::row::Row;
 use crate::hot::text;
 
@@ -213,7 +212,7 @@ fn encode_time<'py>(encoding: &mut Encoding<'_, 'py>, value: &Bound<'py, PyTime>
 /// The object of a slot that `decode` does not make by itself.
 pub fn decode<'py>(
     py: Python<'py>,
-    row: &Arc<Row>,
+    row: &GilRc<Row>,
     slot: &Slot<'_>,
     depth: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -259,7 +258,7 @@ fn clock(micros: i64) -> (u8, u8, u8, u32) {
 
 fn from_payload<'py>(
     py: Python<'py>,
-    row: &Arc<Row>,
+    row: &GilRc<Row>,
     tag: u8,
     payload: &[u8],
     offset: u32,
@@ -341,7 +340,7 @@ fn from_payload<'py>(
 /// The tuple at the beginning of a payload.
 fn nested_tuple<'py>(
     py: Python<'py>,
-    row: &Arc<Row>,
+    row: &GilRc<Row>,
     offset: u32,
     size: usize,
     depth: u32,
@@ -356,7 +355,7 @@ fn nested_tuple<'py>(
 
 fn array<'py>(
     py: Python<'py>,
-    row: &Arc<Row>,
+    row: &GilRc<Row>,
     payload: &[u8],
     offset: u32,
     depth: u32,
@@ -373,7 +372,7 @@ fn array<'py>(
 }
 
 /// A value that lies apart: its bytes come from the database, and are then read as its tag says.
-fn apart<'py>(py: Python<'py>, row: &Arc<Row>, payload: &[u8], depth: u32) -> PyResult<Bound<'py, PyAny>> {
+fn apart<'py>(py: Python<'py>, row: &GilRc<Row>, payload: &[u8], depth: u32) -> PyResult<Bound<'py, PyAny>> {
     let reference: &[u8; 17] =
         payload.try_into().map_err(|_| errors::value_error("a reference to a value apart is damaged"))?;
     let (tag, rest) = reference.split_at(1);
@@ -388,7 +387,7 @@ fn apart<'py>(py: Python<'py>, row: &Arc<Row>, payload: &[u8], depth: u32) -> Py
         }
         tag::NDARRAY => {
             let part = Row::part(py, row, &data);
-            let part = Arc::new(part);
+            let part = GilRc::new(part);
             array(py, &part, part.bytes(), 0, depth)
         }
         _ => from_payload(py, row, tag, &data, 0, depth),

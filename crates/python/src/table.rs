@@ -15,7 +15,7 @@ use crate::bytes::{self, handle_of_row};
 use crate::core::Core;
 use crate::errors;
 use crate::hooks;
-use crate::hot::gil::GilValue;
+use crate::hot::gil::{GilRc, GilValue};
 use crate::hot::row::{Gate, Row};
 use crate::hot::rows::RowIterator;
 use crate::keys::{self, Key};
@@ -41,7 +41,7 @@ pub struct Table {
     /// The class that rows come back as, if the table was opened with one.
     pub class: Option<Py<PyType>>,
     // A snapshot's table reads from it, and never changes.
-    frozen: Option<(Snapshot, Arc<Gate>)>,
+    frozen: Option<(Snapshot, GilRc<Gate>)>,
     // The id found last, and the version it was found in: ids are never reused, but a table may have
     // been dropped and made again.
     id: GilValue<Option<(u64, TableId)>>,
@@ -72,7 +72,7 @@ impl Table {
     }
 
     /// The table `name` as a snapshot sees it.
-    pub fn of_snapshot(core: Arc<Core>, name: String, snapshot: Snapshot, gate: Arc<Gate>) -> Self {
+    pub fn of_snapshot(core: Arc<Core>, name: String, snapshot: Snapshot, gate: GilRc<Gate>) -> Self {
         Self { core, name, class: None, frozen: Some((snapshot, gate)), id: GilValue::new(None) }
     }
 
@@ -86,7 +86,7 @@ impl Table {
         &self.name
     }
 
-    fn gate(&self) -> &Arc<Gate> {
+    fn gate(&self) -> &GilRc<Gate> {
         self.frozen.as_ref().map_or(&self.core.gate, |(_, gate)| gate)
     }
 
@@ -136,11 +136,11 @@ impl Table {
     }
 
     /// The row under a key, as an owned copy.
-    fn row(slf: &Bound<'_, Self>, key: &Key) -> PyResult<Option<Arc<Row>>> {
+    fn row(slf: &Bound<'_, Self>, key: &Key) -> PyResult<Option<GilRc<Row>>> {
         let py = slf.py();
         let this = slf.get();
         let own = |record: &[u8]| {
-            Arc::new(Row::owned(
+            GilRc::new(Row::owned(
                 record,
                 &key.bytes,
                 this.core.names.clone(),
@@ -326,7 +326,7 @@ impl Table {
             Some(slf.clone().unbind()),
             self.why_frozen(),
         );
-        let record = handle_of_row(slf.py(), Arc::new(row))?;
+        let record = handle_of_row(slf.py(), GilRc::new(row))?;
         crate::record::detached(&record.call_method1("path", (path,))?)
     }
 
@@ -415,7 +415,7 @@ fn storable(object: &Bound<'_, PyAny>) -> PyResult<Option<Key>> {
 }
 
 /// What a row of a table looks like from outside.
-pub fn value_of_row<'py>(py: Python<'py>, row: Arc<Row>) -> PyResult<Bound<'py, PyAny>> {
+pub fn value_of_row<'py>(py: Python<'py>, row: GilRc<Row>) -> PyResult<Bound<'py, PyAny>> {
     let class = row.table.as_ref().and_then(|table| table.get().class.as_ref());
     let is_dict = row
         .bytes()

@@ -5,14 +5,13 @@
 //! `copy` give: everything is made, linear in the size of the bytes, since each heap entry must
 //! begin at or behind the end of the one before.
 
-use std::sync::Arc;
-
 use pellucid_record::error::{Corrupt, Damage};
 use pellucid_record::layout::{DEPTH_MAX, Kind, tag};
 use pellucid_record::view::{Container, Slot, Walker};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::gil::GilRc;
 use super::node::{Node, Step};
 use super::row::Row;
 use super::text;
@@ -25,7 +24,7 @@ use crate::scalars;
 /// What an access to `slot` gives. `step` is how to get there from `parent`.
 pub fn handle<'py>(
     parent: &Bound<'py, PyAny>,
-    row: &Arc<Row>,
+    row: &GilRc<Row>,
     slot: Slot<'_>,
     step: impl FnOnce() -> Step,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -49,7 +48,7 @@ pub fn handle<'py>(
 /// A tuple cannot change, but a list in it can: its elements are handles as well.
 fn tuple_of_handles<'py>(
     parent: &Bound<'py, PyAny>,
-    row: &Arc<Row>,
+    row: &GilRc<Row>,
     place: &Container,
     step: Step,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -68,7 +67,7 @@ fn tuple_of_handles<'py>(
 /// The elements of the tuple that `through` stands for, as handles.
 pub fn tuple_handles<'py>(
     through: &Bound<'py, PyAny>,
-    row: &Arc<Row>,
+    row: &GilRc<Row>,
     place: &Container,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = through.py();
@@ -83,7 +82,7 @@ pub fn tuple_handles<'py>(
 }
 
 /// The object of a slot that holds no container.
-fn scalar<'py>(py: Python<'py>, row: &Arc<Row>, slot: Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
+fn scalar<'py>(py: Python<'py>, row: &GilRc<Row>, slot: Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
     let decoder = Decoder { py, row };
     let object = decoder.slot(&slot, 0)?;
     // SAFETY: a new reference, made above.
@@ -91,14 +90,14 @@ fn scalar<'py>(py: Python<'py>, row: &Arc<Row>, slot: Slot<'_>) -> PyResult<Boun
 }
 
 /// The whole value of `slot`, in plain dicts, lists and so on.
-pub fn plain<'py>(py: Python<'py>, row: &Arc<Row>, slot: &Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
+pub fn plain<'py>(py: Python<'py>, row: &GilRc<Row>, slot: &Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
     plain_at(py, row, slot, 1)
 }
 
 /// As `plain`, within `depth` containers already.
 pub fn plain_at<'py>(
     py: Python<'py>,
-    row: &Arc<Row>,
+    row: &GilRc<Row>,
     slot: &Slot<'_>,
     depth: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -114,7 +113,7 @@ pub struct Decoder<'a, 'py> {
     pub py: Python<'py>,
     /// The row; it may not change while this runs, as a change would need the GIL and a slot of
     /// its own that copies first.
-    pub row: &'a Arc<Row>,
+    pub row: &'a GilRc<Row>,
 }
 
 type Object = *mut ffi::PyObject;

@@ -123,7 +123,8 @@ pub struct Encoded {
 }
 
 static SPARE: GilCell<Vec<Encoder>> = GilCell::new(Vec::new());
-const SPARE_SIZE_MAX: usize = 1 << 20;
+// Growing a buffer anew for each large `dumps` cost a tenth of it in page faults.
+const SPARE_SIZE_MAX: usize = 16 << 20;
 
 /// Give an encoder back for the next encoding.
 pub fn recycle(py: Python<'_>, mut encoder: Encoder) {
@@ -391,12 +392,43 @@ impl<'a, 'py> Encoding<'a, 'py> {
     unsafe fn member(&mut self, key: Object, value: Object, depth: u32) -> Outcome {
         // SAFETY: both are live: the dict holds them until code runs, and then `Held` does.
         unsafe {
-            if is_plain(value) {
-                return self.value(value, depth + 1).or_else(|failure| self.at_key(failure, key));
+            if self.plain(value) {
+                return Ok(());
             }
             let (key, value) = (Held::new(key), Held::new(value));
             self.value(value.0, depth + 1).or_else(|failure| self.at_key(failure, key.0))
         }
+    }
+
+    /// Writes a value that cannot fail, runs no code and reaches no other object; false for any other.
+    #[inline]
+    unsafe fn plain(&mut self, object: Object) -> bool {
+        // SAFETY: a live object; each branch has checked the exact type that its accessor wants.
+        unsafe {
+            let kind = ffi::Py_TYPE(object);
+            if kind == &raw mut ffi::PyUnicode_Type {
+                match text::ascii_of(object) {
+                    Some(bytes) if bytes.len() < APART_SIZE_MIN => self.encoder.str(bytes),
+                    _ => return false,
+                }
+            } else if kind == &raw mut ffi::PyLong_Type {
+                let mut overflow = 0;
+                let value = ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow);
+                if overflow != 0 {
+                    return false;
+                }
+                self.encoder.int(value);
+            } else if kind == &raw mut ffi::PyFloat_Type {
+                self.encoder.float(ffi::PyFloat_AS_DOUBLE(object));
+            } else if kind == &raw mut ffi::PyBool_Type {
+                self.encoder.bool(object == ffi::Py_True());
+            } else if object == ffi::Py_None() {
+                self.encoder.none();
+            } else {
+                return false;
+            }
+        }
+        true
     }
 
     #[cold]
@@ -559,8 +591,8 @@ impl<'a, 'py> Encoding<'a, 'py> {
     unsafe fn element(&mut self, object: Object, index: usize, depth: u32) -> Outcome {
         // SAFETY: live: its container holds it until code runs, and then `Held` does.
         unsafe {
-            if is_plain(object) {
-                return self.value(object, depth + 1).or_else(|failure| self.at_index(failure, index));
+            if self.plain(object) {
+                return Ok(());
             }
             let object = Held::new(object);
             self.value(object.0, depth + 1).or_else(|failure| self.at_index(failure, index))
@@ -600,15 +632,4 @@ impl<'a, 'py> Encoding<'a, 'py> {
         }
         Ok(self.encoder.end()?)
     }
-}
-
-/// Whether writing `object` can run no code of the user's and reaches no other object.
-#[inline]
-unsafe fn is_plain(object: Object) -> bool {
-    // SAFETY: a live object.
-    let kind = unsafe { ffi::Py_TYPE(object) };
-    kind == &raw mut ffi::PyUnicode_Type
-        || kind == &raw mut ffi::PyLong_Type
-        || kind == &raw mut ffi::PyFloat_Type
-        || kind == &raw mut ffi::PyBool_Type
 }

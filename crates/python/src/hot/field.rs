@@ -19,7 +19,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::decode;
-use super::gil::GilCell;
+use super::gil::{GilCell, GilRc};
 use super::names;
 use super::node::{Node, Step};
 use super::row::Row;
@@ -244,7 +244,7 @@ unsafe fn field_by_object<'py>(
 }
 
 #[inline]
-fn row_of(node: &Node) -> &std::sync::Arc<Row> {
+fn row_of(node: &Node) -> &GilRc<Row> {
     &node.row
 }
 

@@ -9,6 +9,7 @@ pub mod buffer;
 pub mod decode;
 pub mod encode;
 pub mod field;
+pub mod functions;
 pub mod gil;
 pub mod names;
 pub mod node;

@@ -5,14 +5,12 @@
 //! handle has changed the row, the next access walks the path again. So `tags = rec.tags;
 //! tags.append("x"); rec.tags` show one list, as with a dict.
 
-use std::sync::Arc;
-
 use pellucid_record::layout::Kind;
 use pellucid_record::path;
 use pellucid_record::view::{Container, Root, Slot};
 use pyo3::prelude::*;
 
-use super::gil::GilValue;
+use super::gil::{GilRc, GilValue};
 use super::row::Row;
 use crate::errors;
 
@@ -41,7 +39,7 @@ impl Step {
 /// A handle's place in its row.
 pub struct Node {
     /// The value it looks into.
-    pub row: Arc<Row>,
+    pub row: GilRc<Row>,
     /// The handle it was reached from, and the step from there; None at the root.
     pub parent: Option<(Py<PyAny>, Step)>,
     place: GilValue<Option<Container>>,
@@ -51,12 +49,12 @@ pub struct Node {
 impl Node {
     /// The root of a row; its place is looked up when first needed.
     #[inline]
-    pub fn root(row: Arc<Row>) -> Self {
+    pub fn root(row: GilRc<Row>) -> Self {
         Self { row, parent: None, place: GilValue::new(None), seen: GilValue::new(0) }
     }
 
     /// The container that `step` leads to from `parent`.
-    pub fn child(row: Arc<Row>, parent: Py<PyAny>, step: Step, place: Container) -> Self {
+    pub fn child(row: GilRc<Row>, parent: Py<PyAny>, step: Step, place: Container) -> Self {
         let seen = row.version();
         Self {
             row,

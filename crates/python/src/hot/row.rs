@@ -10,13 +10,11 @@
 //! 3. `version` grows when the bytes change otherwise than in place: places found earlier are
 //!    then wrong and have to be looked up again.
 
-use std::sync::Arc;
-
 use pellucid_store::Snapshot;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
-use super::gil::{GilCell, GilValue};
+use super::gil::{GilCell, GilRc, GilValue};
 use super::names::Names;
 use crate::errors;
 use crate::hooks::PicklePolicy;
@@ -27,8 +25,8 @@ pub struct Gate(GilValue<bool>);
 
 impl Gate {
     /// A gate that is open.
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self(GilValue::new(true)))
+    pub fn new() -> GilRc<Self> {
+        GilRc::new(Self(GilValue::new(true)))
     }
 
     /// Whether rows may be read.
@@ -65,9 +63,9 @@ pub struct Row {
     is_pinned: GilValue<bool>,
     holder: GilCell<Holder>,
     /// The names of its shapes.
-    pub names: Arc<Names>,
+    pub names: GilRc<Names>,
     /// Open while it may be read.
-    pub gate: Arc<Gate>,
+    pub gate: GilRc<Gate>,
     /// The table that it is attached to; None: changes stay in this row.
     pub table: Option<Py<Table>>,
     /// Why it cannot be changed, if it cannot.
@@ -87,8 +85,8 @@ impl Row {
     pub fn owned(
         record: &[u8],
         key: &[u8],
-        names: Arc<Names>,
-        gate: Arc<Gate>,
+        names: GilRc<Names>,
+        gate: GilRc<Gate>,
         table: Option<Py<Table>>,
         frozen: Option<&'static str>,
     ) -> Self {
@@ -118,8 +116,8 @@ impl Row {
         record: &[u8],
         key: &[u8],
         holder: Holder,
-        names: Arc<Names>,
-        gate: Arc<Gate>,
+        names: GilRc<Names>,
+        gate: GilRc<Gate>,
         table: Option<Py<Table>>,
         frozen: Option<&'static str>,
     ) -> Self {
@@ -238,7 +236,7 @@ impl Row {
         match (&self.own_policy, &self.table) {
             (Some(policy), _) => policy.clone_ref(py),
             (None, Some(table)) => table.get().core().policy.clone_ref(py),
-            (None, None) => PicklePolicy::deny(py),
+            (None, None) => PicklePolicy::DENY,
         }
     }
 
@@ -304,8 +302,8 @@ impl Span {
         self,
         record: (usize, usize),
         holder: Holder,
-        names: Arc<Names>,
-        gate: Arc<Gate>,
+        names: GilRc<Names>,
+        gate: GilRc<Gate>,
         frozen: Option<&'static str>,
     ) -> Row {
         let (offset, size) = record;

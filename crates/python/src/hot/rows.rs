@@ -12,15 +12,13 @@
 //! 3. Nothing that runs while the iterator's state is borrowed calls into Python code: it makes and
 //!    releases records, ints, strs and tuples alone; rarer keys and values are made afterwards.
 
-use std::sync::Arc;
-
 use pellucid_record::layout::Kind;
 use pellucid_store::{Row as StoredRow, Snapshot};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::gil::{GilCell, GilValue};
+use super::gil::{GilCell, GilRc, GilValue};
 use super::names::Names;
 use super::node::Node;
 use super::row::{Gate, Holder, Row};
@@ -36,7 +34,7 @@ use crate::views::Shows;
 pub struct RowIterator {
     walk: GilCell<Option<Walk>>,
     shows: Shows,
-    gate: Arc<Gate>,
+    gate: GilRc<Gate>,
     is_busy: GilValue<bool>,
 }
 
@@ -45,8 +43,8 @@ struct Walk {
     // Where the rows' bytes stay while this lives; None inside a transaction that has changed
     // something: there rows are copies.
     snapshot: Option<Snapshot>,
-    gate: Arc<Gate>,
-    names: Arc<Names>,
+    gate: GilRc<Gate>,
+    names: GilRc<Names>,
     table: Py<Table>,
     frozen: Option<&'static str>,
     recent: [Option<Py<Record>>; 2],
@@ -59,7 +57,7 @@ enum Step {
     Record(Py<Record>),
     Pair(Key, Py<Record>),
     Key(Key),
-    Other(Option<Key>, Arc<Row>),
+    Other(Option<Key>, GilRc<Row>),
 }
 
 type Key = (Vec<u8>, Vec<u8>);
@@ -69,8 +67,8 @@ impl RowIterator {
     pub fn new(
         rows: Rows,
         table: Py<Table>,
-        names: Arc<Names>,
-        gate: Arc<Gate>,
+        names: GilRc<Names>,
+        gate: GilRc<Gate>,
         shows: Shows,
         frozen: Option<&'static str>,
     ) -> Self {
@@ -140,8 +138,8 @@ impl Walk {
                 return Ok(match (found, shows) {
                     (None, _) => Step::Done,
                     (Some((key, _)), Shows::Keys) => Step::Key(key),
-                    (Some((_, row)), Shows::Values) => Step::Other(None, Arc::new(row)),
-                    (Some((key, row)), Shows::Items) => Step::Other(Some(key), Arc::new(row)),
+                    (Some((_, row)), Shows::Values) => Step::Other(None, GilRc::new(row)),
+                    (Some((key, row)), Shows::Items) => Step::Other(Some(key), GilRc::new(row)),
                 });
             }
             (Rows::Pinned(_), None) => return Ok(Step::Done),
@@ -163,7 +161,7 @@ impl Walk {
             // A list, or a value that is made whole: its row stands for itself alone.
             let table = Some(table.clone_ref(py));
             let row = Row::owned(row.record, row.key, names.clone(), gate.clone(), table, *frozen);
-            return Ok(Step::Other(key, Arc::new(row)));
+            return Ok(Step::Other(key, GilRc::new(row)));
         }
         let place = *turn;
         *turn ^= 1;
@@ -172,7 +170,7 @@ impl Walk {
             let node = &record.get().node;
             // SAFETY: the GIL is held; a live object.
             let is_ours =
-                unsafe { ffi::Py_REFCNT(record.as_ptr()) } == 1 && Arc::strong_count(&node.row) == 1;
+                unsafe { ffi::Py_REFCNT(record.as_ptr()) } == 1 && GilRc::owner_count(&node.row) == 1;
             if is_ours && node.row.is_pinned() {
                 // SAFETY: the bytes lie in the snapshot that the row's holder pins, and nobody
                 // else has the row (invariant 1).
@@ -196,7 +194,7 @@ impl Walk {
             let holder = Holder::Snapshot(snapshot);
             Row::borrowed(row.record, row.key, holder, names.clone(), gate.clone(), table, *frozen)
         };
-        let record = Py::new(py, Record { node: Node::root(Arc::new(new)) })?;
+        let record = Py::new(py, Record { node: Node::root(GilRc::new(new)) })?;
         *recent = Some(record.clone_ref(py));
         Ok(match key {
             Some(key) => Step::Pair(key, record),
@@ -212,7 +210,7 @@ impl Drop for Walk {
                 let node = &record.get().node;
                 // SAFETY: the GIL is held; a live object.
                 let is_kept =
-                    unsafe { ffi::Py_REFCNT(record.as_ptr()) } > 1 || Arc::strong_count(&node.row) > 1;
+                    unsafe { ffi::Py_REFCNT(record.as_ptr()) } > 1 || GilRc::owner_count(&node.row) > 1;
                 if is_kept {
                     node.row.detach(py);
                 }
