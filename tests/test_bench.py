@@ -217,17 +217,35 @@ def test_everybody_who_plays_a_dict_gives_back_what_was_put(player: Player, tmp_
 
 def test_a_player_that_forgets_is_caught(tmp_path: Path) -> None:
     kept: dict[str, str] = {}
-    session = Session({"d": kept}, lambda: {"d": kept}, kept.clear)
+    session = Session({"d": kept}, lambda: None, lambda: {"d": kept}, kept.clear)
     forgetful = Player("forgetful", lambda _path: session, "d[k] = v[:-1]", "d[k]", "nothing")
     with pytest.raises(WrongAnswerError, match="forgetful has"):
         dicts.play(forgetful, [("a", "1")], 60.0, tmp_path)
 
 
-def test_who_needs_longer_than_the_budget_is_stopped_and_judged_by_what_was_done(tmp_path: Path) -> None:
-    plain = next(player for player in players(Rivals()) if player.name == "dict, in memory")
+@pytest.mark.parametrize(("name", "there"), [("dict", 1_000), ("shelve on", dicts.BLOCK)])
+def test_who_needs_longer_than_the_budget_is_stopped_and_judged_by_what_was_done(
+    name: str, there: int, tmp_path: Path
+) -> None:
+    player = next(player for player in players(Rivals()) if player.name.startswith(name))
     pairs = [(f"key {number}", f"value {number}") for number in range(1_000)]
-    played = dicts.play(plain, pairs, 0.0, tmp_path)
-    assert (played.written, played.read) == (dicts.BLOCK, dicts.BLOCK)
+    played = dicts.play(player, pairs, 0.0, tmp_path)
+    assert (played.written, played.read, played.there) == (dicts.BLOCK, dicts.BLOCK, there)
+
+
+def test_rivals_are_compared_with_what_is_like_them() -> None:
+    everybody = {player.name: player for player in players(Rivals())}
+    likes = {
+        "dict": "pellucid, in memory",
+        "sqlite3, memory, executemany": "pellucid, in memory",
+        "sqlite3, file, INSERT and commit": "pellucid",
+        "sqlite3, file, WAL, INSERT and commit": "pellucid",
+        "sqlite3, file, INSERT, one transaction": "pellucid, one transaction",
+        "sqlite3, file, executemany": "pellucid, update()",
+    }
+    assert {name: everybody[name].like for name in likes} == likes
+    assert {player.like for player in everybody.values()} <= set(everybody)
+    assert all(player.like == player.name for player in everybody.values() if player.is_ours)
 
 
 # Reports
@@ -246,6 +264,20 @@ def test_a_row_that_we_lose_is_shown_and_marked(tmp_path: Path) -> None:
     assert "we lose" in text
     assert "missed" in text
     assert "they were ahead 1 times" in text
+
+
+def test_rivals_stand_under_the_row_that_they_are_compared_with(tmp_path: Path) -> None:
+    results = [
+        Result("pellucid", is_ours=True, costs=[8.0]),
+        Result("pellucid, in bulk", is_ours=True, costs=[2.0]),
+        Result("single", like="pellucid", costs=[4.0]),
+        Result("bulk", like="pellucid, in bulk", costs=[4.0]),
+    ]
+    together = Measure("writes", Unit.TIME, results)
+    assert [together.ratio(result) for result in results] == [None, None, 0.5, 2.0]
+    text = text_of(Run(tmp_path, measures=[together]))
+    order = [text.index(f"\n {name} ") for name in ("pellucid", "single", "pellucid, in bulk", "bulk")]
+    assert order == sorted(order)
 
 
 def test_a_rival_that_is_not_installed_is_listed(tmp_path: Path) -> None:

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pellucid.bench.mappings import Names, Player, Session, players
+from pellucid.bench.mappings import Names, Pair, Player, Session, players
 from pellucid.bench.measures import Measure, Result, Unit
 from pellucid.bench.run import Run
-from pellucid.bench.runner import WrongAnswerError, compiled, function
-
-Pair = tuple[str, str]
+from pellucid.bench.runner import WrongAnswerError, compiled, function, in_turn
 
 BLOCK = 100
 """Single puts between two looks at the clock."""
@@ -38,6 +36,8 @@ class Played:
     written: int
     read_seconds: float
     read: int
+    there: int
+    """Keys that could be read."""
     whole_seconds: float
     """Open, writes and close; without the reads."""
 
@@ -50,50 +50,43 @@ def run(run: Run) -> None:
 
 def one_count(run: Run, count: int) -> None:
     """Everybody writes `count` values and reads some of them, in turn."""
-    titles = (
-        f"{count:,} single writes",
+    seconds = run.scale.budget_seconds
+    budget = f"who needs more than {seconds:g} s to write, or to read, is stopped and judged by what was done"
+    beside = "each rival stands under the one of our ways that is like its own"
+    writes = Measure(f"{count:,} single writes", Unit.TIME, notes=[budget, beside])
+    reads = Measure(
         f"random reads after {count:,} writes",
-        f"open, {count:,} writes, close",
+        Unit.TIME,
+        notes=[
+            f"at most {READS_MAX:,} reads, before closing; what a stopped writer lacks is put in bulk first",
+            "who has no way to do that in bulk reads from as many keys as it has written",
+        ],
     )
-    if not any(run.wants(title) for title in titles):
+    whole = Measure(f"open, {count:,} writes, close", Unit.TIME, notes=[budget, beside])
+    measures = (writes, reads, whole)
+    if not any(run.wants(measure.title) for measure in measures):
         return
     everybody = players(run.rivals)
     pairs = _pairs(count)
-    results = [
-        {player.name: Result(player.name, is_ours=player.is_ours) for player in everybody} for _ in titles
-    ]
-    done: dict[str, int] = {}
+    for measure in measures:
+        measure.results = [Result(player.name, player.is_ours, like=player.like) for player in everybody]
+    played: dict[str, list[Played]] = {player.name: [] for player in everybody}
     rounds = run.pace.rounds if count <= 100_000 else run.scale.bulk_rounds
-    for round_index in range(rounds):
-        start = round_index % len(everybody)
-        for player in [*everybody[start:], *everybody[:start]]:
-            run.pace.on_progress(f"{count:,} writes, round {round_index + 1} of {rounds}: {player.name}")
-            played = play(player, pairs, run.scale.budget_seconds, run.directory)
-            done[player.name] = min(played.written, done.get(player.name, played.written))
-            costs = (
-                played.write_seconds / played.written,
-                played.read_seconds / played.read,
-                played.whole_seconds / played.written,
-            )
-            for result, cost in zip(results, costs, strict=True):
-                result[player.name].costs.append(cost)
-    for player in everybody:
-        for result in results:
-            result[player.name].facts = {
-                "a put survives": player.survives,
-                "writes done": f"{done[player.name]:,}"
-                + ("" if done[player.name] == count else " (stopped)"),
-            }
-    seconds = run.scale.budget_seconds
-    budget = f"who needs more than {seconds:g} s to write, or to read, is stopped and judged by what was done"
-    notes = (
-        [budget, "commits and index builds that a way of use needs after the last put are counted"],
-        [budget, f"at most {READS_MAX:,} reads, of keys that were written, without a close in between"],
-        [budget],
-    )
-    for title, result, note in zip(titles, results, notes, strict=True):
-        if run.wants(title):
-            run.measures.append(Measure(title, Unit.TIME, list(result.values()), notes=note))
+    for round_index, player in in_turn(everybody, rounds):
+        run.pace.on_progress(f"{count:,} writes, round {round_index + 1} of {rounds}: {player.name}")
+        played[player.name].append(play(player, pairs, seconds, run.directory))
+    for index, player in enumerate(everybody):
+        rounds_played = played[player.name]
+        survives = {"a put survives": player.survives}
+        writes.results[index].costs = [one.write_seconds / one.written for one in rounds_played]
+        reads.results[index].costs = [one.read_seconds / one.read for one in rounds_played]
+        whole.results[index].costs = [one.whole_seconds / one.written for one in rounds_played]
+        done = min(one.written for one in rounds_played)
+        reads.results[index].facts = {"keys": f"{min(one.there for one in rounds_played):,}"}
+        for measure in (writes, whole):
+            stopped = "" if done == count else "stopped at "
+            measure.results[index].facts = {**survives, "writes": f"{stopped}{done:,}"}
+    run.measures += [measure for measure in measures if run.wants(measure.title)]
 
 
 def _pairs(count: int) -> list[Pair]:
@@ -113,17 +106,24 @@ def play(player: Player, pairs: Sequence[Pair], budget_seconds: float, directory
         session = player.open(home / "words")
         opened = time.perf_counter()
         written = _write(player, session, pairs, budget_seconds)
-        names = session.finish()
-        finished = time.perf_counter()
-        read_seconds, read = _read(player, names, pairs[:written], budget_seconds)
-        _check(player, names, pairs[:written])
+        session.complete()
+        completed = time.perf_counter()
+        there = pairs
+        if written < len(pairs):
+            if session.fill is None:
+                there = pairs[:written]
+            else:
+                session.fill(pairs[written:])
+        names = session.reading()
+        read_seconds, read = _read(player, names, there, budget_seconds)
+        _check(player, names, there)
         closing = time.perf_counter()
         session.close()
         closed = time.perf_counter()
     finally:
         shutil.rmtree(home)
-    whole = (finished - started) + (closed - closing)
-    return Played(finished - opened, written, read_seconds, read, whole)
+    whole = (completed - started) + (closed - closing)
+    return Played(completed - opened, written, read_seconds, read, len(there), whole)
 
 
 def _write(player: Player, session: Session, pairs: Sequence[Pair], budget_seconds: float) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import shelve
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -20,6 +21,7 @@ import pellucid
 from pellucid.bench.rivals import Rivals
 
 Names = dict[str, Any]
+Pair = tuple[str, str]
 Survives = Literal["nothing", "kill -9", "power loss"]
 
 
@@ -29,9 +31,14 @@ class Session:
 
     names: Names
     """What the put line needs."""
-    finish: Callable[[], Names]
-    """Complete the writes (commit, build the index) and return what the get line needs."""
+    complete: Callable[[], object]
+    """What has to follow the last put: a commit, an index. It is part of the writing."""
+    reading: Callable[[], Names]
+    """What the get line needs, once the writing is complete."""
     close: Callable[[], object]
+    fill: Callable[[Iterable[Pair]], object] | None = None
+    """Put the pairs that a stopped writer did not come to, in bulk and not timed, so that all read from as
+    many keys. None where bulk is as slow as single puts are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,104 +54,81 @@ class Player:
     is_ours: bool = False
     puts_blocks: bool = False
     """The put line takes a `block` of (key, value) pairs, not one."""
+    in_memory: bool = False
+
+    @property
+    def like(self) -> str:
+        """The one of our ways to which this one is to be compared: like with like."""
+        if self.in_memory:
+            return "pellucid, in memory"
+        if self.puts_blocks:
+            return "pellucid, update()"
+        return "pellucid, one transaction" if self.survives == "nothing" else "pellucid"
 
 
 def players(rivals: Rivals) -> list[Player]:
     """Everybody who is installed, ours first."""
-    found = [*_ours(), Player("dict, in memory", _open_dict, "d[k] = v", "d[k]", "nothing")]
+    found = [*_ours(), Player("dict", _open_dict, "d[k] = v", "d[k]", "nothing", in_memory=True)]
     found += _dbm(rivals)
     rivals.find("sqlite3")
-    found += _sqlite()
+    found += [way.player for way in SQLITE_WAYS]
     if lmdb := rivals.find("lmdb"):
         found += _lmdb(lmdb)
     if rocksdict := rivals.find("rocksdict"):
-        found.append(
-            Player(
-                "rocksdict", lambda path: _mapping(rocksdict.Rdict(str(path))), "d[k] = v", "d[k]", "kill -9"
-            )
-        )
+        found.append(Player("rocksdict", partial(_open_rocks, rocksdict), "d[k] = v", "d[k]", "kill -9"))
     if diskcache := rivals.find("diskcache"):
-        # Its default limit would evict; the other databases keep what they are given.
-        found.append(
-            Player(
-                "diskcache",
-                lambda path: _mapping(diskcache.Cache(str(path), size_limit=1 << 40)),
-                "d[k] = v",
-                "d[k]",
-                "kill -9",
-            )
-        )
+        found.append(Player("diskcache", partial(_open_cache, diskcache), "d[k] = v", "d[k]", "kill -9"))
     if sqlitedict := rivals.find("sqlitedict"):
-        found += _sqlitedict(sqlitedict)
+        for name, autocommit in (("autocommit", True), ("one commit", False)):
+            opened = partial(_open_sqlitedict, sqlitedict, autocommit=autocommit)
+            found.append(Player(f"sqlitedict, {name}", opened, "d[k] = v", "d[k]", "nothing"))
     return found
 
 
-def _mapping(mapping: Any, finish: Callable[[], object] = lambda: None) -> Session:
+def _mapping(mapping: Any, complete: Callable[[], object] = lambda: None, *, fills: bool = False) -> Session:
     """Something that is used as `d[k] = v` throughout."""
 
-    def done() -> Names:
-        finish()
-        return {"d": mapping}
+    def fill(pairs: Iterable[Pair]) -> None:
+        for key, value in pairs:
+            mapping[key] = value
 
-    return Session({"d": mapping}, done, mapping.close)
+    names = {"d": mapping}
+    return Session(names, complete, lambda: names, mapping.close, fill if fills else None)
 
 
 def _open_dict(_path: Path) -> Session:
     mapping: dict[str, str] = {}
-    return Session({"d": mapping}, lambda: {"d": mapping}, mapping.clear)
+    return Session({"d": mapping}, lambda: None, lambda: {"d": mapping}, mapping.clear, mapping.update)
 
 
 def _ours() -> list[Player]:
+    put, get = "table[k] = v", "table[k]"
+    in_transaction = partial(_open_ours, in_transaction=True)
+    in_memory = partial(_open_ours, in_memory=True)
     return [
-        Player("pellucid", _open_ours, "table[k] = v", "table[k]", "power loss", is_ours=True),
-        Player(
-            "pellucid, one transaction",
-            _open_ours_in_transaction,
-            "table[k] = v",
-            "table[k]",
-            "nothing",
-            is_ours=True,
-        ),
+        Player("pellucid", _open_ours, put, get, "power loss", is_ours=True),
+        Player("pellucid, one transaction", in_transaction, put, get, "nothing", is_ours=True),
         Player(
             "pellucid, update()",
             _open_ours,
             "table.update(block)",
-            "table[k]",
+            get,
             "power loss",
             is_ours=True,
             puts_blocks=True,
         ),
-        Player(
-            "pellucid, in memory", _open_ours_in_memory, "table[k] = v", "table[k]", "nothing", is_ours=True
-        ),
+        Player("pellucid, in memory", in_memory, put, get, "nothing", is_ours=True, in_memory=True),
     ]
 
 
-def _ours_at(target: Path | str) -> tuple[pellucid.Database, Names]:
-    database = pellucid.open(target)
-    return database, {"table": database.table("words")}
-
-
-def _open_ours(path: Path) -> Session:
-    database, names = _ours_at(path)
-    return Session(names, lambda: names, database.close)
-
-
-def _open_ours_in_memory(_path: Path) -> Session:
-    database, names = _ours_at(":memory:")
-    return Session(names, lambda: names, database.close)
-
-
-def _open_ours_in_transaction(path: Path) -> Session:
-    database, names = _ours_at(path)
+def _open_ours(path: Path, *, in_transaction: bool = False, in_memory: bool = False) -> Session:
+    database = pellucid.open(":memory:" if in_memory else path)
     transaction = contextlib.ExitStack()
-    transaction.enter_context(database.transaction())
-
-    def finish() -> Names:
-        transaction.close()
-        return names
-
-    return Session(names, finish, database.close)
+    if in_transaction:
+        transaction.enter_context(database.transaction())
+    table = database.table("words")
+    names = {"table": table}
+    return Session(names, transaction.close, lambda: names, database.close, table.update)
 
 
 def _dbm(rivals: Rivals) -> list[Player]:
@@ -152,16 +136,25 @@ def _dbm(rivals: Rivals) -> list[Player]:
     kinds: list[tuple[str, Survives]] = [("dbm.gnu", "kill -9"), ("dbm.sqlite3", "power loss")]
     for name, survives in kinds:
         if module := rivals.find(name):
-            found.append(Player(name, _opener(module), "d[k] = v", "d[k].decode()", survives))
+            opened = partial(_open_dbm, module, fills=name == "dbm.gnu")
+            found.append(Player(name, opened, "d[k] = v", "d[k].decode()", survives))
     rivals.find("shelve")
+    # Which dbm shelve uses depends on the build of Python, and with it what a put survives.
+    backend = _first_dbm(rivals)
+    shelved = dict(kinds).get(backend, "nothing")
+    return [*found, Player(f"shelve on {backend}", _open_shelf, "d[k] = v", "d[k]", shelved)]
+
+
+def _first_dbm(rivals: Rivals) -> str:
+    """The module that `dbm.open` takes for a new file."""
     import dbm
 
-    # Which dbm shelve uses depends on the build of Python, and with it what a put survives.
-    backend = getattr(dbm, "_defaultmod", None) or _first_dbm(rivals)
-    backend_name = getattr(backend, "__name__", "dbm")
-    shelved: Survives = "nothing" if backend_name == "dbm.dumb" else dict(kinds).get(backend_name, "nothing")
-    player = Player(f"shelve on {backend_name}", _open_shelf, "d[k] = v", "d[k]", shelved)
-    return [*found, player]
+    names: list[str] = getattr(dbm, "_names", ["dbm.gnu", "dbm.ndbm", "dbm.dumb"])
+    return next((name for name in names if rivals.find(name) is not None), "dbm")
+
+
+def _open_dbm(module: ModuleType, path: Path, *, fills: bool) -> Session:
+    return _mapping(module.open(str(path), "n"), fills=fills)
 
 
 def _open_shelf(path: Path) -> Session:
@@ -169,16 +162,19 @@ def _open_shelf(path: Path) -> Session:
     return _mapping(shelve.open(str(path), "n"))
 
 
-def _first_dbm(rivals: Rivals) -> ModuleType | None:
-    """The module that `dbm.open` takes for a new file."""
-    import dbm
-
-    names = getattr(dbm, "_names", ["dbm.gnu", "dbm.ndbm", "dbm.dumb"])
-    return next((module for name in names if (module := rivals.find(name)) is not None), None)
+def _open_rocks(rocksdict: ModuleType, path: Path) -> Session:
+    return _mapping(rocksdict.Rdict(str(path)), fills=True)
 
 
-def _opener(module: ModuleType) -> Callable[[Path], Session]:
-    return lambda path: _mapping(module.open(str(path), "n"))
+def _open_cache(diskcache: ModuleType, path: Path) -> Session:
+    # Its default limit would evict; the other databases keep what they are given.
+    return _mapping(diskcache.Cache(str(path), size_limit=1 << 40))
+
+
+def _open_sqlitedict(sqlitedict: ModuleType, path: Path, *, autocommit: bool) -> Session:
+    # Its puts go to a thread through a queue; commit() waits for it.
+    mapping = sqlitedict.SqliteDict(str(path), autocommit=autocommit)
+    return _mapping(mapping, mapping.commit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +188,8 @@ class _Sqlite:
     one_transaction: bool = True
     executemany: bool = False
 
+    INSERT = "INSERT INTO words VALUES (?, ?)"
+
     def open(self, path: Path) -> Session:
         connection = sqlite3.connect(path if self.in_file else ":memory:", isolation_level=None)
         if self.wal:
@@ -201,23 +199,28 @@ class _Sqlite:
         if self.one_transaction:
             connection.execute("BEGIN")
 
-        def finish() -> Names:
+        def complete() -> None:
             if not self.index_first:
                 connection.execute("CREATE UNIQUE INDEX by_k ON words (k)")
             if self.one_transaction:
                 connection.execute("COMMIT")
-            return {"execute": connection.execute}
+
+        def fill(pairs: Iterable[Pair]) -> None:
+            connection.execute("BEGIN")
+            connection.executemany(self.INSERT, pairs)
+            connection.execute("COMMIT")
+            # Or closing, which is timed, would have to.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
         names = {"execute": connection.execute, "executemany": connection.executemany}
-        return Session(names, finish, connection.close)
+        return Session(names, complete, lambda: {"execute": connection.execute}, connection.close, fill)
 
     @property
     def player(self) -> Player:
         survives: Survives = "nothing"
         if self.in_file and not self.one_transaction:
             survives = "kill -9" if self.wal else "power loss"
-        one = "execute('INSERT INTO words VALUES (?, ?)', (k, v))"
-        many = "executemany('INSERT INTO words VALUES (?, ?)', block)"
+        one, many = f"execute({self.INSERT!r}, (k, v))", f"executemany({self.INSERT!r}, block)"
         return Player(
             f"sqlite3, {self.name}",
             self.open,
@@ -225,83 +228,49 @@ class _Sqlite:
             "execute('SELECT v FROM words WHERE k = ?', (k,)).fetchone()[0]",
             survives,
             puts_blocks=self.executemany,
+            in_memory=not self.in_file,
         )
 
 
-def _sqlite() -> list[Player]:
-    ways = [
-        _Sqlite("file, INSERT and commit", one_transaction=False),
-        _Sqlite("file, WAL, INSERT and commit", wal=True, one_transaction=False),
-        _Sqlite("file, INSERT, one transaction"),
-        _Sqlite("file, INSERT, one transaction, index after", index_first=False),
-        _Sqlite("file, executemany", executemany=True),
-        _Sqlite("file, executemany, index after", executemany=True, index_first=False),
-        _Sqlite("file, WAL, executemany", executemany=True, wal=True),
-        _Sqlite("memory, INSERT", in_file=False),
-        _Sqlite("memory, INSERT, index after", in_file=False, index_first=False),
-        _Sqlite("memory, executemany", in_file=False, executemany=True),
-        _Sqlite("memory, executemany, index after", in_file=False, executemany=True, index_first=False),
-    ]
-    return [way.player for way in ways]
+SQLITE_WAYS = [
+    _Sqlite("file, INSERT and commit", one_transaction=False),
+    _Sqlite("file, WAL, INSERT and commit", wal=True, one_transaction=False),
+    _Sqlite("file, INSERT, one transaction"),
+    _Sqlite("file, INSERT, one transaction, index after", index_first=False),
+    _Sqlite("file, executemany", executemany=True),
+    _Sqlite("file, executemany, index after", executemany=True, index_first=False),
+    _Sqlite("file, WAL, executemany", executemany=True, wal=True),
+    _Sqlite("memory, INSERT", in_file=False),
+    _Sqlite("memory, INSERT, index after", in_file=False, index_first=False),
+    _Sqlite("memory, executemany", in_file=False, executemany=True),
+    _Sqlite("memory, executemany, index after", in_file=False, executemany=True, index_first=False),
+]
 
 
 def _lmdb(lmdb: ModuleType) -> list[Player]:
-    def open_each(path: Path, *, sync: bool) -> Session:
-        environment = lmdb.open(str(path), map_size=1 << 40, subdir=False, sync=sync)
-        return Session({"begin": environment.begin}, lambda: {"begin": environment.begin}, environment.close)
-
-    def open_one(path: Path) -> Session:
-        environment = lmdb.open(str(path), map_size=1 << 40, subdir=False)
-        writer = environment.begin(write=True)
-
-        def finish() -> Names:
-            writer.commit()
-            return {"get": environment.begin().get}
-
-        return Session({"put": writer.put}, finish, environment.close)
-
     put = "with begin(write=True) as txn: txn.put(k.encode(), v.encode())"
     get = "begin().get(k.encode()).decode()"
+    one_put, one_get = "put(k.encode(), v.encode())", "get(k.encode()).decode()"
+    each, unsynced = partial(_open_lmdb, lmdb), partial(_open_lmdb, lmdb, sync=False)
+    one = partial(_open_lmdb, lmdb, one_transaction=True)
     return [
-        Player(
-            "lmdb, a transaction for each", lambda path: open_each(path, sync=True), put, get, "power loss"
-        ),
-        Player(
-            "lmdb, a transaction for each, sync off",
-            lambda path: open_each(path, sync=False),
-            put,
-            get,
-            "kill -9",
-        ),
-        Player(
-            "lmdb, one transaction",
-            open_one,
-            "put(k.encode(), v.encode())",
-            "get(k.encode()).decode()",
-            "nothing",
-        ),
+        Player("lmdb, a transaction for each", each, put, get, "power loss"),
+        Player("lmdb, a transaction for each, sync off", unsynced, put, get, "kill -9"),
+        Player("lmdb, one transaction", one, one_put, one_get, "nothing"),
     ]
 
 
-def _sqlitedict(sqlitedict: ModuleType) -> list[Player]:
-    def open_it(path: Path, *, autocommit: bool) -> Session:
-        # Its puts go to a thread through a queue; commit() waits for it.
-        mapping = sqlitedict.SqliteDict(str(path), autocommit=autocommit)
-        return _mapping(mapping, mapping.commit)
+def _open_lmdb(lmdb: ModuleType, path: Path, *, sync: bool = True, one_transaction: bool = False) -> Session:
+    environment = lmdb.open(str(path), map_size=1 << 40, subdir=False, sync=sync)
 
-    return [
-        Player(
-            "sqlitedict, autocommit",
-            lambda path: open_it(path, autocommit=True),
-            "d[k] = v",
-            "d[k]",
-            "nothing",
-        ),
-        Player(
-            "sqlitedict, one commit",
-            lambda path: open_it(path, autocommit=False),
-            "d[k] = v",
-            "d[k]",
-            "nothing",
-        ),
-    ]
+    def fill(pairs: Iterable[Pair]) -> None:
+        with environment.begin(write=True) as txn:
+            for key, value in pairs:
+                txn.put(key.encode(), value.encode())
+
+    if one_transaction:
+        writer = environment.begin(write=True)
+        names, complete = {"put": writer.put}, writer.commit
+        return Session(names, complete, lambda: {"get": environment.begin().get}, environment.close, fill)
+    names = {"begin": environment.begin}
+    return Session(names, lambda: None, lambda: names, environment.close, fill)

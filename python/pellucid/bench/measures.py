@@ -59,6 +59,8 @@ class Result:
     # Shown for orientation only (the empty loop): neither a rival nor a loss.
     is_reference: bool = False
     note: str = ""
+    like: str = ""
+    """Our result that this one is compared with, where it is not the first."""
     facts: dict[str, str] = field(default_factory=dict)
     """What the report shows in columns of their own."""
     costs: list[float] = field(default_factory=list)
@@ -116,9 +118,13 @@ class Measure:
         """The result of one contender, or None if it did not run."""
         return next((result for result in self.results if result.name == name), None)
 
+    def beside(self, rival: Result) -> Result | None:
+        """Our result that a rival is compared with."""
+        return self.result(rival.like) if rival.like else self.ours
+
     def ratio(self, rival: Result) -> float | None:
         """How many times our speed is the rival's (for bytes: how many times smaller we are)."""
-        ours = self.ours
+        ours = self.beside(rival)
         if ours is None or rival.is_ours or rival.is_reference:
             return None
         return rival.median / ours.median

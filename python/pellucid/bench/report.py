@@ -1,13 +1,13 @@
 """How is a run shown: to a person, and to a program?
 
-Tables put our row first and say for each rival how many times its speed we have; a rival that beats us is
-marked and never dropped. Then the targets with what was measured beside them, then who was missing.
+Under each row of ours stand the rivals that are compared with it, and how many times our time they need; a
+rival that beats us is marked and never dropped. Then the targets with what was measured beside them, then who
+was missing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,7 @@ def _table(title: str, *columns: str) -> Table:
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=index == 0)
+        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     return table
 
 
@@ -62,32 +62,49 @@ def _facts(title: str, facts: dict[str, str]) -> Table:
 def _measure_table(measure: Measure) -> Table:
     facts = list(dict.fromkeys(name for result in measure.results for name in result.facts))
     has_notes = any(result.note for result in measure.results)
-    ratio_title = "times smaller" if measure.unit is Unit.BYTES else "times its speed"
-    table = _table(
-        measure.title, "", "median", "best", f"we are {ratio_title}", "", *facts, *["note"] * has_notes
-    )
-    for result in _ordered(measure):
-        ratio = measure.ratio(result)
-        style = "bold cyan" if result.is_ours else "dim" if result.is_reference else ""
-        table.add_row(
-            result.name,
-            measure.unit.show(result.median),
-            measure.unit.show(result.best),
-            "" if ratio is None else f"{ratio:,.{0 if ratio >= 100 else 2}f}x",
-            "[bold red]we lose[/]" if ratio is not None and ratio < 1 else "",
-            *(result.facts.get(name, "") for name in facts),
-            *[result.note] * has_notes,
-            style=style,
-        )
+    ratio_title = "its size / ours" if measure.unit is Unit.BYTES else "its time / ours"
+    table = _table(measure.title, "", "median", "best", ratio_title, "", *facts, *["note"] * has_notes)
+    for group in _groups(measure):
+        for result in group:
+            ratio = measure.ratio(result)
+            style = "bold cyan" if result.is_ours else "dim" if result.is_reference else ""
+            table.add_row(
+                result.name,
+                measure.unit.show(result.median),
+                measure.unit.show(result.best),
+                "" if ratio is None else _times(ratio),
+                "[bold red]we lose[/]" if ratio is not None and ratio < 1 else "",
+                *(result.facts.get(name, "") for name in facts),
+                *[result.note] * has_notes,
+                style=style,
+            )
+        table.add_section()
     return table
 
 
-def _ordered(measure: Measure) -> Iterator[Result]:
-    """Ours first, then the rivals from fastest to slowest."""
-    yield from (result for result in measure.results if result.is_ours)
-    yield from sorted(
-        (result for result in measure.results if not result.is_ours), key=lambda result: result.median
-    )
+def _times(ratio: float) -> str:
+    """Write a ratio so that 0.0004 is not 0.00."""
+    if ratio < 0.1:
+        return f"{ratio:.1g}x"
+    return f"{ratio:,.{0 if ratio >= 100 else 2}f}x"
+
+
+def _groups(measure: Measure) -> list[list[Result]]:
+    """Each of ours, and under it the rivals that are compared with it, from fastest to slowest."""
+    rivals: dict[str, list[Result]] = {}
+    for result in sorted(measure.results, key=lambda result: result.median):
+        ours = measure.beside(result)
+        if not result.is_ours:
+            rivals.setdefault(ours.name if ours else "", []).append(result)
+    groups: list[list[Result]] = [[]]
+    for result in measure.results:
+        if result.is_ours:
+            groups[-1].append(result)
+            if result.name in rivals:
+                groups[-1] += rivals.pop(result.name)
+                groups.append([])
+    groups[-1] += [result for left in rivals.values() for result in left]
+    return [group for group in groups if group]
 
 
 def _target_table(measures: list[Measure]) -> Table:
@@ -125,10 +142,12 @@ def _measure_json(measure: Measure) -> dict[str, Any]:
                 "best": result.best,
                 "costs": result.costs,
                 "ratio": measure.ratio(result),
+                "like": result.like,
                 "note": result.note,
                 "facts": result.facts,
             }
-            for result in _ordered(measure)
+            for group in _groups(measure)
+            for result in group
         ],
         "targets": [
             {"wanted": verdict.wanted, "measured": verdict.measured, "is_met": verdict.is_met}

@@ -18,9 +18,11 @@ import timeit
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 from pellucid.bench.measures import Measure, Result, Target, Unit
+
+T = TypeVar("T")
 
 
 class WrongAnswerError(AssertionError):
@@ -162,12 +164,12 @@ def compiled(source: str, names: dict[str, Any]) -> Callable[..., Any]:
     return made
 
 
-def in_turn(contenders: Sequence[Contender], rounds: int) -> Iterator[tuple[int, Contender]]:
-    """Every contender once a round; each round begins with the next one."""
+def in_turn(everybody: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
+    """Everybody once a round; each round begins with the next one."""
     for round_index in range(rounds):
-        start = round_index % max(1, len(contenders))
-        for contender in [*contenders[start:], *contenders[:start]]:
-            yield round_index, contender
+        start = round_index % max(1, len(everybody))
+        for one in [*everybody[start:], *everybody[:start]]:
+            yield round_index, one
 
 
 def measure(
