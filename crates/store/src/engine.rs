@@ -8,7 +8,6 @@
 //! the tables: it needs of an engine exactly what is here, and commits to it at checkpoints.
 
 use std::fmt;
-use std::fs::File;
 use std::io;
 
 /// The trees of one database.
@@ -97,13 +96,6 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// Whatever the operating system says.
     fn sync(&self) -> Result<(), EngineError>;
-
-    /// Write a complete database file that equals the newest committed version, without free pages.
-    /// Others may read and write meanwhile.
-    ///
-    /// # Errors
-    /// When the file cannot be written, or the engine has no file form (`Unsupported`).
-    fn copy_to(&self, target: &File) -> Result<(), EngineError>;
 
     /// How much room the database takes, and who reads it.
     ///

@@ -111,6 +111,11 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
+    /// The file that a copy would be written to exists.
+    TargetExists {
+        /// The file.
+        path: String,
+    },
     /// Somebody else holds what is needed.
     Busy {
         /// The database.
@@ -285,6 +290,9 @@ impl fmt::Display for StoreError {
                 out,
                 "no room on the disk for '{path}' ({source}); nothing of this transaction was written"
             ),
+            Self::TargetExists { path } => {
+                write!(out, "'{path}' exists already; delete it first, or choose another name")
+            }
             Self::Busy { path, wanted, holders, waited } => fmt_busy(out, path, *wanted, holders, *waited),
             Self::TooManyReaders { path, slots } => write!(
                 out,

@@ -15,9 +15,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_int, c_uint};
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -346,12 +344,6 @@ impl Engine for LmdbEngine {
         self.environment.check_usable()?;
         // SAFETY: the environment is open.
         check(unsafe { ffi::mdb_env_sync(self.environment.raw, 1) })
-    }
-
-    fn copy_to(&self, target: &File) -> Result<(), EngineError> {
-        self.environment.check_usable()?;
-        // SAFETY: the environment is open, and the descriptor stays open while `target` is borrowed.
-        check(unsafe { ffi::mdb_env_copyfd2(self.environment.raw, target.as_raw_fd(), ffi::MDB_CP_COMPACT) })
     }
 
     fn usage(&self) -> Result<Usage, EngineError> {

@@ -6,7 +6,6 @@
 //!
 //! It is ":memory:", and it is the model that the LMDB engine is tested against.
 
-use std::fs::File;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -102,10 +101,6 @@ impl Engine for MemoryEngine {
 
     fn sync(&self) -> Result<(), EngineError> {
         Ok(())
-    }
-
-    fn copy_to(&self, _target: &File) -> Result<(), EngineError> {
-        Err(EngineError::Unsupported("a database in memory has no file to copy"))
     }
 
     fn usage(&self) -> Result<Usage, EngineError> {

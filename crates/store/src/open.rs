@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::catalog::{Counters, FORMAT_VERSION, Header};
+use crate::copy;
 use crate::database::Database;
 use crate::engine::{Engine, EngineError, Tree};
 use crate::error::{StoreError, Wanted, Warning};
@@ -37,6 +38,9 @@ pub(crate) fn memory(options: &OpenOptions) -> Result<Arc<Database>, StoreError>
 pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>, PathBuf), StoreError> {
     os::watch_forks();
     let path = real_path(path)?;
+    if options.is_untrusted {
+        return Ok((open_stranger(&path, options)?, path));
+    }
     let creates = matches!(options.mode, Mode::Create | Mode::New);
     let wish = Wish { creates, writes: options.mode != Mode::Read };
     loop {
@@ -46,6 +50,29 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>,
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Read a stranger's file through a copy of what is sound in it; the engine never sees the file itself.
+fn open_stranger(path: &Path, options: &OpenOptions) -> Result<Arc<Database>, StoreError> {
+    if options.mode != Mode::Read {
+        return Err(StoreError::Unsupported { what: "an untrusted file can only be opened with mode 'r'" });
+    }
+    let name = path.display().to_string();
+    let found = Opening::find(path, Wish { creates: false, writes: false }, options.timeout)?;
+    let file = found.opening.file()?;
+    match stamp::identify(file, &name)? {
+        Identity::Ours => {}
+        Identity::Empty | Identity::Unfinished => {
+            return Err(StoreError::NotADatabase { path: name, what: "it was never completely created" });
+        }
+    }
+    if !found.is_alone {
+        let holders = found.opening.others();
+        return Err(StoreError::Busy { path: name, wanted: Wanted::Alone, holders, waited: Duration::ZERO });
+    }
+    let engine = copy::copy_stranger(file, &name)?;
+    let why = Some("it was opened as untrusted");
+    Ok(Arc::new(Database::new(Box::new(engine), name, None, why, Vec::new())?))
 }
 
 /// The one name of a file, so that everybody finds the same lock files: links resolved.

@@ -90,6 +90,7 @@ pub(crate) fn no_longer_close_in_children(descriptor: RawFd) {
 }
 
 /// Whether a file lies on a file system of another machine, and its name then.
+#[cfg(target_os = "linux")]
 pub(crate) fn network_file_system(file: &File) -> io::Result<Option<&'static str>> {
     let mut buffer = std::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the descriptor is open while `file` is borrowed, and the buffer has the size that the call
@@ -100,7 +101,17 @@ pub(crate) fn network_file_system(file: &File) -> io::Result<Option<&'static str
     }
     // SAFETY: the call succeeded, so it has filled the whole structure.
     let statfs = unsafe { buffer.assume_init() };
-    Ok(network_name(statfs.f_type as u64 as u32))
+    #[allow(
+        clippy::cast_sign_loss,
+        reason = "a magic number of 32 bits, in a field of other types elsewhere"
+    )]
+    Ok(network_name(statfs.f_type as u32))
+}
+
+/// Elsewhere the numbers mean nothing.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn network_file_system(_file: &File) -> io::Result<Option<&'static str>> {
+    Ok(None)
 }
 
 /// Names for the magic numbers of statfs(2).

@@ -327,7 +327,7 @@ impl Page {
     }
 
     /// Where a node begins and ends, padding included.
-    fn extent(&self, index: usize) -> Result<(usize, usize), Fault> {
+    pub(crate) fn extent(&self, index: usize) -> Result<(usize, usize), Fault> {
         let outside = || self.fault("a node lies outside of it");
         let start = usize::from(*self.offsets.get(index).ok_or_else(outside)?);
         if start < self.upper {
@@ -342,7 +342,7 @@ impl Page {
     }
 
     /// A node's bytes without padding.
-    fn node_size(&self, start: usize) -> Option<usize> {
+    pub(crate) fn node_size(&self, start: usize) -> Option<usize> {
         let key_size = usize::from(read_u16(&self.bytes, start + 6)?);
         if self.is_branch() {
             return Some(NODE_HEAD_SIZE + key_size);

@@ -117,7 +117,7 @@ impl Transaction {
         (path, change): (&[Step<'_>], Change<'_>),
         (old_blobs, new_blobs): (&[u64], &[u64]),
     ) -> Result<Option<Result<Patched, PatchError>>, StoreError> {
-        match overwrite(&mut record, &**self.shapes(), path, change) {
+        match overwrite(&mut record, self.shapes(), path, change) {
             Ok(true) => {
                 self.replace_found(row_key, head, &record)?;
                 return Ok(Some(Ok(Patched { record, encoded: 0, spliced: 0 })));

@@ -25,6 +25,8 @@ const MAGIC: &[u8; 16] = b"pellucid db\0\r\n\x1a\n";
 const OFFSET: u64 = 4032;
 const SIZE: usize = 32;
 const HEAD_SIZE: usize = 4096;
+/// The bytes of the first page that the stamp takes.
+pub(crate) const RANGE: std::ops::Range<usize> = OFFSET as usize..OFFSET as usize + SIZE;
 
 /// What a file turned out to be.
 pub(crate) enum Identity {

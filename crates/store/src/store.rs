@@ -83,9 +83,9 @@ pub struct Store {
 
 /// What a handle holds in one process, and in the children that were forked off it. Behind a `OnceLock` instead of a
 /// lock that a thread of the parent might have held while it forked.
-struct Link {
+pub(crate) struct Link {
     generation: u64,
-    database: Mutex<Option<Arc<Database>>>,
+    pub(crate) database: Mutex<Option<Arc<Database>>>,
     in_child: OnceLock<Box<Link>>,
 }
 
@@ -132,7 +132,7 @@ impl Store {
         transaction.commit()
     }
 
-    fn link(&self) -> Result<&Link, StoreError> {
+    pub(crate) fn link(&self) -> Result<&Link, StoreError> {
         let generation = os::generation();
         let mut link = &self.link;
         while link.generation != generation {

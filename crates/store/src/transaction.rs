@@ -235,15 +235,15 @@ impl Transaction {
     // Tables.
 
     fn entry(&mut self, table: TableId) -> Result<&mut TableEntry, StoreError> {
-        let index = match self.tables.iter().rposition(|entry| entry.table == table) {
-            Some(index) => index,
-            None => {
-                let state = catalog::table_state(self.reader()?, table);
-                let state = state.map_err(|error| self.database.catalog_error(error))?;
-                let state = state.ok_or_else(|| StoreError::NoSuchTable { table: table.0.to_string() })?;
-                self.tables.push(TableEntry { table, state, is_changed: false });
-                self.tables.len() - 1
-            }
+        let known = self.tables.iter().rposition(|entry| entry.table == table);
+        let index = if let Some(index) = known {
+            index
+        } else {
+            let state = catalog::table_state(self.reader()?, table);
+            let state = state.map_err(|error| self.database.catalog_error(error))?;
+            let state = state.ok_or_else(|| StoreError::NoSuchTable { table: table.0.to_string() })?;
+            self.tables.push(TableEntry { table, state, is_changed: false });
+            self.tables.len() - 1
         };
         self.tables.get_mut(index).ok_or(StoreError::Closed { what: "transaction" })
     }

@@ -81,3 +81,89 @@ impl Chance {
         self.below(n) == 0
     }
 }
+
+/// Another process, which does to a database what it is told.
+pub struct Child {
+    process: std::process::Child,
+    answers: std::io::BufReader<std::process::ChildStdout>,
+}
+
+impl Child {
+    pub fn new() -> Self {
+        Self::from(std::process::Command::new(env!("CARGO_BIN_EXE_pellucid-store-child")))
+    }
+
+    /// Start it through a shell that does something first.
+    pub fn through_shell(before: &str) -> Self {
+        let mut command = std::process::Command::new("sh");
+        let program = env!("CARGO_BIN_EXE_pellucid-store-child");
+        command.arg("-c").arg(format!("{before}; exec '{program}'"));
+        Self::from(command)
+    }
+
+    pub fn from(mut command: std::process::Command) -> Self {
+        use std::process::Stdio;
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let answers = std::io::BufReader::new(process.stdout.take().unwrap());
+        Self { process, answers }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Give a command without waiting for its answer.
+    pub fn tell(&mut self, line: &str) {
+        use std::io::Write;
+        let stdin = self.process.stdin.as_mut().unwrap();
+        writeln!(stdin, "{line}").unwrap();
+        stdin.flush().unwrap();
+    }
+
+    /// Its next line; empty when it has ended.
+    pub fn hear(&mut self) -> String {
+        use std::io::BufRead;
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub fn ask(&mut self, line: &str) -> String {
+        self.tell(line);
+        self.hear()
+    }
+
+    /// Give commands that must succeed.
+    pub fn must(&mut self, lines: &[&str]) {
+        for line in lines {
+            assert_eq!(self.ask(line), "ok", "{line}");
+        }
+    }
+
+    /// Kill it as the system would, and wait until it is gone.
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A key code of a str.
+pub fn key(text: &str) -> Vec<u8> {
+    let mut encoder = pellucid_record::key::KeyEncoder::new();
+    encoder.str(text.as_bytes());
+    encoder.as_bytes().to_vec()
+}
+
+/// A record of a str.
+pub fn record(text: &str) -> Vec<u8> {
+    let mut encoder = pellucid_record::Encoder::new();
+    encoder.str(text.as_bytes());
+    encoder.take()
+}

@@ -1,0 +1,365 @@
+//! Is everything in a database as it was written?
+//!
+//! In a file, every page is read and accounted for (`page_walk.rs`); everywhere, every entry is looked at: checks of cells,
+//! blobs and catalog entries, whole records (`pellucid_record::validate`), key codes, tables and their row counts, shapes, and
+//! that each large value belongs to one row. Nothing is changed, and others may write meanwhile: what is checked is
+//! one version.
+//!
+//! What no check can find: changes of bytes that nobody reads, and of a key in a branch page or the age of a free page that still
+//! fits its place, which change nothing that anybody reads.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use pellucid_record::key::KeyValue;
+use pellucid_record::validate::validate_record;
+use pellucid_record::{Dictionary, Shapes};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::blob;
+use crate::catalog::{Counters, Entry, Header, TableState, parse_entry};
+use crate::cell::Cell;
+use crate::database::{Database, hex};
+use crate::engine::{Direction, EngineError, Start, Tree};
+use crate::error::StoreError;
+use crate::page_walk::{PageMap, Value, Visitor, walk};
+use crate::pages::{Fault, Meta, PageFile};
+use crate::row_key::{Prefix, RowKey, TableId, is_long, split};
+use crate::snapshot::Snapshot;
+
+/// No more findings than this are collected: beyond, the file is lost anyway.
+const FINDINGS_MAX: usize = 1000;
+/// Bytes of a large value read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Where, in words.
+    pub place: String,
+    /// The page of the file, where it is about one.
+    pub page: Option<u64>,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.place, self.what)
+    }
+}
+
+/// What a check collects and compares.
+pub(crate) struct Audit<'c> {
+    findings: Vec<Finding>,
+    key_size_max: usize,
+    dictionary: Arc<Dictionary>,
+    version: u64,
+    header: Option<Header>,
+    counters: Option<Counters>,
+    names: BTreeMap<String, TableId>,
+    states: HashMap<TableId, TableState>,
+    shape_ids: Vec<u32>,
+    row_counts: HashMap<TableId, u64>,
+    /// Large values: how many rows refer to each, and whether it is there.
+    blobs: HashMap<u64, (u32, bool)>,
+    /// Where a stranger's entries go: what nobody has opened yet, the check itself has to learn from.
+    copy: Option<Copy<'c>>,
+}
+
+/// Takes over an entry.
+pub(crate) type Copy<'c> = &'c mut dyn FnMut(Tree, &[u8], &[u8]) -> Result<(), EngineError>;
+
+impl<'c> Audit<'c> {
+    /// A check of a file that nobody has opened; its entries go to `copy`.
+    pub(crate) fn of_stranger(version: u64, copy: Copy<'c>) -> Self {
+        let mut audit = Self::new(0, Arc::default(), version);
+        audit.copy = Some(copy);
+        audit
+    }
+
+    pub(crate) fn new(key_size_max: usize, dictionary: Arc<Dictionary>, version: u64) -> Self {
+        Self {
+            findings: Vec::new(),
+            key_size_max,
+            dictionary,
+            version,
+            header: None,
+            counters: None,
+            names: BTreeMap::new(),
+            states: HashMap::new(),
+            shape_ids: Vec::new(),
+            row_counts: HashMap::new(),
+            blobs: HashMap::new(),
+            copy: None,
+        }
+    }
+
+    pub(crate) fn find(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(Finding { place: place.into(), page: None, what: what.into() });
+        }
+    }
+
+    fn catalog_entry(&mut self, key: &[u8], bytes: &[u8]) {
+        match parse_entry(key, bytes) {
+            Some(Entry::Header(header)) => {
+                if self.copy.is_some() {
+                    self.key_size_max = header.key_size_max as usize;
+                }
+                self.header = Some(header);
+            }
+            Some(Entry::Counters(counters)) => self.counters = Some(counters),
+            Some(Entry::Name(name, table)) => {
+                self.names.insert(name, table);
+            }
+            Some(Entry::Table(table, state)) => {
+                self.states.insert(table, state);
+            }
+            Some(Entry::Shape(id, shape)) => {
+                if self.copy.is_some() && id == self.dictionary.len() {
+                    // The ids ascend, and the catalog comes before the rows.
+                    let _ = self.dictionary.push(shape.clone());
+                }
+                let known = self.dictionary.shape(id).is_some_and(|known| known.names() == shape.names());
+                if !known {
+                    self.find(format!("shape {id}"), "it differs from the one that this process has read");
+                }
+                self.shape_ids.push(id);
+            }
+            None => self.find(format!("catalog entry {}", hex(key)), "its check or form is wrong"),
+        }
+    }
+
+    fn row(&mut self, row_key: &[u8], bytes: &[u8]) {
+        let place = || format!("row {}", hex(row_key));
+        let Some((table, _)) = split(row_key) else {
+            return self.find(place(), "its key begins with no table's id");
+        };
+        *self.row_counts.entry(table).or_default() += 1;
+        let Some(cell) = Cell::parse(bytes) else {
+            return self.find(place(), "its cell cannot be taken apart");
+        };
+        if !cell.is_intact(row_key, bytes) {
+            return self.find(place(), "its check is wrong");
+        }
+        for id in cell.blobs() {
+            self.blobs.entry(id).or_default().0 += 1;
+        }
+        let prefix_size = Prefix::of(table).size();
+        let whole = if is_long(row_key, self.key_size_max) { cell.whole_key } else { row_key };
+        let key = whole.get(prefix_size..).unwrap_or_default();
+        if RowKey::new(table, key, self.key_size_max).as_bytes() != row_key {
+            return self.find(place(), "it does not lie where its key belongs");
+        }
+        if let Err(error) = KeyValue::decode(key, cell.spelling) {
+            self.find(place(), format!("its key is no key: {error}"));
+        }
+        if let Err(error) = validate_record(cell.record, &*self.dictionary) {
+            self.find(place(), error.to_string());
+        }
+    }
+
+    fn blob(&mut self, key: &[u8], is_intact: bool) {
+        let Some(id) = key.try_into().ok().map(u64::from_be_bytes) else {
+            return self.find(format!("large value {}", hex(key)), "its id has not eight bytes");
+        };
+        self.blobs.entry(id).or_default().1 = true;
+        if !is_intact {
+            self.find(format!("large value {id}"), "its check is wrong");
+        }
+    }
+
+    /// Compare what was collected; the end of a check.
+    pub(crate) fn finish(mut self) -> Vec<Finding> {
+        if self.header.is_none() {
+            self.find("the catalog", "the header is missing");
+        }
+        self.compare_tables();
+        let blobs: Vec<(u64, (u32, bool))> = self.blobs.iter().map(|(id, found)| (*id, *found)).collect();
+        for (id, (references, is_there)) in blobs {
+            match (references, is_there) {
+                (1, true) => {}
+                (_, false) => self.find(format!("large value {id}"), "a row refers to it, but it is missing"),
+                (0, true) => self.find(format!("large value {id}"), "no row refers to it"),
+                (_, true) => self.find(format!("large value {id}"), "several rows refer to it"),
+            }
+        }
+        let next_blob = self.counters.map_or(0, |counters| counters.next_blob);
+        if self.counters.is_some() && self.blobs.keys().any(|id| *id >= next_blob) {
+            self.find("the counters", "the next large value would get an id that is in use");
+        }
+        self.findings
+    }
+
+    fn compare_tables(&mut self) {
+        let Some(counters) = self.counters else {
+            return self.find("the catalog", "the counters are missing");
+        };
+        if counters.version != self.version {
+            self.find("the counters", "they are of another version than the meta page that leads to them");
+        }
+        if !self.shape_ids.iter().copied().eq(0..counters.shape_count) {
+            self.find("the shapes", format!("their ids are not those from 0 to {}", counters.shape_count));
+        }
+        for (name, table) in std::mem::take(&mut self.names) {
+            let place = || format!("table '{name}'");
+            let Some(state) = self.states.remove(&table) else {
+                self.find(place(), "its state is missing");
+                continue;
+            };
+            let rows = self.row_counts.remove(&table).unwrap_or(0);
+            if rows != state.row_count {
+                self.find(place(), format!("it has {rows} rows, and its count says {}", state.row_count));
+            }
+            if table.number() >= counters.next_table {
+                self.find(place(), "its id would be given to another table");
+            }
+        }
+        for table in std::mem::take(&mut self.states).into_keys() {
+            self.find(
+                format!("table number {}", table.number()),
+                "it has no name, or another one has it too",
+            );
+        }
+        for (table, rows) in std::mem::take(&mut self.row_counts) {
+            self.find(
+                format!("table number {}", table.number()),
+                format!("it has {rows} rows, but does not exist"),
+            );
+        }
+    }
+
+    fn take(&mut self, tree: Tree, key: &[u8], bytes: &[u8]) {
+        let failed = self.copy.as_mut().and_then(|copy| copy(tree, key, bytes).err());
+        if let Some(error) = failed {
+            self.find("the copy", error.to_string());
+        }
+    }
+
+    /// Read a large value in parts; its check is at its end.
+    fn large(key: &[u8], value: &Value<'_, '_>) -> Result<bool, Fault> {
+        let Some(id) = key.try_into().ok().map(u64::from_be_bytes) else { return Ok(false) };
+        let Some(size) = value.size().checked_sub(blob::CHECK_SIZE) else { return Ok(false) };
+        let mut hasher = Xxh3::with_seed(id);
+        let mut offset = 0;
+        while offset < size {
+            let part = value.read(offset, CHUNK.min(size - offset))?;
+            hasher.update(&part);
+            offset += part.len();
+        }
+        let check = value.read(size, blob::CHECK_SIZE)?;
+        Ok(hasher.digest().to_le_bytes() == *check)
+    }
+}
+
+impl Visitor for Audit<'_> {
+    fn fault(&mut self, fault: Fault) {
+        if self.findings.len() < FINDINGS_MAX {
+            let place = format!("page {}", fault.page);
+            self.findings.push(Finding { place, page: Some(fault.page), what: fault.what.to_owned() });
+        }
+    }
+
+    fn entry(&mut self, tree: Tree, key: &[u8], value: &Value<'_, '_>) {
+        if tree == Tree::Blobs && self.copy.is_none() {
+            match Self::large(key, value) {
+                Ok(is_intact) => self.blob(key, is_intact),
+                Err(fault) => self.fault(fault),
+            }
+            return;
+        }
+        match value.read(0, value.size()) {
+            Ok(bytes) => self.logical(tree, key, &bytes),
+            Err(fault) => self.fault(fault),
+        }
+    }
+}
+
+impl Audit<'_> {
+    /// An entry as bytes, from whatever engine.
+    fn logical(&mut self, tree: Tree, key: &[u8], bytes: &[u8]) {
+        match tree {
+            Tree::Meta => self.catalog_entry(key, bytes),
+            Tree::Rows => self.row(key, bytes),
+            Tree::Blobs => {
+                let id = key.try_into().ok().map(u64::from_be_bytes).unwrap_or_default();
+                let is_intact = bytes
+                    .split_last_chunk::<{ blob::CHECK_SIZE }>()
+                    .is_some_and(|(payload, check)| blob::check_of(id, payload).to_le_bytes() == *check);
+                self.blob(key, is_intact);
+            }
+        }
+        self.take(tree, key, bytes);
+    }
+}
+
+/// Check one version of a database.
+pub(crate) fn check(database: &Arc<Database>) -> Result<Vec<Finding>, StoreError> {
+    match &database.opening {
+        Some(_) => check_file(database).map(|(findings, _)| findings),
+        None => check_entries(&database.snapshot()?),
+    }
+}
+
+/// Check through the engine, which is trusted then.
+fn check_entries(snapshot: &Snapshot) -> Result<Vec<Finding>, StoreError> {
+    let database = snapshot.database();
+    let dictionary = Arc::clone(snapshot.dictionary());
+    let mut audit = Audit::new(database.key_size_max, dictionary, snapshot.version());
+    for tree in Tree::ALL {
+        let mut cursor = snapshot.read_txn().cursor(tree).map_err(|error| database.error(error))?;
+        cursor.start(Start::Edge, Direction::Forward).map_err(|error| database.error(error))?;
+        while let Some((key, bytes)) = cursor.step().map_err(|error| database.error(error))? {
+            audit.logical(tree, key, bytes);
+        }
+    }
+    Ok(audit.finish())
+}
+
+/// Check all pages of the file, as a snapshot keeps them in place.
+pub(crate) fn check_file(database: &Arc<Database>) -> Result<(Vec<Finding>, Option<PageMap>), StoreError> {
+    const TRIES: usize = 100;
+    let Some(opening) = &database.opening else {
+        return Err(StoreError::Unsupported { what: "a database in memory has no pages" });
+    };
+    let file = opening.file()?;
+    let failed = |source| StoreError::from_io("read", database.path.clone(), source);
+    for _ in 0..TRIES {
+        let snapshot = database.snapshot()?;
+        let metas = PageFile::metas(file).map_err(failed)?;
+        let mut audit =
+            Audit::new(database.key_size_max, Arc::clone(snapshot.dictionary()), snapshot.version());
+        let newest = metas.iter().flatten().find(|meta| meta.txn == snapshot.version());
+        let Some(meta) = newest else {
+            if metas.iter().flatten().all(|meta| meta.txn < snapshot.version()) {
+                audit.find("the meta pages", "neither is of the newest version");
+                return Ok((audit.finish(), None));
+            }
+            // Two commits since the snapshot: its meta page is overwritten already.
+            continue;
+        };
+        check_other_meta(&metas, meta, &mut audit);
+        let size = file.metadata().map_err(failed)?.len();
+        let pages = PageFile::new(file, meta.page_size, size);
+        let map = walk(&pages, meta, &mut audit);
+        return Ok((audit.finish(), Some(map)));
+    }
+    Err(StoreError::Busy {
+        path: database.path.clone(),
+        wanted: crate::error::Wanted::Write,
+        holders: Vec::new(),
+        waited: std::time::Duration::ZERO,
+    })
+}
+
+/// The other meta page is of the version before, or of the one that was committed meanwhile.
+fn check_other_meta(metas: &[Option<Meta>; 2], meta: &Meta, audit: &mut Audit<'_>) {
+    let other = metas.iter().flatten().find(|other| other.number != meta.number);
+    match other {
+        Some(other) if other.txn.abs_diff(meta.txn) == 1 => {}
+        Some(_) => audit.find("the older meta page", "its version is not the one before"),
+        None => audit.find("the older meta page", "it is damaged"),
+    }
+}

@@ -1,0 +1,153 @@
+//! How does a database get into another file?
+//!
+//! Entry by entry in key order, so that the new file has full pages and no free ones, whatever the old one looked like; in
+//! parts of some megabytes, so that it takes little memory. The engine could copy its pages faster, but half-empty ones
+//! too, and only its own. Backups, `compact` and verified copies of strangers' files are all this.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::catalog::{self, Counters};
+use crate::check::Audit;
+use crate::engine::{Direction, Engine, EngineError, ReadTxn, Start, Tree, WriteTxn};
+use crate::error::StoreError;
+use crate::lmdb::{LmdbEngine, LmdbOptions};
+use crate::opening::lock_path_of;
+use crate::page_walk::walk;
+use crate::pages::PageFile;
+use crate::stamp;
+
+/// Bytes of entries that are committed together.
+const PART_SIZE: usize = 32 << 20;
+
+/// A file in the making; removed again unless it is finished.
+pub(crate) struct NewFile {
+    path: PathBuf,
+    engine: Option<LmdbEngine>,
+    part: Option<Box<dyn WriteTxn>>,
+    part_size: usize,
+    counters: Counters,
+}
+
+impl NewFile {
+    /// Begin a file at a path where none is.
+    pub(crate) fn create(path: &Path) -> Result<Self, StoreError> {
+        let name = path.display().to_string();
+        File::create_new(path).map_err(|source| StoreError::from_io("create", name.clone(), source))?;
+        let options = LmdbOptions { creates_trees: true, ..LmdbOptions::default() };
+        let engine = LmdbEngine::open(path, options);
+        let mut new = Self {
+            path: path.to_owned(),
+            engine: None,
+            part: None,
+            part_size: 0,
+            counters: Counters::default(),
+        };
+        new.engine = Some(engine.map_err(|error| StoreError::from_engine(&name, error))?);
+        Ok(new)
+    }
+
+    /// Take over everything that a version holds.
+    pub(crate) fn take_all(&mut self, source: &dyn ReadTxn) -> Result<(), EngineError> {
+        for tree in Tree::ALL {
+            let mut cursor = source.cursor(tree)?;
+            cursor.start(Start::Edge, Direction::Forward)?;
+            while let Some((key, value)) = cursor.step()? {
+                self.take(tree, key, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Take over an entry; trees come one after the other, and their keys in order.
+    pub(crate) fn take(&mut self, tree: Tree, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+        if let (Tree::Meta, Some(catalog::Entry::Counters(counters))) =
+            (tree, catalog::parse_entry(key, value))
+        {
+            self.counters = counters;
+            return Ok(());
+        }
+        if self.part_size > PART_SIZE {
+            self.commit_part()?;
+        }
+        self.part_size += key.len() + value.len();
+        let is_above = self.part()?.append(tree, key, &[value])?;
+        if is_above { Ok(()) } else { Err(EngineError::Misuse("the entries to copy are out of order")) }
+    }
+
+    fn part(&mut self) -> Result<&mut Box<dyn WriteTxn>, EngineError> {
+        if self.part.is_none() {
+            let engine = self.engine.as_ref().ok_or(EngineError::Misuse("the file is finished"))?;
+            self.part = Some(engine.begin_write()?);
+        }
+        self.part.as_mut().ok_or(EngineError::Misuse("the file is finished"))
+    }
+
+    fn commit_part(&mut self) -> Result<(), EngineError> {
+        self.part_size = 0;
+        self.part.take().map_or(Ok(()), WriteTxn::commit)
+    }
+
+    /// The last entry: the counters, with the version that the new file has.
+    fn commit_last(&mut self) -> Result<(), EngineError> {
+        let mut counters = self.counters;
+        let part = self.part()?;
+        counters.version = part.version();
+        let (key, value) = counters.entry();
+        part.put(Tree::Meta, &key, &[&value])?;
+        self.commit_part()
+    }
+
+    /// Write the end, and the stamp that makes it a database; it is on the disk then.
+    pub(crate) fn finish(mut self) -> Result<PathBuf, StoreError> {
+        let name = self.path.display().to_string();
+        self.commit_last().map_err(|error| StoreError::from_engine(&name, error))?;
+        self.engine = None;
+        let _ = std::fs::remove_file(lock_path_of(&self.path));
+        let failed = |source| StoreError::from_io("write", name.clone(), source);
+        let file = File::options().read(true).write(true).open(&self.path).map_err(failed)?;
+        stamp::write(&file).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        Ok(std::mem::take(&mut self.path))
+    }
+
+    /// Write the end, keep the engine open, and remove the file's name: it goes when the engine does.
+    pub(crate) fn finish_nameless(mut self) -> Result<LmdbEngine, StoreError> {
+        let name = self.path.display().to_string();
+        self.commit_last().map_err(|error| StoreError::from_engine(&name, error))?;
+        self.engine.take().ok_or(StoreError::Closed { what: "copy" })
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if self.path.as_os_str().is_empty() {
+            return;
+        }
+        self.part = None;
+        self.engine = None;
+        let _ = std::fs::remove_file(lock_path_of(&self.path));
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Read a stranger's file without letting the engine near it, and copy what is sound into a file of our own.
+pub(crate) fn copy_stranger(file: &File, name: &str) -> Result<LmdbEngine, StoreError> {
+    let failed = |source| StoreError::from_io("read", name.to_owned(), source);
+    let corrupt = |place: String, what: String| StoreError::Corrupt { path: name.to_owned(), place, what };
+    let metas = PageFile::metas(file).map_err(failed)?;
+    let meta = metas.iter().flatten().max_by_key(|meta| meta.txn);
+    let meta = meta.ok_or_else(|| corrupt("its meta pages".to_owned(), "neither is one".to_owned()))?;
+    let pages = PageFile::new(file, meta.page_size, file.metadata().map_err(failed)?.len());
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let path = std::env::temp_dir().join(format!("pellucid-untrusted-{}-{time}", std::process::id()));
+    let mut new = NewFile::create(&path)?;
+    let mut take = |tree: Tree, key: &[u8], value: &[u8]| new.take(tree, key, value);
+    let mut audit = Audit::of_stranger(meta.txn, &mut take);
+    walk(&pages, meta, &mut audit);
+    match audit.finish().into_iter().next() {
+        Some(finding) => Err(corrupt(finding.place, finding.what)),
+        None => new.finish_nameless(),
+    }
+}

@@ -1,0 +1,236 @@
+//! How is a database looked after?
+//!
+//! `stats` says how it is doing, `check` whether it is sound, `backup` copies it while others use it, `compact` gives room back
+//! that deleted rows took.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crate::check::{self, Finding};
+use crate::copy::NewFile;
+use crate::database::Database;
+use crate::error::{Holder, StoreError, Wanted};
+use crate::open;
+use crate::opening::Opening;
+use crate::pages::PageFile;
+use crate::store::{Mode, OpenOptions, Store};
+use crate::writer_lock;
+
+/// How a database is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// The newest version: grows with each commit.
+    pub version: u64,
+    /// Tables.
+    pub tables: u64,
+    /// Rows in all tables.
+    pub rows: u64,
+    /// Values that lie apart.
+    pub blobs: u64,
+    /// Shapes in the dictionary.
+    pub shapes: u64,
+    /// Bytes of the file; 0 in memory.
+    pub file_size: u64,
+    /// Bytes of a page; 0 in memory.
+    pub page_size: u64,
+    /// Pages up to the last one in use.
+    pub pages: u64,
+    /// Pages among them that hold nothing and will be used again.
+    pub free_pages: u64,
+    /// Bytes of address space reserved for the file.
+    pub map_size: u64,
+    /// Snapshots open in all processes.
+    pub readers: u64,
+    /// How many may be.
+    pub reader_slots: u64,
+    /// How many commits the oldest of them is behind: what was freed since cannot be used again before it is closed.
+    pub oldest_reader_lag: u64,
+}
+
+impl Store {
+    /// How the database is doing. Costs a look at each table and at the list of free pages.
+    ///
+    /// # Errors
+    /// `Closed`, or when the catalog is damaged.
+    pub fn stats(&self) -> Result<Stats, StoreError> {
+        let snapshot = self.snapshot()?;
+        let database = snapshot.database();
+        let usage = database.engine.usage().map_err(|error| database.error(error))?;
+        let tables = snapshot.tables()?;
+        let mut rows = 0;
+        for (_, table) in &tables {
+            rows += snapshot.count(*table)?;
+        }
+        let file_size = match &database.opening {
+            Some(opening) => {
+                let metadata = opening.file()?.metadata();
+                metadata.map_err(|source| StoreError::from_io("read", database.path.clone(), source))?.len()
+            }
+            None => 0,
+        };
+        let [_, _, blobs] = usage.entries;
+        Ok(Stats {
+            version: snapshot.version(),
+            tables: tables.len() as u64,
+            rows,
+            blobs,
+            shapes: u64::from(snapshot.dictionary().len()),
+            file_size,
+            page_size: usage.page_size,
+            pages: usage.pages,
+            free_pages: usage.free_pages,
+            map_size: usage.map_size,
+            readers: u64::from(usage.readers),
+            reader_slots: u64::from(usage.reader_slots),
+            oldest_reader_lag: usage
+                .oldest_reader
+                .map_or(0, |oldest| snapshot.version().saturating_sub(oldest)),
+        })
+    }
+
+    /// Look at every page and every row of one version. No findings: everything is as it was written.
+    ///
+    /// # Errors
+    /// When the database cannot be read at all.
+    pub fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        check::check(&self.database()?)
+    }
+
+    /// Why the byte at this offset of the file means nothing to anybody, if so: it is free, or padding. For those who want to
+    /// know whether damage that `check` does not find has hit anything.
+    ///
+    /// # Errors
+    /// As [`Store::check`].
+    pub fn unused_bytes(&self, offsets: &[u64]) -> Result<Vec<Option<&'static str>>, StoreError> {
+        let database = self.database()?;
+        let (_, map) = check::check_file(&database)?;
+        let (Some(map), Some(opening)) = (map, &database.opening) else { return Ok(Vec::new()) };
+        let file = opening.file()?;
+        let failed = |source| StoreError::from_io("read", database.path.clone(), source);
+        let size = file.metadata().map_err(failed)?.len();
+        let pages = PageFile::new(file, map.page_size(), size);
+        Ok(offsets.iter().map(|offset| map.unused(&pages, *offset)).collect())
+    }
+
+    /// Copy the newest version into a new file, which then is a database. Others may read and write meanwhile.
+    ///
+    /// # Errors
+    /// `TargetExists`, `DiskFull`.
+    pub fn backup(&self, target: impl AsRef<Path>) -> Result<(), StoreError> {
+        let target = target.as_ref();
+        let snapshot = self.snapshot()?;
+        let exists = || StoreError::TargetExists { path: target.display().to_string() };
+        if target.symlink_metadata().is_ok() {
+            return Err(exists());
+        }
+        // Under another name until it is complete: half a backup must not look like one.
+        let part = beside(target, &format!(".part-{}", std::process::id()));
+        let mut new = NewFile::create(&part)?;
+        let copied = new.take_all(snapshot.read_txn());
+        copied.map_err(|error| StoreError::from_engine(&target.display().to_string(), error))?;
+        let part = new.finish()?;
+        let linked = std::fs::hard_link(&part, target);
+        let placed = match linked {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists()),
+            // File systems without links: then nothing keeps two backups apart that begin at once.
+            Err(_) => return rename(&part, target),
+            Ok(()) => Ok(()),
+        };
+        let _ = std::fs::remove_file(&part);
+        placed.and_then(|()| sync_folder(target))
+    }
+
+    /// Rewrite the file without free room. Needs it alone: no snapshot, transaction or other handle of it may be open in
+    /// any process.
+    ///
+    /// # Errors
+    /// `Busy` says who has it open; `ReadOnly`, `DiskFull`. The database is as before then.
+    pub fn compact(&self, timeout: Duration) -> Result<(), StoreError> {
+        let options = self.options();
+        let link = self.link()?;
+        let mut place = link.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let database = place.as_ref().ok_or(StoreError::Closed { what: "database" })?;
+        let path = database.path.clone();
+        if options.mode == Mode::Read || database.read_only.is_some() {
+            return Err(StoreError::ReadOnly {
+                path,
+                why: "only a database opened for writing can be compacted",
+            });
+        }
+        let Some(opening) = &database.opening else { return Ok(()) };
+        if Arc::strong_count(database) > 1 {
+            let command = "snapshots, transactions or other handles of this process".to_owned();
+            let holders = vec![Holder { pid: std::process::id(), command, since: String::new() }];
+            return Err(StoreError::Busy { path, wanted: Wanted::Alone, holders, waited: Duration::ZERO });
+        }
+        opening.be_alone(timeout)?;
+        let new_path = beside(&opening.path, "-compact");
+        let copied = copy_beside(database, opening, &new_path);
+        if copied.is_err() {
+            let _ = opening.share();
+            return copied;
+        }
+        // From here on nobody can have the file but us: whoever opens it waits for our lock.
+        let database = place.take();
+        let replaced = database.map_or(Ok(()), |database| replace(database, &new_path));
+        // Whether it is the new file or still the old one: it is opened again.
+        let mode = if options.mode == Mode::New { Mode::Write } else { options.mode };
+        let file = self.path().unwrap_or(Path::new(""));
+        let (database, _) = open::open(file, &OpenOptions { mode, ..options.clone() })?;
+        *place = Some(database);
+        replaced
+    }
+}
+
+fn copy_beside(database: &Arc<Database>, opening: &Opening, new_path: &Path) -> Result<(), StoreError> {
+    // What an earlier attempt may have left.
+    let _ = std::fs::remove_file(new_path);
+    let mut new = NewFile::create(new_path)?;
+    let source = database.engine.begin_read().map_err(|error| database.error(error))?;
+    new.take_all(&*source).map_err(|error| database.error(error))?;
+    let new_path = new.finish()?;
+    let failed = |source| StoreError::from_io("copy the permissions of", database.path.clone(), source);
+    let permissions = opening.file()?.metadata().map_err(failed)?.permissions();
+    std::fs::set_permissions(new_path, permissions).map_err(failed)
+}
+
+/// Put the new file in the place of the old one, which is ours alone.
+fn replace(database: Arc<Database>, new_path: &Path) -> Result<(), StoreError> {
+    let path = database.path.clone();
+    let Ok(database) = Arc::try_unwrap(database) else {
+        return Err(StoreError::Closed { what: "database" });
+    };
+    let Database { engine, opening, .. } = database;
+    // The engine first: its lock file holds the old file's version, and the new file must not meet it.
+    drop(engine);
+    if let Some(opening) = &opening {
+        let _ = std::fs::remove_file(opening.lock_path());
+        let _ = std::fs::remove_file(writer_lock::path_of(&opening.path));
+        rename(new_path, &opening.path)?;
+    }
+    drop(opening);
+    sync_folder(Path::new(&path))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn rename(source: &Path, target: &Path) -> Result<(), StoreError> {
+    let failed = |error| StoreError::from_io("replace", target.display().to_string(), error);
+    std::fs::rename(source, target).map_err(failed)?;
+    sync_folder(target)
+}
+
+/// Make a new name in a folder survive a power cut.
+fn sync_folder(file: &Path) -> Result<(), StoreError> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let failed = |source| StoreError::from_io("sync", folder.display().to_string(), source);
+    std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+}
