@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import shlex
 import sys
@@ -30,13 +31,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="pellucid-bench-", dir=options.directory) as directory:
         run = Run(Path(directory), _scale(options), _pace(options), only=options.only)
         described = machine.describe(run.directory)
-        with console.status("") as status:
-            run.pace.on_progress = status.update
+        with console.status("") if console.is_terminal else contextlib.nullcontext() as status:
+            if status:
+                run.pace.on_progress = status.update
             for workload in options.workload or list(WORKLOADS):
                 WORKLOADS[workload](run)
     if not run.measures:
         parser.error(f"no measure has {options.only!r} in its title")
     report.show(console, run, described)
+    if options.quick:
+        console.print(
+            "[bold yellow]--quick does everything as briefly as it can: these figures mean nothing.[/]"
+        )
     if options.json:
         command = shlex.join(
             ["python", "-m", "pellucid.bench", *(sys.argv[1:] if arguments is None else arguments)]
