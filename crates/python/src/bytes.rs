@@ -19,9 +19,10 @@ use pyo3::types::PyBytes;
 use crate::counters;
 use crate::errors;
 use crate::hooks::PicklePolicy;
+use crate::hot::alloc;
 use crate::hot::decode;
 use crate::hot::encode::{self, Encoded, Encoding, Target};
-use crate::hot::gil::{GilCell, GilRc};
+use crate::hot::gil::{GilCell, GilRc, Strong};
 use crate::hot::names::{Names, ShapeNames, Source};
 use crate::hot::node::Node;
 use crate::hot::row::{Gate, Holder, Row};
@@ -246,7 +247,7 @@ fn parse<'a>(py: Python<'_>, bytes: &'a [u8]) -> PyResult<Envelope<'a>> {
 /// The bytes of a buffer object, and what keeps them.
 fn open_buffer<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<(crate::hot::row::Span, Holder)> {
     if let Ok(bytes) = buffer.cast_exact::<PyBytes>() {
-        return Ok((crate::hot::row::Span::of(bytes.as_bytes()), Holder::Bytes(bytes.clone().unbind())));
+        return Ok((crate::hot::row::Span::of(bytes.as_bytes()), Holder::Bytes(Strong::new(bytes))));
     }
     let buffer = PyBuffer::<u8>::get(buffer)?;
     if !buffer.is_c_contiguous() {
@@ -292,7 +293,7 @@ pub fn loads<'py>(
     let names = names_of_tables(py, &envelope)?;
     let record = (envelope.record_offset(), envelope.record.len());
     let mut row = span.into_row(record, holder, names, always_open(py), None);
-    row.own_policy = (!policy.is_deny()).then_some(policy);
+    row.own_policy = (!policy.is_deny()).then(|| Box::new(policy));
     plain_of_row(py, &GilRc::new(row))
 }
 
@@ -314,9 +315,7 @@ pub fn validate(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
 pub fn handle_of_row<'py>(py: Python<'py>, row: GilRc<Row>) -> PyResult<Bound<'py, PyAny>> {
     // The upper nibble of the first byte is the kind.
     match row.bytes().first().map(|byte| Kind::from_number(byte >> 4)) {
-        Some(Some(Kind::Shaped | Kind::Keyed)) => {
-            Ok(Bound::new(py, Record { node: Node::root(row) })?.into_any())
-        }
+        Some(Some(Kind::Shaped | Kind::Keyed)) => Ok(alloc::new_record(py, Node::root(row))?.into_any()),
         Some(Some(Kind::List | Kind::PackedInts | Kind::PackedFloats)) => {
             Ok(Bound::new(py, RecordList { node: Node::root(row) })?.into_any())
         }
@@ -327,6 +326,13 @@ pub fn handle_of_row<'py>(py: Python<'py>, row: GilRc<Row>) -> PyResult<Bound<'p
         }
         _ => plain_of_row(py, &row),
     }
+}
+
+/// An empty record, made the general way: what its memory looks like is looked up in it.
+pub fn sample_record(py: Python<'_>) -> PyResult<Bound<'_, Record>> {
+    let names = names_for_writing(py);
+    let row = Row::owned(&[], &[], names, always_open(py), None, None);
+    Bound::new(py, Record { node: Node::root(GilRc::new(row)) })
 }
 
 /// The whole value of a row in plain objects.

@@ -57,6 +57,8 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
+        crate::hot::small::install(py);
+        crate::hot::alloc::install(py, &crate::bytes::sample_record(py)?);
         crate::hot::buffer::install(py);
         crate::hot::field::install(py);
         crate::hot::rows::install(py);

@@ -26,7 +26,7 @@ use crate::hot::encode::{self, Encoded, PROVISIONAL_ID, Target};
 use crate::hot::names::{Names, ShapeNames};
 use crate::hot::row::Row;
 use crate::keys::{self, Key};
-use crate::save::{self, Action, Edit};
+use crate::save::{self, Edit};
 use crate::table::Table;
 use crate::transaction;
 

@@ -86,7 +86,7 @@ pub fn change(
     path.extend(step);
     let edit = Edit { path, action };
     match &row.table {
-        Some(table) => table.get().change_record(table.bind(py), row, &edit, values),
+        Some(table) => table.get().change_record(&table.bind(py), row, &edit, values),
         None => change_detached(py, row, &edit, values),
     }
 }

@@ -15,7 +15,7 @@ use crate::bytes::{self, handle_of_row};
 use crate::core::Core;
 use crate::errors;
 use crate::hooks;
-use crate::hot::gil::{GilRc, GilValue};
+use crate::hot::gil::{GilRc, GilValue, Strong};
 use crate::hot::row::{Gate, Row};
 use crate::hot::rows::RowIterator;
 use crate::keys::{self, Key};
@@ -145,7 +145,7 @@ impl Table {
                 &key.bytes,
                 this.core.names.clone(),
                 this.gate().clone(),
-                Some(slf.clone().unbind()),
+                Some(Strong::new(slf)),
                 this.why_frozen(),
             ))
         };
@@ -270,7 +270,7 @@ impl Table {
         };
         let iterator = RowIterator::new(
             rows,
-            slf.clone().unbind(),
+            Strong::new(slf),
             self.core.names.clone(),
             self.gate().clone(),
             shows,
@@ -323,7 +323,7 @@ impl Table {
             key,
             self.core.names.clone(),
             self.gate().clone(),
-            Some(slf.clone().unbind()),
+            Some(Strong::new(slf)),
             self.why_frozen(),
         );
         let record = handle_of_row(slf.py(), GilRc::new(row))?;

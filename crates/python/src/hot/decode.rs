@@ -11,13 +11,14 @@ use pellucid_record::view::{Container, Slot, Walker};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::gil::GilRc;
+use super::alloc;
+use super::gil::{GilRc, Strong};
 use super::node::{Node, Step};
 use super::row::Row;
+use super::small;
 use super::text;
 use crate::counters;
 use crate::errors;
-use crate::record::Record;
 use crate::record_list::RecordList;
 use crate::scalars;
 
@@ -33,11 +34,11 @@ pub fn handle<'py>(
     let Slot::Container(place) = slot else { return scalar(py, row, slot) };
     match place.kind {
         Kind::Shaped | Kind::Keyed => {
-            let node = Node::child(row.clone(), parent.clone().unbind(), step(), place);
-            Ok(Bound::new(py, Record { node })?.into_any())
+            let node = Node::child(row.clone(), Strong::new(parent), step(), place);
+            Ok(alloc::new_record(py, node)?.into_any())
         }
         Kind::List | Kind::PackedInts | Kind::PackedFloats => {
-            let node = Node::child(row.clone(), parent.clone().unbind(), step(), place);
+            let node = Node::child(row.clone(), Strong::new(parent), step(), place);
             Ok(Bound::new(py, RecordList { node })?.into_any())
         }
         Kind::Tuple => tuple_of_handles(parent, row, &place, step()),
@@ -60,7 +61,7 @@ fn tuple_of_handles<'py>(
     }
     // The tuple's own handle is what its elements' paths lead through.
     let through =
-        Bound::new(py, RecordList { node: Node::child(row.clone(), parent.clone().unbind(), step, *place) })?;
+        Bound::new(py, RecordList { node: Node::child(row.clone(), Strong::new(parent), step, *place) })?;
     tuple_handles(through.as_any(), row, place)
 }
 
@@ -154,7 +155,7 @@ impl Decoder<'_, '_> {
         let object = unsafe {
             match *slot {
                 Slot::Str(characters) => text::new_str(characters),
-                Slot::Int(value) => ffi::PyLong_FromLongLong(value),
+                Slot::Int(value) => small::new_int(value),
                 Slot::Float(value) => ffi::PyFloat_FromDouble(value),
                 Slot::Container(place) => return self.container(&place, depth).map(|(object, _)| object),
                 Slot::None | Slot::Absent => new_reference(ffi::Py_None()),

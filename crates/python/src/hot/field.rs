@@ -23,6 +23,7 @@ use super::gil::{GilCell, GilRc};
 use super::names;
 use super::node::{Node, Step};
 use super::row::Row;
+use super::small;
 use super::text;
 use crate::errors;
 use crate::record::Record;
@@ -41,15 +42,26 @@ const ENTRY_COUNT: usize = 2048;
 const EMPTY: Entry =
     Entry { name: std::ptr::null_mut(), head: 0, serial: 0, tag_offset: 0, slot_offset: 0, heap_start: 0 };
 
-struct Table([Entry; ENTRY_COUNT]);
+/// Two places for each field: one by name alone, where the processor can look before it has read the
+/// record's head; and one by name and head, for fields that many shapes have.
+struct Table {
+    by_name: [Entry; ENTRY_COUNT],
+    by_head: [Entry; ENTRY_COUNT],
+}
 
 // SAFETY: the names are owned references, touched with the GIL held alone.
 unsafe impl Send for Table {}
 
-static TABLE: GilCell<Table> = GilCell::new(Table([EMPTY; ENTRY_COUNT]));
+static TABLE: GilCell<Table> =
+    GilCell::new(Table { by_name: [EMPTY; ENTRY_COUNT], by_head: [EMPTY; ENTRY_COUNT] });
 
 #[inline]
-fn spot(name: *mut ffi::PyObject, head: u64) -> usize {
+fn spot_by_name(name: *mut ffi::PyObject) -> usize {
+    ((name as u64 >> 4) ^ (name as u64 >> 15)) as usize % ENTRY_COUNT
+}
+
+#[inline]
+fn spot_by_head(name: *mut ffi::PyObject, head: u64) -> usize {
     // The low byte of the head is kind and version, the shape id stands from bit 32 on.
     let mixed = (name as u64 >> 4) ^ (head >> 32).wrapping_mul(0x9E37_79B9) ^ (head >> 8);
     (mixed as usize) % ENTRY_COUNT
@@ -80,22 +92,24 @@ fn nested_head(place: &Container) -> u64 {
 ///
 /// # Safety
 /// The GIL is held and `name` is a live str.
-#[inline]
+#[inline(always)]
 unsafe fn cached(py: Python<'_>, node: &Node, name: *mut ffi::PyObject) -> *mut ffi::PyObject {
     if !node.row.gate.is_open() {
         return std::ptr::null_mut();
     }
     let Some((head, bytes)) = head_and_bytes(node) else { return std::ptr::null_mut() };
     let serial = node.row.names.serial();
-    let entry = TABLE.with(py, |table| {
-        // In range by the remainder in `spot`.
-        table.0.get(spot(name, head)).copied().unwrap_or(EMPTY)
-    });
+    // SAFETY: strs, ints and floats are made below, which runs no code; nothing is remembered here.
+    let table = unsafe { TABLE.peek(py) };
+    let mut entry = table.by_name.get(spot_by_name(name)).unwrap_or(&EMPTY);
     if entry.name != name || entry.head != head || entry.serial != serial {
-        return std::ptr::null_mut();
+        entry = table.by_head.get(spot_by_head(name, head)).unwrap_or(&EMPTY);
+        if entry.name != name || entry.head != head || entry.serial != serial {
+            return std::ptr::null_mut();
+        }
     }
     // SAFETY: the GIL is held, as the caller promises.
-    unsafe { read_wide(bytes, &entry) }
+    unsafe { read_wide(bytes, entry) }
 }
 
 /// Makes the object of a slot of 8 bytes, if it is one of the common kinds; else null.
@@ -110,7 +124,7 @@ unsafe fn read_wide(bytes: &[u8], entry: &Entry) -> *mut ffi::PyObject {
     // SAFETY: all of these make new objects from plain values; the GIL is held.
     unsafe {
         match tag {
-            tag::INT => ffi::PyLong_FromLongLong(i64::from_le_bytes(*slot)),
+            tag::INT => small::new_int(i64::from_le_bytes(*slot)),
             tag::FLOAT => ffi::PyFloat_FromDouble(f64::from_le_bytes(*slot)),
             tag::STR => {
                 let word = u64::from_le_bytes(*slot);
@@ -175,14 +189,23 @@ fn remember(py: Python<'_>, row: &Row, place: &Container, index: u32, name: *mut
         slot_offset: slot_offset as u32 - place.start,
         heap_start: place.heap_start() - place.start,
     };
-    // SAFETY: `name` is one of the dictionary's live interned names (field_by_object); the
-    // reference is released when the entry is replaced (invariant 1).
-    unsafe { ffi::Py_INCREF(name) };
-    let old =
-        TABLE.with(py, |table| table.0.get_mut(spot(name, head)).map(|old| std::mem::replace(old, entry)));
-    if let Some(old) = old {
-        // SAFETY: owned by the entry, which is gone. A str has no finalizer that could come back.
-        unsafe { ffi::Py_XDECREF(old.name) };
+    // The place by name belongs to the shape that was met last; the one by head stays.
+    for is_by_head in [false, true] {
+        // SAFETY: `name` is one of the dictionary's live interned names (field_by_object); the
+        // reference is released when the entry is replaced (invariant 1).
+        unsafe { ffi::Py_INCREF(name) };
+        let old = TABLE.with(py, |table| {
+            let place = if is_by_head {
+                table.by_head.get_mut(spot_by_head(name, head))
+            } else {
+                table.by_name.get_mut(spot_by_name(name))
+            };
+            place.map(|old| std::mem::replace(old, entry))
+        });
+        if let Some(old) = old {
+            // SAFETY: owned by the entry, which is gone. A str has no finalizer that could come back.
+            unsafe { ffi::Py_XDECREF(old.name) };
+        }
     }
 }
 

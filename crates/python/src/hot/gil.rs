@@ -1,10 +1,12 @@
 //! How is state shared between handles when the GIL is the lock?
 
 use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use pyo3::Python;
+use pyo3::prelude::*;
+use pyo3::{PyClass, ffi};
 
 /// A value that only the holder of the GIL touches.
 ///
@@ -32,6 +34,19 @@ impl<T> GilCell<T> {
         // nor comes back here (the condition above), so this is the only reference.
         let content = unsafe { &mut *self.0.get() };
         work(content)
+    }
+}
+
+impl<T> GilCell<T> {
+    /// The content, for reading: `with` without a closure, whose captures a hot path pays for.
+    ///
+    /// # Safety
+    /// No `with` of this cell runs while the reference lives, so nothing is called meanwhile that
+    /// could come back here.
+    #[inline]
+    pub unsafe fn peek(&self, _py: Python<'_>) -> &T {
+        // SAFETY: the token proves the GIL; the caller promises the rest.
+        unsafe { &*self.0.get() }
     }
 }
 
@@ -135,5 +150,80 @@ impl<T> Drop for GilRc<T> {
         } else {
             count.set(count.get() - 1);
         }
+    }
+}
+
+/// An owned reference to a Python object that is released at once when it is dropped.
+///
+/// PyO3's `Py` releases at once only inside of a call that came through PyO3; below a raw slot it would
+/// put the object on a list for later, which costs more, keeps memory, and leaves counts too high.
+pub struct Strong<T> {
+    object: NonNull<ffi::PyObject>,
+    kind: PhantomData<T>,
+}
+
+// SAFETY: counts change with the GIL held alone; owners move as `GilRc`'s do.
+unsafe impl<T> Send for Strong<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Strong<T> {}
+
+impl<T> Strong<T> {
+    /// A further reference to the object.
+    #[inline]
+    pub fn new(object: &Bound<'_, T>) -> Self {
+        // SAFETY: a live object, the token in it proves the GIL; never null.
+        let object = unsafe { NonNull::new_unchecked(ffi::Py_NewRef(object.as_ptr())) };
+        Self { object, kind: PhantomData }
+    }
+
+    /// A further reference to the same object.
+    #[inline]
+    pub fn clone_ref(&self, _py: Python<'_>) -> Self {
+        // SAFETY: a live object, since `self` owns a reference; the token proves the GIL.
+        unsafe { ffi::Py_INCREF(self.object.as_ptr()) };
+        Self { object: self.object, kind: PhantomData }
+    }
+
+    /// The object, for PyO3.
+    #[inline]
+    pub fn bind<'a, 'py>(&'a self, py: Python<'py>) -> Borrowed<'a, 'py, T> {
+        // SAFETY: a live object, since `self` owns a reference; it was a `T` when it came.
+        unsafe { Borrowed::from_ptr(py, self.object.as_ptr()).cast_unchecked() }
+    }
+
+    /// The object, for PyO3, with this reference.
+    #[inline]
+    pub fn into_bound(self, py: Python<'_>) -> Bound<'_, T> {
+        let object = self.object.as_ptr();
+        std::mem::forget(self);
+        // SAFETY: the reference that was owned here; it was a `T` when it came.
+        unsafe { Bound::from_owned_ptr(py, object).cast_into_unchecked() }
+    }
+
+    /// How many references to the object there are, this one included.
+    #[inline]
+    pub fn reference_count(&self) -> isize {
+        // SAFETY: a live object, since `self` owns a reference.
+        unsafe { ffi::Py_REFCNT(self.object.as_ptr()) as isize }
+    }
+}
+
+impl<T: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync> Strong<T> {
+    /// The Rust part of an object of ours.
+    #[inline]
+    pub fn get(&self) -> &T {
+        // SAFETY: owners are used with the GIL held; the object lives as long as `self`.
+        let py = unsafe { Python::assume_attached() };
+        let content: *const T = self.bind(py).get();
+        // SAFETY: the content of a live object whose class is frozen: nobody has it mutably.
+        unsafe { &*content }
+    }
+}
+
+impl<T> Drop for Strong<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: owned, and dropped with the GIL held, as a `GilRc` is.
+        unsafe { ffi::Py_DECREF(self.object.as_ptr()) };
     }
 }

@@ -5,6 +5,7 @@
 //! borrowed references are used before any code of the user's can run, and every number read
 //! from a record is checked against its bytes before it becomes an address.
 
+pub mod alloc;
 pub mod buffer;
 pub mod decode;
 pub mod encode;
@@ -15,4 +16,5 @@ pub mod names;
 pub mod node;
 pub mod row;
 pub mod rows;
+pub mod small;
 pub mod text;

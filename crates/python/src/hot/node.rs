@@ -10,7 +10,7 @@ use pellucid_record::path;
 use pellucid_record::view::{Container, Root, Slot};
 use pyo3::prelude::*;
 
-use super::gil::{GilRc, GilValue};
+use super::gil::{GilRc, GilValue, Strong};
 use super::row::Row;
 use crate::errors;
 
@@ -41,7 +41,7 @@ pub struct Node {
     /// The value it looks into.
     pub row: GilRc<Row>,
     /// The handle it was reached from, and the step from there; None at the root.
-    pub parent: Option<(Py<PyAny>, Step)>,
+    pub parent: Option<(Strong<PyAny>, Step)>,
     place: GilValue<Option<Container>>,
     seen: GilValue<u32>,
 }
@@ -54,7 +54,7 @@ impl Node {
     }
 
     /// The container that `step` leads to from `parent`.
-    pub fn child(row: GilRc<Row>, parent: Py<PyAny>, step: Step, place: Container) -> Self {
+    pub fn child(row: GilRc<Row>, parent: Strong<PyAny>, step: Step, place: Container) -> Self {
         let seen = row.version();
         Self {
             row,
@@ -101,7 +101,8 @@ impl Node {
         let place = match &self.parent {
             None => self.find_root(py)?,
             Some((parent, step)) => {
-                let parent = errors::node_of(parent.bind(py))?;
+                let parent = parent.bind(py);
+                let parent = errors::node_of(&parent)?;
                 let around = parent.container(py)?;
                 let slot = super::field::slot_at(py, row, &around, step)?;
                 match slot {
@@ -128,7 +129,7 @@ impl Node {
     pub fn path(&self, py: Python<'_>) -> PyResult<Vec<Step>> {
         let mut path = match &self.parent {
             None => return Ok(Vec::new()),
-            Some((parent, _)) => errors::node_of(parent.bind(py))?.path(py)?,
+            Some((parent, _)) => errors::node_of(&parent.bind(py))?.path(py)?,
         };
         if let Some((_, step)) = &self.parent {
             path.push(step.clone());

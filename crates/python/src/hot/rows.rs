@@ -18,7 +18,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::gil::{GilCell, GilRc, GilValue};
+use super::alloc;
+use super::gil::{GilCell, GilRc, GilValue, Strong};
 use super::names::Names;
 use super::node::Node;
 use super::row::{Gate, Holder, Row};
@@ -45,17 +46,17 @@ struct Walk {
     snapshot: Option<Snapshot>,
     gate: GilRc<Gate>,
     names: GilRc<Names>,
-    table: Py<Table>,
+    table: Strong<Table>,
     frozen: Option<&'static str>,
-    recent: [Option<Py<Record>>; 2],
+    recent: [Option<Strong<Record>>; 2],
     turn: usize,
 }
 
 /// What a step has found, to be made into an object outside of the borrow (invariant 3).
 enum Step {
     Done,
-    Record(Py<Record>),
-    Pair(Key, Py<Record>),
+    Record(Strong<Record>),
+    Pair(Key, Strong<Record>),
     Key(Key),
     Other(Option<Key>, GilRc<Row>),
 }
@@ -66,7 +67,7 @@ impl RowIterator {
     /// An iterator over `rows` of `table`.
     pub fn new(
         rows: Rows,
-        table: Py<Table>,
+        table: Strong<Table>,
         names: GilRc<Names>,
         gate: GilRc<Gate>,
         shows: Shows,
@@ -168,9 +169,7 @@ impl Walk {
         let Some(recent) = recent.get_mut(place) else { return Ok(Step::Done) };
         if let Some(record) = recent {
             let node = &record.get().node;
-            // SAFETY: the GIL is held; a live object.
-            let is_ours =
-                unsafe { ffi::Py_REFCNT(record.as_ptr()) } == 1 && GilRc::owner_count(&node.row) == 1;
+            let is_ours = record.reference_count() == 1 && GilRc::owner_count(&node.row) == 1;
             if is_ours && node.row.is_pinned() {
                 // SAFETY: the bytes lie in the snapshot that the row's holder pins, and nobody
                 // else has the row (invariant 1).
@@ -194,7 +193,7 @@ impl Walk {
             let holder = Holder::Snapshot(snapshot);
             Row::borrowed(row.record, row.key, holder, names.clone(), gate.clone(), table, *frozen)
         };
-        let record = Py::new(py, Record { node: Node::root(GilRc::new(new)) })?;
+        let record = Strong::new(&alloc::new_record(py, Node::root(GilRc::new(new)))?);
         *recent = Some(record.clone_ref(py));
         Ok(match key {
             Some(key) => Step::Pair(key, record),
@@ -208,9 +207,7 @@ impl Drop for Walk {
         Python::try_attach(|py| {
             for record in self.recent.iter().flatten() {
                 let node = &record.get().node;
-                // SAFETY: the GIL is held; a live object.
-                let is_kept =
-                    unsafe { ffi::Py_REFCNT(record.as_ptr()) } > 1 || GilRc::owner_count(&node.row) > 1;
+                let is_kept = record.reference_count() > 1 || GilRc::owner_count(&node.row) > 1;
                 if is_kept {
                     node.row.detach(py);
                 }
