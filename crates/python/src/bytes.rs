@@ -4,6 +4,7 @@
 //! lies; it resolves the tables once for equal bytes, so that viewing the next record of the same
 //! make costs a comparison of a hundred bytes. `loads` decodes all of it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,7 +35,7 @@ const REMEMBERED_SHAPE_COUNT_MAX: usize = 4096;
 /// From this size on a value is decoded with the garbage collector paused.
 const PAUSE_SIZE_MIN: usize = 4096;
 /// Envelope tables that `view` remembers.
-const REMEMBERED_TABLES_COUNT_MAX: usize = 64;
+const REMEMBERED_TABLES_COUNT_MAX: usize = 1024;
 
 struct Written {
     names: Option<GilRc<Names>>,
@@ -44,7 +45,13 @@ struct Written {
 }
 
 static WRITTEN: GilCell<Option<Written>> = GilCell::new(None);
-static VIEWED: GilCell<Vec<(Box<[u8]>, GilRc<Names>)>> = GilCell::new(Vec::new());
+/// What `view` remembers: the tables seen last, and all of them by their bytes.
+struct Viewed {
+    last: Option<(Box<[u8]>, GilRc<Names>)>,
+    all: Option<HashMap<Box<[u8]>, GilRc<Names>>>,
+}
+
+static VIEWED: GilCell<Viewed> = GilCell::new(Viewed { last: None, all: None });
 static OPEN: GilCell<Option<GilRc<Gate>>> = GilCell::new(None);
 static NEXT_ENVELOPE: AtomicU64 = AtomicU64::new(1);
 
@@ -195,20 +202,37 @@ impl Values {
 
 /// The names for an envelope's tables.
 fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Names>> {
-    let known = VIEWED.with(py, |viewed| {
-        let index = viewed.iter().position(|(tables, _)| **tables == *envelope.tables)?;
-        // Most recent first: a stream of records of one make finds its tables at the first look.
-        viewed.swap(0, index);
-        viewed.first().map(|(_, names)| names.clone())
+    // A stream of records of one make finds its tables at the first look.
+    let last = VIEWED.with(py, |viewed| match &viewed.last {
+        Some((tables, names)) if **tables == *envelope.tables => Some(names.clone()),
+        _ => None,
     });
-    if let Some(names) = known {
+    if let Some(names) = last {
         return Ok(names);
     }
-    let names = own_names(py, &envelope)?;
-    let old = VIEWED.with(py, |viewed| {
-        let old = if viewed.len() >= REMEMBERED_TABLES_COUNT_MAX { viewed.pop() } else { None };
-        viewed.insert(0, (envelope.tables.into(), names.clone()));
-        old
+    let known = VIEWED.with(py, |viewed| viewed.all.as_ref()?.get(envelope.tables).cloned());
+    let names = match known {
+        Some(names) => names,
+        None => {
+            let names = own_names(py, envelope)?;
+            let forgotten = VIEWED.with(py, |viewed| {
+                let all = viewed.all.get_or_insert_default();
+                let forgotten = (all.len() >= REMEMBERED_TABLES_COUNT_MAX).then(|| std::mem::take(all));
+                all.insert(envelope.tables.into(), names.clone());
+                forgotten
+            });
+            // Out here: releasing names touches Python objects.
+            drop(forgotten);
+            names
+        }
+    };
+    let old = VIEWED.with(py, |viewed| match &mut viewed.last {
+        // The same memory again, where it fits: records of two makes in turn allocate nothing.
+        Some((tables, last)) if tables.len() == envelope.tables.len() => {
+            tables.copy_from_slice(envelope.tables);
+            (None, Some(std::mem::replace(last, names.clone())))
+        }
+        last => (last.replace((envelope.tables.into(), names.clone())), None),
     });
     drop(old);
     Ok(names)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pellucid_store::{Durability, Mode, OpenOptions, Snapshot, Store};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 
 use crate::core::Core;
 use crate::errors;
@@ -300,6 +300,35 @@ impl Database {
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.core.check_open(py)?;
         py.detach(|| self.core.store.sync()).map_err(|error| errors::of_store(py, error))
+    }
+
+    /// Figures about the database: sizes in bytes, counts, the oldest snapshot.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.core.check_open(py)?;
+        let stats = self.core.store.stats().map_err(|error| errors::of_store(py, error))?;
+        crate::report::stats(py, &stats)
+    }
+
+    /// Read everything and check it; the list of what is wrong, empty where nothing is.
+    fn check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.core.check_open(py)?;
+        let findings = py.detach(|| self.core.store.check()).map_err(|error| errors::of_store(py, error))?;
+        PyList::new(py, findings.iter().map(ToString::to_string))
+    }
+
+    /// Copy the database to a new file while it is in use; the copy equals a snapshot.
+    fn backup(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.core.check_open(py)?;
+        let path = path_of(path)?;
+        py.detach(|| self.core.store.backup(std::path::Path::new(&path)))
+            .map_err(|error| errors::of_store(py, error))
+    }
+
+    /// Rewrite the file without its free space; nobody else may have it open (`Busy`).
+    fn compact(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_writable(py)?;
+        let timeout = self.core.timeout;
+        py.detach(|| self.core.store.compact(timeout)).map_err(|error| errors::of_store(py, error))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {

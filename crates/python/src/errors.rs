@@ -231,6 +231,10 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         StoreError::IsDirectory { path } => {
             return of_system(py, "IsADirectoryError", Some(21), &message, path);
         }
+        // EEXIST is 17.
+        StoreError::TargetExists { path } => {
+            return of_system(py, "FileExistsError", Some(17), &message, path);
+        }
         StoreError::AccessDenied { path, source } => {
             return of_system(py, "PermissionError", source.raw_os_error(), &message, path);
         }

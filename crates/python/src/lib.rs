@@ -22,6 +22,7 @@ mod path;
 mod put;
 mod record;
 mod record_list;
+mod report;
 mod save;
 mod scalars;
 mod table;

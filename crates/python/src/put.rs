@@ -5,16 +5,15 @@
 //! finished bytes under it: both have fixed places.
 
 use std::ops::Bound as Edge;
-use std::sync::Arc;
 
 use pellucid_record::envelope::renumber;
 use pellucid_record::error::Corrupt;
 use pellucid_record::key::{KeyEncoder, KeyPart, KeyReader};
 use pellucid_record::layout::tag;
-use pellucid_record::patch::{self, PatchError, Patched, ShapeBook};
-use pellucid_record::shape::{Shape, Shapes, may_be_shape};
+use pellucid_record::patch;
+use pellucid_record::shape::{Shape, Shapes};
 use pellucid_record::view::{Container, Root, Slot, Walker, root};
-use pellucid_store::{Range, StoreError, TableId, Transaction, TransactionShapes};
+use pellucid_store::{Range, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -347,7 +346,9 @@ impl Table {
                     None => encoded.encoder.bytes(),
                 })
                 .collect();
-            self.apply(transaction, id, row.key(), edit, &bytes)
+            let blobs: Vec<u64> =
+                settled.iter().flatten().flat_map(|one| one.blobs.iter().copied()).collect();
+            edit.with(&bytes, |steps, change| transaction.patch(id, row.key(), steps, change, &blobs))
         })?;
         for encoded in encoded {
             encode::recycle(py, encoded.encoder);
@@ -389,64 +390,6 @@ impl Table {
             }
             // A field that is not there yet is no error of a `Set`: the slow way adds it.
             Some(Ok(None) | Err(_)) => Ok(false),
-        }
-    }
-
-    /// Apply a change to the record as it is stored; None where it is gone.
-    #[allow(clippy::type_complexity, reason = "three ways out: gone, refused, done")]
-    fn apply(
-        &self,
-        transaction: &mut Transaction,
-        id: TableId,
-        key: &[u8],
-        edit: &Edit,
-        values: &[&[u8]],
-    ) -> Result<Option<Result<Patched, PatchError>>, StoreError> {
-        let Some(cell) = transaction.get(id, key)? else { return Ok(None) };
-        let record = cell.record.to_vec();
-        let (spelling, had_blobs) = (cell.spelling.to_vec(), cell.has_blobs());
-        let shapes = transaction.shapes().clone();
-        let mut book = TransactionBook { transaction, table: id, shapes };
-        let patched = match edit.with(values, |steps, change| patch::apply(&record, steps, change, &mut book))
-        {
-            Ok(patched) => patched,
-            Err(error) => return Ok(Some(Err(error))),
-        };
-        let shapes = book.shapes;
-        let mut blobs = Vec::new();
-        if had_blobs || values.iter().any(|value| value.len() > APART_REFERENCE_SIZE) {
-            for place in apart_places(&patched.record, &*shapes).map_err(StoreError::Record)? {
-                let id = patched.record.get(place..).and_then(|rest| rest.first_chunk());
-                blobs.extend(id.map(|id| u64::from_le_bytes(*id)));
-            }
-        }
-        transaction.put(id, key, &spelling, &patched.record, &blobs)?;
-        Ok(Some(Ok(patched)))
-    }
-}
-
-/// A value that is shorter than this cannot hold a reference to one that lies apart.
-const APART_REFERENCE_SIZE: usize = 17;
-
-/// The shapes of a running transaction, which may admit more.
-struct TransactionBook<'a> {
-    transaction: &'a mut Transaction,
-    table: TableId,
-    shapes: Arc<TransactionShapes>,
-}
-
-impl Shapes for TransactionBook<'_> {
-    fn shape(&self, id: u32) -> Option<&Shape> {
-        self.shapes.shape(id)
-    }
-}
-
-impl ShapeBook for TransactionBook<'_> {
-    fn shape_of(&mut self, names: &[&str], is_root: bool) -> Option<u32> {
-        match self.shapes.find(names) {
-            Some(id) => Some(id),
-            None if is_root && may_be_shape(names) => self.transaction.admit(self.table, names).ok(),
-            None => None,
         }
     }
 }

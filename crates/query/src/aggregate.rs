@@ -8,7 +8,7 @@ use pellucid_record::view::Slot;
 use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::{Row, StoreError};
 
-use crate::field::FieldReader;
+use crate::field::{FieldReader, Number};
 use crate::sum::Sum;
 use crate::walk::Walk;
 
@@ -71,13 +71,16 @@ pub fn sum<S: Shapes + ?Sized>(
 ) -> Result<Outcome<Sum>, Fault> {
     let mut sum = Sum::default();
     let foreign = for_each(rows, is_stopped, |row| {
-        if let Some(value) = reader.quick_int(row.record) {
-            sum.add_int(value);
-            return ControlFlow::Continue(());
-        }
-        if let Some(value) = reader.quick_float(row.record) {
-            sum.add_float(value);
-            return ControlFlow::Continue(());
+        match reader.quick_number(row.record) {
+            Some(Number::Int(value)) => {
+                sum.add_int(value);
+                return ControlFlow::Continue(());
+            }
+            Some(Number::Float(value)) => {
+                sum.add_float(value);
+                return ControlFlow::Continue(());
+            }
+            None => {}
         }
         match reader.read(row.record, shapes) {
             Ok(Some(Slot::Int(value))) => sum.add_int(value),

@@ -1,9 +1,9 @@
 //! Where is a field in this record, given that it was there in the last one?
 //!
 //! A `FieldReader` follows one path through record after record. For a path of one field it
-//! remembers the head of the last root and where the field's tag and slot stood in it: records of one
-//! shape differ in neither, so that reading the next is one comparison and two loads. A longer path
-//! is walked container by container.
+//! remembers the heads of the roots it met and where the field's tag and slot stood under each: records
+//! of one shape differ in neither, so that reading the next is one comparison and two loads. A
+//! longer path is walked container by container.
 
 use pellucid_record::layout::{ROOT_HEAD_SIZE, tag};
 use pellucid_record::path::{Step as PathStep, slot_index};
@@ -31,42 +31,77 @@ impl Step {
     }
 }
 
+/// An int or a float.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// An int.
+    Int(i64),
+    /// A float.
+    Float(f64),
+}
+
+/// Where the field stands in records with one head.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    // 0 is no head of a record.
+    head: u64,
+    tag_offset: u32,
+    slot_offset: u32,
+}
+
+/// Heads remembered. A table rarely has more shapes at its root, and then only the walk is slower.
+const PLACE_COUNT: usize = 256;
+
 /// Reads the field at one path out of many records.
 pub struct FieldReader {
     path: Vec<Step>,
-    // The head of the roots for which the offsets hold; 0 is no head of a record.
-    head: u64,
-    tag_offset: usize,
-    slot_offset: usize,
+    places: Box<[Place; PLACE_COUNT]>,
+}
+
+#[inline]
+fn spot(head: u64) -> usize {
+    // The shape id stands from bit 32 on; ids are dense, so neighbours do not meet.
+    (head >> 32) as usize % PLACE_COUNT
 }
 
 impl FieldReader {
     /// A reader of `path`, which has at least one step.
     #[must_use]
     pub fn new(path: Vec<Step>) -> Self {
-        Self { path, head: 0, tag_offset: 0, slot_offset: 0 }
+        Self { path, places: Box::new([Place::default(); PLACE_COUNT]) }
     }
 
-    /// The int in the field, if it is one and stands where it stood in the record before.
+    /// The tag and the slot of the field, if a record with this head was met before.
+    #[inline]
+    fn quick(&self, record: &[u8]) -> Option<(u8, [u8; 8])> {
+        let head = u64::from_le_bytes(*record.first_chunk()?);
+        let place = self.places.get(spot(head))?;
+        if place.head != head {
+            return None;
+        }
+        let tag = *record.get(place.tag_offset as usize)?;
+        Some((tag, *record.get(place.slot_offset as usize..)?.first_chunk()?))
+    }
+
+    /// The int in the field, if it is one and a record with the same head was met before.
     #[inline]
     #[must_use]
     pub fn quick_int(&self, record: &[u8]) -> Option<i64> {
-        let head = u64::from_le_bytes(*record.first_chunk()?);
-        if head != self.head || *record.get(self.tag_offset)? != tag::INT {
-            return None;
+        match self.quick(record)? {
+            (tag::INT, slot) => Some(i64::from_le_bytes(slot)),
+            _ => None,
         }
-        Some(i64::from_le_bytes(*record.get(self.slot_offset..)?.first_chunk()?))
     }
 
-    /// The float in the field, if it is one and stands where it stood in the record before.
+    /// The number in the field, if it is an int or a float and a record with the same head was met before.
     #[inline]
     #[must_use]
-    pub fn quick_float(&self, record: &[u8]) -> Option<f64> {
-        let head = u64::from_le_bytes(*record.first_chunk()?);
-        if head != self.head || *record.get(self.tag_offset)? != tag::FLOAT {
-            return None;
+    pub fn quick_number(&self, record: &[u8]) -> Option<Number> {
+        match self.quick(record)? {
+            (tag::INT, slot) => Some(Number::Int(i64::from_le_bytes(slot))),
+            (tag::FLOAT, slot) => Some(Number::Float(f64::from_le_bytes(slot))),
+            _ => None,
         }
-        Some(f64::from_le_bytes(*record.get(self.slot_offset..)?.first_chunk()?))
     }
 
     /// What is in the field; None where the record has no such field.
@@ -108,7 +143,10 @@ impl FieldReader {
 
     fn remember(&mut self, record: &[u8], container: &Container, index: u32) {
         let Some(head) = record.first_chunk::<ROOT_HEAD_SIZE>() else { return };
-        self.head = u64::from_le_bytes(*head);
-        (self.tag_offset, self.slot_offset) = container.position(index);
+        let head = u64::from_le_bytes(*head);
+        let (tag_offset, slot_offset) = container.position(index);
+        if let Some(place) = self.places.get_mut(spot(head)) {
+            *place = Place { head, tag_offset: tag_offset as u32, slot_offset: slot_offset as u32 };
+        }
     }
 }

@@ -13,6 +13,6 @@ pub mod sum;
 pub mod walk;
 
 pub use aggregate::{Extreme, Extremes, Fault, Outcome};
-pub use field::{FieldReader, Step};
+pub use field::{FieldReader, Number, Step};
 pub use sum::Sum;
 pub use walk::{Inside, Walk};

@@ -108,6 +108,8 @@ pub struct Encoding<'a, 'py> {
     target: Target<'a>,
     pending: Vec<Box<ShapeNames>>,
     apart: Vec<Vec<u8>>,
+    // Room for the addresses of a dict's keys.
+    pointers: Vec<Object>,
 }
 
 /// What an encoding has made.
@@ -195,7 +197,16 @@ impl<'a, 'py> Encoding<'a, 'py> {
     /// An encoding for `target`, whose shapes `names` knows.
     pub fn new(py: Python<'py>, names: &'a Names, target: Target<'a>, policy: &'a PicklePolicy) -> Self {
         let encoder = SPARE.with(py, Vec::pop).unwrap_or_default();
-        Self { py, encoder, policy, names, target, pending: Vec::new(), apart: Vec::new() }
+        Self {
+            py,
+            encoder,
+            policy,
+            names,
+            target,
+            pending: Vec::new(),
+            apart: Vec::new(),
+            pointers: Vec::new(),
+        }
     }
 
     /// An encoding of a part that becomes a payload of this one.
@@ -475,32 +486,50 @@ impl<'a, 'py> Encoding<'a, 'py> {
         Err(failure)
     }
 
-    /// Looks the dict's key list up, or asks for its admission.
+    /// Looks the dict's key list up: by the addresses of its keys as they are, then by those of the
+    /// interned strings that equal them; or asks for its admission.
     unsafe fn dict_by_keys(&mut self, dict: Object, count: usize, spot: usize, depth: u32) -> Outcome {
-        let mut keys: Vec<Bound<'py, PyString>> = Vec::with_capacity(count);
+        let mut pointers = std::mem::take(&mut self.pointers);
+        pointers.clear();
         let mut item = Item::before_first();
-        // SAFETY: an exact dict; nothing below runs user code before the loop ends.
+        // SAFETY: an exact dict; nothing below runs user code before its keys are held.
         unsafe {
             while item.advance(dict) {
                 if ffi::PyUnicode_CheckExact(item.key) == 0 {
                     return self.keyed(dict, count, depth);
                 }
-                let mut name = ffi::Py_NewRef(item.key);
-                ffi::PyUnicode_InternInPlace(&raw mut name);
-                keys.push(Bound::from_owned_ptr(self.py, name).cast_into_unchecked());
+                pointers.push(item.key);
             }
         }
-        let pointers: Vec<Object> = keys.iter().map(Bound::as_ptr).collect();
         let names = self.names;
-        if let Some(shape) = names.by_keys(self.py, &pointers)
-            && let Some(id) = self.usable_id(shape)
-        {
-            names.set_guess(self.py, spot, shape);
-            // SAFETY: as promised by the caller.
-            return unsafe { self.shaped_or_keyed(dict, count, shape, id, depth) };
+        let mut keys: Vec<Bound<'py, PyString>> = Vec::new();
+        let mut found = names.by_keys(self.py, &pointers);
+        if found.is_none() {
+            for key in &mut pointers {
+                // SAFETY: a str that the dict holds; interning gives an equal one to keep.
+                unsafe {
+                    let mut name = ffi::Py_NewRef(*key);
+                    ffi::PyUnicode_InternInPlace(&raw mut name);
+                    *key = name;
+                    keys.push(Bound::from_owned_ptr(self.py, name).cast_into_unchecked());
+                }
+            }
+            found = names.by_keys(self.py, &pointers);
         }
-        // SAFETY: as promised by the caller.
-        unsafe { self.dict_of_new_keys(dict, &keys, &pointers, depth) }
+        let outcome = match found.and_then(|shape| Some((shape, self.usable_id(shape)?))) {
+            Some((shape, id)) => {
+                names.set_guess(self.py, spot, shape);
+                // SAFETY: as promised by the caller.
+                unsafe { self.shaped_or_keyed(dict, count, shape, id, depth) }
+            }
+            // A draft of another thread's transaction, or an envelope that is full.
+            // SAFETY: as promised by the caller.
+            None if keys.is_empty() => unsafe { self.keyed(dict, count, depth) },
+            // SAFETY: as promised by the caller.
+            None => unsafe { self.dict_of_new_keys(dict, &keys, &pointers, depth) },
+        };
+        self.pointers = pointers;
+        outcome
     }
 
     unsafe fn dict_of_new_keys(

@@ -13,7 +13,7 @@
 //! 2. An entry is found only under the serial of the dictionary that it was made for (names.rs).
 //! 3. A hit proves nothing about the bytes: tag and slot are bounds-checked at each access.
 
-use pellucid_record::layout::{Kind, tag};
+use pellucid_record::layout::{Kind, read_varint, tag};
 use pellucid_record::view::{Container, Slot};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -33,14 +33,23 @@ struct Entry {
     name: *mut ffi::PyObject,
     head: u64,
     serial: u32,
-    tag_offset: u32,
-    slot_offset: u32,
-    heap_start: u32,
+    // A shape has at most 512 names, so that all its slots lie within 5 KB.
+    tag_offset: u16,
+    slot_offset: u16,
+    heap_start: u16,
+    width_log2: u8,
 }
 
 const ENTRY_COUNT: usize = 2048;
-const EMPTY: Entry =
-    Entry { name: std::ptr::null_mut(), head: 0, serial: 0, tag_offset: 0, slot_offset: 0, heap_start: 0 };
+const EMPTY: Entry = Entry {
+    name: std::ptr::null_mut(),
+    head: 0,
+    serial: 0,
+    tag_offset: 0,
+    slot_offset: 0,
+    heap_start: 0,
+    width_log2: 0,
+};
 
 /// Two places for each field: one by name alone, where the processor can look before it has read the
 /// record's head; and one by name and head, for fields that many shapes have.
@@ -109,15 +118,50 @@ unsafe fn cached(py: Python<'_>, node: &Node, name: *mut ffi::PyObject) -> *mut 
         }
     }
     // SAFETY: the GIL is held, as the caller promises.
-    unsafe { read_wide(bytes, entry) }
+    unsafe { if entry.width_log2 == 3 { read_wide(bytes, entry) } else { read_narrow(bytes, entry) } }
+}
+
+/// Makes the object of a slot of 1, 2 or 4 bytes, if it is one of the common kinds; else null.
+#[inline(never)]
+unsafe fn read_narrow(bytes: &[u8], entry: &Entry) -> *mut ffi::PyObject {
+    let Some(&tag) = bytes.get(usize::from(entry.tag_offset)) else { return std::ptr::null_mut() };
+    let Some(slot) = bytes.get(usize::from(entry.slot_offset)..) else { return std::ptr::null_mut() };
+    let (signed, unsigned) = match (entry.width_log2, slot) {
+        (0, [byte, ..]) => (i64::from(byte.cast_signed()), u64::from(*byte)),
+        (1, [a, b, ..]) => (i64::from(i16::from_le_bytes([*a, *b])), u64::from(u16::from_le_bytes([*a, *b]))),
+        (_, [a, b, c, d, ..]) => {
+            let word = [*a, *b, *c, *d];
+            (i64::from(i32::from_le_bytes(word)), u64::from(u32::from_le_bytes(word)))
+        }
+        _ => return std::ptr::null_mut(),
+    };
+    // SAFETY: all of these make new objects from plain values; the GIL is held.
+    unsafe {
+        match tag {
+            tag::INT => small::new_int(signed),
+            tag::STR if unsigned >= u64::from(entry.heap_start) => {
+                match read_varint(bytes, unsigned as usize) {
+                    Some((size, start)) => match bytes.get(start..start + size as usize) {
+                        Some(characters) => or_clear(text::new_str(characters)),
+                        None => std::ptr::null_mut(),
+                    },
+                    None => std::ptr::null_mut(),
+                }
+            }
+            tag::TRUE => new_reference(ffi::Py_True()),
+            tag::FALSE => new_reference(ffi::Py_False()),
+            tag::NONE => new_reference(ffi::Py_None()),
+            _ => std::ptr::null_mut(),
+        }
+    }
 }
 
 /// Makes the object of a slot of 8 bytes, if it is one of the common kinds; else null.
 #[inline]
 unsafe fn read_wide(bytes: &[u8], entry: &Entry) -> *mut ffi::PyObject {
     let (Some(&tag), Some(slot)) = (
-        bytes.get(entry.tag_offset as usize),
-        bytes.get(entry.slot_offset as usize..).and_then(|rest| rest.first_chunk::<8>()),
+        bytes.get(usize::from(entry.tag_offset)),
+        bytes.get(usize::from(entry.slot_offset)..).and_then(|rest| rest.first_chunk::<8>()),
     ) else {
         return std::ptr::null_mut();
     };
@@ -129,7 +173,7 @@ unsafe fn read_wide(bytes: &[u8], entry: &Entry) -> *mut ffi::PyObject {
             tag::STR => {
                 let word = u64::from_le_bytes(*slot);
                 let (offset, size) = (word as u32, (word >> 32) as u32);
-                if offset < entry.heap_start {
+                if offset < u32::from(entry.heap_start) {
                     return std::ptr::null_mut();
                 }
                 match bytes.get(offset as usize..offset as usize + size as usize) {
@@ -169,7 +213,7 @@ unsafe fn or_clear(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
 
 /// Remember where the field `name` of this container stands.
 fn remember(py: Python<'_>, row: &Row, place: &Container, index: u32, name: *mut ffi::PyObject) {
-    if place.width_log2 != 3 || place.kind != Kind::Shaped {
+    if place.kind != Kind::Shaped {
         return;
     }
     let (tag_offset, slot_offset) = place.position(index);
@@ -185,9 +229,10 @@ fn remember(py: Python<'_>, row: &Row, place: &Container, index: u32, name: *mut
         name,
         head,
         serial: row.names.serial(),
-        tag_offset: tag_offset as u32 - place.start,
-        slot_offset: slot_offset as u32 - place.start,
-        heap_start: place.heap_start() - place.start,
+        tag_offset: (tag_offset as u32 - place.start) as u16,
+        slot_offset: (slot_offset as u32 - place.start) as u16,
+        heap_start: (place.heap_start() - place.start) as u16,
+        width_log2: place.width_log2,
     };
     // The place by name belongs to the shape that was met last; the one by head stays.
     for is_by_head in [false, true] {

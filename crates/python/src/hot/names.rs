@@ -116,7 +116,7 @@ impl Names {
             known: GilCell::new(Known {
                 by_id: Vec::new(),
                 by_keys: HashMap::new(),
-                guesses: vec![std::ptr::null(); GUESS_COUNT],
+                guesses: Vec::new(),
                 withdrawn: Vec::new(),
             }),
         }
@@ -242,6 +242,10 @@ impl Names {
     #[inline]
     pub fn set_guess(&self, py: Python<'_>, spot: usize, shape: &ShapeNames) {
         self.known.with(py, |known| {
+            // Names that only read never guess.
+            if known.guesses.is_empty() {
+                known.guesses.resize(GUESS_COUNT, std::ptr::null());
+            }
             if let Some(entry) = known.guesses.get_mut(spot % GUESS_COUNT) {
                 *entry = shape;
             }
