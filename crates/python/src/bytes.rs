@@ -339,12 +339,14 @@ pub fn validate(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
 pub fn handle_of_row<'py>(py: Python<'py>, row: GilRc<Row>) -> PyResult<Bound<'py, PyAny>> {
     // The upper nibble of the first byte is the kind.
     match row.bytes().first().map(|byte| Kind::from_number(byte >> 4)) {
-        Some(Some(Kind::Shaped | Kind::Keyed)) => Ok(alloc::new_record(py, Node::root(row))?.into_any()),
+        Some(Some(Kind::Shaped | Kind::Keyed)) => {
+            Ok(alloc::new_handle::<Record>(py, Node::root(row))?.into_any())
+        }
         Some(Some(Kind::List | Kind::PackedInts | Kind::PackedFloats)) => {
-            Ok(Bound::new(py, RecordList { node: Node::root(row) })?.into_any())
+            Ok(alloc::new_handle::<RecordList>(py, Node::root(row))?.into_any())
         }
         Some(Some(Kind::Tuple)) => {
-            let list = Bound::new(py, RecordList { node: Node::root(row.clone()) })?;
+            let list = alloc::new_handle::<RecordList>(py, Node::root(row.clone()))?;
             let place = list.get().node.container(py)?;
             decode::tuple_handles(list.as_any(), &row, &place)
         }
@@ -352,11 +354,9 @@ pub fn handle_of_row<'py>(py: Python<'py>, row: GilRc<Row>) -> PyResult<Bound<'p
     }
 }
 
-/// An empty record, made the general way: what its memory looks like is looked up in it.
-pub fn sample_record(py: Python<'_>) -> PyResult<Bound<'_, Record>> {
-    let names = names_for_writing(py);
-    let row = Row::owned(&[], &[], names, always_open(py), None, None);
-    Bound::new(py, Record { node: Node::root(GilRc::new(row)) })
+/// A place in an empty row: what the memory of a handle looks like is looked up in one at it.
+pub fn sample_node(py: Python<'_>) -> Node {
+    Node::root(GilRc::new(Row::owned(&[], &[], names_for_writing(py), always_open(py), None, None)))
 }
 
 /// The whole value of a row in plain objects.

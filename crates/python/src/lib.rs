@@ -59,7 +59,8 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
         crate::hot::small::install(py);
-        crate::hot::alloc::install(py, &crate::bytes::sample_record(py)?);
+        crate::hot::alloc::install::<Record>(py)?;
+        crate::hot::alloc::install::<RecordList>(py)?;
         crate::hot::buffer::install(py);
         crate::hot::field::install(py);
         crate::hot::rows::install(py);

@@ -1,20 +1,26 @@
-//! How is a `Record` object made and freed?
+//! How is a `Record` or a `RecordList` made and freed?
 //!
-//! Views come and go with each access (`view(buf).age`, `rec.address.city`), so that allocating
-//! them is most of their price. PyO3's general way makes the memory with the type's allocator and frees it
-//! behind a guard that counts nested acquisitions of the GIL; here a few freed blocks are kept and
-//! used again, and freeing is one function. Invariants:
+//! Handles come and go with each access (`view(buf).age`, `rec.address.city`), so that allocating
+//! them is most of their price; and a million of them must not wake the garbage collector. PyO3 gives
+//! each class the collector's header and frees behind a guard that counts acquisitions of the GIL; for
+//! these two classes both are taken back before the first instance is made, and a few freed blocks
+//! are kept to be used again. Invariants:
 //!
-//! 1. A kept block has the size of a `Record` object and nothing in it is live.
+//! 1. A kept block has the size of an object of its pool's type, and nothing in it is live.
 //! 2. The content stands where PyO3 put it in the first instance, which `install` looked at; a
 //!    type's layout does not change.
+//! 3. No instance is older than the change of its type's flags; so all have no collector's header and
+//!    came from the object allocator. A handle refers to its parents, its table and a buffer, never
+//!    the other way round, so that without the collector no cycle is missed.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::{PyClass, PyTypeInfo};
 
 use super::gil::{GilCell, GilValue};
 use super::node::Node;
 use crate::record::Record;
+use crate::record_list::RecordList;
 
 const KEPT_COUNT: usize = 64;
 
@@ -35,42 +41,122 @@ struct Layout {
 // SAFETY: the type object lives as long as the process.
 unsafe impl Send for Layout {}
 
-static KEPT: GilCell<Kept> = GilCell::new(Kept { blocks: [std::ptr::null_mut(); KEPT_COUNT], count: 0 });
-static LAYOUT: GilValue<Layout> = GilValue::new(Layout { kind: std::ptr::null_mut(), content_offset: 0 });
+/// The memory of one type's objects.
+pub struct Pool {
+    kept: GilCell<Kept>,
+    layout: GilValue<Layout>,
+}
 
-/// A new `Record` at `node`.
+impl Pool {
+    const fn new() -> Self {
+        let kept = Kept { blocks: [std::ptr::null_mut(); KEPT_COUNT], count: 0 };
+        let layout = Layout { kind: std::ptr::null_mut(), content_offset: 0 };
+        Self { kept: GilCell::new(kept), layout: GilValue::new(layout) }
+    }
+}
+
+/// A class whose objects are nothing but a place in a row.
+pub trait Handle: PyClass + PyTypeInfo {
+    /// The handle at `node`.
+    fn at(node: Node) -> Self;
+    /// The memory of these handles.
+    fn pool() -> &'static Pool;
+    /// Where the content of an object stands.
+    fn address(object: &Bound<'_, Self>) -> usize;
+    /// A handle made the general way, to look at.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    fn sample(py: Python<'_>) -> PyResult<Bound<'_, Self>>;
+}
+
+impl Handle for Record {
+    #[inline]
+    fn at(node: Node) -> Self {
+        Self { node }
+    }
+
+    #[inline]
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
+    }
+
+    fn address(object: &Bound<'_, Self>) -> usize {
+        std::ptr::from_ref(object.get()) as usize
+    }
+
+    fn sample(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
+        Bound::new(py, Self { node: crate::bytes::sample_node(py) })
+    }
+}
+
+impl Handle for RecordList {
+    #[inline]
+    fn at(node: Node) -> Self {
+        Self { node }
+    }
+
+    #[inline]
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
+    }
+
+    fn address(object: &Bound<'_, Self>) -> usize {
+        std::ptr::from_ref(object.get()) as usize
+    }
+
+    fn sample(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
+        Bound::new(py, Self { node: crate::bytes::sample_node(py) })
+    }
+}
+
+/// A new handle at `node`.
 ///
 /// # Errors
 /// `MemoryError`.
 #[inline]
-pub fn new_record(py: Python<'_>, node: Node) -> PyResult<Bound<'_, Record>> {
-    let layout = LAYOUT.get();
-    let block = KEPT.with(py, |kept| {
+pub fn new_handle<T: Handle>(py: Python<'_>, node: Node) -> PyResult<Bound<'_, T>> {
+    let pool = T::pool();
+    let layout = pool.layout.get();
+    let block = pool.kept.with(py, |kept| {
         kept.count = kept.count.checked_sub(1)?;
         kept.blocks.get(kept.count).copied()
     });
-    let Some(block) = block else { return Bound::new(py, Record { node }) };
-    // SAFETY: a block of the right size with nothing live in it (invariant 1). Its content is
-    // written before anyone sees the object (invariant 2).
+    // SAFETY: a block of the right size with nothing live in it (invariant 1), or a new one of the
+    // type's size. Its content is written before anyone sees the object (invariant 2).
     unsafe {
+        let block = match block {
+            Some(block) => block,
+            None => {
+                let block =
+                    ffi::PyObject_Malloc((*layout.kind).tp_basicsize as usize).cast::<ffi::PyObject>();
+                if block.is_null() {
+                    return Err(pyo3::exceptions::PyMemoryError::new_err(()));
+                }
+                block
+            }
+        };
         ffi::PyObject_Init(block, layout.kind);
-        block.cast::<u8>().add(layout.content_offset).cast::<Record>().write(Record { node });
+        block.cast::<u8>().add(layout.content_offset).cast::<T>().write(T::at(node));
         Ok(Bound::from_owned_ptr(py, block).cast_into_unchecked())
     }
 }
 
-/// `tp_dealloc` of `Record`.
+/// `tp_dealloc` of a handle.
 ///
 /// # Safety
-/// CPython calls it with a `Record` that nobody refers to, the GIL held.
-unsafe extern "C" fn record_dealloc(object: *mut ffi::PyObject) {
+/// CPython calls it with a `T` that nobody refers to, the GIL held.
+unsafe extern "C" fn dealloc<T: Handle>(object: *mut ffi::PyObject) {
     // SAFETY: called from the interpreter, so the GIL is held.
     let py = unsafe { Python::assume_attached() };
-    let layout = LAYOUT.get();
+    let pool = T::pool();
+    let layout = pool.layout.get();
     // SAFETY: the content of a live object (invariant 2), which nobody reads any more. Dropping it may
     // release other objects, even run their code, but cannot reach this one.
-    unsafe { std::ptr::drop_in_place(object.cast::<u8>().add(layout.content_offset).cast::<Record>()) };
-    let is_kept = KEPT.with(py, |kept| match kept.blocks.get_mut(kept.count) {
+    unsafe { std::ptr::drop_in_place(object.cast::<u8>().add(layout.content_offset).cast::<T>()) };
+    let is_kept = pool.kept.with(py, |kept| match kept.blocks.get_mut(kept.count) {
         Some(place) => {
             *place = object;
             kept.count += 1;
@@ -78,8 +164,8 @@ unsafe extern "C" fn record_dealloc(object: *mut ffi::PyObject) {
         }
         None => false,
     });
-    // SAFETY: the memory came from the object allocator, as all instances of a type without
-    // garbage collection do. An instance of a heap type holds a reference to its type.
+    // SAFETY: from the object allocator (invariant 3). An instance of a heap type holds a reference
+    // to its type.
     unsafe {
         if !is_kept {
             ffi::PyObject_Free(object.cast());
@@ -88,15 +174,24 @@ unsafe extern "C" fn record_dealloc(object: *mut ffi::PyObject) {
     }
 }
 
-/// Look at an instance, and set the slot.
-pub fn install(py: Python<'_>, instance: &Bound<'_, Record>) {
-    let kind = py.get_type::<Record>().as_type_ptr();
-    let content_offset = std::ptr::from_ref(instance.get()) as usize - instance.as_ptr() as usize;
-    LAYOUT.set(Layout { kind, content_offset });
-    // SAFETY: a heap type of ours; its one instance was made, and will be freed, by the same allocator.
+/// Take the type out of the collector's care and set its slots, before there is an instance.
+///
+/// # Errors
+/// `MemoryError`.
+pub fn install<T: Handle>(py: Python<'_>) -> PyResult<()> {
+    let kind = py.get_type::<T>().as_type_ptr();
+    // SAFETY: a heap type of ours that has no instance and no subclass (it is final). Without the
+    // flag the general allocator gives plain memory, which the plain free takes back.
     unsafe {
-        debug_assert!((*kind).tp_basicsize as usize >= content_offset + size_of::<Record>());
-        (*kind).tp_dealloc = Some(record_dealloc);
+        (*kind).tp_flags &= !ffi::Py_TPFLAGS_HAVE_GC;
+        (*kind).tp_traverse = None;
+        (*kind).tp_clear = None;
+        (*kind).tp_free = Some(ffi::PyObject_Free);
+        (*kind).tp_dealloc = Some(dealloc::<T>);
         ffi::PyType_Modified(kind);
     }
+    let sample = T::sample(py)?;
+    let content_offset = T::address(&sample) - sample.as_ptr() as usize;
+    T::pool().layout.set(Layout { kind, content_offset });
+    Ok(())
 }

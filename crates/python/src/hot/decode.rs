@@ -19,6 +19,7 @@ use super::small;
 use super::text;
 use crate::counters;
 use crate::errors;
+use crate::record::Record;
 use crate::record_list::RecordList;
 use crate::scalars;
 
@@ -35,11 +36,11 @@ pub fn handle<'py>(
     match place.kind {
         Kind::Shaped | Kind::Keyed => {
             let node = Node::child(row.clone(), Strong::new(parent), step(), place);
-            Ok(alloc::new_record(py, node)?.into_any())
+            Ok(alloc::new_handle::<Record>(py, node)?.into_any())
         }
         Kind::List | Kind::PackedInts | Kind::PackedFloats => {
             let node = Node::child(row.clone(), Strong::new(parent), step(), place);
-            Ok(Bound::new(py, RecordList { node })?.into_any())
+            Ok(alloc::new_handle::<RecordList>(py, node)?.into_any())
         }
         Kind::Tuple => tuple_of_handles(parent, row, &place, step()),
         Kind::Set | Kind::FrozenSet => plain(py, row, &Slot::Container(place)),
@@ -61,7 +62,7 @@ fn tuple_of_handles<'py>(
     }
     // The tuple's own handle is what its elements' paths lead through.
     let through =
-        Bound::new(py, RecordList { node: Node::child(row.clone(), Strong::new(parent), step, *place) })?;
+        alloc::new_handle::<RecordList>(py, Node::child(row.clone(), Strong::new(parent), step, *place))?;
     tuple_handles(through.as_any(), row, place)
 }
 

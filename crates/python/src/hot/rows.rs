@@ -193,7 +193,7 @@ impl Walk {
             let holder = Holder::Snapshot(snapshot);
             Row::borrowed(row.record, row.key, holder, names.clone(), gate.clone(), table, *frozen)
         };
-        let record = Strong::new(&alloc::new_record(py, Node::root(GilRc::new(new)))?);
+        let record = Strong::new(&alloc::new_handle(py, Node::root(GilRc::new(new)))?);
         *recent = Some(record.clone_ref(py));
         Ok(match key {
             Some(key) => Step::Pair(key, record),
