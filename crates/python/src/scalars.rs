@@ -256,6 +256,16 @@ fn clock(micros: i64) -> (u8, u8, u8, u32) {
     ((seconds / 3_600) as u8, (seconds / 60 % 60) as u8, (seconds % 60) as u8, (micros % 1_000_000) as u32)
 }
 
+fn damaged() -> PyErr {
+    errors::value_error("a payload is not what its tag promises")
+}
+
+/// The little-endian i64 at `at`.
+fn word(payload: &[u8], at: usize) -> PyResult<i64> {
+    let bytes = payload.get(at..).and_then(|rest| rest.first_chunk()).ok_or_else(damaged)?;
+    Ok(i64::from_le_bytes(*bytes))
+}
+
 fn from_payload<'py>(
     py: Python<'py>,
     row: &GilRc<Row>,
@@ -264,11 +274,6 @@ fn from_payload<'py>(
     offset: u32,
     depth: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let damaged = || errors::value_error("a payload is not what its tag promises");
-    let word = |at: usize| -> PyResult<i64> {
-        let bytes = payload.get(at..).and_then(|rest| rest.first_chunk()).ok_or_else(damaged)?;
-        Ok(i64::from_le_bytes(*bytes))
-    };
     match tag {
         tag::STR_SURROGATES => text::with_surrogates(py, payload),
         tag::BYTES => Ok(PyBytes::new(py, payload).into_any()),
@@ -290,42 +295,15 @@ fn from_payload<'py>(
             py.import("decimal")?.getattr("Decimal")?.call1((written,))
         }
         tag::COMPLEX if payload.len() == 16 => {
-            let (real, imaginary) = (f64::from_bits(word(0)? as u64), f64::from_bits(word(8)? as u64));
-            Ok(PyComplex::from_doubles(py, real, imaginary).into_any())
+            let (real, imaginary) = (word(payload, 0)?.cast_unsigned(), word(payload, 8)?.cast_unsigned());
+            Ok(PyComplex::from_doubles(py, f64::from_bits(real), f64::from_bits(imaginary)).into_any())
         }
         tag::UUID if payload.len() == 16 => {
             let keywords = PyDict::new(py);
             keywords.set_item("bytes", PyBytes::new(py, payload))?;
             py.import("uuid")?.getattr("UUID")?.call((), Some(&keywords))
         }
-        tag::TIMEDELTA if payload.len() == 12 => {
-            let part = |at: usize| {
-                payload.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
-            };
-            let (days, seconds, micros) =
-                (i32::from_le_bytes(part(0)), u32::from_le_bytes(part(4)), u32::from_le_bytes(part(8)));
-            if seconds >= 86_400 || micros >= 1_000_000 {
-                return Err(damaged());
-            }
-            Ok(PyDelta::new(py, days, seconds as i32, micros as i32, false)?.into_any())
-        }
-        tag::TIME => {
-            let bits = word(0)?;
-            if !(0..MICROS_PER_DAY).contains(&(bits >> 1)) {
-                return Err(damaged());
-            }
-            let zone = match payload.get(8..) {
-                None | Some([]) => None,
-                Some(zone) => Some(zone_of(py, zone)?.cast_into::<PyTzInfo>()?),
-            };
-            let (hour, minute, second, micro) = clock(bits >> 1);
-            Ok(PyTime::new_with_fold(py, hour, minute, second, micro, zone.as_ref(), bits & 1 == 1)?
-                .into_any())
-        }
-        tag::AWARE => {
-            let zone = zone_of(py, payload.get(16..).unwrap_or_default())?.cast_into::<PyTzInfo>()?;
-            new_datetime(py, word(0)?, Some(&zone))
-        }
+        tag::TIMEDELTA | tag::TIME | tag::AWARE => moment(py, tag, payload),
         tag::NDARRAY => array(py, row, payload, offset, depth),
         tag::REGISTERED => {
             let parts = nested_tuple(py, row, offset, payload.len(), depth)?;
@@ -335,6 +313,30 @@ fn from_payload<'py>(
         tag::APART => apart(py, row, payload, depth),
         _ => Err(damaged()),
     }
+}
+
+/// A timedelta, a time or an aware datetime.
+fn moment<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    if tag == tag::TIMEDELTA {
+        let Some(delta) = pellucid_record::payload::timedelta(payload) else { return Err(damaged()) };
+        let (seconds, micros) = (delta.seconds as i32, delta.micros as i32);
+        return Ok(PyDelta::new(py, delta.days, seconds, micros, false)?.into_any());
+    }
+    let bits = word(payload, 0)?;
+    if tag == tag::AWARE {
+        let zone = zone_of(py, payload.get(16..).unwrap_or_default())?.cast_into::<PyTzInfo>()?;
+        return new_datetime(py, bits, Some(&zone));
+    }
+    if !(0..MICROS_PER_DAY).contains(&(bits >> 1)) {
+        return Err(damaged());
+    }
+    let zone = match payload.get(8..) {
+        None | Some([]) => None,
+        Some(zone) => Some(zone_of(py, zone)?.cast_into::<PyTzInfo>()?),
+    };
+    let (hour, minute, second, micro) = clock(bits >> 1);
+    let time = PyTime::new_with_fold(py, hour, minute, second, micro, zone.as_ref(), bits & 1 == 1)?;
+    Ok(time.into_any())
 }
 
 /// The tuple at the beginning of a payload.

@@ -44,12 +44,17 @@ struct Walk {
     // Where the rows' bytes stay while this lives; None inside a transaction that has changed
     // something: there rows are copies.
     snapshot: Option<Snapshot>,
+    source: RowSource,
+    // The record given out last but one, and the last.
+    recent: [Option<Strong<Record>>; 2],
+}
+
+/// What all rows of a walk have in common.
+struct RowSource {
     gate: GilRc<Gate>,
     names: GilRc<Names>,
     table: Strong<Table>,
     frozen: Option<&'static str>,
-    recent: [Option<Strong<Record>>; 2],
-    turn: usize,
 }
 
 /// What a step has found, to be made into an object outside of the borrow (invariant 3).
@@ -77,8 +82,8 @@ impl RowIterator {
             Rows::Pinned(scan) => Some(scan.snapshot().clone()),
             Rows::Inside(_) => None,
         };
-        let walk =
-            Walk { rows, snapshot, gate: gate.clone(), names, table, frozen, recent: [None, None], turn: 0 };
+        let source = RowSource { gate: gate.clone(), names, table, frozen };
+        let walk = Walk { rows, snapshot, source, recent: [None, None] };
         Self { walk: GilCell::new(Some(walk)), shows, gate, is_busy: GilValue::new(false) }
     }
 
@@ -125,25 +130,8 @@ impl RowIterator {
 impl Walk {
     #[inline]
     fn step(&mut self, py: Python<'_>, shows: Shows) -> PyResult<Step> {
-        let Self { rows, snapshot, gate, names, table, frozen, recent, turn } = self;
-        let scan = match (rows, &*snapshot) {
-            (Rows::Pinned(scan), Some(_)) => scan,
-            (Rows::Inside(scan), _) => {
-                let core: &Core = table.get().core();
-                let copy = |row: StoredRow<'_>| {
-                    let key = (row.key.to_vec(), row.spelling.to_vec());
-                    let table = Some(table.clone_ref(py));
-                    (key, Row::owned(row.record, row.key, names.clone(), gate.clone(), table, *frozen))
-                };
-                let found = core.in_running(py, |transaction| scan.next(transaction, copy))?;
-                return Ok(match (found, shows) {
-                    (None, _) => Step::Done,
-                    (Some((key, _)), Shows::Keys) => Step::Key(key),
-                    (Some((_, row)), Shows::Values) => Step::Other(None, GilRc::new(row)),
-                    (Some((key, row)), Shows::Items) => Step::Other(Some(key), GilRc::new(row)),
-                });
-            }
-            (Rows::Pinned(_), None) => return Ok(Step::Done),
+        let (Rows::Pinned(scan), Some(snapshot)) = (&mut self.rows, &self.snapshot) else {
+            return self.step_inside(py, shows);
         };
         let row = match scan.next() {
             Ok(Some(row)) => row,
@@ -154,52 +142,83 @@ impl Walk {
             return Ok(Step::Key((row.key.to_vec(), row.spelling.to_vec())));
         }
         let key = (shows == Shows::Items).then(|| (row.key.to_vec(), row.spelling.to_vec()));
+        let source = &self.source;
         let is_dict = row
             .record
             .first()
             .is_some_and(|byte| byte >> 4 == Kind::Shaped as u8 || byte >> 4 == Kind::Keyed as u8);
-        if !is_dict || table.get().class.is_some() {
+        if !is_dict || source.table.get().class.is_some() {
             // A list, or a value that is made whole: its row stands for itself alone.
-            let table = Some(table.clone_ref(py));
-            let row = Row::owned(row.record, row.key, names.clone(), gate.clone(), table, *frozen);
-            return Ok(Step::Other(key, GilRc::new(row)));
+            return Ok(Step::Other(key, GilRc::new(source.owned(py, row))));
         }
-        let place = *turn;
-        *turn ^= 1;
-        let Some(recent) = recent.get_mut(place) else { return Ok(Step::Done) };
-        if let Some(record) = recent {
-            let node = &record.get().node;
-            let is_ours = record.reference_count() == 1 && GilRc::owner_count(&node.row) == 1;
-            if is_ours && node.row.is_pinned() {
-                // SAFETY: the bytes lie in the snapshot that the row's holder pins, and nobody
-                // else has the row (invariant 1).
-                unsafe { node.row.move_to(row.record, row.key) };
-                node.forget();
-                let record = record.clone_ref(py);
-                return Ok(match key {
-                    Some(key) => Step::Pair(key, record),
-                    None => Step::Record(record),
-                });
+        let [recent, _] = &mut self.recent;
+        let record = match recent {
+            Some(recent) if reuse(py, recent, row) => recent.clone_ref(py),
+            _ => {
+                // SAFETY: the store keeps the bytes of a scan's rows where they are while its
+                // snapshot lives, and the holder is a share of that snapshot.
+                let new = unsafe { source.borrowed(py, row, snapshot.clone()) };
+                let record = Strong::new(&alloc::new_handle(py, Node::root(GilRc::new(new)))?);
+                *recent = Some(record.clone_ref(py));
+                record
             }
-            if !is_ours {
-                node.row.detach(py);
-            }
-        }
-        let Some(snapshot) = snapshot.clone() else { return Ok(Step::Done) };
-        let table = Some(table.clone_ref(py));
-        // SAFETY: the store keeps the bytes of a scan's rows where they are while its snapshot
-        // lives, and the holder is a share of that snapshot.
-        let new = unsafe {
-            let holder = Holder::Snapshot(snapshot);
-            Row::borrowed(row.record, row.key, holder, names.clone(), gate.clone(), table, *frozen)
         };
-        let record = Strong::new(&alloc::new_handle(py, Node::root(GilRc::new(new)))?);
-        *recent = Some(record.clone_ref(py));
+        self.recent.swap(0, 1);
         Ok(match key {
             Some(key) => Step::Pair(key, record),
             None => Step::Record(record),
         })
     }
+
+    /// A step inside a transaction that has changed something: its rows are copies.
+    fn step_inside(&mut self, py: Python<'_>, shows: Shows) -> PyResult<Step> {
+        let Rows::Inside(scan) = &mut self.rows else { return Ok(Step::Done) };
+        let source = &self.source;
+        let copy = |row: StoredRow<'_>| ((row.key.to_vec(), row.spelling.to_vec()), source.owned(py, row));
+        let core: &Core = source.table.get().core();
+        let found = core.in_running(py, |transaction| scan.next(transaction, copy))?;
+        Ok(match (found, shows) {
+            (None, _) => Step::Done,
+            (Some((key, _)), Shows::Keys) => Step::Key(key),
+            (Some((_, row)), Shows::Values) => Step::Other(None, GilRc::new(row)),
+            (Some((key, row)), Shows::Items) => Step::Other(Some(key), GilRc::new(row)),
+        })
+    }
+}
+
+impl RowSource {
+    fn owned(&self, py: Python<'_>, row: StoredRow<'_>) -> Row {
+        let table = Some(self.table.clone_ref(py));
+        Row::owned(row.record, row.key, self.names.clone(), self.gate.clone(), table, self.frozen)
+    }
+
+    /// # Safety
+    /// The row's bytes stay where they are while `snapshot` lives.
+    unsafe fn borrowed(&self, py: Python<'_>, row: StoredRow<'_>, snapshot: Snapshot) -> Row {
+        let table = Some(self.table.clone_ref(py));
+        let holder = Holder::Snapshot(snapshot);
+        let (names, gate) = (self.names.clone(), self.gate.clone());
+        // SAFETY: as promised by the caller.
+        unsafe { Row::borrowed(row.record, row.key, holder, names, gate, table, self.frozen) }
+    }
+}
+
+/// Let the record that was given out two steps ago stand for `row`, if nobody has kept it; if
+/// somebody has, it gets its own copy (invariants 1 and 2).
+#[inline]
+fn reuse(py: Python<'_>, record: &Strong<Record>, row: StoredRow<'_>) -> bool {
+    let node = &record.get().node;
+    if record.reference_count() != 1 || GilRc::owner_count(&node.row) != 1 {
+        node.row.detach(py);
+        return false;
+    }
+    if !node.row.is_pinned() {
+        return false;
+    }
+    // SAFETY: the bytes lie in the snapshot that the row's holder pins, and nobody else has the row.
+    unsafe { node.row.move_to(row.record, row.key) };
+    node.forget();
+    true
 }
 
 impl Drop for Walk {
