@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::blob;
 use crate::catalog::{self, Counters, TABLE_NAME_SIZE_MAX, TableState};
-use crate::cell::{Cell, check_of, write_head};
+use crate::cell::{CHECK_SIZE, Cell, check_of, write_head};
 use crate::database::Database;
 use crate::engine::{Direction, EngineError, Start, Tree, WriteTxn};
 use crate::error::StoreError;
@@ -49,6 +49,12 @@ struct TableEntry {
     table: TableId,
     state: TableState,
     is_changed: bool,
+}
+
+/// What the head of a stored row says, apart from its key.
+pub(crate) struct Found {
+    pub(crate) blobs: Vec<u64>,
+    spelling: Vec<u8>,
 }
 
 /// What the engine does not take back by itself.
@@ -404,7 +410,7 @@ impl Transaction {
 
     // Rows.
 
-    /// Set a key to a record; says whether the key was there. `blobs` are the ids of the large values that the
+    /// Set a key to a record; says whether the key was there, whose first spelling stays then. `blobs` are the ids of the large values that the
     /// record refers to: new ones of this transaction, or those that the row had before. Blobs that it had and has
     /// no more are deleted.
     ///
@@ -423,17 +429,7 @@ impl Transaction {
         Self::check_size(key.len() + spelling.len() + record.len())?;
         let row_key = RowKey::new(table, key, limit);
         let row_key = row_key.as_bytes();
-        let mut head = std::mem::take(&mut self.head);
-        if is_long(row_key, limit) {
-            let whole_key = [Prefix::of(table).as_bytes(), key].concat();
-            write_head(&mut head, spelling, &whole_key, blobs);
-        } else {
-            write_head(&mut head, spelling, &[], blobs);
-        }
-        let check = check_of(row_key, &head, record).to_le_bytes();
-        let result = self.put_cell(table, key, row_key, &[&head, record, &check], blobs);
-        self.head = head;
-        let was_there = result?;
+        let was_there = self.put_cell(table, key, spelling, row_key, record, blobs)?;
         if !was_there {
             let entry = self.entry(table)?;
             entry.state.row_count += 1;
@@ -454,43 +450,73 @@ impl Transaction {
         &mut self,
         table: TableId,
         key: &[u8],
+        spelling: &[u8],
         row_key: &[u8],
-        parts: &[&[u8]],
+        record: &[u8],
         blobs: &[u64],
     ) -> Result<bool, StoreError> {
+        let mut head = std::mem::take(&mut self.head);
         if self.is_above_tail(row_key)? {
             self.attach(blobs, &[])?;
-            let appended = self.writer()?.append(Tree::Rows, row_key, parts);
+            let check = self.write_head(&mut head, table, key, spelling, row_key, record, blobs);
+            let appended = self.writer()?.append(Tree::Rows, row_key, &[&head, record, &check]);
             if appended.map_err(|error| self.failed(error))? {
                 if let Some(tail) = &mut self.tail {
                     tail.clear();
                     tail.extend_from_slice(row_key);
                 }
+                self.head = head;
                 return Ok(false);
             }
         }
         let old = self.find(table, key, row_key)?;
-        self.attach(blobs, old.as_deref().unwrap_or_default())?;
+        self.attach(blobs, old.as_ref().map_or(&[], |old| &old.blobs))?;
+        // The first spelling of a key stays, as in a dict.
+        let spelling = old.as_ref().map_or(spelling, |old| &old.spelling);
+        let check = self.write_head(&mut head, table, key, spelling, row_key, record, blobs);
+        let parts: [&[u8]; 3] = [&head, record, &check];
         let writer = self.writer()?;
         let done = match old {
-            Some(_) => writer.replace_found(Tree::Rows, row_key, parts),
-            None => writer.put(Tree::Rows, row_key, parts),
+            Some(_) => writer.replace_found(Tree::Rows, row_key, &parts),
+            None => writer.put(Tree::Rows, row_key, &parts),
         };
         done.map_err(|error| self.failed(error))?;
+        self.head = head;
         if let Some(old) = &old {
-            let gone: Vec<u64> = old.iter().copied().filter(|id| !blobs.contains(id)).collect();
+            let gone: Vec<u64> = old.blobs.iter().copied().filter(|id| !blobs.contains(id)).collect();
             self.delete_blobs(&gone)?;
         }
         Ok(old.is_some())
     }
 
-    /// Look a row up and stay there; the blobs it has, if it is there.
+    /// Write the head of a row's cell; returns its check.
+    #[allow(clippy::too_many_arguments, reason = "all that a cell is made of")]
+    fn write_head(
+        &self,
+        head: &mut Vec<u8>,
+        table: TableId,
+        key: &[u8],
+        spelling: &[u8],
+        row_key: &[u8],
+        record: &[u8],
+        blobs: &[u64],
+    ) -> [u8; CHECK_SIZE] {
+        if is_long(row_key, self.database.key_size_max) {
+            let whole_key = [Prefix::of(table).as_bytes(), key].concat();
+            write_head(head, spelling, &whole_key, blobs);
+        } else {
+            write_head(head, spelling, &[], blobs);
+        }
+        check_of(row_key, head, record).to_le_bytes()
+    }
+
+    /// Look a row up and stay there; what its head says, if it is there.
     pub(crate) fn find(
         &mut self,
         table: TableId,
         key: &[u8],
         row_key: &[u8],
-    ) -> Result<Option<Vec<u64>>, StoreError> {
+    ) -> Result<Option<Found>, StoreError> {
         let database = Arc::clone(&self.database);
         let found = match self.writer()?.find(Tree::Rows, row_key) {
             Ok(found) => found,
@@ -498,8 +524,7 @@ impl Transaction {
         };
         let Some(bytes) = found else { return Ok(None) };
         match database.cell(table, key, row_key, bytes)? {
-            Some(cell) if cell.has_blobs() => Ok(Some(cell.blobs().collect())),
-            Some(_) => Ok(Some(Vec::new())),
+            Some(cell) => Ok(Some(Found { blobs: cell.blobs().collect(), spelling: cell.spelling.to_vec() })),
             None => Err(StoreError::KeyCollision { table: table.0.to_string() }),
         }
     }
@@ -528,7 +553,7 @@ impl Transaction {
         let row_key = RowKey::new(table, key, self.database.key_size_max);
         let row_key = row_key.as_bytes();
         let blobs = match self.find(table, key, row_key) {
-            Ok(Some(blobs)) => blobs,
+            Ok(Some(found)) => found.blobs,
             Ok(None) | Err(StoreError::KeyCollision { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
