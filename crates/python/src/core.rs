@@ -6,9 +6,10 @@
 //! (`asyncio.to_thread`, a child task) would carry the variable into another thread or task.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pellucid_store::{Snapshot, Store, StoreError, Transaction};
+use pellucid_store::{Savepoint, Snapshot, Store, StoreError, Transaction};
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -17,9 +18,18 @@ use crate::hot::gil::{GilCell, GilRc, GilValue};
 use crate::hot::names::{Names, Source};
 use crate::hot::row::Gate;
 
+/// Gates of transactions that are kept without asking whether anybody uses them.
+const GATE_COUNT_MIN: usize = 16;
+
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
+
 /// The transaction that `with db.transaction():` has opened.
 struct Running {
     transaction: Transaction,
+    // Unique in the process: an iterator over one transaction must not go on in the next.
+    serial: u64,
+    // Of the rows read or changed in it, since the last savepoint that was taken back.
+    gate: GilRc<Gate>,
     thread: std::thread::ThreadId,
     task: Option<Py<PyAny>>,
 }
@@ -40,6 +50,8 @@ pub struct Core {
     pub target: String,
     /// Why it cannot be written to, if it cannot.
     pub read_only: Option<&'static str>,
+    // Of the transactions whose rows may still be in use, and how many are kept before the rest is let go.
+    gates: GilCell<(Vec<GilRc<Gate>>, usize)>,
     running: GilCell<Option<Running>>,
     is_running: GilValue<bool>,
 }
@@ -63,6 +75,7 @@ impl Core {
             timeout,
             target,
             read_only,
+            gates: GilCell::new((Vec::new(), GATE_COUNT_MIN)),
             running: GilCell::new(None),
             is_running: GilValue::new(false),
         }))
@@ -118,7 +131,13 @@ impl Core {
     /// Begin a transaction for the caller.
     pub fn begin(&self, py: Python<'_>) -> PyResult<()> {
         let transaction = self.lock(py)?;
-        let running = Running { transaction, thread: std::thread::current().id(), task: current_task(py) };
+        let running = Running {
+            transaction,
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+            gate: self.transaction_gate(py),
+            thread: std::thread::current().id(),
+            task: current_task(py),
+        };
         self.running.with(py, |slot| *slot = Some(running));
         self.is_running.set(true);
         Ok(())
@@ -144,9 +163,67 @@ impl Core {
     pub fn end(&self, py: Python<'_>, commit: bool) -> PyResult<()> {
         self.is_running.set(false);
         let Some(running) = self.running.with(py, Option::take) else { return Ok(()) };
-        let Running { transaction, task, .. } = running;
+        let Running { transaction, task, gate, .. } = running;
         drop(task);
-        self.finish(py, transaction, commit)
+        let result = self.finish(py, transaction, commit);
+        if !commit || result.is_err() {
+            gate.take_back();
+        }
+        result
+    }
+
+    /// Take back what the caller's transaction did since a savepoint.
+    pub fn roll_back_to(&self, py: Python<'_>, savepoint: Savepoint) -> PyResult<()> {
+        self.in_running(py, |transaction| transaction.rollback_to(savepoint))?;
+        let gate = self.transaction_gate(py);
+        let old = self
+            .running
+            .with(py, |running| running.as_mut().map(|running| std::mem::replace(&mut running.gate, gate)));
+        if let Some(old) = old {
+            old.take_back();
+        }
+        Ok(())
+    }
+
+    /// A gate that closes with the database.
+    fn transaction_gate(&self, py: Python<'_>) -> GilRc<Gate> {
+        let gate = Gate::new();
+        self.gates.with(py, |(gates, count_max)| {
+            if gates.len() >= *count_max {
+                gates.retain(|gate| GilRc::owner_count(gate) > 1);
+                // Doubled, so that many records that are kept do not make each transaction look at all.
+                *count_max = (gates.len() * 2).max(GATE_COUNT_MIN);
+            }
+            gates.push(gate.clone());
+        });
+        gate
+    }
+
+    /// Rows can no longer be read.
+    pub fn close_gates(&self, py: Python<'_>) {
+        self.gate.close();
+        for gate in self.gates.with(py, |(gates, _)| std::mem::take(gates)) {
+            gate.close();
+        }
+    }
+
+    /// The gate of rows that are read now.
+    #[inline]
+    pub fn row_gate(&self, py: Python<'_>) -> GilRc<Gate> {
+        if !self.is_mine(py) {
+            return self.gate.clone();
+        }
+        self.running
+            .with(py, |running| running.as_ref().map(|running| running.gate.clone()))
+            .unwrap_or_else(|| self.gate.clone())
+    }
+
+    /// Which transaction of the caller's is running.
+    pub fn running_serial(&self, py: Python<'_>) -> Option<u64> {
+        if !self.is_mine(py) {
+            return None;
+        }
+        self.running.with(py, |running| running.as_ref().map(|running| running.serial))
     }
 
     fn finish(&self, py: Python<'_>, mut transaction: Transaction, commit: bool) -> PyResult<()> {

@@ -202,7 +202,7 @@ impl Database {
         if self.core.is_mine(py) {
             self.core.end(py, false)?;
         }
-        self.core.gate.close();
+        self.core.close_gates(py);
         for gate in self.snapshots.with(py, std::mem::take) {
             gate.close();
         }

@@ -358,6 +358,7 @@ impl Table {
             Some(Ok(patched)) => {
                 counters::containers_rebuilt(u64::from(patched.encoded));
                 row.replace(py, &patched.record);
+                row.gate.set(self.row_gate(py));
                 Ok(())
             }
             Some(Err(error)) => Err(save::of_patch(py, row, edit, &error)),
@@ -386,6 +387,7 @@ impl Table {
             Some(Ok(Some(record))) => {
                 counters::slot_overwritten();
                 row.overwrite(py, &record);
+                row.gate.set(self.row_gate(py));
                 Ok(true)
             }
             // A field that is not there yet is no error of a `Set`: the slow way adds it.

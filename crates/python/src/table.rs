@@ -90,6 +90,29 @@ impl Table {
         self.frozen.as_ref().map_or(&self.core.gate, |(_, gate)| gate)
     }
 
+    /// The gate of rows that are read now.
+    pub fn row_gate(&self, py: Python<'_>) -> GilRc<Gate> {
+        match &self.frozen {
+            Some((_, gate)) => gate.clone(),
+            None => self.core.row_gate(py),
+        }
+    }
+
+    /// Let a row show what is stored under its key now; false where that is nothing of its kind.
+    pub fn read_anew(slf: &Bound<'_, Self>, row: &Row) -> PyResult<bool> {
+        let py = slf.py();
+        let key = Key { bytes: row.key().to_vec(), spelling: Vec::new() };
+        let Some(now) = Self::row(slf, &key)? else { return Ok(false) };
+        let kind = |row: &Row| row.bytes().first().and_then(|byte| Kind::from_number(byte >> 4));
+        let is_dict = |row: &Row| matches!(kind(row), Some(Kind::Shaped | Kind::Keyed));
+        if is_dict(&now) != is_dict(row) {
+            return Ok(false);
+        }
+        row.replace(py, now.bytes());
+        row.gate.set(slf.get().row_gate(py));
+        Ok(true)
+    }
+
     fn why_frozen(&self) -> Option<&'static str> {
         if self.frozen.is_some() { Some(SNAPSHOT) } else { self.core.why_read_only() }
     }
@@ -139,12 +162,13 @@ impl Table {
     fn row(slf: &Bound<'_, Self>, key: &Key) -> PyResult<Option<GilRc<Row>>> {
         let py = slf.py();
         let this = slf.get();
+        let gate = this.row_gate(py);
         let own = |record: &[u8]| {
             GilRc::new(Row::owned(
                 record,
                 &key.bytes,
                 this.core.names.clone(),
-                this.gate().clone(),
+                gate.clone(),
                 Some(Strong::new(slf)),
                 this.why_frozen(),
             ))
@@ -269,6 +293,7 @@ impl Table {
             return Ok(PyTuple::empty(py).try_iter()?.into_any());
         };
         let iterator = RowIterator::new(
+            py,
             rows,
             Strong::new(slf),
             self.core.names.clone(),

@@ -71,7 +71,7 @@ impl TransactionContext {
         match entered {
             None => self.core.end(py, keep),
             Some(savepoint) if keep => self.core.in_running(py, |transaction| transaction.release(savepoint)),
-            Some(savepoint) => self.core.in_running(py, |transaction| transaction.rollback_to(savepoint)),
+            Some(savepoint) => self.core.roll_back_to(py, savepoint),
         }
     }
 }

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use super::gil::{GilRc, GilValue, Strong};
 use super::row::Row;
 use crate::errors;
+use crate::table::Table;
 
 /// One step from a container to what it holds.
 #[derive(Clone, Debug)]
@@ -79,7 +80,22 @@ impl Node {
     /// Raises `StaleRecord` where the snapshot or database is closed.
     #[inline]
     pub fn check_open(&self, py: Python<'_>) -> PyResult<()> {
-        if self.row.gate.is_open() { Ok(()) } else { Err(errors::stale(py)) }
+        if self.row.gate.is_open() { Ok(()) } else { self.read_anew(py) }
+    }
+
+    /// After its transaction was taken back, a row shows what is stored instead.
+    #[cold]
+    fn read_anew(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.row.table {
+            Some(table) if self.row.gate.share().is_taken_back() => {
+                if Table::read_anew(&table.bind(py), &self.row)? {
+                    Ok(())
+                } else {
+                    Err(errors::gone(py, self))
+                }
+            }
+            _ => Err(errors::stale(py)),
+        }
     }
 
     /// The container that this handle stands for.
@@ -111,6 +127,10 @@ impl Node {
                 }
             }
         };
+        // A list may stand where a dict stood: this handle stands for what was there.
+        if self.place.get().is_some_and(|old| is_dict(old.kind) != is_dict(place.kind)) {
+            return Err(errors::gone(py, self));
+        }
         self.place.set(Some(place));
         self.seen.set(row.version());
         Ok(place)
@@ -139,6 +159,10 @@ impl Node {
 
     /// Whether this handle stands for a dict.
     pub fn is_dict(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(matches!(self.container(py)?.kind, Kind::Shaped | Kind::Keyed))
+        Ok(is_dict(self.container(py)?.kind))
     }
+}
+
+fn is_dict(kind: Kind) -> bool {
+    matches!(kind, Kind::Shaped | Kind::Keyed)
 }

@@ -20,24 +20,72 @@ use crate::errors;
 use crate::hooks::PicklePolicy;
 use crate::table::Table;
 
-/// Whether the snapshot or database that rows came from is still open.
-pub struct Gate(GilValue<bool>);
+/// Whether what rows were read from is still there: a snapshot, a database, a transaction.
+pub struct Gate(GilValue<State>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    Closed,
+    TakenBack,
+}
 
 impl Gate {
     /// A gate that is open.
     pub fn new() -> GilRc<Self> {
-        GilRc::new(Self(GilValue::new(true)))
+        GilRc::new(Self(GilValue::new(State::Open)))
     }
 
     /// Whether rows may be read.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.0.get()
+        self.0.get() == State::Open
     }
 
     /// From now on, rows raise `StaleRecord`.
     pub fn close(&self) {
-        self.0.set(false);
+        self.0.set(State::Closed);
+    }
+
+    /// The transaction was taken back: from now on, rows are read anew.
+    pub fn take_back(&self) {
+        self.0.set(State::TakenBack);
+    }
+
+    /// Whether rows are to be read anew.
+    pub fn is_taken_back(&self) -> bool {
+        self.0.get() == State::TakenBack
+    }
+}
+
+/// The gate of a row: another one once the row has been changed in a transaction.
+pub struct RowGate(GilCell<GilRc<Gate>>);
+
+impl RowGate {
+    fn new(gate: GilRc<Gate>) -> Self {
+        Self(GilCell::new(gate))
+    }
+
+    #[inline]
+    fn with<R>(&self, work: impl FnOnce(&mut GilRc<Gate>) -> R) -> R {
+        // SAFETY: rows are used with the GIL held alone.
+        self.0.with(unsafe { Python::assume_attached() }, work)
+    }
+
+    /// Whether the row may be read.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.with(|gate| gate.is_open())
+    }
+
+    /// The gate itself.
+    pub fn share(&self) -> GilRc<Gate> {
+        self.with(|gate| gate.clone())
+    }
+
+    /// From now on, the row is of this transaction or database.
+    pub fn set(&self, new: GilRc<Gate>) {
+        drop(self.with(|gate| std::mem::replace(gate, new)));
     }
 }
 
@@ -65,7 +113,7 @@ pub struct Row {
     /// The names of its shapes.
     pub names: GilRc<Names>,
     /// Open while it may be read.
-    pub gate: GilRc<Gate>,
+    pub gate: RowGate,
     /// The table that it is attached to; None: changes stay in this row.
     pub table: Option<Strong<Table>>,
     /// Why it cannot be changed, if it cannot.
@@ -102,7 +150,7 @@ impl Row {
             is_pinned: GilValue::new(false),
             holder: GilCell::new(Holder::Owned(copy)),
             names,
-            gate,
+            gate: RowGate::new(gate),
             table,
             frozen,
             own_policy: None,
@@ -131,7 +179,7 @@ impl Row {
             is_pinned: GilValue::new(matches!(holder, Holder::Snapshot(_))),
             holder: GilCell::new(holder),
             names,
-            gate,
+            gate: RowGate::new(gate),
             table,
             frozen,
             own_policy: None,
@@ -260,7 +308,7 @@ impl Row {
 
     /// A row for a part of `row` that lies apart, under the same policy.
     pub fn part(py: Python<'_>, row: &Row, data: &[u8]) -> Self {
-        let part = Self::owned(data, &[], row.names.clone(), row.gate.clone(), None, row.frozen);
+        let part = Self::owned(data, &[], row.names.clone(), row.gate.share(), None, row.frozen);
         Self { own_policy: Some(Box::new(row.policy(py))), ..part }
     }
 }
@@ -324,7 +372,7 @@ impl Span {
             is_pinned: GilValue::new(false),
             holder: GilCell::new(holder),
             names,
-            gate,
+            gate: RowGate::new(gate),
             table: None,
             frozen,
             own_policy: None,

@@ -45,6 +45,8 @@ struct Walk {
     // something: there rows are copies.
     snapshot: Option<Snapshot>,
     source: RowSource,
+    // Of the transaction that `Rows::Inside` walks over.
+    serial: Option<u64>,
     // The record given out last but one, and the last.
     recent: [Option<Strong<Record>>; 2],
 }
@@ -71,6 +73,7 @@ type Key = (Vec<u8>, Vec<u8>);
 impl RowIterator {
     /// An iterator over `rows` of `table`.
     pub fn new(
+        py: Python<'_>,
         rows: Rows,
         table: Strong<Table>,
         names: GilRc<Names>,
@@ -78,12 +81,12 @@ impl RowIterator {
         shows: Shows,
         frozen: Option<&'static str>,
     ) -> Self {
-        let snapshot = match &rows {
-            Rows::Pinned(scan) => Some(scan.snapshot().clone()),
-            Rows::Inside(_) => None,
+        let (snapshot, serial) = match &rows {
+            Rows::Pinned(scan) => (Some(scan.snapshot().clone()), None),
+            Rows::Inside(_) => (None, table.get().core().running_serial(py)),
         };
         let source = RowSource { gate: gate.clone(), names, table, frozen };
-        let walk = Walk { rows, snapshot, source, recent: [None, None] };
+        let walk = Walk { rows, snapshot, source, serial, recent: [None, None] };
         Self { walk: GilCell::new(Some(walk)), shows, gate, is_busy: GilValue::new(false) }
     }
 
@@ -173,6 +176,13 @@ impl Walk {
     /// A step inside a transaction that has changed something: its rows are copies.
     fn step_inside(&mut self, py: Python<'_>, shows: Shows) -> PyResult<Step> {
         let Rows::Inside(scan) = &mut self.rows else { return Ok(Step::Done) };
+        let core: &Core = self.source.table.get().core();
+        if self.serial != core.running_serial(py) {
+            let why = "the transaction that this iterator walks over has ended; make a list before it does";
+            return Err(errors::raise(py, "TransactionError", why));
+        }
+        // Of the transaction, which may have been taken back to a savepoint since the last step.
+        self.source.gate = core.row_gate(py);
         let source = &self.source;
         let copy = |row: StoredRow<'_>| ((row.key.to_vec(), row.spelling.to_vec()), source.owned(py, row));
         let core: &Core = source.table.get().core();
