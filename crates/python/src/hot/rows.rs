@@ -25,7 +25,7 @@ use super::node::Node;
 use super::row::{Gate, Holder, Row};
 use crate::core::Core;
 use crate::errors;
-use crate::keys;
+use crate::keys::{self, Key};
 use crate::record::Record;
 use crate::table::{Rows, Table};
 use crate::views::Shows;
@@ -49,6 +49,17 @@ struct Walk {
     serial: Option<u64>,
     // The record given out last but one, and the last.
     recent: [Option<Strong<Record>>; 2],
+    // The key of the last step, in memory that is used again.
+    key: Key,
+}
+
+impl Key {
+    fn copy_from(&mut self, row: StoredRow<'_>) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(row.key);
+        self.spelling.clear();
+        self.spelling.extend_from_slice(row.spelling);
+    }
 }
 
 /// What all rows of a walk have in common.
@@ -59,16 +70,14 @@ struct RowSource {
     frozen: Option<&'static str>,
 }
 
-/// What a step has found, to be made into an object outside of the borrow (invariant 3).
+/// What a step has found, to be made into an object outside of the borrow (invariant 3). Its key, where
+/// it is asked for, stands in the walk.
 enum Step {
     Done,
+    Key,
     Record(Strong<Record>),
-    Pair(Key, Strong<Record>),
-    Key(Key),
-    Other(Option<Key>, GilRc<Row>),
+    Other(GilRc<Row>),
 }
-
-type Key = (Vec<u8>, Vec<u8>);
 
 impl RowIterator {
     /// An iterator over `rows` of `table`.
@@ -86,7 +95,7 @@ impl RowIterator {
             Rows::Inside(_) => (None, table.get().core().running_serial(py)),
         };
         let source = RowSource { gate: gate.clone(), names, table, frozen };
-        let walk = Walk { rows, snapshot, source, serial, recent: [None, None] };
+        let walk = Walk { rows, snapshot, source, serial, recent: [None, None], key: Key::default() };
         Self { walk: GilCell::new(Some(walk)), shows, gate, is_busy: GilValue::new(false) }
     }
 
@@ -104,29 +113,33 @@ impl RowIterator {
             None => Ok(Step::Done),
         });
         self.is_busy.set(false);
-        match step? {
-            Step::Record(record) => Ok(Some(record.into_bound(py).into_any())),
-            Step::Key((key, spelling)) => keys::object_of(py, &key, &spelling).map(Some),
-            Step::Pair((key, spelling), record) => {
-                let key = keys::object_of(py, &key, &spelling)?;
-                Ok(Some(PyTuple::new(py, [key, record.into_bound(py).into_any()])?.into_any()))
-            }
-            Step::Other(key, row) => {
-                let value = crate::table::value_of_row(py, row)?;
-                match key {
-                    None => Ok(Some(value)),
-                    Some((key, spelling)) => {
-                        let key = keys::object_of(py, &key, &spelling)?;
-                        Ok(Some(PyTuple::new(py, [key, value])?.into_any()))
-                    }
-                }
-            }
+        let value = match step? {
+            Step::Record(record) => record.into_bound(py).into_any(),
+            Step::Key => return self.key(py).map(Some),
+            Step::Other(row) => crate::table::value_of_row(py, row)?,
             Step::Done => {
                 // Lets go of the snapshot, and gives kept rows their copies (Walk::drop).
                 drop(self.walk.with(py, Option::take));
-                Ok(None)
+                return Ok(None);
             }
+        };
+        if self.shows == Shows::Values {
+            return Ok(Some(value));
         }
+        Ok(Some(PyTuple::new(py, [self.key(py)?, value])?.into_any()))
+    }
+
+    /// The key of the step just made.
+    fn key<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let taken = self.walk.with(py, |walk| walk.as_mut().map(|walk| std::mem::take(&mut walk.key)));
+        let Some(key) = taken else { return Err(errors::internal("a step without a walk")) };
+        let object = keys::object_of(py, &key.bytes, &key.spelling);
+        self.walk.with(py, |walk| {
+            if let Some(walk) = walk {
+                walk.key = key;
+            }
+        });
+        object
     }
 }
 
@@ -141,10 +154,12 @@ impl Walk {
             Ok(None) => return Ok(Step::Done),
             Err(error) => return Err(errors::of_store(py, error)),
         };
-        if shows == Shows::Keys {
-            return Ok(Step::Key((row.key.to_vec(), row.spelling.to_vec())));
+        if shows != Shows::Values {
+            self.key.copy_from(row);
+            if shows == Shows::Keys {
+                return Ok(Step::Key);
+            }
         }
-        let key = (shows == Shows::Items).then(|| (row.key.to_vec(), row.spelling.to_vec()));
         let source = &self.source;
         let is_dict = row
             .record
@@ -152,7 +167,7 @@ impl Walk {
             .is_some_and(|byte| byte >> 4 == Kind::Shaped as u8 || byte >> 4 == Kind::Keyed as u8);
         if !is_dict || source.table.get().class.is_some() {
             // A list, or a value that is made whole: its row stands for itself alone.
-            return Ok(Step::Other(key, GilRc::new(source.owned(py, row))));
+            return Ok(Step::Other(GilRc::new(source.owned(py, row))));
         }
         let [recent, _] = &mut self.recent;
         let record = match recent {
@@ -167,10 +182,7 @@ impl Walk {
             }
         };
         self.recent.swap(0, 1);
-        Ok(match key {
-            Some(key) => Step::Pair(key, record),
-            None => Step::Record(record),
-        })
+        Ok(Step::Record(record))
     }
 
     /// A step inside a transaction that has changed something: its rows are copies.
@@ -183,15 +195,16 @@ impl Walk {
         }
         // Of the transaction, which may have been taken back to a savepoint since the last step.
         self.source.gate = core.row_gate(py);
-        let source = &self.source;
-        let copy = |row: StoredRow<'_>| ((row.key.to_vec(), row.spelling.to_vec()), source.owned(py, row));
-        let core: &Core = source.table.get().core();
+        let (source, key) = (&self.source, &mut self.key);
+        let copy = |row: StoredRow<'_>| {
+            key.copy_from(row);
+            source.owned(py, row)
+        };
         let found = core.in_running(py, |transaction| scan.next(transaction, copy))?;
-        Ok(match (found, shows) {
-            (None, _) => Step::Done,
-            (Some((key, _)), Shows::Keys) => Step::Key(key),
-            (Some((_, row)), Shows::Values) => Step::Other(None, GilRc::new(row)),
-            (Some((key, row)), Shows::Items) => Step::Other(Some(key), GilRc::new(row)),
+        Ok(match found {
+            None => Step::Done,
+            Some(_) if shows == Shows::Keys => Step::Key,
+            Some(row) => Step::Other(GilRc::new(row)),
         })
     }
 }
