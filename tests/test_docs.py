@@ -38,7 +38,9 @@ def run_snippet(source: str, names: dict[str, Any], filename: str, line: int) ->
     test = doctest.DocTest(
         doctest.DocTestParser().get_examples(source), names, filename, filename, line, source
     )
-    # DocTestRunner empties the names it was given unless told not to: the next snippet goes on with them.
+    # A DocTest copies the names, and its runner empties them unless told not to: the next snippet goes on
+    # with what this one made.
+    test.globs = names
     doctest.DocTestRunner(optionflags=OPTIONS, verbose=False).run(test, out=report.append, clear_globs=False)
     assert not report, "".join(report)
 

@@ -8,13 +8,17 @@ the one module that imports pickle, and only when a stored value or a policy ask
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from enum import Enum
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
 from pellucid.errors import PickleDenied, UnregisteredType
 
-T = TypeVar("T")
+# Not typing's: that import takes longer than all of ours. Type checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 __all__ = ["build", "decode_array", "decode_pickle", "decode_registered", "encode", "register"]
 
@@ -68,7 +72,9 @@ def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] |
 def _as_plain(value: Any) -> tuple[object] | None:
     """The dict (for an Enum: the value) that stands for `value`, in a tuple; None if it has none."""
     cls = type(value)
-    if isinstance(value, Enum):
+    # Where a module was never imported, no value is of its classes.
+    enum = sys.modules.get("enum")
+    if enum is not None and isinstance(value, enum.Enum):
         return (value.value,)
     if isinstance(value, tuple):
         names = getattr(cls, "_fields", None)
@@ -117,8 +123,9 @@ def decode_array(described: Any, shape: list[int], flags: int, data: memoryview)
             raise ValueError("the dtype holds Python objects")
         if flags & SCALAR:
             return numpy.frombuffer(data, dtype=dtype, count=1)[0]
-        order = "F" if flags & FORTRAN_ORDER else "C"
-        return numpy.ndarray(tuple(shape), dtype=dtype, buffer=data, order=order)
+        return numpy.ndarray(
+            tuple(shape), dtype=dtype, buffer=data, order="F" if flags & FORTRAN_ORDER else "C"
+        )
     except (TypeError, ValueError) as error:
         raise ValueError(f"the stored array is damaged: {error}") from error
 
@@ -172,12 +179,14 @@ def decode_pickle(data: bytes, policy: str | tuple[str, ...]) -> object:
 
 
 def build(cls: type[T], value: Any) -> T:
-    """An instance of `cls` (a dataclass, NamedTuple, attrs class, Enum or registered class) from what was stored.
+    """The instance of `cls` that was stored: a dataclass, NamedTuple, attrs class, Enum or registered class.
 
     Fields whose annotation is such a class itself, or a list of one, are built as well.
     """
     if isinstance(value, cls):
         return value
+    from enum import Enum
+
     if issubclass(cls, Enum):
         return cls(value)
     if not isinstance(value, Mapping):
@@ -189,6 +198,8 @@ def build(cls: type[T], value: Any) -> T:
 
 
 def _is_buildable(hint: object) -> bool:
+    from enum import Enum
+
     return isinstance(hint, type) and (
         issubclass(hint, Enum)
         or hasattr(hint, "__dataclass_fields__")
@@ -202,7 +213,7 @@ def _build_field(hint: Any, value: object) -> object:
         return value
     if _is_buildable(hint):
         return build(hint, value)
-    arguments = getattr(hint, "__args__", ())
+    arguments: tuple[Any, ...] = getattr(hint, "__args__", ())
     if getattr(hint, "__origin__", None) is list and isinstance(value, list) and _is_buildable(arguments[0]):
         return [build(arguments[0], element) for element in value]
     for candidate in arguments:
