@@ -413,6 +413,10 @@ impl Database {
         self.default(py).call_method1("__or__", (other,))
     }
 
+    fn __ror__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py).call_method1("__ror__", (other,))
+    }
+
     fn __ior__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<()> {
         self.default(py).call_method1("update", (other,)).map(|_| ())
     }

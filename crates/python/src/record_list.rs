@@ -207,7 +207,7 @@ impl RecordList {
     }
 
     /// Remove an element, by default the last, and return it in plain containers.
-    #[pyo3(signature = (index=-1, /))]
+    #[pyo3(signature = (index=-1, /), text_signature = "($self, index=-1, /)")]
     fn pop<'py>(slf: &Bound<'py, Self>, index: isize) -> PyResult<Bound<'py, PyAny>> {
         let Some(index) = normalize(slf, index)? else {
             return Err(errors::index_out_of_range(if len(slf)? == 0 {

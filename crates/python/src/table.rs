@@ -457,6 +457,15 @@ pub fn value_of_row<'py>(py: Python<'py>, row: GilRc<Row>) -> PyResult<Bound<'py
 
 #[pymethods]
 impl Table {
+    // `Table[Person]` in an annotation that Python evaluates.
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        cls: &Bound<'py, PyType>,
+        item: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        cls.py().import("types")?.getattr("GenericAlias")?.call1((cls, item))
+    }
+
     /// The table's name.
     #[getter(name)]
     fn get_name(&self) -> &str {
@@ -764,6 +773,14 @@ impl Table {
     fn __or__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let dict = slf.py().get_type::<PyDict>().call1((slf,))?;
         dict.call_method1("__or__", (other,))
+    }
+
+    fn __ror__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if other.cast::<PyDict>().is_err() {
+            return Ok(py.NotImplemented().into_bound(py));
+        }
+        other.call_method1("__or__", (py.get_type::<PyDict>().call1((slf,))?,))
     }
 
     fn __ior__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
