@@ -211,20 +211,19 @@ fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Na
         return Ok(names);
     }
     let known = VIEWED.with(py, |viewed| viewed.all.as_ref()?.get(envelope.tables).cloned());
-    let names = match known {
-        Some(names) => names,
-        None => {
-            let names = own_names(py, envelope)?;
-            let forgotten = VIEWED.with(py, |viewed| {
-                let all = viewed.all.get_or_insert_default();
-                let forgotten = (all.len() >= REMEMBERED_TABLES_COUNT_MAX).then(|| std::mem::take(all));
-                all.insert(envelope.tables.into(), names.clone());
-                forgotten
-            });
-            // Out here: releasing names touches Python objects.
-            drop(forgotten);
-            names
-        }
+    let names = if let Some(names) = known {
+        names
+    } else {
+        let names = own_names(py, envelope)?;
+        let forgotten = VIEWED.with(py, |viewed| {
+            let all = viewed.all.get_or_insert_default();
+            let forgotten = (all.len() >= REMEMBERED_TABLES_COUNT_MAX).then(|| std::mem::take(all));
+            all.insert(envelope.tables.into(), names.clone());
+            forgotten
+        });
+        // Out here: releasing names touches Python objects.
+        drop(forgotten);
+        names
     };
     let old = VIEWED.with(py, |viewed| match &mut viewed.last {
         // The same memory again, where it fits: records of two makes in turn allocate nothing.
@@ -269,7 +268,7 @@ fn parse<'a>(py: Python<'_>, bytes: &'a [u8]) -> PyResult<Envelope<'a>> {
 }
 
 /// The bytes of a buffer object, and what keeps them.
-fn open_buffer<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<(crate::hot::row::Span, Holder)> {
+fn open_buffer(buffer: &Bound<'_, PyAny>) -> PyResult<(crate::hot::row::Span, Holder)> {
     if let Ok(bytes) = buffer.cast_exact::<PyBytes>() {
         return Ok((crate::hot::row::Span::of(bytes.as_bytes()), Holder::Bytes(Strong::new(bytes))));
     }
@@ -336,7 +335,7 @@ pub fn validate(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// What a row's value looks like from outside: a handle, or the scalar itself.
-pub fn handle_of_row<'py>(py: Python<'py>, row: GilRc<Row>) -> PyResult<Bound<'py, PyAny>> {
+pub fn handle_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny>> {
     // The upper nibble of the first byte is the kind.
     match row.bytes().first().map(|byte| Kind::from_number(byte >> 4)) {
         Some(Some(Kind::Shaped | Kind::Keyed)) => {

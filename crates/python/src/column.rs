@@ -229,12 +229,12 @@ pub fn column<'py>(table: &Bound<'py, Table>, path: &Bound<'py, PyAny>) -> PyRes
                 Some(Slot::Str(value)) if value.is_ascii() => {
                     values.append(PyString::new(py, std::str::from_utf8(value).unwrap_or_default()))?;
                 }
-                Some(_) => values.append(table.get().value_at(table, row.key, row.record, &steps)?)?,
+                Some(_) => values.append(Table::value_at(table, row.key, row.record, &steps)?)?,
             }
         }
         return Ok(values);
     }
-    for value in this.iterate(table, &Bounds::all(), crate::views::Shows::Values, false)?.try_iter()? {
+    for value in Table::iterate(table, &Bounds::all(), crate::views::Shows::Values, false)?.try_iter()? {
         let value = value?;
         let is_record = value.is_exact_instance_of::<crate::record::Record>();
         let found = if is_record { value.call_method1("path", (&steps,))? } else { py.None().into_bound(py) };

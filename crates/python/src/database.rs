@@ -85,7 +85,7 @@ fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
 
 /// Open a database.
 ///
-/// `target` is a path (str, bytes or PathLike), or ":memory:". `mode` is as in `dbm.open`: "r" only
+/// `target` is a path (str, bytes or `PathLike`), or ":memory:". `mode` is as in `dbm.open`: "r" only
 /// reads, "w" writes, "c" (the default) also creates, "n" empties. `durability="full"` makes each
 /// commit return only when it is on the disk. `pickle` is "deny" (the default), "allow", or a list
 /// of globals that stored pickles may use. `timeout` is how many seconds to wait for locks of others.
@@ -224,7 +224,7 @@ impl Database {
 
     /// The table `name`, which is made when it is first written to.
     ///
-    /// With `type`, rows come back as instances of that class (a dataclass, NamedTuple, attrs class
+    /// With `type`, rows come back as instances of that class (a dataclass, `NamedTuple`, attrs class
     /// or Enum), made whole and detached, instead of as records.
     ///
     /// >>> import dataclasses, pellucid

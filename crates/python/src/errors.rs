@@ -156,7 +156,7 @@ pub fn closed(py: Python<'_>, what: &str) -> PyErr {
 
 /// A key that cannot be stored.
 pub fn unsupported_key(table: &str, key: &Bound<'_, PyAny>, why: &str, steps: &[usize]) -> PyErr {
-    let shown = shorten(key.repr().map(|text| text.to_string()).unwrap_or_else(|_| "?".to_owned()));
+    let shown = shorten(key.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string()));
     let place = match steps {
         [] => String::new(),
         steps => {
@@ -185,7 +185,9 @@ pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
     let mut path = String::new();
     for step in failure.path.iter().rev() {
         let shown = step.bind(py).repr().map(|text| text.to_string()).unwrap_or_default();
-        path.push_str(&format!("[{}]", shorten(shown)));
+        path.push('[');
+        path.push_str(&shorten(shown));
+        path.push(']');
         if path.len() > 400 {
             path.push_str("...");
             break;
@@ -242,16 +244,15 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         StoreError::TableExists { .. } | StoreError::TableName { .. } => return value_error(message),
         StoreError::NotADatabase { .. } => "NotADatabase",
         StoreError::NewerFormat { .. } => "NewerFormat",
-        StoreError::Truncated { .. } => "DatabaseCorrupt",
-        StoreError::Corrupt { .. } => "DatabaseCorrupt",
+        StoreError::Truncated { .. } | StoreError::Corrupt { .. } => "DatabaseCorrupt",
         StoreError::Record(_) => "CorruptRecord",
         StoreError::ReadOnly { .. } => "ReadOnly",
         StoreError::DiskFull { .. } => "DiskFull",
         StoreError::Busy { .. } | StoreError::TooManyReaders { .. } => "Busy",
-        StoreError::TooLarge { .. } | StoreError::KeyCollision { .. } | StoreError::Shape(_) => {
-            "RecordTooLarge"
-        }
-        StoreError::TransactionTooLarge { .. } => "RecordTooLarge",
+        StoreError::TooLarge { .. }
+        | StoreError::KeyCollision { .. }
+        | StoreError::Shape(_)
+        | StoreError::TransactionTooLarge { .. } => "RecordTooLarge",
         StoreError::NoSuchBlob { .. } => "StaleRecord",
         StoreError::Closed { .. } => "Closed",
         StoreError::Forked { .. } | StoreError::WrongThread | StoreError::NoSuchSavepoint => {

@@ -4,8 +4,14 @@
 //! is written against PyO3. Records are read through `pellucid-record`, kept by `pellucid-store`, and
 //! computed over by `pellucid-query`.
 #![deny(unsafe_code)]
-// An argument of a Python method is what PyO3 hands over.
-#![allow(clippy::needless_pass_by_value)]
+#![allow(clippy::needless_pass_by_value, reason = "an argument of a Python method is what PyO3 hands over")]
+#![allow(clippy::doc_link_with_quotes, reason = "the comments of Python's methods are in Python's manner")]
+#![allow(clippy::trivially_copy_pass_by_ref, reason = "an error is lent, whatever its size is today")]
+#![allow(
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "CPython counts in signed numbers, and the calendar may go below zero; none comes near a limit"
+)]
 
 mod bytes;
 mod calendar;

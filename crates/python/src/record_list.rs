@@ -249,7 +249,7 @@ impl RecordList {
 
     /// Reverse the list in place.
     fn reverse(slf: &Bound<'_, Self>) -> PyResult<()> {
-        rework(slf, |plain| plain.reverse())
+        rework(slf, pyo3::types::PyListMethods::reverse)
     }
 
     /// Sort the list in place.

@@ -212,7 +212,6 @@ impl Table {
 
     /// As `lookup`, for keys within bounds.
     pub fn get_within<'py>(
-        &self,
         slf: &Bound<'py, Self>,
         bounds: &Bounds,
         key: &Bound<'py, PyAny>,
@@ -282,24 +281,24 @@ impl Table {
 
     /// An iterator over what `shows` says, within bounds.
     pub fn iterate<'py>(
-        &self,
         slf: &Bound<'py, Self>,
         bounds: &Bounds,
         shows: Shows,
         reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let this = slf.get();
         let py = slf.py();
-        let Some(rows) = self.rows(py, bounds, reverse)? else {
+        let Some(rows) = this.rows(py, bounds, reverse)? else {
             return Ok(PyTuple::empty(py).try_iter()?.into_any());
         };
         let iterator = RowIterator::new(
             py,
             rows,
             Strong::new(slf),
-            self.core.names.clone(),
-            self.gate().clone(),
+            this.core.names.clone(),
+            this.gate().clone(),
             shows,
-            self.why_frozen(),
+            this.why_frozen(),
         );
         Ok(Bound::new(py, iterator)?.into_any())
     }
@@ -337,19 +336,19 @@ impl Table {
 
     /// The value at a path of one row, in plain containers.
     pub fn value_at<'py>(
-        &self,
         slf: &Bound<'py, Self>,
         key: &[u8],
         record: &[u8],
         path: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let this = slf.get();
         let row = Row::owned(
             record,
             key,
-            self.core.names.clone(),
-            self.gate().clone(),
+            this.core.names.clone(),
+            this.gate().clone(),
             Some(Strong::new(slf)),
-            self.why_frozen(),
+            this.why_frozen(),
         );
         let record = handle_of_row(slf.py(), GilRc::new(row))?;
         crate::record::detached(&record.call_method1("path", (path,))?)
@@ -359,7 +358,7 @@ impl Table {
         slf: &Bound<'py, Self>,
         reverse: bool,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
-        let items = slf.get().iterate(slf, &Bounds::all(), Shows::Items, reverse)?;
+        let items = Self::iterate(slf, &Bounds::all(), Shows::Items, reverse)?;
         match items.try_iter()?.next() {
             Some(item) => {
                 let item = item?.cast_into::<PyTuple>()?;
@@ -440,7 +439,7 @@ fn storable(object: &Bound<'_, PyAny>) -> PyResult<Option<Key>> {
 }
 
 /// What a row of a table looks like from outside.
-pub fn value_of_row<'py>(py: Python<'py>, row: GilRc<Row>) -> PyResult<Bound<'py, PyAny>> {
+pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny>> {
     let class = row.table.as_ref().and_then(|table| table.get().class.as_ref());
     let is_dict = row
         .bytes()
@@ -500,11 +499,11 @@ impl Table {
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.get().iterate(slf, &Bounds::all(), Shows::Keys, false)
+        Self::iterate(slf, &Bounds::all(), Shows::Keys, false)
     }
 
     fn __reversed__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.get().iterate(slf, &Bounds::all(), Shows::Keys, true)
+        Self::iterate(slf, &Bounds::all(), Shows::Keys, true)
     }
 
     /// The value under `key`, or `default`.
@@ -574,7 +573,7 @@ impl Table {
         reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let bounds = Bounds::new(&slf.get().name, start, stop, prefix, reverse)?;
-        slf.get().iterate(slf, &bounds, Shows::Values, false)
+        Self::iterate(slf, &bounds, Shows::Values, false)
     }
 
     /// The first key and its value; None in an empty table.
@@ -756,7 +755,7 @@ impl Table {
         if other.len()? != slf.get().len(py)? {
             return Ok(false.into_pyobject(py)?.to_owned().into_any());
         }
-        for item in slf.get().iterate(slf, &Bounds::all(), Shows::Items, false)?.try_iter()? {
+        for item in Self::iterate(slf, &Bounds::all(), Shows::Items, false)?.try_iter()? {
             let item = item?.cast_into::<PyTuple>()?;
             let is_same = match other.get_item(item.get_item(0)?) {
                 Ok(theirs) => item.get_item(1)?.eq(theirs)?,

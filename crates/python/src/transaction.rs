@@ -25,8 +25,16 @@ use crate::table::Table;
 #[pyclass(frozen, module = "pellucid", name = "TransactionContext")]
 pub struct TransactionContext {
     core: Arc<Core>,
-    // None: not entered. Some(None): the outermost. Some(Some(n)): a savepoint.
-    entered: GilValue<Option<Option<Savepoint>>>,
+    entered: GilValue<Option<Entered>>,
+}
+
+/// What a block that has been entered is.
+#[derive(Clone, Copy)]
+enum Entered {
+    /// The transaction itself.
+    Outermost,
+    /// A savepoint of the one that was running.
+    Inner(Savepoint),
 }
 
 impl TransactionContext {
@@ -46,11 +54,11 @@ impl TransactionContext {
         }
         self.core.check_open(py)?;
         if self.core.is_mine(py) {
-            let savepoint = self.core.in_running(py, |transaction| transaction.savepoint())?;
-            self.entered.set(Some(Some(savepoint)));
+            let savepoint = self.core.in_running(py, pellucid_store::Transaction::savepoint)?;
+            self.entered.set(Some(Entered::Inner(savepoint)));
         } else {
             self.core.begin(py)?;
-            self.entered.set(Some(None));
+            self.entered.set(Some(Entered::Outermost));
         }
         Ok(())
     }
@@ -69,9 +77,11 @@ impl TransactionContext {
             ));
         }
         match entered {
-            None => self.core.end(py, keep),
-            Some(savepoint) if keep => self.core.in_running(py, |transaction| transaction.release(savepoint)),
-            Some(savepoint) => self.core.roll_back_to(py, savepoint),
+            Entered::Outermost => self.core.end(py, keep),
+            Entered::Inner(savepoint) if keep => {
+                self.core.in_running(py, |transaction| transaction.release(savepoint))
+            }
+            Entered::Inner(savepoint) => self.core.roll_back_to(py, savepoint),
         }
     }
 }

@@ -56,7 +56,7 @@ impl DictView {
 
     fn iterate<'py>(&self, py: Python<'py>, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
         match &self.owner {
-            Owner::Table(table, bounds) => table.get().iterate(table.bind(py), bounds, self.shows, reverse),
+            Owner::Table(table, bounds) => Table::iterate(table.bind(py), bounds, self.shows, reverse),
             Owner::Record(owner) => {
                 let owner = owner.bind(py);
                 let list = match self.shows {
@@ -75,7 +75,7 @@ impl DictView {
     fn get<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match &self.owner {
             Owner::Record(owner) => record::get_item(owner.bind(py), key),
-            Owner::Table(table, bounds) => table.get().get_within(table.bind(py), bounds, key),
+            Owner::Table(table, bounds) => Table::get_within(table.bind(py), bounds, key),
         }
     }
 

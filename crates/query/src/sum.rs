@@ -54,6 +54,7 @@ impl Sum {
 
     /// The sum as a float.
     #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a float was asked for")]
     pub fn float(&self) -> f64 {
         // The compensation is NaN once an infinity was added; then the plain sum is right.
         let floats = if self.lost.is_finite() { self.floats + self.lost } else { self.floats };

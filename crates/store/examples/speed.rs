@@ -1,6 +1,7 @@
 //! What does the store itself cost, without Python? `cargo run --release -p pellucid-store --example speed [rows]`
 //!
 //! Each figure is the median of several rounds. The records are dicts of 18 ints: 170 bytes.
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_wrap, reason = "figures for people")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a measurement that fails may panic")]
 
 use std::time::{Duration, Instant};

@@ -265,92 +265,100 @@ impl StoreError {
     }
 }
 
-impl fmt::Display for StoreError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl StoreError {
+    /// What happened, and to what.
+    fn fmt_fact(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFound { path } => {
-                write!(out, "'{path}' does not exist; open it with mode 'c' to create it")
+            Self::NotFound { path } => write!(out, "'{path}' does not exist"),
+            Self::NoFolder { path } => write!(out, "there is no folder for '{path}'"),
+            Self::IsDirectory { path } => write!(out, "'{path}' is a directory"),
+            Self::NotADatabase { path, what } => write!(out, "'{path}' is not a pellucid database: {what}"),
+            Self::Truncated { path, size, needed } => {
+                write!(out, "'{path}' has {size} bytes, but its pages need {needed}: its end was cut off")
             }
-            Self::NoFolder { path } => write!(out, "there is no folder for '{path}'; create it first"),
-            Self::IsDirectory { path } => write!(out, "'{path}' is a directory; a database is a single file"),
-            Self::NotADatabase { path, what } => {
-                write!(out, "'{path}' is not a pellucid database: {what}; it was left as it is")
+            Self::NewerFormat { path, found, newest } => {
+                write!(out, "'{path}' has format {found}, but this build reads up to {newest}")
             }
-            Self::Truncated { path, size, needed } => write!(
-                out,
-                "'{path}' has {size} bytes, but its pages need {needed}: its end was cut off; restore a backup"
-            ),
-            Self::NewerFormat { path, found, newest } => write!(
-                out,
-                "'{path}' has format {found}, but this build reads up to {newest}; upgrade pellucid to read it"
-            ),
             Self::ReadOnly { path, why } => write!(out, "'{path}' cannot be written: {why}"),
             Self::AccessDenied { path, source } => write!(out, "no permission for '{path}' ({source})"),
-            Self::DiskFull { path, source } => write!(
-                out,
-                "no room on the disk for '{path}' ({source}); nothing of this transaction was written"
-            ),
-            Self::TargetExists { path } => {
-                write!(out, "'{path}' exists already; delete it first, or choose another name")
-            }
+            Self::DiskFull { path, source } => write!(out, "no room on the disk for '{path}' ({source})"),
+            Self::TargetExists { path } => write!(out, "'{path}' exists already"),
             Self::Busy { path, wanted, holders, waited } => fmt_busy(out, path, *wanted, holders, *waited),
-            Self::TooManyReaders { path, slots } => write!(
-                out,
-                "'{path}' has {slots} snapshots open in all processes, which is the limit; close some, or copy records that are kept"
-            ),
-            Self::NoSuchTable { table } => {
-                write!(out, "no table '{table}'; it was never created, or was dropped")
+            Self::TooManyReaders { path, slots } => {
+                write!(out, "'{path}' has {slots} snapshots open in all processes, which is the limit")
             }
+            Self::NoSuchTable { table } => write!(out, "no table '{table}'"),
             Self::TableExists { table } => write!(out, "table '{table}' exists already"),
             Self::TableName { size, size_max } => {
                 write!(out, "a table's name has 1 to {size_max} bytes, and this one {size}")
             }
             Self::TooLarge { size } => {
-                write!(
-                    out,
-                    "{size} bytes, where a record with its key may have 4,294,967,295; split it, or keep it in a file"
-                )
+                write!(out, "{size} bytes, where a record with its key may have 4,294,967,295")
             }
-            Self::KeyCollision { table } => write!(
-                out,
-                "a key of table '{table}' has the same hash as another long key there; change or shorten it"
-            ),
+            Self::KeyCollision { table } => {
+                write!(out, "a key of table '{table}' has the same hash as another long key there")
+            }
             Self::Shape(source) => write!(out, "{source}"),
             Self::NoSuchBlob { id } => {
-                write!(
-                    out,
-                    "large value {id} is gone: its record was changed or deleted meanwhile; read the record again"
-                )
+                write!(out, "large value {id} is gone: its record was changed or deleted meanwhile")
             }
-            Self::Corrupt { path, place, what } => {
-                write!(out, "'{path}' is damaged at {place}: {what}; run check, and restore a backup")
-            }
+            Self::Corrupt { path, place, what } => write!(out, "'{path}' is damaged at {place}: {what}"),
             Self::Record(source) => write!(out, "{source}"),
             Self::Closed { what } => write!(out, "the {what} is closed"),
-            Self::Forked { what } => {
-                write!(out, "this {what} belongs to the parent process; begin a new one after a fork")
-            }
-            Self::WrongThread => write!(
-                out,
-                "a transaction belongs to the thread that began it; use it there, or begin another one here"
-            ),
+            Self::Forked { what } => write!(out, "this {what} belongs to the parent process"),
+            Self::WrongThread => write!(out, "a transaction belongs to the thread that began it"),
             Self::TransactionFailed => {
                 write!(out, "an earlier change in this transaction failed, so it can only be rolled back")
             }
             Self::NoSuchSavepoint => write!(out, "the savepoint was released or rolled back before"),
-            Self::Broken { path } => write!(
-                out,
-                "'{path}' takes no more writes since one failed at the disk; what was committed before is intact: close it and open it again"
-            ),
+            Self::Broken { path } => {
+                write!(out, "'{path}' takes no more writes since one failed at the disk")
+            }
             Self::MapTooSmall { path, reserved } => write!(
                 out,
-                "'{path}' has grown beyond the {reserved} bytes of address space that this process could reserve; raise the limit (ulimit -v), and reopen"
+                "'{path}' has grown beyond the {reserved} bytes of address space that this process could reserve"
             ),
             Self::TransactionTooLarge { path } => {
-                write!(out, "one transaction changes too many pages of '{path}'; commit in smaller parts")
+                write!(out, "one transaction changes too many pages of '{path}'")
             }
             Self::Unsupported { what } => write!(out, "{what}"),
             Self::Io { action, path, source } => write!(out, "cannot {action} '{path}': {source}"),
+        }
+    }
+
+    /// What to do now, or what at least is safe; empty where the fact says it all.
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "open it with mode 'c' to create it",
+            Self::NoFolder { .. } => "create it first",
+            Self::IsDirectory { .. } => "a database is a single file",
+            Self::NotADatabase { .. } => "it was left as it is",
+            Self::Truncated { .. } => "restore a backup",
+            Self::NewerFormat { .. } => "upgrade pellucid to read it",
+            Self::DiskFull { .. } => "nothing of this transaction was written",
+            Self::TargetExists { .. } => "delete it first, or choose another name",
+            Self::TooManyReaders { .. } => "close some, or copy records that are kept",
+            Self::NoSuchTable { .. } => "it was never created, or was dropped",
+            Self::TooLarge { .. } => "split it, or keep it in a file",
+            Self::KeyCollision { .. } => "change or shorten it",
+            Self::NoSuchBlob { .. } => "read the record again",
+            Self::Corrupt { .. } => "run check, and restore a backup",
+            Self::Forked { .. } => "begin a new one after a fork",
+            Self::WrongThread => "use it there, or begin another one here",
+            Self::Broken { .. } => "what was committed before is intact: close it and open it again",
+            Self::MapTooSmall { .. } => "raise the limit (ulimit -v), and reopen",
+            Self::TransactionTooLarge { .. } => "commit in smaller parts",
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_fact(out)?;
+        match self.advice() {
+            "" => Ok(()),
+            advice => write!(out, "; {advice}"),
         }
     }
 }

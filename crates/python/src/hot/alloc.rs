@@ -127,16 +127,14 @@ pub fn new_handle<T: Handle>(py: Python<'_>, node: Node) -> PyResult<Bound<'_, T
     // SAFETY: a block of the right size with nothing live in it (invariant 1), or a new one of the
     // type's size. Its content is written before anyone sees the object (invariant 2).
     unsafe {
-        let block = match block {
-            Some(block) => block,
-            None => {
-                let block =
-                    ffi::PyObject_Malloc((*layout.kind).tp_basicsize as usize).cast::<ffi::PyObject>();
-                if block.is_null() {
-                    return Err(pyo3::exceptions::PyMemoryError::new_err(()));
-                }
-                block
+        let block = if let Some(block) = block {
+            block
+        } else {
+            let block = ffi::PyObject_Malloc((*layout.kind).tp_basicsize as usize).cast::<ffi::PyObject>();
+            if block.is_null() {
+                return Err(pyo3::exceptions::PyMemoryError::new_err(()));
             }
+            block
         };
         ffi::PyObject_Init(block, layout.kind);
         block.cast::<u8>().add(layout.content_offset).cast::<T>().write(T::at(node));

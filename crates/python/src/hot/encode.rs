@@ -310,6 +310,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
         Ok(())
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "reads as its siblings do")]
     /// Writes bytes under `tag`, apart where they are large and the record is a database's.
     pub fn payload(&mut self, tag: u8, bytes: &[u8], depth: u32) -> Outcome {
         if bytes.len() >= APART_SIZE_MIN && depth > 0 && matches!(self.target, Target::Table { .. }) {
@@ -575,6 +576,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
         }
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "reads as its siblings do")]
     /// What becomes of a key list that is no shape yet: the index of a pending shape, or None for
     /// a keyed map.
     fn sight(&mut self, keys: &[Bound<'py, PyString>], is_root: bool) -> Outcome<Option<usize>> {

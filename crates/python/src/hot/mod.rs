@@ -4,6 +4,12 @@
 //! common to all: the GIL is held (`Python<'py>` tokens prove it, or CPython's contract for a slot),
 //! borrowed references are used before any code of the user's can run, and every number read
 //! from a record is checked against its bytes before it becomes an address.
+#![expect(clippy::inline_always, reason = "what a call returns in memory is waited for; each is measured")]
+#![expect(
+    clippy::vec_box,
+    clippy::unnecessary_box_returns,
+    reason = "names stay where they are: others point there"
+)]
 
 pub mod alloc;
 pub mod buffer;

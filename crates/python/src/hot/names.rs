@@ -24,6 +24,7 @@ use super::gil::{GilCell, GilValue};
 use super::text;
 
 /// Where the shapes of a `Names` are defined.
+#[expect(clippy::large_enum_variant, reason = "there is one for each `Names`, and it is never moved")]
 pub enum Source {
     /// By these tables alone: an envelope's, or those of `dumps`.
     Own(Dictionary),

@@ -69,7 +69,7 @@ pub unsafe fn ascii_of<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
 /// # Safety
 /// `object` is a live str that outlives the result.
 #[inline]
-pub unsafe fn utf8_of<'py>(py: Python<'py>, object: *mut ffi::PyObject) -> PyResult<Utf8<'py>> {
+pub unsafe fn utf8_of(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<Utf8<'_>> {
     // SAFETY: as promised by the caller.
     if let Some(ascii) = unsafe { ascii_of(object) } {
         return Ok(Utf8::Ascii(ascii));
@@ -108,7 +108,7 @@ pub fn small_int(value: &Bound<'_, PyInt>) -> Option<i64> {
 }
 
 #[cold]
-unsafe fn utf8_of_any<'py>(py: Python<'py>, object: *mut ffi::PyObject) -> PyResult<Utf8<'py>> {
+unsafe fn utf8_of_any(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<Utf8<'_>> {
     // SAFETY: `object` is a str; each call gives a new reference or null with an exception set.
     unsafe {
         let encoded = ffi::PyUnicode_AsUTF8String(object);
