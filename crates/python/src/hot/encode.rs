@@ -407,7 +407,8 @@ impl<'a, 'py> Encoding<'a, 'py> {
         id: u32,
         depth: u32,
     ) -> Outcome<bool> {
-        self.encoder.begin(Kind::Shaped, shape.keys.len() as u32, id)?;
+        let count = shape.keys.len() as u32;
+        self.encoder.begin_as_wide(Kind::Shaped, count, id, shape.width_log2.get())?;
         let mut names = shape.keys.iter();
         // SAFETY: an exact dict, live during the call; PyDict_Next checks its position against the
         // dict as it is, so even a change by user code below cannot lead outside.
@@ -427,6 +428,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             }
         }
         self.encoder.end()?;
+        shape.width_log2.set(self.encoder.last_width_log2());
         Ok(true)
     }
 
@@ -666,10 +668,15 @@ impl<'a, 'py> Encoding<'a, 'py> {
     unsafe fn element(&mut self, object: Object, index: usize, depth: u32) -> Outcome {
         // SAFETY: live: its container holds it until code runs, and then `Held` does.
         unsafe {
-            if self.plain(object) {
+            // A list of dicts is what a long list mostly is.
+            let is_dict = ffi::Py_TYPE(object) == &raw mut ffi::PyDict_Type;
+            if !is_dict && self.plain(object) {
                 return Ok(());
             }
             let object = Held::new(object);
+            if is_dict {
+                return self.dict(object.0, depth + 1).or_else(|failure| self.at_index(failure, index));
+            }
             self.value(object.0, depth + 1).or_else(|failure| self.at_index(failure, index))
         }
     }

@@ -52,6 +52,8 @@ pub struct ShapeNames {
     pub shape: Shape,
     /// Whether the transaction that made it is still running.
     pub is_draft: GilValue<bool>,
+    /// log2 of the slot width of the last dict of this shape that was written: mostly the next one's, too.
+    pub width_log2: GilValue<u8>,
     /// The id within the envelope that is being made, valid while the first equals its number.
     pub local: GilValue<(u64, u32)>,
 }
@@ -69,7 +71,14 @@ impl ShapeNames {
     /// cost is capped as well.
     pub fn new(py: Python<'_>, id: u32, shape: Shape, is_draft: bool) -> Box<Self> {
         let keys = shape.names().iter().map(|name| PyString::intern(py, name).into_ptr()).collect();
-        Box::new(Self { id, keys, shape, is_draft: GilValue::new(is_draft), local: GilValue::new((0, 0)) })
+        Box::new(Self {
+            id,
+            keys,
+            shape,
+            is_draft: GilValue::new(is_draft),
+            width_log2: GilValue::new(0),
+            local: GilValue::new((0, 0)),
+        })
     }
 }
 

@@ -13,14 +13,11 @@ use crate::layout::{
 use crate::shape::Shape;
 use crate::view::{Container, Slot};
 
-/// Writes what `end` can write at last: the slots, the width in the head, the index.
+/// Writes what `end` can write at last: the slots, the width in the head, the index. Gives log2 of the width.
 #[inline]
-pub(super) fn finish(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) -> Result<(), EncodeError> {
+pub(super) fn finish(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) -> Result<u8, EncodeError> {
     match frame.kind {
-        Kind::List if is_uniform(staged) => {
-            write_packed(frame, staged, buffer);
-            Ok(())
-        }
+        Kind::List if is_uniform(staged) => Ok(write_packed(frame, staged, buffer)),
         Kind::Set | Kind::FrozenSet => write_set(*frame, staged.to_vec(), buffer),
         _ => write_slotted(frame, staged, buffer),
     }
@@ -49,7 +46,7 @@ fn set_head(frame: &Frame, kind: Kind, width_log2: u8, buffer: &mut Buffer) {
 }
 
 /// Writes ints alone, or floats alone, without tags.
-fn write_packed(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) {
+fn write_packed(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) -> u8 {
     let is_ints = staged.first().is_some_and(|first| first.tag == tag::INT);
     let kind = if is_ints { Kind::PackedInts } else { Kind::PackedFloats };
     let width_log2 = width_of(frame.need);
@@ -62,6 +59,7 @@ fn write_packed(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) {
         _ => write_elements::<8>(out, staged),
     }
     set_head(frame, kind, width_log2, buffer);
+    width_log2
 }
 
 fn write_elements<const W: usize>(out: &mut [u8], staged: &[Staged]) {
@@ -72,7 +70,7 @@ fn write_elements<const W: usize>(out: &mut [u8], staged: &[Staged]) {
 
 /// Writes the slots of a container whose elements are all known.
 #[inline]
-fn write_slotted(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) -> Result<(), EncodeError> {
+fn write_slotted(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) -> Result<u8, EncodeError> {
     let (start, slots) = (frame.start as usize, frame.slots as usize);
     let index = if frame.kind == Kind::Keyed { index_size(frame.count / 2) } else { 0 };
     let mut heap = frame.heap as usize;
@@ -109,12 +107,12 @@ fn write_slotted(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) -> Resul
     if index != 0 {
         write_index(frame, staged, buffer, slots_end, heap);
     }
-    Ok(())
+    Ok(width_log2)
 }
 
 /// Sorts a set's elements by (tag, slot or payload) and its heap with them; then writes the slots.
 #[cold]
-fn write_set(mut frame: Frame, mut elements: Vec<Staged>, buffer: &mut Buffer) -> Result<(), EncodeError> {
+fn write_set(mut frame: Frame, mut elements: Vec<Staged>, buffer: &mut Buffer) -> Result<u8, EncodeError> {
     let old_heap = buffer.part(frame.heap as usize, buffer.size()).to_vec();
     let payload = |element: &Staged| old_heap.get(heap_entry(&frame, 0, element).1).unwrap_or_default();
     elements.sort_by(|a, b| {

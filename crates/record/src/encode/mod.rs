@@ -99,6 +99,7 @@ pub struct Encoder {
     /// The frame that is open; 0: none.
     top: u8,
     depth: u8,
+    last_width_log2: u8,
     is_too_large: bool,
 }
 
@@ -118,6 +119,7 @@ impl Encoder {
             frames: Box::new([NOTHING; FRAME_COUNT]),
             top: 0,
             depth: 0,
+            last_width_log2: 0,
             is_too_large: false,
         }
     }
@@ -319,6 +321,22 @@ impl Encoder {
     /// Containers nest more than 64 deep, or the slots alone reach 4 GiB.
     #[inline]
     pub fn begin(&mut self, kind: Kind, count: u32, shape: u32) -> Result<(), EncodeError> {
+        self.begin_as_wide(kind, count, shape, u8::from(count > BYTE_WIDE_COUNT_MAX))
+    }
+
+    /// As `begin`, for a caller that knows how wide the slots of such a container were the last time
+    /// (`width_log2`): the heap is then written where it will stay. The bytes do not depend on it.
+    ///
+    /// # Errors
+    /// As `begin`.
+    #[inline]
+    pub fn begin_as_wide(
+        &mut self,
+        kind: Kind,
+        count: u32,
+        shape: u32,
+        width_log2: u8,
+    ) -> Result<(), EncodeError> {
         debug_assert!(!kind.is_packed(), "a list of numbers alone is packed at its end");
         debug_assert!(kind != Kind::Keyed || count.is_multiple_of(2), "an entry has a key and a value");
         debug_assert!(kind != Kind::Shaped || shape < SHAPE_ID_END && count as usize <= SHAPE_NAME_COUNT_MAX);
@@ -343,7 +361,7 @@ impl Encoder {
                 self.buffer.push_array([kind as u8]);
                 self.buffer.push_varint(entries);
             }
-            u8::from(count > BYTE_WIDE_COUNT_MAX)
+            width_log2.min(ROOT_WIDTH_LOG2)
         };
         let slots = self.buffer.size();
         let index = if kind == Kind::Keyed { index_size(entries) } else { 0 };
@@ -371,6 +389,13 @@ impl Encoder {
             inline_size_max,
         };
         Ok(())
+    }
+
+    /// log2 of the slot width of the container ended last, for `begin_as_wide`.
+    #[inline]
+    #[must_use]
+    pub fn last_width_log2(&self) -> u8 {
+        self.last_width_log2
     }
 
     /// Undoes the `begin` of the container begun last, with all that was pushed since; what was begun within it has
@@ -405,7 +430,7 @@ impl Encoder {
         if self.is_too_large || self.buffer.size() > RECORD_SIZE_MAX {
             return Err(EncodeError::TooLarge);
         }
-        finish::finish(frame, staged, &mut self.buffer)?;
+        self.last_width_log2 = finish::finish(frame, staged, &mut self.buffer)?;
         let (start, is_root) = (frame.start as usize, frame.is_root);
         self.stage.truncate(frame.stage as usize);
         self.top = top - 1;
