@@ -26,7 +26,7 @@ pub(crate) const FORMAT_VERSION: u16 = 1;
 pub(crate) const TABLE_NAME_SIZE_MAX: usize = 255;
 
 const HEADER_KEY: &[u8] = b"h";
-const COUNTERS_KEY: &[u8] = b"c";
+pub(crate) const COUNTERS_KEY: &[u8] = b"c";
 const NAME: u8 = b'n';
 const TABLE: u8 = b't';
 const SHAPE: u8 = b's';

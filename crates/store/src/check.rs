@@ -18,7 +18,7 @@ use pellucid_record::{Dictionary, Shapes};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::blob;
-use crate::catalog::{Counters, Entry, Header, TableState, parse_entry};
+use crate::catalog::{COUNTERS_KEY, Counters, Entry, Header, TableState, parse_entry};
 use crate::cell::Cell;
 use crate::database::{Database, hex};
 use crate::engine::{Direction, EngineError, Start, Tree};
@@ -340,9 +340,9 @@ pub(crate) fn check_file(database: &Arc<Database>) -> Result<(Vec<Finding>, Opti
             // Two commits since the snapshot: its meta page is overwritten already.
             continue;
         };
-        check_other_meta(&metas, meta, &mut audit);
         let size = file.metadata().map_err(failed)?.len();
         let pages = PageFile::new(file, meta.page_size, size);
+        check_other_meta(&pages, &metas, meta, &mut audit);
         let map = walk(&pages, meta, &mut audit);
         return Ok((audit.finish(), Some(map)));
     }
@@ -354,12 +354,28 @@ pub(crate) fn check_file(database: &Arc<Database>) -> Result<(Vec<Finding>, Opti
     })
 }
 
-/// The other meta page is of the version before, or of the one that was committed meanwhile.
-fn check_other_meta(metas: &[Option<Meta>; 2], meta: &Meta, audit: &mut Audit<'_>) {
-    let other = metas.iter().flatten().find(|other| other.number != meta.number);
-    match other {
-        Some(other) if other.txn.abs_diff(meta.txn) == 1 => {}
-        Some(_) => audit.find("the older meta page", "its version is not the one before"),
-        None => audit.find("the older meta page", "it is damaged"),
+/// The other meta page is of the version before, or of the one that was committed meanwhile, and says which: were its
+/// version changed, or that of the newest meta page, the database would be as it was a commit earlier. Our snapshot keeps
+/// the other version's pages in place too.
+fn check_other_meta(pages: &PageFile<'_>, metas: &[Option<Meta>; 2], meta: &Meta, audit: &mut Audit<'_>) {
+    let Some(other) = metas.iter().flatten().find(|other| other.number != meta.number) else {
+        return audit.find("the other meta page", "it is damaged");
+    };
+    if other.txn.abs_diff(meta.txn) != 1 {
+        return audit.find("the other meta page", "its version is not the one before");
+    }
+    if other.txn == 0 {
+        return;
+    }
+    let counters =
+        pages.tree(other, Tree::Meta.name().as_bytes()).and_then(|tree| pages.lookup(&tree, COUNTERS_KEY));
+    let version = counters.map(|bytes| match parse_entry(COUNTERS_KEY, &bytes.unwrap_or_default()) {
+        Some(Entry::Counters(counters)) => counters.version,
+        _ => 0,
+    });
+    match version {
+        Ok(version) if version == other.txn => {}
+        Ok(_) => audit.find("the other meta page", "the version that it leads to is another one"),
+        Err(fault) => audit.fault(fault),
     }
 }

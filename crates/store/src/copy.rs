@@ -34,9 +34,10 @@ impl NewFile {
     /// Begin a file at a path where none is.
     pub(crate) fn create(path: &Path) -> Result<Self, StoreError> {
         let name = path.display().to_string();
-        File::create_new(path).map_err(|source| StoreError::from_io("create", name.clone(), source))?;
-        let options = LmdbOptions { creates_trees: true, ..LmdbOptions::default() };
-        let engine = LmdbEngine::open(path, options);
+        let created = File::create_new(path).and_then(|file| stamp::begin(&file));
+        created.map_err(|source| StoreError::from_io("create", name.clone(), source))?;
+        let mut entries = |version, _| vec![Counters { version, ..Counters::default() }.entry()];
+        let engine = LmdbEngine::create(path, LmdbOptions::default(), &mut entries);
         let mut new = Self {
             path: path.to_owned(),
             engine: None,
@@ -84,38 +85,32 @@ impl NewFile {
         self.part.as_mut().ok_or(EngineError::Misuse("the file is finished"))
     }
 
+    /// Commit what was taken over so far, with the counters as every commit has them: with its own version.
     fn commit_part(&mut self) -> Result<(), EngineError> {
         self.part_size = 0;
-        self.part.take().map_or(Ok(()), WriteTxn::commit)
-    }
-
-    /// The last entry: the counters, with the version that the new file has.
-    fn commit_last(&mut self) -> Result<(), EngineError> {
         let mut counters = self.counters;
         let part = self.part()?;
         counters.version = part.version();
         let (key, value) = counters.entry();
         part.put(Tree::Meta, &key, &[&value])?;
-        self.commit_part()
+        self.part.take().map_or(Ok(()), WriteTxn::commit)
     }
 
-    /// Write the end, and the stamp that makes it a database; it is on the disk then.
+    /// Write the end; it is on the disk then.
     pub(crate) fn finish(mut self) -> Result<PathBuf, StoreError> {
         let name = self.path.display().to_string();
-        self.commit_last().map_err(|error| StoreError::from_engine(&name, error))?;
+        self.commit_part().map_err(|error| StoreError::from_engine(&name, error))?;
         self.engine = None;
         let _ = std::fs::remove_file(lock_path_of(&self.path));
-        let failed = |source| StoreError::from_io("write", name.clone(), source);
-        let file = File::options().read(true).write(true).open(&self.path).map_err(failed)?;
-        stamp::write(&file).map_err(failed)?;
-        file.sync_all().map_err(failed)?;
+        let synced = File::open(&self.path).and_then(|file| file.sync_all());
+        synced.map_err(|source| StoreError::from_io("sync", name, source))?;
         Ok(std::mem::take(&mut self.path))
     }
 
     /// Write the end, keep the engine open, and remove the file's name: it goes when the engine does.
     pub(crate) fn finish_nameless(mut self) -> Result<LmdbEngine, StoreError> {
         let name = self.path.display().to_string();
-        self.commit_last().map_err(|error| StoreError::from_engine(&name, error))?;
+        self.commit_part().map_err(|error| StoreError::from_engine(&name, error))?;
         self.engine.take().ok_or(StoreError::Closed { what: "copy" })
     }
 }

@@ -5,6 +5,8 @@
 //! transaction are gone.
 
 use std::fmt::Write as _;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -101,6 +103,19 @@ impl Database {
         StoreError::from_engine(&self.path, error)
     }
 
+    /// What a failed write means. The engine calls it a fault of the disk when only a part was written, which is what happens
+    /// when a disk runs full; whether one more byte has room tells.
+    pub(crate) fn write_error(&self, error: EngineError) -> StoreError {
+        let is_short_write =
+            matches!(&error, EngineError::Io(source) if source.raw_os_error() == Some(libc::EIO));
+        let file = self.opening.as_ref().filter(|_| is_short_write).and_then(|opening| opening.file().ok());
+        let probe = file.map(|file| file.metadata().and_then(|metadata| file.write_at(&[0], metadata.len())));
+        match probe {
+            Some(Err(source)) => self.error(error_of_system(source)),
+            _ => self.error(error),
+        }
+    }
+
     pub(crate) fn catalog_error(&self, error: CatalogError) -> StoreError {
         error.at(&self.path)
     }
@@ -162,7 +177,7 @@ impl Database {
         commit: impl FnOnce() -> Result<(), EngineError>,
     ) -> Result<(), StoreError> {
         let _alone = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        commit().map_err(|error| self.error(error))?;
+        commit().map_err(|error| self.write_error(error))?;
         debug_assert_eq!(self.dictionary.len(), start, "the writer had caught up, and nobody else commits");
         for shape in shapes {
             self.dictionary.push((*shape).clone())?;
@@ -204,6 +219,13 @@ impl Database {
         let key = split(row_key).map_or(row_key, |(_, key)| key);
         let place = format!("row {} of table number {}", hex(key), table.0);
         self.corrupt(&place, &format!("its cell cannot be read (a cell has at least {CHECK_SIZE} bytes)"))
+    }
+}
+
+fn error_of_system(source: io::Error) -> EngineError {
+    match source.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => EngineError::DiskFull(source),
+        _ => EngineError::Io(source),
     }
 }
 

@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use lmdb_master_sys as ffi;
 
 use crate::engine::{Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
+use crate::lmdb_cursor::value_of;
 use crate::lmdb_page::MapBounds;
 use crate::lmdb_txn::{LmdbRead, LmdbWrite, empty_stat};
 use crate::os;
@@ -50,6 +51,9 @@ pub struct LmdbOptions {
     /// The longest key to store, for tests of what happens to longer ones; 0 is LMDB's own limit.
     pub key_size_max: usize,
 }
+
+/// Keys and values of the tree `meta`.
+pub type FirstEntries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A database in a file.
 pub struct LmdbEngine {
@@ -88,6 +92,27 @@ impl LmdbEngine {
     /// # Errors
     /// When the file is not LMDB's, lacks our trees, or the operating system refuses.
     pub fn open(path: &Path, options: LmdbOptions) -> Result<Self, EngineError> {
+        Self::open_with(path, options, &mut |_, _| Vec::new())
+    }
+
+    /// As `open`, creating the trees, with first entries of the tree `meta` in the same commit: there is never a
+    /// database without them. `entries` gets the version of that commit and the longest key.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn create(
+        path: &Path,
+        options: LmdbOptions,
+        entries: &mut dyn FnMut(u64, usize) -> FirstEntries,
+    ) -> Result<Self, EngineError> {
+        Self::open_with(path, LmdbOptions { creates_trees: true, ..options }, entries)
+    }
+
+    fn open_with(
+        path: &Path,
+        options: LmdbOptions,
+        entries: &mut dyn FnMut(u64, usize) -> FirstEntries,
+    ) -> Result<Self, EngineError> {
         os::watch_forks();
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| {
             EngineError::Io(io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL"))
@@ -108,7 +133,8 @@ impl LmdbEngine {
         let own_limit = usize::try_from(unsafe { ffi::mdb_env_get_maxkeysize(raw) }).unwrap_or(0);
         environment.key_size_max =
             if options.key_size_max == 0 { own_limit } else { own_limit.min(options.key_size_max) };
-        environment.handles = open_trees(raw, options)?;
+        let key_size_max = environment.key_size_max;
+        environment.handles = open_trees(raw, options, &mut |version| entries(version, key_size_max))?;
         let mut stat = empty_stat();
         // SAFETY: the environment is open and `stat` is ours to fill.
         check(unsafe { ffi::mdb_env_stat(raw, &raw mut stat) })?;
@@ -144,7 +170,7 @@ fn open_environment(path: &CStr, options: LmdbOptions) -> Result<*mut ffi::MDB_e
         }
         // SAFETY: a failed open leaves an environment that must be closed and not used again.
         unsafe { ffi::mdb_env_close(raw) };
-        if code == libc::ENOMEM && map_size > MAP_SIZE_MIN {
+        if matches!(code, libc::ENOMEM | libc::EINVAL) && map_size > MAP_SIZE_MIN {
             map_size /= 2;
             continue;
         }
@@ -152,7 +178,11 @@ fn open_environment(path: &CStr, options: LmdbOptions) -> Result<*mut ffi::MDB_e
     }
 }
 
-fn open_trees(env: *mut ffi::MDB_env, options: LmdbOptions) -> Result<[ffi::MDB_dbi; 3], EngineError> {
+fn open_trees(
+    env: *mut ffi::MDB_env,
+    options: LmdbOptions,
+    entries: &mut dyn FnMut(u64) -> FirstEntries,
+) -> Result<[ffi::MDB_dbi; 3], EngineError> {
     let creates = options.creates_trees && !options.is_read_only;
     let mut txn = ptr::null_mut();
     let begin_flags = if creates { 0 } else { ffi::MDB_RDONLY };
@@ -172,6 +202,21 @@ fn open_trees(env: *mut ffi::MDB_env, options: LmdbOptions) -> Result<[ffi::MDB_
             } else {
                 error_of(code)
             });
+        }
+    }
+    if creates {
+        // SAFETY: the transaction is live.
+        let version = unsafe { ffi::mdb_txn_id(txn) } as u64;
+        for (key, value) in entries(version) {
+            let [meta, _, _] = handles;
+            let (mut key, mut value) = (value_of(&key), value_of(&value));
+            // SAFETY: the transaction is live; both values are ours and live during the call.
+            let code = unsafe { ffi::mdb_put(txn, meta, &raw mut key, &raw mut value, 0) };
+            if code != 0 {
+                // SAFETY: the transaction is live and not used afterwards.
+                unsafe { ffi::mdb_txn_abort(txn) };
+                return Err(error_of(code));
+            }
         }
     }
     // Handles outlive a transaction only if it is committed.

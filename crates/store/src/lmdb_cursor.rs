@@ -88,8 +88,9 @@ impl<'t> LmdbCursor<'t> {
     }
 
     /// The same cursor, without reading pages in the map.
-    pub(crate) fn plain(self) -> Self {
-        Self { reads_pages: false, ..self }
+    pub(crate) fn plain(mut self) -> Self {
+        self.reads_pages = false;
+        self
     }
 
     fn go(&mut self, operation: c_uint, key: &[u8]) -> Result<Option<Entry<'t>>, EngineError> {

@@ -7,14 +7,14 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::catalog::{Counters, FORMAT_VERSION, Header};
 use crate::copy;
 use crate::database::Database;
 use crate::engine::{Engine, EngineError, Tree};
 use crate::error::{StoreError, Wanted, Warning};
-use crate::lmdb::{LmdbEngine, LmdbOptions};
+use crate::lmdb::{FirstEntries, LmdbEngine, LmdbOptions};
 use crate::memory::MemoryEngine;
 use crate::opening::{Found, Opening, Wish, is_denied};
 use crate::os;
@@ -30,7 +30,13 @@ pub(crate) fn memory(options: &OpenOptions) -> Result<Arc<Database>, StoreError>
         size => MemoryEngine::with_key_size_max(size),
     };
     let path = ":memory:".to_owned();
-    create(&engine).map_err(|error| StoreError::from_engine(&path, error))?;
+    let created = engine.begin_write().and_then(|mut txn| {
+        for (key, value) in first_entries(txn.version(), engine.key_size_max()) {
+            txn.put(Tree::Meta, &key, &[&value])?;
+        }
+        txn.commit()
+    });
+    created.map_err(|error| StoreError::from_engine(&path, error))?;
     Ok(Arc::new(Database::new(Box::new(engine), path, None, None, Vec::new())?))
 }
 
@@ -43,10 +49,15 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>,
     }
     let creates = matches!(options.mode, Mode::Create | Mode::New);
     let wish = Wish { creates, writes: options.mode != Mode::Read };
+    let begin = Instant::now();
     loop {
         let found = Opening::find(&path, wish, options.timeout)?;
         if let Some(database) = open_found(found, options, creates)? {
             return Ok((database, path));
+        }
+        if begin.elapsed() >= options.timeout {
+            let (path, waited) = (path.display().to_string(), options.timeout);
+            return Err(StoreError::Busy { path, wanted: Wanted::Open, holders: Vec::new(), waited });
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -60,7 +71,7 @@ fn open_stranger(path: &Path, options: &OpenOptions) -> Result<Arc<Database>, St
     let name = path.display().to_string();
     let found = Opening::find(path, Wish { creates: false, writes: false }, options.timeout)?;
     let file = found.opening.file()?;
-    match stamp::identify(file, &name)? {
+    match stamp::identify(file, &name, found.is_alone)? {
         Identity::Ours => {}
         Identity::Empty | Identity::Unfinished => {
             return Err(StoreError::NotADatabase { path: name, what: "it was never completely created" });
@@ -101,7 +112,7 @@ fn open_found(
 ) -> Result<Option<Arc<Database>>, StoreError> {
     let Found { opening, is_alone, is_writable } = found;
     let name = opening.path.display().to_string();
-    let is_new = match stamp::identify(opening.file()?, &name)? {
+    let is_new = match stamp::identify(opening.file()?, &name, is_alone)? {
         Identity::Ours => false,
         // Whoever creates it is alone with it: if we are not, they have just left.
         Identity::Empty | Identity::Unfinished if !is_alone => return Ok(None),
@@ -160,6 +171,9 @@ fn open_at(
     let path = opening.path.display().to_string();
     let read_only = if state.is_writable { None } else { Some("this user may only read it") };
     let database = Arc::new(Database::new(engine, path, Some(opening), read_only, warnings)?);
+    if let Some(opening) = &database.opening {
+        opening.is_registered.store(true, Ordering::Relaxed);
+    }
     let opened: Arc<Opened> = Arc::clone(&database) as Arc<dyn Any + Send + Sync>;
     *place = Place::Open(Arc::downgrade(&opened));
     Ok(Some(database))
@@ -173,6 +187,9 @@ fn prepare(
     warnings: &mut Vec<Warning>,
 ) -> Result<Box<dyn Engine>, StoreError> {
     let path = opening.path.display().to_string();
+    if state.is_new {
+        stamp::begin(opening.file()?).map_err(|source| StoreError::from_io("write", path.clone(), source))?;
+    }
     let engine = open_engine(opening, state, options, warnings)?;
     opening.is_open = true;
     if state.is_writable {
@@ -185,10 +202,6 @@ fn prepare(
     }
     if let Ok(Some(name)) = os::network_file_system(opening.file()?) {
         warnings.push(Warning::NetworkFileSystem { path: path.clone(), name });
-    }
-    if state.is_new {
-        stamp::write(opening.file()?).map_err(|source| StoreError::from_io("write", path.clone(), source))?;
-        create(&*engine).map_err(|error| StoreError::from_engine(&path, error))?;
     }
     Ok(engine)
 }
@@ -209,11 +222,15 @@ fn open_engine(
     }
     let lmdb = LmdbOptions {
         is_read_only: !is_writable,
-        creates_trees: is_new,
         key_size_max: options.key_size_max,
         ..LmdbOptions::default()
     };
-    match LmdbEngine::open(&opening.path, lmdb) {
+    let opened = if is_new {
+        LmdbEngine::create(&opening.path, lmdb, &mut first_entries)
+    } else {
+        LmdbEngine::open(&opening.path, lmdb)
+    };
+    match opened {
         Ok(engine) => {
             if !opening.lock_path().exists() {
                 // LMDB itself does without it where the file system is read-only.
@@ -232,20 +249,16 @@ fn open_engine(
     }
 }
 
-/// Write what every database has.
-fn create(engine: &dyn Engine) -> Result<(), EngineError> {
+/// What every database has from its first commit on.
+fn first_entries(version: u64, key_size_max: usize) -> FirstEntries {
     let header = Header {
         format: FORMAT_VERSION,
         oldest_reader: FORMAT_VERSION,
-        key_size_max: engine.key_size_max() as u32,
+        key_size_max: key_size_max as u32,
         identity: new_identity(),
     };
-    let mut txn = engine.begin_write()?;
-    let counters = Counters { version: txn.version(), next_table: 0, shape_count: 0, next_blob: 1 };
-    for (key, value) in [header.entry(), counters.entry()] {
-        txn.put(Tree::Meta, &key, &[&value])?;
-    }
-    txn.commit()
+    let counters = Counters { version, next_table: 0, shape_count: 0, next_blob: 1 };
+    vec![header.entry(), counters.entry()]
 }
 
 /// Sixteen bytes that no other database has: time, process, count, and where the system put things in memory.

@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::{Holder, StoreError, Wanted};
@@ -25,8 +26,10 @@ pub(crate) struct Opening {
     pub(crate) file_id: FileId,
     file: OwnFile,
     pub(crate) writer_lock: Option<Arc<WriterLock>>,
-    /// Whether it is a database, so that the files beside it are a database's; and known to the registry.
+    /// Whether it is a database, so that the files beside it are a database's.
     pub(crate) is_open: bool,
+    /// Whether the registry must be told when it is closed. Not before it was told of it: it is locked then.
+    pub(crate) is_registered: AtomicBool,
 }
 
 /// How the data file was found.
@@ -56,8 +59,14 @@ impl Opening {
             // The file may have been replaced or removed while we waited.
             if let (Some(is_alone), Some(file_id)) = (lock, same_file(path, &file)) {
                 let file = OwnFile::new(file);
-                let opening =
-                    Self { path: path.to_owned(), file_id, file, writer_lock: None, is_open: false };
+                let opening = Self {
+                    path: path.to_owned(),
+                    file_id,
+                    file,
+                    writer_lock: None,
+                    is_open: false,
+                    is_registered: AtomicBool::new(false),
+                };
                 return Ok(Found { opening, is_alone, is_writable });
             }
             if begin.elapsed() >= timeout {
@@ -131,7 +140,9 @@ impl Drop for Opening {
             let _ = std::fs::remove_file(self.lock_path());
             let _ = std::fs::remove_file(writer_lock::path_of(&self.path));
         }
-        registry::close(self.file_id);
+        if self.is_registered.load(Ordering::Relaxed) {
+            registry::close(self.file_id);
+        }
     }
 }
 

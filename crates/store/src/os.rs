@@ -89,6 +89,32 @@ pub(crate) fn no_longer_close_in_children(descriptor: RawFd) {
     }
 }
 
+/// Try to lock the first byte of a file for this open file (not for the process), or give it up.
+///
+/// This lock and `flock` know nothing of each other, so that one file can have both.
+#[cfg(target_os = "linux")]
+pub(crate) fn lock_first_byte(file: &File, is_locked: bool) -> io::Result<bool> {
+    let kind = if is_locked { libc::F_WRLCK } else { libc::F_UNLCK };
+    let lock =
+        libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: 0, l_len: 1, l_pid: 0 };
+    // SAFETY: the descriptor is open while `file` is borrowed; the call reads the structure and keeps nothing.
+    let failed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    if failed == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Elsewhere there is no such lock.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn lock_first_byte(_file: &File, _is_locked: bool) -> io::Result<bool> {
+    Ok(true)
+}
+
 /// Whether a file lies on a file system of another machine, and its name then.
 #[cfg(target_os = "linux")]
 pub(crate) fn network_file_system(file: &File) -> io::Result<Option<&'static str>> {

@@ -6,11 +6,11 @@
 
 use crate::engine::Tree;
 use crate::lmdb_page::{PAGE_HEAD_SIZE, read_u64};
-use crate::pages::{Fault, LeafNode, META_SIZE, Meta, Page, PageFile, TreeHead, free_list};
+use crate::pages::{
+    DEPTH_MAX, FREE_TREE_FLAGS, Fault, LeafNode, META_SIZE, Meta, Page, PageFile, TreeHead, free_list,
+};
 use crate::stamp;
 
-/// Flags that LMDB writes for the tree of free pages of our files: integer keys, and the file is no folder.
-const FREE_TREE_FLAGS: u16 = 0x08 | 0x4000;
 const KEY_SIZE_MAX: usize = 511;
 
 /// What a page is part of.
@@ -147,6 +147,9 @@ impl Walk<'_, '_> {
             if head.depth != 0 {
                 self.fault(0, "a tree without a root has a depth");
             }
+        } else if head.depth > DEPTH_MAX {
+            // Nobody's stack is to end in a stranger's file.
+            self.fault(head.root, "its tree is deeper than any tree can be");
         } else if let Err(fault) = self.page(head.root, head.depth, Between(None, None), kind) {
             self.visitor.fault(fault);
         }
@@ -172,7 +175,7 @@ impl Walk<'_, '_> {
         let what = if kind == Kind::Free { Use::FreeTreeNode } else { Use::Node };
         self.claim(number, what)?;
         let page = self.pages.page(number)?;
-        if page.is_branch() == (depth <= 1) {
+        if page.is_branch() != (depth > 1) || depth == 0 {
             return Err(Fault { page: number, what: "its tree is not as deep as it says" });
         }
         if page.count() == 0 {

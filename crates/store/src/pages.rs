@@ -25,8 +25,42 @@ const LMDB_VERSION: u32 = 1;
 /// The root of a tree without entries.
 const NO_PAGE: u64 = u64::MAX;
 /// Trees are not deeper: with two keys a page that would be 2^32 entries.
-const DEPTH_MAX: u16 = 32;
+pub(crate) const DEPTH_MAX: u16 = 32;
 const TREE_SIZE: usize = 48;
+
+/// The pages of the files that we create, on every machine: LMDB would take the machine's own size, and some files would
+/// have longer pages than others.
+pub(crate) const PAGE_SIZE: usize = 4096;
+/// Flags of the tree of free pages of our files: integer keys, and the file is no folder.
+pub(crate) const FREE_TREE_FLAGS: u16 = 0x08 | 0x4000;
+/// The map size that a new file notes. Whoever opens it reserves as much as they can, and notes that.
+const MAP_SIZE: u64 = 1 << 26;
+
+/// The two meta pages of an empty file, as LMDB writes them.
+pub(crate) fn new_metas() -> Vec<u8> {
+    let mut pages = Vec::with_capacity(2 * PAGE_SIZE);
+    for number in 0..2_u64 {
+        pages.extend_from_slice(&number.to_le_bytes());
+        pages.extend_from_slice(&0_u16.to_le_bytes());
+        pages.extend_from_slice(&PAGE_META.to_le_bytes());
+        pages.extend_from_slice(&0_u32.to_le_bytes());
+        pages.extend_from_slice(&LMDB_MAGIC.to_le_bytes());
+        pages.extend_from_slice(&LMDB_VERSION.to_le_bytes());
+        pages.extend_from_slice(&0_u64.to_le_bytes());
+        pages.extend_from_slice(&MAP_SIZE.to_le_bytes());
+        for (pad, flags) in [(PAGE_SIZE as u32, FREE_TREE_FLAGS), (0, 0)] {
+            pages.extend_from_slice(&pad.to_le_bytes());
+            pages.extend_from_slice(&flags.to_le_bytes());
+            // No depth, no pages, no entries, no root.
+            pages.extend_from_slice(&[0; 2 + 4 * 8]);
+            pages.extend_from_slice(&NO_PAGE.to_le_bytes());
+        }
+        pages.extend_from_slice(&1_u64.to_le_bytes());
+        pages.extend_from_slice(&0_u64.to_le_bytes());
+        pages.resize((number as usize + 1) * PAGE_SIZE, 0);
+    }
+    pages
+}
 
 /// What LMDB knows of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,10 +266,11 @@ impl<'f> PageFile<'f> {
         if read_u16(&head, 8) != Some(0) {
             return Err(fault("its padding is not zero"));
         }
-        if read_u32(&head, 12).map(u64::from) != Some(count) {
-            return Err(fault("its count of pages does not fit the value's size"));
+        // A shorter value that replaced a longer one keeps its pages.
+        match read_u32(&head, 12).map(u64::from) {
+            Some(own) if own >= count => Ok(own),
+            _ => Err(fault("it has fewer pages than the value needs")),
         }
-        Ok(count)
     }
 
     /// A leaf node's value, wherever it lies.
@@ -244,6 +279,56 @@ impl<'f> PageFile<'f> {
             Some(page) => self.read(page, PAGE_HEAD_SIZE, node.size),
             None => Ok(node.data.to_vec()),
         }
+    }
+
+    /// The head of one of our trees, as the main tree of a version has it.
+    pub(crate) fn tree(&self, meta: &Meta, name: &[u8]) -> Result<TreeHead, Fault> {
+        let missing = Fault { page: meta.main.root, what: "it lacks a tree that every database has" };
+        let node = self.lookup(&meta.main, name)?.ok_or_else(|| missing.clone())?;
+        TreeHead::parse(&node).ok_or(missing)
+    }
+
+    /// The value of a key, found as the engine would find it.
+    pub(crate) fn lookup(&self, tree: &TreeHead, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        if tree.is_empty() {
+            return Ok(None);
+        }
+        let mut page = self.page(tree.root)?;
+        for _ in 0..DEPTH_MAX {
+            if !page.is_branch() {
+                break;
+            }
+            let mut child = page.child(0)?;
+            for index in 1..page.count() {
+                if page.key(index)? > key {
+                    break;
+                }
+                child = page.child(index)?;
+            }
+            page = self.page(child)?;
+        }
+        for index in 0..page.count() {
+            if !page.is_branch() && page.key(index)? == key {
+                return self.value(&page.leaf_node(index)?).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Look at the pages of a tree, or at `budget` of them: whether the engine can be let near them.
+    pub(crate) fn probe(&self, number: u64, depth: u16, budget: &mut u32) -> Result<(), Fault> {
+        let Some(left) = budget.checked_sub(1) else { return Ok(()) };
+        *budget = left;
+        let page = self.page(number)?;
+        if page.is_branch() != (depth > 1) || depth == 0 || depth > DEPTH_MAX || page.count() == 0 {
+            return Err(Fault { page: number, what: "its tree is not as deep as it says" });
+        }
+        for index in 0..page.count() {
+            if page.is_branch() {
+                self.probe(page.child(index)?, depth - 1, budget)?;
+            }
+        }
+        Ok(())
     }
 
     /// The pages that the free tree of a version lists, in order.

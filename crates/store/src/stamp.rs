@@ -6,9 +6,9 @@
 //!        4056   u64 XXH3-64 of the 24 bytes before
 //! ```
 //!
-//! The stamp lies in the first page, which is LMDB's, behind what LMDB uses of it and ever writes; copies that LMDB makes
-//! have it only after we put it there. So "is it LMDB's?" and "is it ours?" are two questions, and a foreign LMDB file is
-//! refused before LMDB opens it.
+//! The stamp lies in the first page, which is LMDB's, behind what LMDB uses of it and ever writes; copies that LMDB's own
+//! tools make do not have it. So "is it LMDB's?" and "is it ours?" are two questions, and a foreign LMDB file is refused
+//! before LMDB opens it.
 
 use std::fs::File;
 use std::io;
@@ -17,9 +17,10 @@ use std::os::unix::fs::FileExt;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::FORMAT_VERSION;
+use crate::engine::Tree;
 use crate::error::StoreError;
 use crate::lmdb_page::{read_u16, read_u32, read_u64};
-use crate::pages::{LMDB_MAGIC, Meta, PageFile};
+use crate::pages::{LMDB_MAGIC, Meta, PAGE_SIZE, PageFile, new_metas};
 
 const MAGIC: &[u8; 16] = b"pellucid db\0\r\n\x1a\n";
 const OFFSET: u64 = 4032;
@@ -39,7 +40,7 @@ pub(crate) enum Identity {
 }
 
 /// Look at a file's first page; refuses whatever is not ours, is cut off, or is too new.
-pub(crate) fn identify(file: &File, path: &str) -> Result<Identity, StoreError> {
+pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identity, StoreError> {
     let failed = |source| StoreError::from_io("read", path.to_owned(), source);
     let not_ours = |what| StoreError::NotADatabase { path: path.to_owned(), what };
     let size = file.metadata().map_err(failed)?.len();
@@ -60,15 +61,14 @@ pub(crate) fn identify(file: &File, path: &str) -> Result<Identity, StoreError> 
         });
     }
     let metas = PageFile::metas(file).map_err(failed)?;
+    let [first, second] = &metas;
+    let is_new = first.as_ref().is_some_and(Meta::is_new) && second.as_ref().is_none_or(Meta::is_new);
+    if is_new && size <= 2 * PAGE_SIZE as u64 {
+        // Nothing was ever committed, and there is no room for anything else.
+        return Ok(Identity::Unfinished);
+    }
     if !stamp.is_some_and(|stamp| stamp.starts_with(MAGIC)) {
-        let is_new = metas.iter().flatten().all(Meta::is_new) && metas.iter().flatten().count() == 2;
-        let is_unfinished =
-            is_new && metas.iter().flatten().all(|meta| size == 2 * u64::from(meta.page_size));
-        return if is_unfinished {
-            Ok(Identity::Unfinished)
-        } else {
-            Err(not_ours("it is an LMDB file of another program"))
-        };
+        return Err(not_ours("it is an LMDB file of another program"));
     }
     let stamp = stamp.unwrap_or_default();
     if read_u64(stamp, 24) != stamp.get(..24).map(xxh3_64) {
@@ -83,11 +83,35 @@ pub(crate) fn identify(file: &File, path: &str) -> Result<Identity, StoreError> 
         });
     }
     check_size(file, size, path)?;
-    Ok(if metas.iter().flatten().all(Meta::is_new) { Identity::Unfinished } else { Identity::Ours })
+    if is_alone && !is_new {
+        probe(file, size, path)?;
+    }
+    Ok(if is_new { Identity::Unfinished } else { Identity::Ours })
 }
 
 fn corrupt(path: &str, what: &str) -> StoreError {
     StoreError::Corrupt { path: path.to_owned(), place: "its first page".to_owned(), what: what.to_owned() }
+}
+
+/// Look at the pages that the engine reads first, before it does: it believes whatever they say. Only when nobody else has
+/// the file open, since they may be changed meanwhile, and since others can read them then.
+fn probe(file: &File, size: u64, path: &str) -> Result<(), StoreError> {
+    /// A catalog of more pages is looked at in part.
+    const PAGES_MAX: u32 = 64;
+    let metas =
+        PageFile::metas(file).map_err(|source| StoreError::from_io("read", path.to_owned(), source))?;
+    let Some(meta) = metas.iter().flatten().max_by_key(|meta| meta.txn) else { return Ok(()) };
+    let pages = PageFile::new(file, meta.page_size, size);
+    let mut budget = PAGES_MAX;
+    let probed = pages.probe(meta.main.root, meta.main.depth, &mut budget).and_then(|()| {
+        let catalog = pages.tree(meta, Tree::Meta.name().as_bytes())?;
+        pages.probe(catalog.root, catalog.depth, &mut budget)
+    });
+    probed.map_err(|fault| StoreError::Corrupt {
+        path: path.to_owned(),
+        place: format!("page {}", fault.page),
+        what: fault.what.to_owned(),
+    })
 }
 
 /// Refuse a file that ends before its pages do: LMDB would read behind the end, which kills the process.
@@ -130,8 +154,10 @@ fn read_up_to(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Mark a file as ours.
-pub(crate) fn write(file: &File) -> io::Result<()> {
+/// Make a file a database's beginning: LMDB's two meta pages, as it would write them, with our stamp in the first. LMDB
+/// would write them without, and whoever died before stamping them would leave a foreign file behind.
+pub(crate) fn begin(file: &File) -> io::Result<()> {
+    let mut pages = new_metas();
     let mut stamp = Vec::with_capacity(SIZE);
     stamp.extend_from_slice(MAGIC);
     stamp.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -139,6 +165,10 @@ pub(crate) fn write(file: &File) -> io::Result<()> {
     stamp.extend_from_slice(&0_u32.to_le_bytes());
     let check = xxh3_64(&stamp);
     stamp.extend_from_slice(&check.to_le_bytes());
-    file.write_all_at(&stamp, OFFSET)?;
+    if let Some(place) = pages.get_mut(RANGE) {
+        place.copy_from_slice(&stamp);
+    }
+    file.set_len(0)?;
+    file.write_all_at(&pages, 0)?;
     file.sync_data()
 }

@@ -117,7 +117,7 @@ impl Transaction {
     /// Note that the engine failed in the middle of a change: what it holds now is not to be committed.
     pub(crate) fn failed(&mut self, error: EngineError) -> StoreError {
         self.is_failed = true;
-        self.database.error(error)
+        self.database.write_error(error)
     }
 
     /// Walks that see the state at their start take the rest of it before it changes.
@@ -705,7 +705,7 @@ impl Transaction {
         let write = self.write.take().ok_or(StoreError::Closed { what: "transaction" })?;
         let own = self.shapes.own();
         if own.is_empty() {
-            return write.commit().map_err(|error| self.database.error(error));
+            return write.commit().map_err(|error| self.database.write_error(error));
         }
         let (version, start) = (self.counters.version, self.shapes.start());
         self.database.commit_with_shapes(version, start, &own, || write.commit())

@@ -115,24 +115,27 @@ impl WriterLock {
         noted != own
     }
 
-    /// Wait for the lock until the deadline.
-    fn wait(&self, deadline: Instant) -> Result<bool, io::Error> {
+    /// Wait for the lock until the deadline; false when it passed.
+    ///
+    /// First in a queue of one, the lock on the file's first byte: else a process that writes all the time would always be
+    /// back before those that look now and then.
+    fn wait(&self, deadline: Instant) -> io::Result<bool> {
         let Some(file) = self.file.file() else { return Ok(false) };
-        let mut pause = Duration::from_micros(50);
-        loop {
-            match file.try_lock() {
-                Ok(()) => {
-                    // Only for other processes' messages: that it fails is no reason not to write.
-                    let _ = file.write_all_at(&padded::<HOLDER_SIZE>(&introduction()), NAMESPACE_SIZE as u64);
-                    return Ok(true);
-                }
-                Err(TryLockError::Error(error)) => return Err(error),
-                Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return Ok(false),
-                Err(TryLockError::WouldBlock) => {}
-            }
-            std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
-            pause = (pause * 2).min(Duration::from_millis(5));
+        if !poll(deadline, || os::lock_first_byte(file, true))? {
+            return Ok(false);
         }
+        let is_locked = poll(deadline, || match file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(error),
+        });
+        os::lock_first_byte(file, false)?;
+        if is_locked? {
+            // Only for other processes' messages: that it fails is no reason not to write.
+            let _ = file.write_all_at(&padded::<HOLDER_SIZE>(&introduction()), NAMESPACE_SIZE as u64);
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Who says that it writes.
@@ -146,6 +149,24 @@ impl WriterLock {
             since: words.next()?.to_owned(),
             command: words.next().unwrap_or_default().to_owned(),
         })
+    }
+}
+
+/// Try again and again until it works or the deadline has passed: soon at first, then after an eighth of the time that was
+/// waited so far.
+fn poll(deadline: Instant, mut attempt: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
+    let begin = Instant::now();
+    loop {
+        if attempt()? {
+            return Ok(true);
+        }
+        let now = Instant::now();
+        if now >= deadline {
+            return Ok(false);
+        }
+        let pause =
+            (now.duration_since(begin) / 8).clamp(Duration::from_micros(50), Duration::from_millis(5));
+        std::thread::sleep(pause.min(deadline.duration_since(now)));
     }
 }
 

@@ -1,0 +1,315 @@
+//! Is a copy what it is a copy of, and does room come back?
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use pellucid_record::Shapes;
+use pellucid_record::view::{Root, Slot, root};
+use pellucid_store::{Mode, OpenOptions, Range, Store, StoreError, Wanted};
+use support::{Chance, Child, Scratch, key, record};
+
+const WAIT: Duration = Duration::from_secs(20);
+
+type Rows = Vec<(String, Vec<u8>, Vec<u8>, Vec<u8>, Vec<Vec<u8>>)>;
+
+/// All that a reader can see.
+fn rows_of(store: &Store) -> Rows {
+    let snapshot = store.snapshot().unwrap();
+    let mut rows = Rows::new();
+    for (name, table) in snapshot.tables().unwrap() {
+        let mut scan = snapshot.scan(table, &Range::ALL, false).unwrap();
+        let before = rows.len();
+        while let Some(row) = scan.next().unwrap() {
+            let cell = snapshot.get(table, row.key).unwrap().unwrap();
+            let blobs = cell.blobs().map(|id| snapshot.blob(id).unwrap().to_vec()).collect();
+            rows.push((name.clone(), row.key.to_vec(), row.spelling.to_vec(), row.record.to_vec(), blobs));
+        }
+        assert_eq!(snapshot.count(table).unwrap(), (rows.len() - before) as u64);
+    }
+    rows
+}
+
+fn fill(store: &Store, rows: usize) {
+    let mut chance = Chance::from_seed(5);
+    let mut transaction = store.begin(WAIT).unwrap();
+    for name in ["a", "b"] {
+        let table = transaction.create_table(name).unwrap();
+        transaction.admit(table, &["x", name]).unwrap();
+        for _ in 0..rows {
+            let size = if chance.one_in(30) { 6000 } else { chance.below(300) };
+            let name = "k".repeat(chance.below(600)) + &chance.next().to_string();
+            let text = "v".repeat(size);
+            transaction.put(table, &key(&name), b"", &record(&text), &[]).unwrap();
+        }
+        let blob = transaction.put_blob(&vec![7; 100_000]).unwrap();
+        transaction.put(table, &key("blob"), b"", &record("apart"), &[blob]).unwrap();
+    }
+    transaction.commit().unwrap();
+}
+
+fn size_of(path: &Path) -> u64 {
+    std::fs::metadata(path).unwrap().len()
+}
+
+#[test]
+fn a_backup_equals_the_database_on_disk_and_in_memory() {
+    let scratch = Scratch::new();
+    let stores =
+        [Store::memory().unwrap(), Store::open(scratch.path("a.pel"), &OpenOptions::default()).unwrap()];
+    for (number, store) in stores.iter().enumerate() {
+        fill(store, 800);
+        let target = scratch.path(&format!("copy{number}.pel"));
+        store.backup(&target).unwrap();
+        let copy = Store::open(&target, &OpenOptions::with_mode(Mode::Write)).unwrap();
+        assert!(rows_of(&copy) == rows_of(store));
+        assert_eq!(copy.check().unwrap(), []);
+        assert_eq!(copy.dictionary().unwrap().shape(1).unwrap().names().join(","), "x,b");
+        let mut transaction = copy.begin(WAIT).unwrap();
+        let ids = (transaction.create_table("c").unwrap(), transaction.put_blob(b"new").unwrap());
+        assert_eq!((ids.0.number(), ids.1), (2, 3), "ids go on where they were");
+        drop(transaction);
+        let error = store.backup(&target).unwrap_err();
+        assert!(matches!(error, StoreError::TargetExists { .. }), "{error}");
+    }
+    drop(stores);
+    assert_eq!(scratch.names(), ["a.pel", "copy0.pel", "copy1.pel"]);
+}
+
+#[test]
+fn a_backup_while_two_others_write_is_one_moment_of_both() {
+    let scratch = Scratch::new();
+    let path = scratch.path("live.pel");
+    let store = Store::open(&path, &OpenOptions::default()).unwrap();
+    fill(&store, 300);
+    let mut children = [Child::new(), Child::new()];
+    for (number, child) in children.iter_mut().enumerate() {
+        child.must(&[&format!("open {} w 5000", path.display())]);
+        child.tell(&format!("flood flood{number} 0"));
+        assert_eq!(child.hear(), "0");
+    }
+    let mut seen = Vec::new();
+    for number in 0..8 {
+        let target = scratch.path(&format!("backup{number}.pel"));
+        store.backup(&target).unwrap();
+        let copy = Store::open(&target, &OpenOptions::with_mode(Mode::Read)).unwrap();
+        assert_eq!(copy.check().unwrap(), []);
+        let snapshot = copy.snapshot().unwrap();
+        for writer in 0..2 {
+            let table = snapshot.table(&format!("flood{writer}")).unwrap().unwrap();
+            let text = |name: &str| {
+                let cell = snapshot.get(table, &key(name)).unwrap().unwrap();
+                match root(cell.record, &Vec::new()).unwrap() {
+                    Root::Scalar(Slot::Str(text)) => String::from_utf8(text.to_vec()).unwrap(),
+                    _ => panic!("not a str"),
+                }
+            };
+            // Each transaction writes both, and adds the row of its number.
+            assert_eq!(text("left"), text("right"));
+            let last: u64 = text("left").parse().unwrap();
+            assert_eq!(text(&format!("row{last:09}")), last.to_string().repeat(40));
+            assert!(snapshot.get(table, &key(&format!("row{:09}", last + 1))).unwrap().is_none());
+            seen.push(last);
+        }
+    }
+    assert!(seen[0] < seen[14] && seen[1] < seen[15], "both went on writing: {seen:?}");
+    for child in &mut children {
+        child.kill();
+    }
+    assert_eq!(store.check().unwrap(), []);
+}
+
+#[test]
+fn compacting_gives_room_back_and_keeps_everything() {
+    let scratch = Scratch::new();
+    let path = scratch.path("compact.pel");
+    let store = Store::open(&path, &OpenOptions::default()).unwrap();
+    fill(&store, 2000);
+    let mut transaction = store.begin(WAIT).unwrap();
+    transaction.drop_table("b").unwrap();
+    transaction.commit().unwrap();
+    drop(transaction);
+    let rows = rows_of(&store);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let before = std::fs::metadata(&path).unwrap();
+    store.compact(WAIT).unwrap();
+    let after = std::fs::metadata(&path).unwrap();
+    assert!(after.len() < before.len() * 6 / 10, "{} of {}", after.len(), before.len());
+    assert_eq!(after.mode(), before.mode());
+    assert!(rows_of(&store) == rows, "the same handle goes on");
+    assert_eq!(store.check().unwrap(), []);
+    fill_again(&store);
+    store.compact(WAIT).unwrap();
+    store.close();
+    assert_eq!(scratch.names(), ["compact.pel"]);
+    assert_eq!(Store::memory().unwrap().compact(WAIT).map_err(|error| error.to_string()), Ok(()));
+}
+
+fn fill_again(store: &Store) {
+    let mut transaction = store.begin(WAIT).unwrap();
+    let table = transaction.table("a").unwrap().unwrap();
+    transaction.put(table, &key("after"), b"", &record("x"), &[]).unwrap();
+    transaction.commit().unwrap();
+}
+
+#[test]
+fn compacting_needs_the_file_alone() {
+    let scratch = Scratch::new();
+    let path = scratch.path("shared.pel");
+    let store = Store::open(&path, &OpenOptions::default()).unwrap();
+    fill(&store, 50);
+    let rows = rows_of(&store);
+    let snapshot = store.snapshot().unwrap();
+    let error = store.compact(Duration::ZERO).unwrap_err();
+    assert!(
+        error.to_string().contains("snapshots, transactions or other handles of this process"),
+        "{error}"
+    );
+    drop(snapshot);
+
+    let mut child = Child::new();
+    child.must(&[&format!("open {} r 1000", path.display())]);
+    let error = store.compact(Duration::from_millis(60)).unwrap_err();
+    let StoreError::Busy { wanted: Wanted::Alone, holders, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(holders[0].pid, child.pid());
+    assert!(error.to_string().ends_with("close it there first"), "{error}");
+    assert!(rows_of(&store) == rows);
+    child.must(&["close"]);
+    store.compact(WAIT).unwrap();
+    assert!(rows_of(&store) == rows);
+    let reader = Store::open(&path, &OpenOptions::with_mode(Mode::Read)).unwrap();
+    drop(store);
+    assert!(matches!(reader.compact(WAIT), Err(StoreError::ReadOnly { .. })));
+}
+
+#[test]
+fn others_that_open_while_it_is_compacted_find_the_new_file() {
+    let scratch = Scratch::new();
+    let path = scratch.path("race.pel");
+    let store = Store::open(&path, &OpenOptions::default()).unwrap();
+    fill(&store, 300);
+    let rows = rows_of(&store).len();
+    store.close();
+    let mut child = Child::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for turn in 0..25 {
+                child.must(&[&format!("open {} w 20000", path.display()), "begin 20000"]);
+                child.must(&[&format!("put a turn{turn} x"), "commit", "close"]);
+            }
+        });
+        for _ in 0..25 {
+            let store = Store::open(&path, &OpenOptions { timeout: WAIT, ..OpenOptions::default() }).unwrap();
+            match store.compact(Duration::from_millis(20)) {
+                Ok(()) | Err(StoreError::Busy { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    let store = Store::open(&path, &OpenOptions::default()).unwrap();
+    assert_eq!(rows_of(&store).len(), rows + 25, "no write went into a file that was replaced");
+    assert_eq!(store.check().unwrap(), []);
+    store.close();
+    assert_eq!(scratch.names(), ["race.pel"]);
+}
+
+#[test]
+fn overwriting_the_same_rows_does_not_grow_the_file() {
+    let scratch = Scratch::new();
+    let path = scratch.path("bounded.pel");
+    let store = Store::open(&path, &OpenOptions::default()).unwrap();
+    let mut sizes = Vec::new();
+    let mut table = None;
+    for round in 0..40 {
+        let mut transaction = store.begin(WAIT).unwrap();
+        let table = *table.get_or_insert_with(|| transaction.create_table("t").unwrap());
+        for number in 0..500 {
+            let text = format!("{round} ").repeat(60);
+            transaction.put(table, &key(&number.to_string()), b"", &record(&text), &[]).unwrap();
+        }
+        let blob = transaction.put_blob(&vec![round; 500_000]).unwrap();
+        transaction.put(table, &key("blob"), b"", &record("apart"), &[blob]).unwrap();
+        transaction.commit().unwrap();
+        sizes.push(size_of(&path));
+    }
+    assert!(sizes[39] <= sizes[19], "{sizes:?}");
+    let stats = store.stats().unwrap();
+    assert_eq!((stats.rows, stats.blobs, stats.tables), (501, 1, 1), "old blobs go with their rows");
+    assert_eq!(stats.file_size, sizes[39]);
+}
+
+#[test]
+fn deleted_rows_make_room_for_new_ones() {
+    let scratch = Scratch::new();
+    let path = scratch.path("queue.pel");
+    let store = Store::open(&path, &OpenOptions::default()).unwrap();
+    let mut transaction = store.begin(WAIT).unwrap();
+    let table = transaction.create_table("queue").unwrap();
+    transaction.commit().unwrap();
+    let mut sizes = Vec::new();
+    for round in 0..60_u32 {
+        // A queue: new rows at the end, old ones go at the front.
+        let mut transaction = store.begin(WAIT).unwrap();
+        for number in round * 300..(round + 1) * 300 {
+            transaction
+                .put(table, &key(&format!("{number:08}")), b"", &record(&"x".repeat(200)), &[])
+                .unwrap();
+            if let Some(old) = number.checked_sub(900) {
+                assert!(transaction.delete(table, &key(&format!("{old:08}"))).unwrap());
+            }
+        }
+        transaction.commit().unwrap();
+        sizes.push(size_of(&path));
+    }
+    assert!(sizes[59] <= sizes[19], "{sizes:?}");
+    assert_eq!(store.snapshot().unwrap().count(table).unwrap(), 900);
+    assert_eq!(store.check().unwrap(), []);
+}
+
+#[test]
+fn a_blob_belongs_to_one_row_and_goes_with_it() {
+    let store = Store::memory().unwrap();
+    let mut transaction = store.begin(WAIT).unwrap();
+    let table = transaction.create_table("t").unwrap();
+    let (one, loose) = (transaction.put_blob(b"one").unwrap(), transaction.put_blob(b"loose").unwrap());
+    transaction.put(table, &key("a"), b"", &record("a"), &[one]).unwrap();
+    let stolen = transaction.put(table, &key("b"), b"", &record("b"), &[one]);
+    assert!(matches!(stolen, Err(StoreError::NoSuchBlob { .. })), "another row has it");
+    transaction.commit().unwrap();
+    let old = store.snapshot().unwrap();
+    assert_eq!(old.blob(one).unwrap(), b"one");
+    assert!(matches!(old.blob(loose), Err(StoreError::NoSuchBlob { .. })), "no row took it");
+
+    let mut transaction = store.begin(WAIT).unwrap();
+    assert!(
+        transaction.put(table, &key("a"), b"", &record("a2"), &[one]).unwrap(),
+        "it may keep what it has"
+    );
+    let savepoint = transaction.savepoint().unwrap();
+    transaction.delete(table, &key("a")).unwrap();
+    assert!(matches!(transaction.blob(one), Err(StoreError::NoSuchBlob { .. })));
+    transaction.rollback_to(savepoint).unwrap();
+    assert_eq!(transaction.blob(one).unwrap(), b"one");
+    let two = transaction.put_blob(b"two").unwrap();
+    assert!(two > loose, "ids are never used again");
+    transaction.put(table, &key("a"), b"", &record("a3"), &[two]).unwrap();
+    transaction.commit().unwrap();
+    let new = store.snapshot().unwrap();
+    assert!(matches!(new.blob(one), Err(StoreError::NoSuchBlob { .. })));
+    assert_eq!(new.blob(two).unwrap(), b"two");
+    assert_eq!(old.blob(one).unwrap(), b"one", "the old version still has it");
+
+    let mut aborted = store.begin(WAIT).unwrap();
+    let three = aborted.put_blob(b"three").unwrap();
+    drop(aborted);
+    let mut transaction = store.begin(WAIT).unwrap();
+    assert!(transaction.put_blob(b"four").unwrap() > three, "nor those of aborted transactions");
+    transaction.clear(table).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(store.stats().unwrap().blobs, 0);
+    assert_eq!(store.check().unwrap(), []);
+}

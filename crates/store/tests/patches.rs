@@ -1,0 +1,146 @@
+//! Does changing a part of a row equal changing all of it?
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::time::Duration;
+
+use pellucid_record::key::KeyEncoder;
+use pellucid_record::layout::tag;
+use pellucid_record::patch::{Change, PatchError};
+use pellucid_record::path::{Step, resolve};
+use pellucid_record::payload::{Apart, apart_bytes};
+use pellucid_record::view::{Root, Slot};
+use pellucid_record::{Encoder, Kind};
+use pellucid_store::{OpenOptions, Store, TableId, Transaction};
+use support::{Scratch, key};
+
+const WAIT: Duration = Duration::from_secs(10);
+
+fn int(value: i64) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    encoder.int(value);
+    encoder.take()
+}
+
+fn text(value: &str) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    encoder.str(value.as_bytes());
+    encoder.take()
+}
+
+/// `{"name": name, "age": 1, "tags": ["a"]}`
+fn person(transaction: &mut Transaction, table: TableId, name: &str) -> Vec<u8> {
+    let shape = transaction.admit(table, &["name", "age", "tags"]).unwrap();
+    let mut encoder = Encoder::new();
+    encoder.begin(Kind::Shaped, 3, shape).unwrap();
+    encoder.str(name.as_bytes());
+    encoder.int(1);
+    encoder.begin(Kind::List, 1, 0).unwrap();
+    encoder.str(b"a");
+    encoder.end().unwrap();
+    encoder.end().unwrap();
+    encoder.take()
+}
+
+fn slot_text(transaction: &Transaction, table: TableId, row: &[u8], path: &[Step<'_>]) -> String {
+    let cell = transaction.get(table, row).unwrap().unwrap();
+    match resolve(cell.record, &**transaction.shapes(), path).unwrap() {
+        Some(Root::Scalar(Slot::Str(text))) => String::from_utf8(text.to_vec()).unwrap(),
+        Some(Root::Scalar(Slot::Int(value))) => value.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_scalar_goes_in_place_and_a_list_is_encoded_alone() {
+    let scratch = Scratch::new();
+    for store in
+        [Store::memory().unwrap(), Store::open(scratch.path("p.pel"), &OpenOptions::default()).unwrap()]
+    {
+        let mut transaction = store.begin(WAIT).unwrap();
+        let table = transaction.create_table("people").unwrap();
+        let mut encoder = KeyEncoder::new();
+        encoder.begin_tuple().unwrap();
+        encoder.str("fred".repeat(200).as_bytes());
+        encoder.float(1.0).unwrap();
+        encoder.end_tuple();
+        let (fred, spelling) = encoder.take();
+        let record = person(&mut transaction, table, "Fred Bloggs the elder");
+        transaction.put(table, &fred, &spelling, &record, &[]).unwrap();
+        let age = [Step::Field("age")];
+        let patched =
+            transaction.patch(table, &fred, &age, Change::Set(&int(22)), &[]).unwrap().unwrap().unwrap();
+        assert_eq!((patched.encoded, patched.record.len()), (0, record.len()));
+        assert_eq!(slot_text(&transaction, table, &fred, &age), "22");
+
+        let value = text("b");
+        let tags = [Step::Field("tags")];
+        let patched =
+            transaction.patch(table, &fred, &tags, Change::Append(&[&value]), &[]).unwrap().unwrap().unwrap();
+        assert_eq!(patched.encoded, 1);
+        assert_eq!(slot_text(&transaction, table, &fred, &[tags[0], Step::Index(1)]), "b");
+        assert_eq!(
+            transaction.get(table, &fred).unwrap().unwrap().spelling,
+            spelling,
+            "what lies beside it stays"
+        );
+
+        // A new field needs a new shape, which the transaction makes.
+        let city = [Step::Field("city")];
+        transaction
+            .patch(table, &fred, &city, Change::Set(&text("Bath, Somerset")), &[])
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        assert_eq!(slot_text(&transaction, table, &fred, &city), "Bath, Somerset");
+        assert_eq!(transaction.shapes().find(&["name", "age", "tags", "city"]), Some(1));
+
+        let missing = transaction.patch(table, &key("nobody"), &age, Change::Set(&int(1)), &[]).unwrap();
+        assert!(missing.is_none());
+        let wrong =
+            transaction.patch(table, &fred, &[Step::Field("age"), Step::Field("x")], Change::Delete, &[]);
+        assert!(matches!(wrong.unwrap().unwrap(), Err(PatchError::NotAContainer { .. })));
+        transaction.commit().unwrap();
+        assert_eq!(store.check().unwrap(), []);
+        assert_eq!(store.dictionary().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn blobs_go_when_the_part_that_refers_to_them_does() {
+    let store = Store::memory().unwrap();
+    let mut transaction = store.begin(WAIT).unwrap();
+    let table = transaction.create_table("t").unwrap();
+    let row = key("row");
+    let shape = transaction.admit(table, &["small", "large"]).unwrap();
+    let old = transaction.put_blob(&[1; 5000]).unwrap();
+    let apart = |id| apart_bytes(&Apart { tag: tag::BYTES, blob: id, size: 5000 });
+    let mut encoder = Encoder::new();
+    encoder.begin(Kind::Shaped, 2, shape).unwrap();
+    encoder.int(1);
+    encoder.heap(tag::APART, &apart(old));
+    encoder.end().unwrap();
+    transaction.put(table, &row, b"", &encoder.take(), &[old]).unwrap();
+
+    let small = [Step::Field("small")];
+    transaction.patch(table, &row, &small, Change::Set(&int(2)), &[]).unwrap().unwrap().unwrap();
+    assert_eq!(transaction.blob(old).unwrap().len(), 5000);
+
+    let new = transaction.put_blob(&[2; 5000]).unwrap();
+    encoder.clear();
+    encoder.heap(tag::APART, &apart(new));
+    let large = [Step::Field("large")];
+    transaction.patch(table, &row, &large, Change::Set(encoder.bytes()), &[new]).unwrap().unwrap().unwrap();
+    assert!(transaction.blob(old).is_err());
+    assert_eq!(transaction.blob(new).unwrap(), [2; 5000]);
+    assert_eq!(transaction.get(table, &row).unwrap().unwrap().blobs().collect::<Vec<_>>(), [new]);
+
+    transaction.patch(table, &row, &large, Change::Set(&int(3)), &[]).unwrap().unwrap().unwrap();
+    assert!(transaction.blob(new).is_err());
+    assert!(!transaction.get(table, &row).unwrap().unwrap().has_blobs());
+    transaction.commit().unwrap();
+    assert_eq!(store.check().unwrap(), []);
+    assert_eq!(store.stats().unwrap().blobs, 0);
+}
