@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use pellucid_record::shape::Shapes;
 use pellucid_store::{Savepoint, Snapshot, Store, StoreError, Transaction};
 use pyo3::prelude::*;
 
@@ -28,6 +29,8 @@ struct Running {
     transaction: Transaction,
     // Unique in the process: an iterator over one transaction must not go on in the next.
     serial: u64,
+    // The first of its own shapes that the names have not been told of.
+    next_draft: u32,
     // Of the rows read or changed in it, since the last savepoint that was taken back.
     gate: GilRc<Gate>,
     thread: std::thread::ThreadId,
@@ -131,8 +134,10 @@ impl Core {
     /// Begin a transaction for the caller.
     pub fn begin(&self, py: Python<'_>) -> PyResult<()> {
         let transaction = self.lock(py)?;
+        let next_draft = transaction.shapes().start();
         let running = Running {
             transaction,
+            next_draft,
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
             gate: self.transaction_gate(py),
             thread: std::thread::current().id(),
@@ -216,6 +221,28 @@ impl Core {
         self.running
             .with(py, |running| running.as_ref().map(|running| running.gate.clone()))
             .unwrap_or_else(|| self.gate.clone())
+    }
+
+    /// Tell the names of shapes that the caller's transaction has made by itself, where a change of a
+    /// record gave it another list of keys.
+    pub fn learn_drafts(&self, py: Python<'_>) {
+        let made = self.running.with(py, |running| {
+            let running = running.as_mut()?;
+            let shapes = running.transaction.shapes().clone();
+            let start = running.next_draft;
+            while shapes.shape(running.next_draft).is_some() {
+                running.next_draft += 1;
+            }
+            (running.next_draft > start).then_some((shapes, start..running.next_draft))
+        });
+        let Some((shapes, ids)) = made else { return };
+        for id in ids {
+            if let Some(shape) = shapes.shape(id)
+                && self.names.met_as(py, id).is_none()
+            {
+                self.names.add_draft(py, id, shape.clone());
+            }
+        }
     }
 
     /// Which transaction of the caller's is running.

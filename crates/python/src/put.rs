@@ -350,6 +350,9 @@ impl Table {
                 settled.iter().flatten().flat_map(|one| one.blobs.iter().copied()).collect();
             edit.with(&bytes, |steps, change| transaction.patch(id, row.key(), steps, change, &blobs))
         })?;
+        if keep_drafts {
+            core.learn_drafts(py);
+        }
         for encoded in encoded {
             encode::recycle(py, encoded.encoder);
         }

@@ -411,6 +411,10 @@ pub fn detached<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if let Ok(list) = value.cast_exact::<crate::record_list::RecordList>() {
         return crate::record_list::to_list(list);
     }
+    if let Ok(tuple) = value.cast_exact::<PyTuple>() {
+        let elements: Vec<_> = tuple.iter().map(|element| detached(&element)).collect::<PyResult<_>>()?;
+        return Ok(PyTuple::new(value.py(), elements)?.into_any());
+    }
     Ok(value.clone())
 }
 

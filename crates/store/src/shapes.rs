@@ -39,7 +39,9 @@ impl TransactionShapes {
         Ok((self.start + id, true))
     }
 
-    pub(crate) fn start(&self) -> u32 {
+    /// The id from which on shapes are the transaction's own.
+    #[must_use]
+    pub fn start(&self) -> u32 {
         self.start
     }
 

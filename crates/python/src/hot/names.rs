@@ -145,12 +145,8 @@ impl Names {
 
     /// The names of shape `id`, or None where the dictionary has no such shape.
     pub fn named(&self, py: Python<'_>, id: u32) -> Option<&ShapeNames> {
-        let found = self.known.with(py, |known| {
-            known.by_id.get(id as usize).and_then(|entry| entry.as_deref()).map(std::ptr::from_ref)
-        });
-        if let Some(shape) = found {
-            // SAFETY: boxes live as long as `self` (invariant 1).
-            return Some(unsafe { &*shape });
+        if let Some(shape) = self.met_as(py, id) {
+            return Some(shape);
         }
         let shape = self.source.dictionary().shape(id).cloned().or_else(|| self.ask_store(id))?;
         Some(self.insert(py, ShapeNames::new(py, id, shape, false)))
@@ -165,6 +161,15 @@ impl Names {
         // which the reader reports with its place.
         drop(store.snapshot().ok()?);
         store.dictionary().ok()?.shape(id).cloned()
+    }
+
+    /// The shape `id`, if it has been met here.
+    pub fn met_as(&self, py: Python<'_>, id: u32) -> Option<&ShapeNames> {
+        let found = self.known.with(py, |known| {
+            known.by_id.get(id as usize).and_then(|entry| entry.as_deref()).map(std::ptr::from_ref)
+        });
+        // SAFETY: boxes live as long as `self` (invariant 1).
+        found.map(|shape| unsafe { &*shape })
     }
 
     /// Remember a shape that the running transaction has made.
