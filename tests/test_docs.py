@@ -15,7 +15,9 @@ from typing import Any
 
 import pellucid
 import pellucid.errors
+import pellucid.typing
 import pytest
+from pellucid import _native
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -105,17 +107,23 @@ def test_all_is_what_is_public_and_sorted() -> None:
     assert list(pellucid.__all__) == sorted(public)
 
 
+# What `open` and its kin hand out, whether or not a user can name the class.
+CLASSES = {name: thing for name, thing in vars(_native).items() if inspect.isclass(thing)}
+
+
+def members(thing: type) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties of a class."""
+    return ((name, value) for name, value in vars(thing).items() if name[0] != "_")
+
+
 def public_things() -> Iterator[tuple[str, Any]]:
     """Every public class and function, and every public method and property of the classes."""
-    for name in pellucid.__all__:
-        thing = getattr(pellucid, name)
-        if not (inspect.isclass(thing) or callable(thing)):
-            continue
-        yield f"pellucid.{name}", thing
+    public = {name: getattr(pellucid, name) for name in pellucid.__all__}
+    for name, thing in {**CLASSES, **public}.items():
+        if inspect.isclass(thing) or callable(thing):
+            yield f"pellucid.{name}", thing
         if inspect.isclass(thing):
-            for member, value in vars(thing).items():
-                if member[0] != "_":
-                    yield f"pellucid.{name}.{member}", value
+            yield from ((f"pellucid.{name}.{member}", value) for member, value in members(thing))
 
 
 PUBLIC_THINGS = dict(public_things())
@@ -128,6 +136,16 @@ def test_everything_public_has_a_docstring() -> None:
     ]
 
 
+def test_every_class_and_function_has_an_example() -> None:
+    functions = {name for name in pellucid.__all__ if not inspect.isclass(getattr(pellucid, name))}
+    without = [
+        name
+        for name in [*CLASSES, *functions]
+        if ">>> " not in (inspect.getdoc(PUBLIC_THINGS[f"pellucid.{name}"]) or "")
+    ]
+    assert not without
+
+
 def test_the_examples_of_the_docstrings_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = {
@@ -136,6 +154,47 @@ def test_the_examples_of_the_docstrings_run(tmp_path: Path, monkeypatch: pytest.
     assert examples
     for name, doc in examples.items():
         run_snippet(doc, {"pellucid": pellucid}, name, 0)
+
+
+def headed(name: str, thing: Any) -> str:
+    """A callable as the reference shows it: `pop(key, /, *default)`; a property as its name."""
+    signature = getattr(thing, "__text_signature__", None)
+    if signature is None and inspect.isfunction(thing):
+        signature = f"({', '.join(inspect.signature(thing).parameters)})"
+    if signature is None:
+        return name
+    return name + re.sub(r"^\(\$?self(, (/, )?)?", "(", signature)
+
+
+def reference() -> dict[str, set[str]]:
+    """What the pages of the reference list, by the class in the heading above, or by "pellucid"."""
+    listed: dict[str, set[str]] = {}
+    for page in (ROOT / "docs/reference").glob("*.md"):
+        heading = ""
+        for line in page.read_text("utf-8").splitlines():
+            if found := re.match(r"#+ `([\w.]+)`", line):
+                heading = found[1]
+            elif heading and (found := re.match(r"\| `([^`]+)`", line)):
+                listed.setdefault(heading, set()).add(found[1])
+    return listed
+
+
+@pytest.mark.parametrize("name", [name for name, thing in CLASSES.items() if any(members(thing))])
+def test_the_reference_lists_every_method_with_its_signature(name: str) -> None:
+    assert reference().get(name, set()) == {headed(member, value) for member, value in members(CLASSES[name])}
+
+
+def test_the_reference_lists_every_function_with_its_signature() -> None:
+    functions = {
+        headed(name, thing)
+        for name in pellucid.__all__
+        if not inspect.isclass(thing := getattr(pellucid, name))
+    }
+    assert reference()["pellucid"] == functions
+
+
+def test_the_reference_lists_every_name_for_annotations() -> None:
+    assert reference()["pellucid.typing"] == set(pellucid.typing.__all__)
 
 
 ERRORS = {

@@ -302,7 +302,13 @@ impl Database {
         py.detach(|| self.core.store.sync()).map_err(|error| errors::of_store(py, error))
     }
 
-    /// Figures about the database: sizes in bytes, counts, the oldest snapshot.
+    /// Figures about the database: sizes in bytes, counts, how far behind the oldest snapshot is.
+    ///
+    /// >>> import pellucid
+    /// >>> db = pellucid.open(":memory:")
+    /// >>> db["a"] = 1
+    /// >>> db.stats()["rows"]
+    /// 1
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.core.check_open(py)?;
         let stats = self.core.store.stats().map_err(|error| errors::of_store(py, error))?;
@@ -310,6 +316,10 @@ impl Database {
     }
 
     /// Read everything and check it; the list of what is wrong, empty where nothing is.
+    ///
+    /// >>> import pellucid
+    /// >>> pellucid.open(":memory:").check()
+    /// []
     fn check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.core.check_open(py)?;
         let findings = py.detach(|| self.core.store.check()).map_err(|error| errors::of_store(py, error))?;
@@ -422,7 +432,10 @@ impl Database {
     }
 
     /// A live view of the default table's keys; bounds as for `Table.keys`.
-    #[pyo3(signature = (*arguments, **bounds))]
+    #[pyo3(
+        signature = (*arguments, **bounds),
+        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+    )]
     fn keys<'py>(
         &self,
         py: Python<'py>,
@@ -433,7 +446,10 @@ impl Database {
     }
 
     /// A live view of the default table's values; bounds as for `Table.keys`.
-    #[pyo3(signature = (*arguments, **bounds))]
+    #[pyo3(
+        signature = (*arguments, **bounds),
+        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+    )]
     fn values<'py>(
         &self,
         py: Python<'py>,
@@ -444,7 +460,10 @@ impl Database {
     }
 
     /// A live view of the default table's items; bounds as for `Table.keys`.
-    #[pyo3(signature = (*arguments, **bounds))]
+    #[pyo3(
+        signature = (*arguments, **bounds),
+        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+    )]
     fn items<'py>(
         &self,
         py: Python<'py>,
@@ -484,7 +503,7 @@ impl Database {
     }
 
     /// Set many keys of the default table in one transaction; see `Table.update`.
-    #[pyo3(signature = (*arguments, **more))]
+    #[pyo3(signature = (*arguments, **more), text_signature = "($self, other=None, /, **more)")]
     fn update(
         &self,
         py: Python<'_>,
@@ -519,7 +538,15 @@ impl Database {
 /// A frozen view of a database: a mapping over the default table as it was.
 ///
 /// Its records raise `StaleRecord` once it is closed. A snapshot that stays open keeps the space of
-/// what is deleted meanwhile: `db.stats()` shows the oldest.
+/// what is deleted meanwhile: `db.stats()` shows how far behind the oldest is.
+///
+/// >>> import pellucid
+/// >>> db = pellucid.open(":memory:")
+/// >>> db["a"] = {"n": 1}
+/// >>> with db.snapshot() as before:
+/// ...     del db["a"]
+/// ...     before["a"].n, len(before), len(db)
+/// (1, 1, 0)
 #[pyclass(frozen, mapping, module = "pellucid", name = "Snapshot")]
 pub struct SnapshotHandle {
     core: Arc<Core>,
@@ -604,7 +631,10 @@ impl SnapshotHandle {
     }
 
     /// A live view of the default table's keys; bounds as for `Table.keys`.
-    #[pyo3(signature = (*arguments, **bounds))]
+    #[pyo3(
+        signature = (*arguments, **bounds),
+        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+    )]
     fn keys<'py>(
         &self,
         py: Python<'py>,
@@ -615,7 +645,10 @@ impl SnapshotHandle {
     }
 
     /// A live view of the default table's values; bounds as for `Table.keys`.
-    #[pyo3(signature = (*arguments, **bounds))]
+    #[pyo3(
+        signature = (*arguments, **bounds),
+        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+    )]
     fn values<'py>(
         &self,
         py: Python<'py>,
@@ -626,7 +659,10 @@ impl SnapshotHandle {
     }
 
     /// A live view of the default table's items; bounds as for `Table.keys`.
-    #[pyo3(signature = (*arguments, **bounds))]
+    #[pyo3(
+        signature = (*arguments, **bounds),
+        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+    )]
     fn items<'py>(
         &self,
         py: Python<'py>,

@@ -237,7 +237,7 @@ impl RecordList {
     }
 
     /// The index of the first element that equals `value`, within `start` and `stop`.
-    #[pyo3(signature = (*arguments))]
+    #[pyo3(signature = (*arguments), text_signature = "($self, value, start=0, stop=9223372036854775807, /)")]
     fn index<'py>(slf: &Bound<'py, Self>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         to_list(slf)?.call_method1("index", arguments)
     }
@@ -253,7 +253,7 @@ impl RecordList {
     }
 
     /// Sort the list in place.
-    #[pyo3(signature = (**options))]
+    #[pyo3(signature = (**options), text_signature = "($self, *, key=None, reverse=False)")]
     fn sort(slf: &Bound<'_, Self>, options: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         rework(slf, |plain| plain.as_any().call_method("sort", (), options).map(|_| ()))
     }
@@ -329,6 +329,11 @@ impl RecordList {
 }
 
 /// The iterator of a list: like that of a list, it sees what is appended meanwhile.
+///
+/// >>> import pellucid
+/// >>> numbers = iter(pellucid.view(pellucid.dumps([1, 2])))
+/// >>> next(numbers), next(numbers), next(numbers, None)
+/// (1, 2, None)
 #[pyclass(frozen, module = "pellucid", name = "ListIterator")]
 pub struct ListIterator {
     list: Py<RecordList>,

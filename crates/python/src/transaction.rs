@@ -121,6 +121,15 @@ pub fn within<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResu
 }
 
 /// One record under edit, as a context manager: many changes, one commit.
+///
+/// >>> import pellucid
+/// >>> db = pellucid.open(":memory:")
+/// >>> db["ann"] = {"age": 30}
+/// >>> with db.edit("ann") as ann:
+/// ...     ann.age += 1
+/// ...     ann.name = "Ann"
+/// >>> db["ann"]
+/// {'age': 31, 'name': 'Ann'}
 #[pyclass(frozen, module = "pellucid", name = "EditContext")]
 pub struct EditContext {
     table: Py<Table>,

@@ -32,6 +32,16 @@ pub enum Shows {
 }
 
 /// A live view of a record's or a table's keys, values or items.
+///
+/// Like a dict's: sized, iterable both ways, a set where its elements have hashes. Unlike a dict's, an
+/// iteration over a table sees the state at its start, whatever is written meanwhile.
+///
+/// >>> import pellucid
+/// >>> table = pellucid.open(":memory:").table("t")
+/// >>> keys = table.keys()
+/// >>> table.update(a=1, b=2)
+/// >>> len(keys), list(reversed(keys)), keys & {"a", "z"}
+/// (2, ['b', 'a'], {'a'})
 #[pyclass(frozen, module = "pellucid", name = "DictView")]
 pub struct DictView {
     owner: Owner,

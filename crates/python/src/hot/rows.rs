@@ -31,6 +31,14 @@ use crate::table::{Rows, Table};
 use crate::views::Shows;
 
 /// An iterator over a table's keys, values or items, as they were when it began.
+///
+/// >>> import pellucid
+/// >>> table = pellucid.open(":memory:").table("t")
+/// >>> table.update(a=1, b=2)
+/// >>> rows = table.range()
+/// >>> table["c"] = 3
+/// >>> list(rows)
+/// [1, 2]
 #[pyclass(frozen, module = "pellucid", name = "RowIterator")]
 pub struct RowIterator {
     walk: GilCell<Option<Walk>>,
