@@ -174,7 +174,29 @@ pub fn encode_object<'py>(
     let mut encoding = Encoding::new(py, names, target, policy);
     match encoding.bound_value(object, 0) {
         Ok(()) => Ok(encoding.finish()),
-        Err(failure) => Err(errors::of_failure(py, *failure, &place())),
+        Err(mut failure) => {
+            find_cycle(object, &mut failure);
+            Err(errors::of_failure(py, *failure, &place()))
+        }
+    }
+}
+
+/// Says of a value that is nested too deep whether that is because it contains itself, and where.
+fn find_cycle(object: &Bound<'_, PyAny>, failure: &mut encode::Failure) {
+    if !matches!(failure.reason, encode::Reason::TooDeep) {
+        return;
+    }
+    let mut seen = vec![object.clone()];
+    for (index, step) in failure.path.iter().rev().enumerate() {
+        let inner = seen.last().and_then(|container| container.get_item(step).ok());
+        let Some(inner) = inner else { return };
+        if seen.iter().any(|outer| outer.is(&inner)) {
+            failure.reason = encode::Reason::Cycle;
+            // The steps stand innermost first.
+            failure.path.drain(..failure.path.len() - index - 1);
+            return;
+        }
+        seen.push(inner);
     }
 }
 
@@ -186,10 +208,15 @@ pub struct Values {
 
 impl Values {
     /// Encodes with the shapes of a detached record's own tables.
-    pub fn for_own_shapes(py: Python<'_>, names: &Names, values: &[Bound<'_, PyAny>]) -> PyResult<Self> {
+    pub fn for_own_shapes(
+        py: Python<'_>,
+        names: &Names,
+        policy: &PicklePolicy,
+        values: &[Bound<'_, PyAny>],
+    ) -> PyResult<Self> {
         let encoded = values
             .iter()
-            .map(|value| encode_object(py, names, Target::Own, &PicklePolicy::DENY, value, the_value))
+            .map(|value| encode_object(py, names, Target::Own, policy, value, the_value))
             .collect::<PyResult<_>>()?;
         Ok(Self { encoded })
     }
@@ -380,26 +407,43 @@ pub fn sealed<'py>(node: &Node, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>
     seal_object(py, &plain, &policy)
 }
 
-/// A detached, changeable handle on an envelope's record.
-pub fn detached_handle<'py>(py: Python<'py>, sealed: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+/// A detached, changeable handle on an envelope's record, under the policy of what it is a copy of.
+pub fn detached_handle<'py>(
+    py: Python<'py>,
+    sealed: &[u8],
+    policy: PicklePolicy,
+) -> PyResult<Bound<'py, PyAny>> {
     let envelope = parse(py, sealed)?;
     // Tables of its own, not the remembered ones: a change may add shapes.
     let names = own_names(py, &envelope)?;
-    handle_of_row(py, GilRc::new(Row::owned(envelope.record, &[], names, always_open(py), None, None)))
+    let mut row = Row::owned(envelope.record, &[], names, always_open(py), None, None);
+    row.own_policy = (!policy.is_deny()).then(|| Box::new(policy));
+    handle_of_row(py, GilRc::new(row))
 }
 
-/// A dict's key as a record of its own; None where it is of a type that has no place there.
+/// An object as a record of its own, as `own_record` makes it; None where it is of a type that has no
+/// place in one.
 pub fn key_record(key: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
-    let py = key.py();
-    let names = names_for_writing(py);
-    let mut encoding = Encoding::new(py, &names, Target::Own, &PicklePolicy::DENY);
-    match encoding.bound_value(key, 0) {
-        Ok(()) => Ok(Some(encoding.finish().encoder.bytes().to_vec())),
+    match own_record(key, &PicklePolicy::DENY) {
+        Ok((record, _)) => Ok(Some(record)),
         Err(failure) => match failure.reason {
             encode::Reason::Python(error) => Err(error),
             _ => Ok(None),
         },
     }
+}
+
+/// An object as a record of its own, with the shapes of `dumps`.
+pub fn own_record(
+    object: &Bound<'_, PyAny>,
+    policy: &PicklePolicy,
+) -> Result<(Vec<u8>, GilRc<Names>), Box<encode::Failure>> {
+    let names = names_for_writing(object.py());
+    let mut encoding = Encoding::new(object.py(), &names, Target::Own, policy);
+    encoding.is_trial = true;
+    encoding.bound_value(object, 0)?;
+    let record = encoding.finish().encoder.bytes().to_vec();
+    Ok((record, names))
 }
 
 /// The object of a key's record.

@@ -3,11 +3,11 @@
 //! The classes are the table in `pellucid/errors.py`; this file makes their messages. Each says
 //! what, where, which limit, and what to do now.
 
-use pellucid_record::error::Corrupt;
+use pellucid_record::error::{Corrupt, EncodeError};
 use pellucid_store::StoreError;
 use pyo3::exceptions::{
-    PyAttributeError, PyIndexError, PyKeyError, PySystemError, PyTypeError, PyUnicodeDecodeError,
-    PyValueError,
+    PyAttributeError, PyIndexError, PyKeyError, PyRuntimeError, PySystemError, PyTypeError,
+    PyUnicodeDecodeError, PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -210,14 +210,30 @@ pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
                 ),
             )
         }
+        Reason::Member(object, why) => {
+            let kind = object.bind(py).get_type();
+            let kind = kind.fully_qualified_name().map(|name| name.to_string()).unwrap_or_default();
+            raise(py, "UnsupportedValue", format!("{place}{at}, of type {kind}, {why}"))
+        }
+        Reason::Cycle => raise(
+            py,
+            "UnsupportedValue",
+            format!(
+                "{place}{at} contains itself; a record is a tree: store a key or an index in the place of \
+                 what leads back"
+            ),
+        ),
         Reason::TooDeep => raise(
             py,
             "RecordTooLarge",
             format!(
-                "{place}{at} is nested more than 64 containers deep (or contains itself); store the deep \
-                 part as a record of its own"
+                "{place}{at} is nested more than 64 containers deep; store the deep part as a record of its \
+                 own"
             ),
         ),
+        Reason::Encode(EncodeError::CountMismatch { .. }) => PyRuntimeError::new_err(format!(
+            "{place}{at} changed its size while it was being stored; store a copy of it"
+        )),
         Reason::Encode(error) => {
             raise(py, "RecordTooLarge", format!("{place}{at} cannot be stored: {error}"))
         }

@@ -24,6 +24,7 @@ mod hooks;
 #[allow(unsafe_code, reason = "raw CPython slots: the loops of users run through here")]
 mod hot;
 mod keys;
+mod members;
 mod path;
 mod put;
 mod record;

@@ -126,7 +126,7 @@ fn change_detached(py: Python<'_>, row: &Row, edit: &Edit, values: &[Bound<'_, P
             Err(error) => return Err(of_patch(py, row, edit, &error)),
         }
     }
-    let values = Values::for_own_shapes(py, &row.names, values)?;
+    let values = Values::for_own_shapes(py, &row.names, &row.policy(py), values)?;
     let bytes = values.bytes();
     let mut book = OwnBook { names: &row.names };
     match edit.with(&bytes, |steps, change| patch::apply(row.bytes(), steps, change, &mut book)) {
@@ -246,5 +246,5 @@ pub fn update(record: &Bound<'_, Record>, fields: &Bound<'_, PyDict>) -> PyResul
 pub fn detached_copy<'py>(handle: &Bound<'py, PyAny>, node: &Node) -> PyResult<Bound<'py, PyAny>> {
     let py = handle.py();
     let sealed = bytes::sealed(node, py)?;
-    bytes::detached_handle(py, sealed.as_bytes())
+    bytes::detached_handle(py, sealed.as_bytes(), node.row.policy(py))
 }

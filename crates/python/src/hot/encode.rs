@@ -23,6 +23,7 @@ use super::names::{Names, ShapeNames, is_same_name};
 use super::text::{self, Utf8};
 use crate::counters;
 use crate::hooks::PicklePolicy;
+use crate::members;
 use crate::scalars;
 use crate::table::Table;
 
@@ -46,6 +47,10 @@ pub struct Failure {
 pub enum Reason {
     /// A type that has no place in the format.
     Unsupported(Py<PyAny>),
+    /// An object that cannot be a key of a stored dict, or a member of a stored set, and why.
+    Member(Py<PyAny>, &'static str),
+    /// A container that contains itself.
+    Cycle,
     /// Containers nest too deep, or contain themselves.
     TooDeep,
     /// A limit of the format.
@@ -108,6 +113,10 @@ pub struct Encoding<'a, 'py> {
     target: Target<'a>,
     pending: Vec<Box<ShapeNames>>,
     apart: Vec<Vec<u8>>,
+    // Within a key of a dict or a member of a set: their bytes are compared, so nothing of them lies apart.
+    is_member: bool,
+    /// Whether this is about how a key or member would be stored: those in it are not looked at in turn.
+    pub is_trial: bool,
     // Room for the addresses of a dict's keys.
     pointers: Vec<Object>,
 }
@@ -205,6 +214,8 @@ impl<'a, 'py> Encoding<'a, 'py> {
             target,
             pending: Vec::new(),
             apart: Vec::new(),
+            is_member: false,
+            is_trial: false,
             pointers: Vec::new(),
         }
     }
@@ -313,7 +324,8 @@ impl<'a, 'py> Encoding<'a, 'py> {
     #[expect(clippy::unnecessary_wraps, reason = "reads as its siblings do")]
     /// Writes bytes under `tag`, apart where they are large and the record is a database's.
     pub fn payload(&mut self, tag: u8, bytes: &[u8], depth: u32) -> Outcome {
-        if bytes.len() >= APART_SIZE_MIN && depth > 0 && matches!(self.target, Target::Table { .. }) {
+        let may_lie_apart = depth > 0 && !self.is_member && matches!(self.target, Target::Table { .. });
+        if may_lie_apart && bytes.len() >= APART_SIZE_MIN {
             // The id is written over it under the writer lock (put.rs), which alone can give one.
             let id = self.apart.len() as u64;
             let mut reference = [0; 17];
@@ -632,13 +644,23 @@ impl<'a, 'py> Encoding<'a, 'py> {
     }
 
     unsafe fn keyed(&mut self, dict: Object, count: usize, depth: u32) -> Outcome {
+        // SAFETY: an exact dict; no code runs before all keys are held.
+        let keys = unsafe {
+            let mut keys = Vec::with_capacity(count);
+            let mut item = Item::before_first();
+            while item.advance(dict) {
+                keys.push(Bound::from_borrowed_ptr(self.py, item.key));
+            }
+            keys
+        };
+        self.check_members(&keys)?;
         self.encoder.begin(Kind::Keyed, count as u32 * 2, 0)?;
         let mut item = Item::before_first();
         // SAFETY: as in `shaped`; keys of other types may run user code, so both are held.
         unsafe {
             while item.advance(dict) {
                 let (key, value) = (Held::new(item.key), Held::new(item.value));
-                self.value(key.0, depth + 1).or_else(|failure| self.at_key(failure, key.0))?;
+                self.key_or_member(key.0, depth)?;
                 self.value(value.0, depth + 1).or_else(|failure| self.at_key(failure, key.0))?;
             }
         }
@@ -704,14 +726,33 @@ impl<'a, 'py> Encoding<'a, 'py> {
         counters::container_encoded();
         // SAFETY: a live set; iterating gives new references.
         let set = unsafe { Bound::from_borrowed_ptr(self.py, set) };
-        self.encoder.begin(kind, set.len()? as u32, 0)?;
-        for object in set.try_iter()? {
-            let object = object?;
-            // SAFETY: held by `object`.
-            unsafe { self.value(object.as_ptr(), depth + 1) }
-                // SAFETY: a live object.
-                .or_else(|failure| unsafe { self.at_key(failure, object.as_ptr()) })?;
+        let members: Vec<_> = set.try_iter()?.collect::<PyResult<_>>()?;
+        self.check_members(&members)?;
+        self.encoder.begin(kind, members.len() as u32, 0)?;
+        for member in &members {
+            // SAFETY: held by `members`.
+            unsafe { self.key_or_member(member.as_ptr(), depth) }?;
         }
         Ok(self.encoder.end()?)
+    }
+
+    unsafe fn key_or_member(&mut self, object: Object, depth: u32) -> Outcome {
+        let is_member = std::mem::replace(&mut self.is_member, true);
+        // SAFETY: the caller holds the object.
+        let outcome = unsafe { self.value(object, depth + 1) };
+        self.is_member = is_member;
+        // SAFETY: as above.
+        outcome.or_else(|failure| unsafe { self.at_key(failure, object) })
+    }
+
+    fn check_members(&self, members: &[Bound<'py, PyAny>]) -> Outcome {
+        if self.is_trial {
+            return Ok(());
+        }
+        members::check(self.policy, members).or_else(|(index, failure)| match members.get(index) {
+            // SAFETY: a live object.
+            Some(member) => unsafe { self.at_key(failure, member.as_ptr()) },
+            None => Err(failure),
+        })
     }
 }
