@@ -54,11 +54,11 @@ def test_a_range_holds_the_keys_between_its_ends(
         db[key] = 0
     everything = list(db)
     inside = [fingerprint(key) for key in everything if order(start) <= order(key) < order(stop)]
-    assert [fingerprint(key) for key in db.keys(start, stop)] == inside
-    assert [fingerprint(key) for key in db.keys(start, stop, reverse=True)] == inside[::-1]
-    assert len(db.keys(start, stop)) == len(inside)
+    assert [fingerprint(key) for key in db.keys(start=start, stop=stop)] == inside
+    assert [fingerprint(key) for key in db.keys(start=start, stop=stop, reverse=True)] == inside[::-1]
+    assert len(db.keys(start=start, stop=stop)) == len(inside)
     behind = [fingerprint(key) for key in everything if order(start) <= order(key)]
-    assert [fingerprint(key) for key in db.keys(start)] == behind
+    assert [fingerprint(key) for key in db.keys(start=start)] == behind
     before = [fingerprint(key) for key in everything if order(key) < order(stop)]
     assert [fingerprint(key) for key, _ in db.items(stop=stop)] == before
 
@@ -189,14 +189,14 @@ def test_a_prefix_can_be_bounded_further(db: Database) -> None:
     for key in range(10):
         db["a", key] = key
         db["b", key] = -key
-    assert list(db.values(("a", 3), ("a", 6), prefix=("a",))) == [3, 4, 5]
-    assert list(db.values(("a", 7), prefix=("a",), reverse=True)) == [9, 8, 7]
+    assert list(db.values(start=("a", 3), stop=("a", 6), prefix=("a",))) == [3, 4, 5]
+    assert list(db.values(start=("a", 7), prefix=("a",), reverse=True)) == [9, 8, 7]
     assert list(db.values(stop=("b", 2), prefix=("a",))) == list(range(10))
-    assert list(db.values(("b", 2), prefix=("a",))) == []
+    assert list(db.values(start=("b", 2), prefix=("a",))) == []
 
 
 def test_a_bounded_view_is_live_and_knows_its_bounds(db: Database) -> None:
-    view = db.keys(3, 6)
+    view = db.keys(start=3, stop=6)
     assert list(view) == []
     for key in range(10):
         db[key] = {"n": key}
@@ -205,7 +205,7 @@ def test_a_bounded_view_is_live_and_knows_its_bounds(db: Database) -> None:
     assert 5 in view
     assert 6 not in view
     assert len(view) == 3
-    assert [row.n for row in db.values(3, 6)] == [3, 4, 5]
+    assert [row.n for row in db.values(start=3, stop=6)] == [3, 4, 5]
     with db.transaction():
         db[4.5] = {"n": 0}
         assert list(view) == [3, 4, 4.5, 5]

@@ -434,7 +434,7 @@ impl Database {
     /// A live view of the default table's keys; bounds as for `Table.keys`.
     #[pyo3(
         signature = (*arguments, **bounds),
-        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
     )]
     fn keys<'py>(
         &self,
@@ -448,7 +448,7 @@ impl Database {
     /// A live view of the default table's values; bounds as for `Table.keys`.
     #[pyo3(
         signature = (*arguments, **bounds),
-        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
     )]
     fn values<'py>(
         &self,
@@ -462,7 +462,7 @@ impl Database {
     /// A live view of the default table's items; bounds as for `Table.keys`.
     #[pyo3(
         signature = (*arguments, **bounds),
-        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
     )]
     fn items<'py>(
         &self,
@@ -633,7 +633,7 @@ impl SnapshotHandle {
     /// A live view of the default table's keys; bounds as for `Table.keys`.
     #[pyo3(
         signature = (*arguments, **bounds),
-        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
     )]
     fn keys<'py>(
         &self,
@@ -647,7 +647,7 @@ impl SnapshotHandle {
     /// A live view of the default table's values; bounds as for `Table.keys`.
     #[pyo3(
         signature = (*arguments, **bounds),
-        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
     )]
     fn values<'py>(
         &self,
@@ -661,7 +661,7 @@ impl SnapshotHandle {
     /// A live view of the default table's items; bounds as for `Table.keys`.
     #[pyo3(
         signature = (*arguments, **bounds),
-        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
     )]
     fn items<'py>(
         &self,

@@ -517,7 +517,7 @@ impl Table {
     }
 
     /// A live view of the keys; of those from `start` on, below `stop`, beginning with `prefix`.
-    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false))]
+    #[pyo3(signature = (*, start=None, stop=None, prefix=None, reverse=false))]
     fn keys(
         slf: &Bound<'_, Self>,
         start: Option<&Bound<'_, PyAny>>,
@@ -530,7 +530,7 @@ impl Table {
     }
 
     /// A live view of the values, in the order of the keys; bounds as for `keys`.
-    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false))]
+    #[pyo3(signature = (*, start=None, stop=None, prefix=None, reverse=false))]
     fn values(
         slf: &Bound<'_, Self>,
         start: Option<&Bound<'_, PyAny>>,
@@ -543,7 +543,7 @@ impl Table {
     }
 
     /// A live view of pairs of key and value; bounds as for `keys`.
-    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false))]
+    #[pyo3(signature = (*, start=None, stop=None, prefix=None, reverse=false))]
     fn items(
         slf: &Bound<'_, Self>,
         start: Option<&Bound<'_, PyAny>>,
