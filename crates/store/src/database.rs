@@ -124,6 +124,7 @@ impl Database {
         StoreError::Corrupt { path: self.path.clone(), place: place.to_owned(), what: what.to_owned() }
     }
 
+    #[inline]
     pub(crate) fn check_generation(&self, what: &'static str) -> Result<(), StoreError> {
         if self.generation == os::generation() { Ok(()) } else { Err(StoreError::Forked { what }) }
     }

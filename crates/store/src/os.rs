@@ -160,12 +160,152 @@ fn network_name(magic: u32) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::{OpenOptions, Range, Store, StoreError, TableId, Wanted};
+
+    const WAIT: Duration = Duration::from_secs(10);
 
     #[test]
     fn knows_network_file_systems_by_their_magic_numbers() {
         assert_eq!(network_name(0x6969), Some("NFS"));
         assert_eq!(network_name(0xEF53), None, "ext4 is not one");
         assert_eq!(network_name(0x0102_1994), None, "tmpfs is not one");
+    }
+
+    /// Run something in a forked child; says whether it came to its end without a panic.
+    fn in_child(work: impl FnOnce()) -> bool {
+        // SAFETY: the child does what is under test and leaves by `_exit`; it runs no destructor or handler of the
+        // parent's, and other threads' locks are what the code under test has to stay clear of.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "no room for a child");
+        if pid == 0 {
+            let is_done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_ok();
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!is_done)) };
+        }
+        let mut status = 0;
+        // SAFETY: `pid` is our child, and `status` is ours to fill.
+        let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        waited == pid && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+    }
+
+    fn key(text: &str) -> Vec<u8> {
+        let mut encoder = pellucid_record::key::KeyEncoder::new();
+        encoder.str(text.as_bytes());
+        encoder.as_bytes().to_vec()
+    }
+
+    fn put(store: &Store, table: TableId, text: &str) {
+        let mut transaction = store.begin(WAIT).unwrap();
+        transaction.put(table, &key(text), b"", b"\x91\x04\x05", &[]).unwrap();
+        transaction.commit().unwrap();
+    }
+
+    fn new_store(name: &str) -> (Store, TableId, std::path::PathBuf) {
+        let path = std::env::temp_dir().join(format!("pellucid-fork-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let store = Store::open(&path, &OpenOptions::default()).unwrap();
+        let mut transaction = store.begin(WAIT).unwrap();
+        let table = transaction.create_table("t").unwrap();
+        transaction.commit().unwrap();
+        put(&store, table, "before");
+        (store, table, path)
+    }
+
+    #[test]
+    fn a_child_opens_the_database_anew_and_leaves_the_parents_alone() {
+        let (store, table, path) = new_store("anew");
+        let snapshot = store.snapshot().unwrap();
+        let mut scan = snapshot.scan(table, &Range::ALL, false).unwrap();
+        assert!(in_child(|| {
+            let forked = |what| move |error: &StoreError| matches!(error, StoreError::Forked { what: w } if *w == what);
+            assert!(snapshot.get(table, &key("before")).is_err_and(|error| forked("snapshot")(&error)));
+            assert!(snapshot.tables().is_err());
+            assert!(scan.next().is_err());
+            drop(snapshot.clone());
+            let own = store.snapshot().unwrap();
+            assert!(own.get(table, &key("before")).unwrap().is_some());
+            put(&store, table, "child");
+            assert_eq!(store.snapshot().unwrap().count(table).unwrap(), 2);
+            // A grandchild as well.
+            assert!(in_child(|| {
+                assert!(own.get(table, &key("before")).is_err());
+                put(&store, table, "grandchild");
+            }));
+            store.close();
+        }));
+        assert_eq!(snapshot.count(table).unwrap(), 1, "the parent's snapshot is untouched");
+        assert!(scan.next().unwrap().is_some() && scan.next().unwrap().is_none());
+        assert_eq!(store.snapshot().unwrap().count(table).unwrap(), 3);
+        put(&store, table, "after");
+        assert_eq!(store.check().unwrap(), []);
+        drop((scan, snapshot, store));
+        let mut lock = path.clone().into_os_string();
+        lock.push("-lock");
+        assert!(!std::path::Path::new(&lock).exists(), "the children do not count as openers any more");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_child_cannot_use_the_parents_transaction_and_waits_for_it() {
+        let (store, table, path) = new_store("waits");
+        let mut transaction = store.begin(WAIT).unwrap();
+        transaction.put(table, &key("parent"), b"", b"\x91\x04\x06", &[]).unwrap();
+        let parent = std::process::id();
+        assert!(in_child(|| {
+            let put = transaction.put(table, &key("child"), b"", b"\x91\x04\x06", &[]);
+            assert!(matches!(put, Err(StoreError::Forked { what: "transaction" })));
+            assert!(matches!(transaction.commit(), Err(StoreError::Forked { .. })));
+            transaction.abort();
+            let busy = store.begin(Duration::from_millis(20)).err();
+            let is_parent = matches!(
+                &busy,
+                Some(StoreError::Busy { wanted: Wanted::Write, holders, .. }) if holders.iter().any(|h| h.pid == parent)
+            );
+            assert!(is_parent, "{busy:?}");
+        }));
+        transaction.put(table, &key("later"), b"", b"\x91\x04\x06", &[]).unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(store.snapshot().unwrap().count(table).unwrap(), 3, "the child's abort was not ours");
+        drop((transaction, store));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_database_in_memory_stays_with_the_parent() {
+        let store = Store::memory().unwrap();
+        assert!(in_child(|| {
+            assert!(matches!(store.snapshot(), Err(StoreError::Forked { .. })));
+        }));
+        assert!(store.snapshot().is_ok());
+    }
+
+    #[test]
+    fn forks_while_other_threads_are_busy_with_the_database() {
+        let (store, table, path) = new_store("busy");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        put(&store, table, "x");
+                        assert!(store.snapshot().unwrap().get(table, &key("x")).unwrap().is_some());
+                        drop(Store::open(&path, &OpenOptions::default()).unwrap());
+                    }
+                });
+            }
+            for _ in 0..20 {
+                assert!(in_child(|| {
+                    assert!(store.snapshot().unwrap().get(table, &key("before")).unwrap().is_some());
+                    put(&store, table, "child");
+                }));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(store.check().unwrap(), []);
+        drop(store);
+        std::fs::remove_file(path).unwrap();
     }
 }

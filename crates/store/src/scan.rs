@@ -239,6 +239,7 @@ impl Scan {
         if self.is_last_batch {
             return Ok(false);
         }
+        self.walk.snapshot().check_usable()?;
         self.walk.fill().map_err(|error| self.walk.snapshot().database().error(error))?;
         let entries = self.walk.entries();
         self.batch_count = self.range.count_of(entries);

@@ -51,10 +51,12 @@ impl Snapshot {
         &self.inner.database.dictionary
     }
 
-    /// Whether it still works: not so in a process that was forked off after it was taken.
+    /// Whether it still works: not so in a process that was forked off after it was taken, since there nobody keeps
+    /// its pages. Everything else asks this first; whoever kept pointers to its bytes has to.
     ///
     /// # Errors
     /// `Forked`.
+    #[inline]
     pub fn check_usable(&self) -> Result<(), StoreError> {
         self.inner.database.check_generation("snapshot")
     }
@@ -64,6 +66,7 @@ impl Snapshot {
     /// # Errors
     /// When the catalog is damaged.
     pub fn tables(&self) -> Result<Vec<(String, TableId)>, StoreError> {
+        self.check_usable()?;
         catalog::tables(self.read_txn()).map_err(|error| self.inner.database.catalog_error(error))
     }
 
@@ -72,6 +75,7 @@ impl Snapshot {
     /// # Errors
     /// When the catalog is damaged.
     pub fn table(&self, name: &str) -> Result<Option<TableId>, StoreError> {
+        self.check_usable()?;
         catalog::table_id(self.read_txn(), name).map_err(|error| self.inner.database.catalog_error(error))
     }
 
@@ -80,6 +84,7 @@ impl Snapshot {
     /// # Errors
     /// `NoSuchTable` when it was dropped; when the catalog is damaged.
     pub fn count(&self, table: TableId) -> Result<u64, StoreError> {
+        self.check_usable()?;
         let state = catalog::table_state(self.read_txn(), table);
         match state.map_err(|error| self.inner.database.catalog_error(error))? {
             Some(state) => Ok(state.row_count),
@@ -93,6 +98,7 @@ impl Snapshot {
     /// When the engine's pages or the row's cell are damaged.
     #[inline]
     pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
+        self.check_usable()?;
         let database = &self.inner.database;
         let row_key = RowKey::new(table, key, database.key_size_max);
         match self.inner.txn.get(Tree::Rows, row_key.as_bytes()) {
@@ -107,6 +113,7 @@ impl Snapshot {
     /// # Errors
     /// When the engine's pages are damaged.
     pub fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Scan, StoreError> {
+        self.check_usable()?;
         Scan::new(self.clone(), table, range, reverse)
     }
 
@@ -116,6 +123,7 @@ impl Snapshot {
     /// # Errors
     /// `NoSuchBlob` when the row that had it was changed or deleted in this version.
     pub fn blob(&self, id: u64) -> Result<&[u8], StoreError> {
+        self.check_usable()?;
         let found = self.read_txn().get(Tree::Blobs, &id.to_be_bytes());
         let bytes = found.map_err(|error| self.inner.database.error(error))?;
         self.inner.database.blob_body(id, bytes)
