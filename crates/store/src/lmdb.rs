@@ -15,6 +15,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_int, c_uint};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -36,6 +37,8 @@ const MAP_SIZE_MAX: usize = 1 << 40;
 /// Where even this much address space is not to be had, opening fails.
 const MAP_SIZE_MIN: usize = 1 << 26;
 const READERS_MAX: c_uint = 4096;
+/// Bytes of the lock file: LMDB's own part, then 64 for each reader.
+const LOCK_FILE_SIZE: u64 = 192 + 64 * (READERS_MAX as u64 - 1);
 /// The three trees, and room for what later versions add.
 const TREES_MAX: c_uint = 8;
 
@@ -117,6 +120,9 @@ impl LmdbEngine {
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| {
             EngineError::Io(io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL"))
         })?;
+        if !options.is_lockless {
+            reserve_lock_file(path)?;
+        }
         let raw = open_environment(&c_path, options)?;
         let mut environment = Environment {
             raw,
@@ -141,6 +147,22 @@ impl LmdbEngine {
         environment.page_size = stat.ms_psize as usize;
         Ok(Self { environment: Arc::new(environment) })
     }
+}
+
+/// Make room for the lock file. LMDB would leave a hole there and write to it through a map; on a full disk that kills the
+/// process instead of failing. The file is opened and closed here only because this process does not have the environment
+/// open yet: later that would drop LMDB's locks.
+fn reserve_lock_file(path: &Path) -> Result<(), EngineError> {
+    let mut lock_path = path.as_os_str().to_owned();
+    lock_path.push("-lock");
+    // Where it cannot be opened, LMDB will say so, or do without.
+    let options = File::options().read(true).write(true).create(true).truncate(false).open(&lock_path);
+    let Ok(file) = options else { return Ok(()) };
+    os::allocate(&file, LOCK_FILE_SIZE).or_else(|error| match error.raw_os_error() {
+        // Not every file system can; then the hole has to do.
+        Some(libc::EOPNOTSUPP | libc::EINVAL) => Ok(()),
+        code => Err(error_of(code.unwrap_or(libc::EIO))),
+    })
 }
 
 /// Reserve as much address space as there is to be had, and open.

@@ -188,6 +188,8 @@ fn prepare(
 ) -> Result<Box<dyn Engine>, StoreError> {
     let path = opening.path.display().to_string();
     if state.is_new {
+        // Nobody else's, so what is made beside it is ours to remove again.
+        opening.is_open = true;
         stamp::begin(opening.file()?).map_err(|source| StoreError::from_io("write", path.clone(), source))?;
     }
     let engine = open_engine(opening, state, options, warnings)?;

@@ -89,6 +89,20 @@ pub(crate) fn no_longer_close_in_children(descriptor: RawFd) {
     }
 }
 
+/// Give a file this size, and the room for it on the disk.
+#[cfg(target_os = "linux")]
+pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
+    // SAFETY: the descriptor is open while `file` is borrowed.
+    let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, size.cast_signed()) };
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
+/// Elsewhere the file has to grow as it is written.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
+    if file.metadata()?.len() < size { file.set_len(size) } else { Ok(()) }
+}
+
 /// Try to lock the first byte of a file for this open file (not for the process), or give it up.
 ///
 /// This lock and `flock` know nothing of each other, so that one file can have both.

@@ -1,0 +1,223 @@
+//! How are rows and large values written?
+//!
+//! A key above every other one goes to the end of its tree without a search, and fills pages completely; any other is looked up
+//! first, since the row that is there may have large values, which go with it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Transaction;
+use crate::blob;
+use crate::cell::{CHECK_SIZE, check_of, write_head};
+use crate::engine::{Direction, Start, Tree};
+use crate::error::StoreError;
+use crate::row_key::{Prefix, RowKey, TableId, is_long};
+
+/// What the head of a stored row says, apart from its key.
+pub(crate) struct Found {
+    pub(crate) blobs: Vec<u64>,
+    spelling: Vec<u8>,
+}
+
+impl Transaction {
+    /// Set a key to a record; says whether the key was there, whose first spelling stays then. `blobs` are the ids of the large values that the
+    /// record refers to: new ones of this transaction, or those that the row had before. Blobs that it had and has
+    /// no more are deleted.
+    ///
+    /// # Errors
+    /// `NoSuchTable`, `TooLarge`, `NoSuchBlob` for a blob of another row, or when no room is left.
+    pub fn put(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        spelling: &[u8],
+        record: &[u8],
+        blobs: &[u64],
+    ) -> Result<bool, StoreError> {
+        let limit = self.database.key_size_max;
+        self.entry(table)?;
+        Self::check_size(key.len() + spelling.len() + record.len())?;
+        let row_key = RowKey::new(table, key, limit);
+        let row_key = row_key.as_bytes();
+        let was_there = self.put_cell(table, key, spelling, row_key, record, blobs)?;
+        if !was_there {
+            let entry = self.entry(table)?;
+            entry.state.row_count += 1;
+            entry.is_changed = true;
+        }
+        Ok(was_there)
+    }
+
+    pub(crate) fn check_size(size: usize) -> Result<(), StoreError> {
+        const OVERHEAD: u64 = 64;
+        if size as u64 + OVERHEAD > u64::from(u32::MAX) {
+            return Err(StoreError::TooLarge { size: size as u64 });
+        }
+        Ok(())
+    }
+
+    fn put_cell(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        spelling: &[u8],
+        row_key: &[u8],
+        record: &[u8],
+        blobs: &[u64],
+    ) -> Result<bool, StoreError> {
+        let mut head = std::mem::take(&mut self.head);
+        if self.is_above_tail(row_key)? {
+            self.attach(blobs, &[])?;
+            let check = self.write_head(&mut head, table, key, spelling, row_key, record, blobs);
+            let appended = self.writer()?.append(Tree::Rows, row_key, &[&head, record, &check]);
+            if appended.map_err(|error| self.failed(error))? {
+                if let Some(tail) = &mut self.tail {
+                    tail.clear();
+                    tail.extend_from_slice(row_key);
+                }
+                self.head = head;
+                return Ok(false);
+            }
+        }
+        let old = self.find(table, key, row_key)?;
+        self.attach(blobs, old.as_ref().map_or(&[], |old| &old.blobs))?;
+        // The first spelling of a key stays, as in a dict.
+        let spelling = old.as_ref().map_or(spelling, |old| &old.spelling);
+        let check = self.write_head(&mut head, table, key, spelling, row_key, record, blobs);
+        let parts: [&[u8]; 3] = [&head, record, &check];
+        let writer = self.writer()?;
+        let done = match old {
+            Some(_) => writer.replace_found(Tree::Rows, row_key, &parts),
+            None => writer.put(Tree::Rows, row_key, &parts),
+        };
+        done.map_err(|error| self.failed(error))?;
+        self.head = head;
+        if let Some(old) = &old {
+            let gone: Vec<u64> = old.blobs.iter().copied().filter(|id| !blobs.contains(id)).collect();
+            self.delete_blobs(&gone)?;
+        }
+        Ok(old.is_some())
+    }
+
+    /// Write the head of a row's cell; returns its check.
+    #[allow(clippy::too_many_arguments, reason = "all that a cell is made of")]
+    fn write_head(
+        &self,
+        head: &mut Vec<u8>,
+        table: TableId,
+        key: &[u8],
+        spelling: &[u8],
+        row_key: &[u8],
+        record: &[u8],
+        blobs: &[u64],
+    ) -> [u8; CHECK_SIZE] {
+        if is_long(row_key, self.database.key_size_max) {
+            let whole_key = [Prefix::of(table).as_bytes(), key].concat();
+            write_head(head, spelling, &whole_key, blobs);
+        } else {
+            write_head(head, spelling, &[], blobs);
+        }
+        check_of(row_key, head, record).to_le_bytes()
+    }
+
+    /// Look a row up and stay there; what its head says, if it is there.
+    pub(crate) fn find(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        row_key: &[u8],
+    ) -> Result<Option<Found>, StoreError> {
+        let database = Arc::clone(&self.database);
+        let found = match self.writer()?.find(Tree::Rows, row_key) {
+            Ok(found) => found,
+            Err(error) => return Err(database.error(error)),
+        };
+        let Some(bytes) = found else { return Ok(None) };
+        match database.cell(table, key, row_key, bytes)? {
+            Some(cell) => Ok(Some(Found { blobs: cell.blobs().collect(), spelling: cell.spelling.to_vec() })),
+            None => Err(StoreError::KeyCollision { table: table.0.to_string() }),
+        }
+    }
+
+    /// Whether a row key is above all there are.
+    fn is_above_tail(&mut self, row_key: &[u8]) -> Result<bool, StoreError> {
+        if let Some(tail) = &self.tail {
+            return Ok(row_key > &tail[..]);
+        }
+        let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| self.database.error(error))?;
+        let last = cursor.start(Start::Edge, Direction::Reverse).and_then(|()| cursor.step());
+        let last = last.map_err(|error| self.database.error(error))?;
+        let tail = last.map_or_else(Vec::new, |(row_key, _)| row_key.to_vec());
+        drop(cursor);
+        let is_above = row_key > &tail[..];
+        self.tail = Some(tail);
+        Ok(is_above)
+    }
+
+    /// Delete a row with its blobs; says whether it was there.
+    ///
+    /// # Errors
+    /// `NoSuchTable`, or when no room is left to copy a page.
+    pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
+        self.entry(table)?;
+        let row_key = RowKey::new(table, key, self.database.key_size_max);
+        let row_key = row_key.as_bytes();
+        let blobs = match self.find(table, key, row_key) {
+            Ok(Some(found)) => found.blobs,
+            Ok(None) | Err(StoreError::KeyCollision { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let deleted = self.writer()?.delete_found(Tree::Rows, row_key);
+        deleted.map_err(|error| self.failed(error))?;
+        if self.tail.as_deref() == Some(row_key) {
+            self.tail = None;
+        }
+        self.delete_blobs(&blobs)?;
+        let entry = self.entry(table)?;
+        entry.state.row_count = entry.state.row_count.saturating_sub(1);
+        entry.is_changed = true;
+        Ok(true)
+    }
+
+    /// Store a value apart and return its id, for a record that is put in this transaction. A blob that no row
+    /// has taken by the commit is not stored.
+    ///
+    /// # Errors
+    /// `TooLarge`, or when no room is left.
+    pub fn put_blob(&mut self, payload: &[u8]) -> Result<u64, StoreError> {
+        Self::check_size(payload.len())?;
+        let id = self.counters.next_blob;
+        let check = blob::check_of(id, payload).to_le_bytes();
+        // Ids only grow, so a blob is always the tree's last entry.
+        let put = self.writer()?.append(Tree::Blobs, &id.to_be_bytes(), &[payload, &check]);
+        if !put.map_err(|error| self.failed(error))? {
+            return Err(self
+                .database
+                .corrupt("its large values", "an id stands there that was never given out"));
+        }
+        self.counters.next_blob += 1;
+        self.database.blob_floor.fetch_max(self.counters.next_blob, Ordering::Relaxed);
+        self.loose_blobs.push(id);
+        Ok(id)
+    }
+
+    /// Give blobs to a row: new ones, or those that it has.
+    pub(crate) fn attach(&mut self, blobs: &[u64], old: &[u64]) -> Result<(), StoreError> {
+        for id in blobs {
+            if let Some(index) = self.loose_blobs.iter().position(|loose| loose == id) {
+                self.loose_blobs.swap_remove(index);
+            } else if !old.contains(id) {
+                return Err(StoreError::NoSuchBlob { id: *id });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn delete_blobs(&mut self, blobs: &[u64]) -> Result<(), StoreError> {
+        for id in blobs {
+            let deleted = self.writer()?.delete(Tree::Blobs, &id.to_be_bytes());
+            deleted.map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+}

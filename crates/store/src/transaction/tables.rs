@@ -1,0 +1,171 @@
+//! How are tables made, named and emptied?
+//!
+//! A table is a name, an id and a count of rows in the catalog; its rows are those under the id's prefix. An id is never
+//! used again, so that whoever still has it meets nothing, never another table's rows.
+
+use super::{TableEntry, Transaction};
+use crate::catalog::{self, TABLE_NAME_SIZE_MAX, TableState};
+use crate::cell::Cell;
+use crate::engine::{Direction, Start, Tree};
+use crate::error::StoreError;
+use crate::row_key::{Prefix, TableId, successor};
+
+/// Rows that `clear` looks at before it deletes them.
+const CLEAR_CHUNK: usize = 512;
+
+impl Transaction {
+    /// Create an empty table.
+    ///
+    /// # Errors
+    /// `TableExists`, or `TableName` when the name is empty or too long.
+    pub fn create_table(&mut self, name: &str) -> Result<TableId, StoreError> {
+        self.check_name(name)?;
+        let table = TableId(self.counters.next_table);
+        let state = TableState::default();
+        self.put_entries(&[catalog::name_entry(name, table), state.entry(table)])?;
+        self.counters.next_table += 1;
+        self.tables.push(TableEntry { table, state, is_changed: false });
+        Ok(table)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), StoreError> {
+        if name.is_empty() || name.len() > TABLE_NAME_SIZE_MAX {
+            return Err(StoreError::TableName { size: name.len(), size_max: TABLE_NAME_SIZE_MAX });
+        }
+        match self.table(name)? {
+            Some(_) => Err(StoreError::TableExists { table: name.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Put entries into the catalog.
+    pub(super) fn put_entries(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), StoreError> {
+        for (key, value) in entries {
+            let put = self.writer()?.put(Tree::Meta, key, &[value]);
+            put.map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+
+    fn delete_meta(&mut self, key: &[u8]) -> Result<(), StoreError> {
+        let deleted = self.writer()?.delete(Tree::Meta, key);
+        deleted.map(|_| ()).map_err(|error| self.failed(error))
+    }
+
+    /// The table with this name, or an error.
+    fn named(&self, name: &str) -> Result<TableId, StoreError> {
+        self.table(name)?.ok_or_else(|| StoreError::NoSuchTable { table: name.to_owned() })
+    }
+
+    /// Delete a table with all its rows. Its id is never used again.
+    ///
+    /// # Errors
+    /// `NoSuchTable`.
+    pub fn drop_table(&mut self, name: &str) -> Result<(), StoreError> {
+        let table = self.named(name)?;
+        self.clear(table)?;
+        self.delete_meta(&catalog::name_key(name))?;
+        self.delete_meta(&catalog::table_key(table))?;
+        self.tables.retain(|entry| entry.table != table);
+        Ok(())
+    }
+
+    /// Give a table another name; its rows and its id stay.
+    ///
+    /// # Errors
+    /// `NoSuchTable`, `TableExists`, `TableName`.
+    pub fn rename_table(&mut self, name: &str, new_name: &str) -> Result<(), StoreError> {
+        let table = self.named(name)?;
+        if name != new_name {
+            self.check_name(new_name)?;
+            self.delete_meta(&catalog::name_key(name))?;
+            self.put_entries(&[catalog::name_entry(new_name, table)])?;
+        }
+        Ok(())
+    }
+
+    /// Delete all rows of a table.
+    ///
+    /// # Errors
+    /// `NoSuchTable`, or when no room is left to copy pages.
+    pub fn clear(&mut self, table: TableId) -> Result<(), StoreError> {
+        self.entry(table)?;
+        self.tail = None;
+        if self.is_only_table(table)? && self.loose_blobs.is_empty() {
+            for tree in [Tree::Rows, Tree::Blobs] {
+                let cleared = self.writer()?.clear(tree);
+                cleared.map_err(|error| self.failed(error))?;
+            }
+        } else {
+            while self.clear_chunk(table)? {}
+        }
+        let entry = self.entry(table)?;
+        entry.state.row_count = 0;
+        entry.is_changed = true;
+        Ok(())
+    }
+
+    /// Delete every table. Ids go on where they were, and the dictionary stays, since other processes know it.
+    ///
+    /// # Errors
+    /// When no room is left to copy pages.
+    pub fn clear_everything(&mut self) -> Result<(), StoreError> {
+        for (name, table) in self.tables()? {
+            self.delete_meta(&catalog::name_key(&name))?;
+            self.delete_meta(&catalog::table_key(table))?;
+        }
+        for tree in [Tree::Rows, Tree::Blobs] {
+            let cleared = self.writer()?.clear(tree);
+            cleared.map_err(|error| self.failed(error))?;
+        }
+        self.tables.clear();
+        self.loose_blobs.clear();
+        self.tail = None;
+        Ok(())
+    }
+
+    /// Whether every row there is belongs to this table.
+    fn is_only_table(&self, table: TableId) -> Result<bool, StoreError> {
+        let prefix = Prefix::of(table);
+        let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| self.database.error(error))?;
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let first = cursor.start(Start::Edge, direction).and_then(|()| cursor.step());
+            match first.map_err(|error| self.database.error(error))? {
+                Some((row_key, _)) if row_key.starts_with(prefix.as_bytes()) => {}
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Delete some rows of a table; false when there was none.
+    fn clear_chunk(&mut self, table: TableId) -> Result<bool, StoreError> {
+        let prefix = Prefix::of(table);
+        let end = successor(prefix.as_bytes().to_vec());
+        let (mut row_keys, mut blobs) = (Vec::new(), Vec::new());
+        {
+            let database = &self.database;
+            let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| database.error(error))?;
+            cursor
+                .start(Start::At(prefix.as_bytes()), Direction::Forward)
+                .map_err(|error| database.error(error))?;
+            while row_keys.len() < CLEAR_CHUNK {
+                let Some((row_key, bytes)) = cursor.step().map_err(|error| database.error(error))? else {
+                    break;
+                };
+                if end.as_deref().is_some_and(|end| row_key >= end) {
+                    break;
+                }
+                row_keys.push(row_key.to_vec());
+                // A damaged cell does not keep its table from being cleared.
+                blobs.extend(Cell::parse(bytes).iter().flat_map(Cell::blobs));
+            }
+        }
+        for row_key in &row_keys {
+            let deleted = self.writer()?.delete(Tree::Rows, row_key);
+            deleted.map_err(|error| self.failed(error))?;
+        }
+        self.delete_blobs(&blobs)?;
+        Ok(!row_keys.is_empty())
+    }
+}
