@@ -8,6 +8,7 @@ use pyo3::types::{
 
 use crate::calendar::ordinal_of;
 use crate::errors;
+use crate::hot::gil;
 use crate::hot::text;
 use crate::scalars;
 
@@ -165,7 +166,10 @@ fn of_key_error(error: &KeyError) -> Result<(), Refusal> {
 pub fn object_of<'py>(py: Python<'py>, bytes: &[u8], spelling: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     match plain_key(bytes, spelling) {
         Some(PlainKey::Str(characters)) => {
-            return text::utf8(py, characters).or_else(|_| general(py, bytes, spelling));
+            return text::utf8(py, characters).or_else(|error| {
+                gil::release(error);
+                general(py, bytes, spelling)
+            });
         }
         Some(PlainKey::Int(value)) => return Ok(value.into_pyobject(py)?.into_any()),
         None => {}

@@ -447,7 +447,8 @@ pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny
         .is_some_and(|byte| matches!(Kind::from_number(byte >> 4), Some(Kind::Shaped | Kind::Keyed)));
     match class {
         // An Enum is stored as its value, a dataclass and its kin as a dict.
-        Some(class) if is_dict || class.bind(py).hasattr("__members__")? => {
+        // Attached anew, for the AttributeError that hasattr drops: a scan comes here from a raw slot.
+        Some(class) if is_dict || Python::attach(|_py| class.bind(py).hasattr("__members__"))? => {
             hooks::build(class.bind(py).as_any(), &bytes::plain_of_row(py, &row)?)
         }
         _ => handle_of_row(py, row),

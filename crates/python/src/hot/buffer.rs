@@ -9,6 +9,7 @@ use std::ffi::c_int;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::field::guarded;
 use super::node::Node;
 use crate::bytes;
 use crate::record::Record;
@@ -19,16 +20,18 @@ use crate::record_list::RecordList;
 /// # Safety
 /// `view` and `flags` are those of a `bf_getbuffer` call.
 unsafe fn fill(py: Python<'_>, node: &Node, view: *mut ffi::Py_buffer, flags: c_int) -> c_int {
-    match bytes::sealed(node, py) {
-        // SAFETY: as promised by the caller. The view's object becomes the bytes object, so that
-        // its release, not ours, follows.
-        Ok(bytes) => unsafe { ffi::PyObject_GetBuffer(bytes.as_ptr(), view, flags) },
-        Err(error) => {
-            error.restore(py);
-            // SAFETY: the interpreter wants no object in a view that was not filled.
-            unsafe { (*view).obj = std::ptr::null_mut() };
-            -1
-        }
+    let bytes = guarded(py, || Python::attach(|_py| bytes::sealed(node, py).map(Bound::into_any)));
+    if bytes.is_null() {
+        // SAFETY: the interpreter wants no object in a view that was not filled.
+        unsafe { (*view).obj = std::ptr::null_mut() };
+        return -1;
+    }
+    // SAFETY: a new reference, made above; the rest as promised by the caller. The view's object
+    // becomes the bytes object, so that its release, not ours, follows.
+    unsafe {
+        let status = ffi::PyObject_GetBuffer(bytes, view, flags);
+        ffi::Py_DECREF(bytes);
+        status
     }
 }
 

@@ -19,7 +19,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::decode;
-use super::gil::{GilCell, GilRc};
+use super::gil::{self, GilCell, GilRc};
 use super::names;
 use super::node::{Node, Step};
 use super::row::Row;
@@ -308,7 +308,8 @@ unsafe fn field_by_object<'py>(
     }
     // SAFETY: as promised by the caller.
     let name = unsafe { Bound::from_borrowed_ptr(py, name) };
-    crate::record::get_item(record, &name)
+    // Keys that are no plain names go through the encoder, which drops what it need not raise.
+    Python::attach(|_py| crate::record::get_item(record, &name))
 }
 
 #[inline]
@@ -386,7 +387,7 @@ pub unsafe extern "C" fn record_subscript(
         } else {
             // SAFETY: a live object.
             let key = unsafe { Bound::from_borrowed_ptr(py, key) };
-            crate::record::get_item(&record, &key)?
+            Python::attach(|_py| crate::record::get_item(&record, &key))?
         };
         found.ok_or_else(|| errors::missing(&borrowed_name(py, key)))
     })
@@ -394,7 +395,7 @@ pub unsafe extern "C" fn record_subscript(
 
 /// Runs `work` for a C slot: an error becomes the current exception, and so does a panic.
 pub fn guarded<'py>(
-    py: Python<'py>,
+    _py: Python<'py>,
     work: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
 ) -> *mut ffi::PyObject {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
@@ -402,7 +403,7 @@ pub fn guarded<'py>(
     match result {
         Ok(value) => value.into_ptr(),
         Err(error) => {
-            error.restore(py);
+            gil::restore(error);
             std::ptr::null_mut()
         }
     }

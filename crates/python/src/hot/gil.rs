@@ -153,6 +153,27 @@ impl<T> Drop for GilRc<T> {
     }
 }
 
+/// Drop what holds references of PyO3's kind (`Py`, `PyErr`), and release them at once.
+///
+/// Below a raw slot PyO3 would put them on a list for later (see `Strong`).
+#[cold]
+pub fn release<T>(value: T) {
+    // As within any call that came through PyO3.
+    Python::attach(|_py| drop(value));
+}
+
+/// Make `error` the current exception.
+#[cold]
+pub fn restore(error: PyErr) {
+    // Making the exception out of a class and its arguments drops both: see `release`. PyO3 panics where
+    // there is no memory for it, and a panic must not leave a slot.
+    let restored = std::panic::AssertUnwindSafe(|| Python::attach(|py| error.restore(py)));
+    if std::panic::catch_unwind(restored).is_err() {
+        // SAFETY: the GIL is held, as everywhere below a slot.
+        unsafe { ffi::PyErr_NoMemory() };
+    }
+}
+
 /// An owned reference to a Python object that is released at once when it is dropped.
 ///
 /// PyO3's `Py` releases at once only inside of a call that came through PyO3; below a raw slot it would
