@@ -34,14 +34,21 @@ use crate::record_list::RecordList;
 const REMEMBERED_SHAPE_COUNT_MAX: usize = 4096;
 /// From this size on a value is decoded with the garbage collector paused.
 const PAUSE_SIZE_MIN: usize = 4096;
-/// Envelope tables that `view` remembers.
+/// Envelope tables that `view` remembers, and how large they may be: nobody wins by keeping giants.
 const REMEMBERED_TABLES_COUNT_MAX: usize = 1024;
+const REMEMBERED_TABLES_SIZE_MAX: usize = 16 * 1024;
 
 struct Written {
     names: Option<GilRc<Names>>,
     // The tables sealed last, with the shapes they are of: the next envelope mostly has the same.
     used: Vec<usize>,
     tables: Arc<envelope::Tables>,
+}
+
+impl Written {
+    fn is_of(&self, names: &GilRc<Names>) -> bool {
+        self.names.as_ref().is_some_and(|own| std::ptr::eq(&raw const **own, &raw const **names))
+    }
 }
 
 static WRITTEN: GilCell<Option<Written>> = GilCell::new(None);
@@ -81,11 +88,12 @@ fn names_for_writing(py: Python<'_>) -> GilRc<Names> {
 /// The tables for these shapes, which `ShapeNames` own.
 fn tables_for(
     py: Python<'_>,
+    names: &GilRc<Names>,
     used: &[*const ShapeNames],
     shapes: impl FnOnce() -> Vec<Shape>,
 ) -> Arc<envelope::Tables> {
     let same = WRITTEN.with(py, |written| {
-        let written = written.as_ref()?;
+        let written = written.as_ref().filter(|written| written.is_of(names))?;
         (written.used.len() == used.len()
             && written.used.iter().zip(used).all(|(old, new)| *old == *new as usize))
         .then(|| written.tables.clone())
@@ -95,7 +103,8 @@ fn tables_for(
     }
     let tables = Arc::new(tables_of(&shapes()));
     WRITTEN.with(py, |written| {
-        if let Some(written) = written {
+        // While user code ran the names may have been replaced: addresses of the old ones mean nothing then.
+        if let Some(written) = written.as_mut().filter(|written| written.is_of(names)) {
             written.used.clear();
             written.used.extend(used.iter().map(|shape| *shape as usize));
             written.tables = tables.clone();
@@ -146,7 +155,7 @@ fn seal_object<'py>(
     let number = NEXT_ENVELOPE.fetch_add(1, Ordering::Relaxed);
     let target = Target::Envelope { number, used: Vec::new() };
     let Encoded { encoder, used, .. } = encode_object(py, &names, target, policy, object, the_value)?;
-    let tables = tables_for(py, &used, || encode::shapes_of(&used));
+    let tables = tables_for(py, &names, &used, || encode::shapes_of(&used));
     let record = encoder.bytes();
     let size = tables.envelope_size(record);
     let sealed = PyBytes::new_with(py, size, |target| {
@@ -236,6 +245,9 @@ fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Na
     });
     if let Some(names) = last {
         return Ok(names);
+    }
+    if envelope.tables.len() > REMEMBERED_TABLES_SIZE_MAX {
+        return own_names(py, envelope);
     }
     let known = VIEWED.with(py, |viewed| viewed.all.as_ref()?.get(envelope.tables).cloned());
     let names = if let Some(names) = known {
@@ -366,13 +378,13 @@ pub fn handle_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAn
     // The upper nibble of the first byte is the kind.
     match row.bytes().first().map(|byte| Kind::from_number(byte >> 4)) {
         Some(Some(Kind::Shaped | Kind::Keyed)) => {
-            Ok(alloc::new_handle::<Record>(py, Node::root(row))?.into_any())
+            Ok(alloc::new_handle::<Record>(py, Node::root(row, true))?.into_any())
         }
         Some(Some(Kind::List | Kind::PackedInts | Kind::PackedFloats)) => {
-            Ok(alloc::new_handle::<RecordList>(py, Node::root(row))?.into_any())
+            Ok(alloc::new_handle::<RecordList>(py, Node::root(row, false))?.into_any())
         }
         Some(Some(Kind::Tuple)) => {
-            let list = alloc::new_handle::<RecordList>(py, Node::root(row.clone()))?;
+            let list = alloc::new_handle::<RecordList>(py, Node::root(row.clone(), false))?;
             let place = list.get().node.container(py)?;
             decode::tuple_handles(list.as_any(), &row, &place)
         }
@@ -382,7 +394,8 @@ pub fn handle_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAn
 
 /// A place in an empty row: what the memory of a handle looks like is looked up in one at it.
 pub fn sample_node(py: Python<'_>) -> Node {
-    Node::root(GilRc::new(Row::owned(&[], &[], names_for_writing(py), always_open(py), None, None)))
+    let row = Row::owned(&[], &[], names_for_writing(py), always_open(py), None, None);
+    Node::root(GilRc::new(row), false)
 }
 
 /// The whole value of a row in plain objects.

@@ -160,7 +160,13 @@ fn extreme<'py>(
         Some(Outcome::Done(Some(value))) => match value {
             Extreme::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
             Extreme::Float(value) => Ok(PyFloat::new(py, value).into_any()),
-            Extreme::Str(value) => crate::hot::text::utf8(py, &value),
+            Extreme::Str(value) => crate::hot::text::utf8(py, &value).map_err(|error| {
+                let name = table.get().name();
+                errors::corrupt_record(
+                    py,
+                    format!("a record of table {name:?} is damaged: {}", error.value(py)),
+                )
+            }),
             Extreme::Date(value) => scalars::new_date(py, value),
             Extreme::Datetime(value) => scalars::new_datetime(py, value, None),
         },

@@ -24,9 +24,8 @@ const GATE_COUNT_MIN: usize = 16;
 
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 
-/// The transaction that `with db.transaction():` has opened.
-struct Running {
-    transaction: Transaction,
+/// Whose the transaction is that `with db.transaction():` has opened.
+struct Owner {
     // Unique in the process: an iterator over one transaction must not go on in the next.
     serial: u64,
     // The first of its own shapes that the names have not been told of.
@@ -55,8 +54,22 @@ pub struct Core {
     pub read_only: Option<&'static str>,
     // Of the transactions whose rows may still be in use, and how many are kept before the rest is let go.
     gates: GilCell<(Vec<GilRc<Gate>>, usize)>,
-    running: GilCell<Option<Running>>,
+    // Touched by `begin`, `end` and `in_serial` alone, and by none of them while it is lent: a long walk
+    // lets signal handlers run, which may come here again.
+    running: GilCell<Option<Transaction>>,
+    owner: GilCell<Option<Owner>>,
     is_running: GilValue<bool>,
+    is_lent: GilValue<bool>,
+    stored_count: GilValue<u64>,
+}
+
+/// Takes the running transaction back when it is dropped.
+struct Loan<'a>(&'a GilValue<bool>);
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
 }
 
 impl Core {
@@ -80,7 +93,10 @@ impl Core {
             read_only,
             gates: GilCell::new((Vec::new(), GATE_COUNT_MIN)),
             running: GilCell::new(None),
+            owner: GilCell::new(None),
             is_running: GilValue::new(false),
+            is_lent: GilValue::new(false),
+            stored_count: GilValue::new(0),
         }))
     }
 
@@ -107,9 +123,9 @@ impl Core {
 
     fn is_mine_slow(&self, py: Python<'_>) -> bool {
         let thread = std::thread::current().id();
-        let task = self.running.with(py, |running| match running {
-            Some(running) if running.thread == thread => {
-                Some(running.task.as_ref().map(|task| task.as_ptr() as usize))
+        let task = self.owner.with(py, |owner| match owner {
+            Some(owner) if owner.thread == thread => {
+                Some(owner.task.as_ref().map(|task| task.as_ptr() as usize))
             }
             _ => None,
         });
@@ -126,25 +142,25 @@ impl Core {
     fn is_own_thread_busy(&self, py: Python<'_>) -> bool {
         let thread = std::thread::current().id();
         self.is_running.get()
-            && self
-                .running
-                .with(py, |running| running.as_ref().is_some_and(|running| running.thread == thread))
+            && self.owner.with(py, |owner| owner.as_ref().is_some_and(|owner| owner.thread == thread))
     }
 
     /// Begin a transaction for the caller.
     pub fn begin(&self, py: Python<'_>) -> PyResult<()> {
         let transaction = self.lock(py)?;
         let next_draft = transaction.shapes().start();
-        let running = Running {
-            transaction,
+        let owner = Owner {
             next_draft,
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
             gate: self.transaction_gate(py),
             thread: std::thread::current().id(),
             task: current_task(py),
         };
-        self.running.with(py, |slot| *slot = Some(running));
+        // Both places are empty: nobody else has the writer lock.
+        let old = self.running.with(py, |slot| slot.replace(transaction));
+        let old_owner = self.owner.with(py, |slot| slot.replace(owner));
         self.is_running.set(true);
+        drop((old, old_owner));
         Ok(())
     }
 
@@ -164,26 +180,55 @@ impl Core {
         py.detach(|| self.store.begin(self.timeout)).map_err(|error| errors::of_store(py, error))
     }
 
+    /// Raises where an operation of the running transaction is under way, further up the stack.
+    pub fn check_not_lent(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_lent.get() {
+            return Err(errors::raise(
+                py,
+                "TransactionError",
+                "the transaction is in the middle of another operation, which this call has interrupted (a signal \
+                 handler?); use it, end it or close the database when that is over",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Counts the values that were stored through this handle.
+    pub fn stored_count(&self) -> u64 {
+        self.stored_count.get()
+    }
+
+    /// A value has been stored.
+    pub fn count_stored(&self) {
+        self.stored_count.set(self.stored_count.get().wrapping_add(1));
+    }
+
     /// End the caller's transaction: commit it, or drop it.
     pub fn end(&self, py: Python<'_>, commit: bool) -> PyResult<()> {
+        self.check_not_lent(py)?;
         self.is_running.set(false);
-        let Some(running) = self.running.with(py, Option::take) else { return Ok(()) };
-        let Running { transaction, task, gate, .. } = running;
+        let transaction = self.running.with(py, Option::take);
+        let owner = self.owner.with(py, Option::take);
+        let (Some(transaction), Some(Owner { serial, task, gate, .. })) = (transaction, owner) else {
+            return Ok(());
+        };
         drop(task);
-        let result = self.finish(py, transaction, commit);
-        if !commit || result.is_err() {
+        // Where another thread has closed the database meanwhile, what was not committed is dropped.
+        let is_open = self.gate.is_open();
+        let result = self.finish(py, transaction, commit && is_open, serial);
+        if !commit || !is_open || result.is_err() {
             gate.take_back();
         }
-        result
+        result?;
+        if commit && !is_open { self.check_open(py) } else { Ok(()) }
     }
 
     /// Take back what the caller's transaction did since a savepoint.
     pub fn roll_back_to(&self, py: Python<'_>, savepoint: Savepoint) -> PyResult<()> {
         self.in_running(py, |transaction| transaction.rollback_to(savepoint))?;
         let gate = self.transaction_gate(py);
-        let old = self
-            .running
-            .with(py, |running| running.as_mut().map(|running| std::mem::replace(&mut running.gate, gate)));
+        let old =
+            self.owner.with(py, |owner| owner.as_mut().map(|owner| std::mem::replace(&mut owner.gate, gate)));
         if let Some(old) = old {
             old.take_back();
         }
@@ -218,30 +263,28 @@ impl Core {
         if !self.is_mine(py) {
             return self.gate.clone();
         }
-        self.running
-            .with(py, |running| running.as_ref().map(|running| running.gate.clone()))
-            .unwrap_or_else(|| self.gate.clone())
+        self.running_gate(py).unwrap_or_else(|| self.gate.clone())
+    }
+
+    /// The gate of rows that are read now in the running transaction, whosoever it is.
+    pub fn running_gate(&self, py: Python<'_>) -> Option<GilRc<Gate>> {
+        self.owner.with(py, |owner| owner.as_ref().map(|owner| owner.gate.clone()))
     }
 
     /// Tell the names of shapes that the caller's transaction has made by itself, where a change of a
     /// record gave it another list of keys.
     pub fn learn_drafts(&self, py: Python<'_>) {
-        let made = self.running.with(py, |running| {
-            let running = running.as_mut()?;
-            let shapes = running.transaction.shapes().clone();
-            let start = running.next_draft;
-            while shapes.shape(running.next_draft).is_some() {
-                running.next_draft += 1;
+        let known = self.owner.with(py, |owner| owner.as_ref().map(|owner| (owner.serial, owner.next_draft)));
+        let Some((serial, start)) = known else { return };
+        let Some(Ok(shapes)) = self.in_serial(py, serial, |transaction| Ok(transaction.shapes().clone()))
+        else {
+            return;
+        };
+        for (id, shape) in (start..).map_while(|id| Some((id, shapes.shape(id)?))) {
+            if self.names.met_as(py, id).is_none() {
+                self.names.add_draft(py, id, shape.clone(), serial);
             }
-            (running.next_draft > start).then_some((shapes, start..running.next_draft))
-        });
-        let Some((shapes, ids)) = made else { return };
-        for id in ids {
-            if let Some(shape) = shapes.shape(id)
-                && self.names.met_as(py, id).is_none()
-            {
-                self.names.add_draft(py, id, shape.clone());
-            }
+            self.owner.with(py, |owner| owner.as_mut().map(|owner| owner.next_draft = id + 1));
         }
     }
 
@@ -250,22 +293,34 @@ impl Core {
         if !self.is_mine(py) {
             return None;
         }
-        self.running.with(py, |running| running.as_ref().map(|running| running.serial))
+        self.serial(py)
     }
 
-    fn finish(&self, py: Python<'_>, mut transaction: Transaction, commit: bool) -> PyResult<()> {
+    fn serial(&self, py: Python<'_>) -> Option<u64> {
+        self.owner.with(py, |owner| owner.as_ref().map(|owner| owner.serial))
+    }
+
+    /// `serial` is that of the transaction, or 0 for one that made no drafts. As soon as the store lets go
+    /// of its lock the next transaction may make some.
+    fn finish(
+        &self,
+        py: Python<'_>,
+        mut transaction: Transaction,
+        commit: bool,
+        serial: u64,
+    ) -> PyResult<()> {
         if !commit {
+            self.names.withdraw_drafts(py, serial);
             py.detach(|| drop(transaction));
-            self.names.withdraw_drafts(py);
             return Ok(());
         }
         match py.detach(move || transaction.commit()) {
             Ok(()) => {
-                self.names.keep_drafts(py);
+                self.names.keep_drafts(py, serial);
                 Ok(())
             }
             Err(error) => {
-                self.names.withdraw_drafts(py);
+                self.names.withdraw_drafts(py, serial);
                 Err(errors::of_store(py, error))
             }
         }
@@ -277,12 +332,30 @@ impl Core {
         py: Python<'_>,
         work: impl FnOnce(&mut Transaction) -> Result<R, StoreError>,
     ) -> PyResult<R> {
-        let result =
-            self.running.with(py, |running| running.as_mut().map(|running| work(&mut running.transaction)));
-        match result {
+        self.check_not_lent(py)?;
+        match self.lend(py, work) {
             Some(result) => result.map_err(|error| errors::of_store(py, error)),
             None => Err(errors::raise(py, "TransactionError", "no transaction is running")),
         }
+    }
+    /// Run `work` in the transaction with this serial; None where that is over, or in use further up the
+    /// stack. Makes no Python object.
+    pub fn in_serial<R>(
+        &self,
+        py: Python<'_>,
+        serial: u64,
+        work: impl FnOnce(&mut Transaction) -> Result<R, StoreError>,
+    ) -> Option<Result<R, StoreError>> {
+        if self.is_lent.get() || self.serial(py) != Some(serial) {
+            return None;
+        }
+        self.lend(py, work)
+    }
+
+    fn lend<R>(&self, py: Python<'_>, work: impl FnOnce(&mut Transaction) -> R) -> Option<R> {
+        self.is_lent.set(true);
+        let _loan = Loan(&self.is_lent);
+        self.running.with(py, |running| running.as_mut().map(work))
     }
 
     /// Run `work` in the caller's transaction, or in one of its own that is committed at once.
@@ -298,9 +371,9 @@ impl Core {
         }
         let mut transaction = self.lock(py)?;
         match work(&mut transaction) {
-            Ok(result) => self.finish(py, transaction, true).map(|()| result),
+            Ok(result) => self.finish(py, transaction, true, 0).map(|()| result),
             Err(error) => {
-                self.finish(py, transaction, false)?;
+                self.finish(py, transaction, false, 0)?;
                 Err(errors::of_store(py, error))
             }
         }

@@ -202,6 +202,7 @@ impl Database {
         if self.core.is_mine(py) {
             self.core.end(py, false)?;
         }
+        // A transaction of another thread goes on up to its end, and is dropped there (`Core::end`).
         self.core.close_gates(py);
         for gate in self.snapshots.with(py, std::mem::take) {
             gate.close();

@@ -9,11 +9,12 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::errors;
 use crate::hot::encode::{Encoding, Outcome, Reason, fail};
+use crate::hot::gil::Strong;
 
 /// What may be done with pickles: the value of `pickle=` in `open`, `dumps` and `loads`.
 pub struct PicklePolicy {
     // None: "deny". It is the default, and costs nothing to make.
-    object: Option<Py<PyAny>>,
+    object: Option<Strong<PyAny>>,
     /// Whether every pickle is read.
     pub is_allow: bool,
 }
@@ -31,7 +32,7 @@ impl PicklePolicy {
         if let Ok(word) = argument.cast::<PyString>() {
             return match word.to_str()? {
                 "deny" => Ok(Self::DENY),
-                "allow" => Ok(Self { object: Some(argument.clone().unbind()), is_allow: true }),
+                "allow" => Ok(Self { object: Some(Strong::new(argument)), is_allow: true }),
                 word => Err(errors::value_error(format!(
                     "pickle={word:?} is unknown; use \"deny\", \"allow\", or a list of allowed globals"
                 ))),
@@ -39,8 +40,8 @@ impl PicklePolicy {
         }
         let globals: Vec<String> =
             argument.try_iter()?.map(|name| name?.extract()).collect::<PyResult<_>>()?;
-        let object = PyTuple::new(argument.py(), globals)?.into_any().unbind();
-        Ok(Self { object: Some(object), is_allow: false })
+        let globals = PyTuple::new(argument.py(), globals)?;
+        Ok(Self { object: Some(Strong::new(globals.as_any())), is_allow: false })
     }
 
     /// Whether pickles are neither written nor read.
@@ -56,7 +57,7 @@ impl PicklePolicy {
     /// As `pickle=` was given.
     pub fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         match &self.object {
-            Some(object) => object.bind(py).clone(),
+            Some(object) => object.clone_ref(py).into_bound(py),
             None => PyString::intern(py, "deny").into_any(),
         }
     }
@@ -76,7 +77,7 @@ pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>,
     let said = said.cast_into::<PyTuple>().map_err(PyErr::from)?;
     let way: String = said.get_item(0)?.extract()?;
     match way.as_str() {
-        "value" => encoding.bound_value(&said.get_item(1)?, depth),
+        "value" => encoding.stand_in(&said.get_item(1)?, depth),
         "pickle" => {
             let data = said.get_item(1)?.cast_into::<PyBytes>().map_err(PyErr::from)?;
             encoding.payload(tag::PICKLE, data.as_bytes(), depth)

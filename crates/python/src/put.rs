@@ -71,8 +71,19 @@ fn encode_for<'py>(
 ) -> PyResult<Encoded> {
     let py = table.py();
     let core = table.get().core();
-    let target = Target::Table { table: table.get(), in_transaction: core.is_mine(py) };
-    encode_object(py, &core.names, target, &core.policy, value, place)
+    let transaction = core.running_serial(py).unwrap_or(0);
+    let target = Target::Table { table: table.get(), transaction };
+    let encoded = encode_object(py, &core.names, target, &core.policy, value, place)?;
+    // The record may name shapes that this transaction has made; they went with it.
+    if transaction != 0 && core.running_serial(py) != Some(transaction) {
+        return Err(errors::raise(
+            py,
+            "TransactionError",
+            "the transaction was ended while a value for it was being encoded (by the value's own code); nothing is \
+             stored",
+        ));
+    }
+    Ok(encoded)
 }
 
 /// Give a record the ids that it lacks; None where it lacks none and can be stored as it is.
@@ -107,7 +118,7 @@ fn settle(
             let names: Vec<&str> = shape.shape.names().iter().map(AsRef::as_ref).collect();
             let id = transaction.admit(table, &names)?;
             if keep_drafts && core.names.by_keys(py, &shape.keys).is_none() {
-                core.names.add_draft(py, id, shape.shape.clone());
+                core.names.add_draft(py, id, shape.shape.clone(), core.running_serial(py).unwrap_or(0));
             }
             ids.push(id);
         }
@@ -161,6 +172,7 @@ fn store(
     encoded: &Encoded,
     keep_drafts: bool,
 ) -> Result<bool, StoreError> {
+    core.count_stored();
     match settle(py, core, transaction, table, encoded, keep_drafts)? {
         None => transaction.put(table, key.0, key.1, encoded.encoder.bytes(), &[]),
         Some(settled) => transaction.put(table, key.0, key.1, &settled.record, &settled.blobs),
@@ -255,22 +267,30 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
             Ok((id, next_int(transaction, id)?))
         })?;
         let (id, Some(first)) = start else { return Err(no_next(this.name())) };
-        let mut next = first;
+        let (mut next, mut count) = (first, 0);
         let mut key = KeyEncoder::new();
+        let mut stored_count = core.stored_count();
         for value in values.try_iter()? {
             let value = value?;
             let encoded = encode_for(table, &value, || {
-                format!("value {} given to extend() of table {:?}", next - first, this.name())
+                format!("value {count} given to extend() of table {:?}", this.name())
             })?;
+            if core.stored_count() != stored_count {
+                // The iterator, or the value's own code, has stored something itself: perhaps here.
+                let behind = core.in_running(py, |transaction| next_int(transaction, id))?;
+                next = behind.ok_or_else(|| no_next(this.name()))?.max(next);
+            }
             key.clear();
             key.int(next);
             core.in_running(py, |transaction| {
                 store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, true)
             })?;
             encode::recycle(py, encoded.encoder);
+            stored_count = core.stored_count();
             next = next.checked_add(1).ok_or_else(|| no_next(this.name()))?;
+            count += 1;
         }
-        Ok((next - first) as usize)
+        Ok(count)
     })
 }
 
@@ -334,6 +354,10 @@ impl Table {
         let keep_drafts = core.is_mine(py);
         let outcome = core.write(py, |transaction| {
             let Some(id) = transaction.table(self.name())? else { return Ok(None) };
+            let Some(cell) = transaction.get(id, row.key())? else { return Ok(None) };
+            if !edit.fits(cell.record, &**transaction.shapes()).map_err(StoreError::Record)? {
+                return Ok(Some(Err(None)));
+            }
             let mut settled = Vec::with_capacity(encoded.len());
             for encoded in &encoded {
                 settled.push(settle(py, core, transaction, id, encoded, keep_drafts)?);
@@ -349,6 +373,7 @@ impl Table {
             let blobs: Vec<u64> =
                 settled.iter().flatten().flat_map(|one| one.blobs.iter().copied()).collect();
             edit.with(&bytes, |steps, change| transaction.patch(id, row.key(), steps, change, &blobs))
+                .map(|patched| patched.map(|patched| patched.map_err(Some)))
         })?;
         if keep_drafts {
             core.learn_drafts(py);
@@ -364,7 +389,8 @@ impl Table {
                 row.gate.set(self.row_gate(py));
                 Ok(())
             }
-            Some(Err(error)) => Err(save::of_patch(py, row, edit, &error)),
+            Some(Err(Some(error))) => Err(save::of_patch(py, row, edit, &error)),
+            Some(Err(None)) => Err(save::replaced(py, row, edit)),
         }
     }
 
@@ -376,6 +402,9 @@ impl Table {
             let mut record = cell.record.to_vec();
             let (spelling, blobs) = (cell.spelling.to_vec(), cell.blobs().collect::<Vec<_>>());
             let shapes = transaction.shapes().clone();
+            if !edit.fits(&record, &*shapes).map_err(StoreError::Record)? {
+                return Ok(Some(Ok(None)));
+            }
             match edit.with(&[], |steps, _| patch::overwrite(&mut record, &*shapes, steps, slot)) {
                 Ok(true) => {
                     transaction.put(id, row.key(), &spelling, &record, &blobs)?;

@@ -5,7 +5,7 @@
 
 use pellucid_record::layout::Kind;
 use pellucid_record::view::{Container, Slot};
-use pyo3::exceptions::{PyAttributeError, PyKeyError};
+use pyo3::exceptions::{PyAttributeError, PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
@@ -13,6 +13,7 @@ use crate::errors;
 use crate::hot::decode;
 use crate::hot::field;
 use crate::hot::node::{Node, Step};
+use crate::hot::row::Row;
 use crate::path;
 use crate::save;
 use crate::views::{DictView, Owner};
@@ -104,12 +105,14 @@ fn for_each<'py>(
     let row = &node.row;
     // A copy: `visit` may run code that changes the row.
     let bytes = row.bytes().to_vec();
+    let version = row.version();
     let damaged = |error| errors::corrupt_row(py, row, &error);
     if place.kind == Kind::Shaped {
         let Some(shape) = row.names.named(py, place.shape) else {
             return Err(errors::corrupt_record(py, "the record's shape is unknown".to_owned()));
         };
         for (index, name) in (0..).zip(shape.shape.names()) {
+            check_same(row, version)?;
             let slot = place.slot(&bytes, &*row.names, index).map_err(damaged)?;
             if slot != Slot::Absent {
                 visit(&place, PyString::intern(py, name).into_any(), index, slot)?;
@@ -118,6 +121,7 @@ fn for_each<'py>(
         return Ok(());
     }
     for entry in 0..place.len() {
+        check_same(row, version)?;
         let key = place.slot(&bytes, &*row.names, entry * 2).map_err(damaged)?;
         let value = place.slot(&bytes, &*row.names, entry * 2 + 1).map_err(damaged)?;
         if value != Slot::Absent {
@@ -125,6 +129,16 @@ fn for_each<'py>(
         }
     }
     Ok(())
+}
+
+/// Places in a row that has been changed since they were found lead anywhere.
+fn check_same(row: &Row, version: u32) -> PyResult<()> {
+    if row.version() == version {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(
+        "the record was changed while it was being read (by the code of a key or value in it)",
+    ))
 }
 
 /// The values that are there, in order.
@@ -135,9 +149,11 @@ pub fn values<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<Bound<'py, PyAny
 /// Keys and values that are there, in order.
 pub fn items<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
     let row = record.get().node.row.clone();
+    let version = row.version();
     let mut items = Vec::new();
     for_each(record, |_, key, _, slot| {
         let step = path::field_step(&key)?;
+        check_same(&row, version)?;
         let value = decode::handle(record.as_any(), &row, slot, || step.unwrap_or(Step::Index(0)))?;
         items.push((key, value));
         Ok(())

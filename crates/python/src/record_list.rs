@@ -1,7 +1,7 @@
 //! How does a stored list look like a list?
 
 use pellucid_record::view::Slot;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyDict, PyInt, PyList, PySlice, PyTuple};
@@ -76,9 +76,10 @@ pub fn step_into<'py>(
         };
     };
     match step.cast::<PyInt>() {
-        Ok(_) => match normalize(list, step.extract()?)? {
-            Some(index) => at(list, index),
-            None => Ok(None),
+        Ok(_) => match step.extract().map(|index| normalize(list, index)) {
+            Ok(index) => index?.map_or(Ok(None), |index| at(list, index)),
+            // Beyond all lists.
+            Err(_) => Ok(None),
         },
         Err(_) => Ok(None),
     }
@@ -91,7 +92,16 @@ fn normalize(list: &Bound<'_, RecordList>, index: isize) -> PyResult<Option<usiz
 }
 
 fn index_of(list: &Bound<'_, RecordList>, key: &Bound<'_, PyAny>, what: &str) -> PyResult<usize> {
-    let index: isize = key.call_method0("__index__").map_err(|_| not_an_index(key))?.extract()?;
+    let index: isize = key.extract().map_err(|error: PyErr| {
+        // As a list has it: whatever the key's own __index__ raises is not ours to change.
+        if error.is_instance_of::<PyOverflowError>(key.py()) {
+            errors::index_out_of_range(what)
+        } else if error.is_instance_of::<PyTypeError>(key.py()) {
+            not_an_index(key)
+        } else {
+            error
+        }
+    })?;
     normalize(list, index)?.ok_or_else(|| errors::index_out_of_range(what))
 }
 

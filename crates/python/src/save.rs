@@ -5,9 +5,10 @@
 //! stays; the handle then shows the result. A detached record applies it to its own bytes. A scalar
 //! that fits the slot of the old one is written over it, and no encoder runs.
 
+use pellucid_record::error::Corrupt;
 use pellucid_record::patch::{self, Change, PatchError, ShapeBook};
 use pellucid_record::shape::{Shape, Shapes};
-use pellucid_record::view::Slot;
+use pellucid_record::view::{Root, Slot};
 use pyo3::exceptions::{PyIndexError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
@@ -16,7 +17,7 @@ use crate::bytes::{self, Values};
 use crate::counters;
 use crate::errors;
 use crate::hot::names::{Names, Source};
-use crate::hot::node::{Node, Step};
+use crate::hot::node::{Node, Step, is_dict};
 use crate::hot::row::Row;
 use crate::hot::text;
 use crate::path;
@@ -45,9 +46,24 @@ pub struct Edit {
     pub path: Vec<Step>,
     /// What to do there.
     pub action: Action,
+    /// How many of the steps lead to the handle through which it is done.
+    pub depth: usize,
+    /// Whether that handle is a dict's, not a list's.
+    pub is_dict: bool,
 }
 
 impl Edit {
+    /// Whether there is in `record` what the handle stands for: another handle may have put something
+    /// else there, in which the same steps lead elsewhere (an int is an index here and a key there).
+    pub fn fits<S: Shapes>(&self, record: &[u8], shapes: &S) -> Result<bool, Corrupt> {
+        let steps: Vec<_> = self.path.iter().take(self.depth).map(Step::borrowed).collect();
+        Ok(match pellucid_record::path::resolve(record, shapes, &steps)? {
+            Some(Root::Container(place)) => is_dict(place.kind) == self.is_dict,
+            // The change itself finds out, and says at which step.
+            Some(Root::Scalar(_)) | None => true,
+        })
+    }
+
     /// Runs `work` with the change as the record crate wants it.
     pub fn with<R>(
         &self,
@@ -83,8 +99,9 @@ pub fn change(
         return Err(errors::read_only(py, why));
     }
     let mut path = node.path(py)?;
+    let depth = path.len();
     path.extend(step);
-    let edit = Edit { path, action };
+    let edit = Edit { path, action, depth, is_dict: node.is_dict };
     match &row.table {
         Some(table) => table.get().change_record(&table.bind(py), row, &edit, values),
         None => change_detached(py, row, &edit, values),
@@ -161,6 +178,16 @@ impl ShapeBook for OwnBook<'_> {
             Source::Store(..) => dictionary.find(names),
         }
     }
+}
+
+/// A change through a handle of something that has been replaced by something else.
+pub fn replaced(py: Python<'_>, row: &Row, edit: &Edit) -> PyErr {
+    let place = path::show(py, edit.path.get(..edit.depth).unwrap_or_default());
+    PyKeyError::new_err(format!(
+        "{}{place} is no {} any more; read it again",
+        errors::describe(py, row),
+        if edit.is_dict { "dict" } else { "list" },
+    ))
 }
 
 /// What a change that was not possible raises.

@@ -8,7 +8,7 @@ use pellucid_record::view::{Container, Slot};
 use pyo3::prelude::*;
 use pyo3::types::{
     PyByteArray, PyBytes, PyComplex, PyComplexMethods, PyDate, PyDateAccess, PyDateTime, PyDelta,
-    PyDeltaAccess, PyDict, PyTime, PyTimeAccess, PyTuple, PyTzInfo, PyTzInfoAccess,
+    PyDeltaAccess, PyDict, PyString, PyTime, PyTimeAccess, PyTuple, PyTzInfo, PyTzInfoAccess,
 };
 
 use crate::calendar::{date_of, ordinal_of};
@@ -159,10 +159,15 @@ pub fn zone_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>
                 return Err(errors::value_error("a time zone's offset is a day or more"));
             }
             let delta = delta(py, offset)?;
+            // Names are copied before Python code runs, which may change the row that they lie in.
+            let name = text(name)?;
             let class = py.import("datetime")?.getattr("timezone")?;
-            if name.is_empty() { class.call1((delta,)) } else { class.call1((delta, text(name)?)) }
+            if name.is_empty() { class.call1((delta,)) } else { class.call1((delta, name)) }
         }
-        Some((&ZONE_NAMED, key)) => py.import("zoneinfo")?.getattr("ZoneInfo")?.call1((text(key)?,)),
+        Some((&ZONE_NAMED, key)) => {
+            let key = text(key)?;
+            py.import("zoneinfo")?.getattr("ZoneInfo")?.call1((key,))
+        }
         _ => Err(errors::value_error("a time zone is of no known kind")),
     }
 }
@@ -292,6 +297,8 @@ fn from_payload<'py>(
             if !pellucid_record::key::is_decimal_text(written) && !written.contains("NaN") {
                 return Err(damaged());
             }
+            // An object of its own first: an import may let another thread, or the user's code, change the row.
+            let written = PyString::new(py, written);
             py.import("decimal")?.getattr("Decimal")?.call1((written,))
         }
         tag::COMPLEX if payload.len() == 16 => {
@@ -304,7 +311,7 @@ fn from_payload<'py>(
             py.import("uuid")?.getattr("UUID")?.call((), Some(&keywords))
         }
         tag::TIMEDELTA | tag::TIME | tag::AWARE => moment(py, tag, payload),
-        tag::NDARRAY => array(py, row, payload, offset, depth),
+        tag::NDARRAY => array(py, row, offset, payload.len(), depth),
         tag::REGISTERED => {
             let parts = nested_tuple(py, row, offset, payload.len(), depth)?;
             hooks::decode_registered(&parts.get_item(0)?, &parts.get_item(1)?)
@@ -358,18 +365,21 @@ fn nested_tuple<'py>(
 fn array<'py>(
     py: Python<'py>,
     row: &GilRc<Row>,
-    payload: &[u8],
     offset: u32,
+    payload_size: usize,
     depth: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let place = Container::nested(row.bytes(), offset, offset + payload.len() as u32, &*row.names)
+    let place = Container::nested(row.bytes(), offset, offset + payload_size as u32, &*row.names)
         .map_err(|error| errors::corrupt_row(py, row, &error))?;
     if place.kind != Kind::Tuple || place.count != 4 {
         return Err(errors::value_error("an array's head is damaged"));
     }
     let head = decode::plain_at(py, row, &Slot::Container(place), depth + 1)?.cast_into::<PyTuple>()?;
     let start: usize = head.get_item(3)?.extract()?;
-    let data = payload.get(start..).ok_or_else(|| errors::value_error("an array's head is damaged"))?;
+    // Taken anew from the row: what the head was made of may be code of the user's that changed it.
+    let end = offset as usize + payload_size;
+    let data = row.bytes().get((offset as usize).saturating_add(start)..end);
+    let data = data.ok_or_else(|| errors::value_error("an array's head is damaged"))?;
     hooks::decode_array(&head, PyBytes::new(py, data).as_any())
 }
 
@@ -390,7 +400,7 @@ fn apart<'py>(py: Python<'py>, row: &GilRc<Row>, payload: &[u8], depth: u32) -> 
         tag::NDARRAY => {
             let part = Row::part(py, row, &data);
             let part = GilRc::new(part);
-            array(py, &part, part.bytes(), 0, depth)
+            array(py, &part, 0, data.len(), depth)
         }
         _ => from_payload(py, row, tag, &data, 0, depth),
     }

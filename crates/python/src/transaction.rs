@@ -68,6 +68,7 @@ impl TransactionContext {
         let Some(entered) = self.entered.get() else {
             return Err(errors::raise(py, "TransactionError", "this transaction was never entered"));
         };
+        self.core.check_not_lent(py)?;
         self.entered.set(None);
         if !self.core.is_mine(py) {
             return Err(errors::raise(

@@ -12,7 +12,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::alloc;
-use super::gil::{GilRc, Strong};
+use super::gil::GilRc;
 use super::node::{Node, Step};
 use super::row::Row;
 use super::small;
@@ -35,11 +35,11 @@ pub fn handle<'py>(
     let Slot::Container(place) = slot else { return scalar(py, row, slot) };
     match place.kind {
         Kind::Shaped | Kind::Keyed => {
-            let node = Node::child(row.clone(), Strong::new(parent), step(), place);
+            let node = Node::child(row, parent, step(), place)?;
             Ok(alloc::new_handle::<Record>(py, node)?.into_any())
         }
         Kind::List | Kind::PackedInts | Kind::PackedFloats => {
-            let node = Node::child(row.clone(), Strong::new(parent), step(), place);
+            let node = Node::child(row, parent, step(), place)?;
             Ok(alloc::new_handle::<RecordList>(py, node)?.into_any())
         }
         Kind::Tuple => tuple_of_handles(parent, row, &place, step()),
@@ -61,8 +61,7 @@ fn tuple_of_handles<'py>(
         return plain(py, row, &Slot::Container(*place));
     }
     // The tuple's own handle is what its elements' paths lead through.
-    let through =
-        alloc::new_handle::<RecordList>(py, Node::child(row.clone(), Strong::new(parent), step, *place))?;
+    let through = alloc::new_handle::<RecordList>(py, Node::child(row, parent, step, *place)?)?;
     tuple_handles(through.as_any(), row, place)
 }
 
@@ -147,6 +146,19 @@ impl Decoder<'_, '_> {
     #[cold]
     fn failure(&self) -> PyErr {
         errors::undecodable(self.py, self.row, PyErr::fetch(self.py))
+    }
+
+    /// A key or an element that has no hash: nothing that was written from a dict or a set.
+    #[cold]
+    fn unhashable(&self) -> PyErr {
+        let error = PyErr::fetch(self.py);
+        if !error.is_instance_of::<pyo3::exceptions::PyTypeError>(self.py) {
+            return errors::undecodable(self.py, self.row, error);
+        }
+        let what = errors::describe(self.py, self.row);
+        let wrapped = errors::corrupt_record(self.py, format!("{what} is damaged: {}", error.value(self.py)));
+        wrapped.set_cause(self.py, Some(error));
+        wrapped
     }
 
     /// A new object for what the slot holds; `depth` counts the containers around it.
@@ -260,7 +272,7 @@ impl Decoder<'_, '_> {
             let value = Owned(value);
             // SAFETY: live objects; a key of a registered class may run its own `__hash__`.
             if unsafe { ffi::PyDict_SetItem(dict.0, key.0, value.0) } < 0 {
-                return Err(self.failure());
+                return Err(self.unhashable());
             }
         }
         Ok(dict.into_raw())
@@ -302,7 +314,7 @@ impl Decoder<'_, '_> {
             let value = Owned(self.next_present(walker, depth)?);
             // SAFETY: live objects.
             if unsafe { ffi::PySet_Add(set.0, value.0) } < 0 {
-                return Err(self.failure());
+                return Err(self.unhashable());
             }
         }
         Ok(set.into_raw())

@@ -96,8 +96,8 @@ pub enum Target<'a> {
     Table {
         /// The table, which counts sightings of key lists.
         table: &'a Table,
-        /// Whether shapes of the running transaction may be used.
-        in_transaction: bool,
+        /// The number of the running transaction, whose drafts may be used; 0 outside of one.
+        transaction: u64,
     },
 }
 
@@ -119,6 +119,8 @@ pub struct Encoding<'a, 'py> {
     pub is_trial: bool,
     // Room for the addresses of a dict's keys.
     pointers: Vec<Object>,
+    // How many objects are being written as other objects that stand for them.
+    stand_in_count: u32,
 }
 
 /// What an encoding has made.
@@ -217,6 +219,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             is_member: false,
             is_trial: false,
             pointers: Vec::new(),
+            stand_in_count: 0,
         }
     }
 
@@ -346,6 +349,18 @@ impl<'a, 'py> Encoding<'a, 'py> {
         Ok(())
     }
 
+    /// Writes an object in the place of another, for which it stands: an Enum's value, the dict of a
+    /// dataclass. User code says what that is, and may name one for ever.
+    pub fn stand_in(&mut self, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
+        if self.stand_in_count >= 2 * DEPTH_MAX {
+            return fail(Reason::TooDeep);
+        }
+        self.stand_in_count += 1;
+        let outcome = self.bound_value(object, depth);
+        self.stand_in_count -= 1;
+        outcome
+    }
+
     /// Writes `object`, which the caller holds.
     pub fn bound_value(&mut self, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
         // SAFETY: a live object.
@@ -389,20 +404,29 @@ impl<'a, 'py> Encoding<'a, 'py> {
     fn usable_id(&mut self, shape: &ShapeNames) -> Option<u32> {
         match &mut self.target {
             Target::Own => Some(shape.id),
-            Target::Table { in_transaction, .. } => {
-                (*in_transaction || !shape.is_draft.get()).then_some(shape.id)
+            Target::Table { transaction, .. } => {
+                let draft_of = shape.draft_of.get();
+                (draft_of == 0 || draft_of == *transaction).then_some(shape.id)
             }
             Target::Envelope { number, used } => {
                 let (owner, id) = shape.local.get();
                 if owner == *number {
                     return Some(id);
                 }
+                // A later envelope, made by user code or another thread while this one is, has put its
+                // own number there; it stays, since that one may not be finished either.
+                let is_taken = owner > *number;
+                if is_taken && let Some(id) = used.iter().position(|one| std::ptr::eq(*one, shape)) {
+                    return Some(id as u32);
+                }
                 if used.len() >= ENVELOPE_SHAPE_COUNT_MAX {
                     return None;
                 }
                 let id = used.len() as u32;
                 used.push(shape);
-                shape.local.set((*number, id));
+                if !is_taken {
+                    shape.local.set((*number, id));
+                }
                 Some(id)
             }
         }
@@ -622,7 +646,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             Sighting::Admit => PROVISIONAL_ID + self.pending.len() as u32,
         };
         let Ok(shape) = Shape::new(&names) else { return Ok(None) };
-        let mut shape = ShapeNames::new(self.py, id, shape, true);
+        let mut shape = ShapeNames::new(self.py, id, shape, 0);
         if !matches!(self.target, Target::Table { .. }) {
             shape = match self.admit_to_own_tables(shape) {
                 Some(shape) => shape,

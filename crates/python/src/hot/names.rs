@@ -8,7 +8,8 @@
 //!    compared with one of its names therefore cannot have been reused.
 //! 2. `serial` is unique in the process and changes when ids are taken back (an aborted
 //!    transaction): whatever remembers a shape id remembers the serial beside it.
-//! 3. A draft (a shape that a running transaction made) is found by that transaction alone.
+//! 3. A draft (a shape that a running transaction made) is written by that transaction alone, which it
+//!    remembers by its serial: another one may begin before the end of the first is known here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,8 +51,8 @@ pub struct ShapeNames {
     pub keys: Box<[*mut ffi::PyObject]>,
     /// The same shape for the record crate; a draft is in no dictionary yet.
     pub shape: Shape,
-    /// Whether the transaction that made it is still running.
-    pub is_draft: GilValue<bool>,
+    /// The serial of the transaction that made it and is still running; 0 once it is everyone's.
+    pub draft_of: GilValue<u64>,
     /// log2 of the slot width of the last dict of this shape that was written: mostly the next one's, too.
     pub width_log2: GilValue<u8>,
     /// The id within the envelope that is being made, valid while the first equals its number.
@@ -69,13 +70,13 @@ impl ShapeNames {
     ///
     /// They become immortal on some versions of Python; a dictionary is capped, so what that may
     /// cost is capped as well.
-    pub fn new(py: Python<'_>, id: u32, shape: Shape, is_draft: bool) -> Box<Self> {
+    pub fn new(py: Python<'_>, id: u32, shape: Shape, draft_of: u64) -> Box<Self> {
         let keys = shape.names().iter().map(|name| PyString::intern(py, name).into_ptr()).collect();
         Box::new(Self {
             id,
             keys,
             shape,
-            is_draft: GilValue::new(is_draft),
+            draft_of: GilValue::new(draft_of),
             width_log2: GilValue::new(0),
             local: GilValue::new((0, 0)),
         })
@@ -101,8 +102,21 @@ struct Known {
     by_id: Vec<Option<Box<ShapeNames>>>,
     by_keys: HashMap<u64, Vec<u32>>,
     guesses: Vec<*const ShapeNames>,
-    // Shapes taken back after an abort: an encoder further up the stack may still hold them.
-    withdrawn: Vec<Box<ShapeNames>>,
+    // Shapes taken back after an abort, by their keys: an encoder further up the stack may still hold them.
+    // They are used again when the same transaction is tried again, as is usual.
+    withdrawn: HashMap<u64, Vec<Box<ShapeNames>>>,
+}
+
+impl Known {
+    fn withdraw(&mut self, shape: Box<ShapeNames>) {
+        self.withdrawn.entry(hash_keys(&shape.keys)).or_default().push(shape);
+    }
+
+    fn take_withdrawn(&mut self, hash: u64, shape: &ShapeNames) -> Option<Box<ShapeNames>> {
+        let alike = self.withdrawn.get_mut(&hash)?;
+        let index = alike.iter().position(|old| old.id == shape.id && old.keys == shape.keys)?;
+        Some(alike.swap_remove(index))
+    }
 }
 
 // SAFETY: `guesses` point into boxes owned by the same struct, which are Send themselves.
@@ -127,7 +141,7 @@ impl Names {
                 by_id: Vec::new(),
                 by_keys: HashMap::new(),
                 guesses: Vec::new(),
-                withdrawn: Vec::new(),
+                withdrawn: HashMap::new(),
             }),
         }
     }
@@ -149,7 +163,7 @@ impl Names {
             return Some(shape);
         }
         let shape = self.source.dictionary().shape(id).cloned().or_else(|| self.ask_store(id))?;
-        Some(self.insert(py, ShapeNames::new(py, id, shape, false)))
+        Some(self.insert(py, ShapeNames::new(py, id, shape, 0)))
     }
 
     /// A shape that the dictionary lacked: other processes may have added it; or this is a forked
@@ -172,29 +186,36 @@ impl Names {
         found.map(|shape| unsafe { &*shape })
     }
 
-    /// Remember a shape that the running transaction has made.
-    pub fn add_draft(&self, py: Python<'_>, id: u32, shape: Shape) -> &ShapeNames {
-        self.insert(py, ShapeNames::new(py, id, shape, true))
+    /// Remember a shape that the running transaction, whose serial that is, has made.
+    pub fn add_draft(&self, py: Python<'_>, id: u32, shape: Shape, serial: u64) -> &ShapeNames {
+        self.insert(py, ShapeNames::new(py, id, shape, serial))
     }
 
     /// The transaction has been committed: its shapes are everyone's.
-    pub fn keep_drafts(&self, py: Python<'_>) {
+    pub fn keep_drafts(&self, py: Python<'_>, serial: u64) {
+        if serial == 0 {
+            return;
+        }
         self.known.with(py, |known| {
-            for shape in known.by_id.iter().flatten() {
-                shape.is_draft.set(false);
+            for shape in known.by_id.iter().flatten().filter(|shape| shape.draft_of.get() == serial) {
+                shape.draft_of.set(0);
             }
         });
     }
 
     /// The transaction has been dropped: its ids will be given to other shapes.
-    pub fn withdraw_drafts(&self, py: Python<'_>) {
+    pub fn withdraw_drafts(&self, py: Python<'_>, serial: u64) {
+        if serial == 0 {
+            return;
+        }
         let any = self.known.with(py, |known| {
-            let mut any = false;
-            for entry in &mut known.by_id {
-                if entry.as_ref().is_some_and(|shape| shape.is_draft.get()) {
-                    known.withdrawn.extend(entry.take());
-                    any = true;
-                }
+            let is_ours = |shape: &&mut Option<Box<ShapeNames>>| {
+                shape.as_ref().is_some_and(|shape| shape.draft_of.get() == serial)
+            };
+            let taken: Vec<_> = known.by_id.iter_mut().filter(is_ours).filter_map(Option::take).collect();
+            let any = !taken.is_empty();
+            for shape in taken {
+                known.withdraw(shape);
             }
             if any {
                 known.guesses.fill(std::ptr::null());
@@ -212,14 +233,23 @@ impl Names {
     }
 
     fn insert(&self, py: Python<'_>, shape: Box<ShapeNames>) -> &ShapeNames {
+        let hash = hash_keys(&shape.keys);
+        let old = self.known.with(py, |known| known.take_withdrawn(hash, &shape));
+        let shape = match old {
+            Some(old) => {
+                old.draft_of.set(shape.draft_of.get());
+                old
+            }
+            None => shape,
+        };
         let pointer = self.known.with(py, |known| {
             let index = shape.id as usize;
             if known.by_id.len() <= index {
                 known.by_id.resize_with(index + 1, || None);
             }
-            known.by_keys.entry(hash_keys(&shape.keys)).or_default().push(shape.id);
+            known.by_keys.entry(hash).or_default().push(shape.id);
             if let Some(old) = known.by_id.get_mut(index).and_then(|entry| entry.replace(shape)) {
-                known.withdrawn.push(old);
+                known.withdraw(old);
             }
             known
                 .by_id

@@ -5,7 +5,8 @@
 //! handle has changed the row, the next access walks the path again. So `tags = rec.tags;
 //! tags.append("x"); rec.tags` show one list, as with a dict.
 
-use pellucid_record::layout::Kind;
+use pellucid_record::error::{Corrupt, Damage};
+use pellucid_record::layout::{DEPTH_MAX, Kind};
 use pellucid_record::path;
 use pellucid_record::view::{Container, Root, Slot};
 use pyo3::prelude::*;
@@ -43,6 +44,10 @@ pub struct Node {
     pub row: GilRc<Row>,
     /// The handle it was reached from, and the step from there; None at the root.
     pub parent: Option<(Strong<PyAny>, Step)>,
+    /// Whether it stands for a dict; else for a list or tuple. It never changes: where something of the
+    /// other kind has been put in its place, the handle leads nowhere.
+    pub is_dict: bool,
+    depth: u8,
     place: GilValue<Option<Container>>,
     seen: GilValue<u32>,
 }
@@ -50,19 +55,34 @@ pub struct Node {
 impl Node {
     /// The root of a row; its place is looked up when first needed.
     #[inline]
-    pub fn root(row: GilRc<Row>) -> Self {
-        Self { row, parent: None, place: GilValue::new(None), seen: GilValue::new(0) }
+    pub fn root(row: GilRc<Row>, is_dict: bool) -> Self {
+        Self { row, parent: None, is_dict, depth: 0, place: GilValue::new(None), seen: GilValue::new(0) }
     }
 
-    /// The container that `step` leads to from `parent`.
-    pub fn child(row: GilRc<Row>, parent: Strong<PyAny>, step: Step, place: Container) -> Self {
-        let seen = row.version();
-        Self {
-            row,
-            parent: Some((parent, step)),
-            place: GilValue::new(Some(place)),
-            seen: GilValue::new(seen),
+    /// The container at `place`, to which `step` leads from `parent`.
+    ///
+    /// # Errors
+    /// `CorruptRecord` where containers nest deeper than any that was written: a handle keeps all those around
+    /// it, and they are released one within the other.
+    pub fn child(
+        row: &GilRc<Row>,
+        parent: &Bound<'_, PyAny>,
+        step: Step,
+        place: Container,
+    ) -> PyResult<Self> {
+        let depth = errors::node_of(parent)?.depth + 1;
+        if u32::from(depth) >= DEPTH_MAX {
+            let error = Corrupt::new(Damage::Depth, place.start as usize);
+            return Err(errors::corrupt_row(parent.py(), row, &error));
         }
+        Ok(Self {
+            row: row.clone(),
+            parent: Some((Strong::new(parent), step)),
+            is_dict: is_dict(place.kind),
+            depth,
+            place: GilValue::new(Some(place)),
+            seen: GilValue::new(row.version()),
+        })
     }
 
     /// The place, if it is known and still right: for the fast paths.
@@ -122,7 +142,7 @@ impl Node {
                 let around = parent.container(py)?;
                 let slot = super::field::slot_at(py, row, &around, step)?;
                 match slot {
-                    Some(Slot::Container(place)) => place,
+                    Some(Slot::Container(place)) if is_dict(place.kind) == self.is_dict => place,
                     _ => return Err(errors::gone(py, self)),
                 }
             }
@@ -139,8 +159,8 @@ impl Node {
     fn find_root(&self, py: Python<'_>) -> PyResult<Container> {
         let row = &*self.row;
         match pellucid_record::view::root(row.bytes(), &*row.names) {
-            Ok(Root::Container(place)) => Ok(place),
-            Ok(Root::Scalar(_)) => Err(errors::gone(py, self)),
+            Ok(Root::Container(place)) if is_dict(place.kind) == self.is_dict => Ok(place),
+            Ok(_) => Err(errors::gone(py, self)),
             Err(error) => Err(errors::corrupt_row(py, row, &error)),
         }
     }
@@ -156,13 +176,10 @@ impl Node {
         }
         Ok(path)
     }
-
-    /// Whether this handle stands for a dict.
-    pub fn is_dict(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(is_dict(self.container(py)?.kind))
-    }
 }
 
-fn is_dict(kind: Kind) -> bool {
+/// Whether a container of this kind is a dict, and its handle a `Record`.
+#[inline]
+pub fn is_dict(kind: Kind) -> bool {
     matches!(kind, Kind::Shaped | Kind::Keyed)
 }

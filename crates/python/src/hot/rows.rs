@@ -13,13 +13,13 @@
 //!    releases records, ints, strs and tuples alone; rarer keys and values are made afterwards.
 
 use pellucid_record::layout::Kind;
-use pellucid_store::{Row as StoredRow, Snapshot};
+use pellucid_store::{Row as StoredRow, Snapshot, StoreError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::alloc;
-use super::gil::{GilCell, GilRc, GilValue, Strong};
+use super::gil::{self, GilCell, GilRc, Strong};
 use super::names::Names;
 use super::node::Node;
 use super::row::{Gate, Holder, Row};
@@ -44,7 +44,8 @@ pub struct RowIterator {
     walk: GilCell<Option<Walk>>,
     shows: Shows,
     gate: GilRc<Gate>,
-    is_busy: GilValue<bool>,
+    // The transaction that `Rows::Inside` walks over, and who knows whether it is still running.
+    inside: Option<(Strong<Table>, u64)>,
 }
 
 struct Walk {
@@ -54,7 +55,7 @@ struct Walk {
     snapshot: Option<Snapshot>,
     source: RowSource,
     // Of the transaction that `Rows::Inside` walks over.
-    serial: Option<u64>,
+    serial: u64,
     // The record given out last but one, and the last.
     recent: [Option<Strong<Record>>; 2],
     // The key of the last step, in memory that is used again.
@@ -87,6 +88,13 @@ enum Step {
     Other(GilRc<Row>),
 }
 
+/// Why there is no step; made into an exception outside of the borrow.
+enum Failure {
+    Store(StoreError),
+    IsOver,
+    Python(PyErr),
+}
+
 impl RowIterator {
     /// An iterator over `rows` of `table`.
     pub fn new(
@@ -102,9 +110,17 @@ impl RowIterator {
             Rows::Pinned(scan) => (Some(scan.snapshot().clone()), None),
             Rows::Inside(_) => (None, table.get().core().running_serial(py)),
         };
+        let inside = serial.map(|serial| (table.clone_ref(py), serial));
+        let serial = serial.unwrap_or(0);
         let source = RowSource { gate: gate.clone(), names, table, frozen };
         let walk = Walk { rows, snapshot, source, serial, recent: [None, None], key: Key::default() };
-        Self { walk: GilCell::new(Some(walk)), shows, gate, is_busy: GilValue::new(false) }
+        Self { walk: GilCell::new(Some(walk)), shows, gate, inside }
+    }
+
+    #[cold]
+    fn is_over(py: Python<'_>) -> PyErr {
+        let why = "the transaction that this iterator walks over has ended; make a list before it does";
+        errors::raise(py, "TransactionError", why)
     }
 
     fn step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -112,55 +128,61 @@ impl RowIterator {
             drop(self.walk.with(py, Option::take));
             return Err(errors::closed(py, "the snapshot or database of this iterator"));
         }
-        if self.is_busy.get() {
-            return Err(errors::internal("an iterator was entered twice"));
+        if let Some((table, serial)) = &self.inside
+            && table.get().core().running_serial(py) != Some(*serial)
+        {
+            return Err(Self::is_over(py));
         }
-        self.is_busy.set(true);
-        let step = self.walk.with(py, |walk| match walk {
-            Some(walk) => walk.step(py, self.shows),
-            None => Ok(Step::Done),
+        let (step, key) = self.walk.with(py, |walk| match walk {
+            Some(walk) => (walk.step(py, self.shows), std::mem::take(&mut walk.key)),
+            None => (Ok(Step::Done), Key::default()),
         });
-        self.is_busy.set(false);
-        let value = match step? {
-            Step::Record(record) => record.into_bound(py).into_any(),
-            Step::Key => return self.key(py).map(Some),
-            Step::Other(row) => crate::table::value_of_row(py, row)?,
-            Step::Done => {
-                // Lets go of the snapshot, and gives kept rows their copies (Walk::drop).
-                drop(self.walk.with(py, Option::take));
-                return Ok(None);
-            }
-        };
-        if self.shows == Shows::Values {
-            return Ok(Some(value));
+        let step = step.map_err(|why| match why {
+            Failure::Store(error) => errors::of_store(py, error),
+            Failure::IsOver => Self::is_over(py),
+            Failure::Python(error) => error,
+        })?;
+        if matches!(step, Step::Done) {
+            // Lets go of the snapshot, and gives kept rows their copies (Walk::drop).
+            drop(self.walk.with(py, Option::take));
+            return Ok(None);
         }
-        Ok(Some(PyTuple::new(py, [self.key(py)?, value])?.into_any()))
+        let key = self.key(py, key)?;
+        let value = match step {
+            Step::Record(record) => record.into_bound(py).into_any(),
+            Step::Key | Step::Done => return Ok(key),
+            Step::Other(row) => crate::table::value_of_row(py, row)?,
+        };
+        match key {
+            Some(key) => Ok(Some(PyTuple::new(py, [key, value])?.into_any())),
+            None => Ok(Some(value)),
+        }
     }
 
-    /// The key of the step just made.
-    fn key<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let taken = self.walk.with(py, |walk| walk.as_mut().map(|walk| std::mem::take(&mut walk.key)));
-        let Some(key) = taken else { return Err(errors::internal("a step without a walk")) };
-        let object = keys::object_of(py, &key.bytes, &key.spelling);
-        self.walk.with(py, |walk| {
-            if let Some(walk) = walk {
-                walk.key = key;
-            }
-        });
-        object
+    /// The key of the step just made, where keys are shown. It was taken out of the walk with the step: making
+    /// an object of it, or of the value, may let another thread take the next one.
+    #[inline]
+    fn key<'py>(&self, py: Python<'py>, key: Key) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if self.shows == Shows::Values {
+            return Ok(None);
+        }
+        let object = keys::object_of(py, &key.bytes, &key.spelling)?;
+        let old = self.walk.with(py, |walk| walk.as_mut().map(|walk| std::mem::replace(&mut walk.key, key)));
+        drop(old);
+        Ok(Some(object))
     }
 }
 
 impl Walk {
     #[inline]
-    fn step(&mut self, py: Python<'_>, shows: Shows) -> PyResult<Step> {
+    fn step(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
         let (Rows::Pinned(scan), Some(snapshot)) = (&mut self.rows, &self.snapshot) else {
             return self.step_inside(py, shows);
         };
         let row = match scan.next() {
             Ok(Some(row)) => row,
             Ok(None) => return Ok(Step::Done),
-            Err(error) => return Err(errors::of_store(py, error)),
+            Err(error) => return Err(Failure::Store(error)),
         };
         if shows != Shows::Values {
             self.key.copy_from(row);
@@ -184,7 +206,8 @@ impl Walk {
                 // SAFETY: the store keeps the bytes of a scan's rows where they are while its
                 // snapshot lives, and the holder is a share of that snapshot.
                 let new = unsafe { source.borrowed(py, row, snapshot.clone()) };
-                let record = Strong::new(&alloc::new_handle(py, Node::root(GilRc::new(new)))?);
+                let record = alloc::new_handle(py, Node::root(GilRc::new(new), true));
+                let record = Strong::new(&record.map_err(Failure::Python)?);
                 *recent = Some(record.clone_ref(py));
                 record
             }
@@ -194,21 +217,20 @@ impl Walk {
     }
 
     /// A step inside a transaction that has changed something: its rows are copies.
-    fn step_inside(&mut self, py: Python<'_>, shows: Shows) -> PyResult<Step> {
+    fn step_inside(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
         let Rows::Inside(scan) = &mut self.rows else { return Ok(Step::Done) };
         let core: &Core = self.source.table.get().core();
-        if self.serial != core.running_serial(py) {
-            let why = "the transaction that this iterator walks over has ended; make a list before it does";
-            return Err(errors::raise(py, "TransactionError", why));
-        }
         // Of the transaction, which may have been taken back to a savepoint since the last step.
-        self.source.gate = core.row_gate(py);
+        self.source.gate = core.running_gate(py).ok_or(Failure::IsOver)?;
         let (source, key) = (&self.source, &mut self.key);
         let copy = |row: StoredRow<'_>| {
             key.copy_from(row);
             source.owned(py, row)
         };
-        let found = core.in_running(py, |transaction| scan.next(transaction, copy))?;
+        let found = core
+            .in_serial(py, self.serial, |transaction| scan.next(transaction, copy))
+            .ok_or(Failure::IsOver)?
+            .map_err(Failure::Store)?;
         Ok(match found {
             None => Step::Done,
             Some(_) if shows == Shows::Keys => Step::Key,
@@ -292,7 +314,7 @@ unsafe extern "C" fn iternext(object: *mut ffi::PyObject) -> *mut ffi::PyObject 
         Ok(Some(value)) => value.into_ptr(),
         Ok(None) => std::ptr::null_mut(),
         Err(error) => {
-            error.restore(py);
+            gil::restore(error);
             std::ptr::null_mut()
         }
     }
