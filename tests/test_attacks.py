@@ -359,6 +359,16 @@ def _touch(data: bytes) -> None:
             todo.extend(value)
 
 
+def test_a_stored_object_whose_class_is_named_by_no_str_is_damage() -> None:
+    data = bytearray(pellucid.dumps([Hook()]))
+    # In front of the name: its tag, the value's tag, their slots, the name's size.
+    tag = data.index(f"{Hook.__module__}.{Hook.__qualname__}".encode()) - 5
+    assert (data[tag], data[tag + 1]) == (0x40, 0x04)
+    data[tag] = 0x04
+    with pytest.raises(pellucid.errors.CorruptRecord):
+        pellucid.view(data)[0]
+
+
 def test_an_index_beyond_every_list_is_out_of_range() -> None:
     numbers = pellucid.view(pellucid.dumps({"l": [1, [2]]})).l
     for index in (2, -3, 2**62, 2**100, -(2**100)):

@@ -132,6 +132,8 @@ def decode_array(described: Any, shape: list[int], flags: int, data: memoryview)
 
 def decode_registered(name: str, value: object) -> object:
     """The instance of a registered class."""
+    if not isinstance(name, str):
+        raise ValueError("the name of a stored object's class is no str")
     decode = _BY_NAME.get(name)
     if decode is None:
         raise UnregisteredType(
