@@ -399,6 +399,7 @@ impl Table {
         let outcome = self.core().write(py, |transaction| {
             let Some(id) = transaction.table(self.name())? else { return Ok(None) };
             let Some(cell) = transaction.get(id, row.key())? else { return Ok(None) };
+            let is_as_read = cell.record == row.bytes();
             let mut record = cell.record.to_vec();
             let (spelling, blobs) = (cell.spelling.to_vec(), cell.blobs().collect::<Vec<_>>());
             let shapes = transaction.shapes().clone();
@@ -408,7 +409,7 @@ impl Table {
             match edit.with(&[], |steps, _| patch::overwrite(&mut record, &*shapes, steps, slot)) {
                 Ok(true) => {
                     transaction.put(id, row.key(), &spelling, &record, &blobs)?;
-                    Ok(Some(Ok(Some(record))))
+                    Ok(Some(Ok(Some((record, is_as_read)))))
                 }
                 Ok(false) => Ok(Some(Ok(None))),
                 Err(error) => Ok(Some(Err(error))),
@@ -416,9 +417,14 @@ impl Table {
         })?;
         match outcome {
             None => Err(errors::missing(&keys::object_of(py, row.key(), &[])?)),
-            Some(Ok(Some(record))) => {
+            Some(Ok(Some((record, is_as_read)))) => {
                 counters::slot_overwritten();
-                row.overwrite(py, &record);
+                if is_as_read {
+                    row.overwrite(py, &record);
+                } else {
+                    // Others have changed it since: nothing stands where it stood.
+                    row.replace(py, &record);
+                }
                 row.gate.set(self.row_gate(py));
                 Ok(true)
             }

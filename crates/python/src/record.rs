@@ -395,7 +395,7 @@ impl Record {
         let py = slf.py();
         let mut names: Vec<String> = py
             .get_type::<pyo3::types::PyAny>()
-            .call_method1("__dir__", (slf.get_type(),))?
+            .call_method1("__dir__", (slf,))?
             .extract::<Vec<String>>()
             .unwrap_or_default();
         names.extend(METHODS.iter().map(|name| String::from_utf8_lossy(name).into_owned()));

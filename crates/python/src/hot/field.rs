@@ -299,8 +299,11 @@ unsafe fn field_by_object<'py>(
             Err(error) => return Err(errors::corrupt_row(py, row, &error)),
         };
         // Only the dictionary's own object is remembered: an equal string at another address
-        // comes this way each time, a literal in code is this very object.
-        if shape.keys.get(index) == Some(&name) {
+        // comes this way each time, a literal in code is this very object. The names of methods never
+        // are: `rec.items` would find what `rec["items"]` has left.
+        let is_ours =
+            shape.shape.name(index as u32).is_some_and(|name| crate::record::is_reserved(name.as_bytes()));
+        if shape.keys.get(index) == Some(&name) && !is_ours {
             remember(py, row, &place, index as u32, name);
         }
         let field = || Step::Field(shape.shape.name(index as u32).unwrap_or_default().into());
