@@ -97,6 +97,12 @@ pub trait Engine: Send + Sync {
     /// Whatever the operating system says.
     fn sync(&self) -> Result<(), EngineError>;
 
+    /// The oldest version that anybody reads, in any process; `None` when nobody does, or nobody needs to know.
+    ///
+    /// # Errors
+    /// When the engine cannot read its own books.
+    fn oldest_reader(&self) -> Result<Option<u64>, EngineError>;
+
     /// How much room the database takes, and who reads it.
     ///
     /// # Errors

@@ -421,6 +421,13 @@ pub enum Warning {
         /// The file.
         path: String,
     },
+    /// Somebody keeps an old snapshot, so that the room of everything freed since cannot be used again.
+    OldReader {
+        /// The file.
+        path: String,
+        /// How many commits it is behind.
+        lag: u64,
+    },
     /// Another process, in another container, has it open.
     OtherNamespace {
         /// The file.
@@ -438,6 +445,10 @@ impl fmt::Display for Warning {
             Self::Unregistered { path } => write!(
                 out,
                 "'{path}' is opened without a lock file, which cannot be made there; nobody may write to it meanwhile"
+            ),
+            Self::OldReader { path, lag } => write!(
+                out,
+                "a snapshot of '{path}' is {lag} commits old: the file grows until it is closed; records and iterators that are kept hold one"
             ),
             Self::OtherNamespace { path } => write!(
                 out,

@@ -413,6 +413,11 @@ impl Engine for LmdbEngine {
         check(unsafe { ffi::mdb_env_sync(self.environment.raw, 1) })
     }
 
+    fn oldest_reader(&self) -> Result<Option<u64>, EngineError> {
+        self.environment.check_usable()?;
+        Ok(self.environment.readers()?.1)
+    }
+
     fn usage(&self) -> Result<Usage, EngineError> {
         let read = LmdbRead::begin(Arc::clone(&self.environment))?;
         let info = self.environment.info();

@@ -103,6 +103,11 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
+    fn oldest_reader(&self) -> Result<Option<u64>, EngineError> {
+        // Old versions share their nodes with the newest one; what they alone have goes with them.
+        Ok(None)
+    }
+
     fn usage(&self) -> Result<Usage, EngineError> {
         let state = self.shared.lock();
         let entries = Tree::ALL.map(|tree| tree_of(&state.trees, tree).len() as u64);

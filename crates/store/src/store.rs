@@ -247,11 +247,21 @@ impl Store {
         &self.options
     }
 
-    /// What a user should know about this database, though it works.
+    /// What a user should know about this database, though it works: what was found when it was opened, and a snapshot that
+    /// somebody has kept for long.
     ///
     /// # Errors
     /// `Closed`.
     pub fn warnings(&self) -> Result<Vec<Warning>, StoreError> {
-        Ok(self.database()?.warnings.clone())
+        const OLD_LAG: u64 = 1000;
+        let database = self.database()?;
+        let mut warnings = database.warnings.clone();
+        let oldest = database.engine.oldest_reader().map_err(|error| database.error(error))?;
+        let newest = database.engine.version();
+        let lag = oldest.map_or(0, |oldest| newest.saturating_sub(oldest));
+        if lag >= OLD_LAG {
+            warnings.push(Warning::OldReader { path: database.path.clone(), lag });
+        }
+        Ok(warnings)
     }
 }

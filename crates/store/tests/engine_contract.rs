@@ -467,3 +467,24 @@ fn clearing_a_tree_leaves_the_others(fixture: fn(usize) -> Fixture) {
     txn.commit().unwrap();
     assert_eq!(engine.usage().unwrap().entries, [1, 1, 0]);
 }
+
+#[test]
+fn a_file_has_room_for_so_many_readers_and_says_when_it_is_taken() {
+    let Fixture { engine, _scratch } = lmdb(0);
+    commit(&*engine, &[(b"a", b"1")]);
+    let mut readers = Vec::new();
+    let error = loop {
+        match engine.begin_read() {
+            Ok(reader) => readers.push(reader),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, EngineError::ReadersFull { slots: 4096 }), "{error}");
+    assert_eq!(readers.len(), 4096);
+    assert_eq!(readers[4095].get(Tree::Rows, b"a").unwrap(), Some(&b"1"[..]));
+    assert_eq!(engine.oldest_reader().unwrap(), Some(engine.version()));
+    commit(&*engine, &[(b"a", b"2")]);
+    readers.truncate(1);
+    assert_eq!(get(&*engine, b"a").as_deref(), Some(&b"2"[..]), "places are given back");
+    assert_eq!(engine.oldest_reader().unwrap(), Some(engine.version() - 1));
+}

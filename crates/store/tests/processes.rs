@@ -7,7 +7,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use pellucid_record::Shapes;
-use pellucid_store::{Mode, OpenOptions, Store, StoreError, Wanted};
+use pellucid_store::{Mode, OpenOptions, Store, StoreError, Wanted, Warning};
 use support::{Child, Scratch, key, record};
 
 const WAIT: Duration = Duration::from_secs(10);
@@ -271,22 +271,22 @@ fn snapshots_of_an_unchanged_database_share_one_place_among_the_readers() {
     assert_eq!(stats.oldest_reader_lag, 2);
     drop(snapshots);
     assert_eq!(store.stats().unwrap().oldest_reader_lag, 0);
+    assert_eq!(store.warnings().unwrap(), []);
 }
 
 #[test]
-fn too_many_snapshots_of_different_versions_are_an_error_and_not_the_end() {
+fn a_snapshot_that_is_kept_for_long_is_a_warning() {
     let scratch = Scratch::new();
-    let store = Store::open(scratch.path("many.pel"), &OpenOptions::default()).unwrap();
-    let mut snapshots = Vec::new();
-    let error = loop {
-        put(&store, "t", "a", "1");
-        match store.snapshot() {
-            Ok(snapshot) => snapshots.push(snapshot),
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(error, StoreError::TooManyReaders { slots: 4096, .. }), "{error}");
-    assert!(snapshots.len() > 4000);
-    snapshots.truncate(10);
-    assert!(get(&store, "t", "a").is_some());
+    let store = Store::open(scratch.path("old.pel"), &OpenOptions::default()).unwrap();
+    put(&store, "t", "a", "1");
+    let kept = store.snapshot().unwrap();
+    for _ in 0..999 {
+        put(&store, "t", "a", "2");
+    }
+    assert_eq!(store.warnings().unwrap(), []);
+    put(&store, "t", "a", "3");
+    let warnings = store.warnings().unwrap();
+    assert!(matches!(&warnings[..], [Warning::OldReader { lag: 1000, .. }]), "{warnings:?}");
+    drop(kept);
+    assert_eq!(store.warnings().unwrap(), []);
 }
