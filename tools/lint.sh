@@ -15,6 +15,7 @@ check() {
 }
 
 check cargo fmt --all --check
+check cargo fmt --manifest-path fuzz/Cargo.toml --check
 check cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 check env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 check ruff format --check --quiet .
