@@ -75,7 +75,14 @@ fn is_hashable<S: Shapes>(record: &[u8], shapes: &S, slot: &Slot<'_>) -> bool {
             Kind::Tuple | Kind::FrozenSet => are_hashable(record, shapes, *container).is_some(),
             _ => false,
         },
-        Slot::Heap { tag, .. } => *tag != tag::BYTEARRAY,
+        Slot::Heap { tag: tag::BYTEARRAY, .. } => false,
+        // What is looked up is compared by its bytes, and a dict's have shapes in them, which differ
+        // between databases.
+        Slot::Heap { tag: tag::REGISTERED, .. } => slot
+            .payload_container(record, shapes)
+            .ok()
+            .flatten()
+            .is_some_and(|container| are_hashable(record, shapes, container).is_some()),
         _ => true,
     }
 }
