@@ -37,6 +37,8 @@ const MAP_SIZE_MAX: usize = 1 << 40;
 /// Where even this much address space is not to be had, opening fails.
 const MAP_SIZE_MIN: usize = 1 << 26;
 const READERS_MAX: c_uint = 4096;
+/// From here on a disk is not about to be full.
+const ROOM_ENOUGH: u64 = 64 << 20;
 /// Bytes of the lock file: LMDB's own part, then 64 for each reader.
 const LOCK_FILE_SIZE: u64 = 192 + 64 * (READERS_MAX as u64 - 1);
 /// The three trees, and room for what later versions add.
@@ -149,8 +151,9 @@ impl LmdbEngine {
     }
 }
 
-/// Make room for the lock file. LMDB would leave a hole there and write to it through a map; on a full disk that kills the
-/// process instead of failing. The file is opened and closed here only because this process does not have the environment
+/// Make room for the lock file where room is short. LMDB leaves a hole there and writes to it through a map; on a full disk
+/// that kills the process instead of failing. Elsewhere the hole is better: to free the blocks again, when the last one
+/// closes, takes milliseconds on some disks. The file is opened and closed here only because this process does not have the environment
 /// open yet: later that would drop LMDB's locks.
 fn reserve_lock_file(path: &Path) -> Result<(), EngineError> {
     let mut lock_path = path.as_os_str().to_owned();
@@ -158,6 +161,9 @@ fn reserve_lock_file(path: &Path) -> Result<(), EngineError> {
     // Where it cannot be opened, LMDB will say so, or do without.
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&lock_path);
     let Ok(file) = options else { return Ok(()) };
+    if os::room_beside(&file).is_ok_and(|room| room >= ROOM_ENOUGH) {
+        return Ok(());
+    }
     os::allocate(&file, LOCK_FILE_SIZE).or_else(|error| match error.raw_os_error() {
         // Not every file system can; then the hole has to do.
         Some(libc::EOPNOTSUPP | libc::EINVAL) => Ok(()),

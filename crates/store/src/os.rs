@@ -89,6 +89,20 @@ pub(crate) fn no_longer_close_in_children(descriptor: RawFd) {
     }
 }
 
+/// Bytes that this user may still write on a file's disk.
+pub(crate) fn room_beside(file: &File) -> io::Result<u64> {
+    let mut buffer = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the descriptor is open while `file` is borrowed, and the buffer has the size that the call fills.
+    let failed = unsafe { libc::fstatvfs(file.as_raw_fd(), buffer.as_mut_ptr()) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so it has filled the whole structure.
+    let statvfs = unsafe { buffer.assume_init() };
+    #[allow(clippy::unnecessary_cast, reason = "the fields have other types elsewhere")]
+    Ok((statvfs.f_bavail as u64).saturating_mul(statvfs.f_frsize as u64))
+}
+
 /// Give a file this size, and the room for it on the disk.
 #[cfg(target_os = "linux")]
 pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
