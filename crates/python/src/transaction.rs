@@ -69,14 +69,15 @@ impl TransactionContext {
             return Err(errors::raise(py, "TransactionError", "this transaction was never entered"));
         };
         self.core.check_not_lent(py)?;
-        self.entered.set(None);
         if !self.core.is_mine(py) {
             return Err(errors::raise(
                 py,
                 "TransactionError",
-                "a transaction must end in the thread and task that opened it; it is dropped when its handle is closed",
+                "a transaction must end in the thread and task that opened it; it is still open there",
             ));
         }
+        // Only now: a refused exit leaves the transaction to its owner.
+        self.entered.set(None);
         match entered {
             Entered::Outermost => self.core.end(py, keep),
             Entered::Inner(savepoint) if keep => {
