@@ -1,7 +1,7 @@
 //! Which objects may be keys of a stored dict, or members of a stored set?
 //!
 //! Those that come back as something that can be one, and as no other one of the same dict or set. Plain
-//! ones always do. An Enum comes back as its value, though, and a NamedTuple as a dict: such are looked at
+//! ones always do. An Enum comes back as its value, though, and a `NamedTuple` as a dict: such are looked at
 //! as they would be stored, before anything is written.
 
 use pellucid_record::keyed::{CanonicalKey, UNORDERED};
