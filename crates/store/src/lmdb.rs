@@ -316,14 +316,18 @@ impl Environment {
             let code =
                 unsafe { ffi::mdb_txn_begin(self.raw, ptr::null_mut(), ffi::MDB_RDONLY, &raw mut txn) };
             if code == ffi::MDB_READERS_FULL && !is_second_try {
-                // Places of processes that died are only looked for when they are needed.
                 is_second_try = true;
-                // SAFETY: the environment is open; the count of dead readers is not asked for.
-                check(unsafe { ffi::mdb_reader_check(self.raw, ptr::null_mut()) })?;
+                self.free_dead_readers()?;
                 continue;
             }
             return if code == 0 { Ok(txn) } else { Err(self.begin_error(code)) };
         }
+    }
+
+    /// Free the places of processes that died: until then, what they read is kept for them.
+    pub(crate) fn free_dead_readers(&self) -> Result<(), EngineError> {
+        // SAFETY: the environment is open; the count of dead readers is not asked for.
+        check(unsafe { ffi::mdb_reader_check(self.raw, ptr::null_mut()) })
     }
 
     /// Take a read transaction back that nobody uses any more.
@@ -452,6 +456,7 @@ impl Environment {
             lines.push(line.to_string_lossy().into_owned());
             0
         }
+        self.free_dead_readers()?;
         let mut lines: Vec<String> = Vec::new();
         // SAFETY: the environment is open; the callback matches the context it is given.
         let code = unsafe { ffi::mdb_reader_list(self.raw, Some(take_line), (&raw mut lines).cast()) };

@@ -218,6 +218,14 @@ impl LmdbWrite {
         if code != 0 {
             return Err(environment.begin_error(code));
         }
+        // Now and then, so that the space that a dead process reads is not kept for ever; not each time, since
+        // it asks the system about each process.
+        const READER_CHECK_INTERVAL: usize = 64;
+        // SAFETY: the transaction is live.
+        if unsafe { ffi::mdb_txn_id(txn) } as usize % READER_CHECK_INTERVAL == 0 {
+            // A failure leaves things as they are.
+            let _ = environment.free_dead_readers();
+        }
         live_writes().push(LiveWrite {
             txn,
             environment: Arc::clone(&environment),
