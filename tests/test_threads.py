@@ -1,27 +1,279 @@
-"""Does a handle that threads share keep each transaction with its owner?"""
+"""May threads and asyncio tasks share one handle, and whose is a transaction?"""
 
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pellucid
+import pytest
+
+Database = pellucid.Database
 
 
-def test_a_transaction_that_another_thread_tries_to_end_stays_with_its_owner():
-    db = pellucid.open(":memory:")
-    transaction = db.transaction()
+def elsewhere(work: Callable[[], Any]) -> Any:
+    """What `work` returns, or raises, in another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+@pytest.fixture
+def hasty(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    """A database that waits for no one for long."""
+    with pellucid.open(tmp_path / "hasty.pel", timeout=0.05) as db:
+        yield db
+
+
+def test_threads_share_one_handle(db: Database) -> None:
+    def work(number: int) -> int:
+        for index in range(50):
+            db[number, index] = {"n": number, f"field {number}": index, "l": [index]}
+            db[number, index].l.append(number)
+            assert db[number, index] == {"n": number, f"field {number}": index, "l": [index, number]}
+            assert sum(row.n for row in db.values(prefix=(number,))) == number * (index + 1)
+        return number
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(work, range(6))) == list(range(6))
+    assert len(db) == 300
+    assert list(db) == [(number, index) for number in range(6) for index in range(50)]
+
+
+def test_threads_count_together_without_losing_one(db: Database) -> None:
+    db["n"] = {"count": 0}
+
+    def work(_: int) -> None:
+        for _ in range(50):
+            with db.edit("n") as row:
+                row.count += 1
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+    assert db["n"].count == 300
+
+
+def test_one_record_may_be_used_by_many_threads(db: Database) -> None:
+    db["r"] = {"l": [], "fixed": {"x": 1}}
+    record = db["r"]
+    numbers = record.l
+
+    def work(number: int) -> None:
+        for index in range(30):
+            numbers.append(number * 100 + index)
+            assert record.fixed.x == 1
+            assert record["fixed"] == {"x": 1}
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+    assert sorted(db["r"].l) == sorted(numbers) == [n * 100 + i for n in range(6) for i in range(30)]
+
+
+def test_one_iterator_gives_each_row_to_one_thread(db: Database) -> None:
+    db.update({number: {"n": number} for number in range(2000)})
+    rows = iter(db.items())
+    lock = threading.Lock()
+
+    def work(_: int) -> list[int]:
+        seen = []
+        while True:
+            with lock:
+                item = next(rows, None)
+                if item is None:
+                    return seen
+                number = item[1].n
+            seen.append(number)
+
+    with ThreadPoolExecutor(4) as pool:
+        seen = [number for part in pool.map(work, range(4)) for number in part]
+    assert sorted(seen) == list(range(2000))
+
+
+def test_readers_go_on_while_a_writer_writes(db: Database) -> None:
+    db.update({number: {"a": number, "b": -number} for number in range(200)})
+    stop = threading.Event()
+
+    def read() -> int:
+        rounds = 0
+        while not stop.is_set() or rounds == 0:
+            with db.snapshot() as snap:
+                rows = list(snap.values())
+                assert all(row.a == -row.b for row in rows)
+                assert len({row.a // 1000 for row in rows}) == 1
+            rounds += 1
+        return rounds
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        for generation in range(1, 15):
+            with db.transaction():
+                for number, row in db.items():
+                    row.update(a=generation * 1000 + number, b=-generation * 1000 - number)
+        stop.set()
+        assert all(reader.result() > 0 for reader in readers)
+
+
+# A transaction is its thread's
+
+
+def test_other_threads_see_nothing_of_a_running_transaction(hasty: Database) -> None:
+    hasty["a"] = {"x": 1}
+    record = hasty["a"]
+    with hasty.transaction():
+        hasty["a"].x = 2
+        hasty["b"] = {"new": 1}
+        assert elsewhere(lambda: dict(hasty.items())) == {"a": {"x": 1}}
+        assert elsewhere(lambda: (hasty["a"].x, "b" in hasty, len(hasty), record.x)) == (1, False, 1, 1)
+        assert hasty["a"].x == 2
+    assert elsewhere(lambda: hasty["a"].x) == 2
+
+
+def test_other_threads_wait_and_then_are_told_who_holds_it(hasty: Database) -> None:
+    hasty["a"] = {"x": 1}
+    record = hasty["a"]
+    with hasty.transaction():
+        for write in (
+            lambda: hasty.__setitem__("b", 1),
+            lambda: setattr(record, "x", 5),
+            lambda: hasty.transaction().__enter__(),
+            hasty.clear,
+            lambda: hasty.drop_table("default"),
+        ):
+            with pytest.raises(pellucid.Busy, match=rf"PID {os.getpid()}\b"):
+                elsewhere(write)
+        hasty["mine"] = 1
+    elsewhere(lambda: hasty.__setitem__("b", 1))
+    assert dict(hasty) == {"a": {"x": 1}, "b": 1, "mine": 1}
+
+
+def test_other_threads_write_when_the_transaction_has_ended(db: Database) -> None:
+    begun, written = threading.Event(), []
+
+    def work() -> None:
+        begun.set()
+        db["theirs"] = dict(db.items())
+        written.append(True)
+
+    with db.transaction():
+        db["mine"] = {"x": 1}
+        thread = threading.Thread(target=work)
+        thread.start()
+        begun.wait()
+        assert not written
+    thread.join()
+    assert written == [True]
+    assert "mine" in db
+
+
+def test_a_transaction_that_another_thread_tries_to_end_stays_with_its_owner(hasty: Database) -> None:
+    transaction = hasty.transaction()
     transaction.__enter__()
+    hasty["a"] = 1
+    with pytest.raises(pellucid.TransactionError, match="thread"):
+        elsewhere(lambda: transaction.__exit__(None, None, None))
+    hasty["b"] = 2
+    transaction.__exit__(None, None, None)
+    hasty["c"] = 3
+    assert dict(hasty) == {"a": 1, "b": 2, "c": 3}
+
+
+def test_a_transaction_left_open_by_a_thread_that_ended_can_be_closed_away(path: Path) -> None:
+    db = pellucid.open(path, timeout=0.05)
     db["a"] = 1
-    refusals = []
 
-    def end_it():
-        try:
-            transaction.__exit__(None, None, None)
-        except pellucid.TransactionError as error:
-            refusals.append(error)
+    def work() -> None:
+        db.transaction().__enter__()
+        db["a"] = 2
 
-    thread = threading.Thread(target=end_it)
+    thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert len(refusals) == 1
-    transaction.__exit__(None, None, None)
-    db["b"] = 2
-    assert dict(db) == {"a": 1, "b": 2}
+    assert db["a"] == 1
+    db.close()
+    with pellucid.open(path, timeout=5) as db:
+        assert db["a"] == 1
+        db["a"] = 3
+
+
+def test_a_record_of_one_threads_transaction_is_the_others_too(db: Database) -> None:
+    with db.transaction():
+        db["a"] = {"x": 1, "fresh": {"y": [1]}}
+        record = db["a"]
+        assert elsewhere(lambda: (record.x, record.fresh.y[0], record.to_dict()))[:2] == (1, 1)
+    assert elsewhere(lambda: record.fresh.y) == [1]
+
+
+# Tasks
+
+
+def test_a_transaction_is_its_tasks(hasty: Database) -> None:
+    async def other(events: list[str]) -> None:
+        try:
+            hasty["theirs"] = 1
+        except pellucid.Busy as busy:
+            events.append(str(busy))
+        events.append(repr(dict(hasty)))
+
+    async def main() -> list[str]:
+        events: list[str] = []
+        with hasty.transaction():
+            hasty["mine"] = 1
+            await asyncio.create_task(other(events))
+            hasty["mine too"] = 2
+        await asyncio.create_task(other(events))
+        return events
+
+    busy, before, after = asyncio.run(main())
+    assert "another task" in busy
+    assert before == "{}"
+    assert after == repr({"mine": 1, "mine too": 2, "theirs": 1})
+
+
+def test_a_thread_called_from_a_task_is_not_in_its_transaction(hasty: Database) -> None:
+    async def main() -> None:
+        with hasty.transaction():
+            hasty["mine"] = 1
+            # The thread runs in a copy of this task's context.
+            assert await asyncio.to_thread(lambda: dict(hasty)) == {}
+            with pytest.raises(pellucid.Busy):
+                await asyncio.to_thread(hasty.__setitem__, "theirs", 1)
+        await asyncio.to_thread(hasty.__setitem__, "theirs", 1)
+
+    asyncio.run(main())
+    assert dict(hasty) == {"mine": 1, "theirs": 1}
+
+
+def test_a_transaction_around_asyncio_holds_inside(hasty: Database) -> None:
+    async def main() -> None:
+        hasty["a"] = 1
+        assert hasty["a"] == 1
+
+    with contextlib.suppress(ZeroDivisionError), hasty.transaction():
+        asyncio.run(main())
+        _ = 1 / 0
+    assert dict(hasty) == {}
+
+
+def test_a_database_closed_in_another_thread_is_closed(db: Database) -> None:
+    db["a"] = {"x": 1}
+    record = db["a"]
+    elsewhere(db.close)
+    with pytest.raises(pellucid.Closed):
+        db["a"]
+    with pytest.raises(pellucid.StaleRecord):
+        record.x
+
+
+def test_threads_that_end_leave_nothing_behind(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db["a"] = {"x": 0}
+        for _ in range(100):
+            elsewhere(lambda: (db["a"].x, list(db.values()), db.__setitem__("b", 1)))
+        with db.transaction():
+            db["a"].x = 1
+    assert list(path.parent.iterdir()) == [path]

@@ -1,0 +1,79 @@
+"""How do tests let another process use a database?"""
+
+from __future__ import annotations
+
+import ast
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+# Reads a line with a piece of code, does it, answers with a line. What it defines stays for the next piece.
+CHILD = """
+import os, sys, threading, time, warnings
+import pellucid
+
+room = {"pellucid": pellucid, "os": os, "threading": threading, "time": time}
+for line in sys.stdin:
+    code = eval(line)
+    try:
+        try:
+            answer = ("gives", eval(code, room))
+        except SyntaxError:
+            exec(code, room)
+            answer = ("gives", None)
+    except BaseException as error:
+        answer = ("raises", type(error).__name__, str(error))
+    print(repr(answer), flush=True)
+"""
+
+
+class Raised(Exception):
+    """What the code in the other process raised: the name of its class, and its message."""
+
+
+class Child:
+    """Another process. Calling it runs code there, and gives what an expression is worth."""
+
+    def __init__(self, path: Path | None = None, **options: Any) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.pid = self.process.pid
+        if path is not None:
+            self(f"db = pellucid.open({str(path)!r}, **{options!r})")
+
+    def send(self, code: str) -> None:
+        """Begin to run code there, without waiting for the answer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(repr(code) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"the other process ended with {self.process.wait()}"
+        kind, *rest = ast.literal_eval(line)
+        if kind == "raises":
+            raise Raised(*rest)
+        return rest[0]
+
+    def __call__(self, code: str) -> Any:
+        self.send(code)
+        return self.answer()
+
+    def kill(self) -> None:
+        """End it as a power cut would end it."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
+        if self.process.wait(60) != 0:
+            assert self.process.returncode < 0

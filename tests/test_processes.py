@@ -1,0 +1,387 @@
+"""Do processes that share a file see each other's writes at once, and lose nothing when one dies?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pellucid
+import pytest
+from processes import Child, Raised
+
+
+def test_a_write_in_one_process_is_seen_by_the_next_read_in_the_other(path: Path) -> None:
+    with pellucid.open(path) as db, Child(path) as other:
+        for number in range(50):
+            db["mine"] = {"n": number, f"field {number}": number}
+            assert other("db['mine'].to_dict()") == {"n": number, f"field {number}": number}
+            other(f"db['theirs'] = {{'n': {number}, 'other {number}': [1, {{'x': {number}}}]}}")
+            assert db["theirs"] == {"n": number, f"other {number}": [1, {"x": number}]}
+            assert len(db) == other("len(db)") == 2
+        other("db['mine'].n += 1")
+        assert db["mine"].n == 50
+        other("db.table('more')[1] = 'x'")
+        assert db.tables() == ["default", "more"]
+        assert db.table("more")[1] == "x"
+        other("db.drop_table('more')")
+        assert db.tables() == ["default"]
+        assert dict(db.table("more")) == {}
+
+
+def test_fields_changed_in_two_processes_are_both_kept(path: Path) -> None:
+    with pellucid.open(path) as db, Child(path) as other:
+        db["r"] = {"a": 0, "b": 0, "l": []}
+        mine = db["r"]
+        other("record = db['r']")
+        for number in range(20):
+            mine.a += 1
+            other("record.b += 1")
+            mine.l.append(number)
+            other(f"record.l.append(-{number})")
+        assert db["r"].a == db["r"].b == 20
+        assert len(db["r"].l) == 40
+
+
+FAIL = """
+def fail(value):
+    try:
+        with db.transaction():
+            db["x"] = value
+            1 / 0
+    except ZeroDivisionError:
+        pass
+"""
+
+
+def test_shapes_of_an_aborted_transaction_poison_no_other_process(path: Path) -> None:
+    with pellucid.open(path) as db, Child(path) as other:
+        other(FAIL)
+        for number in range(10):
+            # The same ids are given out again, here and there, to other names.
+            with contextlib.suppress(ZeroDivisionError), db.transaction():
+                db["x"] = {f"mine {number}": 1, "in": {f"deep {number}": 2}}
+                _ = 1 / 0
+            other(f"db['k{number}'] = {{'kept by them {number}': {number}}}")
+            assert db[f"k{number}"] == {f"kept by them {number}": number}
+            other(f"fail({{'theirs {number}': 1}})")
+            db[f"m{number}"] = {f"kept by me {number}": number}
+            assert other(f"db['m{number}'].to_dict()") == {f"kept by me {number}": number}
+        expected = {f"k{n}": {f"kept by them {n}": n} for n in range(10)} | {
+            f"m{n}": {f"kept by me {n}": n} for n in range(10)
+        }
+        assert dict(db) == expected
+        assert other("{key: row.to_dict() for key, row in db.items()}") == expected
+        assert db.check() == []
+
+
+def test_a_snapshot_stands_while_another_process_writes(path: Path) -> None:
+    with pellucid.open(path) as db, Child(path) as other:
+        db.update({number: {"n": number, "text": "x" * 500} for number in range(500)})
+        with db.snapshot() as snap:
+            rows = iter(snap.values())
+            first = [next(rows).n for _ in range(100)]
+            for _ in range(5):
+                other("db.update({number: {'n': -1, 'other': 'y' * 700} for number in range(500)})")
+                other("[db.pop(number) for number in range(0, 500, 2)]")
+            assert first + [row.n for row in rows] == list(range(500))
+            assert [row.text for row in snap.values()] == ["x" * 500] * 500
+        assert len(db) == 250
+        assert {row.n for row in db.values()} == {-1}
+
+
+def test_a_transaction_elsewhere_is_waited_for_and_its_pid_named(path: Path) -> None:
+    with pellucid.open(path, timeout=0.05) as db, Child(path) as other:
+        db["a"] = 1
+        other("transaction = db.transaction(); transaction.__enter__(); db['a'] = 2")
+        for write in (
+            lambda: db.__setitem__("b", 1),
+            lambda: db.transaction().__enter__(),
+            lambda: db.pop("a"),
+            lambda: db.edit("a").__enter__(),
+        ):
+            with pytest.raises(pellucid.Busy, match=rf"PID {other.pid}\b") as busy:
+                write()
+            assert isinstance(busy.value, TimeoutError)
+        assert db["a"] == 1
+        other("transaction.__exit__(None, None, None)")
+        db["b"] = 1
+        assert dict(db) == {"a": 2, "b": 1}
+
+
+def test_a_writer_waits_for_its_turn(path: Path) -> None:
+    with pellucid.open(path, timeout=60) as db, Child(path) as other:
+        other("transaction = db.transaction(); transaction.__enter__(); db['a'] = [1]")
+        other.send("time.sleep(0.3); transaction.__exit__(None, None, None)")
+        db["b"] = 2
+        assert other.answer() is None
+        assert dict(db) == {"a": [1], "b": 2}
+
+
+def test_many_writers_lose_no_update(path: Path) -> None:
+    with pellucid.open(path, timeout=60) as db:
+        db["n"] = {"count": 0}
+        children = [Child(path, timeout=60) for _ in range(3)]
+        loop = "for _ in range(100):\n    with db.edit('n') as row:\n        row.count += 1"
+        for child in children:
+            child.send(loop)
+        for _ in range(100):
+            with db.edit("n") as row:
+                row.count += 1
+        for child in children:
+            assert child.answer() is None
+        assert db["n"].count == 400
+        for child in children:
+            child.__exit__()
+
+
+def test_only_the_last_to_close_leaves_one_file(path: Path) -> None:
+    with Child(path) as other:
+        with pellucid.open(path) as db:
+            db["a"] = 1
+            assert len(list(path.parent.iterdir())) > 1
+        assert len(list(path.parent.iterdir())) > 1
+        assert other("db['a']") == 1
+        other("db.close()")
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_reader_beside_a_writer_may_not_write(path: Path) -> None:
+    with pellucid.open(path) as db, Child(path, mode="r") as other:
+        db["a"] = {"x": 1}
+        assert other("db['a'].x") == 1
+        for write in (
+            "db['a'] = 2",
+            "db['a'].x = 2",
+            "db.transaction().__enter__()",
+            "db.clear()",
+            "db.drop_table('default')",
+        ):
+            with pytest.raises(Raised, match="ReadOnly"):
+                other(write)
+        assert db == {"a": {"x": 1}}
+
+
+# Handles that travel
+
+
+def test_a_handle_travels_as_a_path_and_a_mode(path: Path) -> None:
+    with pellucid.open(path, "n", timeout=3, pickle=["a.b"]) as db:
+        db["a"] = 1
+        copied = pickle.loads(pickle.dumps(db))
+        # "n" would have emptied it.
+        assert copied["a"] == 1
+        copied["b"] = 2
+        copied.close()
+        assert db["b"] == 2
+        data = pickle.dumps(db)
+    with pickle.loads(data) as again:
+        assert dict(again) == {"a": 1, "b": 2}
+    path.unlink()
+    # "c" would have made it.
+    with pytest.raises(FileNotFoundError):
+        pickle.loads(data)
+    assert not path.exists()
+
+
+def test_a_reading_handle_stays_one(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db["a"] = 1
+    with pellucid.open(path, "r") as db:
+        data = pickle.dumps(db)
+    with pickle.loads(data) as again:
+        assert again["a"] == 1
+        with pytest.raises(pellucid.ReadOnly):
+            again["a"] = 2
+
+
+def test_permission_to_unpickle_does_not_travel(path: Path) -> None:
+    with pellucid.open(path, pickle="allow") as db:
+        db["a"] = {"f": Path("x"), "n": 1}
+        with pickle.loads(pickle.dumps(db)) as again:
+            assert again["a"].n == 1
+            with pytest.raises(pellucid.PickleDenied):
+                again["a"].f
+    with pellucid.open(":memory:") as db, pytest.raises(TypeError, match="memory"):
+        pickle.dumps(db)
+
+
+def test_a_handle_is_found_from_another_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    with pellucid.open(path.name) as db:
+        db["a"] = 1
+        data = pickle.dumps(db)
+    monkeypatch.chdir("/")
+    with pickle.loads(data) as again:
+        assert again["a"] == 1
+
+
+# Fork
+
+
+def in_child(work: Any) -> None:
+    """Run `work` in a forked child; it passes if it returns."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, f"the child ended with {status}"
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+
+
+def test_a_forked_child_reads_and_writes_through_its_own_handle(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db["a"] = {"x": 1, "l": [1]}
+
+        def work() -> None:
+            assert db["a"].x == 1
+            assert [row.x for row in db.values()] == [1]
+            db["child"] = {"new shape": 5}
+            db["a"].x += 1
+            with db.transaction():
+                db.table("t")[1] = 1
+            db.close()
+
+        in_child(work)
+        assert db["child"] == {"new shape": 5}
+        assert db["a"].x == 2
+        assert db.table("t") == {1: 1}
+        db["parent"] = 1
+        in_child(lambda: db.__setitem__("again", 2))
+        assert dict(db) == {"a": {"x": 2, "l": [1]}, "again": 2, "child": {"new shape": 5}, "parent": 1}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_rows_of_the_parent_stay_readable_in_the_child(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db.update({number: {"n": number, "l": [number]} for number in range(100)})
+        kept = list(db.values())
+        rows = iter(db.values())
+        next(rows)
+        snap = db.snapshot()
+
+        def work() -> None:
+            assert [row.n for row in kept] == list(range(100))
+            kept[0].n = -1
+            assert db[0].n == -1
+            for use in (lambda: snap[1].n, lambda: next(rows).n):
+                with contextlib.suppress(pellucid.Error):
+                    assert use() == 1
+
+        in_child(work)
+        assert next(rows).n == 1
+        assert snap[0].n == 0
+        assert db[0].n == -1
+        snap.close()
+
+
+def test_a_transaction_of_the_parent_is_not_the_childs(path: Path) -> None:
+    with pellucid.open(path, timeout=0.05) as db:
+        db["a"] = 1
+        with db.transaction():
+            db["a"] = 2
+
+            def work() -> None:
+                with pytest.raises(pellucid.Error):
+                    db["a"] = 3
+                with pellucid.open(path, timeout=0.05) as own:
+                    assert own["a"] == 1
+                    with pytest.raises(pellucid.Busy):
+                        own["a"] = 4
+
+            in_child(work)
+        assert db["a"] == 2
+
+
+def test_a_memory_database_is_the_childs_own_copy() -> None:
+    with pellucid.open(":memory:") as db:
+        db["a"] = {"x": 1}
+
+        def work() -> None:
+            try:
+                db["a"].x = 2
+                assert db["a"].x == 2
+            except pellucid.Error:
+                pass
+
+        in_child(work)
+        assert db["a"].x == 1
+
+
+# Death
+
+
+KILLED = """
+import sys, pellucid
+db = pellucid.open(sys.argv[1], timeout=60)
+number = len(db.table("log"))
+print("ready", flush=True)
+while True:
+    with db.transaction():
+        db.table("log").append({"n": number, "text": "x" * (number * 37 % 900)})
+        db["last"] = {"n": number, f"shape {number % 40}": number}
+    print(number, flush=True)
+    number += 1
+"""
+
+
+def test_what_was_acknowledged_survives_the_death_of_its_writer(path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    dice = random.Random(seed)
+    for _ in range(6):
+        process = subprocess.Popen([sys.executable, "-c", KILLED, path], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(dice.random() / 4)
+        process.send_signal(signal.SIGKILL)
+        said = [int(line) for line in process.stdout.read().splitlines() if line.strip().isdigit()]
+        process.stdout.close()
+        process.wait()
+        with pellucid.open(path) as db:
+            log = db.table("log")
+            count = len(log)
+            # All that was said to be there is; the last commit may have been said in part, or not at all.
+            assert count >= (said[-2] + 1 if len(said) > 1 else 0), f"seed {seed}"
+            assert [row.n for row in log.values()] == list(range(count)), f"seed {seed}"
+            if count:
+                assert db["last"].n == count - 1, f"seed {seed}"
+            assert db.check() == [], f"seed {seed}"
+
+
+def test_a_dead_writers_lock_is_free(path: Path) -> None:
+    with pellucid.open(path, timeout=30) as db:
+        with Child(path) as other:
+            other("transaction = db.transaction(); transaction.__enter__(); db['a'] = 1")
+            other.kill()
+        db["b"] = 2
+        assert dict(db) == {"b": 2}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_dead_reader_does_not_keep_space(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db.update(dict.fromkeys(range(200), "x" * 1000))
+        with Child(path, mode="r") as other:
+            other("snap = db.snapshot(); row = next(iter(snap.values()))")
+            other.kill()
+        for _ in range(600):
+            db.update({number: os.urandom(500).hex() for number in range(20)})
+        # Without an end, 600 times 20 kB at least.
+        assert path.stat().st_size < 8_000_000
+        assert db.stats()["oldest_reader_lag"] == 0
