@@ -309,7 +309,7 @@ def test_a_transaction_of_the_parent_is_not_the_childs(path: Path) -> None:
         assert db["a"] == 2
 
 
-def test_a_memory_database_is_the_childs_own_copy() -> None:
+def test_a_memory_database_is_a_copy_of_its_own_in_a_child() -> None:
     with pellucid.open(":memory:") as db:
         db["a"] = {"x": 1}
 
