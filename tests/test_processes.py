@@ -291,7 +291,7 @@ def test_rows_of_the_parent_stay_readable_in_the_child(path: Path) -> None:
         snap.close()
 
 
-def test_a_transaction_of_the_parent_is_not_the_childs(path: Path) -> None:
+def test_a_transaction_of_the_parent_is_not_one_of_the_child(path: Path) -> None:
     with pellucid.open(path, timeout=0.05) as db:
         db["a"] = 1
         with db.transaction():
