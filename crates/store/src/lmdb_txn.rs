@@ -202,6 +202,10 @@ pub(crate) struct LmdbWrite {
     environment: Arc<Environment>,
 }
 
+/// How many write transactions lie between two looks for dead readers: now and then, so that the space that a
+/// dead process reads is not kept for ever; not each time, since it asks the system about each process.
+const READER_CHECK_INTERVAL: usize = 64;
+
 // SAFETY: every method first checks that it runs in the thread that began the transaction.
 unsafe impl Send for LmdbWrite {}
 // SAFETY: as above.
@@ -218,11 +222,8 @@ impl LmdbWrite {
         if code != 0 {
             return Err(environment.begin_error(code));
         }
-        // Now and then, so that the space that a dead process reads is not kept for ever; not each time, since
-        // it asks the system about each process.
-        const READER_CHECK_INTERVAL: usize = 64;
         // SAFETY: the transaction is live.
-        if unsafe { ffi::mdb_txn_id(txn) } as usize % READER_CHECK_INTERVAL == 0 {
+        if (unsafe { ffi::mdb_txn_id(txn) } as usize).is_multiple_of(READER_CHECK_INTERVAL) {
             // A failure leaves things as they are.
             let _ = environment.free_dead_readers();
         }
