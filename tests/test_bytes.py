@@ -57,6 +57,17 @@ def test_equal_builds_give_equal_bytes(value: Any) -> None:
     assert pellucid.dumps(pellucid.loads(data)) == data
 
 
+def test_a_dict_taken_for_another_leaves_nothing_behind() -> None:
+    # Dicts of one first key and one size are taken for each other until the second key is looked at.
+    for field in "bcdefg":
+        value = {"first": {"only": field}, field: None}
+        assert pellucid.dumps(value) == pellucid.dumps(value)
+    with pellucid.open(":memory:") as db:
+        for field in "bcdefg":
+            db[field] = {"first": b"x" * 100_000, field: None}
+        assert db.stats()["blobs"] == 6
+
+
 @given(arrays)
 def test_arrays_keep_dtype_shape_order_and_data(value: Any) -> None:
     restored = pellucid.loads(pellucid.dumps({"a": value}))["a"]

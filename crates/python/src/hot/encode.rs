@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::gil::GilCell;
+use super::item::{Held, Item, Object};
 use super::names::{Names, ShapeNames, is_same_name};
 use super::text::{self, Utf8};
 use crate::counters;
@@ -123,6 +124,14 @@ pub struct Encoding<'a, 'py> {
     stand_in_count: u32,
 }
 
+/// How much an encoding has gathered beside the bytes: shapes used, shapes pending, values apart.
+#[derive(Clone, Copy)]
+struct Mark {
+    used: usize,
+    pending: usize,
+    apart: usize,
+}
+
 /// What an encoding has made.
 pub struct Encoded {
     /// The encoder, whose `bytes` are the record.
@@ -156,52 +165,6 @@ pub fn shapes_of(used: &[*const ShapeNames]) -> Vec<Shape> {
     // SAFETY: they are shapes of the `Names` that the encoding borrowed, whose boxes live as long
     // as it does; the caller still holds it.
     used.iter().map(|shape| unsafe { (**shape).shape.clone() }).collect()
-}
-
-type Object = *mut ffi::PyObject;
-
-/// A strong reference for the time that user code may run.
-struct Held(Object);
-
-impl Held {
-    #[inline]
-    unsafe fn new(object: Object) -> Self {
-        // SAFETY: the caller passes a live object, with the GIL held.
-        unsafe { ffi::Py_INCREF(object) };
-        Self(object)
-    }
-}
-
-impl Drop for Held {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: owned since `new`; encodings run with the GIL held.
-        unsafe { ffi::Py_DECREF(self.0) };
-    }
-}
-
-/// A place in a dict: borrowed references to a key and its value.
-#[derive(Clone, Copy)]
-struct Item {
-    position: ffi::Py_ssize_t,
-    key: Object,
-    value: Object,
-}
-
-impl Item {
-    fn before_first() -> Self {
-        Self { position: 0, key: std::ptr::null_mut(), value: std::ptr::null_mut() }
-    }
-
-    /// Goes to the next item; false behind the last.
-    ///
-    /// # Safety
-    /// `dict` is a live dict.
-    #[inline]
-    unsafe fn advance(&mut self, dict: Object) -> bool {
-        // SAFETY: as promised by the caller.
-        unsafe { ffi::PyDict_Next(dict, &raw mut self.position, &raw mut self.key, &raw mut self.value) != 0 }
-    }
 }
 
 impl<'a, 'py> Encoding<'a, 'py> {
@@ -388,12 +351,15 @@ impl<'a, 'py> Encoding<'a, 'py> {
             }
             let spot = Names::guess_spot(first.key, count);
             let guess = self.names.guess(self.py, spot).filter(|shape| shape.keys.len() == count);
-            if let Some(shape) = guess.map(std::ptr::from_ref)
-                // A shape lives as long as its `Names`, which this encoding borrows.
-                && let Some(id) = self.usable_id(&*shape)
-                && self.shaped(dict, first, &*shape, id, depth)?
-            {
-                return Ok(());
+            // A shape lives as long as its `Names`, which this encoding borrows.
+            if let Some(shape) = guess.map(std::ptr::from_ref) {
+                let mark = self.mark();
+                if let Some(id) = self.usable_id(&*shape)
+                    && self.shaped(dict, first, &*shape, id, depth)?
+                {
+                    return Ok(());
+                }
+                self.take_back(mark);
             }
             self.dict_by_keys(dict, count, spot, depth)
         }
@@ -432,7 +398,31 @@ impl<'a, 'py> Encoding<'a, 'py> {
         }
     }
 
-    /// Writes the dict as that shape, if its keys are the shape's; otherwise leaves no trace. `item` is
+    /// What has been gathered so far beside the bytes.
+    #[inline]
+    fn mark(&self) -> Mark {
+        let used = if let Target::Envelope { used, .. } = &self.target { used.len() } else { 0 };
+        Mark { used, pending: self.pending.len(), apart: self.apart.len() }
+    }
+
+    /// Forgets what was gathered since, for bytes that were abandoned: an envelope must not name shapes
+    /// that nothing in it has, nor a database keep large values that no record refers to.
+    #[cold]
+    fn take_back(&mut self, mark: Mark) {
+        self.pending.truncate(mark.pending);
+        self.apart.truncate(mark.apart);
+        if let Target::Envelope { number, used } = &mut self.target {
+            for shape in used.drain(mark.used..) {
+                // SAFETY: a shape lives as long as its `Names`, which this encoding borrows.
+                let local = unsafe { &(*shape).local };
+                if local.get().0 == *number {
+                    local.set((0, 0));
+                }
+            }
+        }
+    }
+
+    /// Writes the dict as that shape, if its keys are the shape's; otherwise no byte remains. `item` is
     /// the dict's first: a call of `PyDict_Next` is 3 ns, so none is made twice, nor one to be
     /// told that the dict has ended.
     unsafe fn shaped(
@@ -606,9 +596,11 @@ impl<'a, 'py> Encoding<'a, 'py> {
         let mut first = Item::before_first();
         // SAFETY: an exact dict, live during the call.
         unsafe {
+            let mark = self.mark();
             if first.advance(dict) && self.shaped(dict, first, shape, id, depth)? {
                 return Ok(());
             }
+            self.take_back(mark);
             // Only a dict that its own values' code has changed meanwhile comes here.
             self.keyed(dict, count, depth)
         }

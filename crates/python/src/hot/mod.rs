@@ -18,6 +18,7 @@ pub mod encode;
 pub mod field;
 pub mod functions;
 pub mod gil;
+pub mod item;
 pub mod names;
 pub mod node;
 pub mod row;
