@@ -10,11 +10,12 @@ use pellucid_store::TransactionScan;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList, PyString};
 
+use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::node;
 use crate::path;
 use crate::scalars;
-use crate::table::{Bounds, Rows, Table};
+use crate::table::{Rows, Table};
 
 fn reader(argument: &Bound<'_, PyAny>) -> PyResult<FieldReader> {
     let mut steps = Vec::new();

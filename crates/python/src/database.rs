@@ -4,23 +4,22 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pellucid_store::{Durability, Mode, OpenOptions, Snapshot, Store};
+use pellucid_store::{Durability, Mode, Store};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 
 use crate::core::Core;
 use crate::errors;
 use crate::hooks::PicklePolicy;
 use crate::hot::gil::{GilCell, GilRc};
 use crate::hot::row::Gate;
+use crate::open::path_of;
+use crate::snapshot::SnapshotHandle;
 use crate::table::Table;
 use crate::transaction::TransactionContext;
 
 /// The table that a database is itself a mapping over.
 const DEFAULT_TABLE: &str = "default";
-/// Longer than anybody waits, and still an Instant when added to now.
-const TIMEOUT_SECONDS_MAX: f64 = 1e9;
-
 /// An open database: a mapping over its default table, with other tables beside it.
 ///
 /// Safe to share between threads. A handle can be pickled (it opens the file again) and survives a
@@ -42,18 +41,6 @@ pub struct Database {
     snapshots: GilCell<Vec<GilRc<Gate>>>,
 }
 
-fn mode_of(word: &str) -> PyResult<Mode> {
-    match word {
-        "r" => Ok(Mode::Read),
-        "w" => Ok(Mode::Write),
-        "c" => Ok(Mode::Create),
-        "n" => Ok(Mode::New),
-        other => Err(errors::value_error(format!(
-            "mode={other:?} is unknown; use \"r\" (read), \"w\" (write), \"c\" (create if need be) or \"n\" (empty)"
-        ))),
-    }
-}
-
 fn word_of(mode: Mode) -> &'static str {
     match mode {
         Mode::Read => "r",
@@ -62,86 +49,10 @@ fn word_of(mode: Mode) -> &'static str {
     }
 }
 
-fn durability_of(word: &str) -> PyResult<Durability> {
-    match word {
-        "process" => Ok(Durability::Process),
-        "full" => Ok(Durability::Full),
-        other => {
-            Err(errors::value_error(format!("durability={other:?} is unknown; use \"process\" or \"full\"")))
-        }
-    }
-}
-
-fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
-    let py = target.py();
-    let path = py.import("os")?.getattr("fspath")?.call1((target,))?;
-    let path = if path.cast::<PyBytes>().is_ok() {
-        py.import("os")?.getattr("fsdecode")?.call1((path,))?
-    } else {
-        path
-    };
-    path.extract()
-}
-
-/// Open a database.
-///
-/// `target` is a path (str, bytes or `PathLike`), or ":memory:". `mode` is as in `dbm.open`: "r" only
-/// reads, "w" writes, "c" (the default) also creates, "n" empties. `durability="full"` makes each
-/// commit return only when it is on the disk. `pickle` is "deny" (the default), "allow", or a list
-/// of globals that stored pickles may use. `timeout` is how many seconds to wait for locks of others.
-/// `untrusted=True` opens a file that a stranger made: read-only, through a verified copy.
-///
-/// Raises `FileNotFoundError`, `NotADatabase`, `DatabaseCorrupt`, `NewerFormat`, `Busy`, `DatabaseError`.
-///
-/// >>> import pellucid
-/// >>> db = pellucid.open(":memory:")
-/// >>> db["fred"] = {"age": 21}
-/// >>> db["fred"].age
-/// 21
-#[pyfunction]
-#[pyo3(signature = (target, mode="c", *, durability="process", pickle=None, timeout=10.0, untrusted=false))]
-pub fn open(
-    py: Python<'_>,
-    target: &Bound<'_, PyAny>,
-    mode: &str,
-    durability: &str,
-    pickle: Option<&Bound<'_, PyAny>>,
-    timeout: f64,
-    untrusted: bool,
-) -> PyResult<Py<Database>> {
-    let policy = PicklePolicy::new(pickle)?;
-    let (mode, durability) = (mode_of(mode)?, durability_of(durability)?);
-    if timeout.is_nan() || timeout < 0.0 {
-        return Err(errors::value_error(format!("timeout={timeout} is no number of seconds from 0 on")));
-    }
-    let timeout = Duration::from_secs_f64(timeout.min(TIMEOUT_SECONDS_MAX));
-    if let Ok(word) = target.cast::<PyString>() {
-        let word = word.to_str().unwrap_or_default();
-        if word.starts_with("postgresql://") || word.starts_with("postgres://") {
-            return Err(errors::value_error(
-                "this release opens files and \":memory:\"; PostgreSQL is not supported yet",
-            ));
-        }
-        if word == ":memory:" {
-            let store = Store::memory().map_err(|error| errors::of_store(py, error))?;
-            return Database::new(py, store, policy, timeout, None, mode, durability, false);
-        }
-    }
-    let path = path_of(target)?;
-    let options =
-        OpenOptions { mode, durability, timeout, is_untrusted: untrusted, ..OpenOptions::default() };
-    let opened = py.detach(|| Store::open(std::path::Path::new(&path), &options));
-    let store = opened.map_err(|error| errors::of_store(py, error))?;
-    for warning in store.warnings().map_err(|error| errors::of_store(py, error))? {
-        let class = py.import("pellucid.errors")?.getattr("NetworkFilesystemWarning")?;
-        py.import("warnings")?.getattr("warn")?.call1((warning.to_string(), class, 2))?;
-    }
-    Database::new(py, store, policy, timeout, Some(path), mode, durability, untrusted)
-}
-
 impl Database {
+    /// The handle on a store that has just been opened.
     #[allow(clippy::too_many_arguments, reason = "the arguments of open(), resolved")]
-    fn new(
+    pub fn new(
         py: Python<'_>,
         store: Store,
         policy: PicklePolicy,
@@ -290,11 +201,7 @@ impl Database {
         let table =
             Table::of_snapshot(self.core.clone(), DEFAULT_TABLE.to_owned(), snapshot.clone(), gate.clone());
         let default = Py::new(py, table)?;
-        let snapshot = GilCell::new(Some(snapshot));
-        Py::new(
-            py,
-            SnapshotHandle { core: self.core.clone(), snapshot, gate, default: GilCell::new(Some(default)) },
-        )
+        Py::new(py, SnapshotHandle::new(self.core.clone(), snapshot, gate, default))
     }
 
     /// Make everything committed so far durable: it survives a power cut.
@@ -533,150 +440,5 @@ impl Database {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         Ok(Table::lookup(self.default(py), key)?.or(default).unwrap_or_else(|| py.None().into_bound(py)))
-    }
-}
-
-/// A frozen view of a database: a mapping over the default table as it was.
-///
-/// Its records raise `StaleRecord` once it is closed. A snapshot that stays open keeps the space of
-/// what is deleted meanwhile: `db.stats()` shows how far behind the oldest is.
-///
-/// >>> import pellucid
-/// >>> db = pellucid.open(":memory:")
-/// >>> db["a"] = {"n": 1}
-/// >>> with db.snapshot() as before:
-/// ...     del db["a"]
-/// ...     before["a"].n, len(before), len(db)
-/// (1, 1, 0)
-#[pyclass(frozen, mapping, module = "pellucid", name = "Snapshot")]
-pub struct SnapshotHandle {
-    core: Arc<Core>,
-    snapshot: GilCell<Option<Snapshot>>,
-    gate: GilRc<Gate>,
-    default: GilCell<Option<Py<Table>>>,
-}
-
-impl SnapshotHandle {
-    fn default<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Table>> {
-        let table = self.default.with(py, |table| table.as_ref().map(|table| table.clone_ref(py)));
-        table.map(|table| table.into_bound(py)).ok_or_else(|| errors::closed(py, "this snapshot"))
-    }
-
-    fn inner(&self, py: Python<'_>) -> PyResult<Snapshot> {
-        self.core.check_open(py)?;
-        self.snapshot.with(py, |snapshot| snapshot.clone()).ok_or_else(|| errors::closed(py, "this snapshot"))
-    }
-}
-
-#[pymethods]
-impl SnapshotHandle {
-    fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
-        slf.get().inner(py)?;
-        Ok(slf)
-    }
-
-    #[pyo3(signature = (*_error))]
-    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
-        self.close(py);
-    }
-
-    /// Let go of the snapshot; its records can then no longer be used. Closing twice does nothing.
-    fn close(&self, py: Python<'_>) {
-        self.gate.close();
-        drop(self.default.with(py, Option::take));
-        drop(self.snapshot.with(py, Option::take));
-    }
-
-    /// The table `name` as it was; it reads only.
-    #[pyo3(signature = (name, /))]
-    fn table(&self, py: Python<'_>, name: String) -> PyResult<Py<Table>> {
-        let snapshot = self.inner(py)?;
-        Py::new(py, Table::of_snapshot(self.core.clone(), name, snapshot, self.gate.clone()))
-    }
-
-    /// The names of all tables, sorted.
-    fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let tables = self.inner(py)?.tables().map_err(|error| errors::of_store(py, error))?;
-        Ok(tables.into_iter().map(|(name, _)| name).collect())
-    }
-
-    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.default(py)?.len()
-    }
-
-    fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.default(py)?.contains(key)
-    }
-
-    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Table::lookup(&self.default(py)?, key)?.ok_or_else(|| errors::missing(key))
-    }
-
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(self.default(py)?.try_iter()?.into_any())
-    }
-
-    fn __reversed__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method0("__reversed__")
-    }
-
-    /// The value under `key` of the default table, or `default`.
-    #[pyo3(signature = (key, default=None, /))]
-    fn get<'py>(
-        &self,
-        py: Python<'py>,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        Ok(Table::lookup(&self.default(py)?, key)?.or(default).unwrap_or_else(|| py.None().into_bound(py)))
-    }
-
-    /// A live view of the default table's keys; bounds as for `Table.keys`.
-    #[pyo3(
-        signature = (*arguments, **bounds),
-        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
-    )]
-    fn keys<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        bounds: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("keys", arguments, bounds)
-    }
-
-    /// A live view of the default table's values; bounds as for `Table.keys`.
-    #[pyo3(
-        signature = (*arguments, **bounds),
-        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
-    )]
-    fn values<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        bounds: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("values", arguments, bounds)
-    }
-
-    /// A live view of the default table's items; bounds as for `Table.keys`.
-    #[pyo3(
-        signature = (*arguments, **bounds),
-        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
-    )]
-    fn items<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        bounds: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("items", arguments, bounds)
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        if !self.gate.is_open() {
-            return Ok(format!("<pellucid.Snapshot of {}, closed>", self.core.target));
-        }
-        Ok(format!("<pellucid.Snapshot of {}, version {}>", self.core.target, self.inner(py)?.version()))
     }
 }

@@ -13,6 +13,7 @@
     reason = "CPython counts in signed numbers, and the calendar may go below zero; none comes near a limit"
 )]
 
+mod bounds;
 mod bytes;
 mod calendar;
 mod column;
@@ -25,6 +26,7 @@ mod hooks;
 mod hot;
 mod keys;
 mod members;
+mod open;
 mod path;
 mod put;
 mod record;
@@ -32,6 +34,7 @@ mod record_list;
 mod report;
 mod save;
 mod scalars;
+mod snapshot;
 mod table;
 mod transaction;
 mod views;
@@ -48,13 +51,17 @@ mod _native {
     #[pymodule_export]
     use crate::counters::counters;
     #[pymodule_export]
-    use crate::database::{Database, SnapshotHandle, open};
+    use crate::database::Database;
     #[pymodule_export]
     use crate::hot::rows::RowIterator;
+    #[pymodule_export]
+    use crate::open::open;
     #[pymodule_export]
     use crate::record::Record;
     #[pymodule_export]
     use crate::record_list::{ListIterator, RecordList};
+    #[pymodule_export]
+    use crate::snapshot::SnapshotHandle;
     #[pymodule_export]
     use crate::table::Table;
     #[pymodule_export]

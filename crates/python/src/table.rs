@@ -1,27 +1,30 @@
-//! How does a named table look like a dict?
+//! How does a named table look like a dict? `reading.rs` finds its rows, `typed.rs` makes objects of a class of them.
 
-use std::ops::Bound as Edge;
+mod reading;
+mod typed;
+
 use std::sync::Arc;
 
-use pellucid_record::key::prefix_range;
 use pellucid_record::layout::Kind;
 use pellucid_record::shape::{Sighting, may_be_shape};
-use pellucid_store::{Range, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
+use pellucid_store::{Snapshot, StoreError, TableId, Transaction};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
-use crate::bytes::{self, handle_of_row};
+use crate::bounds::Bounds;
 use crate::core::Core;
 use crate::errors;
-use crate::hooks;
-use crate::hot::gil::{GilRc, GilValue, Strong};
+use crate::hot::gil::{GilRc, GilValue};
 use crate::hot::row::{Gate, Row};
-use crate::hot::rows::RowIterator;
 use crate::keys::{self, Key};
 use crate::put;
 use crate::transaction::{self, EditContext};
 use crate::views::{DictView, Owner, Shows};
+
+pub use reading::Rows;
+use reading::storable;
+pub use typed::value_of_row;
 
 /// A named, ordered mapping inside a database.
 ///
@@ -45,22 +48,6 @@ pub struct Table {
     // The id found last, and the version it was found in: ids are never reused, but a table may have
     // been dropped and made again.
     id: GilValue<Option<(u64, TableId)>>,
-}
-
-/// A walk over rows, as they were when it began.
-pub enum Rows {
-    /// Over a snapshot: bytes stay in place.
-    Pinned(Box<Scan>),
-    /// Over the state of a transaction that has changed something.
-    Inside(TransactionScan),
-}
-
-/// A part of a table, in key order or against it.
-#[derive(Clone)]
-pub struct Bounds {
-    range: Range,
-    reverse: bool,
-    is_all: bool,
 }
 
 const SNAPSHOT: &str = "this belongs to a snapshot, which does not change; write through the database";
@@ -158,167 +145,6 @@ impl Table {
         }
     }
 
-    /// The row under a key, as an owned copy.
-    fn row(slf: &Bound<'_, Self>, key: &Key) -> PyResult<Option<GilRc<Row>>> {
-        let py = slf.py();
-        let this = slf.get();
-        let gate = this.row_gate(py);
-        let own = |record: &[u8]| {
-            GilRc::new(Row::owned(
-                record,
-                &key.bytes,
-                this.core.names.clone(),
-                gate.clone(),
-                Some(Strong::new(slf)),
-                this.why_frozen(),
-            ))
-        };
-        if this.is_in_transaction(py) {
-            return this.core.in_running(py, |transaction| {
-                let Some(id) = transaction.table(&this.name)? else { return Ok(None) };
-                Ok(transaction.get(id, &key.bytes)?.map(|cell| own(cell.record)))
-            });
-        }
-        let snapshot = this.snapshot(py)?;
-        let Some(id) = this.id_in(py, &snapshot)? else { return Ok(None) };
-        let cell = snapshot.get(id, &key.bytes).map_err(|error| errors::of_store(py, error))?;
-        Ok(cell.map(|cell| own(cell.record)))
-    }
-
-    /// Whether there is a row under a key.
-    fn has(&self, py: Python<'_>, key: &Key) -> PyResult<bool> {
-        if self.is_in_transaction(py) {
-            return self.core.in_running(py, |transaction| match transaction.table(&self.name)? {
-                Some(id) => Ok(transaction.get(id, &key.bytes)?.is_some()),
-                None => Ok(false),
-            });
-        }
-        let snapshot = self.snapshot(py)?;
-        let Some(id) = self.id_in(py, &snapshot)? else { return Ok(false) };
-        Ok(snapshot.get(id, &key.bytes).map_err(|error| errors::of_store(py, error))?.is_some())
-    }
-
-    /// The value under a key, or None; a key that cannot be stored is under none.
-    pub fn lookup<'py>(
-        slf: &Bound<'py, Self>,
-        key: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(key) = storable(key)? else {
-            slf.get().snapshot(slf.py())?;
-            return Ok(None);
-        };
-        Self::row(slf, &key)?.map(|row| value_of_row(slf.py(), row)).transpose()
-    }
-
-    /// As `lookup`, for keys within bounds.
-    pub fn get_within<'py>(
-        slf: &Bound<'py, Self>,
-        bounds: &Bounds,
-        key: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        match storable(key)? {
-            Some(key) if bounds.holds(&key.bytes) => {
-                Self::row(slf, &key)?.map(|row| value_of_row(slf.py(), row)).transpose()
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// How many rows lie within bounds.
-    pub fn count_within(&self, py: Python<'_>, bounds: &Bounds) -> PyResult<usize> {
-        if bounds.is_all {
-            return self.len(py);
-        }
-        let mut count = 0;
-        match self.rows(py, bounds, false)? {
-            None => {}
-            Some(Rows::Pinned(mut scan)) => {
-                while scan.next().map_err(|error| errors::of_store(py, error))?.is_some() {
-                    count += 1;
-                }
-            }
-            Some(Rows::Inside(mut scan)) => {
-                while self.core.in_running(py, |transaction| scan.next(transaction, |_| ()))?.is_some() {
-                    count += 1;
-                }
-            }
-        }
-        Ok(count)
-    }
-
-    fn len(&self, py: Python<'_>) -> PyResult<usize> {
-        let count = if self.is_in_transaction(py) {
-            self.core.in_running(py, |transaction| match transaction.table(&self.name)? {
-                Some(id) => transaction.count(id),
-                None => Ok(0),
-            })?
-        } else {
-            let snapshot = self.snapshot(py)?;
-            match self.id_in(py, &snapshot)? {
-                Some(id) => snapshot.count(id).map_err(|error| errors::of_store(py, error))?,
-                None => 0,
-            }
-        };
-        Ok(count as usize)
-    }
-
-    /// The rows within bounds, as they are now; None where the table does not exist yet.
-    pub fn rows(&self, py: Python<'_>, bounds: &Bounds, reverse: bool) -> PyResult<Option<Rows>> {
-        let reverse = bounds.reverse != reverse;
-        if self.is_in_transaction(py) {
-            return self.core.in_running(py, |transaction| match transaction.table(&self.name)? {
-                Some(id) => {
-                    transaction.scan(id, &bounds.range, reverse).map(crate::column::rows_of).map(Some)
-                }
-                None => Ok(None),
-            });
-        }
-        let snapshot = self.snapshot(py)?;
-        let Some(id) = self.id_in(py, &snapshot)? else { return Ok(None) };
-        let scan = snapshot.scan(id, &bounds.range, reverse).map_err(|error| errors::of_store(py, error))?;
-        Ok(Some(Rows::Pinned(Box::new(scan))))
-    }
-
-    /// An iterator over what `shows` says, within bounds.
-    pub fn iterate<'py>(
-        slf: &Bound<'py, Self>,
-        bounds: &Bounds,
-        shows: Shows,
-        reverse: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let this = slf.get();
-        let py = slf.py();
-        let Some(rows) = this.rows(py, bounds, reverse)? else {
-            return Ok(PyTuple::empty(py).try_iter()?.into_any());
-        };
-        let iterator = RowIterator::new(
-            py,
-            rows,
-            Strong::new(slf),
-            this.core.names.clone(),
-            this.gate().clone(),
-            shows,
-            this.why_frozen(),
-        );
-        Ok(Bound::new(py, iterator)?.into_any())
-    }
-
-    /// The bytes of a value that lies apart; in `snapshot`, if the record came from one.
-    pub fn apart(&self, py: Python<'_>, snapshot: Option<&Snapshot>, id: u64) -> PyResult<Option<Vec<u8>>> {
-        let found = |result: Result<&[u8], StoreError>| match result {
-            Ok(data) => Ok(Some(data.to_vec())),
-            Err(StoreError::NoSuchBlob { .. }) => Ok(None),
-            Err(error) => Err(error),
-        };
-        if let Some(snapshot) = snapshot {
-            return found(snapshot.blob(id)).map_err(|error| errors::of_store(py, error));
-        }
-        if self.is_in_transaction(py) {
-            return self.core.in_running(py, |transaction| found(transaction.blob(id)));
-        }
-        found(self.snapshot(py)?.blob(id)).map_err(|error| errors::of_store(py, error))
-    }
-
     /// What to do with a key list that is no known shape.
     pub fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting {
         let id = if self.is_in_transaction(py) {
@@ -332,126 +158,6 @@ impl Table {
             None if is_root && may_be_shape(names) => Sighting::Admit,
             None => Sighting::Keyed,
         }
-    }
-
-    /// The value at a path of one row, in plain containers.
-    pub fn value_at<'py>(
-        slf: &Bound<'py, Self>,
-        key: &[u8],
-        record: &[u8],
-        path: &Bound<'py, PyTuple>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let this = slf.get();
-        let row = Row::owned(
-            record,
-            key,
-            this.core.names.clone(),
-            this.gate().clone(),
-            Some(Strong::new(slf)),
-            this.why_frozen(),
-        );
-        let record = handle_of_row(slf.py(), GilRc::new(row))?;
-        crate::record::detached(&record.call_method1("path", (path,))?)
-    }
-
-    fn edge<'py>(
-        slf: &Bound<'py, Self>,
-        reverse: bool,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
-        let items = Self::iterate(slf, &Bounds::all(), Shows::Items, reverse)?;
-        match items.try_iter()?.next() {
-            Some(item) => {
-                let item = item?.cast_into::<PyTuple>()?;
-                Ok(Some((item.get_item(0)?, item.get_item(1)?)))
-            }
-            None => Ok(None),
-        }
-    }
-}
-
-impl Bounds {
-    /// The whole table.
-    pub fn all() -> Self {
-        Self { range: Range::ALL, reverse: false, is_all: true }
-    }
-
-    /// The bounds that the keyword arguments of `keys`, `values`, `items` and `range` say.
-    pub fn new(
-        table: &str,
-        start: Option<&Bound<'_, PyAny>>,
-        stop: Option<&Bound<'_, PyAny>>,
-        prefix: Option<&Bound<'_, PyAny>>,
-        reverse: bool,
-    ) -> PyResult<Self> {
-        if start.is_none() && stop.is_none() && prefix.is_none() {
-            return Ok(Self { reverse, ..Self::all() });
-        }
-        let mut range = match prefix {
-            None => Range::ALL,
-            Some(prefix) => {
-                let key = keys::key_of(table, prefix)?;
-                let Some(found) = prefix_range(&key.bytes) else {
-                    return Err(errors::type_error(format!(
-                        "prefix must be a str, bytes or a tuple, not {}",
-                        prefix.get_type().name()?
-                    )));
-                };
-                Range::half_open(found.start, found.end)
-            }
-        };
-        if let Some(start) = start {
-            let key = keys::key_of(table, start)?.bytes;
-            if !matches!(&range.start, Edge::Included(prefix) if *prefix > key) {
-                range.start = Edge::Included(key);
-            }
-        }
-        if let Some(stop) = stop {
-            let key = keys::key_of(table, stop)?.bytes;
-            if !matches!(&range.end, Edge::Excluded(prefix) if *prefix < key) {
-                range.end = Edge::Excluded(key);
-            }
-        }
-        Ok(Self { range, reverse, is_all: false })
-    }
-
-    fn holds(&self, key: &[u8]) -> bool {
-        let is_behind_start = match &self.range.start {
-            Edge::Included(start) => key >= &start[..],
-            Edge::Excluded(start) => key > &start[..],
-            Edge::Unbounded => true,
-        };
-        let is_before_end = match &self.range.end {
-            Edge::Included(end) => key <= &end[..],
-            Edge::Excluded(end) => key < &end[..],
-            Edge::Unbounded => true,
-        };
-        is_behind_start && is_before_end
-    }
-}
-
-/// The key that `object` is; None where it is none, and so can be under no row.
-fn storable(object: &Bound<'_, PyAny>) -> PyResult<Option<Key>> {
-    match keys::try_key_of(object) {
-        Ok(key) => Ok(Some(key)),
-        Err(keys::Refusal::Unsupported { .. }) => Ok(None),
-        Err(keys::Refusal::Raised(error)) => Err(error),
-    }
-}
-
-/// What a row of a table looks like from outside.
-pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny>> {
-    let class = row.table.as_ref().and_then(|table| table.get().class.as_ref());
-    let is_dict = row
-        .bytes()
-        .first()
-        .is_some_and(|byte| matches!(Kind::from_number(byte >> 4), Some(Kind::Shaped | Kind::Keyed)));
-    match class {
-        // An Enum is stored as its value, a dataclass and its kin as a dict.
-        // Attached anew, for the AttributeError that hasattr drops: a scan comes here from a raw slot.
-        Some(class) if is_dict || Python::attach(|_py| class.bind(py).hasattr("__members__"))? => {
-            hooks::build(class.bind(py).as_any(), &bytes::plain_of_row(py, &row)?)
-        }
-        _ => handle_of_row(py, row),
     }
 }
 

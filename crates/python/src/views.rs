@@ -9,8 +9,9 @@ use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyList, PySet, PyTuple};
 
+use crate::bounds::Bounds;
 use crate::record::{self, Record};
-use crate::table::{Bounds, Table};
+use crate::table::Table;
 
 /// Whose view it is.
 pub enum Owner {

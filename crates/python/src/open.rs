@@ -1,0 +1,105 @@
+//! What does `pellucid.open` take?
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use pellucid_store::{Durability, Mode, OpenOptions, Store};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+
+use crate::database::Database;
+use crate::errors;
+use crate::hooks::PicklePolicy;
+
+/// Longer than anybody waits, and still an Instant when added to now.
+const TIMEOUT_SECONDS_MAX: f64 = 1e9;
+
+fn mode_of(word: &str) -> PyResult<Mode> {
+    match word {
+        "r" => Ok(Mode::Read),
+        "w" => Ok(Mode::Write),
+        "c" => Ok(Mode::Create),
+        "n" => Ok(Mode::New),
+        other => Err(errors::value_error(format!(
+            "mode={other:?} is unknown; use \"r\" (read), \"w\" (write), \"c\" (create if need be) or \"n\" (empty)"
+        ))),
+    }
+}
+
+fn durability_of(word: &str) -> PyResult<Durability> {
+    match word {
+        "process" => Ok(Durability::Process),
+        "full" => Ok(Durability::Full),
+        other => {
+            Err(errors::value_error(format!("durability={other:?} is unknown; use \"process\" or \"full\"")))
+        }
+    }
+}
+
+/// A path, as the operating system spells it.
+pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
+    let py = target.py();
+    let path = py.import("os")?.getattr("fspath")?.call1((target,))?;
+    let path = if path.cast::<PyBytes>().is_ok() {
+        py.import("os")?.getattr("fsdecode")?.call1((path,))?
+    } else {
+        path
+    };
+    path.extract()
+}
+
+/// Open a database.
+///
+/// `target` is a path (str, bytes or `PathLike`), or ":memory:". `mode` is as in `dbm.open`: "r" only
+/// reads, "w" writes, "c" (the default) also creates, "n" empties. `durability="full"` makes each
+/// commit return only when it is on the disk. `pickle` is "deny" (the default), "allow", or a list
+/// of globals that stored pickles may use. `timeout` is how many seconds to wait for locks of others.
+/// `untrusted=True` opens a file that a stranger made: read-only, through a verified copy.
+///
+/// Raises `FileNotFoundError`, `NotADatabase`, `DatabaseCorrupt`, `NewerFormat`, `Busy`, `DatabaseError`.
+///
+/// >>> import pellucid
+/// >>> db = pellucid.open(":memory:")
+/// >>> db["fred"] = {"age": 21}
+/// >>> db["fred"].age
+/// 21
+#[pyfunction]
+#[pyo3(signature = (target, mode="c", *, durability="process", pickle=None, timeout=10.0, untrusted=false))]
+pub fn open(
+    py: Python<'_>,
+    target: &Bound<'_, PyAny>,
+    mode: &str,
+    durability: &str,
+    pickle: Option<&Bound<'_, PyAny>>,
+    timeout: f64,
+    untrusted: bool,
+) -> PyResult<Py<Database>> {
+    let policy = PicklePolicy::new(pickle)?;
+    let (mode, durability) = (mode_of(mode)?, durability_of(durability)?);
+    if timeout.is_nan() || timeout < 0.0 {
+        return Err(errors::value_error(format!("timeout={timeout} is no number of seconds from 0 on")));
+    }
+    let timeout = Duration::from_secs_f64(timeout.min(TIMEOUT_SECONDS_MAX));
+    if let Ok(word) = target.cast::<PyString>() {
+        let word = word.to_str().unwrap_or_default();
+        if word.starts_with("postgresql://") || word.starts_with("postgres://") {
+            return Err(errors::value_error(
+                "this release opens files and \":memory:\"; PostgreSQL is not supported yet",
+            ));
+        }
+        if word == ":memory:" {
+            let store = Store::memory().map_err(|error| errors::of_store(py, error))?;
+            return Database::new(py, store, policy, timeout, None, mode, durability, false);
+        }
+    }
+    let path = path_of(target)?;
+    let options =
+        OpenOptions { mode, durability, timeout, is_untrusted: untrusted, ..OpenOptions::default() };
+    let opened = py.detach(|| Store::open(std::path::Path::new(&path), &options));
+    let store = opened.map_err(|error| errors::of_store(py, error))?;
+    for warning in store.warnings().map_err(|error| errors::of_store(py, error))? {
+        let class = py.import("pellucid.errors")?.getattr("NetworkFilesystemWarning")?;
+        py.import("warnings")?.getattr("warn")?.call1((warning.to_string(), class, 2))?;
+    }
+    Database::new(py, store, policy, timeout, Some(path), mode, durability, untrusted)
+}

@@ -1,0 +1,164 @@
+//! What does `db.snapshot()` give?
+
+use std::sync::Arc;
+
+use pellucid_store::Snapshot;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::core::Core;
+use crate::errors;
+use crate::hot::gil::{GilCell, GilRc};
+use crate::hot::row::Gate;
+use crate::table::Table;
+
+/// A frozen view of a database: a mapping over the default table as it was.
+///
+/// Its records raise `StaleRecord` once it is closed. A snapshot that stays open keeps the space of
+/// what is deleted meanwhile: `db.stats()` shows how far behind the oldest is.
+///
+/// >>> import pellucid
+/// >>> db = pellucid.open(":memory:")
+/// >>> db["a"] = {"n": 1}
+/// >>> with db.snapshot() as before:
+/// ...     del db["a"]
+/// ...     before["a"].n, len(before), len(db)
+/// (1, 1, 0)
+#[pyclass(frozen, mapping, module = "pellucid", name = "Snapshot")]
+pub struct SnapshotHandle {
+    core: Arc<Core>,
+    snapshot: GilCell<Option<Snapshot>>,
+    gate: GilRc<Gate>,
+    default: GilCell<Option<Py<Table>>>,
+}
+
+impl SnapshotHandle {
+    /// A handle whose rows are readable while `gate` is open.
+    pub fn new(core: Arc<Core>, snapshot: Snapshot, gate: GilRc<Gate>, default: Py<Table>) -> Self {
+        let (snapshot, default) = (GilCell::new(Some(snapshot)), GilCell::new(Some(default)));
+        Self { core, snapshot, gate, default }
+    }
+
+    fn default<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Table>> {
+        let table = self.default.with(py, |table| table.as_ref().map(|table| table.clone_ref(py)));
+        table.map(|table| table.into_bound(py)).ok_or_else(|| errors::closed(py, "this snapshot"))
+    }
+
+    fn inner(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        self.core.check_open(py)?;
+        self.snapshot.with(py, |snapshot| snapshot.clone()).ok_or_else(|| errors::closed(py, "this snapshot"))
+    }
+}
+
+#[pymethods]
+impl SnapshotHandle {
+    fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
+        slf.get().inner(py)?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    /// Let go of the snapshot; its records can then no longer be used. Closing twice does nothing.
+    fn close(&self, py: Python<'_>) {
+        self.gate.close();
+        drop(self.default.with(py, Option::take));
+        drop(self.snapshot.with(py, Option::take));
+    }
+
+    /// The table `name` as it was; it reads only.
+    #[pyo3(signature = (name, /))]
+    fn table(&self, py: Python<'_>, name: String) -> PyResult<Py<Table>> {
+        let snapshot = self.inner(py)?;
+        Py::new(py, Table::of_snapshot(self.core.clone(), name, snapshot, self.gate.clone()))
+    }
+
+    /// The names of all tables, sorted.
+    fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let tables = self.inner(py)?.tables().map_err(|error| errors::of_store(py, error))?;
+        Ok(tables.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.default(py)?.len()
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.default(py)?.contains(key)
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Table::lookup(&self.default(py)?, key)?.ok_or_else(|| errors::missing(key))
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(self.default(py)?.try_iter()?.into_any())
+    }
+
+    fn __reversed__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method0("__reversed__")
+    }
+
+    /// The value under `key` of the default table, or `default`.
+    #[pyo3(signature = (key, default=None, /))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Ok(Table::lookup(&self.default(py)?, key)?.or(default).unwrap_or_else(|| py.None().into_bound(py)))
+    }
+
+    /// A live view of the default table's keys; bounds as for `Table.keys`.
+    #[pyo3(
+        signature = (*arguments, **bounds),
+        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
+    )]
+    fn keys<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Bound<'py, PyTuple>,
+        bounds: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("keys", arguments, bounds)
+    }
+
+    /// A live view of the default table's values; bounds as for `Table.keys`.
+    #[pyo3(
+        signature = (*arguments, **bounds),
+        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
+    )]
+    fn values<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Bound<'py, PyTuple>,
+        bounds: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("values", arguments, bounds)
+    }
+
+    /// A live view of the default table's items; bounds as for `Table.keys`.
+    #[pyo3(
+        signature = (*arguments, **bounds),
+        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
+    )]
+    fn items<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Bound<'py, PyTuple>,
+        bounds: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("items", arguments, bounds)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        if !self.gate.is_open() {
+            return Ok(format!("<pellucid.Snapshot of {}, closed>", self.core.target));
+        }
+        Ok(format!("<pellucid.Snapshot of {}, version {}>", self.core.target, self.inner(py)?.version()))
+    }
+}

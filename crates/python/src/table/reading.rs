@@ -1,0 +1,231 @@
+//! Which rows does a table's handle find, and whose: those committed, those of a snapshot, or those of
+//! the transaction that is running?
+
+use pellucid_store::{Scan, Snapshot, StoreError, TransactionScan};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::Table;
+use super::typed::value_of_row;
+use crate::bounds::Bounds;
+use crate::bytes::handle_of_row;
+use crate::errors;
+use crate::hot::gil::{GilRc, Strong};
+use crate::hot::row::Row;
+use crate::hot::rows::RowIterator;
+use crate::keys::{self, Key};
+use crate::views::Shows;
+
+/// A walk over rows, as they were when it began.
+pub enum Rows {
+    /// Over a snapshot: bytes stay in place.
+    Pinned(Box<Scan>),
+    /// Over the state of a transaction that has changed something.
+    Inside(TransactionScan),
+}
+
+/// The key that `object` is; None where it is none, and so can be under no row.
+pub(super) fn storable(object: &Bound<'_, PyAny>) -> PyResult<Option<Key>> {
+    match keys::try_key_of(object) {
+        Ok(key) => Ok(Some(key)),
+        Err(keys::Refusal::Unsupported { .. }) => Ok(None),
+        Err(keys::Refusal::Raised(error)) => Err(error),
+    }
+}
+
+impl Table {
+    /// The row under a key, as an owned copy.
+    pub(super) fn row(slf: &Bound<'_, Self>, key: &Key) -> PyResult<Option<GilRc<Row>>> {
+        let py = slf.py();
+        let this = slf.get();
+        let gate = this.row_gate(py);
+        let own = |record: &[u8]| {
+            GilRc::new(Row::owned(
+                record,
+                &key.bytes,
+                this.core.names.clone(),
+                gate.clone(),
+                Some(Strong::new(slf)),
+                this.why_frozen(),
+            ))
+        };
+        if this.is_in_transaction(py) {
+            return this.core.in_running(py, |transaction| {
+                let Some(id) = transaction.table(&this.name)? else { return Ok(None) };
+                Ok(transaction.get(id, &key.bytes)?.map(|cell| own(cell.record)))
+            });
+        }
+        let snapshot = this.snapshot(py)?;
+        let Some(id) = this.id_in(py, &snapshot)? else { return Ok(None) };
+        let cell = snapshot.get(id, &key.bytes).map_err(|error| errors::of_store(py, error))?;
+        Ok(cell.map(|cell| own(cell.record)))
+    }
+
+    /// Whether there is a row under a key.
+    pub(super) fn has(&self, py: Python<'_>, key: &Key) -> PyResult<bool> {
+        if self.is_in_transaction(py) {
+            return self.core.in_running(py, |transaction| match transaction.table(&self.name)? {
+                Some(id) => Ok(transaction.get(id, &key.bytes)?.is_some()),
+                None => Ok(false),
+            });
+        }
+        let snapshot = self.snapshot(py)?;
+        let Some(id) = self.id_in(py, &snapshot)? else { return Ok(false) };
+        Ok(snapshot.get(id, &key.bytes).map_err(|error| errors::of_store(py, error))?.is_some())
+    }
+
+    /// The value under a key, or None; a key that cannot be stored is under none.
+    pub fn lookup<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(key) = storable(key)? else {
+            slf.get().snapshot(slf.py())?;
+            return Ok(None);
+        };
+        Self::row(slf, &key)?.map(|row| value_of_row(slf.py(), row)).transpose()
+    }
+
+    /// As `lookup`, for keys within bounds.
+    pub fn get_within<'py>(
+        slf: &Bound<'py, Self>,
+        bounds: &Bounds,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match storable(key)? {
+            Some(key) if bounds.holds(&key.bytes) => {
+                Self::row(slf, &key)?.map(|row| value_of_row(slf.py(), row)).transpose()
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// How many rows lie within bounds.
+    pub fn count_within(&self, py: Python<'_>, bounds: &Bounds) -> PyResult<usize> {
+        if bounds.is_all {
+            return self.len(py);
+        }
+        let mut count = 0;
+        match self.rows(py, bounds, false)? {
+            None => {}
+            Some(Rows::Pinned(mut scan)) => {
+                while scan.next().map_err(|error| errors::of_store(py, error))?.is_some() {
+                    count += 1;
+                }
+            }
+            Some(Rows::Inside(mut scan)) => {
+                while self.core.in_running(py, |transaction| scan.next(transaction, |_| ()))?.is_some() {
+                    count += 1;
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    pub(super) fn len(&self, py: Python<'_>) -> PyResult<usize> {
+        let count = if self.is_in_transaction(py) {
+            self.core.in_running(py, |transaction| match transaction.table(&self.name)? {
+                Some(id) => transaction.count(id),
+                None => Ok(0),
+            })?
+        } else {
+            let snapshot = self.snapshot(py)?;
+            match self.id_in(py, &snapshot)? {
+                Some(id) => snapshot.count(id).map_err(|error| errors::of_store(py, error))?,
+                None => 0,
+            }
+        };
+        Ok(count as usize)
+    }
+
+    /// The rows within bounds, as they are now; None where the table does not exist yet.
+    pub fn rows(&self, py: Python<'_>, bounds: &Bounds, reverse: bool) -> PyResult<Option<Rows>> {
+        let reverse = bounds.reverse != reverse;
+        if self.is_in_transaction(py) {
+            return self.core.in_running(py, |transaction| match transaction.table(&self.name)? {
+                Some(id) => {
+                    transaction.scan(id, &bounds.range, reverse).map(crate::column::rows_of).map(Some)
+                }
+                None => Ok(None),
+            });
+        }
+        let snapshot = self.snapshot(py)?;
+        let Some(id) = self.id_in(py, &snapshot)? else { return Ok(None) };
+        let scan = snapshot.scan(id, &bounds.range, reverse).map_err(|error| errors::of_store(py, error))?;
+        Ok(Some(Rows::Pinned(Box::new(scan))))
+    }
+
+    /// An iterator over what `shows` says, within bounds.
+    pub fn iterate<'py>(
+        slf: &Bound<'py, Self>,
+        bounds: &Bounds,
+        shows: Shows,
+        reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let this = slf.get();
+        let py = slf.py();
+        let Some(rows) = this.rows(py, bounds, reverse)? else {
+            return Ok(PyTuple::empty(py).try_iter()?.into_any());
+        };
+        let iterator = RowIterator::new(
+            py,
+            rows,
+            Strong::new(slf),
+            this.core.names.clone(),
+            this.gate().clone(),
+            shows,
+            this.why_frozen(),
+        );
+        Ok(Bound::new(py, iterator)?.into_any())
+    }
+
+    /// The bytes of a value that lies apart; in `snapshot`, if the record came from one.
+    pub fn apart(&self, py: Python<'_>, snapshot: Option<&Snapshot>, id: u64) -> PyResult<Option<Vec<u8>>> {
+        let found = |result: Result<&[u8], StoreError>| match result {
+            Ok(data) => Ok(Some(data.to_vec())),
+            Err(StoreError::NoSuchBlob { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+        if let Some(snapshot) = snapshot {
+            return found(snapshot.blob(id)).map_err(|error| errors::of_store(py, error));
+        }
+        if self.is_in_transaction(py) {
+            return self.core.in_running(py, |transaction| found(transaction.blob(id)));
+        }
+        found(self.snapshot(py)?.blob(id)).map_err(|error| errors::of_store(py, error))
+    }
+
+    /// The value at a path of one row, in plain containers.
+    pub fn value_at<'py>(
+        slf: &Bound<'py, Self>,
+        key: &[u8],
+        record: &[u8],
+        path: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let this = slf.get();
+        let row = Row::owned(
+            record,
+            key,
+            this.core.names.clone(),
+            this.gate().clone(),
+            Some(Strong::new(slf)),
+            this.why_frozen(),
+        );
+        let record = handle_of_row(slf.py(), GilRc::new(row))?;
+        crate::record::detached(&record.call_method1("path", (path,))?)
+    }
+
+    pub(super) fn edge<'py>(
+        slf: &Bound<'py, Self>,
+        reverse: bool,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+        let items = Self::iterate(slf, &Bounds::all(), Shows::Items, reverse)?;
+        match items.try_iter()?.next() {
+            Some(item) => {
+                let item = item?.cast_into::<PyTuple>()?;
+                Ok(Some((item.get_item(0)?, item.get_item(1)?)))
+            }
+            None => Ok(None),
+        }
+    }
+}
