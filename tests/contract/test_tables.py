@@ -23,6 +23,34 @@ def test_a_database_and_its_tables_are_mutable_mappings(table: Any) -> None:
     assert isinstance(table, collections.abc.MutableMapping)
 
 
+def public(thing: object) -> set[str]:
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+def test_a_database_and_its_snapshots_have_the_verbs_of_a_table(db: Database) -> None:
+    verbs = public(pellucid.Table) - {"name"}
+    writing = {"append", "clear", "edit", "extend", "pop", "popitem", "setdefault", "update"}
+    assert verbs - public(db) == set()
+    assert verbs - public(db.snapshot()) == writing
+    for number, city in enumerate(["Bath", "York", "Bath"]):
+        db[number] = {"n": number, "at": {"city": city}}
+    with db.snapshot() as before:
+        for mapping in (db, before, db.table("default")):
+            assert [row.n for row in mapping.range(1)] == [1, 2]
+            assert [row.n for row in mapping.range(None, 2, reverse=True)] == [1, 0]
+            assert mapping.first() == (0, {"n": 0, "at": {"city": "Bath"}})
+            assert mapping.last() == (2, {"n": 2, "at": {"city": "Bath"}})
+            assert (mapping.sum("n"), mapping.mean("n"), mapping.max("n"), mapping.min("n")) == (3, 1.0, 2, 0)
+            assert (mapping.count(), mapping.count("at.city"), mapping.count("x")) == (3, 3, 0)
+            assert mapping.column(("at", "city")) == ["Bath", "York", "Bath"]
+        assert before == db
+        assert db.append({"n": 3}) == 3
+        assert db.extend([{"n": 4}, {"n": 5}]) == 2
+        assert (before.count(), db.count(), db.sum("n")) == (3, 6, 15)
+        assert before != db
+        assert before == {number: db[number] for number in range(3)}
+
+
 def test_an_empty_table_is_an_empty_dict(table: Any) -> None:
     assert not table
     assert len(table) == 0
@@ -307,7 +335,6 @@ def test_a_table_is_copied_by_making_a_dict_of_it(table: Any) -> None:
 
 
 def test_append_numbers_rows_after_the_greatest_number(table: Any) -> None:
-    table = table if hasattr(table, "append") else table.table("default")
     assert table.append("a") == 0
     assert table.append({"x": 1}) == 1
     assert table.extend(iter(["c", "d"])) == 2

@@ -8,6 +8,7 @@ use pellucid_store::{Durability, Mode, Store};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 
+use crate::column;
 use crate::core::Core;
 use crate::errors;
 use crate::hooks::PicklePolicy;
@@ -210,7 +211,22 @@ impl Database {
         py.detach(|| self.core.store.sync()).map_err(|error| errors::of_store(py, error))
     }
 
-    /// Figures about the database: sizes in bytes, counts, how far behind the oldest snapshot is.
+    /// Figures about the database, as a dict of ints. Sizes are in bytes, all else is a count; those of the file are
+    /// 0 for ":memory:".
+    ///
+    ///     version             the newest version of the data: grows with each commit
+    ///     tables              tables
+    ///     rows                rows, in all tables
+    ///     blobs               large values that lie apart from their records
+    ///     shapes              lists of field names that records share; they only grow
+    ///     file_size           bytes of the file
+    ///     page_size           bytes of a page of it
+    ///     pages               pages up to the last one in use
+    ///     free_pages          pages among them that hold nothing and will be used again
+    ///     map_size            bytes of address space reserved for the file; no memory and no disk
+    ///     readers             snapshots open now, in all processes
+    ///     reader_slots        how many there may be
+    ///     oldest_reader_lag   commits since the oldest of them was taken; what was freed since keeps its pages
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -429,6 +445,71 @@ impl Database {
     /// Many changes of one record of the default table in one commit; see `Table.edit`.
     fn edit<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py).call_method1("edit", (key,))
+    }
+
+    /// Store a value in the default table under the next int, and return that; see `Table.append`.
+    fn append<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<i64> {
+        crate::put::append(self.default(py), value)
+    }
+
+    /// Append all values to the default table, in one transaction; see `Table.extend`.
+    fn extend<'py>(&self, py: Python<'py>, values: &Bound<'py, PyAny>) -> PyResult<usize> {
+        crate::put::extend(self.default(py), values)
+    }
+
+    /// An iterator over the values of the default table whose keys lie in a range; see `Table.range`.
+    #[pyo3(
+        signature = (*arguments, **bounds),
+        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+    )]
+    fn range<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Bound<'py, PyTuple>,
+        bounds: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py).call_method("range", arguments, bounds)
+    }
+
+    /// The first key of the default table and its value; None where it is empty.
+    fn first<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py).call_method0("first")
+    }
+
+    /// The last key of the default table and its value; None where it is empty.
+    fn last<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py).call_method0("last")
+    }
+
+    /// The sum of the numbers at a field path of the default table; see `Table.sum`.
+    fn sum<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        column::sum(self.default(py), path)
+    }
+
+    /// The least value at a field path of the default table; see `Table.min`.
+    fn min<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        column::least(self.default(py), path)
+    }
+
+    /// The greatest value at a field path of the default table; see `Table.max`.
+    fn max<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        column::greatest(self.default(py), path)
+    }
+
+    /// The mean of the numbers at a field path of the default table; see `Table.mean`.
+    fn mean<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        column::mean(self.default(py), path)
+    }
+
+    /// How many rows of the default table have a value at a field path; see `Table.count`.
+    #[pyo3(signature = (path=None))]
+    fn count<'py>(&self, py: Python<'py>, path: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py).call_method1("count", (path,))
+    }
+
+    /// The values at a field path of all rows of the default table; see `Table.column`.
+    fn column<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        column::column(self.default(py), path)
     }
 
     /// The value under `key` of the default table, or `default`.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use pellucid_store::Snapshot;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
+use crate::column;
 use crate::core::Core;
 use crate::errors;
 use crate::hot::gil::{GilCell, GilRc};
@@ -153,6 +154,69 @@ impl SnapshotHandle {
         bounds: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method("items", arguments, bounds)
+    }
+
+    /// An iterator over the values of the default table whose keys lie in a range; see `Table.range`.
+    #[pyo3(
+        signature = (*arguments, **bounds),
+        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
+    )]
+    fn range<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Bound<'py, PyTuple>,
+        bounds: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("range", arguments, bounds)
+    }
+
+    /// The first key of the default table and its value; None where it is empty.
+    fn first<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method0("first")
+    }
+
+    /// The last key of the default table and its value; None where it is empty.
+    fn last<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method0("last")
+    }
+
+    /// The sum of the numbers at a field path of the default table; see `Table.sum`.
+    fn sum<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        column::sum(&self.default(py)?, path)
+    }
+
+    /// The least value at a field path of the default table; see `Table.min`.
+    fn min<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        column::least(&self.default(py)?, path)
+    }
+
+    /// The greatest value at a field path of the default table; see `Table.max`.
+    fn max<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        column::greatest(&self.default(py)?, path)
+    }
+
+    /// The mean of the numbers at a field path of the default table; see `Table.mean`.
+    fn mean<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        column::mean(&self.default(py)?, path)
+    }
+
+    /// How many rows of the default table have a value at a field path; see `Table.count`.
+    #[pyo3(signature = (path=None))]
+    fn count<'py>(&self, py: Python<'py>, path: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method1("count", (path,))
+    }
+
+    /// The values at a field path of all rows of the default table; see `Table.column`.
+    fn column<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        column::column(&self.default(py)?, path)
+    }
+
+    fn __eq__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if slf.is(other) {
+            return Ok(true.into_pyobject(py)?.to_owned().into_any());
+        }
+        slf.get().default(py)?.call_method1("__eq__", (other,))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
