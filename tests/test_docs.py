@@ -197,6 +197,15 @@ def test_the_reference_lists_every_name_for_annotations() -> None:
     assert reference()["pellucid.typing"] == set(pellucid.typing.__all__)
 
 
+def test_the_figures_of_stats_are_each_explained(db: pellucid.Database) -> None:
+    db["a"] = 1
+    figures = db.stats()
+    assert reference()["Database.stats"] == set(figures)
+    doc = inspect.getdoc(pellucid.Database.stats) or ""
+    assert re.findall(r"^    (\w+)  ", doc, re.MULTILINE) == list(figures)
+    assert all(type(figure) is int for figure in figures.values())
+
+
 ERRORS = {
     name: value
     for name, value in vars(pellucid.errors).items()
