@@ -108,6 +108,8 @@ def test_two_threads_that_make_envelopes_in_turn_do_not_disturb_each_other() -> 
 
 
 def test_thousands_of_envelopes_made_while_another_is_made_do_not_disturb_it() -> None:
+    # Known before, so that some of the thousands are guessed to be like it, wrongly.
+    pellucid.dumps({"a": 0})
     Hook.action = lambda: [pellucid.dumps({f"k{n}": n}) for n in range(5000)]
     assert pellucid.loads(pellucid.dumps([{"a": 1}, Hook(), {"a": 2}])) == [{"a": 1}, 1, {"a": 2}]
     for n in range(2000):

@@ -380,9 +380,12 @@ impl<'a, 'py> Encoding<'a, 'py> {
                     return Some(id);
                 }
                 // A later envelope, made by user code or another thread while this one is, has put its
-                // own number there; it stays, since that one may not be finished either.
+                // own number there; it stays, since that one may not be finished either. Or it has taken its
+                // number back (`take_back`), and ours is gone with it.
                 let is_taken = owner > *number;
-                if is_taken && let Some(id) = used.iter().position(|one| std::ptr::eq(*one, shape)) {
+                if (is_taken || owner == 0)
+                    && let Some(id) = used.iter().position(|one| std::ptr::eq(*one, shape))
+                {
                     return Some(id as u32);
                 }
                 if used.len() >= ENVELOPE_SHAPE_COUNT_MAX {
