@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import attrs
 import numpy
 import pellucid
 import pytest
@@ -538,13 +539,10 @@ class Pair(NamedTuple):
     right: Address
 
 
+@attrs.define
 class Attrs:
-    """What an attrs class looks like from outside."""
-
-    __attrs_attrs__ = tuple(types.SimpleNamespace(name=name, alias=name) for name in ("a", "b"))
-
-    def __init__(self, a: int, b: list[int]) -> None:
-        self.a, self.b = a, b
+    a: int
+    b: list[int]
 
 
 PERSON = Person("Ann", Address("Bath", ["x"]), [Address("York")], Color.BLUE, Address("Wells"))
@@ -587,6 +585,6 @@ def test_a_table_with_a_type_gives_its_instances(db: pellucid.Database) -> None:
     colors = db.table("colors", type=Color)
     colors[1] = Color.BLUE
     assert colors[1] is Color.BLUE
-    attrs = db.table("attrs", type=Attrs)
-    attrs[1] = Attrs(1, [2])
-    assert (attrs[1].a, attrs[1].b) == (1, [2])
+    described = db.table("attrs", type=Attrs)
+    described[1] = Attrs(1, [2])
+    assert described[1] == Attrs(1, [2])

@@ -32,6 +32,7 @@ from pellucid.errors import (
     UnregisteredType,
     UnsupportedKey,
     UnsupportedValue,
+    WrongClass,
 )
 from pellucid.objects import register
 
@@ -59,6 +60,7 @@ __all__ = [
     "UnregisteredType",
     "UnsupportedKey",
     "UnsupportedValue",
+    "WrongClass",
     "counters",
     "dumps",
     "loads",

@@ -7,6 +7,7 @@ caller would catch without knowing pellucid; a missing key is plain `KeyError`, 
     Error
     |-- UnsupportedKey          TypeError        a key that has no place in the order
     |-- UnsupportedValue        TypeError        a value that cannot be stored as it is
+    |-- WrongClass              TypeError        a value, or a record, that is not of its table's class
     |-- RecordTooLarge          ValueError       a record beyond 4 GiB, or nested deeper than 64
     |-- CorruptRecord           ValueError       bytes that are not a record
     |-- PickleDenied            ValueError       a stored pickle that the policy does not allow
@@ -43,6 +44,7 @@ __all__ = [
     "UnregisteredType",
     "UnsupportedKey",
     "UnsupportedValue",
+    "WrongClass",
 ]
 
 
@@ -56,6 +58,10 @@ class UnsupportedKey(Error, TypeError):
 
 class UnsupportedValue(Error, TypeError):
     """A value that cannot be stored as it is; the message names its path and the way out."""
+
+
+class WrongClass(Error, TypeError):
+    """A value of another class than its table's, or a record that does not make an instance of that."""
 
 
 class RecordTooLarge(Error, ValueError):

@@ -1,15 +1,15 @@
 """How are objects stored that are no plain values?
 
 The native encoder comes here for what it does not know by its exact type: NumPy arrays and scalars,
-registered classes, dataclasses and their kin, and, where the pickle policy says so, anything. This is
-the one module that imports pickle, and only when a stored value or a policy asks for it.
+registered classes, dataclasses and their kin (classes.py), and, where the pickle policy says so, anything.
+This is the one module that imports pickle, and only when a stored value or a policy asks for it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 
+from pellucid.classes import as_plain
 from pellucid.errors import PickleDenied, UnregisteredType
 
 # Not typing's: that import takes longer than all of ours. Type checkers know the name.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["build", "decode_array", "decode_pickle", "decode_registered", "encode", "register"]
+__all__ = ["decode_array", "decode_pickle", "decode_registered", "encode", "register"]
 
 _BY_CLASS: dict[type, tuple[str, Callable[[Any], object]]] = {}
 _BY_NAME: dict[str, Callable[[Any], object]] = {}
@@ -61,32 +61,12 @@ def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] |
     numpy = sys.modules.get("numpy")
     if numpy is not None and (cls is numpy.ndarray or isinstance(value, numpy.generic)):
         return _encode_array(numpy, value)
-    plain = _as_plain(value)
+    plain = as_plain(value)
     if plain is not None:
         return ("value", plain[0])
     if policy == "deny":
         return None
     return ("pickle", _encode_pickle(value, policy))
-
-
-def _as_plain(value: Any) -> tuple[object] | None:
-    """The dict (for an Enum: the value) that stands for `value`, in a tuple; None if it has none."""
-    cls = type(value)
-    # Where a module was never imported, no value is of its classes.
-    enum = sys.modules.get("enum")
-    if enum is not None and isinstance(value, enum.Enum):
-        return (value.value,)
-    if isinstance(value, tuple):
-        names = getattr(cls, "_fields", None)
-        return None if names is None else (dict(zip(names, value, strict=True)),)
-    if "__dataclass_fields__" in cls.__dict__ or hasattr(cls, "__dataclass_fields__"):
-        import dataclasses
-
-        return ({field.name: getattr(value, field.name) for field in dataclasses.fields(value)},)
-    attributes = getattr(cls, "__attrs_attrs__", None)
-    if attributes is not None:
-        return ({attribute.name: getattr(value, attribute.name) for attribute in attributes},)
-    return None
 
 
 def _encode_array(numpy: Any, value: Any) -> tuple[object, ...] | None:
@@ -178,47 +158,3 @@ def decode_pickle(data: bytes, policy: str | tuple[str, ...]) -> object:
             return super().find_class(module, name)
 
     return Restricted(io.BytesIO(data)).load()
-
-
-def build(cls: type[T], value: Any) -> T:
-    """The instance of `cls` that was stored: a dataclass, NamedTuple, attrs class, Enum or registered class.
-
-    Fields whose annotation is such a class itself, or a list of one, are built as well.
-    """
-    if isinstance(value, cls):
-        return value
-    from enum import Enum
-
-    if issubclass(cls, Enum):
-        return cls(value)
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{cls.__name__} cannot be made from a stored {type(value).__name__}")
-    import typing
-
-    hints = typing.get_type_hints(cls)
-    return cls(**{name: _build_field(hints.get(name), field) for name, field in value.items()})
-
-
-def _is_buildable(hint: object) -> bool:
-    from enum import Enum
-
-    return isinstance(hint, type) and (
-        issubclass(hint, Enum)
-        or hasattr(hint, "__dataclass_fields__")
-        or hasattr(hint, "__attrs_attrs__")
-        or (issubclass(hint, tuple) and hasattr(hint, "_fields"))
-    )
-
-
-def _build_field(hint: Any, value: object) -> object:
-    if value is None or hint is None:
-        return value
-    if _is_buildable(hint):
-        return build(hint, value)
-    arguments: tuple[Any, ...] = getattr(hint, "__args__", ())
-    if getattr(hint, "__origin__", None) is list and isinstance(value, list) and _is_buildable(arguments[0]):
-        return [build(arguments[0], element) for element in value]
-    for candidate in arguments:
-        if _is_buildable(candidate) and isinstance(value, Mapping):
-            return build(candidate, value)
-    return value

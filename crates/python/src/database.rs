@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pellucid_store::{Durability, Mode, Store};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use crate::column;
 use crate::core::Core;
@@ -16,7 +16,7 @@ use crate::hot::gil::{GilCell, GilRc};
 use crate::hot::row::Gate;
 use crate::open::path_of;
 use crate::snapshot::SnapshotHandle;
-use crate::table::Table;
+use crate::table::{Table, class_of};
 use crate::transaction::TransactionContext;
 
 /// The table that a database is itself a mapping over.
@@ -137,8 +137,10 @@ impl Database {
 
     /// The table `name`, which is made when it is first written to.
     ///
-    /// With `type`, rows come back as instances of that class (a dataclass, `NamedTuple`, attrs class
-    /// or Enum), made whole and detached, instead of as records.
+    /// With `type`, rows come back as instances of that class (a dataclass, `NamedTuple`, Enum, attrs or pydantic class
+    /// or msgspec Struct), made whole and detached, instead of as records; so do its fields, by their annotations:
+    /// `list[Pet]`, `dict[str, Pet]`, `Pet | None`. Only instances of exactly that class can be stored through such a
+    /// table (`WrongClass`); a changed instance is saved by assigning it, or by `edit`.
     ///
     /// >>> import dataclasses, pellucid
     /// >>> @dataclasses.dataclass
@@ -148,10 +150,14 @@ impl Database {
     /// >>> people[1] = Person("Ann")
     /// >>> people[1]
     /// Person(name='Ann')
+    /// >>> with people.edit(1) as ann:
+    /// ...     ann.name = "Anna"
+    /// >>> people[1]
+    /// Person(name='Anna')
     #[pyo3(signature = (name, /, *, r#type=None))]
-    fn table(&self, py: Python<'_>, name: String, r#type: Option<Bound<'_, PyType>>) -> PyResult<Py<Table>> {
+    fn table(&self, py: Python<'_>, name: String, r#type: Option<&Bound<'_, PyAny>>) -> PyResult<Py<Table>> {
         self.core.check_open(py)?;
-        Py::new(py, Table::new(self.core.clone(), name, r#type.map(Bound::unbind)))
+        Py::new(py, Table::new(self.core.clone(), name, class_of(r#type)?))
     }
 
     /// The names of all tables, sorted.
@@ -199,8 +205,13 @@ impl Database {
             snapshots.retain(|gate| GilRc::owner_count(gate) > 1);
             snapshots.push(gate.clone());
         });
-        let table =
-            Table::of_snapshot(self.core.clone(), DEFAULT_TABLE.to_owned(), snapshot.clone(), gate.clone());
+        let table = Table::of_snapshot(
+            self.core.clone(),
+            DEFAULT_TABLE.to_owned(),
+            None,
+            snapshot.clone(),
+            gate.clone(),
+        );
         let default = Py::new(py, table)?;
         Py::new(py, SnapshotHandle::new(self.core.clone(), snapshot, gate, default))
     }

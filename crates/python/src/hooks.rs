@@ -5,7 +5,7 @@
 
 use pellucid_record::layout::{Kind, SCALAR_HEAD_SIZE, tag};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
 
 use crate::errors;
 use crate::hot::encode::{Encoding, Outcome, Reason, fail};
@@ -137,6 +137,11 @@ pub fn decode_array<'py>(
 }
 
 /// An instance of the class that a table was opened with (`type=`).
-pub fn build<'py>(class: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    objects(value.py())?.call_method1("build", (class, value))
+pub fn build<'py>(class: &Bound<'py, PyType>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    class.py().import("pellucid.instances")?.call_method1("build", (class, value))
+}
+
+/// Whether a table of a class takes a value whose class is not exactly that.
+pub fn admits(class: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    class.py().import("pellucid.classes")?.call_method1("admits", (class, value))?.extract()
 }

@@ -52,18 +52,7 @@ pub struct Settled {
     pub blobs: Vec<u64>,
 }
 
-/// Encode a value for `table`.
-pub fn encode<'py>(
-    table: &Bound<'py, Table>,
-    key: &Bound<'py, PyAny>,
-    value: &Bound<'py, PyAny>,
-) -> PyResult<Encoded> {
-    encode_for(table, value, || {
-        let key = key.repr().map(|text| text.to_string()).unwrap_or_default();
-        format!("the value for key {key} of table {:?}", table.get().name())
-    })
-}
-
+/// Encode a value for `table`; `place` names it in messages.
 fn encode_for<'py>(
     table: &Bound<'py, Table>,
     value: &Bound<'py, PyAny>,
@@ -189,7 +178,12 @@ pub fn put<'py>(
     let this = table.get();
     this.check_writable(py)?;
     let stored_key = keys::key_of(this.name(), key)?;
-    let encoded = encode(table, key, value)?;
+    let place = || {
+        let key = key.repr().map(|text| text.to_string()).unwrap_or_default();
+        format!("the value for key {key} of table {:?}", table.get().name())
+    };
+    this.check_class(value, place)?;
+    let encoded = encode_for(table, value, place)?;
     let core = this.core();
     let keep_drafts = core.is_mine(py);
     core.write(py, |transaction| {
@@ -214,7 +208,9 @@ pub fn append<'py>(table: &Bound<'py, Table>, value: &Bound<'py, PyAny>) -> PyRe
     let py = table.py();
     let this = table.get();
     this.check_writable(py)?;
-    let encoded = encode_for(table, value, || format!("the value appended to table {:?}", this.name()))?;
+    let place = || format!("the value appended to table {:?}", this.name());
+    this.check_class(value, place)?;
+    let encoded = encode_for(table, value, place)?;
     let core = this.core();
     let keep_drafts = core.is_mine(py);
     let key = core.write(py, |transaction| {
@@ -272,9 +268,9 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
         let mut stored_count = core.stored_count();
         for value in values.try_iter()? {
             let value = value?;
-            let encoded = encode_for(table, &value, || {
-                format!("value {count} given to extend() of table {:?}", this.name())
-            })?;
+            let place = || format!("value {count} given to extend() of table {:?}", this.name());
+            this.check_class(&value, place)?;
+            let encoded = encode_for(table, &value, place)?;
             if core.stored_count() != stored_count {
                 // The iterator, or the value's own code, has stored something itself: perhaps here.
                 let behind = core.in_running(py, |transaction| next_int(transaction, id))?;

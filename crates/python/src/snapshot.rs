@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::errors;
 use crate::hot::gil::{GilCell, GilRc};
 use crate::hot::row::Gate;
-use crate::table::Table;
+use crate::table::{Table, class_of};
 
 /// A frozen view of a database: a mapping over the default table as it was.
 ///
@@ -70,11 +70,12 @@ impl SnapshotHandle {
         drop(self.snapshot.with(py, Option::take));
     }
 
-    /// The table `name` as it was; it reads only.
-    #[pyo3(signature = (name, /))]
-    fn table(&self, py: Python<'_>, name: String) -> PyResult<Py<Table>> {
+    /// The table `name` as it was; it reads only. `type` is as in `Database.table`.
+    #[pyo3(signature = (name, /, *, r#type=None))]
+    fn table(&self, py: Python<'_>, name: String, r#type: Option<&Bound<'_, PyAny>>) -> PyResult<Py<Table>> {
         let snapshot = self.inner(py)?;
-        Py::new(py, Table::of_snapshot(self.core.clone(), name, snapshot, self.gate.clone()))
+        let class = class_of(r#type)?;
+        Py::new(py, Table::of_snapshot(self.core.clone(), name, class, snapshot, self.gate.clone()))
     }
 
     /// The names of all tables, sorted.

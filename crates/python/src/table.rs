@@ -24,7 +24,7 @@ use crate::views::{DictView, Owner, Shows};
 
 pub use reading::Rows;
 use reading::storable;
-pub use typed::value_of_row;
+pub use typed::{class_of, value_of_row};
 
 /// A named, ordered mapping inside a database.
 ///
@@ -59,8 +59,14 @@ impl Table {
     }
 
     /// The table `name` as a snapshot sees it.
-    pub fn of_snapshot(core: Arc<Core>, name: String, snapshot: Snapshot, gate: GilRc<Gate>) -> Self {
-        Self { core, name, class: None, frozen: Some((snapshot, gate)), id: GilValue::new(None) }
+    pub fn of_snapshot(
+        core: Arc<Core>,
+        name: String,
+        class: Option<Py<PyType>>,
+        snapshot: Snapshot,
+        gate: GilRc<Gate>,
+    ) -> Self {
+        Self { core, name, class, frozen: Some((snapshot, gate)), id: GilValue::new(None) }
     }
 
     /// What it shares with the other handles of its database.
@@ -400,6 +406,8 @@ impl Table {
     }
 
     /// Many changes of one record in one commit, as a context manager; an exception drops them.
+    ///
+    /// What is no record, an instance of the table's class or a set, is stored again at the end of the block.
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")

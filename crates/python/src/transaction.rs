@@ -7,7 +7,9 @@ use pyo3::prelude::*;
 
 use crate::core::Core;
 use crate::errors;
-use crate::hot::gil::GilValue;
+use crate::hot::gil::{GilCell, GilValue};
+use crate::record::Record;
+use crate::record_list::RecordList;
 use crate::table::Table;
 
 /// A transaction, as a context manager.
@@ -137,13 +139,32 @@ pub struct EditContext {
     table: Py<Table>,
     key: Py<PyAny>,
     transaction: TransactionContext,
+    // What the block was given, where that is made whole and knows nothing of the table.
+    made: GilCell<Option<Py<PyAny>>>,
 }
 
 impl EditContext {
     /// An edit of `table[key]`.
     pub fn new(table: Py<Table>, key: Py<PyAny>) -> Self {
         let transaction = TransactionContext::new(table.get().core().clone());
-        Self { table, key, transaction }
+        Self { table, key, transaction, made: GilCell::new(None) }
+    }
+
+    fn enter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let value = self.table.bind(py).get_item(&self.key)?;
+        let is_handle = value.is_exact_instance_of::<Record>() || value.is_exact_instance_of::<RecordList>();
+        if !is_handle && (self.table.get().class.is_some() || value.hash().is_err()) {
+            drop(self.made.with(py, |made| made.replace(value.clone().unbind())));
+        }
+        Ok(value)
+    }
+
+    /// Store what was made whole again; a record has saved its changes by itself.
+    fn save(&self, py: Python<'_>) -> PyResult<()> {
+        match self.made.with(py, Option::take) {
+            Some(value) => crate::put::put(self.table.bind(py), self.key.bind(py), value.bind(py)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -151,7 +172,7 @@ impl EditContext {
 impl EditContext {
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.transaction.enter(py)?;
-        self.table.bind(py).get_item(&self.key).map_err(|error| match self.transaction.exit(py, false) {
+        self.enter(py).map_err(|error| match self.transaction.exit(py, false) {
             Ok(()) => error,
             Err(worse) => worse,
         })
@@ -166,7 +187,16 @@ impl EditContext {
         traceback: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         let _ = (error, traceback);
-        self.transaction.exit(py, kind.is_none())?;
-        Ok(false)
+        // Of another thread or task, it is refused there, and goes on.
+        if !kind.is_none() || !self.table.get().core().is_mine(py) {
+            return self.transaction.exit(py, false).map(|()| false);
+        }
+        match self.save(py) {
+            Ok(()) => self.transaction.exit(py, true).map(|()| false),
+            Err(error) => {
+                self.transaction.exit(py, false)?;
+                Err(error)
+            }
+        }
     }
 }

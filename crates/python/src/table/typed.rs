@@ -1,26 +1,70 @@
-//! What does a row look like from outside, where the table was opened with a class?
+//! What goes in and out where a table was opened with a class (`type=`)?
+//!
+//! Nothing in a record names its class. So what goes in is of exactly the table's class, and what comes out is made one by
+//! `pellucid.instances`, whole and detached; a record that does not make one raises, and is still there without the class.
 
-use pellucid_record::layout::Kind;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
+use super::Table;
 use crate::bytes::{self, handle_of_row};
+use crate::errors;
 use crate::hooks;
 use crate::hot::gil::GilRc;
 use crate::hot::row::Row;
 
+/// The class that `type=` says; None where it says none.
+pub fn class_of(argument: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<PyType>>> {
+    let Some(argument) = argument else { return Ok(None) };
+    match argument.cast::<PyType>() {
+        Ok(class) => Ok(Some(class.clone().unbind())),
+        Err(_) => Err(errors::type_error(format!(
+            "type= is the class that rows come back as, not {}; what a field of it holds, its annotations say",
+            argument.repr()?
+        ))),
+    }
+}
+
 /// What a row of a table looks like from outside.
 pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny>> {
     let class = row.table.as_ref().and_then(|table| table.get().class.as_ref());
-    let is_dict = row
-        .bytes()
-        .first()
-        .is_some_and(|byte| matches!(Kind::from_number(byte >> 4), Some(Kind::Shaped | Kind::Keyed)));
-    match class {
-        // An Enum is stored as its value, a dataclass and its kin as a dict.
-        // Attached anew, for the AttributeError that hasattr drops: a scan comes here from a raw slot.
-        Some(class) if is_dict || Python::attach(|_py| class.bind(py).hasattr("__members__"))? => {
-            hooks::build(class.bind(py).as_any(), &bytes::plain_of_row(py, &row)?)
+    let Some(class) = class else { return handle_of_row(py, row) };
+    // Attached anew, for the errors that Python code drops on its way: a scan comes here from a raw slot.
+    Python::attach(|_py| {
+        hooks::build(class.bind(py), &bytes::plain_of_row(py, &row)?).map_err(|error| {
+            let is_ours = error.get_type(py).name().is_ok_and(|name| name == "WrongClass");
+            if !is_ours {
+                return error;
+            }
+            let placed = errors::raise(
+                py,
+                "WrongClass",
+                format!("{} {}", errors::describe(py, &row), error.value(py)),
+            );
+            placed.set_cause(py, error.cause(py));
+            placed
+        })
+    })
+}
+
+impl Table {
+    /// Raises where `value` is not of the table's class; `place` names it.
+    pub fn check_class(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
+        let py = value.py();
+        let Some(class) = &self.class else { return Ok(()) };
+        let class = class.bind(py);
+        if value.get_type().is(class) || hooks::admits(class, value)? {
+            return Ok(());
         }
-        _ => handle_of_row(py, row),
+        let (wanted, given) = (class.fully_qualified_name()?, value.get_type().fully_qualified_name()?);
+        Err(errors::raise(
+            py,
+            "WrongClass",
+            format!(
+                "{} is of type {given}, and the table was opened with type={wanted}: store an instance of exactly that \
+                 class, or open the table without type= to store anything",
+                place()
+            ),
+        ))
     }
 }

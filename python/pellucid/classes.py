@@ -1,0 +1,128 @@
+"""Which classes have fields, and what are they?
+
+Dataclasses, NamedTuples, attrs and pydantic classes and msgspec Structs are stored as a dict of their fields,
+Enums as their value. How they come back is a matter of instances.py. Not for classes that `pellucid.register`
+knows (objects.py): their instances come back by themselves.
+"""
+
+from __future__ import annotations
+
+import sys
+
+# Not typing's: that import takes longer than all of ours. Type checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+__all__ = ["Field", "admits", "as_plain", "fields", "is_enum", "kind_of"]
+
+
+def as_plain(value: Any) -> tuple[object] | None:
+    """The dict (for an Enum: the value) that stands for `value`, in a tuple; None if it has none."""
+    cls = type(value)
+    if is_enum(cls):
+        return (value.value,)
+    kind = kind_of(cls)
+    if kind is None:
+        return None
+    if kind == "namedtuple":
+        return (dict(zip(cls._fields, value, strict=True)),)
+    try:
+        fields = {name: getattr(value, name) for name in _names(cls, kind)}
+    except AttributeError:
+        # One that no constructor sets, and nobody has.
+        fields = {name: getattr(value, name) for name in _names(cls, kind) if hasattr(value, name)}
+    if kind == "struct":
+        unset = sys.modules["msgspec"].UNSET
+        fields = {name: field for name, field in fields.items() if field is not unset}
+    elif kind == "model" and value.__pydantic_extra__:
+        fields |= value.__pydantic_extra__
+    return (fields,)
+
+
+def admits(cls: type, value: object) -> bool:
+    """Whether a table of `cls` takes `value`, whose class is not exactly that.
+
+    An instance of a subclass would not come back as one; a plain type like int has no fields to lose.
+    """
+    return isinstance(value, cls) and kind_of(cls) is None
+
+
+# Which classes have fields, and which are they?
+
+
+def is_enum(cls: type) -> bool:
+    """Whether it is an Enum."""
+    enum = sys.modules.get("enum")
+    return enum is not None and issubclass(cls, enum.Enum)
+
+
+def kind_of(cls: type) -> str | None:
+    """What makes fields of a class; None where it has none."""
+    # Where a module was never imported, no class is of its making.
+    msgspec, pydantic = sys.modules.get("msgspec"), sys.modules.get("pydantic")
+    if hasattr(cls, "__dataclass_fields__"):
+        return "dataclass"
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return "namedtuple"
+    if hasattr(cls, "__attrs_attrs__"):
+        return "attrs"
+    if msgspec is not None and issubclass(cls, msgspec.Struct):
+        return "struct"
+    if pydantic is not None and issubclass(cls, pydantic.BaseModel):
+        return "model"
+    return None
+
+
+def _names(cls: Any, kind: str) -> Iterable[str]:
+    """The names of the fields, for storing them."""
+    if kind == "dataclass":
+        import dataclasses
+
+        return (field.name for field in dataclasses.fields(cls))
+    if kind == "attrs":
+        return (attribute.name for attribute in cls.__attrs_attrs__)
+    names: Iterable[str] = cls.__struct_fields__ if kind == "struct" else cls.model_fields
+    return names
+
+
+class Field:
+    """One field: how the class wants to be given it."""
+
+    __slots__ = ("argument", "is_required")
+
+    def __init__(self, argument: str | None, is_required: bool) -> None:
+        # None where it is set behind the constructor's back, which does not take it.
+        self.argument = argument
+        self.is_required = is_required
+
+
+def fields(cls: Any, kind: str) -> dict[str, Field]:
+    """The fields of a class of this kind, by the names under which they are stored."""
+    if kind == "dataclass":
+        import dataclasses
+
+        missing = dataclasses.MISSING
+        return {
+            field.name: Field(
+                field.name if field.init else None,
+                field.init and field.default is missing and field.default_factory is missing,
+            )
+            for field in dataclasses.fields(cls)
+        }
+    if kind == "namedtuple":
+        return {name: Field(name, name not in cls._field_defaults) for name in cls._fields}
+    if kind == "attrs":
+        nothing = sys.modules["attr"].NOTHING
+        return {
+            attribute.name: Field(
+                attribute.alias if attribute.init else None,
+                attribute.init and attribute.default is nothing,
+            )
+            for attribute in cls.__attrs_attrs__
+        }
+    if kind == "struct":
+        structs = sys.modules["msgspec"].structs
+        return {field.name: Field(field.name, field.required) for field in structs.fields(cls)}
+    return {name: Field(name, info.is_required()) for name, info in cls.model_fields.items()}
