@@ -376,16 +376,14 @@ impl<'a, 'py> Encoding<'a, 'py> {
             }
             Target::Envelope { number, used } => {
                 let (owner, id) = shape.local.get();
-                if owner == *number {
+                // Its place may have been taken back since (`take_back`), and be another's.
+                if owner == *number && used.get(id as usize).is_some_and(|one| std::ptr::eq(*one, shape)) {
                     return Some(id);
                 }
                 // A later envelope, made by user code or another thread while this one is, has put its
-                // own number there; it stays, since that one may not be finished either. Or it has taken its
-                // number back (`take_back`), and ours is gone with it.
+                // own number there; it stays, since that one may not be finished either.
                 let is_taken = owner > *number;
-                if (is_taken || owner == 0)
-                    && let Some(id) = used.iter().position(|one| std::ptr::eq(*one, shape))
-                {
+                if is_taken && let Some(id) = used.iter().position(|one| std::ptr::eq(*one, shape)) {
                     return Some(id as u32);
                 }
                 if used.len() >= ENVELOPE_SHAPE_COUNT_MAX {
@@ -414,14 +412,8 @@ impl<'a, 'py> Encoding<'a, 'py> {
     fn take_back(&mut self, mark: Mark) {
         self.pending.truncate(mark.pending);
         self.apart.truncate(mark.apart);
-        if let Target::Envelope { number, used } = &mut self.target {
-            for shape in used.drain(mark.used..) {
-                // SAFETY: a shape lives as long as its `Names`, which this encoding borrows.
-                let local = unsafe { &(*shape).local };
-                if local.get().0 == *number {
-                    local.set((0, 0));
-                }
-            }
+        if let Target::Envelope { used, .. } = &mut self.target {
+            used.truncate(mark.used);
         }
     }
 
