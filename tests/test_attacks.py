@@ -116,6 +116,15 @@ def test_thousands_of_envelopes_made_while_another_is_made_do_not_disturb_it() -
         assert pellucid.loads(pellucid.dumps({f"q{n}": n, "t": 2})) == {f"q{n}": n, "t": 2}
 
 
+def test_a_shape_wrongly_guessed_within_another_envelope_stays_that_ones() -> None:
+    for _ in range(3):
+        # From now on a dict of two that begins with "a" is taken for one of these.
+        pellucid.dumps([{"a": 1, "b": 2}])
+    Hook.action = lambda: pellucid.dumps({"a": 1, "other": 1})
+    packed = pellucid.dumps([{"a": 1, "b": 2}, Hook(), {"a": 3, "b": 4}])
+    assert pellucid.loads(packed) == [{"a": 1, "b": 2}, 1, {"a": 3, "b": 4}]
+
+
 @pytest.mark.parametrize("value", [{"a": Hook(), "b": [1], "c": 3}, {1: Hook(), 2: [3]}, [Hook(), [1], [2]]])
 def test_a_container_that_changes_while_it_is_encoded_raises(value: Any, db: pellucid.Database) -> None:
     for store in (pellucid.dumps, db.table("t").append, lambda one: db.update(k=one)):
@@ -124,6 +133,43 @@ def test_a_container_that_changes_while_it_is_encoded_raises(value: Any, db: pel
         with pytest.raises(RuntimeError, match="size"):
             store(changed)
     assert not list(db)
+
+
+def test_dicts_of_a_long_list_may_change_while_one_ahead_of_them_is_encoded() -> None:
+    said = survives("""
+        import random
+        import pellucid
+
+        class Hook: pass
+        def encode(hook):
+            hook.action()
+            return 1
+        pellucid.register(Hook, encode, lambda value: value)
+
+        def row(n): return {"id": n, "name": "somebody called " + str(n), "score": n / 2}
+        def fill(some, n): some.update({f"more {k} of {n}": "x" * k for k in range(9)})
+
+        for number in range(300):
+            chance = random.Random(number)
+            rows = [row(n) for n in range(40)]
+            hook, at = Hook(), chance.randrange(35)
+            near = at + chance.randrange(1, 4)
+            def act():
+                kind = number % 5
+                if kind == 0: rows[near] = row(1000 + number)
+                elif kind == 1: rows[near]["name"] = "not known when the list was begun" + str(number)
+                elif kind == 2: rows[near].clear()
+                elif kind == 3: fill(rows[near], number)
+                else: rows[at + 1:] = [row(n) for n in range(at + 1, 40)][::-1]
+                pellucid.dumps([row(n) for n in range(50)])
+            hook.action = act
+            rows[at]["name"] = hook
+            packed = pellucid.dumps(rows)
+            rows[at]["name"] = 1
+            assert pellucid.loads(packed) == rows, number
+        print("alive")
+    """)
+    assert said == "alive"
 
 
 def test_a_value_encoded_for_a_transaction_that_ends_meanwhile_is_not_stored(db: pellucid.Database) -> None:

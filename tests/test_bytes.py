@@ -588,3 +588,32 @@ def test_a_table_with_a_type_gives_its_instances(db: pellucid.Database) -> None:
     described = db.table("attrs", type=Attrs)
     described[1] = Attrs(1, [2])
     assert described[1] == Attrs(1, [2])
+
+
+def test_a_long_list_of_dicts_has_the_bytes_that_its_dicts_have_elsewhere() -> None:
+    text = "some text "
+    values: list[Any] = [None, True, "", "a", "ab", text * 12, 0, 1.5]
+    values += [edge for bits in (7, 8, 15, 31, 62) for edge in ((1 << bits) - 1, 1 << bits, -1 << bits)]
+    simple = values.copy()
+    values += [text * 13, text * 2000, "\xe9", "\ud800", b"bytes", 1 << 63, 1 << 70, (1, 2), {"a": 1}, [], {}]
+    chance = random.Random(11)
+    sizes = (1, 2, 3, 7, 8, 9, 17, 23, 24, 25, 26)
+    kinds = [[f"k{chance.randrange(30)}" for _ in range(size)] for size in sizes]
+    for length in (15, 16, 17, 200):
+        for strange in (0.0, 0.05, 0.9):
+            rows: list[Any] = []
+            while len(rows) < length:
+                names = kinds[0] if chance.random() < strange else kinds[len(rows) // 9 % len(kinds)]
+                rows.append({name: chance.choice(simple if strange < 0.5 else values) for name in names})
+                if chance.random() < strange / 3:
+                    rows.append(chance.choice(values))
+            rows[0] = dict.fromkeys(kinds[3], 1)
+            packed = pellucid.dumps(rows)
+            pellucid.validate(packed)
+            assert repr(pellucid.loads(packed)) == repr(rows)
+            # A tuple is never looked at ahead; apart from checksum and kind it has the same bytes.
+            one_by_one = bytearray(pellucid.dumps(tuple(rows)))
+            kind_at = 16 + int.from_bytes(packed[4:8], "little")
+            assert one_by_one[kind_at] >> 4 == 4
+            one_by_one[8:16], one_by_one[kind_at] = packed[8:16], 3 << 4 | 1
+            assert one_by_one == packed

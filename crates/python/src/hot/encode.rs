@@ -10,7 +10,7 @@
 //! guess is verified by comparing addresses while the values are written. That leaves one
 //! comparison a key; looking each key list up in a hash table cost a third of the whole encoding.
 
-use pellucid_record::encode::Encoder;
+use pellucid_record::encode::{Encoder, Simple};
 use pellucid_record::error::EncodeError;
 use pellucid_record::layout::{DEPTH_MAX, ENVELOPE_SHAPE_COUNT_MAX, Kind, tag};
 use pellucid_record::shape::{Shape, Sighting};
@@ -18,8 +18,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use super::dicts;
 use super::gil::GilCell;
-use super::item::{Held, Item, Object};
+use super::item::{Held, Item, Object, simple};
 use super::names::{Names, ShapeNames, is_same_name};
 use super::text::{self, Utf8};
 use crate::counters;
@@ -102,6 +103,42 @@ pub enum Target<'a> {
     },
 }
 
+impl Target<'_> {
+    /// The id under which a shape may be written now, if it may.
+    #[inline]
+    pub(super) fn usable_id(&mut self, shape: &ShapeNames) -> Option<u32> {
+        match self {
+            Target::Own => Some(shape.id),
+            Target::Table { transaction, .. } => {
+                let draft_of = shape.draft_of.get();
+                (draft_of == 0 || draft_of == *transaction).then_some(shape.id)
+            }
+            Target::Envelope { number, used } => {
+                let (owner, id) = shape.local.get();
+                // Its place may have been taken back since (`take_back`), and be another's.
+                if owner == *number && used.get(id as usize).is_some_and(|one| std::ptr::eq(*one, shape)) {
+                    return Some(id);
+                }
+                // A later envelope, made by user code or another thread while this one is, has put its
+                // own number there; it stays, since that one may not be finished either.
+                let is_taken = owner > *number;
+                if is_taken && let Some(id) = used.iter().position(|one| std::ptr::eq(*one, shape)) {
+                    return Some(id as u32);
+                }
+                if used.len() >= ENVELOPE_SHAPE_COUNT_MAX {
+                    return None;
+                }
+                let id = used.len() as u32;
+                used.push(shape);
+                if !is_taken {
+                    shape.local.set((*number, id));
+                }
+                Some(id)
+            }
+        }
+    }
+}
+
 /// One encoding under way.
 pub struct Encoding<'a, 'py> {
     /// The interpreter.
@@ -111,7 +148,7 @@ pub struct Encoding<'a, 'py> {
     /// What to do with objects that only pickle can write.
     pub policy: &'a PicklePolicy,
     names: &'a Names,
-    target: Target<'a>,
+    pub(super) target: Target<'a>,
     pending: Vec<Box<ShapeNames>>,
     apart: Vec<Vec<u8>>,
     // Within a key of a dict or a member of a set: their bytes are compared, so nothing of them lies apart.
@@ -202,6 +239,12 @@ impl<'a, 'py> Encoding<'a, 'py> {
             Target::Own | Target::Table { .. } => Vec::new(),
         };
         Encoded { encoder: self.encoder, pending: self.pending, apart: self.apart, used }
+    }
+
+    /// The shapes that are known.
+    #[inline]
+    pub(super) fn names(&self) -> &'a Names {
+        self.names
     }
 
     /// Writes `object`; `depth` counts the containers around it.
@@ -354,7 +397,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             // A shape lives as long as its `Names`, which this encoding borrows.
             if let Some(shape) = guess.map(std::ptr::from_ref) {
                 let mark = self.mark();
-                if let Some(id) = self.usable_id(&*shape)
+                if let Some(id) = self.target.usable_id(&*shape)
                     && self.shaped(dict, first, &*shape, id, depth)?
                 {
                     return Ok(());
@@ -362,40 +405,6 @@ impl<'a, 'py> Encoding<'a, 'py> {
                 self.take_back(mark);
             }
             self.dict_by_keys(dict, count, spot, depth)
-        }
-    }
-
-    /// The id under which a shape may be written now, if it may.
-    #[inline]
-    fn usable_id(&mut self, shape: &ShapeNames) -> Option<u32> {
-        match &mut self.target {
-            Target::Own => Some(shape.id),
-            Target::Table { transaction, .. } => {
-                let draft_of = shape.draft_of.get();
-                (draft_of == 0 || draft_of == *transaction).then_some(shape.id)
-            }
-            Target::Envelope { number, used } => {
-                let (owner, id) = shape.local.get();
-                // Its place may have been taken back since (`take_back`), and be another's.
-                if owner == *number && used.get(id as usize).is_some_and(|one| std::ptr::eq(*one, shape)) {
-                    return Some(id);
-                }
-                // A later envelope, made by user code or another thread while this one is, has put its
-                // own number there; it stays, since that one may not be finished either.
-                let is_taken = owner > *number;
-                if is_taken && let Some(id) = used.iter().position(|one| std::ptr::eq(*one, shape)) {
-                    return Some(id as u32);
-                }
-                if used.len() >= ENVELOPE_SHAPE_COUNT_MAX {
-                    return None;
-                }
-                let id = used.len() as u32;
-                used.push(shape);
-                if !is_taken {
-                    shape.local.set((*number, id));
-                }
-                Some(id)
-            }
         }
     }
 
@@ -469,30 +478,15 @@ impl<'a, 'py> Encoding<'a, 'py> {
     /// Writes a value that cannot fail, runs no code and reaches no other object; false for any other.
     #[inline(always)]
     unsafe fn plain(&mut self, object: Object) -> bool {
-        // SAFETY: a live object; each branch has checked the exact type that its accessor wants.
-        unsafe {
-            let kind = ffi::Py_TYPE(object);
-            if kind == &raw mut ffi::PyUnicode_Type {
-                match text::ascii_of(object) {
-                    Some(bytes) if bytes.len() < APART_SIZE_MIN => self.encoder.str(bytes),
-                    _ => return false,
-                }
-            } else if kind == &raw mut ffi::PyLong_Type {
-                let mut overflow = 0;
-                let value = ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow);
-                if overflow != 0 {
-                    return false;
-                }
-                self.encoder.int(value);
-            } else if kind == &raw mut ffi::PyFloat_Type {
-                self.encoder.float(ffi::PyFloat_AS_DOUBLE(object));
-            } else if kind == &raw mut ffi::PyBool_Type {
-                self.encoder.bool(object == ffi::Py_True());
-            } else if object == ffi::Py_None() {
-                self.encoder.none();
-            } else {
-                return false;
-            }
+        // SAFETY: a live object.
+        match unsafe { simple(object) } {
+            Some(Simple::Str(text)) if text.len() >= APART_SIZE_MIN => return false,
+            Some(Simple::Str(text)) => self.encoder.str(text),
+            Some(Simple::Int(value)) => self.encoder.int(value),
+            Some(Simple::Float(value)) => self.encoder.float(value),
+            Some(Simple::Bool(value)) => self.encoder.bool(value),
+            Some(Simple::None) => self.encoder.none(),
+            None => return false,
         }
         true
     }
@@ -540,7 +534,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             }
             found = names.by_keys(self.py, &pointers);
         }
-        let outcome = match found.and_then(|shape| Some((shape, self.usable_id(shape)?))) {
+        let outcome = match found.and_then(|shape| Some((shape, self.target.usable_id(shape)?))) {
             Some((shape, id)) => {
                 names.set_guess(self.py, spot, shape);
                 // SAFETY: as promised by the caller.
@@ -650,7 +644,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
         let id =
             if shape.id < PROVISIONAL_ID { shape.id } else { dictionary.push(shape.shape.clone()).ok()? };
         let known = self.names.named(self.py, id)?;
-        shape.id = self.usable_id(known)?;
+        shape.id = self.target.usable_id(known)?;
         Some(shape)
     }
 
@@ -686,9 +680,13 @@ impl<'a, 'py> Encoding<'a, 'py> {
         unsafe {
             let count = ffi::PyList_GET_SIZE(list);
             self.encoder.begin(Kind::List, count as u32, 0)?;
-            let mut index = 0;
+            let is_long = count >= dicts::LIST_COUNT_MIN
+                && depth + 1 < DEPTH_MAX
+                && ffi::Py_TYPE(ffi::PyList_GET_ITEM(list, 0)) == &raw mut ffi::PyDict_Type;
+            let mut index = if is_long { self.dicts(list, depth)? } else { 0 };
             // The size is read again each time: user code below may have changed the list.
             while index < ffi::PyList_GET_SIZE(list) {
+                dicts::look_ahead(list, index);
                 let object = ffi::PyList_GET_ITEM(list, index);
                 self.element(object, index as usize, depth)?;
                 index += 1;
@@ -698,7 +696,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
     }
 
     #[inline]
-    unsafe fn element(&mut self, object: Object, index: usize, depth: u32) -> Outcome {
+    pub(super) unsafe fn element(&mut self, object: Object, index: usize, depth: u32) -> Outcome {
         // SAFETY: live: its container holds it until code runs, and then `Held` does.
         unsafe {
             // A list of dicts is what a long list mostly is.

@@ -3,7 +3,10 @@
 //! Borrowed references to one item after the other, and strong ones for as long as code of the user's
 //! may run.
 
+use pellucid_record::encode::Simple;
 use pyo3::ffi;
+
+use super::text;
 
 /// A reference to an object, borrowed unless somebody says otherwise.
 pub type Object = *mut ffi::PyObject;
@@ -57,5 +60,32 @@ impl Item {
     pub unsafe fn advance(&mut self, dict: Object) -> bool {
         // SAFETY: as promised by the caller.
         unsafe { ffi::PyDict_Next(dict, &raw mut self.position, &raw mut self.key, &raw mut self.value) != 0 }
+    }
+}
+
+/// The value of an object that cannot fail to have one, runs no code and reaches no other object; None for any other.
+///
+/// # Safety
+/// `object` is live, and outlives the result.
+#[inline(always)]
+pub unsafe fn simple<'a>(object: Object) -> Option<Simple<'a>> {
+    // SAFETY: a live object; each branch has checked the exact type that its accessor wants.
+    unsafe {
+        let kind = ffi::Py_TYPE(object);
+        if kind == &raw mut ffi::PyUnicode_Type {
+            text::ascii_of(object).map(Simple::Str)
+        } else if kind == &raw mut ffi::PyLong_Type {
+            let mut overflow = 0;
+            let value = ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow);
+            (overflow == 0).then_some(Simple::Int(value))
+        } else if kind == &raw mut ffi::PyFloat_Type {
+            Some(Simple::Float(ffi::PyFloat_AS_DOUBLE(object)))
+        } else if kind == &raw mut ffi::PyBool_Type {
+            Some(Simple::Bool(object == ffi::Py_True()))
+        } else if object == ffi::Py_None() {
+            Some(Simple::None)
+        } else {
+            None
+        }
     }
 }

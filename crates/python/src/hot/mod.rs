@@ -14,6 +14,7 @@
 pub mod alloc;
 pub mod buffer;
 pub mod decode;
+pub mod dicts;
 pub mod encode;
 pub mod field;
 pub mod functions;

@@ -58,6 +58,21 @@ impl Buffer {
         self.memory.resize(size.max(2 * self.memory.len()).max(256), 0);
     }
 
+    /// The memory behind the end, as much as there is.
+    #[inline]
+    pub(super) fn rest(&mut self) -> &mut [u8] {
+        self.memory.get_mut(self.size..).unwrap_or_default()
+    }
+
+    /// Makes the memory behind the end at least that large.
+    #[cold]
+    pub(super) fn reserve(&mut self, size: usize) {
+        let end = self.size + size;
+        if end > self.memory.len() {
+            self.grow(end);
+        }
+    }
+
     /// Moves the end by `size` and returns what lies between.
     #[inline]
     pub(super) fn gap(&mut self, size: usize) -> &mut [u8] {
@@ -121,7 +136,7 @@ impl Buffer {
 /// Copies a slice of the same size. One of up to 32 bytes is two moves that may overlap; a call would take as long as all the rest of
 /// what is done for a string.
 #[inline]
-fn copy(target: &mut [u8], source: &[u8]) {
+pub(super) fn copy(target: &mut [u8], source: &[u8]) {
     #[inline]
     fn ends<const N: usize>(target: &mut [u8], source: &[u8]) -> Option<()> {
         let (first, last) = (*source.first_chunk::<N>()?, *source.last_chunk::<N>()?);

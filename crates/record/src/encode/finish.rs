@@ -175,7 +175,7 @@ fn heap_entry(frame: &Frame, heap: usize, element: &Staged) -> (Range<usize>, Ra
 
 /// log2 of the narrowest width, in bytes, that holds these bits.
 #[inline]
-fn width_of(need: u64) -> u8 {
+pub(super) fn width_of(need: u64) -> u8 {
     match 64 - need.leading_zeros() {
         0..=8 => 0,
         9..=16 => 1,
@@ -224,7 +224,7 @@ fn canonical_of_staged<'a>(
 
 /// Writes the low bytes of a slot.
 #[inline]
-fn set_slot<const W: usize>(target: &mut [u8; W], bits: u64) {
+pub(super) fn set_slot<const W: usize>(target: &mut [u8; W], bits: u64) {
     if let Some(low) = bits.to_le_bytes().first_chunk::<W>() {
         *target = *low;
     }

@@ -10,6 +10,7 @@
 
 mod buffer;
 mod finish;
+mod flat;
 
 use crate::error::EncodeError;
 use crate::layout::{
@@ -18,6 +19,7 @@ use crate::layout::{
     varint_size,
 };
 use buffer::{Buffer, inline_bits};
+pub use flat::Simple;
 
 /// Set in `Frame::need` by what only a slot of 8 bytes holds.
 const NEEDS_8_BYTES: u64 = 1 << 63;
