@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pellucid_record::envelope::{self, Envelope};
 use pellucid_record::error::{Corrupt, Damage};
-use pellucid_record::layout::{ENVELOPE_BYTE, ENVELOPE_HEAD_SIZE, Kind};
+use pellucid_record::layout::{ENVELOPE_BYTE, Kind};
 use pellucid_record::shape::{Dictionary, Shape};
 use pellucid_record::view::{Root, Slot};
 use pyo3::buffer::PyBuffer;
@@ -294,16 +294,27 @@ fn damaged(py: Python<'_>, error: &pellucid_record::Corrupt) -> PyErr {
     errors::corrupt_record(py, format!("these bytes are no pellucid value: {error}"))
 }
 
+/// Damage in an envelope: that its end is missing, where that is what is wrong.
+#[cold]
+fn damaged_envelope(py: Python<'_>, bytes: &[u8], error: &Corrupt) -> PyErr {
+    match envelope::CutOff::of(bytes) {
+        Some(cut_off) => {
+            errors::corrupt_record(py, format!("these bytes are no pellucid value: they are {cut_off}"))
+        }
+        None => damaged(py, error),
+    }
+}
+
 fn parse<'a>(py: Python<'_>, bytes: &'a [u8]) -> PyResult<Envelope<'a>> {
-    if bytes.first() != Some(&ENVELOPE_BYTE) || bytes.len() < ENVELOPE_HEAD_SIZE {
+    if bytes.first() != Some(&ENVELOPE_BYTE) {
         return Err(errors::corrupt_record(
             py,
-            "these bytes are no pellucid value: they do not begin as pellucid.dumps() begins; was the buffer cut, or \
-             made by something else?"
+            "these bytes are no pellucid value: they do not begin as pellucid.dumps() begins; were they made by \
+             something else?"
                 .to_owned(),
         ));
     }
-    Envelope::parse(bytes).map_err(|error| damaged(py, &error))
+    Envelope::parse(bytes).map_err(|error| damaged_envelope(py, bytes, &error))
 }
 
 /// The bytes of a buffer object, and what keeps them.
@@ -350,7 +361,7 @@ pub fn loads<'py>(
     let (span, holder) = open_buffer(buffer)?;
     let envelope = parse(py, span.bytes(&holder))?;
     if !envelope.checksum_fits(span.bytes(&holder)) {
-        return Err(damaged(py, &Corrupt::new(Damage::Checksum, 8)));
+        return Err(damaged_envelope(py, span.bytes(&holder), &Corrupt::new(Damage::Checksum, 8)));
     }
     let names = names_of_tables(py, &envelope)?;
     let record = (envelope.record_offset(), envelope.record.len());
@@ -370,7 +381,8 @@ pub fn loads<'py>(
 pub fn validate(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
     let (span, holder) = open_buffer(buffer)?;
     parse(py, span.bytes(&holder))?;
-    envelope::validate(span.bytes(&holder)).map(|_| ()).map_err(|error| damaged(py, &error))
+    let bytes = span.bytes(&holder);
+    envelope::validate(bytes).map(|_| ()).map_err(|error| damaged_envelope(py, bytes, &error))
 }
 
 /// What a row's value looks like from outside: a handle, or the scalar itself.

@@ -5,13 +5,15 @@
 //! have fixed places, so no byte moves.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Corrupt, Damage};
 use crate::layout::{
     DEPTH_MAX, ENVELOPE_BYTE, ENVELOPE_HEAD_SIZE, ENVELOPE_KEY_COUNT_MAX, ENVELOPE_SHAPE_COUNT_MAX, Kind,
-    SHAPE_ID_END, SHAPE_NAME_SIZE_MAX, push_varint, read_varint,
+    ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, SCALAR_BYTE, SCALAR_HEAD_SIZE, SHAPE_ID_END, SHAPE_NAME_SIZE_MAX,
+    index_size, push_varint, read_varint, slot_position, slots_size, tag,
 };
 use crate::shape::{Shape, Shapes, hash_of_names, may_be_shape};
 use crate::validate::validate_record;
@@ -211,6 +213,87 @@ impl<'a> Envelope<'a> {
     pub fn checksum_fits(&self, bytes: &[u8]) -> bool {
         bytes.get(ENVELOPE_HEAD_SIZE..).is_some_and(|body| xxh3_64(body) == self.checksum)
     }
+}
+
+/// How many bytes an envelope announces, where that is more than there are: it was cut off. For messages, when something
+/// else has said already that it is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutOff {
+    /// The bytes that are there.
+    pub size: u64,
+    /// The bytes announced.
+    pub announced: u64,
+    /// Whether those are all; else there were more, which are announced in the part that is missing.
+    pub is_all: bool,
+}
+
+impl fmt::Display for CutOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let least = if self.is_all { "" } else { "at least " };
+        write!(f, "cut off: {} of {least}{} bytes", self.size, self.announced)
+    }
+}
+
+impl CutOff {
+    /// What is announced by the part of an envelope that is there; None where all of it is there, or where it is none.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Option<CutOff> {
+        if !is_envelope(bytes) {
+            return None;
+        }
+        let (announced, is_all) = match (bytes.get(4..8), Envelope::parse(bytes)) {
+            (_, Ok(envelope)) => {
+                let (record, is_all) = announced_by_root(envelope.record);
+                (envelope.record_offset() as u64 + record, is_all)
+            }
+            (Some(&[a, b, c, d]), Err(_)) => {
+                (ENVELOPE_HEAD_SIZE as u64 + u64::from(u32::from_le_bytes([a, b, c, d])), false)
+            }
+            _ => (ENVELOPE_HEAD_SIZE as u64, false),
+        };
+        let size = bytes.len() as u64;
+        (announced > size).then_some(CutOff { size, announced, is_all })
+    }
+}
+
+/// The bytes that the first container of a record announces, and whether that is all of them. Its slots say where the
+/// last entry of its heap ends.
+fn announced_by_root(record: &[u8]) -> (u64, bool) {
+    let Some(head) = record.first_chunk::<ROOT_HEAD_SIZE>() else {
+        return (if is_scalar(record) { SCALAR_HEAD_SIZE } else { ROOT_HEAD_SIZE } as u64, false);
+    };
+    let head = u64::from_le_bytes(*head);
+    let (width_log2, stated, number) = ((head >> 8) as u8, (head >> 16) as u16, (head >> 32) as u32);
+    let Some(kind) = Kind::from_number(head as u8 >> 4).filter(|_| width_log2 <= ROOT_WIDTH_LOG2) else {
+        return (0, false);
+    };
+    let head = ROOT_HEAD_SIZE as u64;
+    if kind.is_packed() {
+        return (head + (u64::from(number) << width_log2), true);
+    }
+    let (count, index) = match kind {
+        Kind::Shaped => (u32::from(stated), 0),
+        Kind::Keyed => (number.saturating_mul(2), index_size(number)),
+        _ => (number, 0),
+    };
+    let slots_end = head + slots_size(count, ROOT_WIDTH_LOG2) + index;
+    if slots_end > record.len() as u64 {
+        return (slots_end, false);
+    }
+    let mut end = slots_end;
+    for index in 0..count {
+        let (tag, slot) = slot_position(count, ROOT_WIDTH_LOG2, index);
+        let tag = record.get(ROOT_HEAD_SIZE + tag).copied().unwrap_or_default();
+        let slot = record.get(ROOT_HEAD_SIZE + slot..).and_then(<[u8]>::first_chunk).copied();
+        if let Some(slot) = slot.map(u64::from_le_bytes).filter(|_| tag >= tag::HEAP) {
+            end = end.max((slot & u64::from(u32::MAX)) + (slot >> 32));
+        }
+    }
+    (end, true)
+}
+
+fn is_scalar(record: &[u8]) -> bool {
+    record.first() == Some(&SCALAR_BYTE)
 }
 
 /// Checks all of an envelope and returns its shapes.
