@@ -13,6 +13,7 @@ import mmap
 import os
 import pickle
 import random
+import re
 import types
 import zoneinfo
 from collections.abc import Iterator
@@ -384,7 +385,6 @@ def test_no_code_of_a_stored_value_runs_unless_allowed(tmp_path: Path, path: Pat
             record.to_dict,
             lambda: dict(record),
             lambda: list(record.values()),
-            lambda: repr(record),
             lambda: record == {},
             lambda: pickle.dumps(record),
             lambda: pellucid.loads(data),
@@ -393,6 +393,7 @@ def test_no_code_of_a_stored_value_runs_unless_allowed(tmp_path: Path, path: Pat
         ):
             with pytest.raises(pellucid.PickleDenied):
                 read()
+        assert repr(record).startswith("<Record, PickleDenied: ")
         assert (record.n, list(record), db.table("default").sum("n")) == (5, ["a", "n"], 5)
         record.n = 6
         assert db["a"].n == 6
@@ -617,3 +618,47 @@ def test_a_long_list_of_dicts_has_the_bytes_that_its_dicts_have_elsewhere() -> N
             assert one_by_one[kind_at] >> 4 == 4
             one_by_one[8:16], one_by_one[kind_at] = packed[8:16], 3 << 4 | 1
             assert one_by_one == packed
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": 1, "b": "a longer text", "c": [1, {"x": 2}]}, [1, 2, 3] * 50, {1: "x" * 40}]
+)
+def test_bytes_that_were_cut_off_say_how_many_there_are(value: Any) -> None:
+    data = pellucid.dumps(value)
+    for size in range(1, len(data)):
+        for read in (pellucid.loads, pellucid.validate):
+            with pytest.raises(
+                pellucid.CorruptRecord, match=rf"cut off: {size} of (at least )?\d+ bytes"
+            ) as cut_off:
+                read(data[:size])
+            least, whole = re.findall(r"of (at least )?(\d+) bytes", str(cut_off.value))[0]
+            assert size < int(whole) <= len(data)
+            assert least or int(whole) == len(data)
+    with pytest.raises(pellucid.CorruptRecord, match="checksum"):
+        pellucid.loads(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(pellucid.CorruptRecord, match="do not begin"):
+        pellucid.loads(b"")
+
+
+def test_a_value_of_an_unlike_type_is_refused_with_the_ways_out() -> None:
+    class Words(list):
+        pass
+
+    for value, instead in (
+        (collections.OrderedDict(a=1), "dict(value)"),
+        (collections.defaultdict(list), "dict(value)"),
+        (collections.Counter("a"), "dict(value)"),
+        (collections.ChainMap(), "dict(value)"),
+        (collections.deque([1]), "list(value)"),
+        (Words(), "list(value)"),
+        (range(3), "list(value)"),
+        (array.array("i", [1]), "value.tolist()"),
+        (memoryview(b"x"), "bytes(value)"),
+        (Path("x"), "str(value)"),
+        (object(), "plain values"),
+    ):
+        with pytest.raises(pellucid.UnsupportedValue) as refused:
+            pellucid.dumps([value])
+        assert f"; store {instead}, teach pellucid the class with pellucid.register(" in str(refused.value)
+        assert 'pickle="allow"' in str(refused.value)
+        assert "runs code of whoever wrote it" in str(refused.value)

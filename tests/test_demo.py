@@ -140,3 +140,10 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path, capsys: pytest.Ca
         shell.main(["--limit", "10", "--keep", str(kept)])
     assert "exists" in capsys.readouterr().err
     assert json.loads(kept.read_text()) == [1]
+
+
+def test_the_work_that_was_counted_is_told_in_the_right_number() -> None:
+    told = show._work({"values_encoded": 1, "slots_overwritten": 2000})
+    assert "1 value encoded, 2,000 slots overwritten" in told
+    told = show._work({"values_encoded": 0, "slots_overwritten": 1})
+    assert "0 values encoded, 1 slot overwritten" in told

@@ -18,7 +18,7 @@ caller would catch without knowing pellucid; a missing key is plain `KeyError`, 
     |-- Busy                    TimeoutError     a lock that others hold
     |-- TransactionError        RuntimeError     a transaction used where it does not belong
     `-- DatabaseError           OSError          the file itself
-        |-- NotADatabase                         a foreign file, or a directory
+        |-- NotADatabase                         a foreign file
         |-- DatabaseCorrupt                      truncated or damaged
         |-- NewerFormat                          written by a newer release
         `-- DiskFull                             no space left for the write

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["decode_array", "decode_pickle", "decode_registered", "encode", "register"]
+__all__ = ["decode_array", "decode_pickle", "decode_registered", "encode", "register", "way_out"]
 
 _BY_CLASS: dict[type, tuple[str, Callable[[Any], object]]] = {}
 _BY_NAME: dict[str, Callable[[Any], object]] = {}
@@ -67,6 +67,35 @@ def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] |
     if policy == "deny":
         return None
     return ("pickle", _encode_pickle(value, policy))
+
+
+def way_out(value: object) -> str:
+    """What to do with a `value` that cannot be stored: the end of the message that refuses it."""
+    import os
+    from collections.abc import Iterable, Mapping
+
+    cls = type(value)
+    instead = "plain values"
+    for kind in (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float):
+        if isinstance(value, kind):
+            instead = f"{kind.__name__}(value)"
+            break
+    else:
+        if isinstance(value, memoryview):
+            instead = "bytes(value)"
+        elif hasattr(value, "tolist"):
+            instead = "value.tolist()"
+        elif isinstance(value, os.PathLike):
+            instead = "str(value)"
+        elif isinstance(value, Mapping):
+            instead = "dict(value)"
+        elif isinstance(value, Iterable):
+            instead = "list(value)"
+    return (
+        f"store {instead}, teach pellucid the class with pellucid.register({cls.__name__}, encode, decode), "
+        'or allow pickles with pickle="allow" or a list of globals in open() or dumps(), knowing that a '
+        "pickle runs code of whoever wrote it when it is read"
+    )
 
 
 def _encode_array(numpy: Any, value: Any) -> tuple[object, ...] | None:

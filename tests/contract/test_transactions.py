@@ -198,8 +198,10 @@ def test_a_snapshot_refuses_changes(db: Database) -> None:
             lambda: table.extend([1]),
             lambda: table.update(a=1),
             lambda: table.edit("a").__enter__(),
+            lambda: snap.__setitem__("b", 1),
+            lambda: snap.__delitem__("a"),
         ):
-            with pytest.raises(pellucid.ReadOnly):
+            with pytest.raises(pellucid.ReadOnly, match="write through the database"):
                 change()
         copied = record.copy()
         copied.x = 7
@@ -211,7 +213,7 @@ def test_a_closed_snapshot_and_its_records_say_so(db: Database) -> None:
     db["a"] = {"x": 1, "l": [1]}
     with db.snapshot() as snap:
         record, numbers, table = snap["a"], snap["a"].l, snap.table("default")
-        rows = iter(snap.values())
+        rows, snap_view = iter(snap.values()), snap.keys()
         next(rows)
     for use in (
         lambda: record.x,
@@ -232,6 +234,15 @@ def test_a_closed_snapshot_and_its_records_say_so(db: Database) -> None:
     ):
         with pytest.raises(pellucid.Closed):
             use()
+    for use in (lambda: snap["a"], lambda: len(snap), snap.tables, lambda: table["a"]):
+        with pytest.raises(
+            pellucid.Closed, match=r"this snapshot is closed; take another one with db\.snapshot\(\)"
+        ):
+            use()
+    for handle in (record, numbers, record.items()):
+        assert "stale: " in repr(handle)
+    assert repr(snap).endswith(", closed>")
+    assert "closed" in repr(snap_view)
     snap.close()
     assert db["a"].x == 1
 

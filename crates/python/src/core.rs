@@ -106,7 +106,7 @@ impl Core {
         if self.gate.is_open() {
             Ok(())
         } else {
-            Err(errors::closed(py, &format!("database {}", self.target)))
+            Err(errors::closed(py, &format!("database {}", self.target), "open it again"))
         }
     }
 

@@ -258,7 +258,7 @@ impl Database {
     fn check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.core.check_open(py)?;
         let findings = py.detach(|| self.core.store.check()).map_err(|error| errors::of_store(py, error))?;
-        PyList::new(py, findings.iter().map(ToString::to_string))
+        PyList::new(py, crate::report::findings(py, &self.core, &findings))
     }
 
     /// Copy the database to a new file while it is in use; the copy equals a snapshot.
@@ -308,8 +308,10 @@ impl Database {
         if !self.core.gate.is_open() {
             return Ok(format!("<pellucid.Database {}, closed>", self.core.target));
         }
-        let tables = self.tables(py)?.len();
-        Ok(format!("<pellucid.Database {}, {tables} tables>", self.core.target))
+        let text = self
+            .tables(py)
+            .map(|tables| format!("<pellucid.Database {}, {} tables>", self.core.target, tables.len()));
+        errors::shown(py, "pellucid.Database", text)
     }
 
     // The mapping: the default table's own methods.

@@ -6,8 +6,8 @@
 use pellucid_record::error::{Corrupt, EncodeError};
 use pellucid_store::StoreError;
 use pyo3::exceptions::{
-    PyAttributeError, PyIndexError, PyKeyError, PyRuntimeError, PySystemError, PyTypeError,
-    PyUnicodeDecodeError, PyValueError,
+    PyAttributeError, PyException, PyIndexError, PyKeyError, PyMemoryError, PyRuntimeError, PySystemError,
+    PyTypeError, PyUnicodeDecodeError, PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -149,9 +149,32 @@ pub fn read_only(py: Python<'_>, why: &str) -> PyErr {
     raise(py, "ReadOnly", why)
 }
 
-/// A handle that was used after its close.
-pub fn closed(py: Python<'_>, what: &str) -> PyErr {
-    raise(py, "Closed", format!("{what} is closed; open it again"))
+/// A handle that was used after its close, and what to do instead.
+pub fn closed(py: Python<'_>, what: &str, now: &str) -> PyErr {
+    raise(py, "Closed", format!("{what} is closed; {now}"))
+}
+
+/// A snapshot that was used after its close.
+pub fn closed_snapshot(py: Python<'_>) -> PyErr {
+    closed(py, "this snapshot", "take another one with db.snapshot()")
+}
+
+/// What `repr` shows of a handle of the class `class`: the error itself where its value cannot be read.
+/// Debuggers, loggers and failing tests call it at times when nothing else works.
+pub fn shown(py: Python<'_>, class: &str, text: PyResult<String>) -> PyResult<String> {
+    let error = match text {
+        Ok(text) => return Ok(text),
+        Err(error) => error,
+    };
+    if !error.is_instance_of::<PyException>(py) || error.is_instance_of::<PyMemoryError>(py) {
+        return Err(error);
+    }
+    let why = match error.get_type(py).name()?.to_str()? {
+        "StaleRecord" => "stale".to_owned(),
+        "CorruptRecord" => "damaged".to_owned(),
+        name => name.to_owned(),
+    };
+    Ok(format!("<{class}, {why}: {}>", error.value(py)))
 }
 
 /// A key that cannot be stored.
@@ -199,16 +222,14 @@ pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
         Reason::Unsupported(object) => {
             let kind = object.bind(py).get_type();
             let kind = kind.fully_qualified_name().map(|name| name.to_string()).unwrap_or_default();
-            raise(
-                py,
-                "UnsupportedValue",
-                format!(
-                    "{place}{at} is of type {kind}, which has no place in a record; store plain values, teach \
-                     pellucid the class with pellucid.register({}, encode, decode), or allow pickles with \
-                     pickle=\"allow\"",
-                    kind.rsplit('.').next().unwrap_or_default()
+            match crate::hooks::way_out(object.bind(py)) {
+                Ok(now) => raise(
+                    py,
+                    "UnsupportedValue",
+                    format!("{place}{at} is of type {kind}, which has no place in a record; {now}"),
                 ),
-            )
+                Err(error) => error,
+            }
         }
         Reason::Member(object, why) => {
             let kind = object.bind(py).get_type();
@@ -242,20 +263,18 @@ pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
 
 /// What an error of the store raises: the class by what the caller can do, the store's own message.
 pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
+    if let Some((path, message)) = error.beside_path() {
+        // ENOENT, EISDIR and EEXIST have these numbers on every system that Python runs on.
+        let (class, number) = match &error {
+            StoreError::IsDirectory { .. } => ("IsADirectoryError", Some(21)),
+            StoreError::TargetExists { .. } => ("FileExistsError", Some(17)),
+            StoreError::AccessDenied { source, .. } => ("PermissionError", source.raw_os_error()),
+            _ => ("FileNotFoundError", Some(2)),
+        };
+        return of_system(py, class, number, &message, path);
+    }
     let message = error.to_string();
     let class = match &error {
-        // ENOENT and EISDIR are 2 and 21 on every system that Python runs on.
-        StoreError::NotFound { path } => return of_system(py, "FileNotFoundError", Some(2), &message, path),
-        StoreError::IsDirectory { path } => {
-            return of_system(py, "IsADirectoryError", Some(21), &message, path);
-        }
-        // EEXIST is 17.
-        StoreError::TargetExists { path } => {
-            return of_system(py, "FileExistsError", Some(17), &message, path);
-        }
-        StoreError::AccessDenied { path, source } => {
-            return of_system(py, "PermissionError", source.raw_os_error(), &message, path);
-        }
         StoreError::NoSuchTable { table } => return PyKeyError::new_err(table.clone()),
         StoreError::TableExists { .. } | StoreError::TableName { .. } => return value_error(message),
         StoreError::NotADatabase { .. } => "NotADatabase",
@@ -276,7 +295,15 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         }
         _ => "DatabaseError",
     };
-    raise(py, class, message)
+    let raised = raise(py, class, message);
+    let number = match &error {
+        StoreError::DiskFull { source, .. } | StoreError::Io { source, .. } => source.raw_os_error(),
+        _ => None,
+    };
+    match number.map(|number| raised.value(py).setattr("errno", number)) {
+        Some(Err(error)) => error,
+        _ => raised,
+    }
 }
 
 /// An `OSError` with number, message and file name, as the built-in `open` raises it.

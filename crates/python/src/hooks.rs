@@ -38,8 +38,13 @@ impl PicklePolicy {
                 ))),
             };
         }
-        let globals: Vec<String> =
-            argument.try_iter()?.map(|name| name?.extract()).collect::<PyResult<_>>()?;
+        let Ok(names) = argument.try_iter() else {
+            return Err(errors::value_error(format!(
+                "pickle={} is unknown; use \"deny\", \"allow\", or a list of allowed globals",
+                argument.repr()?
+            )));
+        };
+        let globals: Vec<String> = names.map(|name| name?.extract()).collect::<PyResult<_>>()?;
         let globals = PyTuple::new(argument.py(), globals)?;
         Ok(Self { object: Some(Strong::new(globals.as_any())), is_allow: false })
     }
@@ -92,6 +97,11 @@ pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>,
         }
         _ => array(encoding, &said, depth),
     }
+}
+
+/// What to do with an object that cannot be stored, for the message that refuses it.
+pub fn way_out(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    objects(object.py())?.call_method1("way_out", (object,))?.extract()
 }
 
 /// Writes a NumPy array: its head as a nested tuple, its data behind it.

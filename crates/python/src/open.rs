@@ -51,12 +51,17 @@ pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
 /// Open a database.
 ///
 /// `target` is a path (str, bytes or `PathLike`), or ":memory:". `mode` is as in `dbm.open`: "r" only
-/// reads, "w" writes, "c" (the default) also creates, "n" empties. `durability="full"` makes each
-/// commit return only when it is on the disk. `pickle` is "deny" (the default), "allow", or a list
-/// of globals that stored pickles may use. `timeout` is how many seconds to wait for locks of others.
-/// `untrusted=True` opens a file that a stranger made: read-only, through a verified copy.
+/// reads, "w" writes, "c" (the default) also creates, "n" empties. `pickle` is "deny" (the default),
+/// "allow", or a list of globals that stored pickles may use: a pickle that is read runs code of
+/// whoever wrote it. `timeout` is how many seconds to wait for locks of others. `untrusted=True` opens
+/// a file that a stranger made: with mode "r" only, through a verified copy.
 ///
-/// Raises `FileNotFoundError`, `NotADatabase`, `DatabaseCorrupt`, `NewerFormat`, `Busy`, `DatabaseError`.
+/// `durability` says what a commit survives once it has returned: "process" (the default) the death of
+/// the process, "full" a power cut too. Today both do the same: there is no write log yet, so each
+/// commit is synced to the disk before it returns.
+///
+/// Raises `FileNotFoundError`, `IsADirectoryError` and `PermissionError` as the built-in `open` does;
+/// `NotADatabase`, `DatabaseCorrupt`, `NewerFormat`, `Busy`, `DatabaseError`.
 ///
 /// >>> import pellucid
 /// >>> db = pellucid.open(":memory:")
@@ -78,6 +83,9 @@ pub fn open(
     let (mode, durability) = (mode_of(mode)?, durability_of(durability)?);
     if timeout.is_nan() || timeout < 0.0 {
         return Err(errors::value_error(format!("timeout={timeout} is no number of seconds from 0 on")));
+    }
+    if untrusted && mode != Mode::Read {
+        return Err(errors::value_error("untrusted=True only reads; open it with mode=\"r\""));
     }
     let timeout = Duration::from_secs_f64(timeout.min(TIMEOUT_SECONDS_MAX));
     if let Ok(word) = target.cast::<PyString>() {

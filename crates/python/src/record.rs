@@ -372,7 +372,8 @@ impl Record {
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        Ok(to_dict(slf)?.repr()?.to_string())
+        let text = to_dict(slf).and_then(|value| Ok(value.repr()?.to_string()));
+        errors::shown(slf.py(), "Record", text)
     }
 
     fn __or__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -329,7 +329,8 @@ impl RecordList {
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        Ok(to_list(slf)?.repr()?.to_string())
+        let text = to_list(slf).and_then(|value| Ok(value.repr()?.to_string()));
+        errors::shown(slf.py(), "RecordList", text)
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {

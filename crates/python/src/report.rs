@@ -1,8 +1,13 @@
-//! What do the store's figures look like in Python?
+//! What do the store's figures and findings look like in Python?
 
-use pellucid_store::Stats;
+use std::collections::HashMap;
+
+use pellucid_store::{Finding, Stats};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+use crate::core::Core;
+use crate::keys;
 
 /// The figures of a database, as `Database.stats()` gives them: sizes in bytes, everything else counts.
 pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
@@ -25,4 +30,18 @@ pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>
         result.set_item(name, value)?;
     }
     Ok(result)
+}
+
+/// What a check has found, in words: a row by its table and key, as far as both can still be read.
+pub fn findings(py: Python<'_>, core: &Core, findings: &[Finding]) -> Vec<String> {
+    // A damaged catalog is a finding of its own, and then the names are missing here.
+    let snapshot = core.store.snapshot();
+    let tables = snapshot.and_then(|snapshot| snapshot.tables()).unwrap_or_default();
+    let names: HashMap<_, _> = tables.into_iter().map(|(name, id)| (id, name)).collect();
+    let in_words = |finding: &Finding| {
+        let (table, key) = finding.row.as_ref()?;
+        let (name, key) = (names.get(table)?, keys::object_of(py, key, &[]).ok()?.repr().ok()?);
+        Some(format!("record {key} of table {name:?}: {}", finding.what))
+    };
+    findings.iter().map(|finding| in_words(finding).unwrap_or_else(|| finding.to_string())).collect()
 }

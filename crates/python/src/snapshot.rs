@@ -13,6 +13,8 @@ use crate::hot::gil::{GilCell, GilRc};
 use crate::hot::row::Gate;
 use crate::table::{Table, class_of};
 
+const UNCHANGING: &str = "a snapshot does not change; write through the database";
+
 /// A frozen view of a database: a mapping over the default table as it was.
 ///
 /// Its records raise `StaleRecord` once it is closed. A snapshot that stays open keeps the space of
@@ -42,12 +44,12 @@ impl SnapshotHandle {
 
     fn default<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Table>> {
         let table = self.default.with(py, |table| table.as_ref().map(|table| table.clone_ref(py)));
-        table.map(|table| table.into_bound(py)).ok_or_else(|| errors::closed(py, "this snapshot"))
+        table.map(|table| table.into_bound(py)).ok_or_else(|| errors::closed_snapshot(py))
     }
 
     fn inner(&self, py: Python<'_>) -> PyResult<Snapshot> {
         self.core.check_open(py)?;
-        self.snapshot.with(py, |snapshot| snapshot.clone()).ok_or_else(|| errors::closed(py, "this snapshot"))
+        self.snapshot.with(py, |snapshot| snapshot.clone()).ok_or_else(|| errors::closed_snapshot(py))
     }
 }
 
@@ -94,6 +96,21 @@ impl SnapshotHandle {
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Table::lookup(&self.default(py)?, key)?.ok_or_else(|| errors::missing(key))
+    }
+
+    fn __setitem__(
+        &self,
+        py: Python<'_>,
+        _key: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.inner(py)?;
+        Err(errors::read_only(py, UNCHANGING))
+    }
+
+    fn __delitem__(&self, py: Python<'_>, _key: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.inner(py)?;
+        Err(errors::read_only(py, UNCHANGING))
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -224,6 +241,9 @@ impl SnapshotHandle {
         if !self.gate.is_open() {
             return Ok(format!("<pellucid.Snapshot of {}, closed>", self.core.target));
         }
-        Ok(format!("<pellucid.Snapshot of {}, version {}>", self.core.target, self.inner(py)?.version()))
+        let text = self
+            .inner(py)
+            .map(|inner| format!("<pellucid.Snapshot of {}, version {}>", self.core.target, inner.version()));
+        errors::shown(py, "pellucid.Snapshot", text)
     }
 }

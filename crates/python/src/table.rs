@@ -122,7 +122,7 @@ impl Table {
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         match &self.frozen {
             Some((snapshot, gate)) if gate.is_open() => Ok(snapshot.clone()),
-            Some(_) => Err(errors::closed(py, "this snapshot")),
+            Some(_) => Err(errors::closed_snapshot(py)),
             None => self.core.snapshot(py),
         }
     }
@@ -506,6 +506,9 @@ impl Table {
         if !this.gate().is_open() {
             return Ok(format!("<pellucid.Table {:?} of {}, closed>", this.name, this.core.target));
         }
-        Ok(format!("<pellucid.Table {:?} of {}, {} rows>", this.name, this.core.target, this.len(slf.py())?))
+        let text = this
+            .len(slf.py())
+            .map(|rows| format!("<pellucid.Table {:?} of {}, {rows} rows>", this.name, this.core.target));
+        errors::shown(slf.py(), "pellucid.Table", text)
     }
 }

@@ -10,6 +10,7 @@ use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyList, PySet, PyTuple};
 
 use crate::bounds::Bounds;
+use crate::errors;
 use crate::record::{self, Record};
 use crate::table::Table;
 
@@ -122,6 +123,24 @@ impl DictView {
         }
         theirs.call_method1(method, (mine,))
     }
+
+    fn shown(&self, py: Python<'_>) -> PyResult<String> {
+        const SHOWN_MAX: usize = 20;
+        let name = match self.shows {
+            Shows::Keys => "keys",
+            Shows::Values => "values",
+            Shows::Items => "items",
+        };
+        let mut shown = Vec::new();
+        for element in self.iterate(py, false)?.try_iter()? {
+            if shown.len() == SHOWN_MAX {
+                shown.push("...".to_owned());
+                break;
+            }
+            shown.push(element?.repr()?.to_string());
+        }
+        Ok(format!("{name}([{}])", shown.join(", ")))
+    }
 }
 
 #[pymethods]
@@ -166,21 +185,7 @@ impl DictView {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        const SHOWN_MAX: usize = 20;
-        let name = match self.shows {
-            Shows::Keys => "keys",
-            Shows::Values => "values",
-            Shows::Items => "items",
-        };
-        let mut shown = Vec::new();
-        for element in self.iterate(py, false)?.try_iter()? {
-            if shown.len() == SHOWN_MAX {
-                shown.push("...".to_owned());
-                break;
-            }
-            shown.push(element?.repr()?.to_string());
-        }
-        Ok(format!("{name}([{}])", shown.join(", ")))
+        errors::shown(py, "DictView", self.shown(py))
     }
 
     fn __and__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -40,6 +40,8 @@ pub struct Finding {
     pub place: String,
     /// The page of the file, where it is about one.
     pub page: Option<u64>,
+    /// The table and the key's code, where it is about a row; a long key's code is cut, with a hash at its end.
+    pub row: Option<(TableId, Vec<u8>)>,
     /// What is wrong there.
     pub what: String,
 }
@@ -98,7 +100,15 @@ impl<'c> Audit<'c> {
 
     pub(crate) fn find(&mut self, place: impl Into<String>, what: impl Into<String>) {
         if self.findings.len() < FINDINGS_MAX {
-            self.findings.push(Finding { place: place.into(), page: None, what: what.into() });
+            self.findings.push(Finding { place: place.into(), page: None, row: None, what: what.into() });
+        }
+    }
+
+    fn find_in_row(&mut self, row_key: &[u8], what: impl Into<String>) {
+        let known = self.findings.len();
+        self.find(format!("row {}", hex(row_key)), what);
+        if let Some(finding) = self.findings.get_mut(known) {
+            finding.row = split(row_key).map(|(table, key)| (table, key.to_vec()));
         }
     }
 
@@ -133,16 +143,15 @@ impl<'c> Audit<'c> {
     }
 
     fn row(&mut self, row_key: &[u8], bytes: &[u8]) {
-        let place = || format!("row {}", hex(row_key));
         let Some((table, _)) = split(row_key) else {
-            return self.find(place(), "its key begins with no table's id");
+            return self.find_in_row(row_key, "its key begins with no table's id");
         };
         *self.row_counts.entry(table).or_default() += 1;
         let Some(cell) = Cell::parse(bytes) else {
-            return self.find(place(), "its cell cannot be taken apart");
+            return self.find_in_row(row_key, "its cell cannot be taken apart");
         };
         if !cell.is_intact(row_key, bytes) {
-            return self.find(place(), "its check is wrong");
+            return self.find_in_row(row_key, "its check is wrong");
         }
         for id in cell.blobs() {
             self.blobs.entry(id).or_default().0 += 1;
@@ -151,13 +160,13 @@ impl<'c> Audit<'c> {
         let whole = if is_long(row_key, self.key_size_max) { cell.whole_key } else { row_key };
         let key = whole.get(prefix_size..).unwrap_or_default();
         if RowKey::new(table, key, self.key_size_max).as_bytes() != row_key {
-            return self.find(place(), "it does not lie where its key belongs");
+            return self.find_in_row(row_key, "it does not lie where its key belongs");
         }
         if let Err(error) = KeyValue::decode(key, cell.spelling) {
-            self.find(place(), format!("its key is no key: {error}"));
+            self.find_in_row(row_key, format!("its key is no key: {error}"));
         }
         if let Err(error) = validate_record(cell.record, &*self.dictionary) {
-            self.find(place(), error.to_string());
+            self.find_in_row(row_key, error.to_string());
         }
     }
 
@@ -258,7 +267,8 @@ impl Visitor for Audit<'_> {
     fn fault(&mut self, fault: Fault) {
         if self.findings.len() < FINDINGS_MAX {
             let place = format!("page {}", fault.page);
-            self.findings.push(Finding { place, page: Some(fault.page), what: fault.what.to_owned() });
+            let what = fault.what.to_owned();
+            self.findings.push(Finding { place, page: Some(fault.page), row: None, what });
         }
     }
 
@@ -350,7 +360,7 @@ pub(crate) fn check_file(database: &Arc<Database>) -> Result<(Vec<Finding>, Opti
         path: database.path.clone(),
         wanted: crate::error::Wanted::Write,
         holders: Vec::new(),
-        waited: std::time::Duration::ZERO,
+        waited: None,
     })
 }
 

@@ -24,6 +24,8 @@ const PART_SIZE: usize = 32 << 20;
 /// A file in the making; removed again unless it is finished.
 pub(crate) struct NewFile {
     path: PathBuf,
+    /// What messages call it.
+    pub(crate) name: String,
     engine: Option<LmdbEngine>,
     part: Option<Box<dyn WriteTxn>>,
     part_size: usize,
@@ -33,13 +35,19 @@ pub(crate) struct NewFile {
 impl NewFile {
     /// Begin a file at a path where none is.
     pub(crate) fn create(path: &Path) -> Result<Self, StoreError> {
-        let name = path.display().to_string();
+        Self::create_for(path, path)
+    }
+
+    /// Begin a file that will have another name when it is complete; messages name that one.
+    pub(crate) fn create_for(path: &Path, target: &Path) -> Result<Self, StoreError> {
+        let name = target.display().to_string();
         let created = File::create_new(path).and_then(|file| stamp::begin(&file));
         created.map_err(|source| StoreError::from_io("create", name.clone(), source))?;
         let mut entries = |version, _| vec![Counters { version, ..Counters::default() }.entry()];
         let engine = LmdbEngine::create(path, LmdbOptions::default(), &mut entries);
         let mut new = Self {
             path: path.to_owned(),
+            name: name.clone(),
             engine: None,
             part: None,
             part_size: 0,
@@ -98,7 +106,7 @@ impl NewFile {
 
     /// Write the end; it is on the disk then.
     pub(crate) fn finish(mut self) -> Result<PathBuf, StoreError> {
-        let name = self.path.display().to_string();
+        let name = self.name.clone();
         self.commit_part().map_err(|error| StoreError::from_engine(&name, error))?;
         self.engine = None;
         let _ = std::fs::remove_file(lock_path_of(&self.path));
@@ -109,7 +117,7 @@ impl NewFile {
 
     /// Write the end, keep the engine open, and remove the file's name: it goes when the engine does.
     pub(crate) fn finish_nameless(mut self) -> Result<LmdbEngine, StoreError> {
-        let name = self.path.display().to_string();
+        let name = self.name.clone();
         self.commit_part().map_err(|error| StoreError::from_engine(&name, error))?;
         self.engine.take().ok_or(StoreError::Closed { what: "copy" })
     }

@@ -42,8 +42,10 @@ pub enum Wanted {
     Write,
     /// To open while another opens, closes or compacts.
     Open,
-    /// To have the file alone, for `compact`.
+    /// To have the file alone: for `compact`, or to copy a stranger's.
     Alone,
+    /// To share lock files with those who have the file open.
+    Locks,
 }
 
 /// Why the store could not do it.
@@ -124,8 +126,8 @@ pub enum StoreError {
         wanted: Wanted,
         /// Who holds it, as far as is known.
         holders: Vec<Holder>,
-        /// How long we waited.
-        waited: Duration,
+        /// How long we waited; none where waiting would have been in vain.
+        waited: Option<Duration>,
     },
     /// No more snapshots fit.
     TooManyReaders {
@@ -266,6 +268,23 @@ impl StoreError {
 }
 
 impl StoreError {
+    /// What `Display` says, without the path: for those who show the path beside it. None where an error is of no path
+    /// that the system knows.
+    #[must_use]
+    pub fn beside_path(&self) -> Option<(&str, String)> {
+        let (path, fact) = match self {
+            Self::NotFound { path } => (path, "no such file".to_owned()),
+            Self::NoFolder { path } => (path, "no such folder".to_owned()),
+            Self::IsDirectory { path } => (path, "it is a directory".to_owned()),
+            Self::TargetExists { path } => (path, "it exists already".to_owned()),
+            Self::AccessDenied { path, source } => (path, format!("no permission ({source})")),
+            _ => return None,
+        };
+        let advice = self.advice();
+        let separator = if advice.is_empty() { "" } else { "; " };
+        Some((path, format!("{fact}{separator}{advice}")))
+    }
+
     /// What happened, and to what.
     fn fmt_fact(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -368,12 +387,18 @@ fn fmt_busy(
     path: &str,
     reason: Wanted,
     holders: &[Holder],
-    waited: Duration,
+    waited: Option<Duration>,
 ) -> fmt::Result {
     let (verb, advice) = match reason {
-        Wanted::Write => ("is being written by", ""),
-        Wanted::Open => ("is being opened, closed or compacted by", ""),
-        Wanted::Alone => ("is open in", "; close it there first"),
+        Wanted::Write => ("is being written by", "try again, or open it with a longer timeout"),
+        Wanted::Open => {
+            ("is being opened, closed or compacted by", "try again, or open it with a longer timeout")
+        }
+        Wanted::Alone => ("must be open nowhere else for this, but is in", "close it there first"),
+        Wanted::Locks => (
+            "is open under another name, or without lock files, in",
+            "close it there first, or use the same name",
+        ),
     };
     write!(out, "'{path}' {verb} ")?;
     if holders.is_empty() {
@@ -383,7 +408,10 @@ fn fmt_busy(
         let separator = if index == 0 { "" } else { ", " };
         write!(out, "{separator}{holder}")?;
     }
-    write!(out, "; waited timeout={:.1} s{advice}", waited.as_secs_f64())
+    if let Some(waited) = waited {
+        write!(out, "; waited timeout={:?} s", waited.as_secs_f64())?;
+    }
+    write!(out, "; {advice}")
 }
 
 impl std::error::Error for StoreError {

@@ -124,11 +124,15 @@ impl Store {
         if target.symlink_metadata().is_ok() {
             return Err(exists());
         }
+        if !folder_of(target).is_dir() {
+            return Err(StoreError::NoFolder { path: target.display().to_string() });
+        }
         // Under another name until it is complete: half a backup must not look like one.
         let part = beside(target, &format!(".part-{}", std::process::id()));
-        let mut new = NewFile::create(&part)?;
+        // What goes wrong with it is told of the name that the caller knows.
+        let mut new = NewFile::create_for(&part, target)?;
         let copied = new.take_all(snapshot.read_txn());
-        copied.map_err(|error| StoreError::from_engine(&target.display().to_string(), error))?;
+        copied.map_err(|error| StoreError::from_engine(&new.name, error))?;
         let part = new.finish()?;
         let linked = std::fs::hard_link(&part, target);
         let placed = match linked {
@@ -162,7 +166,7 @@ impl Store {
         if Arc::strong_count(database) > 1 {
             let command = "snapshots, transactions or other handles of this process".to_owned();
             let holders = vec![Holder { pid: std::process::id(), command, since: String::new() }];
-            return Err(StoreError::Busy { path, wanted: Wanted::Alone, holders, waited: Duration::ZERO });
+            return Err(StoreError::Busy { path, wanted: Wanted::Alone, holders, waited: None });
         }
         opening.be_alone(timeout)?;
         let new_path = beside(&opening.path, "-compact");
@@ -186,7 +190,7 @@ impl Store {
 fn copy_beside(database: &Arc<Database>, opening: &Opening, new_path: &Path) -> Result<(), StoreError> {
     // What an earlier attempt may have left.
     let _ = std::fs::remove_file(new_path);
-    let mut new = NewFile::create(new_path)?;
+    let mut new = NewFile::create_for(new_path, &opening.path)?;
     let source = database.engine.begin_read().map_err(|error| database.error(error))?;
     new.take_all(&*source).map_err(|error| database.error(error))?;
     let new_path = new.finish()?;
@@ -225,12 +229,16 @@ fn rename(source: &Path, target: &Path) -> Result<(), StoreError> {
     sync_folder(target)
 }
 
-/// Make a new name in a folder survive a power cut.
-fn sync_folder(file: &Path) -> Result<(), StoreError> {
-    let folder = match file.parent() {
+fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// Make a new name in a folder survive a power cut.
+fn sync_folder(file: &Path) -> Result<(), StoreError> {
+    let folder = folder_of(file);
     let failed = |source| StoreError::from_io("sync", folder.display().to_string(), source);
     std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }

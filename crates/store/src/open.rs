@@ -56,7 +56,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>,
             return Ok((database, path));
         }
         if begin.elapsed() >= options.timeout {
-            let (path, waited) = (path.display().to_string(), options.timeout);
+            let (path, waited) = (path.display().to_string(), Some(options.timeout));
             return Err(StoreError::Busy { path, wanted: Wanted::Open, holders: Vec::new(), waited });
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -79,7 +79,7 @@ fn open_stranger(path: &Path, options: &OpenOptions) -> Result<Arc<Database>, St
     }
     if !found.is_alone {
         let holders = found.opening.others();
-        return Err(StoreError::Busy { path: name, wanted: Wanted::Alone, holders, waited: Duration::ZERO });
+        return Err(StoreError::Busy { path: name, wanted: Wanted::Alone, holders, waited: None });
     }
     let engine = copy::copy_stranger(file, &name)?;
     let why = Some("it was opened as untrusted");
@@ -220,7 +220,7 @@ fn open_engine(
     if !is_alone && !has_lock_file && is_writable {
         // Whoever has it open uses other lock files, or none: under another name, or on read-only media.
         let holders = opening.others();
-        return Err(StoreError::Busy { path, wanted: Wanted::Open, holders, waited: Duration::ZERO });
+        return Err(StoreError::Busy { path, wanted: Wanted::Locks, holders, waited: None });
     }
     let lmdb = LmdbOptions {
         is_read_only: !is_writable,

@@ -71,7 +71,8 @@ impl Opening {
             }
             if begin.elapsed() >= timeout {
                 let holders = holders(&file);
-                return Err(StoreError::Busy { path: name, wanted: Wanted::Open, holders, waited: timeout });
+                let waited = Some(timeout);
+                return Err(StoreError::Busy { path: name, wanted: Wanted::Open, holders, waited });
             }
             drop(file);
             std::thread::sleep(Duration::from_millis(2));
@@ -108,7 +109,8 @@ impl Opening {
             if begin.elapsed() >= timeout {
                 let path = self.path.display().to_string();
                 let holders = holders(file);
-                return Err(StoreError::Busy { path, wanted: Wanted::Alone, holders, waited: timeout });
+                let waited = Some(timeout);
+                return Err(StoreError::Busy { path, wanted: Wanted::Alone, holders, waited });
             }
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -184,7 +184,7 @@ pub(crate) fn acquire(
         path: path.to_owned(),
         wanted: Wanted::Write,
         holders: holder.into_iter().collect(),
-        waited: timeout,
+        waited: Some(timeout),
     };
     let Some(gate) = gate.enter(deadline) else {
         let command = "another transaction of this process".to_owned();

@@ -97,7 +97,11 @@ def changed(console: Console, result: Changed) -> None:
 def _work(counts: dict[str, int]) -> str:
     """What was done for it, as the library itself has counted."""
     encoded, overwritten = counts["values_encoded"], counts["slots_overwritten"]
-    return f"[dim]{encoded:,} values encoded, {overwritten:,} slots overwritten where they lie[/]"
+    values, slots = (
+        f"{count:,} {word}{'' if count == 1 else 's'}"
+        for count, word in ((encoded, "value"), (overwritten, "slot"))
+    )
+    return f"[dim]{values} encoded, {slots} overwritten where they lie[/]"
 
 
 def _table() -> Table:

@@ -126,7 +126,11 @@ impl RowIterator {
     fn step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if !self.gate.is_open() {
             drop(self.walk.with(py, Option::take));
-            return Err(errors::closed(py, "the snapshot or database of this iterator"));
+            return Err(errors::closed(
+                py,
+                "the snapshot or database of this iterator",
+                "make a list of what is needed before closing",
+            ));
         }
         if let Some((table, serial)) = &self.inside
             && table.get().core().running_serial(py) != Some(*serial)
