@@ -13,6 +13,7 @@ caller would catch without knowing pellucid; a missing key is plain `KeyError`, 
     |-- PickleDenied            ValueError       a stored pickle that the policy does not allow
     |-- UnregisteredType        LookupError      a stored object whose class is not registered
     |-- StaleRecord             ReferenceError   a record of a closed snapshot or database
+    |-- StaleTable              ReferenceError   a table that was dropped since
     |-- ReadOnly                TypeError        a change of something that cannot be changed
     |-- Closed                  ValueError       a handle used after close
     |-- Busy                    TimeoutError     a lock that others hold
@@ -40,6 +41,7 @@ __all__ = [
     "ReadOnly",
     "RecordTooLarge",
     "StaleRecord",
+    "StaleTable",
     "TransactionError",
     "UnregisteredType",
     "UnsupportedKey",
@@ -82,6 +84,10 @@ class UnregisteredType(Error, LookupError):
 
 class StaleRecord(Error, ReferenceError):
     """A record of a snapshot or a database that has been closed."""
+
+
+class StaleTable(Error, ReferenceError):
+    """A table that was dropped, here or by another process, after this handle on it was made."""
 
 
 class ReadOnly(Error, TypeError):

@@ -302,16 +302,6 @@ def test_a_table_may_have_any_name_that_has_room(db: Database, name: str) -> Non
         assert db.tables() == []
 
 
-def test_a_handle_kept_over_a_drop_writes_to_a_new_table(db: Database) -> None:
-    table = db.table("t")
-    table["a"] = 1
-    db.drop_table("t")
-    assert dict(table) == {}
-    table["b"] = 2
-    assert dict(table) == {"b": 2}
-    assert table.name == "t"
-
-
 def test_many_tables_do_not_mix(db: Database) -> None:
     for number in range(300):
         db.table(f"t{number}")["k"] = number

@@ -66,7 +66,7 @@ fn over_all<W: Work>(table: &Bound<'_, Table>, work: W) -> PyResult<Option<W::Re
     match result {
         Ok(result) => Ok(Some(result)),
         Err(Fault::Store(error)) => Err(errors::of_store(py, error)),
-        Err(Fault::Record(key, error)) => Err(errors::corrupt_key(py, this.name(), &key, &error)),
+        Err(Fault::Record(key, error)) => Err(errors::corrupt_key(py, &this.name(py), &key, &error)),
         Err(Fault::Stopped) => Err(stopped(py)),
     }
 }
@@ -162,7 +162,7 @@ fn extreme<'py>(
             Extreme::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
             Extreme::Float(value) => Ok(PyFloat::new(py, value).into_any()),
             Extreme::Str(value) => crate::hot::text::utf8(py, &value).map_err(|error| {
-                let name = table.get().name();
+                let name = table.get().name(py);
                 errors::corrupt_record(
                     py,
                     format!("a record of table {name:?} is damaged: {}", error.value(py)),
@@ -227,7 +227,7 @@ pub fn column<'py>(table: &Bound<'py, Table>, path: &Bound<'py, PyAny>) -> PyRes
             }
             let slot = reader
                 .read(row.record, &*shapes)
-                .map_err(|error| errors::corrupt_key(py, this.name(), row.key, &error))?;
+                .map_err(|error| errors::corrupt_key(py, &this.name(py), row.key, &error))?;
             match slot {
                 None | Some(Slot::None) => values.append(py.None())?,
                 Some(Slot::Int(value)) => values.append(value)?,

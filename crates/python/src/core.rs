@@ -24,6 +24,17 @@ const GATE_COUNT_MIN: usize = 16;
 
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 
+/// What has become of what a transaction did, since the last savepoint that was taken back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is not over.
+    Open,
+    /// Committed.
+    Kept,
+    /// Dropped: it never was.
+    TakenBack,
+}
+
 /// Whose the transaction is that `with db.transaction():` has opened.
 struct Owner {
     // Unique in the process: an iterator over one transaction must not go on in the next.
@@ -32,6 +43,7 @@ struct Owner {
     next_draft: u32,
     // Of the rows read or changed in it, since the last savepoint that was taken back.
     gate: GilRc<Gate>,
+    fate: GilRc<GilValue<Fate>>,
     thread: std::thread::ThreadId,
     task: Option<Py<PyAny>>,
 }
@@ -153,6 +165,7 @@ impl Core {
             next_draft,
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
             gate: self.transaction_gate(py),
+            fate: GilRc::new(GilValue::new(Fate::Open)),
             thread: std::thread::current().id(),
             task: current_task(py),
         };
@@ -209,14 +222,17 @@ impl Core {
         self.is_running.set(false);
         let transaction = self.running.with(py, Option::take);
         let owner = self.owner.with(py, Option::take);
-        let (Some(transaction), Some(Owner { serial, task, gate, .. })) = (transaction, owner) else {
+        let (Some(transaction), Some(Owner { serial, task, gate, fate, .. })) = (transaction, owner) else {
             return Ok(());
         };
         drop(task);
         // Where another thread has closed the database meanwhile, what was not committed is dropped.
         let is_open = self.gate.is_open();
         let result = self.finish(py, transaction, commit && is_open, serial);
-        if !commit || !is_open || result.is_err() {
+        if commit && is_open && result.is_ok() {
+            fate.set(Fate::Kept);
+        } else {
+            fate.set(Fate::TakenBack);
             gate.take_back();
         }
         result?;
@@ -227,12 +243,24 @@ impl Core {
     pub fn roll_back_to(&self, py: Python<'_>, savepoint: Savepoint) -> PyResult<()> {
         self.in_running(py, |transaction| transaction.rollback_to(savepoint))?;
         let gate = self.transaction_gate(py);
-        let old =
-            self.owner.with(py, |owner| owner.as_mut().map(|owner| std::mem::replace(&mut owner.gate, gate)));
-        if let Some(old) = old {
-            old.take_back();
+        let fate = GilRc::new(GilValue::new(Fate::Open));
+        let old = self.owner.with(py, |owner| {
+            let owner = owner.as_mut()?;
+            Some((std::mem::replace(&mut owner.gate, gate), std::mem::replace(&mut owner.fate, fate)))
+        });
+        if let Some((gate, fate)) = old {
+            gate.take_back();
+            fate.set(Fate::TakenBack);
         }
         Ok(())
+    }
+
+    /// Where it will be said what has become of what the caller's transaction does now; None outside of one.
+    pub fn running_fate(&self, py: Python<'_>) -> Option<GilRc<GilValue<Fate>>> {
+        if !self.is_mine(py) {
+            return None;
+        }
+        self.owner.with(py, |owner| owner.as_ref().map(|owner| owner.fate.clone()))
     }
 
     /// A gate that closes with the database.

@@ -78,7 +78,7 @@ impl Database {
         };
         let core = Core::new(store, policy, timeout, format!("{target:?}"), read_only)
             .map_err(|error| errors::of_store(py, error))?;
-        let default = Py::new(py, Table::new(core.clone(), DEFAULT_TABLE.to_owned(), None))?;
+        let default = Py::new(py, Table::by_name(core.clone(), DEFAULT_TABLE))?;
         let snapshots = GilCell::new(Vec::new());
         Py::new(py, Self { core, default, mode, durability, path, is_untrusted, snapshots })
     }
@@ -157,7 +157,7 @@ impl Database {
     #[pyo3(signature = (name, /, *, r#type=None))]
     fn table(&self, py: Python<'_>, name: String, r#type: Option<&Bound<'_, PyAny>>) -> PyResult<Py<Table>> {
         self.core.check_open(py)?;
-        Py::new(py, Table::new(self.core.clone(), name, class_of(r#type)?))
+        Py::new(py, Table::new(py, self.core.clone(), name, class_of(r#type)?))
     }
 
     /// The names of all tables, sorted.
@@ -171,13 +171,34 @@ impl Database {
     }
 
     /// Delete a table with all its rows; `KeyError` where there is none of that name.
+    ///
+    /// Handles on it raise `StaleTable` from then on, also when a new table gets the name.
+    ///
+    /// >>> import pellucid
+    /// >>> db = pellucid.open(":memory:")
+    /// >>> log = db.table("log")
+    /// >>> log["a"] = 1
+    /// >>> db.drop_table("log")
+    /// >>> log["b"] = 2
+    /// Traceback (most recent call last):
+    /// pellucid.errors.StaleTable: table 'log' has been dropped since it was opened; ...
+    /// >>> len(db.table("log"))
+    /// 0
     fn drop_table(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         self.check_writable(py)?;
         self.core.write(py, |transaction| transaction.drop_table(name))
     }
 
     /// Give a table another name; `KeyError` where there is none of the old, `ValueError` where there
-    /// is one of the new.
+    /// is one of the new. Handles on it, and records of it, go on with it, in other processes too.
+    ///
+    /// >>> import pellucid
+    /// >>> db = pellucid.open(":memory:")
+    /// >>> people = db.table("people")
+    /// >>> people["ann"] = {"age": 30}
+    /// >>> db.rename_table("people", "persons")
+    /// >>> people.name, people["ann"].age, len(db.table("people"))
+    /// ('persons', 30, 0)
     fn rename_table(&self, py: Python<'_>, name: &str, new_name: &str) -> PyResult<()> {
         self.check_writable(py)?;
         self.core.write(py, |transaction| transaction.rename_table(name, new_name))

@@ -95,7 +95,7 @@ pub fn describe(py: Python<'_>, row: &Row) -> String {
     let key = keys::object_of(py, row.key(), &[])
         .and_then(|key| key.repr().map(|text| text.to_string()))
         .unwrap_or_else(|_| "?".to_owned());
-    format!("record {key} of table {:?}", table.get().name())
+    format!("record {key} of table {:?}", table.get().name(py))
 }
 
 /// `CorruptRecord` with any message.
@@ -289,6 +289,7 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         | StoreError::Shape(_)
         | StoreError::TransactionTooLarge { .. } => "RecordTooLarge",
         StoreError::NoSuchBlob { .. } => "StaleRecord",
+        StoreError::TableDropped { .. } => "StaleTable",
         StoreError::Closed { .. } => "Closed",
         StoreError::Forked { .. } | StoreError::WrongThread | StoreError::NoSuchSavepoint => {
             "TransactionError"

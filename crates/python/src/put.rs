@@ -177,19 +177,23 @@ pub fn put<'py>(
     let py = table.py();
     let this = table.get();
     this.check_writable(py)?;
-    let stored_key = keys::key_of(this.name(), key)?;
+    let stored_key = keys::key_of(&this.name(py), key)?;
     let place = || {
         let key = key.repr().map(|text| text.to_string()).unwrap_or_default();
-        format!("the value for key {key} of table {:?}", table.get().name())
+        format!("the value for key {key} of table {:?}", table.get().name(py))
     };
     this.check_class(value, place)?;
     let encoded = encode_for(table, value, place)?;
     let core = this.core();
     let keep_drafts = core.is_mine(py);
-    core.write(py, |transaction| {
-        let id = this.id_for_writing(transaction)?;
-        store(py, core, transaction, id, (&stored_key.bytes, &stored_key.spelling), &encoded, keep_drafts)
+    let id = core.write(py, |transaction| {
+        let id = this.id_for_writing(py, transaction)?;
+        store(py, core, transaction, id, (&stored_key.bytes, &stored_key.spelling), &encoded, keep_drafts)?;
+        Ok(id)
     })?;
+    if !core.is_mine(py) {
+        this.identity().stand_for(py, id);
+    }
     encode::recycle(py, encoded.encoder);
     Ok(())
 }
@@ -197,7 +201,8 @@ pub fn put<'py>(
 /// Delete a key; says whether it was there.
 pub fn delete(table: &Bound<'_, Table>, key: &Key) -> PyResult<bool> {
     let this = table.get();
-    this.core().write(table.py(), |transaction| match transaction.table(this.name())? {
+    let py = table.py();
+    this.core().write(py, |transaction| match this.id_in_transaction(py, transaction)? {
         Some(id) => transaction.delete(id, &key.bytes),
         None => Ok(false),
     })
@@ -208,21 +213,27 @@ pub fn append<'py>(table: &Bound<'py, Table>, value: &Bound<'py, PyAny>) -> PyRe
     let py = table.py();
     let this = table.get();
     this.check_writable(py)?;
-    let place = || format!("the value appended to table {:?}", this.name());
+    let place = || format!("the value appended to table {:?}", this.name(py));
     this.check_class(value, place)?;
     let encoded = encode_for(table, value, place)?;
     let core = this.core();
     let keep_drafts = core.is_mine(py);
     let key = core.write(py, |transaction| {
-        let id = this.id_for_writing(transaction)?;
+        let id = this.id_for_writing(py, transaction)?;
         let Some(next) = next_int(transaction, id)? else { return Ok(None) };
         let mut key = KeyEncoder::new();
         key.int(next);
         store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, keep_drafts)?;
-        Ok(Some(next))
+        Ok(Some((id, next)))
     })?;
+    let key = key.map(|(id, next)| {
+        if !core.is_mine(py) {
+            this.identity().stand_for(py, id);
+        }
+        next
+    });
     encode::recycle(py, encoded.encoder);
-    key.ok_or_else(|| no_next(this.name()))
+    key.ok_or_else(|| no_next(&this.name(py)))
 }
 
 fn no_next(table: &str) -> PyErr {
@@ -259,22 +270,22 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
     let core = this.core();
     transaction::within(py, core, || {
         let start = core.in_running(py, |transaction| {
-            let id = this.id_for_writing(transaction)?;
+            let id = this.id_for_writing(py, transaction)?;
             Ok((id, next_int(transaction, id)?))
         })?;
-        let (id, Some(first)) = start else { return Err(no_next(this.name())) };
+        let (id, Some(first)) = start else { return Err(no_next(&this.name(py))) };
         let (mut next, mut count) = (first, 0);
         let mut key = KeyEncoder::new();
         let mut stored_count = core.stored_count();
         for value in values.try_iter()? {
             let value = value?;
-            let place = || format!("value {count} given to extend() of table {:?}", this.name());
+            let place = || format!("value {count} given to extend() of table {:?}", this.name(py));
             this.check_class(&value, place)?;
             let encoded = encode_for(table, &value, place)?;
             if core.stored_count() != stored_count {
                 // The iterator, or the value's own code, has stored something itself: perhaps here.
                 let behind = core.in_running(py, |transaction| next_int(transaction, id))?;
-                next = behind.ok_or_else(|| no_next(this.name()))?.max(next);
+                next = behind.ok_or_else(|| no_next(&this.name(py)))?.max(next);
             }
             key.clear();
             key.int(next);
@@ -283,7 +294,7 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
             })?;
             encode::recycle(py, encoded.encoder);
             stored_count = core.stored_count();
-            next = next.checked_add(1).ok_or_else(|| no_next(this.name()))?;
+            next = next.checked_add(1).ok_or_else(|| no_next(&this.name(py)))?;
             count += 1;
         }
         Ok(count)
@@ -349,7 +360,7 @@ impl Table {
         }
         let keep_drafts = core.is_mine(py);
         let outcome = core.write(py, |transaction| {
-            let Some(id) = transaction.table(self.name())? else { return Ok(None) };
+            let Some(id) = self.id_of_row(py, transaction)? else { return Ok(None) };
             let Some(cell) = transaction.get(id, row.key())? else { return Ok(None) };
             if !edit.fits(cell.record, &**transaction.shapes()).map_err(StoreError::Record)? {
                 return Ok(Some(Err(None)));
@@ -393,7 +404,7 @@ impl Table {
     /// Write a scalar over the one that is stored, if it fits; nothing is encoded.
     fn overwrite(&self, py: Python<'_>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
         let outcome = self.core().write(py, |transaction| {
-            let Some(id) = transaction.table(self.name())? else { return Ok(None) };
+            let Some(id) = self.id_of_row(py, transaction)? else { return Ok(None) };
             let Some(cell) = transaction.get(id, row.key())? else { return Ok(None) };
             let is_as_read = cell.record == row.bytes();
             let mut record = cell.record.to_vec();

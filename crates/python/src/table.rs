@@ -1,5 +1,6 @@
 //! How does a named table look like a dict? `reading.rs` finds its rows, `typed.rs` makes objects of a class of them.
 
+mod identity;
 mod reading;
 mod typed;
 
@@ -15,13 +16,14 @@ use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use crate::bounds::Bounds;
 use crate::core::Core;
 use crate::errors;
-use crate::hot::gil::{GilRc, GilValue};
+use crate::hot::gil::GilRc;
 use crate::hot::row::{Gate, Row};
 use crate::keys::{self, Key};
 use crate::put;
 use crate::transaction::{self, EditContext};
 use crate::views::{DictView, Owner, Shows};
 
+use identity::Identity;
 pub use reading::Rows;
 use reading::storable;
 pub use typed::{class_of, value_of_row};
@@ -40,22 +42,27 @@ pub use typed::{class_of, value_of_row};
 #[pyclass(frozen, mapping, module = "pellucid", name = "Table")]
 pub struct Table {
     core: Arc<Core>,
-    name: String,
+    identity: Identity,
     /// The class that rows come back as, if the table was opened with one.
     pub class: Option<Py<PyType>>,
     // A snapshot's table reads from it, and never changes.
     frozen: Option<(Snapshot, GilRc<Gate>)>,
-    // The id found last, and the version it was found in: ids are never reused, but a table may have
-    // been dropped and made again.
-    id: GilValue<Option<(u64, TableId)>>,
 }
 
 const SNAPSHOT: &str = "this belongs to a snapshot, which does not change; write through the database";
 
 impl Table {
     /// The table `name` of a database; it is made when first written to.
-    pub fn new(core: Arc<Core>, name: String, class: Option<Py<PyType>>) -> Self {
-        Self { core, name, class, frozen: None, id: GilValue::new(None) }
+    pub fn new(py: Python<'_>, core: Arc<Core>, name: String, class: Option<Py<PyType>>) -> Self {
+        let table = Self { core, identity: Identity::new(name, false), class, frozen: None };
+        // Known from here on, if it exists. What goes wrong here goes wrong at the first use, and is said there.
+        let _ = table.id(py);
+        table
+    }
+
+    /// The table that has this name, whichever that is: what a database is itself a mapping over.
+    pub fn by_name(core: Arc<Core>, name: &str) -> Self {
+        Self { core, identity: Identity::new(name.to_owned(), true), class: None, frozen: None }
     }
 
     /// The table `name` as a snapshot sees it.
@@ -66,7 +73,7 @@ impl Table {
         snapshot: Snapshot,
         gate: GilRc<Gate>,
     ) -> Self {
-        Self { core, name, class, frozen: Some((snapshot, gate)), id: GilValue::new(None) }
+        Self { core, identity: Identity::new(name, true), class, frozen: Some((snapshot, gate)) }
     }
 
     /// What it shares with the other handles of its database.
@@ -74,9 +81,14 @@ impl Table {
         &self.core
     }
 
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
+    /// Its name, as it was when the table was used last.
+    pub fn name(&self, py: Python<'_>) -> Arc<str> {
+        self.identity.name(py)
+    }
+
+    /// Which table it is, however it is called.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     fn gate(&self) -> &GilRc<Gate> {
@@ -132,32 +144,50 @@ impl Table {
     }
 
     fn id_in(&self, py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<TableId>> {
-        let version = snapshot.version();
-        if let Some((known, id)) = self.id.get()
-            && known == version
-        {
-            return Ok(Some(id));
+        self.identity.in_snapshot(py, &self.core, snapshot).map_err(|error| errors::of_store(py, error))
+    }
+
+    /// The table's id in a transaction; None where there is no such table yet.
+    pub fn id_in_transaction(
+        &self,
+        py: Python<'_>,
+        transaction: &Transaction,
+    ) -> Result<Option<TableId>, StoreError> {
+        self.identity.in_transaction(py, &self.core, transaction)
+    }
+
+    /// The same for a row of it, which is gone with its table.
+    pub fn id_of_row(
+        &self,
+        py: Python<'_>,
+        transaction: &Transaction,
+    ) -> Result<Option<TableId>, StoreError> {
+        match self.id_in_transaction(py, transaction) {
+            Err(StoreError::TableDropped { .. }) => Ok(None),
+            found => found,
         }
-        let id = snapshot.table(&self.name).map_err(|error| errors::of_store(py, error))?;
-        self.id.set(id.map(|id| (version, id)));
-        Ok(id)
     }
 
     /// The id within a transaction that is about to write; the table is made if need be.
-    pub fn id_for_writing(&self, transaction: &mut Transaction) -> Result<TableId, StoreError> {
-        match transaction.table(&self.name)? {
-            Some(id) => Ok(id),
-            None => transaction.create_table(&self.name),
+    pub fn id_for_writing(
+        &self,
+        py: Python<'_>,
+        transaction: &mut Transaction,
+    ) -> Result<TableId, StoreError> {
+        self.identity.for_writing(py, &self.core, transaction)
+    }
+
+    /// The table's id, as the caller sees it; None where there is no such table yet.
+    fn id(&self, py: Python<'_>) -> PyResult<Option<TableId>> {
+        if self.is_in_transaction(py) {
+            return self.core.in_running(py, |transaction| self.id_in_transaction(py, transaction));
         }
+        self.id_in(py, &self.snapshot(py)?)
     }
 
     /// What to do with a key list that is no known shape.
     pub fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting {
-        let id = if self.is_in_transaction(py) {
-            self.core.in_running(py, |transaction| transaction.table(&self.name)).unwrap_or(None)
-        } else {
-            self.snapshot(py).and_then(|snapshot| self.id_in(py, &snapshot)).unwrap_or(None)
-        };
+        let id = self.id(py).unwrap_or(None);
         match id {
             Some(id) => self.core.store.sight(id, names, is_root).unwrap_or(Sighting::Keyed),
             // A table that does not exist yet has no counts either.
@@ -178,10 +208,13 @@ impl Table {
         cls.py().import("types")?.getattr("GenericAlias")?.call1((cls, item))
     }
 
-    /// The table's name.
+    /// The table's name. It changes with `Database.rename_table`: the handle goes on with the table.
     #[getter(name)]
-    fn get_name(&self) -> &str {
-        &self.name
+    fn get_name(&self, py: Python<'_>) -> PyResult<String> {
+        if self.gate().is_open() {
+            self.id(py)?;
+        }
+        Ok(self.name(py).to_string())
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -238,7 +271,7 @@ impl Table {
         prefix: Option<&Bound<'_, PyAny>>,
         reverse: bool,
     ) -> PyResult<Py<DictView>> {
-        let bounds = Bounds::new(&slf.get().name, start, stop, prefix, reverse)?;
+        let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
         DictView::keys_of(slf.py(), Owner::Table(slf.clone().unbind(), bounds))
     }
 
@@ -251,7 +284,7 @@ impl Table {
         prefix: Option<&Bound<'_, PyAny>>,
         reverse: bool,
     ) -> PyResult<Py<DictView>> {
-        let bounds = Bounds::new(&slf.get().name, start, stop, prefix, reverse)?;
+        let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
         DictView::values_of(slf.py(), Owner::Table(slf.clone().unbind(), bounds))
     }
 
@@ -264,7 +297,7 @@ impl Table {
         prefix: Option<&Bound<'_, PyAny>>,
         reverse: bool,
     ) -> PyResult<Py<DictView>> {
-        let bounds = Bounds::new(&slf.get().name, start, stop, prefix, reverse)?;
+        let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
         DictView::items_of(slf.py(), Owner::Table(slf.clone().unbind(), bounds))
     }
 
@@ -285,7 +318,7 @@ impl Table {
         prefix: Option<&Bound<'py, PyAny>>,
         reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let bounds = Bounds::new(&slf.get().name, start, stop, prefix, reverse)?;
+        let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
         Self::iterate(slf, &bounds, Shows::Values, false)
     }
 
@@ -346,10 +379,13 @@ impl Table {
         this.check_writable(slf.py())?;
         transaction::within(slf.py(), &this.core, || {
             let Some((key, value)) = Self::edge(slf, true)? else {
-                return Err(PyKeyError::new_err(format!("popitem(): table {:?} is empty", this.name)));
+                return Err(PyKeyError::new_err(format!(
+                    "popitem(): table {:?} is empty",
+                    this.name(slf.py())
+                )));
             };
             let value = crate::record::detached(&value)?;
-            put::delete(slf, &keys::key_of(&this.name, &key)?)?;
+            put::delete(slf, &keys::key_of(&this.name(slf.py()), &key)?)?;
             Ok((key, value))
         })
     }
@@ -399,7 +435,7 @@ impl Table {
     fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
         let this = slf.get();
         this.check_writable(slf.py())?;
-        this.core.write(slf.py(), |transaction| match transaction.table(&this.name)? {
+        this.core.write(slf.py(), |transaction| match this.id_in_transaction(slf.py(), transaction)? {
             Some(id) => transaction.clear(id),
             None => Ok(()),
         })
@@ -502,13 +538,12 @@ impl Table {
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let this = slf.get();
+        let (py, this) = (slf.py(), slf.get());
+        let text =
+            |state: &str| format!("<pellucid.Table {:?} of {}, {state}>", this.name(py), this.core.target);
         if !this.gate().is_open() {
-            return Ok(format!("<pellucid.Table {:?} of {}, closed>", this.name, this.core.target));
+            return Ok(text("closed"));
         }
-        let text = this
-            .len(slf.py())
-            .map(|rows| format!("<pellucid.Table {:?} of {}, {rows} rows>", this.name, this.core.target));
-        errors::shown(slf.py(), "pellucid.Table", text)
+        errors::shown(py, "pellucid.Table", this.len(py).map(|rows| text(&format!("{rows} rows"))))
     }
 }

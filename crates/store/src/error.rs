@@ -141,6 +141,11 @@ pub enum StoreError {
         /// Its name, or its id where that is all that is known.
         table: String,
     },
+    /// The table that was meant, not just one of its name, was dropped.
+    TableDropped {
+        /// The name it had last.
+        table: String,
+    },
     /// Another table has this name.
     TableExists {
         /// The name.
@@ -307,6 +312,9 @@ impl StoreError {
                 write!(out, "'{path}' has {slots} snapshots open in all processes, which is the limit")
             }
             Self::NoSuchTable { table } => write!(out, "no table '{table}'"),
+            Self::TableDropped { table } => {
+                write!(out, "table '{table}' has been dropped since it was opened")
+            }
             Self::TableExists { table } => write!(out, "table '{table}' exists already"),
             Self::TableName { size, size_max } => {
                 write!(out, "a table's name has 1 to {size_max} bytes, and this one {size}")
@@ -357,6 +365,9 @@ impl StoreError {
             Self::DiskFull { .. } => "nothing of this transaction was written",
             Self::TargetExists { .. } => "delete it first, or choose another name",
             Self::TooManyReaders { .. } => "close some, or copy records that are kept",
+            Self::TableDropped { .. } => {
+                "open the name again, for a new table or one that has got the name since"
+            }
             Self::NoSuchTable { .. } => "it was never created, or was dropped",
             Self::TooLarge { .. } => "split it, or keep it in a file",
             Self::KeyCollision { .. } => "change or shorten it",

@@ -51,7 +51,7 @@ impl Table {
         };
         if this.is_in_transaction(py) {
             return this.core.in_running(py, |transaction| {
-                let Some(id) = transaction.table(&this.name)? else { return Ok(None) };
+                let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
                 Ok(transaction.get(id, &key.bytes)?.map(|cell| own(cell.record)))
             });
         }
@@ -64,9 +64,11 @@ impl Table {
     /// Whether there is a row under a key.
     pub(super) fn has(&self, py: Python<'_>, key: &Key) -> PyResult<bool> {
         if self.is_in_transaction(py) {
-            return self.core.in_running(py, |transaction| match transaction.table(&self.name)? {
-                Some(id) => Ok(transaction.get(id, &key.bytes)?.is_some()),
-                None => Ok(false),
+            return self.core.in_running(py, |transaction| {
+                match self.id_in_transaction(py, transaction)? {
+                    Some(id) => Ok(transaction.get(id, &key.bytes)?.is_some()),
+                    None => Ok(false),
+                }
             });
         }
         let snapshot = self.snapshot(py)?;
@@ -124,7 +126,7 @@ impl Table {
 
     pub(super) fn len(&self, py: Python<'_>) -> PyResult<usize> {
         let count = if self.is_in_transaction(py) {
-            self.core.in_running(py, |transaction| match transaction.table(&self.name)? {
+            self.core.in_running(py, |transaction| match self.id_in_transaction(py, transaction)? {
                 Some(id) => transaction.count(id),
                 None => Ok(0),
             })?
@@ -142,11 +144,13 @@ impl Table {
     pub fn rows(&self, py: Python<'_>, bounds: &Bounds, reverse: bool) -> PyResult<Option<Rows>> {
         let reverse = bounds.reverse != reverse;
         if self.is_in_transaction(py) {
-            return self.core.in_running(py, |transaction| match transaction.table(&self.name)? {
-                Some(id) => {
-                    transaction.scan(id, &bounds.range, reverse).map(crate::column::rows_of).map(Some)
+            return self.core.in_running(py, |transaction| {
+                match self.id_in_transaction(py, transaction)? {
+                    Some(id) => {
+                        transaction.scan(id, &bounds.range, reverse).map(crate::column::rows_of).map(Some)
+                    }
+                    None => Ok(None),
                 }
-                None => Ok(None),
             });
         }
         let snapshot = self.snapshot(py)?;

@@ -1,0 +1,180 @@
+//! Which table does a handle stand for, when tables are renamed and dropped?
+//!
+//! A handle is made for a name. From when the table exists the handle stands for the table itself, by its id, which
+//! is never used again: it goes on with it under another name, whichever process gave that, and raises
+//! `StaleTable` once the table is dropped. It never turns by itself to another table that has got the name since: what
+//! was meant for the one would be written into the other.
+//!
+//! A database's own handle stays with the name "default", and a snapshot's needs no more than its name.
+
+use std::sync::Arc;
+
+use pellucid_store::{Snapshot, StoreError, TableId, Transaction};
+use pyo3::prelude::*;
+
+use crate::core::{Core, Fate};
+use crate::hot::gil::{GilCell, GilRc, GilValue};
+
+/// A table, and the fate of the transaction in which it was met: if that is taken back, so may be the table, and its id
+/// be given to another.
+type Met = (TableId, Option<GilRc<GilValue<Fate>>>);
+
+/// What a handle knows of its table.
+pub struct Identity {
+    // The one found last, where the table was renamed since.
+    name: GilCell<Arc<str>>,
+    stays_with_name: bool,
+    table: GilCell<Option<Met>>,
+    // Found in this version of the database.
+    seen: GilValue<Option<(u64, TableId)>>,
+}
+
+impl Identity {
+    /// Of a table that has this name, or will have it.
+    pub fn new(name: String, stays_with_name: bool) -> Self {
+        Self {
+            name: GilCell::new(name.into()),
+            stays_with_name,
+            table: GilCell::new(None),
+            seen: GilValue::new(None),
+        }
+    }
+
+    /// The table's name, as it was when it was looked for last.
+    pub fn name(&self, py: Python<'_>) -> Arc<str> {
+        self.name.with(py, |name| name.clone())
+    }
+
+    /// The table's id in a snapshot; None where there is none of its name yet.
+    ///
+    /// # Errors
+    /// `TableDropped`; when the catalog is damaged.
+    #[inline]
+    pub fn in_snapshot(
+        &self,
+        py: Python<'_>,
+        core: &Core,
+        snapshot: &Snapshot,
+    ) -> Result<Option<TableId>, StoreError> {
+        let version = snapshot.version();
+        match self.seen.get() {
+            Some((seen, id)) if seen == version => Ok(Some(id)),
+            _ => self.look_in_snapshot(py, core, snapshot, version),
+        }
+    }
+
+    fn look_in_snapshot(
+        &self,
+        py: Python<'_>,
+        core: &Core,
+        snapshot: &Snapshot,
+        version: u64,
+    ) -> Result<Option<TableId>, StoreError> {
+        let found = snapshot.table(&self.name(py))?;
+        let id = self.resolve(py, core, found, || snapshot.tables())?;
+        self.seen.set(id.map(|id| (version, id)));
+        if let Some(id) = id {
+            self.stand_for(py, id);
+        }
+        Ok(id)
+    }
+
+    /// The same in a transaction: the caller's that is running, or one that is about to be committed.
+    #[inline]
+    pub fn in_transaction(
+        &self,
+        py: Python<'_>,
+        core: &Core,
+        transaction: &Transaction,
+    ) -> Result<Option<TableId>, StoreError> {
+        let found = self.name.with(py, |name| transaction.table(name))?;
+        // What nearly every write meets.
+        if self.table.with(py, |table| matches!(table, Some((id, None)) if Some(*id) == found)) {
+            return Ok(found);
+        }
+        self.look_in_transaction(py, core, transaction, found)
+    }
+
+    fn look_in_transaction(
+        &self,
+        py: Python<'_>,
+        core: &Core,
+        transaction: &Transaction,
+        found: Option<TableId>,
+    ) -> Result<Option<TableId>, StoreError> {
+        let id = self.resolve(py, core, found, || transaction.tables())?;
+        if let Some(id) = id {
+            self.met(py, core, id);
+        }
+        Ok(id)
+    }
+
+    /// The same in a transaction that is about to write: the table is made if need be.
+    pub fn for_writing(
+        &self,
+        py: Python<'_>,
+        core: &Core,
+        transaction: &mut Transaction,
+    ) -> Result<TableId, StoreError> {
+        if let Some(id) = self.in_transaction(py, core, transaction)? {
+            return Ok(id);
+        }
+        let id = transaction.create_table(&self.name(py))?;
+        // One of its own is not committed yet: see `stand_for`.
+        if core.is_mine(py) {
+            self.met(py, core, id);
+        }
+        Ok(id)
+    }
+
+    /// The table is committed, and has this id.
+    pub fn stand_for(&self, py: Python<'_>, id: TableId) {
+        self.stand_for_since(py, id, None);
+    }
+
+    /// The table was found, or made, in a transaction. In one that is not running it was there before.
+    fn met(&self, py: Python<'_>, core: &Core, id: TableId) {
+        self.stand_for_since(py, id, core.running_fate(py));
+    }
+
+    fn stand_for_since(&self, py: Python<'_>, id: TableId, fate: Option<GilRc<GilValue<Fate>>>) {
+        if !self.stays_with_name && self.table.with(py, |table| table.is_none()) {
+            drop(self.table.with(py, |table| table.replace((id, fate))));
+        }
+    }
+
+    /// The table that the handle stands for, as far as the caller can see it.
+    fn table(&self, py: Python<'_>, core: &Core) -> Option<TableId> {
+        let (id, fate) = self.table.with(py, |table| table.clone())?;
+        let Some(fate) = fate else { return Some(id) };
+        let now = match fate.get() {
+            Fate::Open => return core.is_mine(py).then_some(id),
+            Fate::Kept => Some((id, None)),
+            Fate::TakenBack => None,
+        };
+        drop(self.table.with(py, |table| std::mem::replace(table, now)));
+        matches!(fate.get(), Fate::Kept).then_some(id)
+    }
+
+    /// What the table is now, if `found` has its name now.
+    fn resolve(
+        &self,
+        py: Python<'_>,
+        core: &Core,
+        found: Option<TableId>,
+        tables: impl FnOnce() -> Result<Vec<(String, TableId)>, StoreError>,
+    ) -> Result<Option<TableId>, StoreError> {
+        let Some(own) = self.table(py, core) else { return Ok(found) };
+        if found == Some(own) {
+            return Ok(found);
+        }
+        match tables()?.into_iter().find(|(_, id)| *id == own) {
+            Some((name, id)) => {
+                let name = Arc::from(name);
+                self.name.with(py, |old| *old = name);
+                Ok(Some(id))
+            }
+            None => Err(StoreError::TableDropped { table: self.name(py).to_string() }),
+        }
+    }
+}
