@@ -179,18 +179,8 @@ impl<'t> Cursor<'t> for LmdbCursor<'t> {
                 Direction::Forward => leaf.number() == self.last_page + 1,
                 Direction::Reverse => leaf.number() + 1 == self.last_page,
             };
-            if is_next {
-                leaf.prefetch_neighbour(self.direction);
-            }
             self.last_page = leaf.number();
-            match self.direction {
-                Direction::Forward => {
-                    batch.entries.extend((index + 1..leaf.count()).map_while(|index| leaf.entry(index)));
-                }
-                Direction::Reverse => {
-                    batch.entries.extend((0..index).rev().map_while(|index| leaf.entry(index)));
-                }
-            }
+            leaf.push_entries(index, self.direction, is_next, &mut batch.entries);
             if batch.entries.len() > 1 {
                 self.ahead = batch.entries.last().map(|entry| entry.0);
             }
