@@ -41,16 +41,22 @@ fn for_each<B>(
     is_stopped: impl Fn() -> bool,
     mut visit: impl FnMut(Row<'_>) -> ControlFlow<Result<B, Fault>>,
 ) -> Result<Option<B>, Fault> {
-    let mut seen = 0u64;
+    let (mut seen, mut look_at) = (0u64, STOP_INTERVAL);
     loop {
-        seen += 1;
-        if seen.is_multiple_of(STOP_INTERVAL) && is_stopped() {
-            return Err(Fault::Stopped);
-        }
-        match rows.step(&mut visit).map_err(Fault::Store)? {
+        let step = rows.step(|row| {
+            seen += 1;
+            visit(row)
+        });
+        match step.map_err(Fault::Store)? {
             None => return Ok(None),
             Some(ControlFlow::Break(result)) => return result.map(Some),
             Some(ControlFlow::Continue(())) => {}
+        }
+        if seen >= look_at {
+            look_at = seen + STOP_INTERVAL;
+            if is_stopped() {
+                return Err(Fault::Stopped);
+            }
         }
     }
 }

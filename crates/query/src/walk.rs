@@ -1,20 +1,28 @@
 //! Where do the rows come from?
 
+use std::ops::ControlFlow;
+
 use pellucid_store::{Row, Scan, StoreError, Transaction, TransactionScan};
 
 /// A source of rows, one after the other.
 pub trait Walk {
-    /// Gives the next row to `visit` and returns what it says; None at the end.
+    /// Gives the next rows to `visit`, as many as are at hand, until it breaks. Returns what it said last; None at the end.
     ///
     /// # Errors
     /// Damage on the way.
-    fn step<T>(&mut self, visit: impl FnOnce(Row<'_>) -> T) -> Result<Option<T>, StoreError>;
+    fn step<B>(
+        &mut self,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, StoreError>;
 }
 
 impl Walk for Scan {
     #[inline]
-    fn step<T>(&mut self, visit: impl FnOnce(Row<'_>) -> T) -> Result<Option<T>, StoreError> {
-        Ok(self.next()?.map(visit))
+    fn step<B>(
+        &mut self,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+        self.next_rows(visit)
     }
 }
 
@@ -28,7 +36,10 @@ pub struct Inside<'a> {
 
 impl Walk for Inside<'_> {
     #[inline]
-    fn step<T>(&mut self, visit: impl FnOnce(Row<'_>) -> T) -> Result<Option<T>, StoreError> {
+    fn step<B>(
+        &mut self,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, StoreError> {
         self.scan.next(self.transaction, visit)
     }
 }

@@ -4,7 +4,7 @@
 //! once, and `next` hands out one row after the other. Only where keys are so long that they might be
 //! hashed (`row_key.rs`) it goes slowly: the rows of a run are gathered and sorted by their whole keys.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use crate::cell::Cell;
@@ -218,6 +218,37 @@ impl Scan {
             Some(row) => Ok(Some(row)),
             None => Err(self.snapshot().database().damaged_row(self.table, entry.0)),
         }
+    }
+
+    /// Gives the next rows to `visit`, until it breaks: those of a page, mostly. Returns what it said last; None at the end of
+    /// the walk.
+    ///
+    /// Asking `next` for each was a third of the instructions of a sum over a field: there is a call, a result in memory and the
+    /// question where rows come from for each of them.
+    ///
+    /// # Errors
+    /// As `next`.
+    #[inline]
+    pub fn next_rows<B>(
+        &mut self,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+        if self.index >= self.end && !self.refill()? {
+            return Ok(None);
+        }
+        let entries = if self.is_in_run { self.walk.run() } else { self.walk.entries() };
+        for entry in entries.get(self.index..self.end).unwrap_or_default() {
+            self.index += 1;
+            let Some(row) = self.range.row(*entry) else {
+                return Err(self.walk.snapshot().database().damaged_row(self.table, entry.0));
+            };
+            let said = visit(row);
+            if said.is_break() {
+                return Ok(Some(said));
+            }
+        }
+        self.index = self.end;
+        Ok(Some(ControlFlow::Continue(())))
     }
 
     /// Find the next rows to hand out; false at the end of the walk.
