@@ -128,8 +128,8 @@ impl<'m> Leaf<'m> {
     ///
     /// Meanwhile ask the processor, where `asks_ahead` says so, for the page behind this one in the file, or before it. A walk
     /// over pages that were written in order would otherwise wait for memory at each row: processors look ahead only
-    /// within a page. It is asked for a few lines at each entry, because the processor drops what it has no
-    /// room for: asked for all 64 at once it brought so few that a sum over rows took twice the time.
+    /// within a page. It is asked for a few lines at each entry: with all 64 at once rows were waited for all the
+    /// same, and a sum over them took twice the time. (Why is not known; a bare loop over the pages may ask for all at once.)
     #[inline]
     pub(crate) fn push_entries(
         &self,
