@@ -144,6 +144,7 @@ def test_any_other_name_is_a_field(db: Database, name: str) -> None:
 
 def test_dir_lists_fields_and_methods(fred: Any) -> None:
     assert {"name", "age", "get", "__len__"} <= set(dir(fred))
+    assert len(dir(fred)) == len(set(dir(fred)))
 
 
 # As a mapping
@@ -369,6 +370,23 @@ def test_pop_returns_plain_values(fred: Any, db: Database) -> None:
     assert db["fred"] == fred == {}
     with pytest.raises(KeyError):
         fred.popitem()
+
+
+def test_sets_and_bytearrays_are_copies_that_the_assigning_operators_save(db: Database) -> None:
+    db["r"] = {"s": {1}, "b": bytearray(b"x"), "t": ({"l": [1]}, {2}), "f": frozenset([1])}
+    record = db["r"]
+    record.s.add(2)
+    record.b.append(1)
+    record.t[1].add(3)
+    assert db["r"] == record == {"s": {1}, "b": b"x", "t": ({"l": [1]}, {2}), "f": {1}}
+    record.s |= {2}
+    record["s"] -= {1}
+    record.b += b"y"
+    record.t[0].l.append(2)
+    record.f |= {2}
+    assert db["r"] == record == {"s": {2}, "b": b"xy", "t": ({"l": [1, 2]}, {2}), "f": {1, 2}}
+    types = [type(db["r"][name]) for name in ("s", "b", "f")]
+    assert types == [set, bytearray, frozenset]
 
 
 def test_a_field_set_again_after_deletion_comes_last(fred: Any, db: Database) -> None:

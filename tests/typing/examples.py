@@ -28,7 +28,13 @@ def databases(db: pellucid.Database) -> None:
     reveal_type(db.tables())  # list[str]
     reveal_type(db.pop("fred", 0))  # Any
     reveal_type({"a": 1} | db)  # dict[Any, Any]
+    reveal_type(db.append({"name": "Ann"}))  # int
+    reveal_type(db.range(1, prefix=None))  # pellucid._native.RowIterator[Any]
+    reveal_type(db.mean("age"))  # float | None
+    reveal_type(db.stats())  # dict[str, int]
     with db.snapshot() as before:
+        reveal_type(before.count("age"))  # int
+        reveal_type(before.table("people", type=Person)[1])  # examples.Person
         reveal_type(before)  # pellucid._native.Snapshot
         reveal_type(before.table("people"))  # pellucid._native.Table[Any]
     with db.transaction() as transaction:

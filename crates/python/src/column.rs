@@ -7,6 +7,7 @@ use pellucid_query::{Extreme, Extremes, Fault, FieldReader, Inside, Outcome, Ste
 use pellucid_record::Shapes;
 use pellucid_record::view::Slot;
 use pellucid_store::TransactionScan;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList, PyString};
 
@@ -101,8 +102,33 @@ pub fn sum<'py>(table: &Bound<'py, Table>, path: &Bound<'py, PyAny>) -> PyResult
     match over_all(table, SumUp(reader(path)?))? {
         None => Ok(0i64.into_pyobject(py)?.into_any()),
         Some(Outcome::Done(sum)) => object_of_sum(py, &sum),
-        Some(Outcome::Foreign) => py.import("builtins")?.getattr("sum")?.call1((numbers(table, path)?,)),
+        Some(Outcome::Foreign) => by_python(table, "sum", path, &numbers(table, path)?),
     }
+}
+
+/// What Python's own function makes of values that have no sum or order in Rust.
+fn by_python<'py>(
+    table: &Bound<'py, Table>,
+    function: &str,
+    path: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyList>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = table.py();
+    py.import("builtins")?.getattr(function)?.call1((values,)).map_err(|error| {
+        if !error.is_instance_of::<PyTypeError>(py) {
+            return error;
+        }
+        let what = if function == "sum" { "added to" } else { "compared with" };
+        let name = table.get().name(py);
+        let shown = path.repr().map(|text| text.to_string()).unwrap_or_default();
+        let unlike = errors::type_error(format!(
+            "the values at {shown} of table {name:?} cannot all be {what} each other: {}; \
+             store them as one type, or take column({shown}) and convert them",
+            error.value(py)
+        ));
+        unlike.set_cause(py, Some(error));
+        unlike
+    })
 }
 
 fn object_of_sum<'py>(py: Python<'py>, sum: &Sum) -> PyResult<Bound<'py, PyAny>> {
@@ -121,7 +147,7 @@ pub fn mean<'py>(table: &Bound<'py, Table>, path: &Bound<'py, PyAny>) -> PyResul
         Some(Outcome::Foreign) => {
             let numbers = numbers(table, path)?;
             let count = numbers.len() as u64;
-            (py.import("builtins")?.getattr("sum")?.call1((numbers,))?, count)
+            (by_python(table, "sum", path, &numbers)?, count)
         }
     };
     if count == 0 { Ok(py.None().into_bound(py)) } else { total.div(count) }
@@ -181,7 +207,7 @@ fn extreme<'py>(
             if values.is_empty() {
                 return Ok(py.None().into_bound(py));
             }
-            py.import("builtins")?.getattr(function)?.call1((values,))
+            by_python(table, function, path, &values)
         }
     }
 }

@@ -23,6 +23,10 @@ use crate::views::{DictView, Owner};
 /// Fields are attributes and items; nothing is decoded but the field that is asked for. A record of
 /// a table is attached: what is set, deleted or appended in it, at any depth, is saved at once.
 ///
+/// That holds for dicts and lists, in tuples too. A set, a bytearray, or an object of a registered class or a pickle is
+/// made anew each time that it is read, and stands alone: `rec.s.add(1)` changes a copy and is not saved,
+/// `rec.s |= {1}` is. A NumPy array is read-only.
+///
 /// >>> import pellucid
 /// >>> db = pellucid.open(":memory:")
 /// >>> db["fred"] = {"name": "Fred", "age": 21, "tags": ["a"]}
@@ -31,6 +35,10 @@ use crate::views::{DictView, Owner};
 /// >>> fred.tags.append("b")
 /// >>> db["fred"]
 /// {'name': 'Fred', 'age': 22, 'tags': ['a', 'b']}
+/// >>> fred["roles"] = {"cook"}
+/// >>> fred.roles |= {"baker"}
+/// >>> sorted(db["fred"].roles)
+/// ['baker', 'cook']
 #[pyclass(frozen, mapping, module = "pellucid", name = "Record")]
 pub struct Record {
     /// Its place.
@@ -401,6 +409,8 @@ impl Record {
             .unwrap_or_default();
         names.extend(METHODS.iter().map(|name| String::from_utf8_lossy(name).into_owned()));
         names.extend(keys(slf)?.iter().filter_map(|key| key.extract().ok()));
+        names.sort_unstable();
+        names.dedup();
         Ok(names)
     }
 

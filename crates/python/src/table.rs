@@ -460,28 +460,40 @@ impl Table {
 
     /// The sum of the numbers at a field path, over all rows.
     ///
-    /// Rows where it is missing or no number do not count; ints are added exactly.
+    /// Rows where it is missing or no number do not count, as rows need not have the same fields: 0 where none has
+    /// it (`count` tells). Ints are added exactly, bools count as ints.
+    ///
+    /// >>> import pellucid
+    /// >>> table = pellucid.open(":memory:").table("t")
+    /// >>> table.extend([{"n": 2}, {"n": 0.5}, {"m": 1}])
+    /// 3
+    /// >>> table.sum("n"), table.sum("typo"), table.count("typo")
+    /// (2.5, 0, 0)
     fn sum<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         crate::column::sum(slf, path)
     }
 
-    /// The least value at a field path; None where there is none.
+    /// The least value at a field path; None where no row has one.
+    ///
+    /// Rows where it is missing or None do not count. `TypeError` where two values have no order among each other.
     fn min<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         crate::column::least(slf, path)
     }
 
-    /// The greatest value at a field path; None where there is none.
+    /// The greatest value at a field path; None where no row has one. As `min` otherwise.
     fn max<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         crate::column::greatest(slf, path)
     }
 
-    /// The mean of the numbers at a field path; None where there is none.
+    /// The mean of the numbers at a field path; None where no row has one. As `sum` otherwise.
     fn mean<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         crate::column::mean(slf, path)
     }
 
     /// How many rows have a value at a field path (`None` counts, a missing field does not); without
     /// a path, how many rows there are.
+    ///
+    /// 0 says that no row has such a field: that a path is spelt wrong, if there are rows.
     #[pyo3(signature = (path=None))]
     fn count(slf: &Bound<'_, Self>, path: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
         match path {
