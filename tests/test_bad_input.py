@@ -779,3 +779,72 @@ def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(filled: Path
             db.backup(tmp_path)
     assert list(tmp_path.iterdir()) == [filled]
     assert is_whole(filled)
+
+
+# Where there is no room to work
+
+
+def test_a_subinterpreter_is_refused_whether_it_comes_first_or_not(tmp_path: Path) -> None:
+    code = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+if sys.argv[1] == "second":
+    import pellucid
+inside = '''
+try:
+    import pellucid
+    said = "imported"
+except ImportError as error:
+    said = str(error)
+with open(%r, "w") as out:
+    out.write(said)
+''' % sys.argv[2]
+for options in ((), ("legacy",)):
+    try:
+        interpreter = interpreters.create(*options)
+    except (TypeError, ValueError):
+        continue  # this Python has one kind alone
+    interpreters.run_string(interpreter, inside)
+    with open(sys.argv[2]) as out:
+        print("interpreter" in out.read())
+    interpreters.destroy(interpreter)
+import pellucid
+print(pellucid.loads(pellucid.dumps([1])))
+"""
+    for order in ("first", "second"):
+        *refused, works = in_process(code, order, tmp_path / "said").splitlines()
+        assert refused
+        assert set(refused) == {"True"}
+        assert works == "[1]"
+
+
+NO_MEMORY = """
+import resource, sys
+import pellucid
+
+big = pellucid.dumps([{"n": n, "text": f"text {n}"} for n in range(300_000)])
+data = pellucid.dumps([b"x" * (100 << 20)])
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (24 << 20), resource.RLIM_INFINITY))
+for work in (
+    lambda: pellucid.loads(big),
+    lambda: pellucid.view(big).to_list(),
+    lambda: pellucid.loads(data),
+    lambda: pellucid.view(data)[0],
+):
+    try:
+        work()
+        print("no error")
+    except MemoryError:
+        print("MemoryError")
+print(pellucid.loads(pellucid.dumps({"a": 1})))
+"""
+
+
+def test_values_that_do_not_fit_memory_are_a_memory_error() -> None:
+    *errors, after = in_process(NO_MEMORY).splitlines()
+    assert errors == ["MemoryError"] * 4
+    assert after == "{'a': 1}"

@@ -129,6 +129,10 @@ pub fn corrupt_key(py: Python<'_>, table: &str, key: &[u8], error: &Corrupt) -> 
 
 /// Damage that showed when an object was to be made: its `ValueError` becomes a `CorruptRecord`.
 pub fn undecodable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
+    // What follows makes objects, for which there may be no room.
+    if error.is_instance_of::<PyMemoryError>(py) {
+        return error;
+    }
     let is_ours = error
         .get_type(py)
         .module()

@@ -10,6 +10,7 @@ use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
 use crate::errors;
 use crate::hot::encode::{Encoding, Outcome, Reason, fail};
 use crate::hot::gil::Strong;
+use crate::hot::text;
 
 /// What may be done with pickles: the value of `pickle=` in `open`, `dumps` and `loads`.
 pub struct PicklePolicy {
@@ -134,7 +135,7 @@ pub fn decode_pickle<'py>(
     data: &[u8],
     policy: &PicklePolicy,
 ) -> PyResult<Bound<'py, PyAny>> {
-    objects(py)?.call_method1("decode_pickle", (PyBytes::new(py, data), policy.object(py)))
+    objects(py)?.call_method1("decode_pickle", (text::bytes(py, data)?, policy.object(py)))
 }
 
 /// The NumPy array, or scalar, that a payload describes; it shares `data`.

@@ -41,51 +41,50 @@ mod views;
 
 use pyo3::prelude::*;
 
+use crate::database::Database;
+use crate::record::Record;
+use crate::record_list::{ListIterator, RecordList};
+use crate::snapshot::SnapshotHandle;
+use crate::table::Table;
+
 /// The compiled part of pellucid.
 #[pymodule]
-mod _native {
-    use pyo3::prelude::*;
-
-    #[pymodule_export]
-    use crate::bytes::{dumps, loads, validate};
-    #[pymodule_export]
-    use crate::counters::counters;
-    #[pymodule_export]
-    use crate::database::Database;
-    #[pymodule_export]
-    use crate::hot::rows::RowIterator;
-    #[pymodule_export]
-    use crate::open::open;
-    #[pymodule_export]
-    use crate::record::Record;
-    #[pymodule_export]
-    use crate::record_list::{ListIterator, RecordList};
-    #[pymodule_export]
-    use crate::snapshot::SnapshotHandle;
-    #[pymodule_export]
-    use crate::table::Table;
-    #[pymodule_export]
-    use crate::transaction::{EditContext, TransactionContext};
-    #[pymodule_export]
-    use crate::views::DictView;
-
-    #[pymodule_init]
-    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        let py = module.py();
-        crate::hot::small::install(py);
-        crate::hot::alloc::install::<Record>(py)?;
-        crate::hot::alloc::install::<RecordList>(py)?;
-        crate::hot::buffer::install(py);
-        crate::hot::field::install(py);
-        crate::hot::rows::install(py);
-        module.add("view", crate::hot::functions::view_function(module)?)?;
-        // The abstract classes make isinstance() and structural pattern matching see what these are.
-        let abc = py.import("collections.abc")?;
-        for class in [py.get_type::<Record>(), py.get_type::<Table>(), py.get_type::<Database>()] {
-            abc.getattr("MutableMapping")?.call_method1("register", (class,))?;
-        }
-        abc.getattr("Mapping")?.call_method1("register", (py.get_type::<SnapshotHandle>(),))?;
-        abc.getattr("MutableSequence")?.call_method1("register", (py.get_type::<RecordList>(),))?;
-        Ok(())
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    // Before any class is made: classes are made once in a process.
+    hot::gil::check_interpreter(py)?;
+    for function in [
+        wrap_pyfunction!(bytes::dumps, module)?,
+        wrap_pyfunction!(bytes::loads, module)?,
+        wrap_pyfunction!(bytes::validate, module)?,
+        wrap_pyfunction!(counters::counters, module)?,
+        wrap_pyfunction!(open::open, module)?,
+    ] {
+        module.add_function(function)?;
     }
+    module.add_class::<Database>()?;
+    module.add_class::<SnapshotHandle>()?;
+    module.add_class::<Table>()?;
+    module.add_class::<Record>()?;
+    module.add_class::<RecordList>()?;
+    module.add_class::<ListIterator>()?;
+    module.add_class::<views::DictView>()?;
+    module.add_class::<hot::rows::RowIterator>()?;
+    module.add_class::<transaction::TransactionContext>()?;
+    module.add_class::<transaction::EditContext>()?;
+    hot::small::install(py);
+    hot::alloc::install::<Record>(py)?;
+    hot::alloc::install::<RecordList>(py)?;
+    hot::buffer::install(py);
+    hot::field::install(py);
+    hot::rows::install(py);
+    module.add("view", hot::functions::view_function(module)?)?;
+    // The abstract classes make isinstance() and structural pattern matching see what these are.
+    let abc = py.import("collections.abc")?;
+    for class in [py.get_type::<Record>(), py.get_type::<Table>(), py.get_type::<Database>()] {
+        abc.getattr("MutableMapping")?.call_method1("register", (class,))?;
+    }
+    abc.getattr("Mapping")?.call_method1("register", (py.get_type::<SnapshotHandle>(),))?;
+    abc.getattr("MutableSequence")?.call_method1("register", (py.get_type::<RecordList>(),))?;
+    Ok(())
 }

@@ -281,8 +281,8 @@ fn from_payload<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     match tag {
         tag::STR_SURROGATES => text::with_surrogates(py, payload),
-        tag::BYTES => Ok(PyBytes::new(py, payload).into_any()),
-        tag::BYTEARRAY => Ok(PyByteArray::new(py, payload).into_any()),
+        tag::BYTES => Ok(text::bytes(py, payload)?.into_any()),
+        tag::BYTEARRAY => text::bytearray(py, payload),
         tag::BIGINT => {
             let keywords = PyDict::new(py);
             keywords.set_item("signed", true)?;
@@ -380,7 +380,7 @@ fn array<'py>(
     let end = offset as usize + payload_size;
     let data = row.bytes().get((offset as usize).saturating_add(start)..end);
     let data = data.ok_or_else(|| errors::value_error("an array's head is damaged"))?;
-    hooks::decode_array(&head, PyBytes::new(py, data).as_any())
+    hooks::decode_array(&head, text::bytes(py, data)?.as_any())
 }
 
 /// A value that lies apart: its bytes come from the database, and are then read as its tag says.

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::{PyClass, ffi};
 
@@ -247,4 +248,21 @@ impl<T> Drop for Strong<T> {
         // SAFETY: owned, and dropped with the GIL held, as a `GilRc` is.
         unsafe { ffi::Py_DECREF(self.object.as_ptr()) };
     }
+}
+
+/// Refuses every interpreter of the process but the first: what this crate keeps in statics (classes, interned names,
+/// shapes) belongs to that one, and the lock that guards it is that one's.
+///
+/// # Errors
+/// `ImportError` in a subinterpreter.
+pub fn check_interpreter(_py: Python<'_>) -> PyResult<()> {
+    // SAFETY: the token proves that this thread is attached to an interpreter.
+    let is_main = unsafe { ffi::PyInterpreterState_Get() == ffi::PyInterpreterState_Main() };
+    if is_main {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(
+        "pellucid cannot be imported in a subinterpreter; import it in the main interpreter, or use processes \
+         (under mod_wsgi: WSGIApplicationGroup %{GLOBAL})",
+    ))
 }

@@ -5,7 +5,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyString};
+use pyo3::types::{PyBytes, PyInt, PyString};
 
 /// The UTF-8 bytes of a str: borrowed from the object, or owned by a bytes object beside it.
 pub enum Utf8<'py> {
@@ -172,6 +172,30 @@ pub fn with_surrogates<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py
             bytes.len() as ffi::Py_ssize_t,
             c"surrogatepass".as_ptr(),
         );
+        Bound::from_owned_ptr_or_err(py, object)
+    }
+}
+
+/// A `bytes` of data of any size.
+///
+/// # Errors
+/// `MemoryError`: PyO3's own constructor would panic.
+pub fn bytes<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    // SAFETY: pointer and size come from one slice; a new `bytes`, or null with an exception set.
+    unsafe {
+        let object = ffi::PyBytes_FromStringAndSize(data.as_ptr().cast(), data.len() as ffi::Py_ssize_t);
+        Ok(Bound::from_owned_ptr_or_err(py, object)?.cast_into_unchecked())
+    }
+}
+
+/// A `bytearray` of data of any size.
+///
+/// # Errors
+/// `MemoryError`, as for `bytes`.
+pub fn bytearray<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: pointer and size come from one slice; a new reference, or null with an exception set.
+    unsafe {
+        let object = ffi::PyByteArray_FromStringAndSize(data.as_ptr().cast(), data.len() as ffi::Py_ssize_t);
         Bound::from_owned_ptr_or_err(py, object)
     }
 }
