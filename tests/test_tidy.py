@@ -268,3 +268,16 @@ def test_arrows_between_crates_point_down(crate: str) -> None:
 def test_no_file_is_a_blob() -> None:
     large = {name: size for name in files() if (size := (ROOT / name).stat().st_size) > 1_000_000}
     assert not large
+
+
+def is_text(name: str) -> bool:
+    try:
+        (ROOT / name).read_text("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_what_is_no_text_lies_where_it_belongs() -> None:
+    # A database that a test has left behind is soon committed.
+    assert not [name for name in files() if not name.startswith(("fuzz/", "fixtures/")) and not is_text(name)]
