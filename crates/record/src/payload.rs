@@ -330,7 +330,10 @@ pub fn ndarray<'a, S: Shapes + ?Sized>(
     let dtype = head.slot(bytes, shapes, 0)?;
     let is_dtype = match dtype {
         Slot::Str(_) => true,
-        Slot::Container(container) => matches!(container.kind, Kind::List | Kind::Tuple),
+        // A list in whatever form: that its elements make no dtype is for NumPy to say.
+        Slot::Container(container) => {
+            matches!(container.kind, Kind::List | Kind::Tuple | Kind::PackedInts | Kind::PackedFloats)
+        }
         _ => false,
     };
     let (Slot::Container(shape), Slot::Int(flags), Slot::Int(data)) =
