@@ -826,7 +826,11 @@ import resource, sys
 import pellucid
 
 big = pellucid.dumps([{"n": n, "text": f"text {n}"} for n in range(300_000)])
-data = pellucid.dumps([b"x" * (100 << 20)])
+large = b"x" * (100 << 20)
+data = pellucid.dumps([large])
+numbers = list(range(3_000_000))
+db = pellucid.open(sys.argv[1])
+db["large"] = {"data": large}
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (24 << 20), resource.RLIM_INFINITY))
 for work in (
@@ -834,17 +838,27 @@ for work in (
     lambda: pellucid.view(big).to_list(),
     lambda: pellucid.loads(data),
     lambda: pellucid.view(data)[0],
+    lambda: pellucid.dumps([large]),
+    lambda: pellucid.dumps([*numbers, None]),
+    lambda: db["large"].data,
+    lambda: db["large"].to_dict(),
+    lambda: bytes(db["large"]),
+    lambda: db["large"].copy(),
+    lambda: db.__setitem__("more", [large]),
+    lambda: db.__setitem__("more", {"data": large}),
+    lambda: db.update(more=numbers),
 ):
     try:
         work()
         print("no error")
     except MemoryError:
         print("MemoryError")
-print(pellucid.loads(pellucid.dumps({"a": 1})))
+db["after"] = {"a": 1}
+print(db["after"], len(db), db.check())
 """
 
 
-def test_values_that_do_not_fit_memory_are_a_memory_error() -> None:
-    *errors, after = in_process(NO_MEMORY).splitlines()
-    assert errors == ["MemoryError"] * 4
-    assert after == "{'a': 1}"
+def test_values_that_do_not_fit_memory_are_a_memory_error(path: Path) -> None:
+    *errors, after = in_process(NO_MEMORY, path).splitlines()
+    assert errors == ["MemoryError"] * 13
+    assert after == "{'a': 1} 2 []"

@@ -385,3 +385,27 @@ def test_a_dead_reader_does_not_keep_space(path: Path) -> None:
         # Without an end, 600 times 20 kB at least.
         assert path.stat().st_size < 8_000_000
         assert db.stats()["oldest_reader_lag"] == 0
+
+
+def test_a_record_of_an_aborted_transaction_never_shows_a_large_value_of_another_process(path: Path) -> None:
+    # The id that the aborted large value had is given to another one: ids are counted in the file.
+    with pellucid.open(path) as db, Child(path) as other:
+        db["old"] = {"data": b"old!" * 20_000}
+        snapshot = db.snapshot()
+        transaction = db.transaction()
+        transaction.__enter__()
+        db["a"] = {"data": b"mine" * 20_000}
+        db["old"].data = b"mine" * 20_000
+        records, rows = [db["a"], db["old"]], [row for row in db.values()]  # noqa: C416  rows, not a list of them
+        transaction.__exit__(ValueError, ValueError(), None)
+        other("db.update(b={'data': b'them' * 20_000}, c={'data': b'them' * 20_000})")
+        for record in (records[0], rows[0]):
+            for use in (lambda one: one.data, lambda one: one.to_dict(), bytes):
+                with pytest.raises((KeyError, pellucid.StaleRecord)):
+                    use(record)
+        for record in (records[1], rows[1], snapshot["old"]):
+            with contextlib.suppress(pellucid.StaleRecord):
+                assert record.data == b"old!" * 20_000
+        assert snapshot["old"].data == db["old"].data == b"old!" * 20_000
+        assert db["b"].data == b"them" * 20_000
+        snapshot.close()

@@ -5,11 +5,12 @@
 //! make costs a comparison of a hundred bytes. `loads` decodes all of it.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pellucid_record::envelope::{self, Envelope};
-use pellucid_record::error::{Corrupt, Damage};
+use pellucid_record::error::{Corrupt, Damage, EncodeError};
 use pellucid_record::layout::{ENVELOPE_BYTE, Kind};
 use pellucid_record::shape::{Dictionary, Shape};
 use pellucid_record::view::{Root, Slot};
@@ -181,7 +182,13 @@ pub fn encode_object<'py>(
 ) -> PyResult<Encoded> {
     counters::value_encoded();
     let mut encoding = Encoding::new(py, names, target, policy);
-    match encoding.bound_value(object, 0) {
+    let written = catch_unwind(AssertUnwindSafe(|| encoding.bound_value(object, 0)));
+    let outcome = written.unwrap_or_else(|payload| match payload.downcast::<EncodeError>() {
+        // The encoder's memory could not grow.
+        Ok(error) => Err((*error).into()),
+        Err(payload) => resume_unwind(payload),
+    });
+    match outcome {
         Ok(()) => Ok(encoding.finish()),
         Err(mut failure) => {
             find_cycle(object, &mut failure);

@@ -259,6 +259,9 @@ pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
         Reason::Encode(EncodeError::CountMismatch { .. }) => PyRuntimeError::new_err(format!(
             "{place}{at} changed its size while it was being stored; store a copy of it"
         )),
+        Reason::Encode(EncodeError::NoMemory) => {
+            PyMemoryError::new_err(format!("not enough memory to store {place}{at}"))
+        }
         Reason::Encode(error) => {
             raise(py, "RecordTooLarge", format!("{place}{at} cannot be stored: {error}"))
         }
@@ -280,6 +283,7 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
     let message = error.to_string();
     let class = match &error {
         StoreError::NoSuchTable { table } => return PyKeyError::new_err(table.clone()),
+        StoreError::NoMemory { .. } => return PyMemoryError::new_err(message),
         StoreError::TableExists { .. } | StoreError::TableName { .. } => return value_error(message),
         StoreError::NotADatabase { .. } => "NotADatabase",
         StoreError::NewerFormat { .. } => "NewerFormat",

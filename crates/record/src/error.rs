@@ -100,6 +100,8 @@ pub enum EncodeError {
     TooDeep,
     /// The record would reach 4 GiB.
     TooLarge,
+    /// The process has too little memory.
+    NoMemory,
     /// A container was announced with another number of elements than it got.
     CountMismatch {
         /// Slots announced to `begin`.
@@ -115,6 +117,7 @@ impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EncodeError::TooDeep => f.write_str("containers nest more than 64 deep"),
+            EncodeError::NoMemory => f.write_str("there is not enough memory for the record"),
             EncodeError::TooLarge => f.write_str("the record would be 4 GiB or larger"),
             EncodeError::CountMismatch { announced, pushed } => {
                 write!(f, "a container of {announced} elements got {pushed}")

@@ -214,6 +214,11 @@ pub enum StoreError {
         /// The bytes reserved.
         reserved: u64,
     },
+    /// The process has too little memory.
+    NoMemory {
+        /// What for.
+        what: &'static str,
+    },
     /// One transaction changes too much.
     TransactionTooLarge {
         /// The database.
@@ -265,6 +270,7 @@ impl StoreError {
             Some(libc::ENOENT) => Self::NotFound { path },
             Some(libc::EISDIR) => Self::IsDirectory { path },
             Some(libc::EACCES | libc::EPERM) => Self::AccessDenied { path, source },
+            Some(libc::ENOMEM) => Self::NoMemory { what: "pages of the database" },
             Some(libc::EROFS) => Self::ReadOnly { path, why: "its file system is mounted read-only" },
             Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Self::DiskFull { path, source },
             _ => Self::Io { action, path, source },
@@ -345,6 +351,7 @@ impl StoreError {
                 out,
                 "'{path}' has grown beyond the {reserved} bytes of address space that this process could reserve"
             ),
+            Self::NoMemory { what } => write!(out, "not enough memory for {what}"),
             Self::TransactionTooLarge { path } => {
                 write!(out, "one transaction changes too many pages of '{path}'")
             }

@@ -330,7 +330,6 @@ impl<'a, 'py> Encoding<'a, 'py> {
         Ok(())
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "reads as its siblings do")]
     /// Writes bytes under `tag`, apart where they are large and the record is a database's.
     pub fn payload(&mut self, tag: u8, bytes: &[u8], depth: u32) -> Outcome {
         let may_lie_apart = depth > 0 && !self.is_member && matches!(self.target, Target::Table { .. });
@@ -344,7 +343,10 @@ impl<'a, 'py> Encoding<'a, 'py> {
             id_bytes.copy_from_slice(&id.to_le_bytes());
             size_bytes.copy_from_slice(&(bytes.len() as u64).to_le_bytes());
             self.encoder.heap(tag::APART, &reference);
-            self.apart.push(bytes.to_vec());
+            let mut copy = Vec::new();
+            copy.try_reserve_exact(bytes.len()).map_err(|_| EncodeError::NoMemory)?;
+            copy.extend_from_slice(bytes);
+            self.apart.push(copy);
             return Ok(());
         }
         match tag {

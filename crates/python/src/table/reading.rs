@@ -186,7 +186,13 @@ impl Table {
     /// The bytes of a value that lies apart; in `snapshot`, if the record came from one.
     pub fn apart(&self, py: Python<'_>, snapshot: Option<&Snapshot>, id: u64) -> PyResult<Option<Vec<u8>>> {
         let found = |result: Result<&[u8], StoreError>| match result {
-            Ok(data) => Ok(Some(data.to_vec())),
+            Ok(data) => {
+                let mut copy = Vec::new();
+                let reserved = copy.try_reserve_exact(data.len());
+                reserved.map_err(|_| StoreError::NoMemory { what: "a large value" })?;
+                copy.extend_from_slice(data);
+                Ok(Some(copy))
+            }
             Err(StoreError::NoSuchBlob { .. }) => Ok(None),
             Err(error) => Err(error),
         };

@@ -1,5 +1,6 @@
 //! Where do the bytes of a record under construction stand?
 
+use crate::error::EncodeError;
 use crate::layout::varint_size;
 
 /// Bytes that grow at the end.
@@ -55,7 +56,13 @@ impl Buffer {
     #[cold]
     #[inline(never)]
     fn grow(&mut self, size: usize) {
-        self.memory.resize(size.max(2 * self.memory.len()).max(256), 0);
+        let size = size.max(2 * self.memory.len()).max(256);
+        if self.memory.try_reserve_exact(size - self.memory.len()).is_err() {
+            // Not a result: each push would have to look at it. Unwinding in silence, as the panic hook
+            // asks for memory too.
+            std::panic::resume_unwind(Box::new(EncodeError::NoMemory));
+        }
+        self.memory.resize(size, 0);
     }
 
     /// The memory behind the end, as much as there is.

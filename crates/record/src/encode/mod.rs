@@ -21,6 +21,8 @@ use crate::layout::{
 use buffer::{Buffer, inline_bits};
 pub use flat::Simple;
 
+/// Memory for more elements than these is asked for before they come, so that it can be refused.
+const STAGE_COUNT_UNASKED: u32 = 1 << 16;
 /// Set in `Frame::need` by what only a slot of 8 bytes holds.
 const NEEDS_8_BYTES: u64 = 1 << 63;
 /// Set in `Frame::need` by dates, which take 22 bits.
@@ -347,6 +349,9 @@ impl Encoder {
         let entries = if kind == Kind::Keyed { count / 2 } else { count };
         if u32::from(self.depth) >= DEPTH_MAX {
             return Err(EncodeError::TooDeep);
+        }
+        if count > STAGE_COUNT_UNASKED && self.stage.try_reserve(count as usize).is_err() {
+            return Err(EncodeError::NoMemory);
         }
         let guess = if is_root {
             let head = match kind {
