@@ -1,0 +1,612 @@
+//! Does the contract of the write path hold, whatever happens in between?
+//!
+//! A model of `docs/internals/write-path.md`, not of its code: processes that take one step at a time on shared memory,
+//! each step one that no other can divide. Every interleaving is visited, with a death of any process before any
+//! of its steps, and from every state every image of the log that a power cut can leave. A position is a count of
+//! groups here, so that it is the sequence number as well, and an area holds two.
+#![allow(clippy::indexing_slicing, reason = "a state out of its bounds is a finding")]
+#![allow(clippy::needless_pass_by_value, reason = "a step is used up by taking it")]
+
+use std::collections::HashSet;
+
+const ROOM: usize = 2;
+/// The author of a bulk commit's content, which the log never holds.
+const NOBODY: u8 = 9;
+
+/// What a contract would get wrong, to see that the model finds it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Flaw {
+    None,
+    /// Against W1 and W3: a group is published and acknowledged before it is whole.
+    AcknowledgedEarly,
+    /// Against W5: the lock is taken from the living.
+    TakenFromTheLiving,
+    /// Against C2: an area is begun anew while it is sealed and not applied.
+    SealedTwice,
+}
+
+/// A group in the log: who wrote it, as which, and the check that chains it to the one before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Group {
+    sequence: u8,
+    author: u8,
+    is_torn: bool,
+    /// The salt of the area and the author of the group before: what its check is seeded by.
+    salt: u8,
+    before: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Area {
+    begin: u8,
+    salt: u8,
+    groups: [Option<Group>; ROOM],
+}
+
+impl Area {
+    /// The groups that continue the chain from the area's begin.
+    fn chain(&self) -> Vec<Group> {
+        let mut chain: Vec<Group> = Vec::new();
+        for (index, group) in self.groups.iter().enumerate() {
+            let before = chain.last().map_or(NOBODY, |group| group.author);
+            match group {
+                Some(group)
+                    if !group.is_torn
+                        && group.salt == self.salt
+                        && group.before == before
+                        && usize::from(group.sequence) == usize::from(self.begin) + index + 1 =>
+                {
+                    chain.push(*group);
+                }
+                _ => break,
+            }
+        }
+        chain
+    }
+
+    fn end(&self) -> u8 {
+        self.begin + self.chain().len() as u8
+    }
+}
+
+/// What the system keeps, whoever dies.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Shared {
+    areas: [Area; 2],
+    active: usize,
+    tail: u8,
+    sequence: u8,
+    /// Who holds the writer lock.
+    writer: Option<u8>,
+    /// Who holds the tree's lock: the system gives it back when they die.
+    tree_writer: Option<u8>,
+    /// The authors of what the tree has, in order; its length is `applied`.
+    tree: Vec<u8>,
+    /// The authors of all groups, in order, by what was acknowledged or kept.
+    history: Vec<u8>,
+    /// How many of them were acknowledged.
+    acknowledged: u8,
+    next_salt: u8,
+    /// The log as the disk surely has it, and up to which group.
+    disk: [Area; 2],
+    synced: u8,
+}
+
+/// What a process is about to do.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Step {
+    Dead,
+    Done,
+    // Writer
+    Lock { left: u8, is_bulk: bool },
+    Recover { left: u8, is_bulk: bool },
+    Append { left: u8 },
+    Complete { left: u8 },
+    StoreTail { left: u8 },
+    StoreSequence { left: u8 },
+    Unlock { left: u8 },
+    // Bulk: everything else is in the tree, and nothing can be appended.
+    BulkCommit,
+    BulkBegin,
+    BulkPublish,
+    // Checkpoint
+    CheckpointLock { left: u8 },
+    CheckpointRecover { left: u8 },
+    WriteBegin { left: u8 },
+    Swap { left: u8 },
+    CheckpointUnlock { left: u8 },
+    TreeLock { left: u8 },
+    TreeCommit { left: u8 },
+    // Reader
+    Load,
+    Find { goal: u8, floor: u8, from: u8, seen: Vec<u8> },
+    Copy { goal: u8, floor: u8, from: u8, seen: Vec<u8>, area: usize, salt: u8 },
+    Check { goal: u8, floor: u8, from: u8, seen: Vec<u8>, area: usize, salt: u8, group: Option<Group> },
+    TakeTree { goal: u8, floor: u8, from: u8, seen: Vec<u8> },
+    // Whoever syncs
+    Sync { left: u8 },
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct World {
+    shared: Shared,
+    flaw: Flaw,
+    steps: Vec<Step>,
+    deaths_left: u8,
+}
+
+impl World {
+    fn new(steps: Vec<Step>, deaths_left: u8, flaw: Flaw) -> Self {
+        let area = |salt| Area { begin: 0, salt, groups: [None; ROOM] };
+        let areas = [area(1), area(0)];
+        let shared = Shared {
+            areas,
+            active: 0,
+            tail: 0,
+            sequence: 0,
+            writer: None,
+            tree_writer: None,
+            tree: Vec::new(),
+            history: Vec::new(),
+            acknowledged: 0,
+            next_salt: 2,
+            disk: areas,
+            synced: 0,
+        };
+        Self { shared, flaw, steps, deaths_left }
+    }
+
+    fn is_dead(&self, process: u8) -> bool {
+        self.steps[usize::from(process)] == Step::Dead
+    }
+
+    /// [W5] Take the writer lock: at once, or over from a dead owner. `Some(true)`: taken over.
+    fn lock(&mut self, process: u8) -> Option<bool> {
+        let taken_over = match self.shared.writer {
+            None => false,
+            Some(owner) if self.is_dead(owner) => true,
+            Some(_) if self.flaw == Flaw::TakenFromTheLiving => true,
+            Some(_) => return None,
+        };
+        self.shared.writer = Some(process);
+        Some(taken_over)
+    }
+
+    /// [W6] Set tail and sequence to where the active area's chain ends.
+    fn recover(&mut self) {
+        let shared = &mut self.shared;
+        let area = shared.areas[shared.active];
+        let chain = area.chain();
+        let applied = shared.tree.len() as u8;
+        if area.end() < applied {
+            // A bulk commit whose process died before it began the area anew.
+            shared.begin_area(shared.active, applied);
+            shared.history.clone_from(&shared.tree);
+        } else {
+            shared.history.truncate(usize::from(area.begin));
+            shared.history.extend(chain.iter().map(|group| group.author));
+        }
+        assert!(
+            shared.history.len() >= usize::from(shared.acknowledged),
+            "[W6] an acknowledged group is lost: {shared:?}"
+        );
+        shared.tail = shared.history.len() as u8;
+        shared.sequence = shared.tail;
+    }
+}
+
+impl Shared {
+    fn begin_area(&mut self, number: usize, begin: u8) {
+        let old = &self.areas[number];
+        let is_free = old.chain().is_empty() || old.end() <= self.tree.len() as u8;
+        assert!(is_free, "[C2] area {number} is not free: {self:?}");
+        // What the area held stays where it was: only begin and salt are written.
+        self.areas[number] = Area { begin, salt: self.next_salt, groups: old.groups };
+        self.next_salt += 1;
+    }
+
+    /// Whether the other area has groups that the tree has not.
+    fn is_other_live(&self) -> bool {
+        let other = &self.areas[1 - self.active];
+        let active = &self.areas[self.active];
+        // Sealed: it ends where the active one begins, behind what is applied.
+        other.end() == active.begin
+            && other.begin < active.begin
+            && self.tree.len() < usize::from(active.begin)
+    }
+
+    fn is_active_full(&self) -> bool {
+        let area = &self.areas[self.active];
+        usize::from(self.tail - area.begin) >= ROOM
+    }
+
+    /// [O1] What the next opener makes of these areas.
+    fn replay(&self, areas: &[Area; 2]) -> Vec<u8> {
+        let mut found = self.tree.clone();
+        for _ in 0..2 {
+            let begin = found.len() as u8;
+            let next = areas.iter().find(|area| area.begin == begin && !area.chain().is_empty());
+            let Some(area) = next else { break };
+            found.extend(area.chain().iter().map(|group| group.author));
+        }
+        found
+    }
+
+    /// The images of the log that a power cut can leave: of every group and every begin, the old or the new.
+    fn images(&self) -> Vec<[Area; 2]> {
+        let mut images = vec![self.disk];
+        for number in 0..2 {
+            let (now, old) = (&self.areas[number], &self.disk[number]);
+            if (now.begin, now.salt) != (old.begin, old.salt) {
+                let changed = images.clone().into_iter().map(|mut image| {
+                    (image[number].begin, image[number].salt) = (now.begin, now.salt);
+                    image
+                });
+                images.extend(changed.collect::<Vec<_>>());
+            }
+            for slot in 0..ROOM {
+                if now.groups[slot] != old.groups[slot] {
+                    let changed = images.clone().into_iter().map(|mut image| {
+                        image[number].groups[slot] = now.groups[slot];
+                        image
+                    });
+                    images.extend(changed.collect::<Vec<_>>());
+                }
+            }
+        }
+        images
+    }
+
+    /// What must hold in every state, for whoever opens it next: after a death of all, and after a power cut.
+    fn check(&self) {
+        let now = self.replay(&self.areas);
+        let acknowledged = &self.history[..usize::from(self.acknowledged)];
+        assert!(now.starts_with(acknowledged), "[W3] lost {acknowledged:?}, found {now:?}: {self:?}");
+        assert!(
+            self.history.starts_with(&self.tree),
+            "[C1] the tree has what was never in the log: {self:?}"
+        );
+        for image in self.images() {
+            let found = self.replay(&image);
+            let is_prefix = now.starts_with(&found);
+            assert!(is_prefix, "[O1, D2] {found:?} is no prefix of {now:?}: {image:?} of {self:?}");
+            assert!(
+                found.len() >= usize::from(self.synced),
+                "[D1, O1] synced, and lost: {image:?} of {self:?}"
+            );
+            // [O2] The opener's own checkpoint may die as well: what it found is then found again.
+            let again = Self { tree: self.tree.clone(), areas: image, ..self.clone() };
+            assert_eq!(again.replay(&image), found);
+        }
+    }
+}
+
+/// The states that one step of one process leads to; none if it waits.
+fn advance(world: &World, process: u8) -> Option<World> {
+    let mut next = world.clone();
+    let step = world.steps[usize::from(process)].clone();
+    let after = match step {
+        Step::Dead | Step::Done => return None,
+        Step::Load | Step::Find { .. } | Step::Copy { .. } | Step::Check { .. } | Step::TakeTree { .. } => {
+            read(&next.shared, step)
+        }
+        Step::Sync { left } => {
+            next.shared.disk = next.shared.areas;
+            next.shared.synced = next.shared.synced.max(next.shared.acknowledged);
+            if left == 0 { Step::Done } else { Step::Sync { left: left - 1 } }
+        }
+        Step::TreeLock { .. }
+        | Step::CheckpointLock { .. }
+        | Step::CheckpointRecover { .. }
+        | Step::WriteBegin { .. }
+        | Step::Swap { .. }
+        | Step::CheckpointUnlock { .. }
+        | Step::TreeCommit { .. } => checkpoint(&mut next, process, step)?,
+        Step::BulkCommit | Step::BulkBegin | Step::BulkPublish => bulk(&mut next, process, step),
+        step => write(&mut next, process, step)?,
+    };
+    next.steps[usize::from(process)] = after;
+    Some(next)
+}
+
+fn write(world: &mut World, process: u8, step: Step) -> Option<Step> {
+    let is_early = world.flaw == Flaw::AcknowledgedEarly;
+    let next = match step {
+        Step::Lock { left, is_bulk } => {
+            let is_taken_over = world.lock(process)?;
+            if is_taken_over {
+                Step::Recover { left, is_bulk }
+            } else if is_bulk {
+                Step::BulkCommit
+            } else {
+                Step::Append { left }
+            }
+        }
+        Step::Recover { left, is_bulk } => {
+            world.recover();
+            if is_bulk { Step::BulkCommit } else { Step::Append { left } }
+        }
+        Step::Append { left } => {
+            let shared = &mut world.shared;
+            if shared.is_active_full() {
+                // [C5] Gives the lock back and waits for a checkpoint.
+                shared.writer = None;
+                world.steps[usize::from(process)] = Step::Lock { left, is_bulk: false };
+                return Some(Step::Lock { left, is_bulk: false });
+            }
+            let area = &mut shared.areas[shared.active];
+            let slot = usize::from(shared.tail - area.begin);
+            let before = if slot == 0 { NOBODY } else { shared.history[shared.history.len() - 1] };
+            let sequence = shared.sequence + 1;
+            area.groups[slot] =
+                Some(Group { sequence, author: process, is_torn: true, salt: area.salt, before });
+            if is_early {
+                return Some(Step::StoreTail { left });
+            }
+            Step::Complete { left }
+        }
+        Step::Complete { left } => {
+            let area = &mut world.shared.areas[world.shared.active];
+            let slot = usize::from(world.shared.tail - area.begin) - usize::from(is_early);
+            if let Some(group) = &mut area.groups[slot] {
+                group.is_torn = false;
+            }
+            if is_early { Step::Unlock { left } } else { Step::StoreTail { left } }
+        }
+        Step::StoreTail { left } => {
+            world.shared.tail += 1;
+            Step::StoreSequence { left }
+        }
+        Step::StoreSequence { left } => {
+            world.shared.sequence += 1;
+            world.shared.history.push(process);
+            if is_early {
+                world.shared.acknowledged = world.shared.sequence;
+                return Some(Step::Complete { left });
+            }
+            Step::Unlock { left }
+        }
+        Step::Unlock { left } => {
+            world.shared.acknowledged = world.shared.acknowledged.max(world.shared.sequence);
+            world.shared.writer = None;
+            if left == 0 { Step::Done } else { Step::Lock { left: left - 1, is_bulk: false } }
+        }
+        _ => unreachable!("not a writer's step"),
+    };
+    Some(next)
+}
+
+/// [B1] With the writer lock held and everything applied.
+fn bulk(world: &mut World, process: u8, step: Step) -> Step {
+    match step {
+        Step::BulkCommit => {
+            let shared = &mut world.shared;
+            if shared.tree_writer.is_some() || shared.tree.len() < usize::from(shared.tail) {
+                shared.writer = None;
+                return Step::Lock { left: 0, is_bulk: true };
+            }
+            shared.tree.push(process);
+            shared.history.push(process);
+            Step::BulkBegin
+        }
+        Step::BulkBegin => {
+            let (active, begin) = (world.shared.active, world.shared.tree.len() as u8);
+            world.shared.begin_area(active, begin);
+            Step::BulkPublish
+        }
+        Step::BulkPublish => {
+            world.shared.tail = world.shared.tree.len() as u8;
+            world.shared.sequence = world.shared.tail;
+            Step::Unlock { left: 0 }
+        }
+        _ => unreachable!("not a step of bulk"),
+    }
+}
+
+fn checkpoint(world: &mut World, process: u8, step: Step) -> Option<Step> {
+    let next = match step {
+        Step::CheckpointLock { left } => {
+            if world.lock(process)? {
+                Step::CheckpointRecover { left }
+            } else {
+                Step::WriteBegin { left }
+            }
+        }
+        Step::CheckpointRecover { left } => {
+            world.recover();
+            Step::WriteBegin { left }
+        }
+        Step::WriteBegin { left } => {
+            let shared = &mut world.shared;
+            if shared.is_other_live() && world.flaw != Flaw::SealedTwice {
+                return Some(Step::CheckpointUnlock { left });
+            }
+            if shared.tail == shared.areas[shared.active].begin {
+                // Nothing to seal.
+                shared.writer = None;
+                return Some(if left == 0 { Step::Done } else { Step::CheckpointLock { left: left - 1 } });
+            }
+            let (other, tail) = (1 - shared.active, shared.tail);
+            shared.begin_area(other, tail);
+            Step::Swap { left }
+        }
+        Step::Swap { left } => {
+            world.shared.active = 1 - world.shared.active;
+            Step::CheckpointUnlock { left }
+        }
+        Step::CheckpointUnlock { left } => {
+            world.shared.writer = None;
+            Step::TreeLock { left }
+        }
+        Step::TreeLock { left } => {
+            if world.shared.tree_writer.is_some_and(|owner| !world.is_dead(owner)) {
+                return None;
+            }
+            world.shared.tree_writer = Some(process);
+            Step::TreeCommit { left }
+        }
+        Step::TreeCommit { left } => {
+            let shared = &mut world.shared;
+            if shared.is_other_live() {
+                let area = shared.areas[1 - shared.active];
+                assert_eq!(
+                    usize::from(area.begin),
+                    shared.tree.len(),
+                    "[C3] a hole before the log: {shared:?}"
+                );
+                shared.tree.extend(area.chain().iter().map(|group| group.author));
+            }
+            shared.tree_writer = None;
+            if left == 0 { Step::Done } else { Step::CheckpointLock { left: left - 1 } }
+        }
+        _ => unreachable!("not a checkpoint's step"),
+    };
+    Some(next)
+}
+
+/// A reader that has nothing yet takes one snapshot.
+fn read(shared: &Shared, step: Step) -> Step {
+    match step {
+        Step::Load => {
+            let (goal, floor) = (shared.sequence, shared.acknowledged);
+            assert!(goal >= floor, "[R3] an acknowledged group is not to be seen: {shared:?}");
+            // Its overlay begins where the tree was when it opened.
+            Step::Find { goal, floor, from: 0, seen: Vec::new() }
+        }
+        Step::Find { goal, floor, from, seen } => {
+            let position = from + seen.len() as u8;
+            if position >= goal {
+                return Step::TakeTree { goal, floor, from, seen };
+            }
+            let active = &shared.areas[shared.active];
+            let other = &shared.areas[1 - shared.active];
+            let is_in_other = position < active.begin && position >= other.begin;
+            if position < active.begin && !is_in_other {
+                return overtaken(shared, goal, floor);
+            }
+            let area = if is_in_other { 1 - shared.active } else { shared.active };
+            Step::Copy { goal, floor, from, seen, area, salt: shared.areas[area].salt }
+        }
+        Step::Copy { goal, floor, from, seen, area, salt } => {
+            let position = from + seen.len() as u8;
+            let slot = position.checked_sub(shared.areas[area].begin).map(usize::from);
+            let group = slot.and_then(|slot| shared.areas[area].groups.get(slot).copied().flatten());
+            Step::Check { goal, floor, from, seen, area, salt, group }
+        }
+        Step::Check { goal, floor, from, mut seen, area, salt, group } => {
+            let position = from + seen.len() as u8;
+            let is_same = shared.areas[area].salt == salt;
+            match group.filter(|group| {
+                is_same && !group.is_torn && group.salt == salt && group.sequence == position + 1
+            }) {
+                Some(group) => {
+                    seen.push(group.author);
+                    Step::Find { goal, floor, from, seen }
+                }
+                None => overtaken(shared, goal, floor),
+            }
+        }
+        Step::TakeTree { goal, floor, from, seen } => {
+            let applied = shared.tree.len() as u8;
+            if applied < from || applied > from + seen.len() as u8 && applied > goal {
+                return overtaken(shared, goal.max(applied), floor);
+            }
+            // [R1, R2] The tree, then what the overlay has beyond it.
+            let mut view = shared.tree.clone();
+            view.extend(seen.iter().skip(usize::from(applied - from)));
+            assert!(
+                view.len() >= usize::from(floor),
+                "[R3] lacks what was acknowledged: {view:?} of {shared:?}"
+            );
+            assert!(shared.history.starts_with(&view), "[R1] {view:?} is no version of {shared:?}");
+            Step::Done
+        }
+        _ => unreachable!("not a reader's step"),
+    }
+}
+
+/// [R6] Begin with what the tree has now.
+fn overtaken(shared: &Shared, goal: u8, floor: u8) -> Step {
+    Step::Find { goal, floor, from: shared.tree.len() as u8, seen: Vec::new() }
+}
+
+/// Visit every state; returns how many there are.
+fn explore(steps: Vec<Step>, deaths: u8, flaw: Flaw) -> usize {
+    let begin = World::new(steps, deaths, flaw);
+    let mut known: HashSet<World> = HashSet::from([begin.clone()]);
+    let mut open = vec![begin];
+    while let Some(world) = open.pop() {
+        world.shared.check();
+        for process in 0..world.steps.len() as u8 {
+            let mut nexts: Vec<World> = advance(&world, process).into_iter().collect();
+            let is_alive = !matches!(world.steps[usize::from(process)], Step::Dead | Step::Done);
+            if is_alive && world.deaths_left > 0 {
+                let mut dead = world.clone();
+                dead.steps[usize::from(process)] = Step::Dead;
+                dead.deaths_left -= 1;
+                nexts.push(dead);
+            }
+            for next in nexts {
+                if known.insert(next.clone()) {
+                    open.push(next);
+                }
+            }
+        }
+    }
+    known.len()
+}
+
+fn writer(groups: u8) -> Step {
+    Step::Lock { left: groups - 1, is_bulk: false }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost() {
+    let states = explore(vec![writer(2), writer(2), Step::CheckpointLock { left: 2 }], 2, Flaw::None);
+    assert!(states > 1000, "explored {states} states");
+}
+
+#[test]
+fn one_of_two_takers_wins() {
+    let states =
+        explore(vec![writer(1), writer(1), writer(1), Step::CheckpointLock { left: 1 }], 3, Flaw::None);
+    assert!(states > 1000, "explored {states} states");
+}
+
+#[test]
+fn a_reader_sees_a_prefix_with_all_that_was_acknowledged() {
+    let states =
+        explore(vec![writer(3), writer(1), Step::Load, Step::CheckpointLock { left: 3 }], 1, Flaw::None);
+    assert!(states > 1000, "explored {states} states");
+}
+
+#[test]
+fn the_tree_and_the_log_never_leave_a_hole() {
+    let checkpoints = Step::CheckpointLock { left: 1 };
+    let bulk = Step::Lock { left: 0, is_bulk: true };
+    let states = explore(vec![writer(2), bulk, checkpoints.clone(), checkpoints], 2, Flaw::None);
+    assert!(states > 1000, "explored {states} states");
+}
+
+#[test]
+fn a_power_cut_leaves_a_prefix() {
+    let states = explore(
+        vec![writer(3), writer(1), Step::CheckpointLock { left: 2 }, Step::Sync { left: 1 }],
+        1,
+        Flaw::None,
+    );
+    assert!(states > 1000, "explored {states} states");
+}
+
+#[test]
+fn flaws_are_found() {
+    let checkpoint = Step::CheckpointLock { left: 2 };
+    for (flaw, steps) in [
+        (Flaw::AcknowledgedEarly, vec![writer(2)]),
+        (Flaw::TakenFromTheLiving, vec![writer(2), writer(2)]),
+        (Flaw::SealedTwice, vec![writer(2), writer(2), checkpoint.clone(), checkpoint]),
+    ] {
+        let found = std::panic::catch_unwind(|| explore(steps, 1, flaw));
+        assert!(found.is_err(), "{flaw:?} went unnoticed");
+    }
+}
