@@ -3,14 +3,16 @@
 //! ```text
 //! "h"                 header     u16 format, u16 oldest reader's format, u32 key limit, 16 bytes identity
 //! "c"                 counters   u64 version, u32 next table id, u32 shape count, u64 next blob id
+//! "a"                 applied    u64 position in the log, u64 sequence number, u64 version of the tree
 //! "n" + table name    name       u32 table id
 //! "t" + u32 table id  table      u64 rows, u32 shapes admitted
 //! "s" + u32 shape id  shape      for each name: size varint, UTF-8
 //! ```
 //!
 //! Entries of the engine's tree `meta`; ids in keys are big-endian, everything else little-endian. Each value ends in a u64 check:
-//! XXH3-64 of the bytes before, seeded by that of the key. The counters are written by every commit and hold its
-//! version, so that `check` notices an older meta page of the engine posing as the newest.
+//! XXH3-64 of the bytes before, seeded by that of the key. The counters are written by every commit. Whatever writes the
+//! tree says up to where the tree has the log, and its own version, so that `check` notices an older meta page of the engine posing
+//! as the newest.
 
 use pellucid_record::layout::{push_varint, read_varint};
 use pellucid_record::{Dictionary, Shape};
@@ -26,7 +28,8 @@ pub(crate) const FORMAT_VERSION: u16 = 1;
 pub(crate) const TABLE_NAME_SIZE_MAX: usize = 255;
 
 const HEADER_KEY: &[u8] = b"h";
-pub(crate) const COUNTERS_KEY: &[u8] = b"c";
+const COUNTERS_KEY: &[u8] = b"c";
+pub(crate) const APPLIED_KEY: &[u8] = b"a";
 const NAME: u8 = b'n';
 const TABLE: u8 = b't';
 const SHAPE: u8 = b's';
@@ -73,6 +76,17 @@ pub(crate) struct Counters {
     pub(crate) next_table: u32,
     pub(crate) shape_count: u32,
     pub(crate) next_blob: u64,
+}
+
+/// Up to where the tree has the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Applied {
+    /// The position behind the last group that it has.
+    pub(crate) position: u64,
+    /// That group's number.
+    pub(crate) sequence: u64,
+    /// The version of the tree that says so.
+    pub(crate) version: u64,
 }
 
 /// What is known of a table without reading it.
@@ -164,6 +178,19 @@ impl Header {
     }
 }
 
+impl Applied {
+    pub(crate) fn entry(&self) -> (Vec<u8>, Vec<u8>) {
+        let fields = [self.position, self.sequence, self.version].map(u64::to_le_bytes);
+        (APPLIED_KEY.to_vec(), sealed(APPLIED_KEY, fields.concat()))
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let applied = Self { position: fields.u64()?, sequence: fields.u64()?, version: fields.u64()? };
+        fields.end(applied)
+    }
+}
+
 impl Counters {
     pub(crate) fn entry(&self) -> (Vec<u8>, Vec<u8>) {
         let mut bytes = Vec::with_capacity(32);
@@ -240,6 +267,11 @@ fn parse_shape(bytes: &[u8]) -> Option<Shape> {
         names.push(std::str::from_utf8(bytes.get(start..offset)?).ok()?);
     }
     Shape::new(&names).ok()
+}
+
+/// Up to where a tree has the log; nothing yet when it does not say.
+pub(crate) fn applied(source: &(impl Source + ?Sized)) -> Result<Applied, CatalogError> {
+    Ok(read(source, APPLIED_KEY, Applied::parse)?.unwrap_or_default())
 }
 
 /// How an entry is called in a message: its kind and what follows.
@@ -320,6 +352,7 @@ pub(crate) fn load_shapes(
 pub(crate) enum Entry {
     Header(Header),
     Counters(Counters),
+    Applied(Applied),
     Name(String, TableId),
     Table(TableId, TableState),
     Shape(u32, Shape),
@@ -332,6 +365,7 @@ pub(crate) fn parse_entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
     match key.split_first()? {
         _ if key == HEADER_KEY => Header::parse(body).map(Entry::Header),
         _ if key == COUNTERS_KEY => Counters::parse(body).map(Entry::Counters),
+        _ if key == APPLIED_KEY => Applied::parse(body).map(Entry::Applied),
         (&NAME, name) => {
             let id = body.try_into().ok().map(u32::from_le_bytes)?;
             Some(Entry::Name(std::str::from_utf8(name).ok()?.to_owned(), TableId(id)))
@@ -349,10 +383,12 @@ mod tests {
     #[test]
     fn entries_come_back_and_damaged_ones_do_not() {
         let shape = Shape::new(&["name", "age", ""]).unwrap();
+        let applied = Applied { position: 1 << 33, sequence: 12, version: 5 };
         let counters = Counters { version: 7, next_table: 2, shape_count: 3, next_blob: 1 << 40 };
         let state = TableState { row_count: 12, shapes_admitted: 1 };
         for (key, value) in [
             counters.entry(),
+            applied.entry(),
             state.entry(TableId(300)),
             shape_entry(5, &shape),
             name_entry("people", TableId(9)),
@@ -360,6 +396,7 @@ mod tests {
         ] {
             match parse_entry(&key, &value).unwrap() {
                 Entry::Counters(found) => assert_eq!(found, counters),
+                Entry::Applied(found) => assert_eq!(found, applied),
                 Entry::Table(id, found) => assert_eq!((id, found), (TableId(300), state)),
                 Entry::Shape(id, found) => assert_eq!((id, found.names()), (5, shape.names())),
                 Entry::Name(name, id) => assert_eq!((&*name, id), ("people", TableId(9))),

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pellucid_record::key::KeyValue;
 use pellucid_record::validate::validate_record;
@@ -18,7 +19,7 @@ use pellucid_record::{Dictionary, Shapes};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::blob;
-use crate::catalog::{COUNTERS_KEY, Counters, Entry, Header, TableState, parse_entry};
+use crate::catalog::{APPLIED_KEY, Applied, Counters, Entry, Header, TableState, parse_entry};
 use crate::cell::Cell;
 use crate::database::{Database, hex};
 use crate::engine::{Direction, EngineError, Start, Tree};
@@ -60,6 +61,7 @@ pub(crate) struct Audit<'c> {
     version: u64,
     header: Option<Header>,
     counters: Option<Counters>,
+    applied: Option<Applied>,
     names: BTreeMap<String, TableId>,
     states: HashMap<TableId, TableState>,
     shape_ids: Vec<u32>,
@@ -89,6 +91,7 @@ impl<'c> Audit<'c> {
             version,
             header: None,
             counters: None,
+            applied: None,
             names: BTreeMap::new(),
             states: HashMap::new(),
             shape_ids: Vec::new(),
@@ -121,6 +124,7 @@ impl<'c> Audit<'c> {
                 self.header = Some(header);
             }
             Some(Entry::Counters(counters)) => self.counters = Some(counters),
+            Some(Entry::Applied(applied)) => self.applied = Some(applied),
             Some(Entry::Name(name, table)) => {
                 self.names.insert(name, table);
             }
@@ -206,8 +210,10 @@ impl<'c> Audit<'c> {
         let Some(counters) = self.counters else {
             return self.find("the catalog", "the counters are missing");
         };
-        if counters.version != self.version {
-            self.find("the counters", "they are of another version than the meta page that leads to them");
+        // In memory there are no pages that say a version of their own.
+        let version = self.applied.map_or(counters.version, |applied| applied.version);
+        if version != self.version {
+            self.find("the catalog", "it is of another version than the meta page that leads to it");
         }
         if !self.shape_ids.iter().copied().eq(0..counters.shape_count) {
             self.find("the shapes", format!("their ids are not those from 0 to {}", counters.shape_count));
@@ -331,19 +337,24 @@ fn check_entries(snapshot: &Snapshot) -> Result<Vec<Finding>, StoreError> {
 /// Check all pages of the file, as a snapshot keeps them in place.
 pub(crate) fn check_file(database: &Arc<Database>) -> Result<(Vec<Finding>, Option<PageMap>), StoreError> {
     const TRIES: usize = 100;
+    // What a writer keeps out of the file meanwhile has checks of its own.
+    const PATIENCE: Duration = Duration::from_millis(100);
     let Some(opening) = &database.opening else {
         return Err(StoreError::Unsupported { what: "a database in memory has no pages" });
     };
     let file = opening.file()?;
     let failed = |source| StoreError::from_io("read", database.path.clone(), source);
     for _ in 0..TRIES {
+        if database.read_only.is_none() {
+            database.engine.settle(PATIENCE).map_err(|error| database.write_error(error))?;
+        }
         let snapshot = database.snapshot()?;
+        let version = snapshot.read_txn().tree_version();
         let metas = PageFile::metas(file).map_err(failed)?;
-        let mut audit =
-            Audit::new(database.key_size_max, Arc::clone(snapshot.dictionary()), snapshot.version());
-        let newest = metas.iter().flatten().find(|meta| meta.txn == snapshot.version());
+        let mut audit = Audit::new(database.key_size_max, Arc::clone(snapshot.dictionary()), version);
+        let newest = metas.iter().flatten().find(|meta| meta.txn == version);
         let Some(meta) = newest else {
-            if metas.iter().flatten().all(|meta| meta.txn < snapshot.version()) {
+            if metas.iter().flatten().all(|meta| meta.txn < version) {
                 audit.find("the meta pages", "neither is of the newest version");
                 return Ok((audit.finish(), None));
             }
@@ -375,12 +386,16 @@ fn check_other_meta(pages: &PageFile<'_>, metas: &[Option<Meta>; 2], meta: &Meta
         return audit.find("the other meta page", "its version is not the one before");
     }
     if other.txn == 0 {
+        // As it was created: an empty page. Otherwise it is the newest one, whose version was changed.
+        if !other.main.is_empty() {
+            audit.find("the other meta page", "its version is that of an empty file, and it is not empty");
+        }
         return;
     }
-    let counters =
-        pages.tree(other, Tree::Meta.name().as_bytes()).and_then(|tree| pages.lookup(&tree, COUNTERS_KEY));
-    let version = counters.map(|bytes| match parse_entry(COUNTERS_KEY, &bytes.unwrap_or_default()) {
-        Some(Entry::Counters(counters)) => counters.version,
+    let applied =
+        pages.tree(other, Tree::Meta.name().as_bytes()).and_then(|tree| pages.lookup(&tree, APPLIED_KEY));
+    let version = applied.map(|bytes| match parse_entry(APPLIED_KEY, &bytes.unwrap_or_default()) {
+        Some(Entry::Applied(applied)) => applied.version,
         _ => 0,
     });
     match version {

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::catalog::{self, Counters};
+use crate::catalog::{self, Applied, Counters, Entry};
 use crate::check::Audit;
 use crate::engine::{Direction, Engine, EngineError, ReadTxn, Start, Tree, WriteTxn};
 use crate::error::StoreError;
@@ -43,7 +43,8 @@ impl NewFile {
         let name = target.display().to_string();
         let created = File::create_new(path).and_then(|file| stamp::begin(&file));
         created.map_err(|source| StoreError::from_io("create", name.clone(), source))?;
-        let mut entries = |version, _| vec![Counters { version, ..Counters::default() }.entry()];
+        let mut entries =
+            |version, _| vec![Applied { version, ..Applied::default() }.entry(), Counters::default().entry()];
         let engine = LmdbEngine::create(path, LmdbOptions::default(), &mut entries);
         let mut new = Self {
             path: path.to_owned(),
@@ -71,11 +72,14 @@ impl NewFile {
 
     /// Take over an entry; trees come one after the other, and their keys in order.
     pub(crate) fn take(&mut self, tree: Tree, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
-        if let (Tree::Meta, Some(catalog::Entry::Counters(counters))) =
-            (tree, catalog::parse_entry(key, value))
-        {
-            self.counters = counters;
-            return Ok(());
+        match catalog::parse_entry(key, value) {
+            Some(Entry::Counters(counters)) if tree == Tree::Meta => {
+                self.counters = counters;
+                return Ok(());
+            }
+            // The copy has no log, and a place of its own in that to come.
+            Some(Entry::Applied(_)) if tree == Tree::Meta => return Ok(()),
+            _ => {}
         }
         if self.part_size > PART_SIZE {
             self.commit_part()?;
@@ -93,14 +97,15 @@ impl NewFile {
         self.part.as_mut().ok_or(EngineError::Misuse("the file is finished"))
     }
 
-    /// Commit what was taken over so far, with the counters as every commit has them: with its own version.
+    /// Commit what was taken over so far, with the counters, and with its version as every commit of a tree.
     fn commit_part(&mut self) -> Result<(), EngineError> {
         self.part_size = 0;
-        let mut counters = self.counters;
+        let counters = self.counters;
         let part = self.part()?;
-        counters.version = part.version();
-        let (key, value) = counters.entry();
-        part.put(Tree::Meta, &key, &[&value])?;
+        let applied = Applied { position: 0, sequence: counters.version, version: part.version() };
+        for (key, value) in [counters.entry(), applied.entry()] {
+            part.put(Tree::Meta, &key, &[&value])?;
+        }
         self.part.take().map_or(Ok(()), WriteTxn::commit)
     }
 

@@ -5,10 +5,10 @@
 //! transaction are gone.
 
 use std::fmt::Write as _;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use pellucid_record::{Admission, Dictionary};
 
@@ -78,7 +78,7 @@ impl Database {
         let header = header.ok_or_else(|| database.corrupt("its catalog", "the header is missing"))?;
         if header.oldest_reader > catalog::FORMAT_VERSION {
             let (found, newest) = (header.oldest_reader, catalog::FORMAT_VERSION);
-            return Err(StoreError::NewerFormat { path: database.path, found, newest });
+            return Err(StoreError::NewerFormat { path: database.path.clone(), found, newest });
         }
         database.key_size_max = (header.key_size_max as usize).min(key_size_max);
         database.catch_up(&*txn, txn.version())?;
@@ -111,7 +111,7 @@ impl Database {
         let file = self.opening.as_ref().filter(|_| is_short_write).and_then(|opening| opening.file().ok());
         let probe = file.map(|file| file.metadata().and_then(|metadata| file.write_at(&[0], metadata.len())));
         match probe {
-            Some(Err(source)) => self.error(error_of_system(source)),
+            Some(Err(source)) => self.error(EngineError::of_system(source)),
             _ => self.error(error),
         }
     }
@@ -223,10 +223,15 @@ impl Database {
     }
 }
 
-fn error_of_system(source: io::Error) -> EngineError {
-    match source.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => EngineError::DiskFull(source),
-        _ => EngineError::Io(source),
+impl Drop for Database {
+    fn drop(&mut self) {
+        let Some(opening) = &self.opening else { return };
+        // The last one leaves one file behind, if the tree takes it all; else the next one finds the log.
+        if self.generation == os::generation() && opening.is_last() {
+            let is_settled =
+                self.read_only.is_none() && self.engine.settle(Duration::ZERO).is_ok_and(|done| done);
+            opening.keeps_log.store(!is_settled, Ordering::Relaxed);
+        }
     }
 }
 

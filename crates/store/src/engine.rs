@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::{Duration, Instant};
 
 /// The trees of one database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,17 +92,41 @@ pub trait Engine: Send + Sync {
     /// When the database cannot be written, or its writer lock is broken.
     fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError>;
 
+    /// As `begin_write`, but not beyond a deadline: `None` when that passed. An engine that one process alone can have
+    /// needs none.
+    ///
+    /// # Errors
+    /// As `begin_write`.
+    fn begin_write_until(&self, _deadline: Instant) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
+        self.begin_write().map(Some)
+    }
+
+    /// The process that writes now, as far as is known.
+    fn writer(&self) -> Option<u32> {
+        None
+    }
+
     /// Make what was committed so far survive a power cut.
     ///
     /// # Errors
     /// Whatever the operating system says.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// The oldest version that anybody reads, in any process; `None` when nobody does, or nobody needs to know.
+    /// Write what lies beside the engine's own file into it: before it is looked at by itself, and before the last one closes.
+    /// False when a writer was in the way for this long.
+    ///
+    /// # Errors
+    /// When the file cannot be written; what lies beside it stays then.
+    fn settle(&self, _patience: Duration) -> Result<bool, EngineError> {
+        Ok(true)
+    }
+
+    /// How many versions of the engine's pages the oldest one is behind that anybody reads, in any process; 0 when nobody does,
+    /// or nobody needs to know.
     ///
     /// # Errors
     /// When the engine cannot read its own books.
-    fn oldest_reader(&self) -> Result<Option<u64>, EngineError>;
+    fn reader_lag(&self) -> Result<u64, EngineError>;
 
     /// How much room the database takes, and who reads it.
     ///
@@ -114,6 +139,11 @@ pub trait Engine: Send + Sync {
 pub trait ReadTxn: Send + Sync {
     /// The version it sees: the count of commits, or a number that grows with each.
     fn version(&self) -> u64;
+
+    /// The version of the pages that it keeps in place, where what lies over them counts otherwise.
+    fn tree_version(&self) -> u64 {
+        self.version()
+    }
 
     /// The value of a key.
     ///
@@ -217,6 +247,11 @@ pub trait WriteTxn: Send + Sync {
     /// As `put`.
     fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError>;
 
+    /// Whether `append` is the cheaper way, so that it pays to know the tree's last key.
+    fn prefers_append(&self) -> bool {
+        true
+    }
+
     /// Delete a key; says whether it was there.
     ///
     /// # Errors
@@ -275,8 +310,12 @@ pub struct Usage {
     pub reader_slots: u32,
     /// Reader places in use by any process.
     pub readers: u32,
-    /// The version that the oldest of these readers sees.
-    pub oldest_reader: Option<u64>,
+    /// As [`Engine::reader_lag`].
+    pub reader_lag: u64,
+    /// Bytes of commits that lie beside the engine's own file.
+    pub pending: u64,
+    /// Commits that were found there when it was opened, left by somebody who died.
+    pub recovered: u64,
     /// Entries in each tree, by [`Tree::index`].
     pub entries: [u64; 3],
 }
@@ -325,6 +364,16 @@ pub enum EngineError {
     Forked,
     /// This engine cannot do that at all.
     Unsupported(&'static str),
+}
+
+impl EngineError {
+    /// What an error of the operating system means for a write.
+    pub(crate) fn of_system(source: io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Self::DiskFull(source),
+            _ => Self::Io(source),
+        }
+    }
 }
 
 impl fmt::Display for EngineError {

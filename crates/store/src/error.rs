@@ -474,6 +474,13 @@ pub enum Warning {
         /// How many commits it is behind.
         lag: u64,
     },
+    /// The power was cut, or the log damaged: its last commits are gone.
+    LostCommits {
+        /// The file.
+        path: String,
+        /// How many.
+        commits: u64,
+    },
     /// Another process, in another container, has it open.
     OtherNamespace {
         /// The file.
@@ -495,6 +502,10 @@ impl fmt::Display for Warning {
             Self::OldReader { path, lag } => write!(
                 out,
                 "a snapshot of '{path}' is {lag} commits old: the file grows until it is closed; records and iterators that are kept hold one"
+            ),
+            Self::LostCommits { path, commits } => write!(
+                out,
+                "'{path}' was not closed, and the last {commits} commits of its log are damaged or never reached the disk; it is as it was before them"
             ),
             Self::OtherNamespace { path } => write!(
                 out,

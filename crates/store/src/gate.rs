@@ -10,8 +10,15 @@ use std::time::{Duration, Instant};
 /// A door that one thread at a time goes through.
 #[derive(Default)]
 pub(crate) struct Gate {
-    owner: Mutex<Option<ThreadId>>,
+    inside: Mutex<Inside>,
     opened: Condvar,
+}
+
+#[derive(Default)]
+struct Inside {
+    owner: Option<ThreadId>,
+    /// How many wait: to wake nobody costs a system call.
+    waiting: u32,
 }
 
 /// The right to write in this process; dropping it, in whatever thread, gives it up.
@@ -20,22 +27,27 @@ pub(crate) struct GateGuard(Arc<Gate>);
 impl Gate {
     /// Wait until nobody else is inside, at most until `deadline`.
     pub(crate) fn enter(self: &Arc<Self>, deadline: Instant) -> Option<GateGuard> {
-        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        while owner.is_some() {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        while inside.owner.is_some() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
                 return None;
             }
-            owner = self.opened.wait_timeout(owner, left).unwrap_or_else(PoisonError::into_inner).0;
+            inside.waiting += 1;
+            inside = self.opened.wait_timeout(inside, left).unwrap_or_else(PoisonError::into_inner).0;
+            inside.waiting -= 1;
         }
-        *owner = Some(thread::current().id());
+        inside.owner = Some(thread::current().id());
         Some(GateGuard(Arc::clone(self)))
     }
 }
 
 impl Drop for GateGuard {
     fn drop(&mut self) {
-        *self.0.owner.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.0.opened.notify_one();
+        let mut inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        inside.owner = None;
+        if inside.waiting > 0 {
+            self.0.opened.notify_one();
+        }
     }
 }

@@ -423,9 +423,10 @@ impl Engine for LmdbEngine {
         check(unsafe { ffi::mdb_env_sync(self.environment.raw, 1) })
     }
 
-    fn oldest_reader(&self) -> Result<Option<u64>, EngineError> {
+    fn reader_lag(&self) -> Result<u64, EngineError> {
         self.environment.check_usable()?;
-        Ok(self.environment.readers()?.1)
+        let oldest = self.environment.readers()?.1;
+        Ok(oldest.map_or(0, |oldest| self.version().saturating_sub(oldest)))
     }
 
     fn usage(&self) -> Result<Usage, EngineError> {
@@ -439,7 +440,9 @@ impl Engine for LmdbEngine {
             map_size: info.me_mapsize as u64,
             reader_slots: info.me_maxreaders,
             readers,
-            oldest_reader,
+            reader_lag: oldest_reader.map_or(0, |oldest| self.version().saturating_sub(oldest)),
+            pending: 0,
+            recovered: 0,
             entries: read.entry_counts()?,
         })
     }

@@ -11,11 +11,12 @@ use crate::check::{self, Finding};
 use crate::copy::NewFile;
 use crate::database::Database;
 use crate::error::{Holder, StoreError, Wanted};
+use crate::log_file;
+use crate::memory::MemoryEngine;
 use crate::open;
 use crate::opening::Opening;
 use crate::pages::PageFile;
 use crate::store::{Mode, OpenOptions, Store};
-use crate::writer_lock;
 
 /// How a database is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,11 +41,15 @@ pub struct Stats {
     pub free_pages: u64,
     /// Bytes of address space reserved for the file.
     pub map_size: u64,
+    /// Bytes of commits in the log that no checkpoint has written into the file yet.
+    pub log_pending: u64,
+    /// Commits that were found in the log when this process opened the database: somebody had died.
+    pub log_recovered: u64,
     /// Snapshots open in all processes.
     pub readers: u64,
     /// How many may be.
     pub reader_slots: u64,
-    /// How many commits the oldest of them is behind: what was freed since cannot be used again before it is closed.
+    /// How many checkpoints the oldest of them is behind: what was freed since cannot be used again before it is closed.
     pub oldest_reader_lag: u64,
 }
 
@@ -81,11 +86,11 @@ impl Store {
             pages: usage.pages,
             free_pages: usage.free_pages,
             map_size: usage.map_size,
+            log_pending: usage.pending,
+            log_recovered: usage.recovered,
             readers: u64::from(usage.readers),
             reader_slots: u64::from(usage.reader_slots),
-            oldest_reader_lag: usage
-                .oldest_reader
-                .map_or(0, |oldest| snapshot.version().saturating_sub(oldest)),
+            oldest_reader_lag: usage.reader_lag,
         })
     }
 
@@ -169,6 +174,11 @@ impl Store {
             return Err(StoreError::Busy { path, wanted: Wanted::Alone, holders, waited: None });
         }
         opening.be_alone(timeout)?;
+        let settled = database.engine.settle(timeout).map(drop).map_err(|error| database.write_error(error));
+        if settled.is_err() {
+            let _ = opening.share();
+            return settled;
+        }
         let new_path = beside(&opening.path, "-compact");
         let copied = copy_beside(database, opening, &new_path);
         if copied.is_err() {
@@ -202,18 +212,18 @@ fn copy_beside(database: &Arc<Database>, opening: &Opening, new_path: &Path) -> 
 /// Put the new file in the place of the old one, which is ours alone.
 fn replace(database: Arc<Database>, new_path: &Path) -> Result<(), StoreError> {
     let path = database.path.clone();
-    let Ok(database) = Arc::try_unwrap(database) else {
+    let Ok(mut database) = Arc::try_unwrap(database) else {
         return Err(StoreError::Closed { what: "database" });
     };
-    let Database { engine, opening, .. } = database;
-    // The engine first: its lock file holds the old file's version, and the new file must not meet it.
-    drop(engine);
-    if let Some(opening) = &opening {
+    // The engine first: its lock file holds the old file's version, and the new file must not meet it. Nor its log, which is
+    // empty.
+    database.engine = Box::new(MemoryEngine::new());
+    if let Some(opening) = &database.opening {
+        let _ = std::fs::remove_file(log_file::path_of(&opening.path));
         let _ = std::fs::remove_file(opening.lock_path());
-        let _ = std::fs::remove_file(writer_lock::path_of(&opening.path));
         rename(new_path, &opening.path)?;
     }
-    drop(opening);
+    drop(database);
     sync_folder(Path::new(&path))
 }
 

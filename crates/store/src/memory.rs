@@ -103,9 +103,9 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    fn oldest_reader(&self) -> Result<Option<u64>, EngineError> {
+    fn reader_lag(&self) -> Result<u64, EngineError> {
         // Old versions share their nodes with the newest one; what they alone have goes with them.
-        Ok(None)
+        Ok(0)
     }
 
     fn usage(&self) -> Result<Usage, EngineError> {

@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::catalog::{Counters, FORMAT_VERSION, Header};
+use crate::catalog::{Applied, Counters, FORMAT_VERSION, Header};
 use crate::copy;
 use crate::database::Database;
 use crate::engine::{Engine, EngineError, Tree};
 use crate::error::{StoreError, Wanted, Warning};
 use crate::lmdb::{FirstEntries, LmdbEngine, LmdbOptions};
+use crate::log_file::{self, Manner};
 use crate::memory::MemoryEngine;
 use crate::opening::{Found, Opening, Wish, is_denied};
 use crate::os;
 use crate::registry::{self, Opened, Place};
 use crate::stamp::{self, Identity};
 use crate::store::{Mode, OpenOptions};
-use crate::writer_lock::WriterLock;
 
 /// A database in memory, empty.
 pub(crate) fn memory(options: &OpenOptions) -> Result<Arc<Database>, StoreError> {
@@ -194,14 +194,6 @@ fn prepare(
     }
     let engine = open_engine(opening, state, options, warnings)?;
     opening.is_open = true;
-    if state.is_writable {
-        let lock = WriterLock::open(&opening.path)
-            .map_err(|source| StoreError::from_io("create", format!("{path}-writer"), source))?;
-        if lock.meet_namespace(state.is_alone) {
-            warnings.push(Warning::OtherNamespace { path: path.clone() });
-        }
-        opening.writer_lock = Some(Arc::new(lock));
-    }
     if let Ok(Some(name)) = os::network_file_system(opening.file()?) {
         warnings.push(Warning::NetworkFileSystem { path: path.clone(), name });
     }
@@ -228,7 +220,12 @@ fn open_engine(
         ..LmdbOptions::default()
     };
     let opened = if is_new {
-        LmdbEngine::create(&opening.path, lmdb, &mut first_entries)
+        LmdbEngine::create(&opening.path, lmdb, &mut |version, size| {
+            let applied = Applied { position: 0, sequence: version, version };
+            let mut entries = first_entries(version, size);
+            entries.push(applied.entry());
+            entries
+        })
     } else {
         LmdbEngine::open(&opening.path, lmdb)
     };
@@ -238,7 +235,8 @@ fn open_engine(
                 // LMDB itself does without it where the file system is read-only.
                 warnings.push(Warning::Unregistered { path });
             }
-            Ok(Box::new(engine))
+            let manner = Manner { is_alone, is_writable, writes: options.mode != Mode::Read };
+            log_file::attach(Box::new(engine), &opening.path, manner, warnings)
         }
         // Without a lock file nobody sees us reading; that must not happen beside somebody who writes.
         Err(EngineError::Io(error)) if !is_writable && is_denied(&error) && (is_alone || !has_lock_file) => {

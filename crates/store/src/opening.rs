@@ -12,22 +12,24 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::{Holder, StoreError, Wanted};
+use crate::log_file;
+use crate::own_file::OwnFile;
 use crate::registry::{self, FileId};
-use crate::writer_lock::{self, OwnFile, WriterLock, command_of};
+use crate::writer_lock::command_of;
 
 /// A database's data file, held so that others know of us.
 pub(crate) struct Opening {
     pub(crate) path: PathBuf,
     pub(crate) file_id: FileId,
     file: OwnFile,
-    pub(crate) writer_lock: Option<Arc<WriterLock>>,
     /// Whether it is a database, so that the files beside it are a database's.
     pub(crate) is_open: bool,
+    /// Whether the log holds what the tree could not take.
+    pub(crate) keeps_log: AtomicBool,
     /// Whether the registry must be told when it is closed. Not before it was told of it: it is locked then.
     pub(crate) is_registered: AtomicBool,
 }
@@ -63,8 +65,8 @@ impl Opening {
                     path: path.to_owned(),
                     file_id,
                     file,
-                    writer_lock: None,
                     is_open: false,
+                    keeps_log: AtomicBool::new(false),
                     is_registered: AtomicBool::new(false),
                 };
                 return Ok(Found { opening, is_alone, is_writable });
@@ -134,13 +136,25 @@ pub(crate) fn lock_path_of(path: &Path) -> PathBuf {
     path.into()
 }
 
+impl Opening {
+    /// Whether nobody else has it open; nobody can open it from then on.
+    pub(crate) fn is_last(&self) -> bool {
+        let file = self.file.file().filter(|_| self.is_open);
+        file.is_some_and(|file| file.try_lock().is_ok() && same_file(&self.path, file) == Some(self.file_id))
+    }
+}
+
 impl Drop for Opening {
     fn drop(&mut self) {
-        let Some(file) = self.file.file().filter(|_| self.is_open) else { return };
+        if !self.is_open || !self.file.is_ours() {
+            return;
+        }
         // The engine has closed the file. If nobody else has it open, nobody needs the files beside it.
-        if file.try_lock().is_ok() && same_file(&self.path, file) == Some(self.file_id) {
+        if self.is_last() {
+            if !self.keeps_log.load(Ordering::Relaxed) {
+                let _ = std::fs::remove_file(log_file::path_of(&self.path));
+            }
             let _ = std::fs::remove_file(self.lock_path());
-            let _ = std::fs::remove_file(writer_lock::path_of(&self.path));
         }
         if self.is_registered.load(Ordering::Relaxed) {
             registry::close(self.file_id);

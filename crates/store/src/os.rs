@@ -117,14 +117,12 @@ pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
     if file.metadata()?.len() < size { file.set_len(size) } else { Ok(()) }
 }
 
-/// Try to lock the first byte of a file for this open file (not for the process), or give it up.
+/// Try to lock one byte of a file for this open file (not for the process), or give it up.
 ///
 /// This lock and `flock` know nothing of each other, so that one file can have both.
 #[cfg(target_os = "linux")]
-pub(crate) fn lock_first_byte(file: &File, is_locked: bool) -> io::Result<bool> {
-    let kind = if is_locked { libc::F_WRLCK } else { libc::F_UNLCK };
-    let lock =
-        libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: 0, l_len: 1, l_pid: 0 };
+pub(crate) fn lock_byte(file: &File, offset: i64, is_locked: bool) -> io::Result<bool> {
+    let lock = byte_lock(offset, if is_locked { libc::F_WRLCK } else { libc::F_UNLCK });
     // SAFETY: the descriptor is open while `file` is borrowed; the call reads the structure and keeps nothing.
     let failed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
     if failed == 0 {
@@ -137,10 +135,52 @@ pub(crate) fn lock_first_byte(file: &File, is_locked: bool) -> io::Result<bool> 
     }
 }
 
+/// Whether somebody else has locked a byte of a file.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_byte_locked(file: &File, offset: i64) -> io::Result<bool> {
+    let mut lock = byte_lock(offset, libc::F_WRLCK);
+    // SAFETY: the descriptor is open while `file` is borrowed; the call fills the structure and keeps nothing.
+    let failed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    if failed == 0 { Ok(lock.l_type != libc::F_UNLCK as i16) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(target_os = "linux")]
+fn byte_lock(offset: i64, kind: libc::c_int) -> libc::flock {
+    libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: offset, l_len: 1, l_pid: 0 }
+}
+
 /// Elsewhere there is no such lock.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn lock_first_byte(_file: &File, _is_locked: bool) -> io::Result<bool> {
+pub(crate) fn lock_byte(_file: &File, _offset: i64, _is_locked: bool) -> io::Result<bool> {
     Ok(true)
+}
+
+/// Elsewhere nobody can be asked, and everybody is taken for alive.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_byte_locked(_file: &File, _offset: i64) -> io::Result<bool> {
+    Ok(true)
+}
+
+/// Make sure that the disk has room for a part of a file, which grows to it. False where the file system cannot, so that
+/// files have to be written when they are created.
+#[cfg(target_os = "linux")]
+pub(crate) fn reserve(file: &File, offset: u64, size: u64) -> io::Result<bool> {
+    // SAFETY: the descriptor is open while `file` is borrowed.
+    let failed = unsafe { libc::fallocate(file.as_raw_fd(), 0, offset.cast_signed(), size.cast_signed()) };
+    if failed == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Elsewhere nobody promises it.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn reserve(_file: &File, _offset: u64, _size: u64) -> io::Result<bool> {
+    Ok(false)
 }
 
 /// Whether a file lies on a file system of another machine, and its name then.

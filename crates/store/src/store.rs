@@ -13,7 +13,6 @@ use crate::os;
 use crate::row_key::TableId;
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
-use crate::writer_lock;
 
 /// What may be done with a database, and whether it is created: dbm's letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +33,7 @@ pub enum Durability {
     /// When it survives the death of the process.
     #[default]
     Process,
-    /// When it is on the disk. As long as every commit is one of the engine, `Process` waits for that too.
+    /// When it is on the disk.
     Full,
 }
 
@@ -181,9 +180,7 @@ impl Store {
         if let Some(why) = database.read_only {
             return Err(StoreError::ReadOnly { path: database.path.clone(), why });
         }
-        let lock = database.opening.as_ref().and_then(|opening| opening.writer_lock.as_ref());
-        let guard = writer_lock::acquire(&database.gate, lock, &database.path, timeout)?;
-        Transaction::begin(database, guard)
+        Transaction::begin(database, timeout, self.options.durability)
     }
 
     /// The shapes that records of this database name.
@@ -211,7 +208,12 @@ impl Store {
     /// When the disk fails.
     pub fn sync(&self) -> Result<(), StoreError> {
         let database = self.database()?;
-        database.engine.sync().map_err(|error| database.error(error))
+        if self.is_read_only() {
+            return Ok(());
+        }
+        // What it is about is done by the first of these; the second makes the log shorter if nobody is in the way.
+        let done = database.engine.sync().and_then(|()| database.engine.settle(Duration::ZERO));
+        done.map(|_| ()).map_err(|error| database.write_error(error))
     }
 
     /// Close this handle. The file is closed when its snapshots and transactions, and other handles of it in this
@@ -253,12 +255,10 @@ impl Store {
     /// # Errors
     /// `Closed`.
     pub fn warnings(&self) -> Result<Vec<Warning>, StoreError> {
-        const OLD_LAG: u64 = 1000;
+        const OLD_LAG: u64 = 100;
         let database = self.database()?;
         let mut warnings = database.warnings.clone();
-        let oldest = database.engine.oldest_reader().map_err(|error| database.error(error))?;
-        let newest = database.engine.version();
-        let lag = oldest.map_or(0, |oldest| newest.saturating_sub(oldest));
+        let lag = database.engine.reader_lag().map_err(|error| database.error(error))?;
         if lag >= OLD_LAG {
             warnings.push(Warning::OldReader { path: database.path.clone(), lag });
         }

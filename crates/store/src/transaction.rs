@@ -11,17 +11,20 @@ mod tables;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use crate::catalog::{self, Counters, TableState};
 use crate::cell::Cell;
 use crate::database::Database;
 use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::error::StoreError;
+use crate::gate::GateGuard;
 use crate::row_key::{RowKey, TableId};
 use crate::scan::{Range, RowRange};
 use crate::shapes::TransactionShapes;
+use crate::store::Durability;
 use crate::transaction_scan::{DirtyScan, TransactionScan};
-use crate::writer_lock::WriterGuard;
+use crate::writer_lock;
 
 /// The one transaction that writes. Dropping it takes everything back.
 pub struct Transaction {
@@ -40,7 +43,8 @@ pub struct Transaction {
     scans: Mutex<Vec<Weak<Mutex<DirtyScan>>>>,
     pub(crate) head: Vec<u8>,
     pub(crate) database: Arc<Database>,
-    lock: Option<WriterGuard>,
+    gate: Option<GateGuard>,
+    durability: Durability,
 }
 
 #[derive(Clone, Copy)]
@@ -61,8 +65,12 @@ struct Saved {
 pub struct Savepoint(usize);
 
 impl Transaction {
-    pub(crate) fn begin(database: Arc<Database>, lock: WriterGuard) -> Result<Self, StoreError> {
-        let write = database.engine.begin_write().map_err(|error| database.error(error))?;
+    pub(crate) fn begin(
+        database: Arc<Database>,
+        timeout: Duration,
+        durability: Durability,
+    ) -> Result<Self, StoreError> {
+        let (write, gate) = writer_lock::acquire(&database, timeout)?;
         let mut counters = database.catch_up_to_writer(&*write)?;
         counters.next_blob = counters.next_blob.max(database.blob_floor.load(Ordering::Relaxed));
         Ok(Self {
@@ -78,7 +86,8 @@ impl Transaction {
             scans: Mutex::default(),
             head: Vec::new(),
             database,
-            lock: Some(lock),
+            gate: Some(gate),
+            durability,
         })
     }
 
@@ -308,7 +317,12 @@ impl Transaction {
         }
         let committed = self.write_books().and_then(|()| self.commit_engine());
         self.abort();
-        committed
+        committed?;
+        if self.durability == Durability::Full {
+            // Behind the lock, so that others commit meanwhile and one sync serves all who wait for it.
+            self.database.engine.sync().map_err(|error| self.database.write_error(error))?;
+        }
+        Ok(())
     }
 
     /// Write what was kept in memory: counts, counters, shapes.
@@ -343,7 +357,7 @@ impl Transaction {
     pub fn abort(&mut self) {
         // In this order: whoever gets the lock next must not have to wait for the engine.
         self.write = None;
-        self.lock = None;
+        self.gate = None;
         self.saved.clear();
     }
 }

@@ -129,12 +129,14 @@ fn compacting_gives_room_back_and_keeps_everything() {
     let path = scratch.path("compact.pel");
     let store = Store::open(&path, &OpenOptions::default()).unwrap();
     fill(&store, 2000);
+    store.sync().unwrap();
     let mut transaction = store.begin(WAIT).unwrap();
     transaction.drop_table("b").unwrap();
     transaction.commit().unwrap();
     drop(transaction);
     let rows = rows_of(&store);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    store.sync().unwrap();
     let before = std::fs::metadata(&path).unwrap();
     store.compact(WAIT).unwrap();
     let after = std::fs::metadata(&path).unwrap();

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use pellucid_store::engine::{Batch, Cursor, Direction, Engine, EngineError, Start, Tree};
 use pellucid_store::lmdb::{LmdbEngine, LmdbOptions};
+use pellucid_store::log::LoggedEngine;
 use pellucid_store::memory::MemoryEngine;
 use support::{Chance, Scratch};
 
@@ -30,10 +31,24 @@ fn lmdb(key_size_max: usize) -> Fixture {
     Fixture { engine: Box::new(engine), _scratch: Some(scratch) }
 }
 
+/// A log over LMDB, roomy.
+fn logged(key_size_max: usize) -> Fixture {
+    let fixture = lmdb(key_size_max);
+    Fixture { engine: Box::new(LoggedEngine::in_memory(fixture.engine, 1 << 20).unwrap()), ..fixture }
+}
+
+/// A log over the memory engine, so small that each area is sealed again and again, and much is bulk.
+fn logged_tightly(key_size_max: usize) -> Fixture {
+    let fixture = memory(key_size_max);
+    Fixture { engine: Box::new(LoggedEngine::in_memory(fixture.engine, 2048).unwrap()), ..fixture }
+}
+
 macro_rules! contract {
     ($($test:ident)*) => {
         mod on_memory { $( #[test] fn $test() { super::$test(super::memory); } )* }
         mod on_lmdb { $( #[test] fn $test() { super::$test(super::lmdb); } )* }
+        mod on_a_log { $( #[test] fn $test() { super::$test(super::logged); } )* }
+        mod on_a_tight_log { $( #[test] fn $test() { super::$test(super::logged_tightly); } )* }
     };
 }
 
@@ -482,9 +497,9 @@ fn a_file_has_room_for_so_many_readers_and_says_when_it_is_taken() {
     assert!(matches!(error, EngineError::ReadersFull { slots: 4096 }), "{error}");
     assert_eq!(readers.len(), 4096);
     assert_eq!(readers[4095].get(Tree::Rows, b"a").unwrap(), Some(&b"1"[..]));
-    assert_eq!(engine.oldest_reader().unwrap(), Some(engine.version()));
+    assert_eq!(engine.reader_lag().unwrap(), 0);
     commit(&*engine, &[(b"a", b"2")]);
     readers.truncate(1);
     assert_eq!(get(&*engine, b"a").as_deref(), Some(&b"2"[..]), "places are given back");
-    assert_eq!(engine.oldest_reader().unwrap(), Some(engine.version() - 1));
+    assert_eq!(engine.reader_lag().unwrap(), 1);
 }

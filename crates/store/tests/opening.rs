@@ -396,9 +396,9 @@ fn a_writer_of_another_pid_namespace_is_noticed() {
     fill(&path, 1);
     let mut child = Child::new();
     child.must(&[&format!("open {} w 1000", path.display())]);
-    // As if it lived in another container: what it noted about itself is another namespace's name.
-    let side = File::options().write(true).open(scratch.path("container.pel-writer")).unwrap();
-    side.write_all_at(b"pid:[4000000000]", 0).unwrap();
+    // As if it lived in another container: the namespace that it noted is another one's number.
+    let side = File::options().write(true).open(scratch.path("container.pel-log")).unwrap();
+    side.write_all_at(&4_000_000_000_u64.to_le_bytes(), 32).unwrap();
     let store = open(&path, Mode::Write).unwrap();
     let warnings = store.warnings().unwrap();
     assert!(matches!(&warnings[..], [Warning::OtherNamespace { .. }]), "{warnings:?}");

@@ -141,6 +141,9 @@ impl Transaction {
 
     /// Whether a row key is above all there are.
     fn is_above_tail(&mut self, row_key: &[u8]) -> Result<bool, StoreError> {
+        if !self.reader()?.prefers_append() {
+            return Ok(false);
+        }
         if let Some(tail) = &self.tail {
             return Ok(row_key > &tail[..]);
         }

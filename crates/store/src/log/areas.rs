@@ -1,0 +1,355 @@
+//! What stands where in the log?
+//!
+//! ```text
+//! word 0       magic            8     sequence, the last acknowledged group: what readers poll
+//! word 1       format           16    tail, the position behind it; 17 active, the area that is appended to
+//!                               18    1 when groups were found after a death, until the area is sealed
+//! word 2, 3    identity         24    writer, the member that holds the writer lock, or 0
+//!                               32    applied, the position up to which the tree has everything: a hint
+//!                               40    synced, the position up to which the log is on the disk
+//!                               25    wanted, a member that waits for it
+//! word 4       the PID namespace of whoever made it
+//! word 512     area 0: begin, salt, check; 520  area 1
+//! word 1,024   PIDs of the members 0 to 4,095
+//! word 5,120   groups, in pieces of 64 KiB that belong to area 0 and 1 in turn
+//! ```
+//!
+//! In turn, so that a log that is short is a short file, whichever area is in use.
+//!
+//! Positions count bytes over the whole life of the database. Words are little-endian on disk: on other machines a log would
+//! have to be read differently, and is refused.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::log::group;
+use crate::log::space::Space;
+
+/// "pelluLOG"
+const MAGIC: u64 = u64::from_le_bytes(*b"pelluLOG");
+const FORMAT: u64 = 1;
+const SEQUENCE: usize = 8;
+const TAIL: usize = 16;
+const ACTIVE: usize = 17;
+const FOUND: usize = 18;
+const WRITER: usize = 24;
+const WANTED: usize = 25;
+const APPLIED: usize = 32;
+const SYNCED: usize = 40;
+const AREA_HEADS: [usize; 2] = [512, 520];
+const MEMBERS: usize = 1024;
+const HEAD_WORDS: usize = 5120;
+const PIECE_WORDS: usize = 8192;
+
+/// The head and the two areas of a log.
+pub(crate) struct Areas {
+    space: Box<dyn Space>,
+    seed: u64,
+    /// Words of an area, and of the pieces that it comes in.
+    area_words: usize,
+    piece_words: usize,
+    syncing: Mutex<()>,
+}
+
+/// Where an area begins, and what its first group's check is seeded by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AreaHead {
+    pub(crate) begin: u64,
+    pub(crate) salt: u64,
+}
+
+/// Words that a log with areas of this many bytes takes.
+pub(crate) const fn words_for(area_size: usize) -> usize {
+    HEAD_WORDS + 2 * (area_size / 8)
+}
+
+/// What a log turned out to be that is not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// Nothing was written yet.
+    Empty,
+    /// No log at all, or its head is damaged.
+    NoLog,
+    /// Of another version of the format.
+    Format(u64),
+    /// Of another database.
+    Identity,
+}
+
+impl Areas {
+    /// The log in a space, for the database with this identity.
+    pub(crate) fn new(space: Box<dyn Space>, identity: [u8; 16]) -> Self {
+        let area_words = space.words().len().saturating_sub(HEAD_WORDS) / 2;
+        let piece_words = PIECE_WORDS.min(area_words);
+        Self {
+            space,
+            seed: xxh3_64_with_seed(&identity, MAGIC),
+            area_words,
+            piece_words,
+            syncing: Mutex::new(()),
+        }
+    }
+
+    /// Whether the log is this database's.
+    pub(crate) fn identify(&self) -> Result<(), Foreign> {
+        match (self.load(0), self.load(1), self.load(2)) {
+            (0, _, _) => Err(Foreign::Empty),
+            (MAGIC, FORMAT, seed) if seed == self.seed => Ok(()),
+            (MAGIC, FORMAT, _) => Err(Foreign::Identity),
+            (MAGIC, format, _) => Err(Foreign::Format(format)),
+            _ => Err(Foreign::NoLog),
+        }
+    }
+
+    /// Make it an empty log that begins at a position. Nobody else may have it.
+    pub(crate) fn create(&self, position: u64, sequence: u64) -> std::io::Result<()> {
+        self.space.reserve(0..HEAD_WORDS)?;
+        self.store(1, FORMAT);
+        self.store(2, self.seed);
+        self.store(WRITER, 0);
+        self.store(WANTED, 0);
+        self.store(4, 0);
+        self.store(ACTIVE, 0);
+        self.store(FOUND, 0);
+        self.store(APPLIED, position);
+        self.store(SYNCED, position);
+        self.begin_area(0, position);
+        self.publish(position, sequence);
+        self.word(0).store(MAGIC, Ordering::Release);
+        Ok(())
+    }
+
+    /// Begin an area anew: what it held is no group of it from now on.
+    pub(crate) fn begin_area(&self, area: usize, begin: u64) {
+        let at = Self::head_at(area);
+        // Another one each time, also where the header of the last time did not survive a power cut: what stands there must not
+        // continue the new chain, even if the same commits are made again.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let parts = [begin, now, u64::from(std::process::id()), self.load(at + 1)].map(u64::to_le_bytes);
+        let salt = xxh3_64_with_seed(&parts.concat(), self.seed).max(1);
+        // Readers of what it held look at the salt last.
+        self.store(at + 1, salt);
+        fence(Ordering::Release);
+        self.store(at, begin);
+        self.store(at + 2, self.check_of(begin, salt));
+    }
+
+    fn check_of(&self, begin: u64, salt: u64) -> u64 {
+        xxh3_64_with_seed(&[begin.to_le_bytes(), salt.to_le_bytes()].concat(), self.seed)
+    }
+
+    /// The head of an area; `None` when it was never begun, or is damaged or just being begun.
+    pub(crate) fn head(&self, area: usize) -> Option<AreaHead> {
+        let at = Self::head_at(area);
+        let (begin, salt) = (self.load(at), self.load(at + 1));
+        (salt != 0 && self.load(at + 2) == self.check_of(begin, salt)).then_some(AreaHead { begin, salt })
+    }
+
+    /// Bytes for groups in an area.
+    pub(crate) fn room(&self) -> u64 {
+        self.area_words as u64 * 8
+    }
+
+    /// Copy the group at a position out of an area, if it continues the chain; its bytes and its check.
+    pub(crate) fn group(
+        &self,
+        area: usize,
+        head: AreaHead,
+        position: u64,
+        sequence: u64,
+        seed: u64,
+    ) -> Option<(Vec<u8>, u64)> {
+        let offset = usize::try_from(position.checked_sub(head.begin)?).ok()? / 8;
+        if offset >= self.area_words || !self.space.has(self.word_at(area, offset) + 1) {
+            return None;
+        }
+        let size = (self.load(self.word_at(area, offset)) & u64::from(u32::MAX)) as usize;
+        if size < group::HEAD_SIZE + group::CHECK_SIZE
+            || !size.is_multiple_of(8)
+            || size > (self.area_words - offset) * 8
+        {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(size);
+        for words in self.parts(area, offset..offset + size / 8) {
+            if !self.space.has(words.end) {
+                return None;
+            }
+            for word in self.space.words().get(words)? {
+                bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+            }
+        }
+        // The check tells whether somebody wrote meanwhile: an area that is begun anew has another salt.
+        let check = group::verified(&bytes, sequence, seed)?;
+        Some((bytes, check))
+    }
+
+    /// Write a group at a position, without publishing it.
+    pub(crate) fn write(
+        &self,
+        area: usize,
+        head: AreaHead,
+        position: u64,
+        bytes: &[u8],
+    ) -> std::io::Result<()> {
+        let offset = (position - head.begin) as usize / 8;
+        let words = offset..offset + bytes.len() / 8;
+        debug_assert!(words.end <= self.area_words, "who writes has looked for room");
+        for part in self.parts(area, words.clone()) {
+            self.space.reserve(part)?;
+        }
+        let mut chunks = bytes.chunks_exact(8);
+        for part in self.parts(area, words) {
+            let words = self.space.words().get(part).unwrap_or_default();
+            for (word, chunk) in words.iter().zip(&mut chunks) {
+                if let Ok(chunk) = chunk.try_into() {
+                    word.store(u64::from_le_bytes(chunk), Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// [W1] Acknowledge what was written up to a position.
+    pub(crate) fn publish(&self, tail: u64, sequence: u64) {
+        self.store(TAIL, tail);
+        self.word(SEQUENCE).store(sequence, Ordering::Release);
+    }
+
+    /// The last acknowledged group.
+    #[inline]
+    pub(crate) fn sequence(&self) -> u64 {
+        self.word(SEQUENCE).load(Ordering::Acquire)
+    }
+
+    /// The position behind the last acknowledged group, for whoever holds the writer lock.
+    pub(crate) fn tail(&self) -> u64 {
+        self.load(TAIL)
+    }
+
+    /// The area that is appended to.
+    pub(crate) fn active(&self) -> usize {
+        (self.word(ACTIVE).load(Ordering::Acquire) & 1) as usize
+    }
+
+    pub(crate) fn set_active(&self, area: usize) {
+        self.word(ACTIVE).store(area as u64, Ordering::Release);
+    }
+
+    /// Whether groups were found after a death in the active area: behind them may stand others that were never acknowledged,
+    /// so that nothing is appended before the area is sealed.
+    pub(crate) fn has_found(&self) -> bool {
+        self.load(FOUND) != 0
+    }
+
+    pub(crate) fn set_found(&self, has_found: bool) {
+        self.store(FOUND, u64::from(has_found));
+    }
+
+    /// The position up to which some tree that was committed has everything; perhaps a later one has more.
+    pub(crate) fn applied(&self) -> u64 {
+        self.word(APPLIED).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_applied(&self, position: u64) {
+        self.word(APPLIED).fetch_max(position, Ordering::AcqRel);
+    }
+
+    /// Sync all that is acknowledged now.
+    pub(crate) fn sync(&self) -> std::io::Result<()> {
+        let goal = self.load(TAIL);
+        if self.word(SYNCED).load(Ordering::Acquire) >= goal {
+            return Ok(());
+        }
+        // One sync serves all who came while the last one ran.
+        let _alone = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.word(SYNCED).load(Ordering::Acquire) >= goal {
+            return Ok(());
+        }
+        let tail = self.load(TAIL);
+        self.space.sync()?;
+        self.word(SYNCED).fetch_max(tail, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// The word of the writer lock.
+    pub(crate) fn writer(&self) -> &AtomicU64 {
+        self.word(WRITER)
+    }
+
+    /// The word of whoever waits for it.
+    pub(crate) fn wanted(&self) -> &AtomicU64 {
+        self.word(WANTED)
+    }
+
+    /// Say to others which process this member is.
+    pub(crate) fn introduce(&self) {
+        let member = self.space.member() as usize;
+        if member < HEAD_WORDS - MEMBERS {
+            self.store(MEMBERS + member, u64::from(std::process::id()));
+        }
+    }
+
+    /// The process that holds the writer lock.
+    pub(crate) fn writer_pid(&self) -> Option<u32> {
+        let member = usize::try_from(self.load(WRITER)).ok().filter(|member| *member != 0)?;
+        (member < HEAD_WORDS - MEMBERS).then(|| self.load(MEMBERS + member) as u32)
+    }
+
+    /// Note in whose PID namespace the log is; says whether somebody noted another one before.
+    pub(crate) fn meet_namespace(&self, own: u64) -> bool {
+        let noted = self.word(4).compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
+        noted.is_err_and(|noted| noted != own)
+    }
+
+    pub(crate) fn space(&self) -> &dyn Space {
+        &*self.space
+    }
+
+    fn head_at(area: usize) -> usize {
+        let [first, second] = AREA_HEADS;
+        if area == 0 { first } else { second }
+    }
+
+    /// Where a word of an area stands among all.
+    fn word_at(&self, area: usize, offset: usize) -> usize {
+        let (piece, rest) = (offset / self.piece_words, offset % self.piece_words);
+        HEAD_WORDS + (2 * piece + area) * self.piece_words + rest
+    }
+
+    /// Some words of an area, as the parts of pieces that they are.
+    fn parts(&self, area: usize, words: Range<usize>) -> impl Iterator<Item = Range<usize>> + '_ {
+        let mut at = words.start;
+        std::iter::from_fn(move || {
+            if at >= words.end {
+                return None;
+            }
+            let end = words.end.min((at / self.piece_words + 1) * self.piece_words);
+            let start = self.word_at(area, at);
+            let part = start..start + (end - at);
+            at = end;
+            Some(part)
+        })
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> &AtomicU64 {
+        static NOWHERE: AtomicU64 = AtomicU64::new(0);
+        // A space has at least a head and two areas, so that this index is in it.
+        self.space.words().get(index).unwrap_or(&NOWHERE)
+    }
+
+    #[inline]
+    fn load(&self, index: usize) -> u64 {
+        self.word(index).load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn store(&self, index: usize, value: u64) {
+        self.word(index).store(value, Ordering::Relaxed);
+    }
+}

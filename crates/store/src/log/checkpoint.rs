@@ -1,0 +1,236 @@
+//! How do groups get from the log into the tree?
+//!
+//! A checkpoint seals the active area, writes what it says into the tree in key order and says in the same transaction up to
+//! where. At every step it may die: the two areas and the tree always say how to go on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::catalog::Applied;
+use crate::engine::{EngineError, Tree, WriteTxn};
+use crate::log::areas::{AreaHead, Areas};
+use crate::log::engine::{Shared, WriterLock};
+use crate::log::group;
+use crate::log::layer::{Layer, Said};
+use crate::log::state::{applied_of, newest};
+
+/// How a checkpoint ended.
+pub(crate) enum Done {
+    /// The tree has everything up to here.
+    Applied(Applied),
+    /// There was nothing to do.
+    Nothing,
+    /// A writer held the lock until the deadline.
+    InTheWay,
+}
+
+/// The groups of an area, read from its begin.
+struct Chain {
+    layer: Layer,
+    end: u64,
+    sequence: u64,
+}
+
+/// Read an area from its begin, as far as the chain goes.
+fn read_chain(areas: &Areas, area: usize, head: AreaHead, sequence: u64) -> Chain {
+    let mut chain = Chain { layer: Layer::default(), end: head.begin, sequence };
+    let mut seed = head.salt;
+    while let Some((bytes, check)) = areas.group(area, head, chain.end, chain.sequence + 1, seed) {
+        chain.end += bytes.len() as u64;
+        chain.sequence += 1;
+        chain.layer.add(chain.sequence, bytes);
+        seed = check;
+    }
+    chain
+}
+
+/// [W6] Set tail and sequence to where the chain ends, behind a writer that died.
+pub(crate) fn recover(areas: &Areas, applied: Applied) -> Result<(), EngineError> {
+    let active = areas.active();
+    let Some(head) = areas.head(active) else {
+        return Err(EngineError::Damaged { what: "the log's active area has no head", code: 0 });
+    };
+    if head.begin == applied.position {
+        let chain = read_chain(areas, active, head, applied.sequence);
+        areas.publish(chain.end, chain.sequence);
+        return Ok(());
+    }
+    // The other one is sealed and not applied, and this one continues it; or this one ends before what a bulk commit applied.
+    let other =
+        areas.head(1 - active).filter(|other| other.begin == applied.position && other.begin < head.begin);
+    if let Some(other) = other {
+        let sealed = read_chain(areas, 1 - active, other, applied.sequence);
+        if sealed.end == head.begin {
+            let chain = read_chain(areas, active, head, sealed.sequence);
+            areas.publish(chain.end, chain.sequence);
+            return Ok(());
+        }
+    }
+    if head.begin < applied.position {
+        areas.begin_area(active, applied.position);
+        areas.publish(applied.position, applied.sequence);
+        return Ok(());
+    }
+    Err(EngineError::Damaged { what: "the log does not continue what the tree has", code: 0 })
+}
+
+/// [O1] Find out what a log that nobody has open holds beyond the tree, and set its head accordingly.
+pub(crate) fn adopt(areas: &Areas, applied: Applied) -> Result<(), EngineError> {
+    // Whoever held the writer lock is dead.
+    areas.writer().store(0, std::sync::atomic::Ordering::Relaxed);
+    let heads = [0, 1].map(|area| areas.head(area));
+    let first = [0, 1].into_iter().find(|area| {
+        let head = heads.get(*area).copied().flatten();
+        head.is_some_and(|head| {
+            head.begin == applied.position
+                && read_chain(areas, *area, head, applied.sequence).end > head.begin
+        })
+    });
+    areas.set_applied(applied.position);
+    let Some(first) = first else {
+        if heads.iter().flatten().count() > 0
+            && heads.iter().flatten().all(|head| head.begin > applied.position)
+        {
+            let what = "it continues a later state of the database: the file beside it is an older copy; move the log away to use that as it is";
+            return Err(EngineError::Damaged { what, code: 0 });
+        }
+        areas.set_active(0);
+        areas.begin_area(0, applied.position);
+        areas.publish(applied.position, applied.sequence);
+        return Ok(());
+    };
+    let Some(head) = heads.get(first).copied().flatten() else { return Ok(()) };
+    areas.set_found(true);
+    let chain = read_chain(areas, first, head, applied.sequence);
+    if let Some(next) = areas.head(1 - first).filter(|next| next.begin == chain.end) {
+        let chain = read_chain(areas, 1 - first, next, chain.sequence);
+        areas.set_active(1 - first);
+        areas.publish(chain.end, chain.sequence);
+    } else {
+        areas.set_active(first);
+        areas.publish(chain.end, chain.sequence);
+    }
+    Ok(())
+}
+
+impl Shared {
+    /// Write everything that is acknowledged now into the tree; false when a writer was in the way for this long.
+    pub(crate) fn checkpoint_all(self: &Arc<Self>, patience: Duration) -> Result<bool, EngineError> {
+        let goal = self.areas.sequence();
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.checkpoint_until(deadline)? {
+                Done::Applied(applied) if applied.sequence < goal => {}
+                Done::Applied(_) | Done::Nothing => return Ok(true),
+                Done::InTheWay => return Ok(false),
+            }
+        }
+    }
+
+    /// One checkpoint, for whoever does not hold the writer lock.
+    pub(crate) fn checkpoint_until(self: &Arc<Self>, deadline: Instant) -> Result<Done, EngineError> {
+        let Some(lock) = self.lock(Some(deadline))? else { return Ok(Done::InTheWay) };
+        let is_sealed = self.seal(&lock)?;
+        // Nobody waits for the writer lock while holding the tree's, nor keeps writers from going on meanwhile.
+        drop(lock);
+        if is_sealed { self.apply_sealed() } else { Ok(Done::Nothing) }
+    }
+
+    /// One checkpoint, for whoever holds the writer lock; false when there was nothing to do.
+    pub(crate) fn checkpoint_within(self: &Arc<Self>, lock: &WriterLock) -> Result<bool, EngineError> {
+        if !self.seal(lock)? {
+            return Ok(false);
+        }
+        self.apply_sealed().map(|_| true)
+    }
+
+    /// Write the sealed area into the tree.
+    fn apply_sealed(&self) -> Result<Done, EngineError> {
+        let mut txn = self.tree.begin_write()?;
+        let applied = applied_of(&*txn)?;
+        let Some((area, head)) = self.sealed(applied) else {
+            // Somebody else was faster.
+            return Ok(Done::Applied(applied));
+        };
+        let Some(end) = self.areas.head(1 - area).map(|next| next.begin) else {
+            return Err(EngineError::Damaged { what: "the log's active area has no head", code: 0 });
+        };
+        // Mostly this process has read it; the first group of the next area ends it.
+        let known = self.state().placed(head).filter(|placed| placed.end == end);
+        let (layer, sequence) = if let Some(placed) = known {
+            (placed.layer, placed.sequence)
+        } else {
+            let chain = read_chain(&self.areas, area, head, applied.sequence);
+            if chain.end != end {
+                let what = "a sealed area of the log does not reach to where the next one begins";
+                return Err(EngineError::Damaged { what, code: 0 });
+            }
+            (Arc::new(chain.layer), chain.sequence)
+        };
+        let applied = Applied { position: end, sequence, version: txn.version() };
+        write_layer(&mut *txn, &layer)?;
+        let (key, value) = applied.entry();
+        txn.put(Tree::Meta, &key, &[&value])?;
+        txn.commit()?;
+        self.areas.set_applied(applied.position);
+        Ok(Done::Applied(applied))
+    }
+
+    /// Bytes of groups that no tree has.
+    pub(crate) fn pending(&self) -> u64 {
+        self.areas.tail().saturating_sub(self.areas.applied())
+    }
+
+    /// The area that a checkpoint sealed and did not apply.
+    fn sealed(&self, applied: Applied) -> Option<(usize, AreaHead)> {
+        let active = self.areas.active();
+        let (head, other) = (self.areas.head(active)?, self.areas.head(1 - active)?);
+        (other.begin == applied.position && other.begin < head.begin).then_some((1 - active, other))
+    }
+
+    /// Make sure that one area is sealed, so that writers go on in the other; false if there is nothing to seal.
+    fn seal(&self, _lock: &WriterLock) -> Result<bool, EngineError> {
+        let applied = newest(&*self.tree)?.1;
+        if self.sealed(applied).is_some() {
+            return Ok(true);
+        }
+        let (active, tail) = (self.areas.active(), self.areas.tail());
+        if tail <= applied.position {
+            if self.areas.has_found() {
+                // Sealed and applied, and nothing behind it: what may stand there from before is to continue nothing.
+                self.areas.begin_area(active, tail.max(applied.position));
+                self.areas.set_found(false);
+            }
+            return Ok(false);
+        }
+        self.areas.begin_area(1 - active, tail);
+        self.areas.set_active(1 - active);
+        self.areas.set_found(false);
+        Ok(true)
+    }
+}
+
+/// Give every key the value that was said last, in key order.
+fn write_layer(txn: &mut dyn WriteTxn, layer: &Layer) -> Result<(), EngineError> {
+    for tree in Tree::ALL {
+        for (key, said) in layer.all(tree) {
+            match said {
+                Said::Value(value) => {
+                    if !txn.append(tree, key, &[value])? {
+                        txn.put(tree, key, &[value])?;
+                    }
+                }
+                Said::Deleted => {
+                    txn.delete(tree, key)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Bytes beyond which a group goes into the tree itself.
+pub(crate) fn group_size_max(areas: &Areas) -> usize {
+    const SHARE: u64 = 4;
+    ((areas.room() / SHARE) as usize).max(group::HEAD_SIZE + group::CHECK_SIZE)
+}

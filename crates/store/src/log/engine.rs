@@ -1,0 +1,245 @@
+//! How do tree and log look like one engine?
+//!
+//! Reads go over both, commits go into the log, and the tree is written by checkpoints and by what is too large for the log.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::engine::{Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
+use crate::log::areas::{Areas, Foreign, words_for};
+use crate::log::checkpoint;
+use crate::log::keeper::Keeper;
+use crate::log::lock::{self, Taken};
+use crate::log::read::LoggedRead;
+use crate::log::space::{MemorySpace, Space};
+use crate::log::state::{State, newest};
+use crate::log::write::LoggedWrite;
+
+/// An engine whose commits are groups in a log.
+pub struct LoggedEngine {
+    /// From the first writer on; dropped, and so ended, before the rest.
+    keeper: Mutex<Option<Keeper>>,
+    has_keeper: AtomicBool,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What transactions share with their engine.
+pub(crate) struct Shared {
+    pub(crate) tree: Box<dyn Engine>,
+    pub(crate) areas: Areas,
+    pub(crate) state: Mutex<State>,
+    /// [D3] A sync failed: what was not synced then may never be, whatever a later sync says.
+    is_broken: AtomicBool,
+    /// How many groups the log had, when it was opened, that the tree had not.
+    recovered: u64,
+}
+
+/// How a log is opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Opened {
+    /// Nobody else has it.
+    pub(crate) is_alone: bool,
+    /// The tree may be written.
+    pub(crate) writes: bool,
+    /// The log may be written.
+    pub(crate) joins: bool,
+}
+
+impl LoggedEngine {
+    /// Put a log over a tree. With nobody else beside, an empty space becomes a log, and what a log has that the tree
+    /// has not is written into the tree; returns also how many groups were counted and are not there.
+    pub(crate) fn open(
+        tree: Box<dyn Engine>,
+        space: Box<dyn Space>,
+        identity: [u8; 16],
+        opened: Opened,
+    ) -> Result<(Self, u64), EngineError> {
+        let areas = Areas::new(space, identity);
+        let (_, applied) = newest(&*tree)?;
+        let mut lost = 0;
+        match areas.identify() {
+            Ok(()) if opened.is_alone => {
+                let counted = areas.sequence();
+                checkpoint::adopt(&areas, applied)?;
+                lost = counted.saturating_sub(areas.sequence());
+            }
+            Ok(()) => {}
+            Err(Foreign::Empty) if opened.is_alone => {
+                areas.create(applied.position, applied.sequence).map_err(EngineError::of_system)?;
+            }
+            Err(Foreign::Identity) => {
+                let what = "it is the log of another database: move it away if that one is gone";
+                return Err(EngineError::Damaged { what, code: 0 });
+            }
+            Err(Foreign::Format(_)) => {
+                let what = "it is of another version: upgrade pellucid";
+                return Err(EngineError::Damaged { what, code: 0 });
+            }
+            Err(Foreign::Empty | Foreign::NoLog) => {
+                return Err(EngineError::Damaged {
+                    what: "it is no log: move it away if you know where it comes from",
+                    code: 0,
+                });
+            }
+        }
+        if opened.joins {
+            areas.introduce();
+        }
+        let state = State::new(&*tree, &areas)?;
+        let recovered = state.sequence().saturating_sub(applied.sequence);
+        let shared = Arc::new(Shared {
+            tree,
+            areas,
+            state: Mutex::new(state),
+            is_broken: AtomicBool::new(false),
+            recovered: if opened.is_alone { recovered } else { 0 },
+        });
+        if opened.is_alone && opened.writes && recovered > 0 {
+            shared.checkpoint_all(Duration::ZERO)?;
+        }
+        Ok((Self { keeper: Mutex::new(None), has_keeper: AtomicBool::new(false), shared }, lost))
+    }
+
+    /// Note in whose PID namespace the log is; says whether somebody noted another one before.
+    pub(crate) fn meet_namespace(&self, own: u64) -> bool {
+        self.shared.areas.meet_namespace(own)
+    }
+
+    /// Put a log in this process's memory over a tree, with areas of this many bytes: for tests.
+    ///
+    /// # Errors
+    /// When the tree cannot be read.
+    pub fn in_memory(tree: Box<dyn Engine>, area_size: usize) -> Result<Self, EngineError> {
+        let space = Box::new(MemorySpace::new(words_for(area_size)));
+        Ok(Self::open(tree, space, [0; 16], Opened { is_alone: true, writes: true, joins: true })?.0)
+    }
+}
+
+impl LoggedEngine {
+    /// From the first writer on somebody keeps the log short.
+    fn start_keeper(&self) -> Result<(), EngineError> {
+        if self.has_keeper.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if keeper.is_none() {
+            *keeper = Some(Keeper::start(&self.shared).map_err(EngineError::Io)?);
+            self.shared.state().keeps = true;
+            self.has_keeper.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        // Layers are only added to, so that whoever panicked has left at worst a group to be read again.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest version.
+    pub(crate) fn read(&self) -> Result<LoggedRead, EngineError> {
+        let mut state = self.state();
+        let tree = state.read(&*self.tree, &self.areas)?;
+        Ok(LoggedRead::new(&state, tree))
+    }
+
+    /// Make what is acknowledged now survive a power cut.
+    pub(crate) fn sync(&self) -> Result<(), EngineError> {
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Err(EngineError::Broken);
+        }
+        self.areas.sync().map_err(|error| {
+            self.is_broken.store(true, Ordering::Relaxed);
+            EngineError::of_system(error)
+        })
+    }
+
+    pub(crate) fn check_sound(&self) -> Result<(), EngineError> {
+        if self.is_broken.load(Ordering::Relaxed) { Err(EngineError::Broken) } else { Ok(()) }
+    }
+
+    /// Let go of a tree that nobody reads: it would keep old pages from being used again.
+    pub(crate) fn let_go(&self) {
+        self.state().let_go();
+    }
+
+    /// Take the writer lock, and clean up behind a dead owner; `None` when the deadline passed.
+    pub(crate) fn lock(
+        self: &Arc<Self>,
+        deadline: Option<Instant>,
+    ) -> Result<Option<WriterLock>, EngineError> {
+        let Some(taken) = lock::acquire(&self.areas, deadline) else { return Ok(None) };
+        let lock = WriterLock { shared: Arc::clone(self) };
+        if taken == Taken::OverFromDead {
+            checkpoint::recover(&self.areas, newest(&*self.tree)?.1)?;
+        }
+        Ok(Some(lock))
+    }
+}
+
+/// The right to append; dropping it gives it back.
+pub(crate) struct WriterLock {
+    shared: Arc<Shared>,
+}
+
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        lock::release(&self.shared.areas);
+    }
+}
+
+impl Engine for LoggedEngine {
+    fn key_size_max(&self) -> usize {
+        self.shared.tree.key_size_max()
+    }
+
+    fn version(&self) -> u64 {
+        self.shared.areas.sequence()
+    }
+
+    fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
+        Ok(Box::new(self.shared.read()?))
+    }
+
+    fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
+        self.start_keeper()?;
+        let lock = self.shared.lock(None)?.ok_or(EngineError::Misuse("a wait without end has ended"))?;
+        Ok(Box::new(LoggedWrite::begin(&self.shared, lock)?))
+    }
+
+    fn begin_write_until(&self, deadline: Instant) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
+        self.start_keeper()?;
+        match self.shared.lock(Some(deadline))? {
+            Some(lock) => Ok(Some(Box::new(LoggedWrite::begin(&self.shared, lock)?))),
+            None => Ok(None),
+        }
+    }
+
+    fn writer(&self) -> Option<u32> {
+        self.shared.areas.writer_pid()
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.shared.sync()
+    }
+
+    fn settle(&self, patience: Duration) -> Result<bool, EngineError> {
+        self.shared.checkpoint_all(patience)
+    }
+
+    fn reader_lag(&self) -> Result<u64, EngineError> {
+        self.shared.tree.reader_lag()
+    }
+
+    fn usage(&self) -> Result<Usage, EngineError> {
+        let (read, mut usage) = (self.shared.read()?, self.shared.tree.usage()?);
+        for (count, tree) in usage.entries.iter_mut().zip(Tree::ALL) {
+            *count = count.saturating_add_signed(read.entries_over(tree)?);
+        }
+        usage.pending = self.shared.pending();
+        usage.recovered = self.shared.recovered;
+        Ok(usage)
+    }
+}

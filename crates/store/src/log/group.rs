@@ -1,0 +1,169 @@
+//! How does one commit stand in the log?
+//!
+//! ```text
+//! group    u32 size, u32 count, u64 sequence, entries, zeros up to a multiple of 8, u64 check
+//! entry    u8 tree | 0x10 when deleted, varint key size, varint value size, key, value
+//! ```
+//!
+//! The check is XXH3-64 of all before it, seeded by the check of the group before or by the area's salt. Entries stand in
+//! the order in which they were written; a later one of the same key holds.
+
+use std::ops::Range;
+
+use pellucid_record::layout::{push_varint, read_varint};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::engine::Tree;
+
+/// Bytes ahead of a group's entries.
+pub(crate) const HEAD_SIZE: usize = 16;
+/// Bytes of its check.
+pub(crate) const CHECK_SIZE: usize = 8;
+const DELETED: u8 = 0x10;
+
+/// One change, as places in the bytes of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) tree: Tree,
+    pub(crate) key: Range<usize>,
+    /// `None`: the key is deleted.
+    pub(crate) value: Option<Range<usize>>,
+}
+
+/// The bytes of a group that nothing stands in yet.
+pub(crate) fn begin(capacity: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD_SIZE + CHECK_SIZE + capacity);
+    bytes.resize(HEAD_SIZE, 0);
+    bytes
+}
+
+/// Add a put: the value is the concatenation of `parts`.
+pub(crate) fn push_put(bytes: &mut Vec<u8>, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Change {
+    let size: usize = parts.iter().map(|part| part.len()).sum();
+    bytes.push(tree as u8);
+    push_varint(bytes, key.len() as u32);
+    push_varint(bytes, size as u32);
+    let key_at = bytes.len();
+    bytes.extend_from_slice(key);
+    let value_at = bytes.len();
+    for part in parts {
+        bytes.extend_from_slice(part);
+    }
+    Change { tree, key: key_at..value_at, value: Some(value_at..bytes.len()) }
+}
+
+/// Add a delete.
+pub(crate) fn push_delete(bytes: &mut Vec<u8>, tree: Tree, key: &[u8]) -> Change {
+    bytes.push(tree as u8 | DELETED);
+    push_varint(bytes, key.len() as u32);
+    push_varint(bytes, 0);
+    let key_at = bytes.len();
+    bytes.extend_from_slice(key);
+    Change { tree, key: key_at..bytes.len(), value: None }
+}
+
+/// How many bytes the group will have.
+pub(crate) fn size_of(bytes: &[u8]) -> usize {
+    bytes.len().next_multiple_of(8) + CHECK_SIZE
+}
+
+/// Complete a group; returns its check.
+pub(crate) fn finish(bytes: &mut Vec<u8>, count: u32, sequence: u64, seed: u64) -> u64 {
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    let size = (bytes.len() + CHECK_SIZE) as u32;
+    let head = [&size.to_le_bytes()[..], &count.to_le_bytes(), &sequence.to_le_bytes()].concat();
+    if let Some(place) = bytes.first_chunk_mut::<HEAD_SIZE>() {
+        place.copy_from_slice(&head);
+    }
+    let check = xxh3_64_with_seed(bytes, seed);
+    bytes.extend_from_slice(&check.to_le_bytes());
+    check
+}
+
+/// The check of a group that continues the chain behind `seed` with this sequence number.
+pub(crate) fn verified(bytes: &[u8], sequence: u64, seed: u64) -> Option<u64> {
+    let (body, check) = bytes.split_last_chunk::<CHECK_SIZE>()?;
+    let check = u64::from_le_bytes(*check);
+    (sequence_of(bytes)? == sequence && check == xxh3_64_with_seed(body, seed)).then_some(check)
+}
+
+fn sequence_of(bytes: &[u8]) -> Option<u64> {
+    bytes.get(8..HEAD_SIZE)?.try_into().ok().map(u64::from_le_bytes)
+}
+
+/// The changes of a group, in order; ends early at what is no entry, which a verified group does not have.
+pub(crate) fn changes(bytes: &[u8]) -> Changes<'_> {
+    let count = bytes.get(4..8).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes);
+    let end = bytes.len().saturating_sub(CHECK_SIZE);
+    Changes { bytes: bytes.get(..end).unwrap_or_default(), at: HEAD_SIZE, left: count }
+}
+
+/// See [`changes`].
+pub(crate) struct Changes<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    left: u32,
+}
+
+impl Iterator for Changes<'_> {
+    type Item = Change;
+
+    fn next(&mut self) -> Option<Change> {
+        self.left = self.left.checked_sub(1)?;
+        let mark = *self.bytes.get(self.at)?;
+        let tree = Tree::ALL.into_iter().find(|tree| *tree as u8 == mark & !DELETED)?;
+        let mut at = self.at + 1;
+        let mut size = || {
+            let (size, next) = read_varint(self.bytes, at)?;
+            at = next;
+            Some(size as usize)
+        };
+        let (key_size, value_size) = (size()?, size()?);
+        let key = at..at.checked_add(key_size)?;
+        let value = key.end..key.end.checked_add(value_size)?;
+        self.bytes.get(value.clone())?;
+        self.at = value.end;
+        Some(Change { tree, key, value: (mark & DELETED == 0).then_some(value) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> (Vec<u8>, Vec<Change>) {
+        let mut bytes = begin(64);
+        let made = vec![
+            push_put(&mut bytes, Tree::Rows, b"key", &[b"va", b"lue"]),
+            push_delete(&mut bytes, Tree::Blobs, &[7; 300]),
+            push_put(&mut bytes, Tree::Meta, b"", &[]),
+        ];
+        (bytes, made)
+    }
+
+    #[test]
+    fn gives_back_what_was_pushed() {
+        let (mut bytes, made) = sample();
+        let size = size_of(&bytes);
+        let check = finish(&mut bytes, 3, 41, 5);
+        assert_eq!(bytes.len(), size);
+        assert_eq!(bytes.len() % 8, 0);
+        assert_eq!(verified(&bytes, 41, 5), Some(check));
+        assert_eq!(changes(&bytes).collect::<Vec<_>>(), made);
+        assert_eq!(&bytes[made[0].value.clone().unwrap()], b"value");
+    }
+
+    #[test]
+    fn no_flipped_bit_continues_a_chain() {
+        let (mut bytes, _) = sample();
+        finish(&mut bytes, 3, 41, 5);
+        assert_eq!(verified(&bytes, 42, 5), None, "another sequence number");
+        assert_eq!(verified(&bytes, 41, 6), None, "another group before it");
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(verified(&bytes, 41, 5), None, "bit {bit}");
+            assert!(changes(&bytes).count() <= 3 || bit < 64, "reading damage ends");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}

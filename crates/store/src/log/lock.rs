@@ -1,0 +1,69 @@
+//! Who may append?
+//!
+//! The member whose number stands in the log's writer word. It stands there however its process ends, so that whoever waits long
+//! enough asks the system whether the owner lives, and takes the lock over if not: by compare-and-swap, so that of
+//! two takers one wins.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::log::areas::Areas;
+
+/// How the lock was got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It was free.
+    Free,
+    /// From a member that died with it: the log has to be recovered before anything else.
+    OverFromDead,
+}
+
+const SPINS: u32 = 64;
+const PAUSE_MIN: Duration = Duration::from_micros(20);
+const PAUSE_MAX: Duration = Duration::from_millis(1);
+/// How long whoever comes back lets those who wait go first.
+const COURTESY: Duration = Duration::from_micros(60);
+
+/// Wait for the lock until the deadline, or for ever; `None` when it passed.
+pub(crate) fn acquire(areas: &Areas, deadline: Option<Instant>) -> Option<Taken> {
+    let own = areas.space().member();
+    let (word, wanted) = (areas.writer(), areas.wanted());
+    let waiting = wanted.load(Ordering::Relaxed);
+    if waiting != 0 && waiting != own {
+        // Else a process that writes all the time would always be back before those that look now and then. Whoever waits says so
+        // again and again; whoever died waiting does not.
+        let _ = wanted.compare_exchange(waiting, 0, Ordering::Relaxed, Ordering::Relaxed);
+        std::thread::sleep(COURTESY);
+    }
+    let mut spins = 0;
+    let mut pause = PAUSE_MIN;
+    loop {
+        let Err(owner) = word.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) else {
+            let _ = wanted.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed);
+            return Some(Taken::Free);
+        };
+        if spins < SPINS {
+            spins += 1;
+            std::hint::spin_loop();
+            continue;
+        }
+        if owner != own
+            && !areas.space().is_alive(owner)
+            && word.compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        {
+            return Some(Taken::OverFromDead);
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return None;
+        }
+        wanted.store(own, Ordering::Relaxed);
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Give the lock back.
+pub(crate) fn release(areas: &Areas) {
+    let own = areas.space().member();
+    let _ = areas.writer().compare_exchange(own, 0, Ordering::Release, Ordering::Relaxed);
+}

@@ -1,0 +1,24 @@
+//! How does a commit last at the price of a copy?
+//!
+//! Commits are groups in one log that all openers share; readers see the log's groups over the tree; a checkpoint
+//! writes them into the tree. The contract, with its invariants by number, is `docs/internals/write-path.md`.
+
+mod aligned;
+mod areas;
+mod checkpoint;
+mod draft;
+mod engine;
+mod group;
+mod keeper;
+mod layer;
+mod lock;
+mod merge;
+mod read;
+mod space;
+mod state;
+mod write;
+
+pub(crate) use areas::words_for;
+pub use engine::LoggedEngine;
+pub(crate) use engine::Opened;
+pub(crate) use space::{MemorySpace, Space};

@@ -1,0 +1,89 @@
+//! What does a snapshot of tree and log see?
+//!
+//! [R1] The layers' newest versions up to its sequence number, then the tree.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::catalog::APPLIED_KEY;
+use crate::engine::{Cursor, EngineError, ReadTxn, Tree};
+use crate::log::layer::{Layer, Said};
+use crate::log::merge::{MergedCursor, Over};
+use crate::log::state::State;
+
+/// One version of tree and log.
+#[derive(Clone)]
+pub(crate) struct LoggedRead {
+    tree: Arc<dyn ReadTxn>,
+    /// Newest first; only those that have what the tree has not.
+    layers: [Option<Arc<Layer>>; 2],
+    sequence: u64,
+}
+
+impl LoggedRead {
+    /// The newest version that a process has taken over, and the tree that goes with it.
+    pub(crate) fn new(state: &State, tree: Arc<dyn ReadTxn>) -> Self {
+        let mut layers = [None, None];
+        let live = state.layers.iter().rev().filter(|placed| placed.end > state.applied.position);
+        for (place, placed) in layers.iter_mut().zip(live) {
+            *place = Some(Arc::clone(&placed.layer));
+        }
+        let sequence = state.sequence().max(state.applied.sequence);
+        Self { tree, layers, sequence }
+    }
+
+    /// What the layers say of a key.
+    #[inline]
+    pub(crate) fn find_over(&self, tree: Tree, key: &[u8]) -> Option<Said<'_>> {
+        self.layers.iter().flatten().find_map(|layer| layer.find(tree, key, self.sequence))
+    }
+
+    /// How many more entries there are than in the tree, whose own place in the log is none.
+    pub(crate) fn entries_over(&self, tree: Tree) -> Result<i64, EngineError> {
+        let mut more = 0;
+        if tree == Tree::Meta && self.tree.get(tree, APPLIED_KEY)?.is_some() {
+            more -= 1;
+        }
+        let keys = self.layers.iter().flatten().flat_map(|layer| layer.all(tree)).map(|(key, _)| key);
+        for key in keys.collect::<BTreeSet<_>>() {
+            let (is_now, was) = (self.get(tree, key)?.is_some(), self.tree.get(tree, key)?.is_some());
+            more += i64::from(is_now) - i64::from(was);
+        }
+        Ok(more)
+    }
+
+    /// A cursor over layers and tree, with something over both.
+    pub(crate) fn cursor_under<'t>(
+        &'t self,
+        tree: Tree,
+        over: Option<Over<'t>>,
+    ) -> Result<Box<dyn Cursor<'t> + 't>, EngineError> {
+        let below = self.tree.cursor(tree)?;
+        let layers = self.layers.iter().flatten().map(|layer| Over::Layer(layer, self.sequence));
+        let overs: Vec<Over<'t>> = over.into_iter().chain(layers).collect();
+        // [R5] Nothing over it: the walk is the tree's own.
+        Ok(if overs.is_empty() { below } else { Box::new(MergedCursor::new(tree, overs, below)) })
+    }
+}
+
+impl ReadTxn for LoggedRead {
+    fn version(&self) -> u64 {
+        self.sequence
+    }
+
+    fn tree_version(&self) -> u64 {
+        self.tree.tree_version()
+    }
+
+    #[inline]
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        match self.find_over(tree, key) {
+            Some(said) => Ok(said.value()),
+            None => self.tree.get(tree, key),
+        }
+    }
+
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+        self.cursor_under(tree, None)
+    }
+}

@@ -1,0 +1,88 @@
+//! Where does a log lie?
+//!
+//! In words that all who have the database open share, and that outlive each of them: a mapped file, or for tests a
+//! piece of memory.
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Words that processes share.
+pub(crate) trait Space: Send + Sync {
+    /// All of them, reserved or not.
+    fn words(&self) -> &[AtomicU64];
+
+    /// Make sure that these words can be written: the system has room for them.
+    ///
+    /// # Errors
+    /// When the disk is full.
+    fn reserve(&self, words: Range<usize>) -> io::Result<()>;
+
+    /// Whether the words below `end` are there to be read: what nobody has reserved need not be.
+    fn has(&self, end: usize) -> bool;
+
+    /// Make what was written so far survive a power cut.
+    ///
+    /// # Errors
+    /// Whatever the operating system says.
+    fn sync(&self) -> io::Result<()>;
+
+    /// The number of this opener, from 1 on; no other that lives has the same.
+    fn member(&self) -> u64;
+
+    /// Whether the opener with this number lives.
+    fn is_alive(&self, member: u64) -> bool;
+}
+
+/// A space in this process's memory: nothing outlives it. For tests of what goes on above.
+pub(crate) struct MemorySpace {
+    words: Vec<AtomicU64>,
+}
+
+impl MemorySpace {
+    /// This many words, all zero.
+    pub(crate) fn new(words: usize) -> Self {
+        Self { words: std::iter::repeat_with(AtomicU64::default).take(words).collect() }
+    }
+}
+
+impl MemorySpace {
+    /// What another space holds now.
+    pub(crate) fn copy_of(space: &dyn Space) -> Self {
+        let word = |(number, word): (usize, &AtomicU64)| {
+            let value = if space.has(number + 1) { word.load(Ordering::Relaxed) } else { 0 };
+            AtomicU64::new(value)
+        };
+        Self { words: space.words().iter().enumerate().map(word).collect() }
+    }
+}
+
+impl Space for MemorySpace {
+    fn words(&self) -> &[AtomicU64] {
+        &self.words
+    }
+
+    fn reserve(&self, words: Range<usize>) -> io::Result<()> {
+        if words.end <= self.words.len() {
+            Ok(())
+        } else {
+            Err(io::Error::other("beyond the end of the log"))
+        }
+    }
+
+    fn has(&self, end: usize) -> bool {
+        end <= self.words.len()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn member(&self) -> u64 {
+        1
+    }
+
+    fn is_alive(&self, _member: u64) -> bool {
+        true
+    }
+}

@@ -1,0 +1,236 @@
+//! What has this process taken over from the log so far?
+//!
+//! Layers, one for each use of an area that the tree may not have yet, and the tree that they lie over. Catching up is one
+//! comparison where nothing was committed.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+use crate::catalog::{self, Applied, CatalogError};
+use crate::engine::{Engine, EngineError, ReadTxn};
+use crate::log::areas::{AreaHead, Areas};
+use crate::log::draft::Draft;
+use crate::log::layer::Layer;
+
+/// A layer and the use of an area that it has read.
+#[derive(Clone)]
+pub(crate) struct Placed {
+    pub(crate) layer: Arc<Layer>,
+    pub(crate) area: usize,
+    pub(crate) head: AreaHead,
+    /// The position behind the last group that was read, and its number and check.
+    pub(crate) end: u64,
+    pub(crate) sequence: u64,
+    pub(crate) chain: u64,
+}
+
+impl Placed {
+    fn new(area: usize, head: AreaHead, sequence: u64) -> Self {
+        Self { layer: Arc::default(), area, head, end: head.begin, sequence, chain: head.salt }
+    }
+}
+
+/// See the module.
+pub(crate) struct State {
+    /// Oldest first; the last one is that of the active area, as far as is known.
+    pub(crate) layers: VecDeque<Placed>,
+    /// The tree's version that goes with them; only as long as somebody reads it where nobody lets go of it now and then, since
+    /// it keeps old pages from being used again.
+    kept: Option<Arc<dyn ReadTxn>>,
+    newest: Weak<dyn ReadTxn>,
+    pub(crate) keeps: bool,
+    pub(crate) applied: Applied,
+}
+
+impl State {
+    /// Begin with what the tree has.
+    pub(crate) fn new(tree: &dyn Engine, areas: &Areas) -> Result<Self, EngineError> {
+        let (txn, applied) = newest(tree)?;
+        let newest = Arc::downgrade(&txn);
+        let mut state = Self { layers: VecDeque::new(), kept: Some(txn), newest, keeps: false, applied };
+        state.catch_up(tree, areas)?;
+        state.let_go();
+        Ok(state)
+    }
+
+    /// What was read of one use of an area.
+    pub(crate) fn placed(&self, head: AreaHead) -> Option<Placed> {
+        self.layers.iter().find(|placed| placed.head == head).cloned()
+    }
+
+    pub(crate) fn sequence(&self) -> u64 {
+        self.layers.back().map_or(self.applied.sequence, |placed| placed.sequence)
+    }
+
+    /// Catch up, and say which tree lies under the layers.
+    pub(crate) fn read(&mut self, tree: &dyn Engine, areas: &Areas) -> Result<Arc<dyn ReadTxn>, EngineError> {
+        self.catch_up(tree, areas)?;
+        let txn = if let Some(txn) = self.kept.clone().or_else(|| self.newest.upgrade()) {
+            txn
+        } else {
+            self.take_tree(tree)?;
+            self.catch_up(tree, areas)?;
+            self.kept.clone().ok_or(EngineError::Misuse("the tree was let go of"))?
+        };
+        if !self.keeps {
+            self.kept = None;
+        }
+        Ok(txn)
+    }
+
+    /// Keep the tree no longer than somebody reads it.
+    pub(crate) fn let_go(&mut self) {
+        self.kept = None;
+    }
+
+    fn set_tree(&mut self, tree: &dyn Engine) -> Result<(), EngineError> {
+        let (txn, applied) = newest(tree)?;
+        self.newest = Arc::downgrade(&txn);
+        self.kept = Some(txn);
+        self.applied = applied;
+        Ok(())
+    }
+
+    /// Take over everything that is acknowledged now.
+    pub(crate) fn catch_up(&mut self, tree: &dyn Engine, areas: &Areas) -> Result<(), EngineError> {
+        const ATTEMPTS: u32 = 1_000_000;
+        let mut attempts = 0;
+        loop {
+            // [R3] One load says whether there is anything to do.
+            while self.sequence() < areas.sequence() || self.layers.is_empty() {
+                if self.read_group(areas) || self.enter_next_area(areas) {
+                    continue;
+                }
+                // [R6] Overtaken by a checkpoint; or by a bulk commit, which is in the tree alone.
+                self.restart(tree, areas)?;
+                attempts += 1;
+                if attempts > ATTEMPTS {
+                    return Err(EngineError::Damaged {
+                        what: "the log lacks a commit that it counts",
+                        code: 0,
+                    });
+                }
+                std::hint::spin_loop();
+            }
+            if areas.applied() <= self.applied.position {
+                return Ok(());
+            }
+            self.take_tree(tree)?;
+            // [R2] The tree may have groups that were not read yet.
+            if self.applied.sequence <= self.sequence() {
+                return Ok(());
+            }
+            if self.applied.sequence > areas.sequence() {
+                // A bulk commit that is about to be published: the tree alone has it, and has everything.
+                return Ok(());
+            }
+        }
+    }
+
+    /// Read the next group of the last layer's area.
+    fn read_group(&mut self, areas: &Areas) -> bool {
+        let Some(placed) = self.layers.back_mut() else { return false };
+        let (end, sequence) = (placed.end, placed.sequence + 1);
+        let Some((bytes, check)) = areas.group(placed.area, placed.head, end, sequence, placed.chain) else {
+            return false;
+        };
+        placed.end += bytes.len() as u64;
+        placed.chain = check;
+        placed.sequence = sequence;
+        placed.layer.add(sequence, bytes);
+        true
+    }
+
+    /// Go on in the other area, if it begins where this one ends.
+    fn enter_next_area(&mut self, areas: &Areas) -> bool {
+        let Some(placed) = self.layers.back() else { return false };
+        let (other, sequence) = (1 - placed.area, placed.sequence);
+        if placed.end == placed.head.begin {
+            return false;
+        }
+        match areas.head(other).filter(|head| head.begin == placed.end) {
+            Some(head) => {
+                self.layers.push_back(Placed::new(other, head, sequence));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Append a group and take it over. For whoever holds the writer lock and has looked for room.
+    pub(crate) fn append(
+        &mut self,
+        tree: &dyn Engine,
+        areas: &Areas,
+        draft: Draft,
+    ) -> Result<(), EngineError> {
+        self.catch_up(tree, areas)?;
+        let active = areas.active();
+        if self.layers.back().is_none_or(|placed| placed.area != active || placed.end < areas.tail()) {
+            // Nothing was appended since this area was begun.
+            if !self.enter_next_area(areas) {
+                self.restart(tree, areas)?;
+            }
+        }
+        let place =
+            self.layers.back_mut().filter(|placed| placed.area == active && placed.end == areas.tail());
+        let Some(placed) = place else {
+            return Err(EngineError::Damaged {
+                what: "the log's active area does not end where it should",
+                code: 0,
+            });
+        };
+        let sequence = placed.sequence + 1;
+        let (bytes, check) = draft.finish(sequence, placed.chain);
+        areas.write(active, placed.head, placed.end, &bytes).map_err(EngineError::of_system)?;
+        placed.end += bytes.len() as u64;
+        placed.chain = check;
+        placed.sequence = sequence;
+        areas.publish(placed.end, sequence);
+        placed.layer.add(sequence, bytes);
+        Ok(())
+    }
+
+    /// Forget the layers and begin with the tree's newest version.
+    fn restart(&mut self, tree: &dyn Engine, areas: &Areas) -> Result<(), EngineError> {
+        self.set_tree(tree)?;
+        self.layers.clear();
+        let active = areas.active();
+        for area in [active, 1 - active] {
+            if let Some(head) = areas.head(area).filter(|head| head.begin == self.applied.position) {
+                self.layers.push_back(Placed::new(area, head, self.applied.sequence));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Take the tree's newest version, and forget layers that it has.
+    pub(crate) fn take_tree(&mut self, tree: &dyn Engine) -> Result<(), EngineError> {
+        self.set_tree(tree)?;
+        // The last one stays, even when the tree has all of it: it says where to go on.
+        while self.layers.len() > 1
+            && self.layers.front().is_some_and(|placed| placed.end <= self.applied.position)
+        {
+            self.layers.pop_front();
+        }
+        Ok(())
+    }
+}
+
+/// The tree's newest version, and what it has.
+pub(crate) fn newest(tree: &dyn Engine) -> Result<(Arc<dyn ReadTxn>, Applied), EngineError> {
+    let txn: Arc<dyn ReadTxn> = Arc::from(tree.begin_read()?);
+    let applied = applied_of(&*txn)?;
+    Ok((txn, applied))
+}
+
+/// Up to where a version of the tree has the log.
+pub(crate) fn applied_of(source: &(impl catalog::Source + ?Sized)) -> Result<Applied, EngineError> {
+    catalog::applied(source).map_err(|error| match error {
+        CatalogError::Engine(error) => error,
+        CatalogError::Damaged { .. } => {
+            EngineError::Damaged { what: "the tree's place in the log cannot be read", code: 0 }
+        }
+    })
+}

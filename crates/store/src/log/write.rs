@@ -1,0 +1,276 @@
+//! How does a transaction over tree and log go?
+//!
+//! It gathers its changes in a draft, which its commit appends to the log. One that grows too large for that goes into the tree:
+//! everything else is written there first, so that the order stays, and what it has gathered follows.
+
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+use crate::catalog::Applied;
+use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
+use crate::log::checkpoint::group_size_max;
+use crate::log::draft::Draft;
+use crate::log::engine::{Shared, WriterLock};
+use crate::log::layer::Said;
+use crate::log::merge::Over;
+use crate::log::read::LoggedRead;
+
+/// The one transaction that writes.
+pub(crate) struct LoggedWrite {
+    /// Dropped before the lock.
+    bulk: Option<Box<dyn WriteTxn>>,
+    draft: Draft,
+    base: LoggedRead,
+    found: Option<(Tree, Vec<u8>)>,
+    owner: ThreadId,
+    lock: WriterLock,
+    shared: Arc<Shared>,
+}
+
+/// A bulk commit takes this much of the positions, so that it stands at one of its own.
+const BULK_SIZE: u64 = 8;
+
+impl LoggedWrite {
+    /// Begin, with the writer lock.
+    pub(crate) fn begin(shared: &Arc<Shared>, lock: WriterLock) -> Result<Self, EngineError> {
+        shared.check_sound()?;
+        let base = shared.read()?;
+        Ok(Self {
+            bulk: None,
+            draft: Draft::new(),
+            base,
+            found: None,
+            owner: thread::current().id(),
+            lock,
+            shared: Arc::clone(shared),
+        })
+    }
+
+    fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
+        let size_max = self.shared.tree.key_size_max();
+        if key.is_empty() || key.len() > size_max {
+            return Err(EngineError::KeySize { size: key.len(), size_max });
+        }
+        Ok(())
+    }
+
+    /// Go on in the tree if this many more bytes would be too many for a group.
+    fn make_room(&mut self, size: usize) -> Result<(), EngineError> {
+        if self.bulk.is_none() && self.draft.size() + size > group_size_max(&self.shared.areas) {
+            self.go_into_tree()?;
+        }
+        Ok(())
+    }
+
+    /// [B1] Write everything there is into the tree, then what was gathered, savepoints included.
+    fn go_into_tree(&mut self) -> Result<(), EngineError> {
+        while self.shared.checkpoint_within(&self.lock)? {}
+        let mut txn = self.shared.tree.begin_write()?;
+        let mut savepoints = self.draft.savepoints().peekable();
+        for (number, (tree, (key, said))) in self.draft.changes().enumerate() {
+            while savepoints.next_if_eq(&number).is_some() {
+                txn.savepoint()?;
+            }
+            match said {
+                Said::Value(value) => {
+                    if !txn.append(tree, key, &[value])? {
+                        txn.put(tree, key, &[value])?;
+                    }
+                }
+                Said::Deleted => {
+                    txn.delete(tree, key)?;
+                }
+            }
+        }
+        for _ in savepoints {
+            txn.savepoint()?;
+        }
+        self.draft = Draft::new();
+        self.bulk = Some(txn);
+        Ok(())
+    }
+
+    fn size_of(key: &[u8], parts: &[&[u8]]) -> usize {
+        const ENTRY_SIZE_MAX: usize = 16;
+        key.len() + parts.iter().map(|part| part.len()).sum::<usize>() + ENTRY_SIZE_MAX
+    }
+
+    fn is_above(&self, tree: Tree, key: &[u8]) -> Result<bool, EngineError> {
+        let mut cursor = self.cursor(tree)?;
+        cursor.start(Start::Edge, Direction::Reverse)?;
+        Ok(cursor.step()?.is_none_or(|(last, _)| key > last))
+    }
+
+    fn take_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError> {
+        match self.found.take() {
+            Some(found) if found.0 == tree && found.1 == key => Ok(()),
+            _ => Err(EngineError::Misuse("no find of this key came before")),
+        }
+    }
+
+    fn commit_bulk(&self, mut txn: Box<dyn WriteTxn>) -> Result<(), EngineError> {
+        let areas = &self.shared.areas;
+        let (position, sequence) = (areas.tail() + BULK_SIZE, areas.sequence() + 1);
+        let applied = Applied { position, sequence, version: txn.version() };
+        let (key, value) = applied.entry();
+        txn.put(Tree::Meta, &key, &[&value])?;
+        txn.commit()?;
+        areas.begin_area(areas.active(), applied.position);
+        areas.set_applied(applied.position);
+        areas.publish(applied.position, applied.sequence);
+        Ok(())
+    }
+
+    fn commit_group(&mut self) -> Result<(), EngineError> {
+        let draft = std::mem::replace(&mut self.draft, Draft::new());
+        let areas = &self.shared.areas;
+        let size = draft.size() as u64;
+        while areas.has_found() {
+            self.shared.checkpoint_within(&self.lock)?;
+        }
+        loop {
+            let head = areas.head(areas.active());
+            let head =
+                head.ok_or(EngineError::Damaged { what: "the log's active area has no head", code: 0 })?;
+            if areas.tail() - head.begin + size <= areas.room() {
+                break;
+            }
+            // [C5] Full: what the other area has goes into the tree, or this one's.
+            self.shared.checkpoint_within(&self.lock)?;
+        }
+        let mut state = self.shared.state();
+        state.append(&*self.shared.tree, areas, draft)?;
+        Ok(())
+    }
+}
+
+impl WriteTxn for LoggedWrite {
+    fn version(&self) -> u64 {
+        self.base.version() + 1
+    }
+
+    fn is_owner(&self) -> bool {
+        self.owner == thread::current().id()
+    }
+
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        if let Some(txn) = &self.bulk {
+            return txn.get(tree, key);
+        }
+        match self.draft.find(tree, key) {
+            Some(said) => Ok(said.value()),
+            None => self.base.get(tree, key),
+        }
+    }
+
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+        if let Some(txn) = &self.bulk {
+            return txn.cursor(tree);
+        }
+        let over = if self.draft.is_empty() { None } else { Some(Over::Draft(&self.draft)) };
+        self.base.cursor_under(tree, over)
+    }
+
+    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        if self.bulk.is_some() {
+            return self.bulk.as_mut().map_or(Ok(None), |txn| txn.find(tree, key));
+        }
+        let is_there = match self.draft.find(tree, key) {
+            Some(said) => said.value().is_some(),
+            None => self.base.get(tree, key)?.is_some(),
+        };
+        self.found = is_there.then(|| (tree, key.to_vec()));
+        self.get(tree, key)
+    }
+
+    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        if let Some(txn) = &mut self.bulk {
+            return txn.replace_found(tree, key, parts);
+        }
+        self.take_found(tree, key)?;
+        self.put(tree, key, parts)
+    }
+
+    fn delete_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError> {
+        if let Some(txn) = &mut self.bulk {
+            return txn.delete_found(tree, key);
+        }
+        self.take_found(tree, key)?;
+        self.make_room(Self::size_of(key, &[]))?;
+        if let Some(txn) = &mut self.bulk {
+            return txn.delete(tree, key).map(|_| ());
+        }
+        self.draft.delete(tree, key);
+        Ok(())
+    }
+
+    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        self.check_key(key)?;
+        self.make_room(Self::size_of(key, parts))?;
+        if let Some(txn) = &mut self.bulk {
+            return txn.put(tree, key, parts);
+        }
+        self.draft.put(tree, key, parts);
+        Ok(())
+    }
+
+    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
+        self.check_key(key)?;
+        self.make_room(Self::size_of(key, parts))?;
+        if let Some(txn) = &mut self.bulk {
+            return txn.append(tree, key, parts);
+        }
+        if self.is_above(tree, key)? {
+            self.draft.put(tree, key, parts);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn prefers_append(&self) -> bool {
+        // A draft is put in order by the checkpoint.
+        self.bulk.is_some()
+    }
+
+    fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {
+        if self.bulk.is_none() {
+            self.go_into_tree()?;
+        }
+        self.bulk.as_mut().map_or(Ok(()), |txn| txn.clear(tree))
+    }
+
+    fn savepoint(&mut self) -> Result<(), EngineError> {
+        if let Some(txn) = &mut self.bulk {
+            return txn.savepoint();
+        }
+        self.draft.savepoint();
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> Result<(), EngineError> {
+        match &mut self.bulk {
+            Some(txn) => txn.rollback(),
+            None if self.draft.rollback() => Ok(()),
+            None => Err(EngineError::Misuse("rollback without a savepoint")),
+        }
+    }
+
+    fn release(&mut self) -> Result<(), EngineError> {
+        match &mut self.bulk {
+            Some(txn) => txn.release(),
+            None if self.draft.release() => Ok(()),
+            None => Err(EngineError::Misuse("release without a savepoint")),
+        }
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<(), EngineError> {
+        if !self.is_owner() {
+            return Err(EngineError::WrongThread);
+        }
+        match self.bulk.take() {
+            Some(txn) => self.commit_bulk(txn),
+            None if self.draft.is_empty() => Ok(()),
+            None => self.commit_group(),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Which log belongs to a database file?
+//!
+//! `PATH-log`, while the database is open, or after a process that had it open died. Whoever opens it alone makes or replays it;
+//! the last one to close writes all of it into the tree and removes it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::catalog;
+use crate::engine::Engine;
+use crate::error::{StoreError, Warning};
+use crate::log::{LoggedEngine, MemorySpace, Opened, words_for};
+use crate::os_map::FileSpace;
+
+/// Bytes of groups that each of the two areas holds.
+const AREA_SIZE: usize = 32 << 20;
+
+/// Where the log of a database lies.
+pub(crate) fn path_of(database: &Path) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push("-log");
+    path.into()
+}
+
+/// How the database is being opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    /// Nobody else has it open.
+    pub(crate) is_alone: bool,
+    /// The file can be written, whether or not it will be.
+    pub(crate) is_writable: bool,
+    /// The opener will write.
+    pub(crate) writes: bool,
+}
+
+/// Put the log over the tree of the database at `path`.
+pub(crate) fn attach(
+    tree: Box<dyn Engine>,
+    path: &Path,
+    manner: Manner,
+    warnings: &mut Vec<Warning>,
+) -> Result<Box<dyn Engine>, StoreError> {
+    let name = path.display().to_string();
+    let log_path = path_of(path);
+    let log_name = log_path.display().to_string();
+    let txn = tree.begin_read().map_err(|error| StoreError::from_engine(&name, error))?;
+    let header = catalog::header(&*txn).map_err(|error| error.at(&name))?;
+    drop(txn);
+    let Some(header) = header else { return Ok(tree) };
+    let count = words_for(AREA_SIZE);
+    let opened = if manner.is_writable {
+        let space = FileSpace::open(&log_path, count, manner.is_alone, true);
+        let space = space.map_err(|source| open_error(&log_name, source))?;
+        let opened = Opened { is_alone: manner.is_alone, writes: manner.writes, joins: true };
+        LoggedEngine::open(tree, Box::new(space), header.identity, opened)
+    } else {
+        let space = match FileSpace::open(&log_path, count, false, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(tree),
+            space => space.map_err(|source| open_error(&log_name, source))?,
+        };
+        if manner.is_alone {
+            // Nobody writes it, nor may we: what has to be put right in it is put right in a copy.
+            let opened = Opened { is_alone: true, writes: false, joins: false };
+            LoggedEngine::open(tree, Box::new(MemorySpace::copy_of(&space)), header.identity, opened)
+        } else {
+            let opened = Opened { is_alone: false, writes: false, joins: false };
+            LoggedEngine::open(tree, Box::new(space), header.identity, opened)
+        }
+    };
+    let (engine, lost) = opened.map_err(|error| StoreError::from_engine(&log_name, error))?;
+    if manner.is_writable && own_namespace().is_some_and(|own| engine.meet_namespace(own)) {
+        warnings.push(Warning::OtherNamespace { path: name.clone() });
+    }
+    if lost > 0 {
+        warnings.push(Warning::LostCommits { path: name, commits: lost });
+    }
+    Ok(Box::new(engine))
+}
+
+fn open_error(name: &str, source: io::Error) -> StoreError {
+    if source.kind() == io::ErrorKind::UnexpectedEof {
+        let (path, place) = (name.to_owned(), "the log".to_owned());
+        return StoreError::Corrupt { path, place, what: "it is not of the size that a log has".to_owned() };
+    }
+    StoreError::from_io("open", name.to_owned(), source)
+}
+
+/// The number of this process's PID namespace: "pid:[4026531836]".
+fn own_namespace() -> Option<u64> {
+    let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+}

@@ -1,0 +1,196 @@
+//! How do processes share a log?
+//!
+//! As a file that each of them maps. Room on the disk is reserved before it is written to, so that a full disk is an error and
+//! no signal. Each opener holds a lock on one byte of it, which the system gives back however the process ends: so
+//! everybody can ask whether another one lives.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::log::Space;
+use crate::os;
+use crate::own_file::OwnFile;
+
+/// Bytes that are reserved at once; many, once there are many.
+const CHUNK_SIZE: usize = 1 << 16;
+const CHUNKS_AT_ONCE: usize = 16;
+/// No log is shorter.
+const HEAD_SIZE: u64 = 40_960;
+/// Where the bytes stand that openers lock: behind everything that is ever written.
+const MEMBERS_AT: i64 = 1 << 40;
+/// How many processes can have a database open for writing or reading beside a log.
+const MEMBER_MAX: u64 = 4000;
+
+/// A mapped file of words.
+pub(crate) struct FileSpace {
+    file: OwnFile,
+    base: NonNull<AtomicU64>,
+    count: usize,
+    /// Where it lies, and whether its name there is known to be on the disk.
+    folder: PathBuf,
+    is_named: AtomicBool,
+    reserved: Vec<AtomicBool>,
+    /// The size of the file when somebody looked: what is mapped beyond it must not be touched.
+    size: AtomicU64,
+    member: u64,
+    is_writable: bool,
+}
+
+// SAFETY: the words are atomics, and the mapping lives as long as the object does.
+unsafe impl Send for FileSpace {}
+// SAFETY: as above.
+unsafe impl Sync for FileSpace {}
+
+impl FileSpace {
+    /// Map a file of up to this many words, creating it if asked to; a file of another size is refused by `UnexpectedEof`.
+    pub(crate) fn open(path: &Path, count: usize, creates: bool, is_writable: bool) -> io::Result<Self> {
+        let mut options = File::options();
+        let file = options.read(true).write(is_writable).create(creates).truncate(false).open(path)?;
+        let size = count as u64 * 8;
+        match file.metadata()?.len() {
+            _ if creates && is_unfinished(&file)? => fill(&file, size)?,
+            found if (HEAD_SIZE..=size).contains(&found) => {}
+            _ => return Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+        let protection = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        // SAFETY: a new mapping at an address that the system chooses, of a file that is open and has that size; nobody
+        // makes it smaller while somebody has it open.
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), size as usize, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let chunks = (size as usize).div_ceil(CHUNK_SIZE);
+        let mut space = Self {
+            file: OwnFile::new(file),
+            base,
+            count,
+            folder: path.parent().unwrap_or(Path::new("/")).to_owned(),
+            is_named: AtomicBool::new(false),
+            size: AtomicU64::new(0),
+            reserved: std::iter::repeat_with(AtomicBool::default).take(chunks).collect(),
+            member: 0,
+            is_writable,
+        };
+        if is_writable {
+            space.member = space.join()?;
+        }
+        Ok(space)
+    }
+
+    /// Take the first number that nobody has.
+    fn join(&self) -> io::Result<u64> {
+        for member in 1..=MEMBER_MAX {
+            if os::lock_byte(self.own_file()?, MEMBERS_AT + member.cast_signed(), true)? {
+                return Ok(member);
+            }
+        }
+        Err(io::Error::other("too many processes have it open"))
+    }
+
+    fn own_file(&self) -> io::Result<&File> {
+        self.file.file().ok_or_else(|| io::Error::other("it was opened before the process forked"))
+    }
+}
+
+/// Whether whoever created the file died before anything was in it.
+fn is_unfinished(file: &File) -> io::Result<bool> {
+    let mut first = [0; 8];
+    Ok(file.read_at(&mut first, 0)? < first.len() || first == [0; 8])
+}
+
+/// Make a new file a log's: it grows when parts of it are reserved, or where that is not possible is written in full now.
+fn fill(file: &File, size: u64) -> io::Result<()> {
+    file.set_len(0)?;
+    if os::reserve(file, 0, HEAD_SIZE)? {
+        return Ok(());
+    }
+    let zeros = vec![0; CHUNK_SIZE];
+    let mut file = file;
+    let mut left = size as usize;
+    while left > 0 {
+        let part = zeros.get(..left.min(CHUNK_SIZE)).unwrap_or_default();
+        file.write_all(part)?;
+        left -= part.len();
+    }
+    Ok(())
+}
+
+impl Space for FileSpace {
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping has this many words, is aligned to a page, and lives as long as `self`. Other processes
+        // change them as atomics too; where a file is mapped for reading alone nobody stores (`Space`'s callers
+        // write only as members).
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
+    }
+
+    fn reserve(&self, words: Range<usize>) -> io::Result<()> {
+        let (first, end) = (words.start * 8 / CHUNK_SIZE, (words.end * 8).div_ceil(CHUNK_SIZE));
+        let needed = self.reserved.iter().enumerate().take(end).skip(first);
+        let Some((from, _)) = needed.clone().find(|(_, chunk)| !chunk.load(Ordering::Relaxed)) else {
+            return Ok(());
+        };
+        let ahead = if from >= CHUNKS_AT_ONCE { CHUNKS_AT_ONCE } else { 1 };
+        let mut until = end.max(from + ahead).min(self.reserved.len());
+        let size_of = |until: usize| ((until * CHUNK_SIZE).min(self.count * 8) - from * CHUNK_SIZE) as u64;
+        if os::reserve(self.own_file()?, (from * CHUNK_SIZE) as u64, size_of(until)).is_err() {
+            // Perhaps for what is needed now.
+            until = end;
+            os::reserve(self.own_file()?, (from * CHUNK_SIZE) as u64, size_of(until))?;
+        }
+        for chunk in self.reserved.iter().take(until).skip(from) {
+            chunk.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn has(&self, end: usize) -> bool {
+        let end = end as u64 * 8;
+        if end <= self.size.load(Ordering::Relaxed) {
+            return true;
+        }
+        let size = self.own_file().and_then(File::metadata).map_or(0, |metadata| metadata.len());
+        self.size.fetch_max(size, Ordering::Relaxed);
+        end <= size
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.own_file()?.sync_data()?;
+        if !self.is_named.load(Ordering::Relaxed) {
+            // A file whose name is lost in a power cut is lost.
+            File::open(&self.folder)?.sync_all()?;
+            self.is_named.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn member(&self) -> u64 {
+        // A child of the process is no member.
+        if self.file.is_ours() && self.is_writable { self.member } else { u64::MAX }
+    }
+
+    fn is_alive(&self, member: u64) -> bool {
+        let byte = MEMBERS_AT + member.min(MEMBER_MAX + 1).cast_signed();
+        // What cannot be asked is taken for alive: waiting is safe.
+        member == self.member
+            || self.own_file().and_then(|file| os::is_byte_locked(file, byte)).unwrap_or(true)
+    }
+}
+
+impl Drop for FileSpace {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nobody has a reference into it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.count * 8) };
+    }
+}
