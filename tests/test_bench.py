@@ -238,7 +238,7 @@ def test_rivals_are_compared_with_what_is_like_them() -> None:
     likes = {
         "dict": "pellucid, in memory",
         "sqlite3, memory, executemany": "pellucid, in memory",
-        "sqlite3, file, INSERT and commit": "pellucid",
+        "sqlite3, file, INSERT and commit": "pellucid, full",
         "sqlite3, file, WAL, INSERT and commit": "pellucid",
         "sqlite3, file, INSERT, one transaction": "pellucid, one transaction",
         "sqlite3, file, executemany": "pellucid, update()",

@@ -23,6 +23,7 @@ caller would catch without knowing pellucid; a missing key is plain `KeyError`, 
         |-- DatabaseCorrupt                      truncated or damaged
         |-- NewerFormat                          written by a newer release
         `-- DiskFull                             no space left for the write
+    LostCommitsWarning          UserWarning      the last commits were taken by a power cut
     NetworkFilesystemWarning    UserWarning      a database where locks may not hold
 """
 
@@ -34,6 +35,7 @@ __all__ = [
     "DatabaseError",
     "DiskFull",
     "Error",
+    "LostCommitsWarning",
     "NetworkFilesystemWarning",
     "NewerFormat",
     "NotADatabase",
@@ -124,6 +126,10 @@ class NewerFormat(DatabaseError):
 
 class DiskFull(DatabaseError):
     """No space was left for a write; the transaction was dropped, all before it is intact."""
+
+
+class LostCommitsWarning(UserWarning):
+    """A database whose last commits were taken by a power cut; it is as it was before them."""
 
 
 class NetworkFilesystemWarning(UserWarning):

@@ -256,9 +256,11 @@ impl Database {
     ///     pages               pages up to the last one in use
     ///     free_pages          pages among them that hold nothing and will be used again
     ///     map_size            bytes of address space reserved for the file; no memory and no disk
+    ///     log_pending         bytes of commits in the log that are not written into the file yet
+    ///     log_recovered       commits found in the log when it was opened, left by a process that died
     ///     readers             snapshots open now, in all processes
     ///     reader_slots        how many there may be
-    ///     oldest_reader_lag   commits since the oldest of them was taken; what was freed since keeps its pages
+    ///     oldest_reader_lag   versions of the file since the oldest of them; what was freed since keeps its pages
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use pellucid_store::{Durability, Mode, OpenOptions, Store};
+use pellucid_store::{Durability, Mode, OpenOptions, Store, Warning};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
@@ -57,7 +57,7 @@ pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
 /// a file that a stranger made: with mode "r" only, through a verified copy.
 ///
 /// `durability` says what a commit survives once it has returned: "process" (the default) the death of
-/// the process, "full" a power cut too. Today both do the same: there is no write log yet, so each
+/// the process, and a power cut unless that comes within a second; "full" any power cut, since each
 /// commit is synced to the disk before it returns.
 ///
 /// Raises `FileNotFoundError`, `IsADirectoryError` and `PermissionError` as the built-in `open` does;
@@ -106,7 +106,11 @@ pub fn open(
     let opened = py.detach(|| Store::open(std::path::Path::new(&path), &options));
     let store = opened.map_err(|error| errors::of_store(py, error))?;
     for warning in store.warnings().map_err(|error| errors::of_store(py, error))? {
-        let class = py.import("pellucid.errors")?.getattr("NetworkFilesystemWarning")?;
+        let class = match warning {
+            Warning::LostCommits { .. } => "LostCommitsWarning",
+            _ => "NetworkFilesystemWarning",
+        };
+        let class = py.import("pellucid.errors")?.getattr(class)?;
         py.import("warnings")?.getattr("warn")?.call1((warning.to_string(), class, 2))?;
     }
     Database::new(py, store, policy, timeout, Some(path), mode, durability, untrusted)

@@ -23,6 +23,8 @@ pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>
         ("pages", stats.pages),
         ("free_pages", stats.free_pages),
         ("map_size", stats.map_size),
+        ("log_pending", stats.log_pending),
+        ("log_recovered", stats.log_recovered),
         ("readers", stats.readers),
         ("reader_slots", stats.reader_slots),
         ("oldest_reader_lag", stats.oldest_reader_lag),

@@ -63,7 +63,8 @@ class Player:
             return "pellucid, in memory"
         if self.puts_blocks:
             return "pellucid, update()"
-        return "pellucid, one transaction" if self.survives == "nothing" else "pellucid"
+        ways = {"nothing": "pellucid, one transaction", "kill -9": "pellucid", "power loss": "pellucid, full"}
+        return ways[self.survives]
 
 
 def players(rivals: Rivals) -> list[Player]:
@@ -106,14 +107,15 @@ def _ours() -> list[Player]:
     in_transaction = partial(_open_ours, in_transaction=True)
     in_memory = partial(_open_ours, in_memory=True)
     return [
-        Player("pellucid", _open_ours, put, get, "power loss", is_ours=True),
+        Player("pellucid", _open_ours, put, get, "kill -9", is_ours=True),
+        Player("pellucid, full", partial(_open_ours, full=True), put, get, "power loss", is_ours=True),
         Player("pellucid, one transaction", in_transaction, put, get, "nothing", is_ours=True),
         Player(
             "pellucid, update()",
             _open_ours,
             "table.update(block)",
             get,
-            "power loss",
+            "kill -9",
             is_ours=True,
             puts_blocks=True,
         ),
@@ -121,8 +123,10 @@ def _ours() -> list[Player]:
     ]
 
 
-def _open_ours(path: Path, *, in_transaction: bool = False, in_memory: bool = False) -> Session:
-    database = pellucid.open(":memory:" if in_memory else path)
+def _open_ours(
+    path: Path, *, in_transaction: bool = False, in_memory: bool = False, full: bool = False
+) -> Session:
+    database = pellucid.open(":memory:" if in_memory else path, durability="full" if full else "process")
     transaction = contextlib.ExitStack()
     if in_transaction:
         transaction.enter_context(database.transaction())
