@@ -216,7 +216,8 @@ impl Counters {
 impl TableState {
     pub(crate) fn entry(&self, table: TableId) -> (Vec<u8>, Vec<u8>) {
         let key = table_key(table);
-        let mut bytes = self.row_count.to_le_bytes().to_vec();
+        let mut bytes = Vec::with_capacity(8 + 4 + CHECK_SIZE);
+        bytes.extend_from_slice(&self.row_count.to_le_bytes());
         bytes.extend_from_slice(&self.shapes_admitted.to_le_bytes());
         let value = sealed(&key, bytes);
         (key.to_vec(), value)

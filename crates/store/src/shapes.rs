@@ -4,7 +4,7 @@
 //! aborted transaction are given to other shapes later, so they must never come into the dictionary. A record
 //! that was read inside the transaction keeps this object and stays readable whatever becomes of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pellucid_record::{Dictionary, Shape, ShapeError, Shapes};
 
@@ -14,20 +14,21 @@ pub struct TransactionShapes {
     dictionary: Arc<Dictionary>,
     /// The first id that is the transaction's own.
     start: u32,
-    own: Dictionary,
+    /// Most transactions make none, and an empty dictionary costs as much as a small commit.
+    own: OnceLock<Dictionary>,
 }
 
 impl TransactionShapes {
     pub(crate) fn new(dictionary: Arc<Dictionary>) -> Self {
         let start = dictionary.len();
-        Self { dictionary, start, own: Dictionary::new() }
+        Self { dictionary, start, own: OnceLock::new() }
     }
 
     /// The id of the shape with exactly these names in this order.
     #[must_use]
     pub fn find(&self, names: &[&str]) -> Option<u32> {
         let known = self.dictionary.find(names).filter(|id| *id < self.start);
-        known.or_else(|| self.own.find(names).map(|id| id + self.start))
+        known.or_else(|| self.own.get()?.find(names).map(|id| id + self.start))
     }
 
     /// Its id, and whether it was made just now.
@@ -35,7 +36,7 @@ impl TransactionShapes {
         if let Some(id) = self.find(names) {
             return Ok((id, false));
         }
-        let id = self.own.push(Shape::new(names)?)?;
+        let id = self.own.get_or_init(Dictionary::new).push(Shape::new(names)?)?;
         Ok((self.start + id, true))
     }
 
@@ -47,18 +48,19 @@ impl TransactionShapes {
 
     /// The shapes that the transaction has made, in the order of their ids.
     pub(crate) fn own(&self) -> Vec<&Shape> {
-        (0..self.own.len()).filter_map(|id| self.own.shape(id)).collect()
+        let Some(own) = self.own.get() else { return Vec::new() };
+        (0..own.len()).filter_map(|id| own.shape(id)).collect()
     }
 
     /// How many shapes there are.
     pub(crate) fn count(&self) -> u32 {
-        self.start + self.own.len()
+        self.start + self.own.get().map_or(0, Dictionary::len)
     }
 }
 
 impl Shapes for TransactionShapes {
     #[inline]
     fn shape(&self, id: u32) -> Option<&Shape> {
-        if id < self.start { self.dictionary.shape(id) } else { self.own.shape(id - self.start) }
+        if id < self.start { self.dictionary.shape(id) } else { self.own.get()?.shape(id - self.start) }
     }
 }

@@ -149,6 +149,11 @@ impl Areas {
         (salt != 0 && self.load(at + 2) == self.check_of(begin, salt)).then_some(AreaHead { begin, salt })
     }
 
+    /// Where an area begins that is known to be sound.
+    pub(crate) fn begin_of(&self, area: usize) -> u64 {
+        self.load(Self::head_at(area))
+    }
+
     /// Bytes for groups in an area.
     pub(crate) fn room(&self) -> u64 {
         self.area_words as u64 * 8

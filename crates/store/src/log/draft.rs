@@ -27,6 +27,11 @@ impl Draft {
         Self { bytes: group::begin(256), changes: Vec::new(), index: BTreeMap::new(), savepoints: Vec::new() }
     }
 
+    /// What is left when its changes are taken.
+    pub(crate) fn spent() -> Self {
+        Self { bytes: Vec::new(), changes: Vec::new(), index: BTreeMap::new(), savepoints: Vec::new() }
+    }
+
     pub(crate) fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) {
         let change = group::push_put(&mut self.bytes, tree, key, parts);
         self.add(change);

@@ -122,17 +122,15 @@ impl LoggedWrite {
     }
 
     fn commit_group(&mut self) -> Result<(), EngineError> {
-        let draft = std::mem::replace(&mut self.draft, Draft::new());
+        let draft = std::mem::replace(&mut self.draft, Draft::spent());
         let areas = &self.shared.areas;
         let size = draft.size() as u64;
         while areas.has_found() {
             self.shared.checkpoint_within(&self.lock)?;
         }
         loop {
-            let head = areas.head(areas.active());
-            let head =
-                head.ok_or(EngineError::Damaged { what: "the log's active area has no head", code: 0 })?;
-            if areas.tail() - head.begin + size <= areas.room() {
+            let used = areas.tail().saturating_sub(areas.begin_of(areas.active()));
+            if used + size <= areas.room() {
                 break;
             }
             // [C5] Full: what the other area has goes into the tree, or this one's.
