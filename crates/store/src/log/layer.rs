@@ -47,11 +47,25 @@ pub(crate) struct Layer {
 
 #[derive(Default)]
 struct Index {
-    /// The newest version of every key.
-    newest: HashTable<u32>,
+    /// The newest version of every key. With its hash, so that growing looks at no key: that was a tenth of a put.
+    newest: HashTable<Newest>,
     /// The same in order, up to some version.
     ordered: [BTreeMap<Box<[u8]>, u32>; 3],
     ordered_count: u32,
+}
+
+/// A key's newest version, and half of the key's hash.
+#[derive(Clone, Copy)]
+struct Newest {
+    hash: u32,
+    number: u32,
+}
+
+impl Newest {
+    /// A hash for the table: its bits at both ends decide.
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
 }
 
 const NONE: u32 = u32::MAX;
@@ -96,16 +110,16 @@ impl Layer {
             let number = self.versions.count() as u32;
             let hash = hash_of(change.tree, key);
             let entry = index.newest.entry(
-                hash,
-                |newest| self.is_of(*newest, change.tree, key),
-                |newest| self.version(*newest).map_or(0, |version| hash_of(version.tree, self.key(version))),
+                Newest::spread(hash),
+                |newest| newest.hash == hash && self.is_of(newest.number, change.tree, key),
+                |newest| Newest::spread(newest.hash),
             );
             let older = match entry {
                 hashbrown::hash_table::Entry::Occupied(mut entry) => {
-                    std::mem::replace(entry.get_mut(), number)
+                    std::mem::replace(&mut entry.get_mut().number, number)
                 }
                 hashbrown::hash_table::Entry::Vacant(entry) => {
-                    entry.insert(number);
+                    entry.insert(Newest { hash, number });
                     NONE
                 }
             };
@@ -125,8 +139,9 @@ impl Layer {
     #[inline]
     pub(crate) fn find(&self, tree: Tree, key: &[u8], sequence: u64) -> Option<Said<'_>> {
         let hash = hash_of(tree, key);
-        let newest = *self.lock().newest.find(hash, |newest| self.is_of(*newest, tree, key))?;
-        self.said(newest, sequence)
+        let is_it = |newest: &Newest| newest.hash == hash && self.is_of(newest.number, tree, key);
+        let number = self.lock().newest.find(Newest::spread(hash), is_it)?.number;
+        self.said(number, sequence)
     }
 
     /// Fill `out` with up to `limit` keys behind `bound` in walking order, of which something was said up to the sequence
@@ -235,6 +250,6 @@ impl Layer {
 }
 
 #[inline]
-fn hash_of(tree: Tree, key: &[u8]) -> u64 {
-    xxh3_64_with_seed(key, tree as u64)
+fn hash_of(tree: Tree, key: &[u8]) -> u32 {
+    (xxh3_64_with_seed(key, tree as u64) >> 32) as u32
 }
