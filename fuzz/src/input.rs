@@ -206,7 +206,8 @@ pub fn with_sorted_sets(value: Value) -> Value {
     let all = |values: Vec<Value>| values.into_iter().map(with_sorted_sets).collect::<Vec<_>>();
     let sorted = |values: Vec<Value>| {
         let mut values = all(values);
-        values.sort_by_cached_key(|value| format!("{value:?}"));
+        // As bytes, which tell one NaN from another.
+        values.sort_by_cached_key(|value| encode_value(value, &mut NoShapes).unwrap_or_default());
         values
     };
     match value {
