@@ -231,6 +231,7 @@ fn write_layer(txn: &mut dyn WriteTxn, layer: &Layer) -> Result<(), EngineError>
 
 /// Bytes beyond which a group goes into the tree itself.
 pub(crate) fn group_size_max(areas: &Areas) -> usize {
-    const SHARE: u64 = 4;
+    // Small enough that little is written twice, large enough that what is in the tree then pays for its two syncs.
+    const SHARE: u64 = 16;
     ((areas.room() / SHARE) as usize).max(group::HEAD_SIZE + group::CHECK_SIZE)
 }

@@ -1,10 +1,16 @@
 //! What has a transaction changed so far?
 //!
 //! The bytes of the group that it will be, and where in them the newest entry of each key stands: looked for from the end while
-//! they are few, as they are for a single put, and indexed from then on. Going back to a savepoint is forgetting entries.
+//! they are few, as they are for a single put, and indexed by hash from then on; in order only when somebody walks. Going back to a
+//! savepoint is forgetting entries.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::engine::{Direction, Tree};
 use crate::log::group::{self, Change};
@@ -17,19 +23,39 @@ const FEW: usize = 8;
 pub(crate) struct Draft {
     bytes: Vec<u8>,
     changes: Vec<Change>,
-    /// The newest entry of each key, by the tree's number and the key; only when they are many.
-    index: BTreeMap<Box<[u8]>, usize>,
+    /// The number of the newest entry of each key; only when they are many.
+    index: HashTable<usize>,
+    ordered: Mutex<Ordered>,
     savepoints: Vec<(usize, usize)>,
+}
+
+/// The newest entries in order, by the tree's number and the key, up to some entry.
+#[derive(Default)]
+struct Ordered {
+    newest: BTreeMap<Box<[u8]>, usize>,
+    count: usize,
 }
 
 impl Draft {
     pub(crate) fn new() -> Self {
-        Self { bytes: group::begin(256), changes: Vec::new(), index: BTreeMap::new(), savepoints: Vec::new() }
+        Self {
+            bytes: group::begin(256),
+            changes: Vec::new(),
+            index: HashTable::new(),
+            ordered: Mutex::default(),
+            savepoints: Vec::new(),
+        }
     }
 
     /// What is left when its changes are taken.
     pub(crate) fn spent() -> Self {
-        Self { bytes: Vec::new(), changes: Vec::new(), index: BTreeMap::new(), savepoints: Vec::new() }
+        Self {
+            bytes: Vec::new(),
+            changes: Vec::new(),
+            index: HashTable::new(),
+            ordered: Mutex::default(),
+            savepoints: Vec::new(),
+        }
     }
 
     pub(crate) fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) {
@@ -56,12 +82,32 @@ impl Draft {
     }
 
     fn index_from(&mut self, first: usize) {
-        for number in first..self.changes.len() {
-            if let Some(change) = self.changes.get(number) {
-                let key = self.bytes.get(change.key.clone()).unwrap_or_default();
-                self.index.insert(indexed(change.tree, key), number);
+        let (bytes, changes) = (&self.bytes, &self.changes);
+        let key_of = |change: &Change| bytes.get(change.key.clone()).unwrap_or_default();
+        for (number, change) in changes.iter().enumerate().skip(first) {
+            let key = key_of(change);
+            let is_it = |other: &usize| {
+                changes.get(*other).is_some_and(|other| other.tree == change.tree && key_of(other) == key)
+            };
+            let hash_again =
+                |other: &usize| changes.get(*other).map_or(0, |other| hash_of(other.tree, key_of(other)));
+            match self.index.entry(hash_of(change.tree, key), is_it, hash_again) {
+                Entry::Occupied(mut entry) => *entry.get_mut() = number,
+                Entry::Vacant(entry) => {
+                    entry.insert(number);
+                }
             }
         }
+    }
+
+    /// The entries in order, all of them.
+    fn ordered(&self) -> MutexGuard<'_, Ordered> {
+        let mut ordered = self.ordered.lock().unwrap_or_else(PoisonError::into_inner);
+        for (number, change) in self.changes.iter().enumerate().skip(ordered.count) {
+            ordered.newest.insert(indexed(change.tree, self.key(change)), number);
+        }
+        ordered.count = self.changes.len();
+        ordered
     }
 
     /// What it says of a key.
@@ -71,8 +117,12 @@ impl Draft {
                 self.changes.iter().rev().find(|change| change.tree == tree && self.key(change) == key)?;
             return Some(self.said(change));
         }
-        let number = *self.index.get(&indexed(tree, key))?;
-        self.changes.get(number).map(|change| self.said(change))
+        let change_of = |number: &usize| self.changes.get(*number);
+        let is_it = |number: &usize| {
+            change_of(number).is_some_and(|change| change.tree == tree && self.key(change) == key)
+        };
+        let number = self.index.find(hash_of(tree, key), is_it)?;
+        change_of(number).map(|change| self.said(change))
     }
 
     /// As [`crate::log::layer::Layer::walk`].
@@ -101,10 +151,13 @@ impl Draft {
             }
             out.len() < limit
         };
+        let ordered = self.ordered();
         let is_end = match direction {
-            Direction::Forward => self.index.range((edge(bound, first), end)).all(|(_, number)| take(number)),
+            Direction::Forward => {
+                ordered.newest.range((edge(bound, first), end)).all(|(_, number)| take(number))
+            }
             Direction::Reverse => {
-                self.index.range((first, edge(bound, end))).rev().all(|(_, number)| take(number))
+                ordered.newest.range((first, edge(bound, end))).rev().all(|(_, number)| take(number))
             }
         };
         !is_end
@@ -146,6 +199,7 @@ impl Draft {
         self.bytes.truncate(size);
         self.changes.truncate(count);
         self.index.clear();
+        *self.ordered.get_mut().unwrap_or_else(PoisonError::into_inner) = Ordered::default();
         if count > FEW {
             self.index_from(0);
         }
@@ -192,6 +246,10 @@ impl Draft {
             None => Said::Deleted,
         }
     }
+}
+
+fn hash_of(tree: Tree, key: &[u8]) -> u64 {
+    xxh3_64_with_seed(key, tree as u64)
 }
 
 fn indexed(tree: Tree, key: &[u8]) -> Box<[u8]> {
