@@ -52,6 +52,13 @@ fn fill(store: &Store, rows: usize) {
     transaction.commit().unwrap();
 }
 
+/// Wait until all commits are in the file: somebody else's checkpoint may be under way.
+fn settle(store: &Store) {
+    while store.stats().unwrap().log_pending > 0 {
+        store.sync().unwrap();
+    }
+}
+
 fn size_of(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().len()
 }
@@ -236,10 +243,7 @@ fn overwriting_the_same_rows_does_not_grow_the_file() {
         let blob = transaction.put_blob(&vec![round; 500_000]).unwrap();
         transaction.put(table, &key("blob"), b"", &record("apart"), &[blob]).unwrap();
         transaction.commit().unwrap();
-        // Until all of it is in the file: somebody else's checkpoint may be under way.
-        while store.stats().unwrap().log_pending > 0 {
-            store.sync().unwrap();
-        }
+        settle(&store);
         sizes.push(size_of(&path));
     }
     assert!(sizes[39] <= sizes[19], "{sizes:?}");
@@ -269,6 +273,7 @@ fn deleted_rows_make_room_for_new_ones() {
             }
         }
         transaction.commit().unwrap();
+        settle(&store);
         sizes.push(size_of(&path));
     }
     assert!(sizes[59] <= sizes[19], "{sizes:?}");
