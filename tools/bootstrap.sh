@@ -14,7 +14,7 @@ python_chosen() {
     interpreter=$("$python" -c 'import sys; print(*sys.version_info[:3], sys.base_prefix)') ||
         refuse "'$python' does not run; set PYTHON to a Python >= 3.10"
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
-        refuse "'$python' is Python $interpreter; set PYTHON to a Python >= 3.10"
+        refuse "'$python' is $("$python" -V); set PYTHON to a Python >= 3.10"
 }
 
 # rustup looks for its toolchains under $HOME. Where HOME is not the installer's, they still lie
@@ -38,7 +38,7 @@ venv_made() {
     [ "$(cat .venv/interpreter 2>/dev/null)" = "$interpreter" ] && return
     # A virtual environment cannot be the parent of itself, so a broken one is made anew from the PATH.
     [ "$python" = .venv/bin/python ] && python=python3
-    echo "dev: making .venv with Python $interpreter" >&2
+    echo "dev: making .venv with $("$python" -V) of ${interpreter#* * * }" >&2
     "$python" -m venv --clear .venv
     echo "$interpreter" >.venv/interpreter
 }
