@@ -286,6 +286,23 @@ def test_a_database_closed_by_another_thread_drops_the_transaction(path: Path) -
         assert dict(again) == {}
 
 
+def test_a_database_closed_in_its_transaction_says_that_it_was_dropped(path: Path) -> None:
+    def close_within(error: Exception | None) -> None:
+        db = pellucid.open(path)
+        with db.transaction():
+            db["a"] = 1
+            db.close()
+            if error is not None:
+                raise error
+
+    with pytest.raises(pellucid.Closed, match="what this transaction wrote was dropped"):
+        close_within(None)
+    with pytest.raises(RuntimeError, match="mine"):
+        close_within(RuntimeError("mine"))
+    with pellucid.open(path) as again:
+        assert dict(again) == {}
+
+
 def test_records_kept_from_a_scan_stay_what_they_were(db: pellucid.Database) -> None:
     table = db.table("t")
     table.extend({"n": n, "list": [n, {"n": n}]} for n in range(1000))

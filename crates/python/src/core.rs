@@ -122,6 +122,12 @@ impl Core {
         }
     }
 
+    /// What a transaction raises at its end where the database was closed in its block.
+    pub fn closed_within(&self, py: Python<'_>) -> PyErr {
+        let now = "what this transaction wrote was dropped; close it after the block";
+        errors::closed(py, &format!("database {}", self.target), now)
+    }
+
     /// Why nothing can be written, if so.
     pub fn why_read_only(&self) -> Option<&'static str> {
         self.read_only

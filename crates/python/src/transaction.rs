@@ -71,6 +71,11 @@ impl TransactionContext {
             return Err(errors::raise(py, "TransactionError", "this transaction was never entered"));
         };
         self.core.check_not_lent(py)?;
+        if !self.core.gate.is_open() && !self.core.is_mine(py) {
+            // `close` has dropped it, so there is nothing left to end: only who wanted it kept must know.
+            self.entered.set(None);
+            return if keep { Err(self.core.closed_within(py)) } else { Ok(()) };
+        }
         if !self.core.is_mine(py) {
             return Err(errors::raise(
                 py,
