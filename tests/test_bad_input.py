@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pellucid
 import pytest
 from processes import Child, Raised
@@ -360,6 +361,30 @@ def test_a_nan_key_is_refused_with_its_place(db: pellucid.Database) -> None:
     with pytest.raises(pellucid.UnsupportedKey):
         db.update({"fine": 1, math.nan: 2})
     assert db == {"k": 1}
+
+
+def test_a_key_of_numpy_is_refused_with_what_to_use_instead(db: pellucid.Database) -> None:
+    for key, kind in (
+        (np.int64(3), "numpy.int64"),
+        (np.bool_(True), r"numpy.bool_?"),
+        (np.str_("a"), "numpy.str_"),
+    ):
+        message = rf"at position 1 is of type {kind}; keys are .* of these; use key\.tolist\(\)"
+        with pytest.raises(pellucid.UnsupportedKey, match=message):
+            db["run", key] = 1
+        db["run", key.tolist()] = 1
+    with pytest.raises(pellucid.UnsupportedKey, match=r"of type list; .*; use tuple\(key\)"):
+        db[["run", 1]] = 1  # type: ignore[index]
+
+
+def test_an_array_of_objects_is_refused_for_its_dtype(db: pellucid.Database) -> None:
+    array = np.array([1, "a", None], dtype=object)
+    what = r"at \['x'\] is of type numpy.ndarray and dtype object"
+    with pytest.raises(pellucid.UnsupportedValue, match=what) as refused:
+        db["k"] = {"x": array}
+    assert "register" not in str(refused.value), "it would change how all arrays are stored"
+    db["k"] = {"x": array.tolist()}
+    assert db["k"].x == [1, "a", None]
 
 
 # Disks

@@ -69,12 +69,23 @@ def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] |
     return ("pickle", _encode_pickle(value, policy))
 
 
-def way_out(value: object) -> str:
-    """What to do with a `value` that cannot be stored: the end of the message that refuses it."""
+def way_out(value: Any) -> str:
+    """Why a `value` cannot be stored, what to do: what follows its type in the message that refuses it."""
     import os
     from collections.abc import Iterable, Mapping
 
     cls = type(value)
+    if_pickled = (
+        'allow pickles with pickle="allow" or a list of globals in open() or dumps(), knowing that a '
+        "pickle runs code of whoever wrote it when it is read"
+    )
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and type(value) is numpy.ndarray:
+        # Not register(): the class is stored as it is, and all of its arrays would go that way.
+        return (
+            f" and dtype {value.dtype}, which holds Python objects; give it a dtype without them "
+            f"(value.astype), store value.tolist(), or {if_pickled}"
+        )
     instead = "plain values"
     for kind in (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float):
         if isinstance(value, kind):
@@ -92,9 +103,8 @@ def way_out(value: object) -> str:
         elif isinstance(value, Iterable):
             instead = "list(value)"
     return (
-        f"store {instead}, teach pellucid the class with pellucid.register({cls.__name__}, encode, decode), "
-        'or allow pickles with pickle="allow" or a list of globals in open() or dumps(), knowing that a '
-        "pickle runs code of whoever wrote it when it is read"
+        f", which has no place in a record; store {instead}, teach pellucid the class with "
+        f"pellucid.register({cls.__name__}, encode, decode), or {if_pickled}"
     )
 
 

@@ -227,11 +227,7 @@ pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
             let kind = object.bind(py).get_type();
             let kind = kind.fully_qualified_name().map(|name| name.to_string()).unwrap_or_default();
             match crate::hooks::way_out(object.bind(py)) {
-                Ok(now) => raise(
-                    py,
-                    "UnsupportedValue",
-                    format!("{place}{at} is of type {kind}, which has no place in a record; {now}"),
-                ),
+                Ok(why) => raise(py, "UnsupportedValue", format!("{place}{at} is of type {kind}{why}")),
                 Err(error) => error,
             }
         }

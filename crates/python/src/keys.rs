@@ -134,10 +134,19 @@ fn push_rare(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), 
             return Ok(());
         }
     }
-    let kind = object.get_type().name()?;
+    // With its module: NumPy's bool is no bool.
+    let kind = object.get_type().fully_qualified_name()?;
+    let kind = kind.to_str()?;
+    let instead = if kind == "list" {
+        "; use tuple(key)"
+    } else if kind.starts_with("numpy.") && object.hasattr("tolist")? {
+        "; use key.tolist(), which is of Python's own types"
+    } else {
+        ""
+    };
     refuse(format!(
-        "is of type {}; keys are str, bytes, int, float, bool, None, date, datetime, UUID, Decimal and tuples of these",
-        kind.to_str()?
+        "is of type {kind}; keys are str, bytes, int, float, bool, None, date, datetime, UUID, Decimal and tuples of \
+         these{instead}"
     ))
 }
 
