@@ -374,6 +374,19 @@ def test_a_dead_writers_lock_is_free(path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_the_figure_of_readers_counts_places_that_are_shared(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db["a"] = {"n": 1}
+        idle = db.stats()["readers"]
+        assert idle in (1, 2), "its own, and the one that a process keeps"
+        with db.snapshot() as one, db.snapshot() as other:
+            assert (one["a"].n, other["a"].n) == (1, 1)
+            assert db.stats()["readers"] == idle, "those that see the same version share one"
+        with Child(path, mode="r") as child:
+            child("snap = db.snapshot(); row = next(iter(snap.values()))")
+            assert db.stats()["readers"] == idle + 1
+
+
 def test_a_dead_reader_does_not_keep_space(path: Path) -> None:
     with pellucid.open(path) as db:
         db.update(dict.fromkeys(range(200), "x" * 1000))

@@ -258,9 +258,11 @@ impl Database {
     ///     map_size            bytes of address space reserved for the file; no memory and no disk
     ///     log_pending         bytes of commits in the log that are not written into the file yet
     ///     log_recovered       commits found in the log when it was opened, left by a process that died
-    ///     readers             snapshots open now, in all processes
-    ///     reader_slots        how many there may be
-    ///     oldest_reader_lag   versions of the file since the oldest of them; what was freed since keeps its pages
+    ///     readers             places among the readers of the file in use now, in all processes: 1 or 2 with nothing
+    ///                         open, as stats() takes one itself and a process keeps one between its checkpoints
+    ///     reader_slots        how many such places there are
+    ///     oldest_reader_lag   versions of the file (checkpoints) that the oldest reader is behind; what was freed
+    ///                         since keeps its pages
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
