@@ -15,6 +15,7 @@ import pickle
 import random
 import re
 import types
+import uuid
 import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
@@ -513,6 +514,19 @@ def test_an_error_of_a_registered_function_comes_through() -> None:
         db["a"] = {"x": [Fails()]}
     with pytest.raises(TypeError, match="class"):
         pellucid.register("Fails", fail, fail)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        *(type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset),
+        *(dt.date, dt.datetime, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID),
+        *(numpy.ndarray, numpy.float64, numpy.datetime64),
+    ],
+)
+def test_a_type_that_the_format_stores_is_not_registered(cls: type) -> None:
+    with pytest.raises(ValueError, match=rf"classes of your own; \w+\.{cls.__name__} is stored as it is"):
+        pellucid.register(cls, str, cls)
 
 
 @dataclasses.dataclass

@@ -34,7 +34,8 @@ def register(cls: type[T], encode: Callable[[T], object], decode: Callable[[Any]
 
     `encode` returns any value that can be stored; `decode` gets it back as plain dicts, lists and
     scalars. The class is stored by its module and name. Registering a class again replaces
-    what was registered; subclasses are registered by themselves.
+    what was registered; subclasses are registered by themselves. `ValueError` for a type that is stored
+    as it is, like int or dict.
 
     >>> import fractions, pellucid
     >>> pellucid.register(fractions.Fraction, str, fractions.Fraction)
@@ -43,9 +44,50 @@ def register(cls: type[T], encode: Callable[[T], object], decode: Callable[[Any]
     """
     if not isinstance(cls, type):
         raise TypeError(f"register() wants a class, not {cls!r}")
+    if _is_stored(cls):
+        raise ValueError(
+            f"register() is for classes of your own; {cls.__module__}.{cls.__qualname__} is stored as it is, "
+            "by the format itself: make a class of your own for what you mean by it, and register that"
+        )
     name = f"{cls.__module__}.{cls.__qualname__}"
     _BY_CLASS[cls] = (name, encode)
     _BY_NAME[name] = decode
+
+
+def _is_stored(cls: type) -> bool:
+    """Whether the format stores the type itself, in a way that no registration should change."""
+    if cls in (
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        bytearray,
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+    ):
+        return True
+    # Where a module was never imported, no class is of its making.
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and issubclass(cls, numpy.generic):
+        return cls.__module__ == "numpy"
+    others = (
+        ("datetime", ("date", "datetime", "time", "timedelta")),
+        ("decimal", ("Decimal",)),
+        ("uuid", ("UUID",)),
+        ("numpy", ("ndarray",)),
+    )
+    return any(
+        cls is getattr(sys.modules[module], name)
+        for module, names in others
+        if module in sys.modules
+        for name in names
+    )
 
 
 def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] | None:
