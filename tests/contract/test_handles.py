@@ -255,6 +255,22 @@ def test_handles_outlive_clear_and_compact(db: Database) -> None:
     assert db.table("t") == table == {"b": 2}
 
 
+def test_a_kept_record_does_not_hinder_compact_but_one_of_a_snapshot_does(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db.update({"small": {"n": 1}, "large": {"n": list(range(50_000)), "s": "x" * 500_000}})
+    with pellucid.open(path, timeout=0) as db:
+        kept = [*db.values(), db["small"], db["large"]]
+        db.compact()
+        assert [len(record) for record in kept] == [2, 1, 1, 2]
+        assert (kept[3].n[49_999], len(kept[3].s)) == (49_999, 500_000)
+        with db.snapshot() as snapshot:
+            record = snapshot["small"]
+        with pytest.raises(pellucid.Busy, match="snapshots"):
+            db.compact()
+        del record, snapshot
+        db.compact()
+
+
 def test_renames_and_drops_of_others_are_noticed(path: Path) -> None:
     with pellucid.open(path) as one, pellucid.open(path) as other:
         table = one.table("t")
