@@ -387,6 +387,18 @@ def test_the_figure_of_readers_counts_places_that_are_shared(path: Path) -> None
             assert db.stats()["readers"] == idle + 1
 
 
+def test_a_dead_writers_lock_is_free_for_whoever_gets_its_number(path: Path) -> None:
+    with Child(path) as first, Child(path, mode="r") as reader:
+        first("transaction = db.transaction(); transaction.__enter__(); db['a'] = 1")
+        first.kill()
+        # It opens beside the reader, in the dead one's place.
+        with pellucid.open(path, timeout=10) as db:
+            db["b"] = 2
+            assert dict(db) == {"b": 2}
+            assert reader("dict(db)") == {"b": 2}
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_a_dead_reader_does_not_keep_space(path: Path) -> None:
     with pellucid.open(path) as db:
         db.update(dict.fromkeys(range(200), "x" * 1000))

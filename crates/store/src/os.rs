@@ -135,13 +135,10 @@ pub(crate) fn lock_byte(file: &File, offset: i64, is_locked: bool) -> io::Result
     }
 }
 
-/// Whether somebody else has locked a byte of a file.
+/// Lock a byte that somebody else had, if nobody has it now.
 #[cfg(target_os = "linux")]
-pub(crate) fn is_byte_locked(file: &File, offset: i64) -> io::Result<bool> {
-    let mut lock = byte_lock(offset, libc::F_WRLCK);
-    // SAFETY: the descriptor is open while `file` is borrowed; the call fills the structure and keeps nothing.
-    let failed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-    if failed == 0 { Ok(lock.l_type != libc::F_UNLCK as i16) } else { Err(io::Error::last_os_error()) }
+pub(crate) fn seize_byte(file: &File, offset: i64) -> io::Result<bool> {
+    lock_byte(file, offset, true)
 }
 
 #[cfg(target_os = "linux")]
@@ -157,8 +154,8 @@ pub(crate) fn lock_byte(_file: &File, _offset: i64, _is_locked: bool) -> io::Res
 
 /// Elsewhere nobody can be asked, and everybody is taken for alive.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn is_byte_locked(_file: &File, _offset: i64) -> io::Result<bool> {
-    Ok(true)
+pub(crate) fn seize_byte(_file: &File, _offset: i64) -> io::Result<bool> {
+    Ok(false)
 }
 
 /// Make sure that the disk has room for a part of a file, which grows to it. False where the file system cannot, so that

@@ -13,8 +13,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use crate::log::Space;
+use crate::log::{GONE, MEMBER_MAX, Space};
 use crate::os;
 use crate::own_file::OwnFile;
 
@@ -25,8 +26,6 @@ const CHUNKS_AT_ONCE: usize = 16;
 const HEAD_SIZE: u64 = 40_960;
 /// Where the bytes stand that openers lock: behind everything that is ever written.
 const MEMBERS_AT: i64 = 1 << 40;
-/// How many processes can have a database open for writing or reading beside a log.
-const MEMBER_MAX: u64 = 4000;
 
 /// A mapped file of words.
 pub(crate) struct FileSpace {
@@ -41,6 +40,8 @@ pub(crate) struct FileSpace {
     size: AtomicU64,
     member: u64,
     is_writable: bool,
+    /// Held while a thread asks whether a member is gone: threads have their locks on bytes in common.
+    asking: Mutex<()>,
 }
 
 // SAFETY: the words are atomics, and the mapping lives as long as the object does.
@@ -80,6 +81,7 @@ impl FileSpace {
             reserved: std::iter::repeat_with(AtomicBool::default).take(chunks).collect(),
             member: 0,
             is_writable,
+            asking: Mutex::new(()),
         };
         if is_writable {
             space.member = space.join()?;
@@ -180,11 +182,18 @@ impl Space for FileSpace {
         if self.file.is_ours() && self.is_writable { self.member } else { u64::MAX }
     }
 
-    fn is_alive(&self, member: u64) -> bool {
-        let byte = MEMBERS_AT + member.min(MEMBER_MAX + 1).cast_signed();
+    fn if_gone(&self, member: u64, act: &mut dyn FnMut()) -> bool {
+        let byte = MEMBERS_AT + member.min(GONE).cast_signed();
         // What cannot be asked is taken for alive: waiting is safe.
-        member == self.member
-            || self.own_file().and_then(|file| os::is_byte_locked(file, byte)).unwrap_or(true)
+        let Ok(file) = self.own_file() else { return false };
+        let _alone = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if member == self.member || !os::seize_byte(file, byte).unwrap_or(false) {
+            return false;
+        }
+        act();
+        // What is not given back now is when the file is closed; it only keeps a number from being used again.
+        let _ = os::lock_byte(file, byte, false);
+        true
     }
 }
 

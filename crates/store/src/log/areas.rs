@@ -302,7 +302,8 @@ impl Areas {
     /// The process that holds the writer lock.
     pub(crate) fn writer_pid(&self) -> Option<u32> {
         let member = usize::try_from(self.load(WRITER)).ok().filter(|member| *member != 0)?;
-        (member < HEAD_WORDS - MEMBERS).then(|| self.load(MEMBERS + member) as u32)
+        let pid = (member < HEAD_WORDS - MEMBERS).then(|| self.load(MEMBERS + member) as u32);
+        pid.filter(|pid| *pid != 0)
     }
 
     /// Note in whose PID namespace the log is; says whether somebody noted another one before.

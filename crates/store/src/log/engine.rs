@@ -85,6 +85,8 @@ impl LoggedEngine {
         }
         if opened.joins {
             areas.introduce();
+            // We have only begun: if our number stands there, it was another's who died with the lock.
+            lock::abandon(&areas);
         }
         let state = State::new(&*tree, &areas)?;
         let recovered = state.sequence().saturating_sub(applied.sequence);
@@ -173,7 +175,13 @@ impl Shared {
         let Some(taken) = lock::acquire(&self.areas, deadline) else { return Ok(None) };
         let lock = WriterLock { shared: Arc::clone(self) };
         if taken == Taken::OverFromDead {
-            checkpoint::recover(&self.areas, newest(&*self.tree)?.1)?;
+            let recovered =
+                newest(&*self.tree).and_then(|(_, applied)| checkpoint::recover(&self.areas, applied));
+            if let Err(error) = recovered {
+                // Who takes it next would take it for free, and the log for whole.
+                lock::abandon(&self.areas);
+                return Err(error);
+            }
         }
         Ok(Some(lock))
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::log::areas::Areas;
+use crate::log::space::GONE;
 
 /// How the lock was got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +48,7 @@ pub(crate) fn acquire(areas: &Areas, deadline: Option<Instant>) -> Option<Taken>
             std::hint::spin_loop();
             continue;
         }
-        if owner != own
-            && !areas.space().is_alive(owner)
-            && word.compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        {
+        if owner != own && take_over(areas, owner) {
             return Some(Taken::OverFromDead);
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -60,6 +58,23 @@ pub(crate) fn acquire(areas: &Areas, deadline: Option<Instant>) -> Option<Taken>
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX);
     }
+}
+
+/// [W5] Take the lock over from an owner that is gone.
+fn take_over(areas: &Areas, owner: u64) -> bool {
+    let own = areas.space().member();
+    let mut is_taken = false;
+    // While the owner's number belongs to nobody: else another one could get it, and the lock, before the swap.
+    areas.space().if_gone(owner, &mut || {
+        is_taken = areas.writer().compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    });
+    is_taken
+}
+
+/// Leave the lock to whoever comes next, as if its owner had died: the log has still to be recovered.
+pub(crate) fn abandon(areas: &Areas) {
+    let own = areas.space().member();
+    let _ = areas.writer().compare_exchange(own, GONE, Ordering::Release, Ordering::Relaxed);
 }
 
 /// Give the lock back.

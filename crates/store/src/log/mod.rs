@@ -21,4 +21,4 @@ mod write;
 pub(crate) use areas::words_for;
 pub use engine::LoggedEngine;
 pub(crate) use engine::Opened;
-pub(crate) use space::{MemorySpace, Space};
+pub(crate) use space::{GONE, MEMBER_MAX, MemorySpace, Space};

@@ -30,9 +30,14 @@ pub(crate) trait Space: Send + Sync {
     /// The number of this opener, from 1 on; no other that lives has the same.
     fn member(&self) -> u64;
 
-    /// Whether the opener with this number lives.
-    fn is_alive(&self, member: u64) -> bool;
+    /// Run this if the opener with this number is gone; nobody gets its number meanwhile. Says whether it is gone.
+    fn if_gone(&self, member: u64, act: &mut dyn FnMut()) -> bool;
 }
+
+/// How many openers there can be at once.
+pub(crate) const MEMBER_MAX: u64 = 4000;
+/// A number that no opener has: what belongs to it is for whoever comes next.
+pub(crate) const GONE: u64 = MEMBER_MAX + 1;
 
 /// A space in this process's memory: nothing outlives it. For tests of what goes on above.
 pub(crate) struct MemorySpace {
@@ -82,7 +87,11 @@ impl Space for MemorySpace {
         1
     }
 
-    fn is_alive(&self, _member: u64) -> bool {
-        true
+    fn if_gone(&self, member: u64, act: &mut dyn FnMut()) -> bool {
+        let is_gone = member == GONE;
+        if is_gone {
+            act();
+        }
+        is_gone
     }
 }
