@@ -173,21 +173,18 @@ impl Store {
             let holders = vec![Holder { pid: std::process::id(), command, since: String::new() }];
             return Err(StoreError::Busy { path, wanted: Wanted::Alone, holders, waited: None });
         }
-        opening.be_alone(timeout)?;
-        let settled = database.engine.settle(timeout).map(drop).map_err(|error| database.write_error(error));
-        if settled.is_err() {
-            let _ = opening.share();
-            return settled;
-        }
         let new_path = beside(&opening.path, "-compact");
-        let copied = copy_beside(database, opening, &new_path);
-        if copied.is_err() {
-            let _ = opening.share();
+        let copied = opening.be_alone(timeout).and_then(|()| {
+            database.engine.settle(timeout).map_err(|error| database.write_error(error))?;
+            copy_beside(database, opening, &new_path)
+        });
+        if copied.is_err() && opening.share()? {
             return copied;
         }
-        // From here on nobody can have the file but us: whoever opens it waits for our lock.
+        // From here on nobody can have the file but us: whoever opens it waits for our lock. Or somebody had it alone while we
+        // gave back what we held of it, and what we have open is not the database any more.
         let database = place.take();
-        let replaced = database.map_or(Ok(()), |database| replace(database, &new_path));
+        let replaced = copied.and_then(|()| database.map_or(Ok(()), |database| replace(database, &new_path)));
         // Whether it is the new file or still the old one: it is opened again.
         let mode = if options.mode == Mode::New { Mode::Write } else { options.mode };
         let file = self.path().unwrap_or(Path::new(""));

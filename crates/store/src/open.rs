@@ -165,6 +165,7 @@ fn open_at(
             return Err(error);
         }
     };
+    opening.note_beside();
     if state.is_alone && !opening.share()? {
         return Ok(None);
     }
@@ -190,6 +191,7 @@ fn prepare(
     if state.is_new {
         // Nobody else's, so what is made beside it is ours to remove again.
         opening.is_open = true;
+        opening.keeps_log.store(false, Ordering::Relaxed);
         stamp::begin(opening.file()?).map_err(|source| StoreError::from_io("write", path.clone(), source))?;
     }
     let engine = open_engine(opening, state, options, warnings)?;

@@ -12,6 +12,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -28,10 +29,28 @@ pub(crate) struct Opening {
     file: OwnFile,
     /// Whether it is a database, so that the files beside it are a database's.
     pub(crate) is_open: bool,
-    /// Whether the log holds what the tree could not take.
+    /// Whether the log may hold what the tree has not: so it is unless the last one has just written all of it there, or
+    /// nobody else can ever have used it.
     pub(crate) keeps_log: AtomicBool,
     /// Whether the registry must be told when it is closed. Not before it was told of it: it is locked then.
     pub(crate) is_registered: AtomicBool,
+    /// The files beside it that were there when it was opened: they are ours as long as they are the same.
+    beside: OnceLock<Beside>,
+}
+
+/// LMDB's lock file and the log.
+#[derive(PartialEq, Eq)]
+struct Beside([Option<FileId>; 2]);
+
+impl Beside {
+    fn of(path: &Path) -> Self {
+        let id = |path: PathBuf| std::fs::metadata(path).ok().map(|metadata| id_of(&metadata));
+        Self([id(lock_path_of(path)), id(log_file::path_of(path))])
+    }
+}
+
+fn id_of(metadata: &std::fs::Metadata) -> FileId {
+    FileId { device: metadata.dev(), inode: metadata.ino() }
 }
 
 /// How the data file was found.
@@ -66,8 +85,9 @@ impl Opening {
                     file_id,
                     file,
                     is_open: false,
-                    keeps_log: AtomicBool::new(false),
+                    keeps_log: AtomicBool::new(true),
                     is_registered: AtomicBool::new(false),
+                    beside: OnceLock::new(),
                 };
                 return Ok(Found { opening, is_alone, is_writable });
             }
@@ -85,13 +105,34 @@ impl Opening {
         self.file.file().ok_or(StoreError::Forked { what: "database" })
     }
 
-    /// Let others in. False when somebody else was alone with the file in between, and may have replaced it.
+    /// Let others in. False when somebody else was alone with the file in between, and has replaced it, or removed the files
+    /// beside it as the last one.
     pub(crate) fn share(&self) -> Result<bool, StoreError> {
         let name = || self.path.display().to_string();
         let file = self.file()?;
         // To share what is exclusive is not one step: another process may be alone in between.
         file.lock_shared().map_err(|source| StoreError::from_io("lock", name(), source))?;
-        Ok(same_file(&self.path, file) == Some(self.file_id))
+        Ok(self.is_current())
+    }
+
+    /// Note which files lie beside it, while nobody can remove them.
+    pub(crate) fn note_beside(&self) {
+        self.beside.get_or_init(|| Beside::of(&self.path));
+    }
+
+    /// Whether the file and those beside it are still the ones that we have open.
+    pub(crate) fn is_current(&self) -> bool {
+        self.is_same() && self.beside.get().is_none_or(|beside| *beside == Beside::of(&self.path))
+    }
+
+    fn is_same(&self) -> bool {
+        self.file.file().is_some_and(|file| same_file(&self.path, file) == Some(self.file_id))
+    }
+
+    /// Whether others' files lie beside it by now.
+    fn has_others_beside(&self) -> bool {
+        let pairs = self.beside.get().map(|beside| beside.0.into_iter().zip(Beside::of(&self.path).0));
+        pairs.is_some_and(|mut pairs| pairs.any(|(ours, now)| now.is_some() && now != ours))
     }
 
     /// Become the only one, or say who else has it open.
@@ -106,9 +147,9 @@ impl Opening {
                 }
                 Err(TryLockError::WouldBlock) => {}
             }
-            // The attempt has cost us our share.
+            // The attempt has cost us our share for a moment, in which the last one may have closed.
             let _ = file.lock_shared();
-            if begin.elapsed() >= timeout {
+            if begin.elapsed() >= timeout || !self.is_current() {
                 let path = self.path.display().to_string();
                 let holders = holders(file);
                 let waited = Some(timeout);
@@ -140,7 +181,7 @@ impl Opening {
     /// Whether nobody else has it open; nobody can open it from then on.
     pub(crate) fn is_last(&self) -> bool {
         let file = self.file.file().filter(|_| self.is_open);
-        file.is_some_and(|file| file.try_lock().is_ok() && same_file(&self.path, file) == Some(self.file_id))
+        file.is_some_and(|file| file.try_lock().is_ok()) && self.is_same() && !self.has_others_beside()
     }
 }
 
@@ -205,8 +246,7 @@ fn try_either(file: &File) -> io::Result<Option<bool>> {
 /// The file's identity, if the path still leads to it.
 fn same_file(path: &Path, file: &File) -> Option<FileId> {
     let (there, here) = (std::fs::metadata(path).ok()?, file.metadata().ok()?);
-    let id = |metadata: &std::fs::Metadata| FileId { device: metadata.dev(), inode: metadata.ino() };
-    (id(&there) == id(&here)).then(|| id(&here))
+    (id_of(&there) == id_of(&here)).then(|| id_of(&here))
 }
 
 /// The other processes that hold a `flock` on a file.
@@ -244,5 +284,57 @@ mod tests {
             Some(12),
             "it waits"
         );
+    }
+
+    fn found(path: &Path) -> Opening {
+        let wish = Wish { creates: true, writes: true };
+        let mut opening = Opening::find(path, wish, Duration::ZERO).unwrap().opening;
+        opening.is_open = true;
+        opening
+    }
+
+    fn scratch(name: &str) -> (PathBuf, PathBuf) {
+        let path = std::env::temp_dir().join(format!("pellucid-opening-{name}-{}", std::process::id()));
+        std::fs::write(&path, b"").unwrap();
+        let log = log_file::path_of(&path);
+        std::fs::write(&log, b"log").unwrap();
+        std::fs::write(lock_path_of(&path), b"lock").unwrap();
+        (path, log)
+    }
+
+    #[test]
+    fn a_log_that_nobody_has_settled_is_kept() {
+        let (path, log) = scratch("kept");
+        drop(found(&path));
+        assert!(log.exists(), "perhaps the one who was the last a moment ago has died");
+        assert!(!lock_path_of(&path).exists());
+        let opening = found(&path);
+        opening.keeps_log.store(false, Ordering::Relaxed);
+        drop(opening);
+        assert!(!log.exists());
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn who_lost_the_files_beside_it_in_between_begins_again() {
+        let (path, log) = scratch("beside");
+        let opening = found(&path);
+        opening.note_beside();
+        // As the engine has them open, so that their inodes are not used again.
+        let _open = [File::open(&log).unwrap(), File::open(lock_path_of(&path)).unwrap()];
+        assert!(opening.share().unwrap());
+        // What the last one does who was alone while the lock was being converted.
+        std::fs::remove_file(&log).unwrap();
+        std::fs::remove_file(lock_path_of(&path)).unwrap();
+        assert!(!opening.share().unwrap(), "whoever opens it next has other ones");
+        std::fs::write(&log, b"log of the next").unwrap();
+        std::fs::write(lock_path_of(&path), b"lock of the next").unwrap();
+        assert!(!opening.share().unwrap());
+        opening.keeps_log.store(false, Ordering::Relaxed);
+        drop(opening);
+        assert!(log.exists() && lock_path_of(&path).exists(), "they are not ours to remove");
+        for file in [&path, &log, &lock_path_of(&path)] {
+            std::fs::remove_file(file).unwrap();
+        }
     }
 }
