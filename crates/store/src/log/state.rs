@@ -97,7 +97,7 @@ impl State {
         let mut attempts = 0;
         loop {
             // [R3] One load says whether there is anything to do.
-            while self.sequence() < areas.sequence() || self.layers.is_empty() {
+            while self.sequence() < areas.sequence() {
                 if self.read_group(areas) || self.enter_next_area(areas) {
                     continue;
                 }
@@ -165,16 +165,15 @@ impl State {
         draft: Draft,
     ) -> Result<(), EngineError> {
         self.catch_up(tree, areas)?;
-        let active = areas.active();
-        if self.layers.back().is_none_or(|placed| placed.area != active || placed.end < areas.tail()) {
-            // Nothing was appended since this area was begun.
-            if !self.enter_next_area(areas) {
-                self.restart(tree, areas)?;
-            }
+        let (active, tail) = (areas.active(), areas.tail());
+        let head = areas.head(active);
+        let goes_on =
+            |placed: &Placed| placed.area == active && Some(placed.head) == head && placed.end == tail;
+        // Else nothing was appended since this area was begun, or begun anew with another salt.
+        if !self.layers.back().is_some_and(goes_on) && !self.enter_next_area(areas) {
+            self.restart(tree, areas)?;
         }
-        let place =
-            self.layers.back_mut().filter(|placed| placed.area == active && placed.end == areas.tail());
-        let Some(placed) = place else {
+        let Some(placed) = self.layers.back_mut().filter(|placed| goes_on(placed)) else {
             return Err(EngineError::Damaged {
                 what: "the log's active area does not end where it should",
                 code: 0,
