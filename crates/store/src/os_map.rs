@@ -24,6 +24,8 @@ const CHUNK_SIZE: usize = 1 << 16;
 const CHUNKS_AT_ONCE: usize = 16;
 /// No log is shorter.
 const HEAD_SIZE: u64 = 40_960;
+/// Where the heads of the areas stand.
+const AREA_HEADS_AT: u64 = 4096;
 /// Where the bytes stand that openers lock: behind everything that is ever written.
 const MEMBERS_AT: i64 = 1 << 40;
 
@@ -107,7 +109,10 @@ impl FileSpace {
 /// Whether whoever created the file died before anything was in it.
 fn is_unfinished(file: &File) -> io::Result<bool> {
     let mut first = [0; 8];
-    Ok(file.read_at(&mut first, 0)? < first.len() || first == [0; 8])
+    // A power cut may have taken the first page alone: then the areas' heads, on the second one, are there.
+    let mut heads = [0; 128];
+    let is_there = file.read_at(&mut first, 0)? == first.len() && first != [0; 8];
+    Ok(!is_there && (file.read_at(&mut heads, AREA_HEADS_AT)? < heads.len() || heads == [0; 128]))
 }
 
 /// Make a new file a log's: it grows when parts of it are reserved, or where that is not possible is written in full now.

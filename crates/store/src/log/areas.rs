@@ -94,9 +94,16 @@ impl Areas {
         }
     }
 
-    /// Whether the log is this database's.
-    pub(crate) fn identify(&self) -> Result<(), Foreign> {
+    /// Whether the log is this database's; who is alone with it puts right what a power cut took of its first page.
+    pub(crate) fn identify(&self, is_alone: bool) -> Result<(), Foreign> {
         match (self.load(0), self.load(1), self.load(2)) {
+            // The page with the first words is lost. The areas' heads, on another one, know whose they are.
+            (0, _, _) if is_alone && [0, 1].into_iter().any(|area| self.head(area).is_some()) => {
+                self.store(1, FORMAT);
+                self.store(2, self.seed);
+                self.word(0).store(MAGIC, Ordering::Release);
+                Ok(())
+            }
             (0, _, _) => Err(Foreign::Empty),
             (MAGIC, FORMAT, seed) if seed == self.seed => Ok(()),
             (MAGIC, FORMAT, _) => Err(Foreign::Identity),
@@ -152,6 +159,12 @@ impl Areas {
     /// Where an area begins that is known to be sound.
     pub(crate) fn begin_of(&self, area: usize) -> u64 {
         self.load(Self::head_at(area))
+    }
+
+    /// Whether something stands where an area's head is, and is none.
+    pub(crate) fn is_head_damaged(&self, area: usize) -> bool {
+        let at = Self::head_at(area);
+        self.head(area).is_none() && (at..at + 3).any(|index| self.load(index) != 0)
     }
 
     /// Bytes for groups in an area.
@@ -258,6 +271,12 @@ impl Areas {
     /// The position up to which some tree that was committed has everything; perhaps a later one has more.
     pub(crate) fn applied(&self) -> u64 {
         self.word(APPLIED).load(Ordering::Acquire)
+    }
+
+    /// Say that the tree has everything up to here, and that nothing behind it is known to be on the disk: for whoever is alone.
+    pub(crate) fn begin_counting(&self, position: u64) {
+        self.store(APPLIED, position);
+        self.store(SYNCED, position);
     }
 
     pub(crate) fn set_applied(&self, position: u64) {

@@ -86,15 +86,21 @@ pub(crate) fn adopt(areas: &Areas, applied: Applied) -> Result<(), EngineError> 
                 && read_chain(areas, *area, head, applied.sequence).end > head.begin
         })
     });
-    areas.set_applied(applied.position);
+    let begins = || heads.iter().flatten().map(|head| head.begin);
+    // Where a head is damaged, the area behind it is lost, not the state that it began at.
+    if first.is_none()
+        && begins().any(|begin| begin > applied.position)
+        && !begins().any(|begin| begin == applied.position)
+        && ![0, 1].into_iter().any(|area| areas.is_head_damaged(area))
+    {
+        let what = "it continues a later state of the database: the file beside it is an older copy; move the log away to use that as it is";
+        return Err(EngineError::Damaged { what, code: 0 });
+    }
+    // Not what the head says, which may be damaged: if it were too much, nothing would be synced or applied any more.
+    areas.begin_counting(applied.position);
     let Some(first) = first else {
-        if heads.iter().flatten().count() > 0
-            && heads.iter().flatten().all(|head| head.begin > applied.position)
-        {
-            let what = "it continues a later state of the database: the file beside it is an older copy; move the log away to use that as it is";
-            return Err(EngineError::Damaged { what, code: 0 });
-        }
         areas.set_active(0);
+        areas.set_found(false);
         areas.begin_area(0, applied.position);
         areas.publish(applied.position, applied.sequence);
         return Ok(());

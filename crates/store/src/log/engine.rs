@@ -58,7 +58,7 @@ impl LoggedEngine {
         let areas = Areas::new(space, identity);
         let (_, applied) = newest(&*tree)?;
         let mut lost = 0;
-        match areas.identify() {
+        match areas.identify(opened.is_alone) {
             Ok(()) if opened.is_alone => {
                 let counted = areas.sequence();
                 checkpoint::adopt(&areas, applied)?;

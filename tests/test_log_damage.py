@@ -1,0 +1,220 @@
+"""What does an opener make of a log that is damaged, stale or another's?"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pellucid
+import pytest
+from processes import Child
+
+SEQUENCE, TAIL, ACTIVE, FOUND, WRITER, APPLIED, SYNCED = 64, 128, 136, 144, 192, 256, 320
+AREA_HEADS = 4096
+GROUPS = 40_960
+HEAD_WORDS = [0, 8, 16, SEQUENCE, TAIL, ACTIVE, FOUND, WRITER, APPLIED, SYNCED, 4096, 4104, 4160]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "damage.pel"
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-log")
+
+
+def poke(path: Path, offset: int, data: bytes) -> None:
+    with log_of(path).open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def word(path: Path, offset: int) -> int:
+    with log_of(path).open("rb") as file:
+        file.seek(offset)
+        return int.from_bytes(file.read(8), "little")
+
+
+def leave(path: Path, count: int = 30, first: int = 0, last: str = "") -> None:
+    """Leave what a process leaves that dies after this many commits."""
+    code = f"for n in range({first}, {first + count}): db[n] = {{'n': n, 'pad': 'x' * (n * 37 % 300)}}"
+    with Child(path) as child:
+        child(code)
+        if last:
+            child(last)
+        child.kill()
+
+
+def prefix_of(path: Path, mode: str = "w") -> int:
+    """How many of the commits there are, which must be the first ones, whole."""
+    with pellucid.open(path, mode) as db:  # type: ignore[call-overload]
+        rows = list(db.items())
+        assert [key for key, _ in rows] == list(range(len(rows)))
+        assert all(row.n == key and row.pad == "x" * (key * 37 % 300) for key, row in rows)
+        assert db.check() == []
+        return len(rows)
+
+
+def test_a_mark_of_found_groups_that_are_gone_parts_no_two_processes(path: Path) -> None:
+    leave(path, last="db.sync()")
+    poke(path, FOUND, b"\x01")
+    with pellucid.open(path) as db:
+        db["here"] = 1
+        with Child(path) as other:
+            assert other("db['here']") == 1
+            other("db['there'] = 2")
+            assert db["there"] == 2
+
+
+def test_what_the_head_says_is_applied_and_synced_is_not_believed(path: Path) -> None:
+    leave(path)
+    for place in (APPLIED, SYNCED):
+        poke(path, place, (1 << 62).to_bytes(8, "little"))
+    with pellucid.open(path) as db:
+        db["new"] = 1
+        assert db.stats()["log_pending"] > 0
+        assert word(path, SYNCED) < 1 << 62
+        assert len(db) == 31
+
+
+def test_a_lost_first_page_costs_no_commit(path: Path) -> None:
+    leave(path)
+    poke(path, 0, bytes(4096))
+    assert prefix_of(path, "r") == 30
+
+
+def test_an_older_file_beside_a_later_log_is_refused_and_both_stay(path: Path, tmp_path: Path) -> None:
+    older = tmp_path / "older.pel"
+    with Child(path) as child:
+        child("db.update({n: 'x' for n in range(30)}); db.sync()")
+        shutil.copy(path, older)
+        # A bulk commit begins the area anew that the older file would go on with; the other one ends before.
+        child("db.update({n: 'y' * 100 for n in range(100_000)}); db['last'] = 1")
+        child.kill()
+    newer = path.read_bytes()
+    shutil.copy(older, path)
+    for mode in ("r", "w", "c", "n"):
+        with pytest.raises(pellucid.DatabaseCorrupt, match="later state"):
+            pellucid.open(path, mode)  # type: ignore[call-overload]
+    path.write_bytes(newer)
+    with pellucid.open(path) as db:
+        assert db["last"] == 1
+        assert len(db) == 100_001
+        assert db.check() == []
+    # The older one by itself is a database.
+    with pellucid.open(older) as db:
+        assert dict(db) == dict.fromkeys(range(30), "x")
+
+
+def test_a_reader_that_comes_behind_a_dead_bulk_commit_sees_it(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db["before"] = 1
+        db.sync()
+    with Child(path) as writer, Child(path, mode="r") as reader:
+        member = b"\x01"
+        before = log_of(path).read_bytes()[:8192]
+        writer("db.update({n: 'x' * 100 for n in range(100_000)})")
+        writer.kill()
+        # As if it had died between the commit of the tree and what the log says of it.
+        poke(path, AREA_HEADS, before[AREA_HEADS : AREA_HEADS + 128])
+        for place in (SEQUENCE, TAIL, ACTIVE, APPLIED):
+            poke(path, place, before[place : place + 8])
+        poke(path, WRITER, member)
+        with Child(path, mode="r") as late:
+            assert late("len(db)") == 100_001
+        assert reader("db['before']") == 1
+        with pellucid.open(path) as db:
+            db["after"] = 2
+            assert len(db) == 100_002
+            assert reader("len(db)") == 100_002
+
+
+@pytest.mark.parametrize("mode", ["r", "w", "c", "n"])
+def test_what_is_no_log_of_this_database_is_told(path: Path, tmp_path: Path, mode: str) -> None:
+    for name in (path, tmp_path / "other.pel"):
+        with pellucid.open(name) as db:
+            db["a"] = 1
+    leave(tmp_path / "other.pel")
+    other = (tmp_path / "other.pel-log").read_bytes()
+    for wrong, words in (
+        (other, "another database"),
+        (b"pelluLOG" + bytes(50_000), "version|no log"),
+        (os.urandom(50_000), "no log"),
+        (os.urandom(100), "size"),
+    ):
+        log_of(path).write_bytes(wrong)
+        with pytest.raises(pellucid.DatabaseCorrupt, match=words):
+            pellucid.open(path, mode)  # type: ignore[call-overload]
+        assert log_of(path).read_bytes()[:8] == wrong[:8]
+    log_of(path).unlink()
+    log_of(path).mkdir()
+    with pytest.raises(OSError, match="directory"):
+        pellucid.open(path, mode)  # type: ignore[call-overload]
+    log_of(path).rmdir()
+    log_of(path).write_bytes(b"")
+    with pellucid.open(path, mode) as db:  # type: ignore[call-overload]
+        assert dict(db) == ({} if mode == "n" else {"a": 1})
+
+
+# Each in a process of its own: what reads damage must not be able to take the tests with it.
+LOOK = """
+import sys, warnings
+import pellucid
+warnings.simplefilter("ignore")
+for path, mode in zip(sys.argv[1::2], sys.argv[2::2]):
+    try:
+        with pellucid.open(path, mode) as db:
+            rows = list(db.items())
+            assert [key for key, _ in rows] == list(range(len(rows))), path
+            assert all(row.n == key and row.pad == "x" * (key * 37 % 300) for key, row in rows), path
+            if mode == "w":
+                db[len(rows)] = {"n": len(rows), "pad": "x" * (len(rows) * 37 % 300)}
+            assert db.check() == []
+        with pellucid.open(path) as db:
+            assert len(db) == len(rows) + (mode == "w")
+            print(len(rows))
+    except pellucid.DatabaseCorrupt as error:
+        print("told", error)
+"""
+
+
+def test_damage_at_random_places_leaves_a_prefix_or_is_told(path: Path, tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    dice = random.Random(seed)
+    leave(path)
+    data, log = path.read_bytes(), log_of(path).read_bytes()
+    end = GROUPS + word(path, TAIL) - word(path, AREA_HEADS)
+    arguments = []
+    whole = []
+    for number in range(150):
+        bytes_of = bytearray(log)
+        kind = number % 5
+        at = dice.randrange(GROUPS, end) if dice.random() < 0.6 else dice.randrange(GROUPS)
+        if kind == 0:
+            del bytes_of[at:]
+        elif kind == 1:
+            start = at // 4096 * 4096
+            bytes_of[start : start + 4096] = bytes(len(bytes_of[start : start + 4096]))
+        elif kind == 2:
+            at = dice.choice(HEAD_WORDS)
+            bytes_of[at : at + 8] = dice.randbytes(8)
+        else:
+            bytes_of[at] ^= 1 << dice.randrange(8)
+        # A flipped bit behind the head costs nothing of what stands before it.
+        whole.append(kind > 2 and at >= GROUPS)
+        copy = tmp_path / f"copy{number}"
+        copy.write_bytes(data)
+        log_of(copy).write_bytes(bytes_of)
+        arguments += [str(copy), dice.choice("rw")]
+    command = [sys.executable, "-c", LOOK, *arguments]
+    looked = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+    assert looked.returncode == 0, f"seed {seed}: {looked.returncode} {looked.stderr}"
+    lines = looked.stdout.splitlines()
+    assert len(lines) == len(whole), f"seed {seed}"
+    told = [number for number, said in enumerate(lines) if said.startswith("told") and whole[number]]
+    assert told == [], f"seed {seed}: {lines}"
