@@ -12,6 +12,7 @@ import enum
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -94,6 +95,55 @@ def test_wrong_arguments_of_open_are_named(path: Path) -> None:
     with pytest.raises(ValueError, match="PostgreSQL"):
         pellucid.open("postgresql://localhost/x")
     assert not path.exists()
+
+
+def test_an_argument_of_a_wrong_type_is_named(tmp_path: Path, db: pellucid.Database) -> None:
+    path = tmp_path / "none.pel"
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: pellucid.open(path, timeout="a"), "timeout has to be a number of seconds, not str"),  # type: ignore[arg-type]
+        (lambda: pellucid.open(path, 3), "mode has to be a str, not int"),  # type: ignore[arg-type]
+        (lambda: db.table(3), "name has to be the name of a table, a str, not int"),  # type: ignore[call-overload]
+        (lambda: db.rename_table("a", 3), "new_name has to be .*, not int"),  # type: ignore[arg-type]
+        (lambda: db.update([1, 2]), r"update\(\) element 0 has to be a pair of key and value, not int"),
+        (lambda: db.update(3), r"argument of update\(\) has to be a mapping or .*, not int"),
+    ]
+    for call, message in calls:
+        with pytest.raises(TypeError, match=message):
+            call()
+    assert not path.exists()
+
+
+def test_what_can_be_no_path_is_refused_as_the_builtin_open_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, db: pellucid.Database
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    for use in (pellucid.open, db.backup):
+        for empty in ("", b""):
+            with pytest.raises(FileNotFoundError, match="the path is empty"):
+                use(empty)
+        with pytest.raises(ValueError, match="null byte"):
+            use("a\0b")
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_where_no_file_can_be_created_that_is_said() -> None:
+    with pytest.raises(FileNotFoundError, match="no file can be created there; choose another folder"):
+        pellucid.open("/proc/x.pel")
+
+
+def test_a_file_cut_within_its_first_page_may_be_ours(filled: Path) -> None:
+    filled.write_bytes(filled.read_bytes()[:100])
+    with pytest.raises(pellucid.NotADatabase, match="may be one that was cut off"):
+        pellucid.open(filled)
+
+
+def test_one_is_shown_as_one(db: pellucid.Database) -> None:
+    db["a"] = 1
+    assert repr(db).endswith(", 1 table>")
+    assert repr(db.table("default")).endswith(", 1 row>")
+    assert repr(db.table("b")).endswith(", 0 rows>")
+    assert re.fullmatch(r"\d+\.\d+\.\d+", pellucid.__version__)
 
 
 def test_a_directory_is_no_database(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pellucid._native import (
     validate,
     view,
 )
+from pellucid._native import __version__ as __version__
 from pellucid.errors import (
     Busy,
     Closed,

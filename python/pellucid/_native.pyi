@@ -31,6 +31,7 @@ __all__ = [
     "Snapshot",
     "Table",
     "TransactionContext",
+    "__version__",
     "counters",
     "dumps",
     "loads",
@@ -38,6 +39,8 @@ __all__ = [
     "validate",
     "view",
 ]
+
+__version__: str
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")

@@ -312,7 +312,7 @@ def test_many_tables_do_not_mix(db: Database) -> None:
 def test_reprs_say_what_it_is(db: Database) -> None:
     db["a"] = 1
     assert "Table 'default'" in repr(db.table("default")).replace('"', "'")
-    assert "1 rows" in repr(db.table("default"))
+    assert "1 row" in repr(db.table("default"))
     assert repr(db).startswith("<pellucid.Database ")
 
 

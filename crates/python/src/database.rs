@@ -16,7 +16,7 @@ use crate::hot::gil::{GilCell, GilRc};
 use crate::hot::row::Gate;
 use crate::open::path_of;
 use crate::snapshot::SnapshotHandle;
-use crate::table::{Table, class_of};
+use crate::table::{Table, class_of, name_of};
 use crate::transaction::TransactionContext;
 
 /// The table that a database is itself a mapping over.
@@ -40,6 +40,10 @@ pub struct Database {
     path: Option<OsString>,
     is_untrusted: bool,
     snapshots: GilCell<Vec<GilRc<Gate>>>,
+}
+
+fn new_name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
+    errors::argument(name, name.extract(), "new_name", "the name of a table, a str")
 }
 
 fn word_of(mode: Mode) -> &'static str {
@@ -155,7 +159,12 @@ impl Database {
     /// >>> people[1]
     /// Person(name='Anna')
     #[pyo3(signature = (name, /, *, r#type=None))]
-    fn table(&self, py: Python<'_>, name: String, r#type: Option<&Bound<'_, PyAny>>) -> PyResult<Py<Table>> {
+    fn table(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = name_of)] name: String,
+        r#type: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<Table>> {
         self.core.check_open(py)?;
         Py::new(py, Table::new(py, self.core.clone(), name, class_of(r#type)?))
     }
@@ -184,9 +193,9 @@ impl Database {
     /// pellucid.errors.StaleTable: table 'log' has been dropped since it was opened; ...
     /// >>> len(db.table("log"))
     /// 0
-    fn drop_table(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+    fn drop_table(&self, py: Python<'_>, #[pyo3(from_py_with = name_of)] name: String) -> PyResult<()> {
         self.check_writable(py)?;
-        self.core.write(py, |transaction| transaction.drop_table(name))
+        self.core.write(py, |transaction| transaction.drop_table(&name))
     }
 
     /// Give a table another name; `KeyError` where there is none of the old, `ValueError` where there
@@ -199,9 +208,14 @@ impl Database {
     /// >>> db.rename_table("people", "persons")
     /// >>> people.name, people["ann"].age, len(db.table("people"))
     /// ('persons', 30, 0)
-    fn rename_table(&self, py: Python<'_>, name: &str, new_name: &str) -> PyResult<()> {
+    fn rename_table(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = name_of)] name: String,
+        #[pyo3(from_py_with = new_name_of)] new_name: String,
+    ) -> PyResult<()> {
         self.check_writable(py)?;
-        self.core.write(py, |transaction| transaction.rename_table(name, new_name))
+        self.core.write(py, |transaction| transaction.rename_table(&name, &new_name))
     }
 
     /// A transaction, as a context manager: all of its writes or none; inside another, a savepoint.
@@ -335,7 +349,8 @@ impl Database {
         }
         let text = self
             .tables(py)
-            .map(|tables| format!("<pellucid.Database {}, {} tables>", self.core.target, tables.len()));
+            .map(|tables| errors::counted(tables.len(), "table"))
+            .map(|tables| format!("<pellucid.Database {}, {tables}>", self.core.target));
         errors::shown(py, "pellucid.Database", text)
     }
 

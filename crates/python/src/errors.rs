@@ -42,6 +42,27 @@ pub fn type_error(message: impl Into<String>) -> PyErr {
     PyTypeError::new_err(message.into())
 }
 
+/// What was `extracted` from the argument `name`; a `TypeError` that says which one it is, what came and what is wanted.
+pub fn argument<T>(
+    object: &Bound<'_, PyAny>,
+    extracted: PyResult<T>,
+    name: &str,
+    wanted: &str,
+) -> PyResult<T> {
+    let Err(error) = extracted else { return extracted };
+    if !error.is_instance_of::<PyTypeError>(object.py()) {
+        return Err(error);
+    }
+    let kind = object.get_type();
+    Err(type_error(format!("{name} has to be {wanted}, not {}", kind.name()?)))
+}
+
+/// `1 row`, `2 rows`.
+pub fn counted(count: usize, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
 /// A mistake of ours that no input should reach.
 pub fn internal(what: &str) -> PyErr {
     PySystemError::new_err(format!("{what}; this is a bug in pellucid, please report it"))
@@ -312,7 +333,7 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
 }
 
 /// An `OSError` with number, message and file name, as the built-in `open` raises it.
-fn of_system(py: Python<'_>, class: &str, number: Option<i32>, message: &str, path: &str) -> PyErr {
+pub fn of_system(py: Python<'_>, class: &str, number: Option<i32>, message: &str, path: &str) -> PyErr {
     let class = py.import("builtins").and_then(|module| module.getattr(class));
     match class.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
         Ok(class) => PyErr::from_type(class, (number, message.to_owned(), path.to_owned())),

@@ -36,7 +36,23 @@ fn durability_of(word: &str) -> PyResult<Durability> {
     }
 }
 
-/// A path, as the operating system spells it.
+fn mode_word(mode: &Bound<'_, PyAny>) -> PyResult<String> {
+    errors::argument(mode, mode.extract(), "mode", "a str")
+}
+
+fn durability_word(durability: &Bound<'_, PyAny>) -> PyResult<String> {
+    errors::argument(durability, durability.extract(), "durability", "a str")
+}
+
+fn seconds(timeout: &Bound<'_, PyAny>) -> PyResult<f64> {
+    errors::argument(timeout, timeout.extract(), "timeout", "a number of seconds")
+}
+
+fn untrusted_flag(untrusted: &Bound<'_, PyAny>) -> PyResult<bool> {
+    errors::argument(untrusted, untrusted.extract(), "untrusted", "a bool")
+}
+
+/// A path, as the operating system spells it; what cannot be one is refused as the built-in `open` does it.
 pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
     let py = target.py();
     let path = py.import("os")?.getattr("fspath")?.call1((target,))?;
@@ -45,7 +61,20 @@ pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
     } else {
         path
     };
-    path.extract()
+    let path: OsString = path.extract()?;
+    if path.is_empty() {
+        return Err(errors::of_system(
+            py,
+            "FileNotFoundError",
+            Some(2),
+            "the path is empty; name a file",
+            "",
+        ));
+    }
+    if path.as_encoded_bytes().contains(&0) {
+        return Err(errors::value_error("the path has a null byte in it, which no path can have"));
+    }
+    Ok(path)
 }
 
 /// Open a database.
@@ -69,18 +98,21 @@ pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
 /// >>> db["fred"].age
 /// 21
 #[pyfunction]
-#[pyo3(signature = (target, mode="c", *, durability="process", pickle=None, timeout=10.0, untrusted=false))]
+#[pyo3(
+    signature = (target, mode="c".to_owned(), *, durability="process".to_owned(), pickle=None, timeout=10.0, untrusted=false),
+    text_signature = "(target, mode=\"c\", *, durability=\"process\", pickle=None, timeout=10.0, untrusted=False)"
+)]
 pub fn open(
     py: Python<'_>,
     target: &Bound<'_, PyAny>,
-    mode: &str,
-    durability: &str,
+    #[pyo3(from_py_with = mode_word)] mode: String,
+    #[pyo3(from_py_with = durability_word)] durability: String,
     pickle: Option<&Bound<'_, PyAny>>,
-    timeout: f64,
-    untrusted: bool,
+    #[pyo3(from_py_with = seconds)] timeout: f64,
+    #[pyo3(from_py_with = untrusted_flag)] untrusted: bool,
 ) -> PyResult<Py<Database>> {
     let policy = PicklePolicy::new(pickle)?;
-    let (mode, durability) = (mode_of(mode)?, durability_of(durability)?);
+    let (mode, durability) = (mode_of(&mode)?, durability_of(&durability)?);
     if timeout.is_nan() || timeout < 0.0 {
         return Err(errors::value_error(format!("timeout={timeout} is no number of seconds from 0 on")));
     }

@@ -316,8 +316,13 @@ pub fn update_from<'py>(table: &Bound<'py, Table>, other: &Bound<'py, PyAny>) ->
         }
         return Ok(());
     }
-    for (index, pair) in other.try_iter()?.enumerate() {
-        let pair: Vec<Bound<'py, PyAny>> = pair?.try_iter()?.collect::<PyResult<_>>()?;
+    let wanted = "a mapping or an iterable of pairs of key and value";
+    let pairs = errors::argument(other, other.try_iter(), "the argument of update()", wanted)?;
+    for (index, pair) in pairs.enumerate() {
+        let pair = pair?;
+        let place = format!("update() element {index}");
+        let parts = errors::argument(&pair, pair.try_iter(), &place, "a pair of key and value")?;
+        let pair: Vec<Bound<'py, PyAny>> = parts.collect::<PyResult<_>>()?;
         match &pair[..] {
             [key, value] => put(table, key, value)?,
             other => {

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::errors;
 use crate::hot::gil::{GilCell, GilRc};
 use crate::hot::row::Gate;
-use crate::table::{Table, class_of};
+use crate::table::{Table, class_of, name_of};
 
 const UNCHANGING: &str = "a snapshot does not change; write through the database";
 
@@ -74,7 +74,12 @@ impl SnapshotHandle {
 
     /// The table `name` as it was; it reads only. `type` is as in `Database.table`.
     #[pyo3(signature = (name, /, *, r#type=None))]
-    fn table(&self, py: Python<'_>, name: String, r#type: Option<&Bound<'_, PyAny>>) -> PyResult<Py<Table>> {
+    fn table(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = name_of)] name: String,
+        r#type: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<Table>> {
         let snapshot = self.inner(py)?;
         let class = class_of(r#type)?;
         Py::new(py, Table::of_snapshot(self.core.clone(), name, class, snapshot, self.gate.clone()))

@@ -28,6 +28,11 @@ pub use reading::Rows;
 use reading::storable;
 pub use typed::{class_of, value_of_row};
 
+/// The argument `name` of what wants the name of a table.
+pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
+    errors::argument(name, name.extract(), "name", "the name of a table, a str")
+}
+
 /// A named, ordered mapping inside a database.
 ///
 /// A complete `MutableMapping`: keys are str, bytes, int, float, bool, None, date, datetime, UUID,
@@ -556,6 +561,6 @@ impl Table {
         if !this.gate().is_open() {
             return Ok(text("closed"));
         }
-        errors::shown(py, "pellucid.Table", this.len(py).map(|rows| text(&format!("{rows} rows"))))
+        errors::shown(py, "pellucid.Table", this.len(py).map(|rows| text(&errors::counted(rows, "row"))))
     }
 }

@@ -57,6 +57,11 @@ pub enum StoreError {
         /// The path that was asked for.
         path: String,
     },
+    /// There is no such file, and none can be created there.
+    NotCreatable {
+        /// The path that was asked for.
+        path: String,
+    },
     /// The folder that the file would be in does not exist.
     NoFolder {
         /// The path that was asked for.
@@ -285,6 +290,7 @@ impl StoreError {
     pub fn beside_path(&self) -> Option<(&str, String)> {
         let (path, fact) = match self {
             Self::NotFound { path } => (path, "no such file".to_owned()),
+            Self::NotCreatable { path } => (path, "no file can be created there".to_owned()),
             Self::NoFolder { path } => (path, "no such folder".to_owned()),
             Self::IsDirectory { path } => (path, "it is a directory".to_owned()),
             Self::TargetExists { path } => (path, "it exists already".to_owned()),
@@ -300,6 +306,7 @@ impl StoreError {
     fn fmt_fact(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotFound { path } => write!(out, "'{path}' does not exist"),
+            Self::NotCreatable { path } => write!(out, "'{path}' cannot be created"),
             Self::NoFolder { path } => write!(out, "there is no folder for '{path}'"),
             Self::IsDirectory { path } => write!(out, "'{path}' is a directory"),
             Self::NotADatabase { path, what } => write!(out, "'{path}' is not a pellucid database: {what}"),
@@ -364,6 +371,7 @@ impl StoreError {
     fn advice(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "open it with mode 'c' to create it",
+            Self::NotCreatable { .. } => "choose another folder",
             Self::NoFolder { .. } => "create it first",
             Self::IsDirectory { .. } => "a database is a single file",
             Self::NotADatabase { .. } => "it was left as it is",

@@ -220,6 +220,10 @@ fn open_file(path: &Path, wish: Wish) -> Result<(File, bool), StoreError> {
             let file = File::open(path).map_err(|source| StoreError::from_io("open", name, source))?;
             Ok((file, false))
         }
+        // The folder is there (`real_path`), but its file system makes no files.
+        Err(error) if wish.creates && error.kind() == io::ErrorKind::NotFound => {
+            Err(StoreError::NotCreatable { path: name })
+        }
         Err(source) => Err(StoreError::from_io("open", name, source)),
     }
 }

@@ -67,6 +67,9 @@ pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identi
         // Nothing was ever committed, and there is no room for anything else.
         return Ok(Identity::Unfinished);
     }
+    if stamp.is_none() {
+        return Err(not_ours("it ends within its first page: it may be one that was cut off"));
+    }
     if !stamp.is_some_and(|stamp| stamp.starts_with(MAGIC)) {
         return Err(not_ours("it is an LMDB file of another program"));
     }
