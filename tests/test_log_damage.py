@@ -184,7 +184,8 @@ for path, mode in zip(sys.argv[1::2], sys.argv[2::2]):
 
 
 def test_damage_at_random_places_leaves_a_prefix_or_is_told(path: Path, tmp_path: Path) -> None:
-    seed = random.randrange(1 << 32)
+    # Another seed shows other damage; this one is for everybody the same.
+    seed = 20_261_121
     dice = random.Random(seed)
     leave(path)
     data, log = path.read_bytes(), log_of(path).read_bytes()
