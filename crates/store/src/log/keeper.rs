@@ -8,6 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::engine::EngineError;
+use crate::log::checkpoint::Done;
 use crate::log::engine::Shared;
 use crate::os;
 
@@ -57,6 +59,11 @@ impl Drop for Keeper {
     }
 }
 
+/// Since when the oldest group has waited, after a checkpoint that ended so. Whoever was in the way has made none of them younger.
+fn waiting_since(since: Option<Instant>, done: &Result<Done, EngineError>) -> Option<Instant> {
+    since.filter(|_| matches!(done, Ok(Done::InTheWay)))
+}
+
 fn keep(shared: &Arc<Shared>, stop: &Stop) {
     let mut synced = Instant::now();
     let mut unapplied_since: Option<Instant> = None;
@@ -78,11 +85,25 @@ fn keep(shared: &Arc<Shared>, stop: &Stop) {
         let is_old = since.is_some_and(|since| since.elapsed() >= CHECKPOINT_INTERVAL);
         if pending >= room / 2 || is_old {
             // What fails is tried again, and is told to the writer that finds no room.
-            let _ = shared.checkpoint_until(Instant::now() + TICK);
-            unapplied_since = None;
+            let done = shared.checkpoint_until(Instant::now() + TICK);
+            unapplied_since = waiting_since(since, &done);
         }
         is_asked = stop.is_asked.lock().unwrap_or_else(PoisonError::into_inner);
     }
     drop(is_asked);
     let _ = shared.sync();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_that_found_somebody_in_the_way_is_tried_again_at_once() {
+        let since = Some(Instant::now());
+        assert_eq!(waiting_since(since, &Ok(Done::InTheWay)), since);
+        assert_eq!(waiting_since(since, &Ok(Done::Nothing)), None);
+        // What fails at the disk is not tried twenty times a second.
+        assert_eq!(waiting_since(since, &Err(EngineError::Broken)), None);
+    }
 }
