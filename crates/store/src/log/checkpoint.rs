@@ -220,16 +220,27 @@ impl Shared {
 fn write_layer(txn: &mut dyn WriteTxn, layer: &Layer) -> Result<(), EngineError> {
     for tree in Tree::ALL {
         for (key, said) in layer.all(tree) {
-            match said {
-                Said::Value(value) => {
-                    if !txn.append(tree, key, &[value])? {
-                        txn.put(tree, key, &[value])?;
-                    }
-                }
-                Said::Deleted => {
-                    txn.delete(tree, key)?;
-                }
+            write_said(txn, tree, key, said)?;
+        }
+    }
+    Ok(())
+}
+
+/// Write what is said of a key into the tree; cheapest where keys come in order.
+pub(crate) fn write_said(
+    txn: &mut dyn WriteTxn,
+    tree: Tree,
+    key: &[u8],
+    said: Said<'_>,
+) -> Result<(), EngineError> {
+    match said {
+        Said::Value(value) => {
+            if !txn.append(tree, key, &[value])? {
+                txn.put(tree, key, &[value])?;
             }
+        }
+        Said::Deleted => {
+            txn.delete(tree, key)?;
         }
     }
     Ok(())

@@ -8,10 +8,9 @@ use std::thread::{self, ThreadId};
 
 use crate::catalog::Applied;
 use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
-use crate::log::checkpoint::group_size_max;
+use crate::log::checkpoint::{group_size_max, write_said};
 use crate::log::draft::Draft;
 use crate::log::engine::{Shared, WriterLock};
-use crate::log::layer::Said;
 use crate::log::merge::Over;
 use crate::log::read::LoggedRead;
 
@@ -71,16 +70,7 @@ impl LoggedWrite {
             while savepoints.next_if_eq(&number).is_some() {
                 txn.savepoint()?;
             }
-            match said {
-                Said::Value(value) => {
-                    if !txn.append(tree, key, &[value])? {
-                        txn.put(tree, key, &[value])?;
-                    }
-                }
-                Said::Deleted => {
-                    txn.delete(tree, key)?;
-                }
-            }
+            write_said(&mut *txn, tree, key, said)?;
         }
         for _ in savepoints {
             txn.savepoint()?;
