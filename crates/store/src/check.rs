@@ -346,7 +346,7 @@ pub(crate) fn check_file(database: &Arc<Database>) -> Result<(Vec<Finding>, Opti
     let failed = |source| StoreError::from_io("read", database.path.clone(), source);
     for _ in 0..TRIES {
         if database.read_only.is_none() {
-            database.engine.settle(PATIENCE).map_err(|error| database.write_error(error))?;
+            database.engine.settle(PATIENCE, PATIENCE).map_err(|error| database.write_error(error))?;
         }
         let snapshot = database.snapshot()?;
         let version = snapshot.read_txn().tree_version();

@@ -226,10 +226,16 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         let Some(opening) = &self.opening else { return };
+        if self.generation != os::generation() {
+            return;
+        }
+        // To ask whether we are the last costs our share where we are not, and without one nothing may touch tree or log: whoever
+        // is the last then, or opens it next, is alone.
+        self.engine.quiet();
         // The last one leaves one file behind, if the tree takes it all; else the next one finds the log.
-        if self.generation == os::generation() && opening.is_last() {
-            let is_settled =
-                self.read_only.is_none() && self.engine.settle(Duration::ZERO).is_ok_and(|done| done);
+        if opening.is_last() {
+            let is_settled = self.read_only.is_none()
+                && self.engine.settle(Duration::ZERO, Duration::ZERO).is_ok_and(|done| done);
             opening.keeps_log.store(!is_settled, Ordering::Relaxed);
         }
     }

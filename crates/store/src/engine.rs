@@ -92,12 +92,16 @@ pub trait Engine: Send + Sync {
     /// When the database cannot be written, or its writer lock is broken.
     fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError>;
 
-    /// As `begin_write`, but not beyond a deadline: `None` when that passed. An engine that one process alone can have
-    /// needs none.
+    /// As `begin_write`, but not beyond a deadline: `None` when that passed. Whatever the transaction has to wait for later, it
+    /// waits for with this patience. An engine that one process alone can have needs neither.
     ///
     /// # Errors
     /// As `begin_write`.
-    fn begin_write_until(&self, _deadline: Instant) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
+    fn begin_write_until(
+        &self,
+        _deadline: Instant,
+        _patience: Duration,
+    ) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
         self.begin_write().map(Some)
     }
 
@@ -113,13 +117,17 @@ pub trait Engine: Send + Sync {
     fn sync(&self) -> Result<(), EngineError>;
 
     /// Write what lies beside the engine's own file into it: before it is looked at by itself, and before the last one closes.
-    /// False when a writer was in the way for this long.
+    /// False when a writer was in the way for so long, or others who do the same were for so long.
     ///
     /// # Errors
     /// When the file cannot be written; what lies beside it stays then.
-    fn settle(&self, _patience: Duration) -> Result<bool, EngineError> {
+    fn settle(&self, _for_writers: Duration, _for_others: Duration) -> Result<bool, EngineError> {
         Ok(true)
     }
+
+    /// End what goes on in the background, until the next transaction that writes: before others may believe that nobody has the
+    /// database open here.
+    fn quiet(&self) {}
 
     /// How many versions of the engine's pages the oldest one is behind that anybody reads, in any process; 0 when nobody does,
     /// or nobody needs to know.
@@ -354,6 +362,13 @@ pub enum EngineError {
         /// The longest it stores.
         size_max: usize,
     },
+    /// Another process writes the engine's file, and did so for as long as we were to wait.
+    FileBusy {
+        /// Who, as far as is known.
+        pid: Option<u32>,
+        /// How long that was.
+        waited: Duration,
+    },
     /// One transaction holds more changed pages than the engine can track.
     TransactionTooLarge,
     /// The calls came in an order that the contract does not allow.
@@ -391,6 +406,8 @@ impl fmt::Display for EngineError {
             Self::KeySize { size, size_max } => {
                 write!(out, "a key of {size} bytes, where the engine stores 1 to {size_max}")
             }
+            Self::FileBusy { pid: Some(pid), .. } => write!(out, "PID {pid} writes the file"),
+            Self::FileBusy { pid: None, .. } => write!(out, "another process writes the file"),
             Self::TransactionTooLarge => {
                 write!(out, "the transaction changes more pages than can be tracked")
             }

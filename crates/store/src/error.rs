@@ -10,6 +10,7 @@ use std::time::Duration;
 use pellucid_record::{Corrupt, ShapeError};
 
 use crate::engine::EngineError;
+use crate::writer_lock::command_of;
 
 /// Who holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub enum Wanted {
     Alone,
     /// To share lock files with those who have the file open.
     Locks,
+    /// To write the file itself, because the log is full or the transaction too large for it.
+    File,
 }
 
 /// Why the store could not do it.
@@ -259,6 +262,12 @@ impl StoreError {
             }
             EngineError::Broken => Self::Broken { path },
             EngineError::KeySize { size, .. } => Self::TooLarge { size: size as u64 },
+            EngineError::FileBusy { pid, waited } => {
+                let holder =
+                    |pid: u32| Holder { pid, command: command_of(&pid.to_string()), since: String::new() };
+                let holders = pid.map(holder).into_iter().collect();
+                Self::Busy { path, wanted: Wanted::File, holders, waited: Some(waited) }
+            }
             EngineError::TransactionTooLarge => Self::TransactionTooLarge { path },
             EngineError::Misuse(what) => {
                 Self::Corrupt { path, place: "the engine".to_owned(), what: what.to_owned() }
@@ -421,6 +430,10 @@ fn fmt_busy(
             ("is being opened, closed or compacted by", "try again, or open it with a longer timeout")
         }
         Wanted::Alone => ("must be open nowhere else for this, but is in", "close it there first"),
+        Wanted::File => (
+            "has no room in its log for this, and is being written itself by",
+            "nothing of this transaction was written: try again, or see whether that process has been stopped",
+        ),
         Wanted::Locks => (
             "is open under another name, or without lock files, in",
             "close it there first, or use the same name",

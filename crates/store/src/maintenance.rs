@@ -173,9 +173,11 @@ impl Store {
             let holders = vec![Holder { pid: std::process::id(), command, since: String::new() }];
             return Err(StoreError::Busy { path, wanted: Wanted::Alone, holders, waited: None });
         }
+        // To ask for the file alone costs our share for moments.
+        database.engine.quiet();
         let new_path = beside(&opening.path, "-compact");
         let copied = opening.be_alone(timeout).and_then(|()| {
-            database.engine.settle(timeout).map_err(|error| database.write_error(error))?;
+            database.engine.settle(timeout, timeout).map_err(|error| database.write_error(error))?;
             copy_beside(database, opening, &new_path)
         });
         if copied.is_err() && opening.share()? {

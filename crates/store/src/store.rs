@@ -211,8 +211,10 @@ impl Store {
         if self.is_read_only() {
             return Ok(());
         }
-        // What it is about is done by the first of these; the second makes the log shorter if nobody is in the way.
-        let done = database.engine.sync().and_then(|()| database.engine.settle(Duration::ZERO));
+        // What it is about is done by the first of these; the second makes the log shorter if nobody is in the way, and lets who
+        // does it already come to an end.
+        let timeout = self.options.timeout;
+        let done = database.engine.sync().and_then(|()| database.engine.settle(Duration::ZERO, timeout));
         done.map(|_| ()).map_err(|error| database.write_error(error))
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn acquire(
         let command = "another transaction of this process".to_owned();
         return Err(busy(Some(Holder { pid: std::process::id(), command, since: String::new() })));
     };
-    let txn = database.engine.begin_write_until(deadline).map_err(|error| database.error(error))?;
+    let txn = database.engine.begin_write_until(deadline, timeout).map_err(|error| database.error(error))?;
     match txn {
         Some(txn) => Ok((txn, gate)),
         None => Err(busy(database.engine.writer().map(|pid| {

@@ -8,6 +8,7 @@
 //!                               32    applied, the position up to which the tree has everything: a hint
 //!                               40    synced, the position up to which the log is on the disk
 //!                               25    wanted, a member that waits for it
+//!                               48    the member that writes the tree, or 0
 //! word 4       the PID namespace of whoever made it
 //! word 512     area 0: begin, salt, check; 520  area 1
 //! word 1,024   PIDs of the members 0 to 4,095
@@ -40,6 +41,7 @@ const WRITER: usize = 24;
 const WANTED: usize = 25;
 const APPLIED: usize = 32;
 const SYNCED: usize = 40;
+const TREE_WRITER: usize = 48;
 const AREA_HEADS: [usize; 2] = [512, 520];
 const MEMBERS: usize = 1024;
 const HEAD_WORDS: usize = 5120;
@@ -119,6 +121,7 @@ impl Areas {
         self.store(2, self.seed);
         self.store(WRITER, 0);
         self.store(WANTED, 0);
+        self.store(TREE_WRITER, 0);
         self.store(4, 0);
         self.store(ACTIVE, 0);
         self.store(FOUND, 0);
@@ -310,6 +313,11 @@ impl Areas {
         self.word(WANTED)
     }
 
+    /// The word of whoever writes the tree.
+    pub(crate) fn tree_writer(&self) -> &AtomicU64 {
+        self.word(TREE_WRITER)
+    }
+
     /// Say to others which process this member is.
     pub(crate) fn introduce(&self) {
         let member = self.space.member() as usize;
@@ -320,7 +328,16 @@ impl Areas {
 
     /// The process that holds the writer lock.
     pub(crate) fn writer_pid(&self) -> Option<u32> {
-        let member = usize::try_from(self.load(WRITER)).ok().filter(|member| *member != 0)?;
+        self.pid_in(WRITER)
+    }
+
+    /// The process that writes the tree.
+    pub(crate) fn tree_writer_pid(&self) -> Option<u32> {
+        self.pid_in(TREE_WRITER)
+    }
+
+    fn pid_in(&self, word: usize) -> Option<u32> {
+        let member = usize::try_from(self.load(word)).ok().filter(|member| *member != 0)?;
         let pid = (member < HEAD_WORDS - MEMBERS).then(|| self.load(MEMBERS + member) as u32);
         pid.filter(|pid| *pid != 0)
     }

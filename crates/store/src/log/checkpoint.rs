@@ -12,6 +12,7 @@ use crate::log::areas::{AreaHead, Areas};
 use crate::log::engine::{Shared, WriterLock};
 use crate::log::group;
 use crate::log::layer::{Layer, Said};
+use crate::log::lock;
 use crate::log::state::{applied_of, newest};
 
 /// How a checkpoint ended.
@@ -20,8 +21,25 @@ pub(crate) enum Done {
     Applied(Applied),
     /// There was nothing to do.
     Nothing,
-    /// A writer held the lock until the deadline.
+    /// Until the deadline somebody held the writer lock, or wrote the tree.
     InTheWay,
+}
+
+/// The right to write the tree; dropping it gives it back.
+pub(crate) struct TreeLock {
+    shared: Arc<Shared>,
+}
+
+impl Drop for TreeLock {
+    fn drop(&mut self) {
+        lock::release_tree(&self.shared.areas);
+    }
+}
+
+/// When somebody who begins to wait now has waited this long.
+pub(crate) fn in_a_while(patience: Duration) -> Instant {
+    const FOR_EVER: Duration = Duration::from_secs(1 << 32);
+    Instant::now() + patience.min(FOR_EVER)
 }
 
 /// The groups of an area, read from its begin.
@@ -76,8 +94,9 @@ pub(crate) fn recover(areas: &Areas, applied: Applied) -> Result<(), EngineError
 
 /// [O1] Find out what a log that nobody has open holds beyond the tree, and set its head accordingly.
 pub(crate) fn adopt(areas: &Areas, applied: Applied) -> Result<(), EngineError> {
-    // Whoever held the writer lock is dead.
+    // Whoever held the writer lock, or wrote the tree, is dead.
     areas.writer().store(0, std::sync::atomic::Ordering::Relaxed);
+    areas.tree_writer().store(0, std::sync::atomic::Ordering::Relaxed);
     let heads = [0, 1].map(|area| areas.head(area));
     let first = [0, 1].into_iter().find(|area| {
         let head = heads.get(*area).copied().flatten();
@@ -120,12 +139,17 @@ pub(crate) fn adopt(areas: &Areas, applied: Applied) -> Result<(), EngineError> 
 }
 
 impl Shared {
-    /// Write everything that is acknowledged now into the tree; false when a writer was in the way for this long.
-    pub(crate) fn checkpoint_all(self: &Arc<Self>, patience: Duration) -> Result<bool, EngineError> {
+    /// Write everything that is acknowledged now into the tree; false when a writer was in the way for so long, or somebody else
+    /// wrote the tree for so long.
+    pub(crate) fn checkpoint_all(
+        self: &Arc<Self>,
+        for_writers: Duration,
+        for_tree: Duration,
+    ) -> Result<bool, EngineError> {
         let goal = self.areas.sequence();
-        let deadline = Instant::now() + patience;
+        let (writers_until, tree_until) = (in_a_while(for_writers), in_a_while(for_tree));
         loop {
-            match self.checkpoint_until(deadline)? {
+            match self.checkpoint_until(writers_until, tree_until)? {
                 Done::Applied(applied) if applied.sequence < goal => {}
                 Done::Applied(_) | Done::Nothing => return Ok(true),
                 Done::InTheWay => return Ok(false),
@@ -134,25 +158,43 @@ impl Shared {
     }
 
     /// One checkpoint, for whoever does not hold the writer lock.
-    pub(crate) fn checkpoint_until(self: &Arc<Self>, deadline: Instant) -> Result<Done, EngineError> {
-        let Some(lock) = self.lock(Some(deadline))? else { return Ok(Done::InTheWay) };
+    pub(crate) fn checkpoint_until(
+        self: &Arc<Self>,
+        writers_until: Instant,
+        tree_until: Instant,
+    ) -> Result<Done, EngineError> {
+        let Some(lock) = self.lock(Some(writers_until))? else { return Ok(Done::InTheWay) };
         let is_sealed = self.seal(&lock)?;
         // Nobody waits for the writer lock while holding the tree's, nor keeps writers from going on meanwhile.
         drop(lock);
-        if is_sealed { self.apply_sealed() } else { Ok(Done::Nothing) }
+        if is_sealed { self.apply_sealed(tree_until) } else { Ok(Done::Nothing) }
     }
 
-    /// One checkpoint, for whoever holds the writer lock; false when there was nothing to do.
-    pub(crate) fn checkpoint_within(self: &Arc<Self>, lock: &WriterLock) -> Result<bool, EngineError> {
-        if !self.seal(lock)? {
-            return Ok(false);
+    /// One checkpoint, for whoever holds the writer lock.
+    pub(crate) fn checkpoint_within(
+        self: &Arc<Self>,
+        lock: &WriterLock,
+        tree_until: Instant,
+    ) -> Result<Done, EngineError> {
+        if self.seal(lock)? { self.apply_sealed(tree_until) } else { Ok(Done::Nothing) }
+    }
+
+    /// Begin to write the tree; `None` when somebody else did until the deadline.
+    pub(crate) fn begin_tree(
+        self: &Arc<Self>,
+        until: Instant,
+    ) -> Result<Option<(TreeLock, Box<dyn WriteTxn>)>, EngineError> {
+        if !lock::acquire_tree(&self.areas, until) {
+            return Ok(None);
         }
-        self.apply_sealed().map(|_| true)
+        let lock = TreeLock { shared: Arc::clone(self) };
+        Ok(Some((lock, self.tree.begin_write()?)))
     }
 
     /// Write the sealed area into the tree.
-    fn apply_sealed(&self) -> Result<Done, EngineError> {
-        let mut txn = self.tree.begin_write()?;
+    fn apply_sealed(self: &Arc<Self>, until: Instant) -> Result<Done, EngineError> {
+        // The transaction ends before the lock is given back.
+        let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(Done::InTheWay) };
         let applied = applied_of(&*txn)?;
         let Some((area, head)) = self.sealed(applied) else {
             // Somebody else was faster.

@@ -87,6 +87,7 @@ impl LoggedEngine {
             areas.introduce();
             // We have only begun: if our number stands there, it was another's who died with the lock.
             lock::abandon(&areas);
+            lock::release_tree(&areas);
         }
         let state = State::new(&*tree, &areas)?;
         let recovered = state.sequence().saturating_sub(applied.sequence);
@@ -98,7 +99,7 @@ impl LoggedEngine {
             recovered: if opened.is_alone { recovered } else { 0 },
         });
         if opened.is_alone && opened.writes && recovered > 0 {
-            shared.checkpoint_all(Duration::ZERO)?;
+            shared.checkpoint_all(Duration::ZERO, Duration::ZERO)?;
         }
         Ok((Self { keeper: Mutex::new(None), has_keeper: AtomicBool::new(false), shared }, lost))
     }
@@ -214,13 +215,17 @@ impl Engine for LoggedEngine {
     fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
         self.start_keeper()?;
         let lock = self.shared.lock(None)?.ok_or(EngineError::Misuse("a wait without end has ended"))?;
-        Ok(Box::new(LoggedWrite::begin(&self.shared, lock)?))
+        Ok(Box::new(LoggedWrite::begin(&self.shared, lock, Duration::MAX)?))
     }
 
-    fn begin_write_until(&self, deadline: Instant) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
+    fn begin_write_until(
+        &self,
+        deadline: Instant,
+        patience: Duration,
+    ) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
         self.start_keeper()?;
         match self.shared.lock(Some(deadline))? {
-            Some(lock) => Ok(Some(Box::new(LoggedWrite::begin(&self.shared, lock)?))),
+            Some(lock) => Ok(Some(Box::new(LoggedWrite::begin(&self.shared, lock, patience)?))),
             None => Ok(None),
         }
     }
@@ -233,8 +238,18 @@ impl Engine for LoggedEngine {
         self.shared.sync()
     }
 
-    fn settle(&self, patience: Duration) -> Result<bool, EngineError> {
-        self.shared.checkpoint_all(patience)
+    fn quiet(&self) {
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_keeper.store(false, Ordering::Relaxed);
+        // It has ended when this returns.
+        drop(keeper.take());
+        let mut state = self.shared.state();
+        state.keeps = false;
+        state.let_go();
+    }
+
+    fn settle(&self, for_writers: Duration, for_others: Duration) -> Result<bool, EngineError> {
+        self.shared.checkpoint_all(for_writers, for_others)
     }
 
     fn reader_lag(&self) -> Result<u64, EngineError> {
@@ -249,5 +264,22 @@ impl Engine for LoggedEngine {
         usage.pending = self.shared.pending();
         usage.recovered = self.shared.recovered;
         Ok(usage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryEngine;
+
+    #[test]
+    fn a_quiet_engine_has_no_thread_until_it_is_written_to_again() {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        for _ in 0..2 {
+            engine.begin_write().unwrap().commit().unwrap();
+            assert_eq!(Arc::strong_count(&engine.shared), 2, "the keeper's and the engine's own");
+            engine.quiet();
+            assert_eq!(Arc::strong_count(&engine.shared), 1);
+        }
     }
 }

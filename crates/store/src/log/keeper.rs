@@ -85,7 +85,8 @@ fn keep(shared: &Arc<Shared>, stop: &Stop) {
         let is_old = since.is_some_and(|since| since.elapsed() >= CHECKPOINT_INTERVAL);
         if pending >= room / 2 || is_old {
             // What fails is tried again, and is told to the writer that finds no room.
-            let done = shared.checkpoint_until(Instant::now() + TICK);
+            let until = Instant::now() + TICK;
+            let done = shared.checkpoint_until(until, until);
             unapplied_since = waiting_since(since, &done);
         }
         is_asked = stop.is_asked.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,8 +3,10 @@
 //! The member whose number stands in the log's writer word. It stands there however its process ends, so that whoever waits long
 //! enough asks the system whether the owner lives, and takes the lock over if not: by compare-and-swap, so that of
 //! two takers one wins.
+//!
+//! Who may write the tree is settled in the same way, ahead of the engine's own lock: that one cannot be waited for with a limit.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::log::areas::Areas;
@@ -48,7 +50,7 @@ pub(crate) fn acquire(areas: &Areas, deadline: Option<Instant>) -> Option<Taken>
             std::hint::spin_loop();
             continue;
         }
-        if owner != own && take_over(areas, owner) {
+        if owner != own && take_over(areas, word, owner) {
             return Some(Taken::OverFromDead);
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -61,12 +63,12 @@ pub(crate) fn acquire(areas: &Areas, deadline: Option<Instant>) -> Option<Taken>
 }
 
 /// [W5] Take the lock over from an owner that is gone.
-fn take_over(areas: &Areas, owner: u64) -> bool {
+fn take_over(areas: &Areas, word: &AtomicU64, owner: u64) -> bool {
     let own = areas.space().member();
     let mut is_taken = false;
     // While the owner's number belongs to nobody: else another one could get it, and the lock, before the swap.
     areas.space().if_gone(owner, &mut || {
-        is_taken = areas.writer().compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        is_taken = word.compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed).is_ok();
     });
     is_taken
 }
@@ -81,4 +83,30 @@ pub(crate) fn abandon(areas: &Areas) {
 pub(crate) fn release(areas: &Areas) {
     let own = areas.space().member();
     let _ = areas.writer().compare_exchange(own, 0, Ordering::Release, Ordering::Relaxed);
+}
+
+/// [C5] Wait until nobody else writes the tree; false when the deadline passed. A dead one is followed at once: what it left
+/// undone, the engine takes back.
+pub(crate) fn acquire_tree(areas: &Areas, deadline: Instant) -> bool {
+    let own = areas.space().member();
+    let word = areas.tree_writer();
+    let mut pause = PAUSE_MIN;
+    loop {
+        match word.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(owner) if owner != own && take_over(areas, word, owner) => return true,
+            Err(_) => {}
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Let others write the tree.
+pub(crate) fn release_tree(areas: &Areas) {
+    let own = areas.space().member();
+    let _ = areas.tree_writer().compare_exchange(own, 0, Ordering::Release, Ordering::Relaxed);
 }

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 use crate::catalog::Applied;
 use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
-use crate::log::checkpoint::{group_size_max, write_said};
+use crate::log::checkpoint::{Done, TreeLock, group_size_max, in_a_while, write_said};
 use crate::log::draft::Draft;
 use crate::log::engine::{Shared, WriterLock};
 use crate::log::merge::Over;
@@ -16,13 +17,16 @@ use crate::log::read::LoggedRead;
 
 /// The one transaction that writes.
 pub(crate) struct LoggedWrite {
-    /// Dropped before the lock.
+    /// Dropped before the locks.
     bulk: Option<Box<dyn WriteTxn>>,
+    tree_lock: Option<TreeLock>,
     draft: Draft,
     base: LoggedRead,
     found: Option<(Tree, Vec<u8>)>,
     owner: ThreadId,
     lock: WriterLock,
+    /// How long it waits for others who write the tree.
+    patience: Duration,
     shared: Arc<Shared>,
 }
 
@@ -31,16 +35,22 @@ const BULK_SIZE: u64 = 8;
 
 impl LoggedWrite {
     /// Begin, with the writer lock.
-    pub(crate) fn begin(shared: &Arc<Shared>, lock: WriterLock) -> Result<Self, EngineError> {
+    pub(crate) fn begin(
+        shared: &Arc<Shared>,
+        lock: WriterLock,
+        patience: Duration,
+    ) -> Result<Self, EngineError> {
         shared.check_sound()?;
         let base = shared.read()?;
         Ok(Self {
             bulk: None,
+            tree_lock: None,
             draft: Draft::new(),
             base,
             found: None,
             owner: thread::current().id(),
             lock,
+            patience,
             shared: Arc::clone(shared),
         })
     }
@@ -63,8 +73,9 @@ impl LoggedWrite {
 
     /// [B1] Write everything there is into the tree, then what was gathered, savepoints included.
     fn go_into_tree(&mut self) -> Result<(), EngineError> {
-        while self.shared.checkpoint_within(&self.lock)? {}
-        let mut txn = self.shared.tree.begin_write()?;
+        let until = in_a_while(self.patience);
+        while self.checkpoint(until)? {}
+        let Some((tree_lock, mut txn)) = self.shared.begin_tree(until)? else { return Err(self.is_busy()) };
         let mut savepoints = self.draft.savepoints().peekable();
         for (number, (tree, (key, said))) in self.draft.changes().enumerate() {
             while savepoints.next_if_eq(&number).is_some() {
@@ -77,7 +88,21 @@ impl LoggedWrite {
         }
         self.draft = Draft::new();
         self.bulk = Some(txn);
+        self.tree_lock = Some(tree_lock);
         Ok(())
+    }
+
+    /// [C5] One checkpoint; false when there was nothing to do.
+    fn checkpoint(&self, until: Instant) -> Result<bool, EngineError> {
+        match self.shared.checkpoint_within(&self.lock, until)? {
+            Done::Applied(_) => Ok(true),
+            Done::Nothing => Ok(false),
+            Done::InTheWay => Err(self.is_busy()),
+        }
+    }
+
+    fn is_busy(&self) -> EngineError {
+        EngineError::FileBusy { pid: self.shared.areas.tree_writer_pid(), waited: self.patience }
     }
 
     fn size_of(key: &[u8], parts: &[&[u8]]) -> usize {
@@ -116,15 +141,15 @@ impl LoggedWrite {
         let areas = &self.shared.areas;
         let size = draft.size() as u64;
         while areas.has_found() {
-            self.shared.checkpoint_within(&self.lock)?;
+            self.checkpoint(in_a_while(self.patience))?;
         }
         loop {
             let used = areas.tail().saturating_sub(areas.begin_of(areas.active()));
             if used + size <= areas.room() {
                 break;
             }
-            // [C5] Full: what the other area has goes into the tree, or this one's.
-            self.shared.checkpoint_within(&self.lock)?;
+            // Full: what the other area has goes into the tree, or this one's.
+            self.checkpoint(in_a_while(self.patience))?;
         }
         let mut state = self.shared.state();
         state.append(&*self.shared.tree, areas, draft)?;
