@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import faults
 import hypothesis
 import pellucid
 import pytest
@@ -18,6 +19,12 @@ hypothesis.settings.load_profile("pellucid")
 def path(tmp_path: Path) -> Path:
     """Where a database may be made; nothing is there yet."""
     return tmp_path / "test.pel"
+
+
+@pytest.fixture(scope="session")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A library to preload, with which the system fails where a test says so."""
+    return faults.build(tmp_path_factory.mktemp("faults"))
 
 
 @pytest.fixture(params=["file", "memory"])

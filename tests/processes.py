@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import signal
 import subprocess
 import sys
@@ -36,9 +37,14 @@ class Raised(Exception):
 class Child:
     """Another process. Calling it runs code there, and gives what an expression is worth."""
 
-    def __init__(self, path: Path | None = None, **options: Any) -> None:
+    def __init__(self, path: Path | None = None, *, preload: str = "", **options: Any) -> None:
+        environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", CHILD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         self.pid = self.process.pid
         if path is not None:

@@ -78,7 +78,7 @@ struct Shared {
     sequence: u8,
     /// Who holds the writer lock.
     writer: Option<u8>,
-    /// Who holds the tree's lock: the system gives it back when they die.
+    /// Who writes the tree.
     tree_writer: Option<u8>,
     /// The authors of what the tree has, in order; its length is `applied`.
     tree: Vec<u8>,
@@ -106,6 +106,7 @@ enum Step {
     StoreSequence { left: u8 },
     Unlock { left: u8 },
     // Bulk: everything else is in the tree, and nothing can be appended.
+    BulkTreeLock,
     BulkCommit,
     BulkBegin,
     BulkPublish,
@@ -162,6 +163,7 @@ impl World {
 
     /// [W5] Take the writer lock: at once, or over from a dead owner. `Some(true)`: taken over.
     fn lock(&mut self, process: u8) -> Option<bool> {
+        assert_ne!(self.shared.tree_writer, Some(process), "waits for the writer lock with the tree's");
         let taken_over = match self.shared.writer {
             None => false,
             Some(owner) if self.is_dead(owner) => true,
@@ -170,6 +172,15 @@ impl World {
         };
         self.shared.writer = Some(process);
         Some(taken_over)
+    }
+
+    /// Begin to write the tree, at once or behind a dead one.
+    fn lock_tree(&mut self, process: u8) -> bool {
+        let is_free = self.shared.tree_writer.is_none_or(|owner| self.is_dead(owner));
+        if is_free {
+            self.shared.tree_writer = Some(process);
+        }
+        is_free
     }
 
     /// [W6] Set tail and sequence to where the active area's chain ends.
@@ -302,7 +313,9 @@ fn advance(world: &World, process: u8) -> Option<World> {
         | Step::Swap { .. }
         | Step::CheckpointUnlock { .. }
         | Step::TreeCommit { .. } => checkpoint(&mut next, process, step)?,
-        Step::BulkCommit | Step::BulkBegin | Step::BulkPublish => bulk(&mut next, process, step),
+        Step::BulkTreeLock | Step::BulkCommit | Step::BulkBegin | Step::BulkPublish => {
+            bulk(&mut next, process, step)
+        }
         step => write(&mut next, process, step)?,
     };
     next.steps[usize::from(process)] = after;
@@ -317,14 +330,14 @@ fn write(world: &mut World, process: u8, step: Step) -> Option<Step> {
             if is_taken_over {
                 Step::Recover { left, is_bulk }
             } else if is_bulk {
-                Step::BulkCommit
+                Step::BulkTreeLock
             } else {
                 Step::Append { left }
             }
         }
         Step::Recover { left, is_bulk } => {
             world.recover();
-            if is_bulk { Step::BulkCommit } else { Step::Append { left } }
+            if is_bulk { Step::BulkTreeLock } else { Step::Append { left } }
         }
         Step::Append { left } => {
             let shared = &mut world.shared;
@@ -379,12 +392,20 @@ fn write(world: &mut World, process: u8, step: Step) -> Option<Step> {
 /// [B1] With the writer lock held and everything applied.
 fn bulk(world: &mut World, process: u8, step: Step) -> Step {
     match step {
-        Step::BulkCommit => {
-            let shared = &mut world.shared;
-            if shared.tree_writer.is_some() || shared.tree.len() < usize::from(shared.tail) {
-                shared.writer = None;
+        Step::BulkTreeLock => {
+            if world.shared.tree.len() < usize::from(world.shared.tail) {
+                world.shared.writer = None;
                 return Step::Lock { left: 0, is_bulk: true };
             }
+            if !world.lock_tree(process) {
+                // [C5] Its time is over: nothing of it was written.
+                world.shared.writer = None;
+                return Step::Done;
+            }
+            Step::BulkCommit
+        }
+        Step::BulkCommit => {
+            let shared = &mut world.shared;
             shared.tree.push(process);
             shared.history.push(process);
             Step::BulkBegin
@@ -397,6 +418,7 @@ fn bulk(world: &mut World, process: u8, step: Step) -> Step {
         Step::BulkPublish => {
             world.shared.tail = world.shared.tree.len() as u8;
             world.shared.sequence = world.shared.tail;
+            world.shared.tree_writer = None;
             Step::Unlock { left: 0 }
         }
         _ => unreachable!("not a step of bulk"),
@@ -439,10 +461,9 @@ fn checkpoint(world: &mut World, process: u8, step: Step) -> Option<Step> {
             Step::TreeLock { left }
         }
         Step::TreeLock { left } => {
-            if world.shared.tree_writer.is_some_and(|owner| !world.is_dead(owner)) {
+            if !world.lock_tree(process) {
                 return None;
             }
-            world.shared.tree_writer = Some(process);
             Step::TreeCommit { left }
         }
         Step::TreeCommit { left } => {
@@ -530,6 +551,19 @@ fn overtaken(shared: &Shared, goal: u8, floor: u8) -> Step {
     Step::Find { goal, floor, from: shared.tree.len() as u8, seen: Vec::new() }
 }
 
+/// [W7, C5] Whoever waits does so with a limit: after it, it holds nothing and has done nothing.
+fn give_up(world: &World, process: u8) -> World {
+    let step = &world.steps[usize::from(process)];
+    let waits = matches!(step, Step::Lock { .. } | Step::CheckpointLock { .. } | Step::TreeLock { .. });
+    assert!(waits, "{process} waits without a limit: {world:?}");
+    let shared = &world.shared;
+    let holds_nothing = shared.writer != Some(process) && shared.tree_writer != Some(process);
+    assert!(holds_nothing, "{process} waits with a lock in its hands: {world:?}");
+    let mut next = world.clone();
+    next.steps[usize::from(process)] = Step::Done;
+    next
+}
+
 /// Visit every state; returns how many there are.
 fn explore(steps: Vec<Step>, deaths: u8, flaw: Flaw) -> usize {
     let begin = World::new(steps, deaths, flaw);
@@ -540,6 +574,9 @@ fn explore(steps: Vec<Step>, deaths: u8, flaw: Flaw) -> usize {
         for process in 0..world.steps.len() as u8 {
             let mut nexts: Vec<World> = advance(&world, process).into_iter().collect();
             let is_alive = !matches!(world.steps[usize::from(process)], Step::Dead | Step::Done);
+            if is_alive && nexts.is_empty() {
+                nexts.push(give_up(&world, process));
+            }
             if is_alive && world.deaths_left > 0 {
                 let mut dead = world.clone();
                 dead.steps[usize::from(process)] = Step::Dead;

@@ -30,6 +30,9 @@ pub(crate) struct TreeLock {
     shared: Arc<Shared>,
 }
 
+/// That right, and the transaction which it is about; the latter is to be dropped first.
+pub(crate) type TreeWrite = (TreeLock, Box<dyn WriteTxn>);
+
 impl Drop for TreeLock {
     fn drop(&mut self) {
         lock::release_tree(&self.shared.areas);
@@ -180,10 +183,7 @@ impl Shared {
     }
 
     /// Begin to write the tree; `None` when somebody else did until the deadline.
-    pub(crate) fn begin_tree(
-        self: &Arc<Self>,
-        until: Instant,
-    ) -> Result<Option<(TreeLock, Box<dyn WriteTxn>)>, EngineError> {
+    pub(crate) fn begin_tree(self: &Arc<Self>, until: Instant) -> Result<Option<TreeWrite>, EngineError> {
         if !lock::acquire_tree(&self.areas, until) {
             return Ok(None);
         }
