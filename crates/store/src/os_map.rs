@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -58,8 +58,15 @@ impl FileSpace {
         let file = options.read(true).write(is_writable).create(creates).truncate(false).open(path)?;
         let size = count as u64 * 8;
         match file.metadata()?.len() {
-            _ if creates && is_unfinished(&file)? => fill(&file, size)?,
-            found if (HEAD_SIZE..=size).contains(&found) => {}
+            _ if creates && is_unfinished(&file)? => {
+                file.set_len(0)?;
+                make_room(&file, size)?;
+            }
+            found if (HEAD_SIZE..=size).contains(&found) => {
+                if creates {
+                    make_room(&file, size)?;
+                }
+            }
             _ => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
         let protection = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
@@ -115,19 +122,22 @@ fn is_unfinished(file: &File) -> io::Result<bool> {
     Ok(!is_there && (file.read_at(&mut heads, AREA_HEADS_AT)? < heads.len() || heads == [0; 128]))
 }
 
-/// Make a new file a log's: it grows when parts of it are reserved, or where that is not possible is written in full now.
-fn fill(file: &File, size: u64) -> io::Result<()> {
-    file.set_len(0)?;
+/// Make sure that a file has room on the disk for a log: it grows when parts of it are reserved, or where that is not possible is
+/// written in full now, what stands in it as it is. It may be new, or a copy that is shorter, or has holes.
+fn make_room(file: &File, size: u64) -> io::Result<()> {
     if os::reserve(file, 0, HEAD_SIZE)? {
         return Ok(());
     }
-    let zeros = vec![0; CHUNK_SIZE];
-    let mut file = file;
-    let mut left = size as usize;
-    while left > 0 {
-        let part = zeros.get(..left.min(CHUNK_SIZE)).unwrap_or_default();
-        file.write_all(part)?;
-        left -= part.len();
+    for offset in (0..size).step_by(CHUNK_SIZE) {
+        let mut chunk = vec![0; CHUNK_SIZE.min((size - offset) as usize)];
+        let mut done = 0;
+        while let Some(rest) = chunk.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match file.read_at(rest, offset + done as u64)? {
+                0 => break,
+                count => done += count,
+            }
+        }
+        file.write_all_at(&chunk, offset)?;
     }
     Ok(())
 }
@@ -150,10 +160,16 @@ impl Space for FileSpace {
         let ahead = if from >= CHUNKS_AT_ONCE { CHUNKS_AT_ONCE } else { 1 };
         let mut until = end.max(from + ahead).min(self.reserved.len());
         let size_of = |until: usize| ((until * CHUNK_SIZE).min(self.count * 8) - from * CHUNK_SIZE) as u64;
-        if os::reserve(self.own_file()?, (from * CHUNK_SIZE) as u64, size_of(until)).is_err() {
+        let file = self.own_file()?;
+        let reserve = |until| os::reserve(file, (from * CHUNK_SIZE) as u64, size_of(until));
+        let can = reserve(until).or_else(|_| {
             // Perhaps for what is needed now.
             until = end;
-            os::reserve(self.own_file()?, (from * CHUNK_SIZE) as u64, size_of(until))?;
+            reserve(until)
+        })?;
+        if !can && file.metadata()?.len() < (from * CHUNK_SIZE) as u64 + size_of(until) {
+            // Whoever was alone with it has written it in full; to touch what is not there would be the end of the process.
+            return Err(io::Error::other("the log was made shorter while it was open"));
         }
         for chunk in self.reserved.iter().take(until).skip(from) {
             chunk.store(true, Ordering::Relaxed);
