@@ -221,6 +221,12 @@ fn open_engine(
         key_size_max: options.key_size_max,
         ..LmdbOptions::default()
     };
+    // Who writes needs the lock file: where none is, nobody does, and what lies beside the file stays as it is.
+    let manner = Manner {
+        is_alone: is_alone || !is_writable && !has_lock_file,
+        is_writable,
+        writes: options.mode != Mode::Read,
+    };
     let opened = if is_new {
         LmdbEngine::create(&opening.path, lmdb, &mut |version, size| {
             let applied = Applied { position: 0, sequence: version, version };
@@ -237,14 +243,17 @@ fn open_engine(
                 // LMDB itself does without it where the file system is read-only.
                 warnings.push(Warning::Unregistered { path });
             }
-            let manner = Manner { is_alone, is_writable, writes: options.mode != Mode::Read };
             log_file::attach(Box::new(engine), &opening.path, manner, warnings)
         }
         // Without a lock file nobody sees us reading; that must not happen beside somebody who writes.
         Err(EngineError::Io(error)) if !is_writable && is_denied(&error) && (is_alone || !has_lock_file) => {
             let engine = LmdbEngine::open(&opening.path, LmdbOptions { is_lockless: true, ..lmdb });
-            warnings.push(Warning::Unregistered { path: path.clone() });
-            Ok(Box::new(engine.map_err(|error| StoreError::from_engine(&path, error))?))
+            let engine = engine.map_err(|error| StoreError::from_engine(&path, error))?;
+            warnings.push(Warning::Unregistered { path });
+            log_file::attach(Box::new(engine), &opening.path, manner, warnings)
+        }
+        Err(EngineError::Io(source)) if is_denied(&source) && !opening.lock_path().exists() => {
+            Err(StoreError::from_io("create", opening.lock_path().display().to_string(), source))
         }
         Err(EngineError::Io(source)) => Err(StoreError::from_io("open", path, source)),
         Err(error) => Err(StoreError::from_engine(&path, error)),

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Holder, StoreError, Wanted};
 use crate::log_file;
+use crate::os;
 use crate::own_file::OwnFile;
 use crate::registry::{self, FileId};
 use crate::writer_lock::command_of;
@@ -215,6 +216,10 @@ fn open_file(path: &Path, wish: Wish) -> Result<(File, bool), StoreError> {
     }
     let both = File::options().read(true).write(true).create(wish.creates).truncate(false).open(path);
     match both {
+        // Who may write the file, and no other beside it, can only read.
+        Ok(file) if !wish.writes && !lock_path_of(path).exists() && !os::may_create_beside(path) => {
+            Ok((file, false))
+        }
         Ok(file) => Ok((file, true)),
         Err(error) if !wish.writes && is_denied(&error) => {
             let file = File::open(path).map_err(|source| StoreError::from_io("open", name, source))?;

@@ -5,9 +5,12 @@
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -101,6 +104,14 @@ pub(crate) fn room_beside(file: &File) -> io::Result<u64> {
     let statvfs = unsafe { buffer.assume_init() };
     #[allow(clippy::unnecessary_cast, reason = "the fields have other types elsewhere")]
     Ok((statvfs.f_bavail as u64).saturating_mul(statvfs.f_frsize as u64))
+}
+
+/// Whether this user may create files in the folder of a file.
+pub(crate) fn may_create_beside(file: &Path) -> bool {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(folder) = CString::new(folder.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the name is NUL-terminated and lives during the call, which keeps nothing.
+    unsafe { libc::access(folder.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
 /// Give a file this size, and the room for it on the disk.

@@ -258,6 +258,60 @@ fn without_the_right_to_write_it_is_read() {
     std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
 }
 
+/// The other program, copied to where somebody without rights can start it, and started by such a one.
+fn child_without_rights(scratch: &Scratch) -> Child {
+    let copy = scratch.path("child");
+    if !copy.exists() {
+        std::fs::copy(env!("CARGO_BIN_EXE_pellucid-store-child"), &copy).unwrap();
+        std::fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut command = std::process::Command::new(&copy);
+    // Root may do everything; so somebody else tries, if we can become somebody else.
+    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        command.uid(NOBODY);
+    }
+    Child::from(command)
+}
+
+#[test]
+fn in_a_folder_that_takes_no_files_it_is_read_with_what_a_log_says() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.path("shut")).unwrap();
+    let path = scratch.path("shut/here.pel");
+    fill(&path, 4);
+    let name = path.display();
+    let mut child = Child::new();
+    child.must(&[&format!("open {name} w 1000"), "begin 1000", "put t last 5", "commit"]);
+    child.kill();
+    // At rest but for the log, as whoever died leaves it; the file itself may be written.
+    let lock = scratch.path("shut/here.pel-lock");
+    let log = scratch.path("shut/here.pel-log");
+    std::fs::remove_file(&lock).unwrap();
+    for file in [&path, &log] {
+        std::fs::set_permissions(file, Permissions::from_mode(0o666)).unwrap();
+    }
+    let before = (std::fs::read(&path).unwrap(), std::fs::read(&log).unwrap());
+    std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(scratch.path("shut"), Permissions::from_mode(0o555)).unwrap();
+    let (mut one, mut other) = (child_without_rights(&scratch), child_without_rights(&scratch));
+    for child in [&mut one, &mut other] {
+        child.must(&[&format!("open {name} r 100")]);
+        assert!(child.ask("warnings").contains("without a lock file"));
+        assert_eq!(child.ask("get t last"), "5");
+        assert!(child.ask("begin 100").starts_with("error ReadOnly"));
+    }
+    one.must(&["close"]);
+    other.must(&["close"]);
+    let answer = other.ask(&format!("open {name} w 100"));
+    assert!(
+        answer.starts_with("error AccessDenied no permission for") && answer.contains("-lock'"),
+        "{answer}"
+    );
+    std::fs::set_permissions(scratch.path("shut"), Permissions::from_mode(0o755)).unwrap();
+    assert!((std::fs::read(&path).unwrap(), std::fs::read(&log).unwrap()) == before, "nothing was written");
+    assert_eq!(rows_of(&open(&path, Mode::Write).unwrap()), 5);
+}
+
 #[test]
 fn a_full_disk_is_an_error_and_loses_nothing() {
     let scratch = Scratch::new();

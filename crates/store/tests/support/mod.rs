@@ -103,7 +103,16 @@ impl Child {
 
     pub fn from(mut command: std::process::Command) -> Self {
         use std::process::Stdio;
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = loop {
+            match command.spawn() {
+                // A program that was just copied is open for writing in a child that another thread has forked off meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                spawned => break spawned.unwrap(),
+            }
+        };
         let answers = std::io::BufReader::new(process.stdout.take().unwrap());
         Self { process, answers }
     }
