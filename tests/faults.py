@@ -130,6 +130,7 @@ int fsync(int file) { return synced(file, REAL(fsync)); }
         FAILS("write", file) -1;
 WRITE(pwrite, const void *from, size_t size, off_t at) return REAL(pwrite)(file, from, size, at); }
 WRITE(pwrite64, const void *from, size_t size, off_t at) return REAL(pwrite)(file, from, size, at); }
+WRITE(writev, const struct iovec *from, int n) return REAL(writev)(file, from, n); }
 WRITE(pwritev, const struct iovec *from, int n, off_t at) return REAL(pwritev)(file, from, n, at); }
 WRITE(pwritev64, const struct iovec *from, int n, off_t at) return REAL(pwritev)(file, from, n, at); }
 

@@ -47,6 +47,7 @@ class Child:
             env=environment,
         )
         self.pid = self.process.pid
+        self.preload = preload
         if path is not None:
             self(f"db = pellucid.open({str(path)!r}, **{options!r})")
 

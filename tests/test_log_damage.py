@@ -161,6 +161,49 @@ def test_what_is_no_log_of_this_database_is_told(path: Path, tmp_path: Path, mod
         assert dict(db) == ({} if mode == "n" else {"a": 1})
 
 
+def test_a_log_of_another_version_is_told_with_both_numbers_and_stays(path: Path) -> None:
+    leave(path)
+    for found, error, words in (
+        (2, pellucid.NewerFormat, "has format 2, but this build reads up to 1; upgrade"),
+        (65_535, pellucid.NewerFormat, "has format 65535, but this build reads up to 1; upgrade"),
+        # There was none before the first, and none will be so new.
+        (0, pellucid.DatabaseCorrupt, "no log, or one whose first page is damaged"),
+        (1 << 40, pellucid.DatabaseCorrupt, "no log, or one whose first page is damaged"),
+    ):
+        poke(path, 8, found.to_bytes(8, "little"))
+        before = log_of(path).read_bytes()
+        for mode in ("r", "w", "c", "n"):
+            with pytest.raises(error, match=words) as told:
+                pellucid.open(path, mode)  # type: ignore[call-overload]
+            assert str(log_of(path)) in str(told.value)
+            assert "restore a backup" not in str(told.value)
+        assert log_of(path).read_bytes() == before
+    poke(path, 8, (1).to_bytes(8, "little"))
+    assert prefix_of(path) == 30
+
+
+def test_a_torn_group_ends_what_is_taken_over_and_says_how_much_is_gone(path: Path) -> None:
+    leave(path)
+    end = GROUPS + word(path, TAIL) - word(path, AREA_HEADS)
+    # The second half of the last group, as it is when the disk has not got to it.
+    poke(path, end - 8, bytes(8))
+    with pytest.warns(pellucid.LostCommitsWarning, match=r"the last 1 commits of its log are damaged"):
+        assert prefix_of(path) == 29
+
+
+def test_a_log_that_was_cut_off_loses_what_is_behind_and_says_so(path: Path) -> None:
+    leave(path)
+    end = GROUPS + word(path, TAIL) - word(path, AREA_HEADS)
+    os.truncate(log_of(path), end - 1000)
+    with pytest.warns(pellucid.LostCommitsWarning, match=r"the last \d+ commits of its log"):
+        assert 0 < prefix_of(path) < 30
+    # All that is left of the other is not even a head.
+    leave(path, 5, first=30)
+    os.truncate(log_of(path), 40_000)
+    with pytest.raises(pellucid.DatabaseCorrupt, match=r"not of the size .* move it away"):
+        pellucid.open(path)
+
+
 # Each in a process of its own: what reads damage must not be able to take the tests with it.
 LOOK = """
 import sys, warnings

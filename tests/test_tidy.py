@@ -209,6 +209,17 @@ def a_module_answers_a_question(name: str, text: str) -> Iterator[Finding]:
         yield 1, "a module's head is a question answered; which one is it?"
 
 
+# The wall clock jumps. Nothing waits by it, and nothing is old or new by it; it only makes numbers and
+# names unlike others: an identity, a salt, the name of a copy.
+WALL_CLOCK_ROOMS = re.compile(r"crates/store/src/(open|copy|log/areas)\.rs")
+
+
+@rule("crates/store/src/gate.rs", "let now = SystemTime::now();\n")
+def nothing_waits_by_the_wall_clock(name: str, text: str) -> Iterator[Finding]:
+    if is_rust_library(name) and not WALL_CLOCK_ROOMS.fullmatch(name):
+        yield from lines_matching(r"\b(SystemTime|UNIX_EPOCH)\b", text, "a clock that jumps; use Instant")
+
+
 @pytest.mark.parametrize("check", PLANTED, ids=lambda check: check.__name__)
 def test_the_rule_holds_everywhere(check: Rule) -> None:
     findings = []

@@ -304,7 +304,9 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         StoreError::TableExists { .. } | StoreError::TableName { .. } => return value_error(message),
         StoreError::NotADatabase { .. } => "NotADatabase",
         StoreError::NewerFormat { .. } => "NewerFormat",
-        StoreError::Truncated { .. } | StoreError::Corrupt { .. } => "DatabaseCorrupt",
+        StoreError::Truncated { .. } | StoreError::Corrupt { .. } | StoreError::ForeignLog { .. } => {
+            "DatabaseCorrupt"
+        }
         StoreError::Record(_) => "CorruptRecord",
         StoreError::ReadOnly { .. } => "ReadOnly",
         StoreError::DiskFull { .. } => "DiskFull",
@@ -323,7 +325,9 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
     };
     let raised = raise(py, class, message);
     let number = match &error {
-        StoreError::DiskFull { source, .. } | StoreError::Io { source, .. } => source.raw_os_error(),
+        StoreError::DiskFull { source, .. }
+        | StoreError::SyncFailed { source, .. }
+        | StoreError::Io { source, .. } => source.raw_os_error(),
         _ => None,
     };
     match number.map(|number| raised.value(py).setattr("errno", number)) {

@@ -353,6 +353,17 @@ pub enum EngineError {
         /// The engine's own code, if it has one.
         code: i32,
     },
+    /// What was committed is not known to be on the disk, since the system could not sync it.
+    SyncFailed(io::Error),
+    /// What lies beside the engine's file cannot belong to it, and what to do then.
+    ForeignLog(&'static str),
+    /// What lies beside the engine's file is of a newer format.
+    NewerLog {
+        /// Its format.
+        found: u16,
+        /// The newest that this build reads.
+        newest: u16,
+    },
     /// A write failed so late that the engine gave up on its file until it is reopened.
     Broken,
     /// A key of a length that the engine does not store.
@@ -402,6 +413,10 @@ impl fmt::Display for EngineError {
             ),
             Self::ReadersFull { slots } => write!(out, "all {slots} reader places are taken"),
             Self::Damaged { what, code } => write!(out, "{what} (engine code {code})"),
+            Self::SyncFailed(source) => write!(out, "the log could not be synced ({source})"),
+            Self::NewerLog { found, newest } => {
+                write!(out, "the log has format {found}, and not up to {newest}")
+            }
             Self::Broken => write!(out, "an earlier write failed; close the database and open it again"),
             Self::KeySize { size, size_max } => {
                 write!(out, "a key of {size} bytes, where the engine stores 1 to {size_max}")
@@ -413,7 +428,7 @@ impl fmt::Display for EngineError {
             }
             Self::WrongThread => write!(out, "the transaction belongs to another thread"),
             Self::Forked => write!(out, "it was opened before the process forked"),
-            Self::Misuse(what) | Self::Unsupported(what) => write!(out, "{what}"),
+            Self::ForeignLog(what) | Self::Misuse(what) | Self::Unsupported(what) => write!(out, "{what}"),
         }
     }
 }
@@ -421,7 +436,7 @@ impl fmt::Display for EngineError {
 impl std::error::Error for EngineError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::DiskFull(source) | Self::Io(source) => Some(source),
+            Self::DiskFull(source) | Self::Io(source) | Self::SyncFailed(source) => Some(source),
             _ => None,
         }
     }

@@ -210,6 +210,21 @@ pub enum StoreError {
     TransactionFailed,
     /// Savepoints used in an order that they cannot have.
     NoSuchSavepoint,
+    /// What lies where the log of a database should, and is not it.
+    ForeignLog {
+        /// The log.
+        path: String,
+        /// What is known about it, and what to do.
+        what: &'static str,
+    },
+    /// The disk did not take what was committed; it may be lost in a power cut, and nothing can be written before it is
+    /// opened again.
+    SyncFailed {
+        /// The database.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// An earlier write failed so late that the file must be reopened.
     Broken {
         /// The database.
@@ -260,6 +275,9 @@ impl StoreError {
             EngineError::Damaged { what, .. } => {
                 Self::Corrupt { path, place: "its pages".to_owned(), what: what.to_owned() }
             }
+            EngineError::SyncFailed(source) => Self::SyncFailed { path, source },
+            EngineError::ForeignLog(what) => Self::ForeignLog { path, what },
+            EngineError::NewerLog { found, newest } => Self::NewerFormat { path, found, newest },
             EngineError::Broken => Self::Broken { path },
             EngineError::KeySize { size, .. } => Self::TooLarge { size: size as u64 },
             EngineError::FileBusy { pid, waited } => {
@@ -360,6 +378,11 @@ impl StoreError {
                 write!(out, "an earlier change in this transaction failed, so it can only be rolled back")
             }
             Self::NoSuchSavepoint => write!(out, "the savepoint was released or rolled back before"),
+            Self::ForeignLog { path, what } => write!(out, "'{path}' cannot be used: {what}"),
+            Self::SyncFailed { path, source } => write!(
+                out,
+                "the disk did not take the last commits of '{path}' ({source}): they are there, this one too, but may not survive a power cut"
+            ),
             Self::Broken { path } => {
                 write!(out, "'{path}' takes no more writes since one failed at the disk")
             }
@@ -399,7 +422,12 @@ impl StoreError {
             Self::Corrupt { .. } => "run check, and restore a backup",
             Self::Forked { .. } => "begin a new one after a fork",
             Self::WrongThread => "use it there, or begin another one here",
-            Self::Broken { .. } => "what was committed before is intact: close it and open it again",
+            Self::SyncFailed { .. } => {
+                "nothing more can be written before everybody has closed it and it is opened again"
+            }
+            Self::Broken { .. } => {
+                "it can be read, and what was committed is there: close it, in every process, and open it again"
+            }
             Self::MapTooSmall { .. } => "raise the limit (ulimit -v), and reopen",
             Self::TransactionTooLarge { .. } => "commit in smaller parts",
             _ => "",
@@ -456,9 +484,10 @@ fn fmt_busy(
 impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::AccessDenied { source, .. } | Self::DiskFull { source, .. } | Self::Io { source, .. } => {
-                Some(source)
-            }
+            Self::AccessDenied { source, .. }
+            | Self::DiskFull { source, .. }
+            | Self::SyncFailed { source, .. }
+            | Self::Io { source, .. } => Some(source),
             Self::Shape(source) => Some(source),
             Self::Record(source) => Some(source),
             _ => None,

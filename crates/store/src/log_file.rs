@@ -79,10 +79,14 @@ pub(crate) fn attach(
 
 fn open_error(name: &str, source: io::Error) -> StoreError {
     if source.kind() == io::ErrorKind::UnexpectedEof {
-        let (path, place) = (name.to_owned(), "the log".to_owned());
-        return StoreError::Corrupt { path, place, what: "it is not of the size that a log has".to_owned() };
+        let what =
+            "it is not of the size that a log has; move it away if you can do without the last commits";
+        return StoreError::ForeignLog { path: name.to_owned(), what };
     }
-    StoreError::from_io("open", name.to_owned(), source)
+    match source.raw_os_error() {
+        Some(libc::ENOMEM) => StoreError::NoMemory { what: "the log: 64 MiB of address space" },
+        _ => StoreError::from_io("open", name.to_owned(), source),
+    }
 }
 
 /// The number of this process's PID namespace: "pid:[4026531836]".

@@ -8,6 +8,7 @@
 //!                               32    applied, the position up to which the tree has everything: a hint
 //!                               40    synced, the position up to which the log is on the disk
 //!                               25    wanted, a member that waits for it
+//!                               41    1 after a sync failed, until the database is opened anew
 //!                               48    the member that writes the tree, or 0
 //! word 4       the PID namespace of whoever made it
 //! word 512     area 0: begin, salt, check; 520  area 1
@@ -32,7 +33,7 @@ use crate::log::space::Space;
 
 /// "pelluLOG"
 const MAGIC: u64 = u64::from_le_bytes(*b"pelluLOG");
-const FORMAT: u64 = 1;
+pub(crate) const FORMAT: u64 = 1;
 const SEQUENCE: usize = 8;
 const TAIL: usize = 16;
 const ACTIVE: usize = 17;
@@ -41,6 +42,7 @@ const WRITER: usize = 24;
 const WANTED: usize = 25;
 const APPLIED: usize = 32;
 const SYNCED: usize = 40;
+const FAILED: usize = 41;
 const TREE_WRITER: usize = 48;
 const AREA_HEADS: [usize; 2] = [512, 520];
 const MEMBERS: usize = 1024;
@@ -76,10 +78,19 @@ pub(crate) enum Foreign {
     Empty,
     /// No log at all, or its head is damaged.
     NoLog,
-    /// Of another version of the format.
-    Format(u64),
+    /// Of a newer version of the format.
+    Newer(u16),
     /// Of another database.
     Identity,
+}
+
+/// Why what is acknowledged may not be on the disk.
+#[derive(Debug)]
+pub(crate) enum SyncError {
+    /// The system has just said so.
+    Now(std::io::Error),
+    /// It said so before, here or to another process.
+    Before,
 }
 
 impl Areas {
@@ -109,7 +120,10 @@ impl Areas {
             (0, _, _) => Err(Foreign::Empty),
             (MAGIC, FORMAT, seed) if seed == self.seed => Ok(()),
             (MAGIC, FORMAT, _) => Err(Foreign::Identity),
-            (MAGIC, format, _) => Err(Foreign::Format(format)),
+            (MAGIC, format, _) => match u16::try_from(format) {
+                Ok(format) if u64::from(format) > FORMAT => Err(Foreign::Newer(format)),
+                _ => Err(Foreign::NoLog),
+            },
             _ => Err(Foreign::NoLog),
         }
     }
@@ -127,6 +141,7 @@ impl Areas {
         self.store(FOUND, 0);
         self.store(APPLIED, position);
         self.store(SYNCED, position);
+        self.store(FAILED, 0);
         self.begin_area(0, position);
         self.publish(position, sequence);
         self.word(0).store(MAGIC, Ordering::Release);
@@ -286,8 +301,18 @@ impl Areas {
         self.word(APPLIED).fetch_max(position, Ordering::AcqRel);
     }
 
+    /// [D3] Whether a sync failed, in whichever process: what was not on the disk then may never be, and nobody is told of it twice.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.word(FAILED).load(Ordering::Acquire) != 0
+    }
+
+    /// Forget that a sync failed: for whoever is alone, and has written everything into the tree.
+    pub(crate) fn forget_failure(&self) {
+        self.store(FAILED, 0);
+    }
+
     /// Sync all that is acknowledged now.
-    pub(crate) fn sync(&self) -> std::io::Result<()> {
+    pub(crate) fn sync(&self) -> Result<(), SyncError> {
         let goal = self.load(TAIL);
         if self.word(SYNCED).load(Ordering::Acquire) >= goal {
             return Ok(());
@@ -297,8 +322,18 @@ impl Areas {
         if self.word(SYNCED).load(Ordering::Acquire) >= goal {
             return Ok(());
         }
+        if self.has_failed() {
+            return Err(SyncError::Before);
+        }
         let tail = self.load(TAIL);
-        self.space.sync()?;
+        if let Err(error) = self.space.sync() {
+            self.word(FAILED).store(1, Ordering::Release);
+            return Err(SyncError::Now(error));
+        }
+        if self.has_failed() {
+            // Perhaps with pages of ours, and the system has told another process.
+            return Err(SyncError::Before);
+        }
         self.word(SYNCED).fetch_max(tail, Ordering::AcqRel);
         Ok(())
     }

@@ -116,7 +116,7 @@ pub(crate) fn adopt(areas: &Areas, applied: Applied) -> Result<(), EngineError> 
         && ![0, 1].into_iter().any(|area| areas.is_head_damaged(area))
     {
         let what = "it continues a later state of the database: the file beside it is an older copy; move the log away to use that as it is";
-        return Err(EngineError::Damaged { what, code: 0 });
+        return Err(EngineError::ForeignLog(what));
     }
     // Not what the head says, which may be damaged: if it were too much, nothing would be synced or applied any more.
     areas.begin_counting(applied.position);

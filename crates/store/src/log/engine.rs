@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::engine::{Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
-use crate::log::areas::{Areas, Foreign, words_for};
+use crate::log::areas::{Areas, FORMAT, Foreign, SyncError, words_for};
 use crate::log::checkpoint;
 use crate::log::keeper::Keeper;
 use crate::log::lock::{self, Taken};
@@ -29,8 +29,6 @@ pub(crate) struct Shared {
     pub(crate) tree: Box<dyn Engine>,
     pub(crate) areas: Areas,
     pub(crate) state: Mutex<State>,
-    /// [D3] A sync failed: what was not synced then may never be, whatever a later sync says.
-    is_broken: AtomicBool,
     /// How many groups the log had, when it was opened, that the tree had not.
     recovered: u64,
 }
@@ -68,20 +66,7 @@ impl LoggedEngine {
             Err(Foreign::Empty) if opened.is_alone => {
                 areas.create(applied.position, applied.sequence).map_err(EngineError::of_system)?;
             }
-            Err(Foreign::Identity) => {
-                let what = "it is the log of another database: move it away if that one is gone";
-                return Err(EngineError::Damaged { what, code: 0 });
-            }
-            Err(Foreign::Format(_)) => {
-                let what = "it is of another version: upgrade pellucid";
-                return Err(EngineError::Damaged { what, code: 0 });
-            }
-            Err(Foreign::Empty | Foreign::NoLog) => {
-                return Err(EngineError::Damaged {
-                    what: "it is no log: move it away if you know where it comes from",
-                    code: 0,
-                });
-            }
+            Err(foreign) => return Err(what_is_told(foreign)),
         }
         if opened.joins {
             areas.introduce();
@@ -95,11 +80,13 @@ impl LoggedEngine {
             tree,
             areas,
             state: Mutex::new(state),
-            is_broken: AtomicBool::new(false),
             recovered: if opened.is_alone { recovered } else { 0 },
         });
         if opened.is_alone && opened.writes && recovered > 0 {
             shared.checkpoint_all(Duration::ZERO, Duration::ZERO)?;
+        }
+        if opened.is_alone && opened.writes {
+            shared.areas.forget_failure();
         }
         Ok((Self { keeper: Mutex::new(None), has_keeper: AtomicBool::new(false), shared }, lost))
     }
@@ -135,6 +122,17 @@ impl LoggedEngine {
     }
 }
 
+/// What lies where the log should, and what to do with it.
+fn what_is_told(foreign: Foreign) -> EngineError {
+    EngineError::ForeignLog(match foreign {
+        Foreign::Newer(found) => return EngineError::NewerLog { found, newest: FORMAT as u16 },
+        Foreign::Identity => "it is the log of another database; move it away if that one is gone",
+        Foreign::Empty | Foreign::NoLog => {
+            "it is no log, or one whose first page is damaged; move it away if you can do without the last commits"
+        }
+    })
+}
+
 impl Shared {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         // Layers are only added to, so that whoever panicked has left at worst a group to be read again.
@@ -150,17 +148,15 @@ impl Shared {
 
     /// Make what is acknowledged now survive a power cut.
     pub(crate) fn sync(&self) -> Result<(), EngineError> {
-        if self.is_broken.load(Ordering::Relaxed) {
-            return Err(EngineError::Broken);
-        }
-        self.areas.sync().map_err(|error| {
-            self.is_broken.store(true, Ordering::Relaxed);
-            EngineError::of_system(error)
+        self.areas.sync().map_err(|error| match error {
+            SyncError::Now(source) => EngineError::SyncFailed(source),
+            SyncError::Before => EngineError::Broken,
         })
     }
 
+    /// [D3] No commit is begun where those before it may be lost.
     pub(crate) fn check_sound(&self) -> Result<(), EngineError> {
-        if self.is_broken.load(Ordering::Relaxed) { Err(EngineError::Broken) } else { Ok(()) }
+        if self.areas.has_failed() { Err(EngineError::Broken) } else { Ok(()) }
     }
 
     /// Let go of a tree that nobody reads: it would keep old pages from being used again.

@@ -1,0 +1,298 @@
+"""What does a commit get when the log cannot be created, mapped, grown or synced?"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import faults
+import pellucid
+import pytest
+from processes import Child, Raised
+
+MEGABYTE = b"x" * 1_000_000
+
+
+@pytest.fixture
+def child(faulty: str) -> Iterator[Child]:
+    """Another process, in which the system fails where it is told to."""
+    with Child(preload=faulty) as process:
+        process(faults.PRELUDE)
+        yield process
+
+
+def opening(path: Path, mode: str = "c", **options: object) -> str:
+    return f"db = pellucid.open({str(path)!r}, {mode!r}, **{options!r})"
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-log")
+
+
+def rows_of(path: Path) -> dict[object, object]:
+    with pellucid.open(path) as db:
+        assert db.check() == []
+        return dict(db)
+
+
+# Creating it
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize(
+    ("call", "code", "told"),
+    [
+        ("open", "EACCES", r"PermissionError.*test\.pel-log"),
+        ("open", "EROFS", r"ReadOnly.*-log' cannot be written: its file system"),
+        ("open", "EIO", r"DatabaseError.*cannot open '.*test\.pel-log'.*os error 5"),
+        ("open", "ENOSPC", r"DiskFull.*no room on the disk for '.*test\.pel-log'"),
+        ("fallocate", "ENOSPC", r"DiskFull.*no room on the disk for '.*test\.pel-log'"),
+        ("fallocate", "EIO", r"DatabaseError.*cannot open '.*test\.pel-log'.*os error 5"),
+        ("mmap", "ENOMEM", r"MemoryError.*the log"),
+        ("mmap", "EACCES", r"PermissionError.*test\.pel-log"),
+    ],
+)
+def test_a_log_that_cannot_be_made_is_named_and_nothing_is_lost(
+    path: Path, child: Child, call: str, code: str, told: str, is_new: bool
+) -> None:
+    before: dict[object, object] = {} if is_new else {"a": 1}
+    if not is_new:
+        with pellucid.open(path) as db:
+            db["a"] = 1
+    child(f"fault({call!r}, '.pel-log', errno.{code})")
+    with pytest.raises(Raised, match=told):
+        child(opening(path))
+    assert not log_of(path).exists() or log_of(path).stat().st_size in (0, 40_960)
+    # Where it can be made again all is as before; in the same process, too.
+    child(f"fault({call!r}, '.pel-log', COUNT)")
+    child(opening(path))
+    assert child("dict(db)") == before
+    child("db['b'] = 2; db.close()")
+    assert rows_of(path) == {**before, "b": 2}
+    assert list(path.parent.iterdir()) == [path]
+
+
+# Growing it
+
+
+@pytest.mark.parametrize(("code", "told"), [("ENOSPC", "DiskFull"), ("EIO", "DatabaseError")])
+def test_a_log_that_cannot_grow_drops_that_transaction_alone(
+    path: Path, child: Child, code: str, told: str
+) -> None:
+    child(opening(path))
+    child("db['a'] = 1")
+    child(f"fault('fallocate', '.pel-log', errno.{code})")
+    for _ in range(3):
+        with pytest.raises(Raised, match=rf"{told}.*{path}.*"):
+            child("db['large'] = b'x' * 300_000")
+        assert child("dict(db)") == {"a": 1}
+    # What there is room for goes on.
+    child("db['b'] = 2")
+    with Child(path) as other:
+        assert other("dict(db)") == {"a": 1, "b": 2}
+    child("fault('fallocate', '.pel-log', COUNT)")
+    child("db['large'] = 3; db.close()")
+    assert rows_of(path) == {"a": 1, "b": 2, "large": 3}
+
+
+def test_a_full_disk_under_the_tree_stops_writers_when_the_log_is_full_and_loses_nothing(
+    path: Path, child: Child
+) -> None:
+    child(opening(path))
+    child("db['a'] = 1")
+    child("fault('write', '.pel', errno.ENOSPC)")
+    child("""
+count = 0
+try:
+    while count < 200:
+        db[count] = b'x' * 1_000_000
+        count += 1
+except pellucid.DiskFull as error:
+    told = str(error)
+""")
+    count = child("count")
+    assert count in range(50, 67), "both areas"
+    assert str(path) in child("told")
+    assert child("len(db)") == count + 1
+    assert child("db['a'], db[count - 1] == b'x' * 1_000_000") == (1, True)
+    with pytest.raises(Raised, match="DiskFull"):
+        child("db.sync()")
+    # Nor can the last one to close write it all there: the log stays.
+    child("db.close()")
+    assert log_of(path).exists()
+    with pellucid.open(path) as db:
+        assert db.stats()["log_recovered"] == count + 1
+        assert len(db) == count + 1
+        assert all(db[number] == MEGABYTE for number in range(count))
+        assert db.check() == []
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_system_that_cannot_reserve_gets_a_log_in_full(path: Path, child: Child) -> None:
+    child("fault('fallocate', '.pel-log', errno.EOPNOTSUPP)")
+    child(opening(path))
+    child("[db.__setitem__(number, b'x' * 1_000_000) for number in range(5)]")
+    size = log_of(path).stat().st_size
+    assert size == 40_960 + (64 << 20)
+    child.kill()
+    # A copy of what there is in it: shorter, where the system makes no room ahead.
+    copy = path.with_name("copy.pel")
+    shutil.copy(path, copy)
+    log_of(copy).write_bytes(log_of(path).read_bytes()[: 12 << 20])
+    with Child(preload=child.preload) as other:
+        other(faults.PRELUDE)
+        other("fault('fallocate', '.pel-log', errno.EOPNOTSUPP)")
+        other(opening(copy))
+        assert log_of(copy).stat().st_size == size
+        assert other("len(db), db.stats()['log_recovered']") == (5, 5)
+        other("[db.__setitem__(('more', number), b'x' * 1_000_000) for number in range(40)]")
+        other("db.close()")
+    assert len(rows_of(copy)) == 45
+
+
+# Syncing it
+
+
+@pytest.mark.parametrize("code", ["EIO", "ENOSPC"])
+def test_a_sync_that_fails_fails_its_commit_and_no_more_is_written_until_it_is_opened_again(
+    path: Path, child: Child, code: str
+) -> None:
+    child(opening(path, durability="full"))
+    child("db['a'] = 1")
+    with Child(path) as other, Child() as late:
+        child(f"fault('fdatasync', '.pel-log', errno.{code})")
+        told = rf"DatabaseError.*did not take the last commits of '{path}'.*power cut"
+        with pytest.raises(Raised, match=told):
+            child("db['b'] = 2")
+        # The system says it once: that a later sync goes well means nothing.
+        child("fault('fdatasync', '.pel-log', COUNT)")
+        late(opening(path))
+        for process in (child, other, late):
+            for write in ("db['c'] = 3", "db.update(c=3)", "db['a'] = 2", "db.clear()"):
+                with pytest.raises(Raised, match=r"DatabaseError.*takes no more writes.*open it again"):
+                    process(write)
+            with pytest.raises(Raised, match="takes no more writes"):
+                process("db.sync()")
+            # It is there, and may be lost.
+            assert process("dict(db)") == {"a": 1, "b": 2}
+            if process is not child:
+                process("db.close()")
+    child("db.close()")
+    with pellucid.open(path) as db:
+        assert dict(db) == {"a": 1, "b": 2}
+        db["c"] = 3
+        db.sync()
+    assert rows_of(path) == {"a": 1, "b": 2, "c": 3}
+
+
+def test_a_sync_that_fails_in_the_background_is_told_to_the_next_writer(path: Path, child: Child) -> None:
+    child(opening(path))
+    child("db['a'] = 1; db.sync()")
+    child("fault('fdatasync', '.pel-log', errno.EIO)")
+    child("db['b'] = 2")
+    child("""
+for _ in range(2000):
+    time.sleep(0.01)
+    if fault_count('fdatasync'): break
+""")
+    with pytest.raises(Raised, match=r"DatabaseError.*takes no more writes"):
+        child("db['c'] = 3; time.sleep(0.1); db['d'] = 4")
+    assert child("db['b']") == 2
+    # Whoever finds it after a death is the first to write again.
+    child.kill()
+    with pellucid.open(path) as db:
+        db["e"] = 5
+        assert (db["b"], db["e"]) == (2, 5)
+
+
+def test_sync_that_fails_says_so(path: Path, child: Child) -> None:
+    child(opening(path))
+    child("db['a'] = 1")
+    child("fault('fdatasync', '.pel-log', errno.EIO)")
+    with pytest.raises(Raised, match=r"DatabaseError.*did not take"):
+        child("db.sync()")
+    with pytest.raises(Raised, match=r"DatabaseError.*takes no more writes"):
+        child("db['a'] = 2")
+
+
+# What is asked of the disk
+
+
+def test_full_returns_behind_a_sync_that_began_behind_the_commit(path: Path, child: Child) -> None:
+    child(opening(path, durability="full"))
+    child("fault('fdatasync', '.pel-log', COUNT)")
+    child("""
+def is_covered():
+    return library.fault_covered() >= db.stats()['version']
+seen = []
+for number in range(20):
+    db[number] = number
+    seen.append(is_covered())
+with db.transaction():
+    db['x'] = 1
+    seen.append(fault_count('fdatasync'))
+    db['y'] = 2
+seen.append(is_covered())
+db[0] = {'n': 1}
+db[0].n += 1
+seen.append(is_covered())
+db.append('last')
+seen.append(is_covered())
+""")
+    # One for each commit, none before its end.
+    assert child("seen") == [True] * 20 + [20, True, True, True]
+    assert child("fault_count('fdatasync')") == 24
+    # The default asks for nothing that it would have to wait for.
+    child(f"db.close(); db = pellucid.open({str(path)!r}); fault('fdatasync', '.pel-log', WAIT)")
+    child("[db.__setitem__(n, 0) for n in range(10)]; fault('fdatasync', '.pel-log', COUNT)")
+
+
+def test_full_shares_a_sync_among_those_who_wait(path: Path, child: Child) -> None:
+    child(opening(path, durability="full"))
+    child("db['a'] = 1; before = db.stats()['version']")
+    child("""
+fault('fdatasync', '.pel-log', WAIT)
+threads = [threading.Thread(target=db.__setitem__, args=(number, number)) for number in range(8)]
+for thread in threads:
+    thread.start()
+for _ in range(20_000):
+    if len(db) == 9: break
+    time.sleep(0.001)
+# All are visible to others, and not one has returned: the first of them waits for the disk.
+waited = len(db), [thread.is_alive() for thread in threads]
+fault('fdatasync', '.pel-log', COUNT)
+for thread in threads:
+    thread.join()
+""")
+    assert child("waited") == (9, [True] * 8)
+    assert child("library.fault_covered() >= db.stats()['version'] == before + 8") is True
+    # One for the first, one for all the others.
+    assert child("fault_count('fdatasync')") == 2
+
+
+# The clock
+
+
+@pytest.mark.parametrize("seconds", [1, 4_000_000_000])
+def test_a_wall_clock_that_jumps_or_goes_backwards_changes_nothing(
+    path: Path, child: Child, seconds: int
+) -> None:
+    child(f"library.fault_clock({seconds})")
+    assert child("time.time()") <= seconds
+    child(opening(path, timeout=0.05))
+    with Child(path, timeout=0.05) as other:
+        for number in range(4):
+            # An area begun anew at each, and what stood there before must not go on.
+            child(f"db[{number}] = {number}; db.sync()")
+            other(f"db['other', {number}] = 1; db.sync()")
+        other("transaction = db.transaction(); transaction.__enter__()")
+        with pytest.raises(Raised, match=r"Busy.*waited timeout=0\.05 s"):
+            child("db['x'] = 1")
+        other("transaction.__exit__(None, None, None)")
+        child("library.fault_clock(1_000_000_000); db['x'] = 1; db.update({('b', n): n for n in range(50)})")
+        child("library.fault_clock(2_000_000_000)")
+        assert child("len(db)") == other("len(db)") == 59
+        other.kill()
+        child.kill()
+    assert len(rows_of(path)) == 59
