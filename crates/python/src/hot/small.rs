@@ -34,19 +34,21 @@ pub fn install(py: Python<'_>) {
 ///
 /// # Safety
 /// The GIL is held.
-#[inline]
+#[inline(always)]
 pub unsafe fn new_int(value: i64) -> *mut ffi::PyObject {
     // SAFETY: the GIL is held, as the caller promises.
     let py = unsafe { Python::assume_attached() };
-    let index = usize::try_from(value.wrapping_sub(FIRST)).unwrap_or(usize::MAX);
-    // SAFETY: `install` has run before there was any record; nothing is called meanwhile.
-    let small = unsafe { INTS.peek(py) }.0.get(index).copied().unwrap_or(std::ptr::null_mut());
-    // SAFETY: a live int, or null; the GIL is held.
+    let index = value.wrapping_sub(FIRST).cast_unsigned();
+    // SAFETY: nothing is called meanwhile.
+    let ints = unsafe { INTS.peek(py) };
+    // SAFETY: a live int, for `install` has run before there was any record; the GIL is held.
     unsafe {
-        if small.is_null() {
-            return ffi::PyLong_FromLongLong(value);
+        match ints.0.get(index as usize) {
+            Some(small) => {
+                ffi::Py_INCREF(*small);
+                *small
+            }
+            None => ffi::PyLong_FromLongLong(value),
         }
-        ffi::Py_INCREF(small);
     }
-    small
 }
