@@ -116,7 +116,7 @@ impl Handle for RecordList {
 ///
 /// # Errors
 /// `MemoryError`.
-#[inline]
+#[inline(always)]
 pub fn new_handle<T: Handle>(py: Python<'_>, node: Node) -> PyResult<Bound<'_, T>> {
     let pool = T::pool();
     let layout = pool.layout.get();

@@ -21,7 +21,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::gil::{GilCell, GilValue};
+use super::gil::{GilCell, GilValue, Shared};
 use super::text;
 
 /// Where the shapes of a `Names` are defined.
@@ -128,6 +128,8 @@ pub struct Names {
     source: Source,
     known: GilCell<Known>,
 }
+
+impl Shared for Names {}
 
 static NEXT_SERIAL: AtomicU32 = AtomicU32::new(1);
 
@@ -325,6 +327,16 @@ impl Shapes for Names {
     #[inline]
     fn shape(&self, id: u32) -> Option<&Shape> {
         self.source.dictionary().shape(id).or_else(|| self.met(id))
+    }
+
+    #[inline]
+    fn slot_count(&self, id: u32) -> Option<u32> {
+        // SAFETY: as in `met`.
+        let py = unsafe { Python::assume_attached() };
+        match self.met_as(py, id) {
+            Some(shape) => Some(shape.keys.len() as u32),
+            None => self.shape(id).map(Shape::count),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use pellucid_store::Snapshot;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
-use super::gil::{GilCell, GilRc, GilValue, Strong};
+use super::gil::{GilCell, GilRc, GilValue, Shared, Spare, Strong};
 use super::names::Names;
 use crate::errors;
 use crate::hooks::PicklePolicy;
@@ -57,6 +57,8 @@ impl Gate {
         self.0.get() == State::TakenBack
     }
 }
+
+impl Shared for Gate {}
 
 /// The gate of a row: another one once the row has been changed in a transaction.
 pub struct RowGate(GilCell<GilRc<Gate>>);
@@ -120,6 +122,14 @@ pub struct Row {
     pub frozen: Option<&'static str>,
     /// What to do with pickles in it, where no table says so.
     pub own_policy: Option<Box<PicklePolicy>>,
+}
+
+impl Shared for Row {
+    #[inline]
+    fn spare() -> Option<&'static Spare> {
+        static SPARE: Spare = Spare::new();
+        Some(&SPARE)
+    }
 }
 
 // SAFETY: the pointers lead into what `holder` keeps; they and the holder are used with the GIL
