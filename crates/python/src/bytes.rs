@@ -342,7 +342,7 @@ const VIEW_WHY: &str = "a view of bytes cannot be changed; make a detached copy 
 ///
 /// # Errors
 /// `CorruptRecord` where the buffer is no envelope, `TypeError` where it is no buffer.
-#[inline(always)]
+#[inline]
 pub fn view<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match view_of_known(buffer) {
         Some(record) => Ok(record),
@@ -352,7 +352,7 @@ pub fn view<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 
 /// A dict in a bytes object whose tables are those that were seen last: a stream of records of one make. All in one piece,
 /// since what a call hands over in memory is waited for.
-#[inline(always)]
+#[inline]
 fn view_of_known<'py>(buffer: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let py = buffer.py();
     let bytes = buffer.cast_exact::<PyBytes>().ok()?;

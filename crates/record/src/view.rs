@@ -269,7 +269,7 @@ impl Container {
     ///
     /// # Errors
     /// The head is none of a nested container's, its shape is unknown, or its slots do not end before `end`.
-    #[inline]
+    #[inline(always)]
     pub fn nested<S: Shapes + ?Sized>(
         bytes: &[u8],
         start: u32,

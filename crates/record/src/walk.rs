@@ -2,8 +2,11 @@
 
 #![expect(clippy::inline_always, reason = "what a call returns in memory is waited for; see view.rs")]
 
+use crate::encode::Simple;
 use crate::error::{Corrupt, Damage};
-use crate::layout::{BLOCK_SLOTS, Kind, read_varint, tag};
+use crate::layout::{
+    BLOCK_SLOTS, Kind, NESTED_SHAPED_HEAD_SIZE, RECORD_SIZE_MAX, read_varint, slots_size, tag,
+};
 use crate::shape::Shapes;
 use crate::view::{Container, Slot, corrupt, heap_slot, inline_slot, read_bits, sign_extend};
 
@@ -126,6 +129,79 @@ impl Walker {
             Some(payload) => heap_slot(tag, payload, offset as usize).map(Some),
             None => corrupt(Damage::Reference, slot_offset),
         }
+    }
+
+    /// What `next` would give, where that is a value without a container and without bytes but those of a string; None where it
+    /// is anything else, or damaged, or the end: nothing has been taken then, and `next` says what it is.
+    ///
+    /// For loops over many small containers: no result in memory that says what cannot be here, and no other branches.
+    #[inline(always)]
+    pub fn next_simple<'a>(&mut self, bytes: &'a [u8]) -> Option<Simple<'a>> {
+        if self.index >= self.container.count || self.container.kind.is_packed() {
+            return None;
+        }
+        let width_log2 = self.container.width_log2;
+        let slot_offset = self.slot_offset as usize;
+        let tag = *bytes.get(self.tag_offset as usize)?;
+        let bits = read_bits(bytes, slot_offset, width_log2)?;
+        let value = match tag {
+            tag::INT => Simple::Int(sign_extend(bits, width_log2)),
+            tag::STR => {
+                let (offset, size) = self.entry(bytes, tag, bits, slot_offset).ok()?;
+                let text = bytes.get(offset as usize..(offset + size) as usize)?;
+                self.limit = offset + size;
+                self.floor = self.limit;
+                Simple::Str(text)
+            }
+            tag::FLOAT if width_log2 == 3 => Simple::Float(f64::from_bits(bits)),
+            tag::STR_INLINE..=tag::STR_INLINE_LAST => {
+                let size = tag - tag::STR_INLINE;
+                if size > 1 << width_log2 {
+                    return None;
+                }
+                Simple::Str(bytes.get(slot_offset..slot_offset + usize::from(size))?)
+            }
+            tag::TRUE => Simple::Bool(true),
+            tag::FALSE => Simple::Bool(false),
+            tag::NONE => Simple::None,
+            _ => return None,
+        };
+        self.step();
+        Some(value)
+    }
+
+    /// A walk over what `next` would give, where that is a shaped dict; None, as for `next_simple`, where it is not, or where
+    /// `count_of` does not know how many slots a shape has. Its end is told to `consumed`, as ever.
+    #[inline(always)]
+    pub fn next_shaped(&mut self, bytes: &[u8], count_of: impl FnOnce(u32) -> Option<u32>) -> Option<Walker> {
+        if self.index >= self.container.count || self.container.kind.is_packed() {
+            return None;
+        }
+        let slot_offset = self.slot_offset as usize;
+        if *bytes.get(self.tag_offset as usize)? != tag::CONTAINER || bytes.len() > RECORD_SIZE_MAX {
+            return None;
+        }
+        let bits = read_bits(bytes, slot_offset, self.container.width_log2)?;
+        let (start, size) = self.entry(bytes, tag::CONTAINER, bits, slot_offset).ok()?;
+        let end = start + size;
+        // What `Container::nested` reads and checks.
+        let word = u32::from_le_bytes(*bytes.get(start as usize..end as usize)?.first_chunk()?);
+        let (shape, width_log2) = (word >> 8, (word >> 4) as u8 & 0x0F);
+        if word & 0x0F != Kind::Shaped as u32 || width_log2 > 3 {
+            return None;
+        }
+        let count = count_of(shape)?;
+        let slots = start + NESTED_SHAPED_HEAD_SIZE as u32;
+        let heap = u64::from(slots) + slots_size(count, width_log2);
+        if heap > u64::from(end) {
+            return None;
+        }
+        let heap = heap as u32;
+        self.limit = end;
+        self.floor = if self.container.width_log2 == 3 { end } else { heap };
+        self.step();
+        let kind = Kind::Shaped;
+        Some(Walker::new(Container { start, end, slots, heap, count, shape, kind, width_log2 }))
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@
 //! `copy` give: everything is made, linear in the size of the bytes, since each heap entry must
 //! begin at or behind the end of the one before.
 
+use pellucid_record::encode::Simple;
 use pellucid_record::error::{Corrupt, Damage};
 use pellucid_record::layout::{DEPTH_MAX, Kind, tag};
 use pellucid_record::view::{Container, Slot, Walker};
@@ -13,6 +14,7 @@ use pyo3::prelude::*;
 
 use super::alloc;
 use super::gil::GilRc;
+use super::names::ShapeNames;
 use super::node::{Node, Step};
 use super::row::Row;
 use super::small;
@@ -207,9 +209,36 @@ impl Decoder<'_, '_> {
         errors::corrupt_row(self.py, self.row, error)
     }
 
+    /// The next element if it is a simple value; None, and nothing has been taken, where `next_any` is to be asked. Most of a
+    /// large value is such elements: in the loops below they are made without a call of ours, or a result in memory.
+    #[inline(always)]
+    fn next_simple(&self, walker: &mut Walker) -> Option<PyResult<Object>> {
+        let simple = walker.next_simple(self.row.bytes())?;
+        // SAFETY: these make new objects from plain values, with the GIL held.
+        let object = unsafe {
+            match simple {
+                Simple::Int(value) => small::new_int(value),
+                Simple::Str(characters) => text::new_str(characters),
+                Simple::Float(value) => ffi::PyFloat_FromDouble(value),
+                Simple::Bool(true) => new_reference(ffi::Py_True()),
+                Simple::Bool(false) => new_reference(ffi::Py_False()),
+                Simple::None => new_reference(ffi::Py_None()),
+            }
+        };
+        Some(self.own(object))
+    }
+
     /// The next element; null where a field is absent, None behind the last.
-    #[inline]
+    #[inline(always)]
     fn next(&self, walker: &mut Walker, depth: u32) -> PyResult<Option<Object>> {
+        match self.next_simple(walker) {
+            Some(object) => object.map(Some),
+            None => self.next_any(walker, depth),
+        }
+    }
+
+    #[inline(never)]
+    fn next_any(&self, walker: &mut Walker, depth: u32) -> PyResult<Option<Object>> {
         let bytes = self.row.bytes();
         let slot = match walker.next(bytes, &*self.row.names) {
             Ok(None) => return Ok(None),
@@ -241,13 +270,23 @@ impl Decoder<'_, '_> {
         let Some(shape) = self.row.names.named(self.py, place.shape) else {
             return Err(self.damage(&Corrupt::new(Damage::UnknownShape, place.start as usize)));
         };
+        self.fields(walker, shape, depth)
+    }
+
+    /// The dict of a shape whose slots `walker` is about to walk.
+    #[inline(always)]
+    fn fields(&self, walker: &mut Walker, shape: &ShapeNames, depth: u32) -> PyResult<Object> {
         // SAFETY: makes a new object.
         let dict = Owned(self.own(unsafe { ffi::PyDict_New() })?);
         for key in &shape.keys {
-            let Some(value) = self.next(walker, depth)? else { break };
-            if value.is_null() {
-                continue;
-            }
+            let value = match self.next_simple(walker) {
+                Some(value) => value?,
+                None => match self.next_any(walker, depth)? {
+                    None => break,
+                    Some(value) if value.is_null() => continue,
+                    Some(value) => value,
+                },
+            };
             let value = Owned(value);
             // SAFETY: a dict, a live str with a known hash, a live value; no code of users runs.
             if unsafe { ffi::PyDict_SetItem(dict.0, *key, value.0) } < 0 {
@@ -255,6 +294,29 @@ impl Decoder<'_, '_> {
             }
         }
         Ok(dict.into_raw())
+    }
+
+    /// The next element if it is a shaped dict, which is what most elements of long lists are; None, and nothing has been
+    /// taken, where it is not. In one piece with the loop over the list: the place of a dict is never put together in
+    /// memory, to be waited for (`view.rs`), which was a tenth of the time of a list of small dicts.
+    #[inline(always)]
+    fn next_dict(&self, walker: &mut Walker, depth: u32) -> Option<PyResult<Object>> {
+        if depth >= DEPTH_MAX {
+            return None;
+        }
+        let mut shape = None;
+        let mut inner = walker.next_shaped(self.row.bytes(), |id| {
+            shape = self.row.names.met_as(self.py, id);
+            shape.map(|shape| shape.keys.len() as u32)
+        })?;
+        let dict = match self.fields(&mut inner, shape?, depth + 1) {
+            Ok(dict) => Owned(dict),
+            Err(error) => return Some(Err(error)),
+        };
+        Some(match walker.consumed(inner.end()) {
+            Ok(()) => Ok(dict.into_raw()),
+            Err(error) => Err(self.damage(&error)),
+        })
     }
 
     fn keyed(&self, walker: &mut Walker, depth: u32) -> PyResult<Object> {
@@ -283,7 +345,10 @@ impl Decoder<'_, '_> {
         // with empty places may be released.
         let list = Owned(self.own(unsafe { ffi::PyList_New(place.len() as ffi::Py_ssize_t) })?);
         for index in 0..place.len() {
-            let value = self.next_present(walker, depth)?;
+            let value = match self.next_dict(walker, depth) {
+                Some(dict) => dict?,
+                None => self.next_present(walker, depth)?,
+            };
             // SAFETY: the place is empty and in range; the reference is handed over.
             unsafe { ffi::PyList_SET_ITEM(list.0, index as ffi::Py_ssize_t, value) };
         }

@@ -349,7 +349,7 @@ fn row_of(node: &Node) -> &GilRc<Row> {
 /// # Safety
 /// `object` is a live `Record`, for as long as the result is used; the GIL is held.
 #[inline(always)]
-unsafe fn record_of<'a, 'py>(py: Python<'py>, object: *mut ffi::PyObject) -> Borrowed<'a, 'py, Record> {
+unsafe fn record_of<'a>(py: Python<'_>, object: *mut ffi::PyObject) -> Borrowed<'a, '_, Record> {
     // SAFETY: as promised by the caller; saying that it is not null spares a check of it.
     unsafe {
         std::hint::assert_unchecked(!object.is_null());

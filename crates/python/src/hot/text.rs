@@ -131,19 +131,63 @@ unsafe fn utf8_of_any(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<Ut
 #[inline]
 pub unsafe fn new_str(bytes: &[u8]) -> *mut ffi::PyObject {
     // PyUnicode_FromStringAndSize gives the cached object for the empty and the one-character
-    // string; above that, checking for ASCII ourselves saves its state machine (about 8 ns).
-    if bytes.len() > 1 && bytes.is_ascii() {
-        // SAFETY: a str made for maxchar 127 has `len` writable bytes behind its head until it
-        // is handed out.
-        unsafe {
-            let object = ffi::PyUnicode_New(bytes.len() as ffi::Py_ssize_t, 127);
-            if !object.is_null() {
-                let data = object.cast::<ffi::PyASCIIObject>().add(1).cast::<u8>();
+    // string; above that, checking for ASCII ourselves saves its state machine (about 8 ns). Short strings are looked at
+    // and copied in two words that may overlap: a call of memcpy would take as long as all the rest.
+    // SAFETY: as promised by the caller.
+    unsafe {
+        match bytes.len() {
+            4..=7 => new_of_ends::<4>(bytes),
+            8..=16 => new_of_ends::<8>(bytes),
+            17..=32 => new_of_ends::<16>(bytes),
+            2.. if bytes.is_ascii() => new_ascii(bytes.len(), |data| {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
-            }
-            return object;
+            }),
+            _ => decoded(bytes),
         }
     }
+}
+
+/// A new str of `N` to `2 * N` bytes.
+///
+/// # Safety
+/// As for `new_str`.
+#[inline(always)]
+unsafe fn new_of_ends<const N: usize>(bytes: &[u8]) -> *mut ffi::PyObject {
+    // SAFETY: as promised by the caller; there is room for `bytes.len()` bytes, which are at least N.
+    unsafe {
+        let (Some(first), Some(last)) = (bytes.first_chunk::<N>(), bytes.last_chunk::<N>()) else {
+            return decoded(bytes);
+        };
+        if !first.is_ascii() || !last.is_ascii() {
+            return decoded(bytes);
+        }
+        new_ascii(bytes.len(), |data| {
+            data.cast::<[u8; N]>().write_unaligned(*first);
+            data.add(bytes.len() - N).cast::<[u8; N]>().write_unaligned(*last);
+        })
+    }
+}
+
+/// A new str of `size` ASCII characters, which `write` puts there.
+///
+/// # Safety
+/// The caller holds the GIL, and `write` writes `size` bytes below 0x80.
+#[inline(always)]
+unsafe fn new_ascii(size: usize, write: impl FnOnce(*mut u8)) -> *mut ffi::PyObject {
+    // SAFETY: a str made for maxchar 127 has `size` writable bytes behind its head until it is handed out.
+    unsafe {
+        let object = ffi::PyUnicode_New(size as ffi::Py_ssize_t, 127);
+        if !object.is_null() {
+            write(object.cast::<ffi::PyASCIIObject>().add(1).cast::<u8>());
+        }
+        object
+    }
+}
+
+/// # Safety
+/// As for `new_str`.
+#[inline(never)]
+unsafe fn decoded(bytes: &[u8]) -> *mut ffi::PyObject {
     // SAFETY: pointer and size come from one slice.
     unsafe {
         ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as ffi::Py_ssize_t, std::ptr::null())
