@@ -10,7 +10,7 @@ use pellucid_record::envelope::renumber;
 use pellucid_record::error::Corrupt;
 use pellucid_record::key::{KeyEncoder, KeyPart, KeyReader};
 use pellucid_record::layout::tag;
-use pellucid_record::patch;
+use pellucid_record::patch::{self, PatchError};
 use pellucid_record::shape::{Shape, Shapes};
 use pellucid_record::view::{Container, Root, Slot, Walker, root};
 use pellucid_store::{Range, StoreError, TableId, Transaction};
@@ -406,42 +406,32 @@ impl Table {
         }
     }
 
-    /// Write a scalar over the one that is stored, if it fits; nothing is encoded.
+    /// Write a scalar over the one that is stored, if it fits; nothing is encoded, and the row is searched for once.
     fn overwrite(&self, py: Python<'_>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
         let outcome = self.core().write(py, |transaction| {
             let Some(id) = self.id_of_row(py, transaction)? else { return Ok(None) };
-            let Some(cell) = transaction.get(id, row.key())? else { return Ok(None) };
-            let is_as_read = cell.record == row.bytes();
-            let mut record = cell.record.to_vec();
-            let (spelling, blobs) = (cell.spelling.to_vec(), cell.blobs().collect::<Vec<_>>());
-            let shapes = transaction.shapes().clone();
-            if !edit.fits(&record, &*shapes).map_err(StoreError::Record)? {
-                return Ok(Some(Ok(None)));
-            }
-            match edit.with(&[], |steps, _| patch::overwrite(&mut record, &*shapes, steps, slot)) {
-                Ok(true) => {
-                    transaction.put(id, row.key(), &spelling, &record, &blobs)?;
-                    Ok(Some(Ok(Some((record, is_as_read)))))
+            let mut is_as_read = false;
+            let key = row.key();
+            let rewritten = transaction.rewrite(id, key, key.len(), |record, shapes| {
+                is_as_read = *record == *row.bytes();
+                if !edit.fits(record, shapes)? {
+                    return Ok(false);
                 }
-                Ok(false) => Ok(Some(Ok(None))),
-                Err(error) => Ok(Some(Err(error))),
-            }
+                edit.with(&[], |steps, _| patch::overwrite(record, shapes, steps, slot))
+            })?;
+            Ok(rewritten.map(|(record, outcome)| (record, outcome, is_as_read)))
         })?;
         match outcome {
             None => Err(errors::missing(&keys::object_of(py, row.key(), &[])?)),
-            Some(Ok(Some((record, is_as_read)))) => {
+            Some((record, Ok(true), is_as_read)) => {
                 counters::slot_overwritten();
-                if is_as_read {
-                    row.overwrite(py, &record);
-                } else {
-                    // Others have changed it since: nothing stands where it stood.
-                    row.replace(py, &record);
-                }
+                // Where others have changed it since, nothing stands where it stood.
+                row.take_over(py, record, is_as_read);
                 row.gate.set(self.row_gate(py));
                 Ok(true)
             }
             // A field that is not there yet is no error of a `Set`: the slow way adds it.
-            Some(Ok(None) | Err(_)) => Ok(false),
+            Some((_, Ok(false) | Err::<_, PatchError>(_), _)) => Ok(false),
         }
     }
 }

@@ -56,8 +56,8 @@ impl Edit {
     /// Whether there is in `record` what the handle stands for: another handle may have put something
     /// else there, in which the same steps lead elsewhere (an int is an index here and a key there).
     pub fn fits<S: Shapes>(&self, record: &[u8], shapes: &S) -> Result<bool, Corrupt> {
-        let steps: Vec<_> = self.path.iter().take(self.depth).map(Step::borrowed).collect();
-        Ok(match pellucid_record::path::resolve(record, shapes, &steps)? {
+        let path = self.path.get(..self.depth).unwrap_or(&self.path);
+        Ok(match borrowed(path, |steps| pellucid_record::path::resolve(record, shapes, steps))? {
             Some(Root::Container(place)) => is_dict(place.kind) == self.is_dict,
             // The change itself finds out, and says at which step.
             Some(Root::Scalar(_)) | None => true,
@@ -70,7 +70,6 @@ impl Edit {
         values: &[&[u8]],
         work: impl FnOnce(&[pellucid_record::path::Step<'_>], Change<'_>) -> R,
     ) -> R {
-        let steps: Vec<_> = self.path.iter().map(Step::borrowed).collect();
         let first = values.first().copied().unwrap_or_default();
         let change = match self.action {
             Action::Set => Change::Set(first),
@@ -80,8 +79,20 @@ impl Edit {
             Action::Splice(start, stop) => Change::Splice { start, stop, values },
             Action::Clear => Change::Clear,
         };
-        work(&steps, change)
+        borrowed(&self.path, |steps| work(steps, change))
     }
+}
+
+/// Runs `work` with the steps as the record crate wants them; no memory is asked for where they are few, as they mostly are.
+fn borrowed<R>(path: &[Step], work: impl FnOnce(&[pellucid_record::path::Step<'_>]) -> R) -> R {
+    let mut few = [pellucid_record::path::Step::Index(0); 4];
+    if let Some(few) = few.get_mut(..path.len()) {
+        for (place, step) in few.iter_mut().zip(path) {
+            *place = step.borrowed();
+        }
+        return work(few);
+    }
+    work(&path.iter().map(Step::borrowed).collect::<Vec<_>>())
 }
 
 /// Do `action` at `step` from `node` (or at `node` itself) with these values, and save it.

@@ -69,7 +69,7 @@ impl Transaction {
         let mut record = Vec::new();
         let mut head = std::mem::take(&mut self.head);
         let row_key = RowKey::new(table, key, self.database.key_size_max);
-        let found = self.copy_row(table, key, row_key.as_bytes(), &mut head, &mut record);
+        let found = self.copy_row(table, key, row_key.as_bytes(), 0, &mut head, &mut record);
         let outcome = match found {
             Ok(Some(old_blobs)) => self.patch_copy(
                 table,
@@ -87,21 +87,51 @@ impl Transaction {
         outcome
     }
 
-    /// Look a row up, stay there, and copy its head and its record; the blobs it has, if it is there.
+    /// Write over a part of a stored record: `work` gets a copy of the record, and says whether it has written something that
+    /// is to be stored in its place. Gives the record, in memory with room for `room` bytes more, and what `work` gave; `None`
+    /// when the row is not there. Large values stay as they are.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    #[expect(clippy::type_complexity, reason = "there is one caller")]
+    pub fn rewrite<E>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        room: usize,
+        work: impl FnOnce(&mut [u8], &TransactionShapes) -> Result<bool, E>,
+    ) -> Result<Option<(Vec<u8>, Result<bool, E>)>, StoreError> {
+        let mut record = Vec::new();
+        let mut head = std::mem::take(&mut self.head);
+        let row_key = RowKey::new(table, key, self.database.key_size_max);
+        let row_key = row_key.as_bytes();
+        let found = self.copy_row(table, key, row_key, room, &mut head, &mut record)?;
+        let outcome = found.map(|_| work(&mut record, self.shapes()));
+        if let Some(Ok(true)) = outcome {
+            self.replace_found(row_key, &head, &record)?;
+        }
+        self.head = head;
+        Ok(outcome.map(|outcome| (record, outcome)))
+    }
+
+    /// Look a row up, stay there, and copy its head and its record, in memory with room for `room` bytes more; the blobs it
+    /// has, if it is there.
     fn copy_row(
         &mut self,
         table: TableId,
         key: &[u8],
         row_key: &[u8],
+        room: usize,
         head: &mut Vec<u8>,
         record: &mut Vec<u8>,
     ) -> Result<Option<Vec<u64>>, StoreError> {
-        let database = std::sync::Arc::clone(&self.database);
-        let found = self.writer()?.find(Tree::Rows, row_key);
+        let (writer, database) = self.writer_and_database()?;
+        let found = writer.find(Tree::Rows, row_key);
         let Some(bytes) = found.map_err(|error| database.error(error))? else { return Ok(None) };
         let Some(cell) = database.cell(table, key, row_key, bytes)? else { return Ok(None) };
         head.clear();
         head.extend_from_slice(bytes.get(..bytes.len() - CHECK_SIZE - cell.record.len()).unwrap_or_default());
+        record.reserve_exact(cell.record.len() + room);
         record.extend_from_slice(cell.record);
         Ok(Some(cell.blobs().collect()))
     }

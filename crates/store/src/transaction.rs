@@ -9,7 +9,7 @@
 mod rows;
 mod tables;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ use crate::store::Durability;
 use crate::transaction_scan::{DirtyScan, TransactionScan};
 use crate::writer_lock;
 
+/// Numbers for states of the catalog within transactions, never used twice.
+static NEXT_CATALOG: AtomicU64 = AtomicU64::new(1);
+
 /// The one transaction that writes. Dropping it takes everything back.
 pub struct Transaction {
     /// Dropped before the lock.
@@ -38,6 +41,7 @@ pub struct Transaction {
     tail: Option<Vec<u8>>,
     /// Blobs that no row of this transaction refers to yet.
     loose_blobs: Vec<u64>,
+    catalog: u64,
     is_changed: bool,
     is_failed: bool,
     scans: Mutex<Vec<Weak<Mutex<DirtyScan>>>>,
@@ -81,6 +85,7 @@ impl Transaction {
             saved: Vec::new(),
             tail: None,
             loose_blobs: Vec::new(),
+            catalog: NEXT_CATALOG.fetch_add(1, Ordering::Relaxed),
             is_changed: false,
             is_failed: false,
             scans: Mutex::default(),
@@ -112,6 +117,15 @@ impl Transaction {
         self.is_changed = true;
         match &mut self.write {
             Some(write) => Ok(&mut **write),
+            None => Err(StoreError::Closed { what: "transaction" }),
+        }
+    }
+
+    /// As `writer`, and beside it the database: a share of it for each row would be two atomic operations.
+    pub(crate) fn writer_and_database(&mut self) -> Result<(&mut dyn WriteTxn, &Database), StoreError> {
+        self.writer()?;
+        match &mut self.write {
+            Some(write) => Ok((&mut **write, &self.database)),
             None => Err(StoreError::Closed { what: "transaction" }),
         }
     }
@@ -182,6 +196,17 @@ impl Transaction {
     /// As [`crate::Snapshot::table`].
     pub fn table(&self, name: &str) -> Result<Option<TableId>, StoreError> {
         catalog::table_id(self.reader()?, name).map_err(|error| self.database.catalog_error(error))
+    }
+
+    /// A number that stands for the names of tables as they are in this transaction now: what was found under a name stays
+    /// right while it is the same.
+    #[must_use]
+    pub fn catalog_serial(&self) -> u64 {
+        self.catalog
+    }
+
+    fn catalog_changed(&mut self) {
+        self.catalog = NEXT_CATALOG.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many rows a table has.
@@ -278,6 +303,7 @@ impl Transaction {
                 self.loose_blobs = saved.loose_blobs;
             }
             self.tail = None;
+            self.catalog_changed();
         }
         Ok(())
     }

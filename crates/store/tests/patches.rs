@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::layout::tag;
-use pellucid_record::patch::{Change, PatchError};
+use pellucid_record::patch::{Change, PatchError, overwrite};
 use pellucid_record::path::{Step, resolve};
 use pellucid_record::payload::{Apart, apart_bytes};
 use pellucid_record::view::{Root, Slot};
@@ -96,6 +96,26 @@ fn a_scalar_goes_in_place_and_a_list_is_encoded_alone() {
             .unwrap();
         assert_eq!(slot_text(&transaction, table, &fred, &city), "Bath, Somerset");
         assert_eq!(transaction.shapes().find(&["name", "age", "tags", "city"]), Some(1));
+
+        // The same bytes, written over by the caller; what says that it wrote nothing leaves all as it is.
+        let (whole, done) = transaction
+            .rewrite(table, &fred, 7, |record, shapes| overwrite(record, shapes, &age, &Slot::Int(23)))
+            .unwrap()
+            .unwrap();
+        assert!(done.unwrap() && whole.capacity() >= whole.len() + 7);
+        assert_eq!(transaction.get(table, &fred).unwrap().unwrap().record, whole);
+        let (_, done) = transaction
+            .rewrite(table, &fred, 0, |record, _| {
+                record.fill(0);
+                Ok::<_, ()>(false)
+            })
+            .unwrap()
+            .unwrap();
+        assert_eq!(done, Ok(false));
+        assert_eq!(slot_text(&transaction, table, &fred, &age), "23");
+        assert_eq!(transaction.get(table, &fred).unwrap().unwrap().spelling, spelling);
+        let missing = transaction.rewrite(table, &key("nobody"), 0, |_, _| Ok::<_, ()>(true)).unwrap();
+        assert!(missing.is_none());
 
         let missing = transaction.patch(table, &key("nobody"), &age, Change::Set(&int(1)), &[]).unwrap();
         assert!(missing.is_none());

@@ -263,11 +263,21 @@ impl Row {
         self.version.set(self.version.get().wrapping_add(1));
     }
 
-    /// Put bytes of the same layout in the place of the present ones: only a slot's content differs.
-    pub fn overwrite(&self, py: Python<'_>, record: &[u8]) {
-        let version = self.version.get();
-        self.replace(py, record);
-        self.version.set(version);
+    /// Put these record bytes, and the memory that they are in, in the place of the present ones, under the same key.
+    /// `is_alike`: they have the same layout, only a slot's content differs.
+    pub fn take_over(&self, py: Python<'_>, mut record: Vec<u8>, is_alike: bool) {
+        let size = record.len();
+        record.extend_from_slice(self.key());
+        let copy = record.into_boxed_slice();
+        self.size.set(size);
+        self.data.set(copy.as_ptr());
+        self.key_data.set(copy.as_ptr().wrapping_add(size));
+        self.key_size.set(copy.len() - size);
+        self.is_pinned.set(false);
+        drop(self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy))));
+        if !is_alike {
+            self.version.set(self.version.get().wrapping_add(1));
+        }
     }
 
     /// Run `work` on the row's own, writable copy of the record.

@@ -4,7 +4,6 @@
 //! everything else is written there first, so that the order stays, and what it has gathered follows.
 
 use std::sync::Arc;
-use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use crate::catalog::Applied;
@@ -14,6 +13,7 @@ use crate::log::draft::Draft;
 use crate::log::engine::{Shared, WriterLock};
 use crate::log::merge::Over;
 use crate::log::read::LoggedRead;
+use crate::os;
 
 /// The one transaction that writes.
 pub(crate) struct LoggedWrite {
@@ -23,7 +23,7 @@ pub(crate) struct LoggedWrite {
     draft: Draft,
     base: LoggedRead,
     found: Option<(Tree, Vec<u8>)>,
-    owner: ThreadId,
+    owner: u64,
     lock: WriterLock,
     /// How long it waits for others who write the tree.
     patience: Duration,
@@ -48,7 +48,7 @@ impl LoggedWrite {
             draft: Draft::new(),
             base,
             found: None,
-            owner: thread::current().id(),
+            owner: os::thread_number(),
             lock,
             patience,
             shared: Arc::clone(shared),
@@ -163,7 +163,7 @@ impl WriteTxn for LoggedWrite {
     }
 
     fn is_owner(&self) -> bool {
-        self.owner == thread::current().id()
+        self.owner == os::thread_number()
     }
 
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {

@@ -3,7 +3,6 @@
 //! A key above every other one goes to the end of its tree without a search, and fills pages completely; any other is looked up
 //! first, since the row that is there may have large values, which go with it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Transaction;
@@ -127,8 +126,8 @@ impl Transaction {
         key: &[u8],
         row_key: &[u8],
     ) -> Result<Option<Found>, StoreError> {
-        let database = Arc::clone(&self.database);
-        let found = match self.writer()?.find(Tree::Rows, row_key) {
+        let (writer, database) = self.writer_and_database()?;
+        let found = match writer.find(Tree::Rows, row_key) {
             Ok(found) => found,
             Err(error) => return Err(database.error(error)),
         };

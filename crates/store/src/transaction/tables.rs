@@ -40,6 +40,7 @@ impl Transaction {
 
     /// Put entries into the catalog.
     pub(super) fn put_entries(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), StoreError> {
+        self.catalog_changed();
         for (key, value) in entries {
             let put = self.writer()?.put(Tree::Meta, key, &[value]);
             put.map_err(|error| self.failed(error))?;
@@ -48,6 +49,7 @@ impl Transaction {
     }
 
     fn delete_meta(&mut self, key: &[u8]) -> Result<(), StoreError> {
+        self.catalog_changed();
         let deleted = self.writer()?.delete(Tree::Meta, key);
         deleted.map(|_| ()).map_err(|error| self.failed(error))
     }
