@@ -172,6 +172,56 @@ def test_dicts_of_a_long_list_may_change_while_one_ahead_of_them_is_encoded() ->
     assert said == "alive"
 
 
+@pytest.mark.parametrize("store", ["dumps", "extend"])
+def test_what_a_long_list_holds_may_be_freed_while_it_is_asked_for_ahead(store: str) -> None:
+    said = survives(
+        """
+        import gc, random, sys
+        import pellucid
+
+        class Hook: pass
+        def encode(hook):
+            hook.action()
+            return 1
+        pellucid.register(Hook, encode, lambda value: value)
+
+        def row(n):
+            inner = {"a": n, "b": {"c": [n, "text " + str(n)], "d": [{"e": n}, {"f": str(n)}]}}
+            some = set() if n % 7 == 0 else None
+            return {"id": n, "inner": inner, "list": ["one", 2.5, [n, {"g": n}]], "set": some}
+
+        for number in range(120):
+            chance = random.Random(number)
+            rows = [row(n) for n in range(150)]
+            hook, at = Hook(), chance.randrange(120)
+            near = [at + chance.randrange(1, 29) for _ in range(8)]
+            def act():
+                kind = number % 4
+                for place in near:
+                    if kind == 0: rows[place] = row(1000 + number)
+                    elif kind == 1: rows[place]["inner"]["b"] = {"other": [number]}
+                    elif kind == 2: rows[place]["list"].clear()
+                    else: rows[place]["inner"].clear()
+                if number % 3 == 0 and sys.argv[1] == "extend": del rows[at + 1:]
+                gc.collect()
+                pellucid.dumps([row(n) for n in range(100)])
+            hook.action = act
+            rows[at]["list"][2][1]["g"] = hook
+            if sys.argv[1] == "dumps":
+                found = pellucid.loads(pellucid.dumps(rows))
+            else:
+                with pellucid.open(":memory:") as db:
+                    db.extend(rows)
+                    found = [value.to_dict() for value in db.values()]
+            rows[at]["list"][2][1]["g"] = 1
+            assert found == rows, number
+        print("alive")
+        """,
+        store,
+    )
+    assert said == "alive"
+
+
 def test_a_value_encoded_for_a_transaction_that_ends_meanwhile_is_not_stored(db: pellucid.Database) -> None:
     transaction = db.transaction()
     transaction.__enter__()

@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 
 use crate::errors;
 use crate::hooks::PicklePolicy;
+use crate::hot::ahead;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
 use crate::hot::names::{Names, Source};
 use crate::hot::row::Gate;
@@ -423,6 +424,7 @@ impl Core {
 
 /// The asyncio task that is running, if asyncio is in use at all.
 fn current_task(py: Python<'_>) -> Option<Py<PyAny>> {
+    ahead::code_may_run(py);
     let modules = py.import("sys").ok()?.getattr("modules").ok()?;
     let asyncio = modules.get_item("asyncio").ok()?;
     // Outside of a running loop this raises RuntimeError: no task.

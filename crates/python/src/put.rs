@@ -21,6 +21,7 @@ use crate::bytes::encode_object;
 use crate::core::Core;
 use crate::counters;
 use crate::errors;
+use crate::hot::ahead::Walk;
 use crate::hot::encode::{self, Encoded, PROVISIONAL_ID, Target};
 use crate::hot::names::{Names, ShapeNames};
 use crate::hot::row::Row;
@@ -277,8 +278,10 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
         let (mut next, mut count) = (first, 0);
         let mut key = KeyEncoder::new();
         let mut stored_count = core.stored_count();
+        let mut walk = Walk::over(values);
         for value in values.try_iter()? {
             let value = value?;
+            walk.step();
             let place = || format!("value {count} given to extend() of table {:?}", this.name(py));
             this.check_class(&value, place)?;
             let encoded = encode_for(table, &value, place)?;

@@ -44,7 +44,7 @@ impl Gathered {
 
 /// Asks for the memory at an address; nothing is read, so that any address will do.
 #[inline(always)]
-fn ask_for(address: *const u8) {
+pub fn ask_for(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch is a hint; the processor ignores addresses that are not mapped.
     unsafe {
@@ -59,7 +59,7 @@ fn ask_for(address: *const u8) {
 /// # Safety
 /// `list` is a live list, the GIL is held.
 #[inline(always)]
-pub unsafe fn look_ahead(list: Object, index: ffi::Py_ssize_t) {
+unsafe fn look_ahead(list: Object, index: ffi::Py_ssize_t) {
     // SAFETY: both elements lie inside the list as it is now, which holds them; an exact dict has the head of one.
     unsafe {
         let size = ffi::PyList_GET_SIZE(list);

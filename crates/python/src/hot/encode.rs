@@ -19,6 +19,7 @@ use pellucid_record::shape::Shape;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::ahead::{self, Ahead};
 use super::dicts;
 use super::gil::GilCell;
 use super::item::{Held, Object};
@@ -293,6 +294,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             if kind == &raw mut ffi::PyBytes_Type {
                 return self.payload(tag::BYTES, text::bytes_of(object), depth);
             }
+            ahead::code_may_run(self.py);
             let object = Bound::from_borrowed_ptr(self.py, object);
             scalars::encode(self, &object, depth)
         }
@@ -307,6 +309,8 @@ impl<'a, 'py> Encoding<'a, 'py> {
                 Ok(())
             }
             Utf8::Surrogates(bytes) => {
+                // An exception was made on the way.
+                ahead::code_may_run(self.py);
                 // SAFETY: an encoding gives an exact bytes object.
                 let bytes = unsafe { text::bytes_of(bytes.as_ptr()) };
                 self.payload(tag::STR_SURROGATES, bytes, depth)
@@ -324,6 +328,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             self.encoder.int(value);
             return Ok(());
         }
+        ahead::code_may_run(self.py);
         // SAFETY: a live object.
         let object = unsafe { Bound::from_borrowed_ptr(self.py, object) };
         let bytes = scalars::bigint_bytes(&object)?;
@@ -405,9 +410,13 @@ impl<'a, 'py> Encoding<'a, 'py> {
                 && depth + 1 < DEPTH_MAX
                 && ffi::Py_TYPE(ffi::PyList_GET_ITEM(list, 0)) == &raw mut ffi::PyDict_Type;
             let mut index = if is_long { self.dicts(list, depth)? } else { 0 };
+            let mut ahead =
+                (is_long && count - index >= ahead::LIST_COUNT_MIN).then(|| Box::new(Ahead::new()));
             // The size is read again each time: user code below may have changed the list.
             while index < ffi::PyList_GET_SIZE(list) {
-                dicts::look_ahead(list, index);
+                if let Some(ahead) = &mut ahead {
+                    ahead.step(list, index);
+                }
                 let object = ffi::PyList_GET_ITEM(list, index);
                 self.element(object, index as usize, depth)?;
                 index += 1;
@@ -454,6 +463,8 @@ impl<'a, 'py> Encoding<'a, 'py> {
     unsafe fn set(&mut self, set: Object, kind: Kind, depth: u32) -> Outcome {
         Self::check_depth(depth)?;
         counters::container_encoded();
+        // An iterator is made.
+        ahead::code_may_run(self.py);
         // SAFETY: a live set; iterating gives new references.
         let set = unsafe { Bound::from_borrowed_ptr(self.py, set) };
         let members: Vec<_> = set.try_iter()?.collect::<PyResult<_>>()?;

@@ -11,6 +11,7 @@
     reason = "names stay where they are: others point there"
 )]
 
+pub mod ahead;
 pub mod alloc;
 pub mod buffer;
 pub mod decode;

@@ -10,6 +10,7 @@ use super::Table;
 use crate::bytes::{self, handle_of_row};
 use crate::errors;
 use crate::hooks;
+use crate::hot::ahead;
 use crate::hot::gil::GilRc;
 use crate::hot::row::Row;
 
@@ -53,6 +54,8 @@ impl Table {
         let py = value.py();
         let Some(class) = &self.class else { return Ok(()) };
         let class = class.bind(py);
+        // What admits a value may be the user's.
+        ahead::code_may_run(py);
         if value.get_type().is(class) || hooks::admits(class, value)? {
             return Ok(());
         }
