@@ -54,6 +54,40 @@ fn slot_text(transaction: &Transaction, table: TableId, row: &[u8], path: &[Step
 }
 
 #[test]
+fn what_the_caller_writes_over_a_record_is_stored_if_it_says_so() {
+    let scratch = Scratch::new();
+    for store in
+        [Store::memory().unwrap(), Store::open(scratch.path("p.pel"), &OpenOptions::default()).unwrap()]
+    {
+        let mut transaction = store.begin(WAIT).unwrap();
+        let table = transaction.create_table("people").unwrap();
+        let mut encoder = KeyEncoder::new();
+        encoder.float(1.0).unwrap();
+        let (fred, spelling) = encoder.take();
+        let record = person(&mut transaction, table, "Fred Bloggs the elder");
+        transaction.put(table, &fred, &spelling, &record, &[]).unwrap();
+        let age = [Step::Field("age")];
+        let (whole, done) = transaction
+            .rewrite(table, &fred, 7, |record, shapes| overwrite(record, shapes, &age, &Slot::Int(23)))
+            .unwrap()
+            .unwrap();
+        assert!(done.unwrap() && whole.capacity() >= whole.len() + 7);
+        assert_eq!(transaction.get(table, &fred).unwrap().unwrap().record, whole);
+        let nothing = |record: &mut [u8]| {
+            record.fill(0);
+            Ok::<_, ()>(false)
+        };
+        let (_, done) = transaction.rewrite(table, &fred, 0, |record, _| nothing(record)).unwrap().unwrap();
+        assert_eq!(done, Ok(false));
+        assert_eq!(slot_text(&transaction, table, &fred, &age), "23");
+        assert_eq!(transaction.get(table, &fred).unwrap().unwrap().spelling, spelling);
+        assert!(transaction.rewrite(table, &key("nobody"), 0, |_, _| Ok::<_, ()>(true)).unwrap().is_none());
+        transaction.commit().unwrap();
+        assert_eq!(store.check().unwrap(), []);
+    }
+}
+
+#[test]
 fn a_scalar_goes_in_place_and_a_list_is_encoded_alone() {
     let scratch = Scratch::new();
     for store in
@@ -96,26 +130,6 @@ fn a_scalar_goes_in_place_and_a_list_is_encoded_alone() {
             .unwrap();
         assert_eq!(slot_text(&transaction, table, &fred, &city), "Bath, Somerset");
         assert_eq!(transaction.shapes().find(&["name", "age", "tags", "city"]), Some(1));
-
-        // The same bytes, written over by the caller; what says that it wrote nothing leaves all as it is.
-        let (whole, done) = transaction
-            .rewrite(table, &fred, 7, |record, shapes| overwrite(record, shapes, &age, &Slot::Int(23)))
-            .unwrap()
-            .unwrap();
-        assert!(done.unwrap() && whole.capacity() >= whole.len() + 7);
-        assert_eq!(transaction.get(table, &fred).unwrap().unwrap().record, whole);
-        let (_, done) = transaction
-            .rewrite(table, &fred, 0, |record, _| {
-                record.fill(0);
-                Ok::<_, ()>(false)
-            })
-            .unwrap()
-            .unwrap();
-        assert_eq!(done, Ok(false));
-        assert_eq!(slot_text(&transaction, table, &fred, &age), "23");
-        assert_eq!(transaction.get(table, &fred).unwrap().unwrap().spelling, spelling);
-        let missing = transaction.rewrite(table, &key("nobody"), 0, |_, _| Ok::<_, ()>(true)).unwrap();
-        assert!(missing.is_none());
 
         let missing = transaction.patch(table, &key("nobody"), &age, Change::Set(&int(1)), &[]).unwrap();
         assert!(missing.is_none());
