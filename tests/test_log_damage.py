@@ -7,11 +7,13 @@ import random
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pellucid
 import pytest
 from processes import Child
+from values import plain
 
 SEQUENCE, TAIL, ACTIVE, FOUND, WRITER, APPLIED, SYNCED = 64, 128, 136, 144, 192, 256, 320
 AREA_HEADS = 4096
@@ -106,9 +108,101 @@ def test_an_older_file_beside_a_later_log_is_refused_and_both_stay(path: Path, t
         assert db["last"] == 1
         assert len(db) == 100_001
         assert db.check() == []
-    # The older one by itself is a database.
-    with pellucid.open(older) as db:
-        assert dict(db) == dict.fromkeys(range(30), "x")
+    # The older one by itself is a database; that it was copied while it was open, it says.
+    told, rows = taken_warnings(older)
+    assert len(told) == 1
+    assert rows == dict.fromkeys(range(30), "x")
+
+
+def taken_warnings(path: Path, mode: str = "r", **options: object) -> tuple[list[str], dict[object, object]]:
+    """What is warned of when it is opened, and what there is."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pellucid.open(path, mode, **options) as db:  # type: ignore[call-overload]
+            rows = {key: plain(row) for key, row in db.items()}
+    assert all(warning.category is pellucid.LostCommitsWarning for warning in caught)
+    return [str(warning.message) for warning in caught], rows
+
+
+def test_a_copy_that_was_taken_without_the_log_says_what_it_lacks(path: Path, tmp_path: Path) -> None:
+    early, late = tmp_path / "early.pel", tmp_path / "late.pel"
+    with pellucid.open(path) as db:
+        db["a"] = 1
+        # Before any checkpoint, and behind one.
+        shutil.copy(path, early)
+        db.sync()
+        version = db.stats()["version"]
+        db["b"] = 2
+        shutil.copy(path, late)
+    for copy, rows, said in ((early, {}, ""), (late, {"a": 1}, f" {version},")):
+        for _ in range(2):
+            # As often as it is opened, until somebody commits into it: then it is a database of its own.
+            told, found = taken_warnings(copy)
+            assert found == rows
+            assert len(told) == 1
+            assert f"'{copy}' was copied while it was open, or its log was taken away" in told[0]
+            assert f"up to version{said}" in told[0]
+            told, found = taken_warnings(copy, untrusted=True)
+            assert (len(told), found) == (1, rows)
+        with pytest.warns(pellucid.LostCommitsWarning), pellucid.open(copy) as db:
+            db["new"] = 3
+        assert taken_warnings(copy) == ([], {**rows, "new": 3})
+        assert [name for name in tmp_path.iterdir() if name.stem == copy.stem] == [copy]
+    # What was copied is not concerned; nor is a backup.
+    assert taken_warnings(path) == ([], {"a": 1, "b": 2})
+    with pellucid.open(path) as db:
+        db["c"] = 3
+        db.backup(tmp_path / "backup.pel")
+    assert taken_warnings(tmp_path / "backup.pel") == ([], {"a": 1, "b": 2, "c": 3})
+
+
+def test_whoever_has_its_log_is_not_told_that_it_lacks_one(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db["a"] = 1
+        db.sync()
+        # Nothing is left to do at the close but to say so.
+    assert taken_warnings(path) == ([], {"a": 1})
+    with Child(path) as one, Child(path, mode="r") as other:
+        one("db['b'] = 2; db.close()")
+        other("db.close()")
+    assert taken_warnings(path) == ([], {"a": 1, "b": 2})
+    leave(path)
+    # A death is none of it, whoever comes next, and how often.
+    for mode in ("r", "w"):
+        copy, log = path.with_name("copy.pel"), path.with_name("copy.pel-log")
+        shutil.copy(path, copy)
+        shutil.copy(log_of(path), log)
+        told, rows = taken_warnings(copy, mode)
+        assert (told, len(rows)) == ([], 32)
+        assert taken_warnings(copy) == ([], rows)
+    # Nor is one after which the log's first page did not get to the disk.
+    poke(path, 0, bytes(4096))
+    assert taken_warnings(path, "w")[0] == []
+    assert taken_warnings(path, "w")[0] == []
+    leave(path, 1, first=40)
+    log_of(path).unlink()
+    assert len(taken_warnings(path)[0]) == 1
+
+
+def test_compact_leaves_no_mark(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db["a"] = 1
+        db.compact()
+        db["b"] = 1
+        db.compact()
+    assert taken_warnings(path) == ([], {"a": 1, "b": 1})
+
+
+def test_an_untrusted_file_with_a_log_beside_it_is_refused(path: Path) -> None:
+    leave(path, 3)
+    for log in (log_of(path).read_bytes(), b"", b"anything"):
+        log_of(path).write_bytes(log)
+        with pytest.raises(pellucid.DatabaseError, match=r"-log' may hold commits .* move it away") as told:
+            pellucid.open(path, "r", untrusted=True)
+        assert not isinstance(told.value, pellucid.DatabaseCorrupt)
+        assert log_of(path).read_bytes() == log
+    log_of(path).unlink()
+    assert len(taken_warnings(path, untrusted=True)[0]) == 1
 
 
 def test_a_reader_that_comes_behind_a_dead_bulk_commit_sees_it(path: Path) -> None:

@@ -23,7 +23,7 @@ caller would catch without knowing pellucid; a missing key is plain `KeyError`, 
         |-- DatabaseCorrupt                      truncated or damaged
         |-- NewerFormat                          written by a newer release
         `-- DiskFull                             no space left for the write
-    LostCommitsWarning          UserWarning      the last commits were taken by a power cut
+    LostCommitsWarning          UserWarning      the last commits are gone, or a copy lacks them
     NetworkFilesystemWarning    UserWarning      a database where locks may not hold
 """
 
@@ -129,7 +129,7 @@ class DiskFull(DatabaseError):
 
 
 class LostCommitsWarning(UserWarning):
-    """A database whose last commits were taken by a power cut; it is as it was before them."""
+    """A database whose last commits a power cut took, or that was copied without its log."""
 
 
 class NetworkFilesystemWarning(UserWarning):

@@ -139,7 +139,7 @@ pub fn open(
     let store = opened.map_err(|error| errors::of_store(py, error))?;
     for warning in store.warnings().map_err(|error| errors::of_store(py, error))? {
         let class = match warning {
-            Warning::LostCommits { .. } => "LostCommitsWarning",
+            Warning::LostCommits { .. } | Warning::LogMissing { .. } => "LostCommitsWarning",
             _ => "NetworkFilesystemWarning",
         };
         let class = py.import("pellucid.errors")?.getattr(class)?;

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::opening::Opening;
 use crate::os;
 use crate::row_key::{Prefix, TableId, is_long, split};
 use crate::snapshot::{Snapshot, SnapshotInner};
+use crate::stamp;
 
 /// An open database. Fields are dropped in this order: the engine closes its file before the locks go.
 pub(crate) struct Database {
@@ -39,6 +40,8 @@ pub(crate) struct Database {
     pub(crate) blob_floor: AtomicU64,
     pub(crate) admission: Mutex<Admission>,
     pub(crate) key_size_max: usize,
+    /// Whether the file says by now that a log may have what it has not.
+    is_marked: AtomicBool,
     pub(crate) generation: u64,
     pub(crate) warnings: Vec<Warning>,
     /// Why nobody may write through this environment, if so.
@@ -68,6 +71,7 @@ impl Database {
             blob_floor: AtomicU64::new(0),
             admission: Mutex::default(),
             key_size_max,
+            is_marked: AtomicBool::new(false),
             generation: os::generation(),
             warnings,
             read_only,
@@ -85,6 +89,45 @@ impl Database {
         database.count_admitted(&*txn)?;
         drop(txn);
         Ok(database)
+    }
+
+    /// [O3] Mark the file ahead of the first commit that stands in the log alone, so that a copy of it can be told from a database at
+    /// rest.
+    #[inline]
+    pub(crate) fn mark(&self) -> Result<(), StoreError> {
+        if self.is_marked.load(Ordering::Relaxed) { Ok(()) } else { self.mark_now() }
+    }
+
+    #[cold]
+    fn mark_now(&self) -> Result<(), StoreError> {
+        let (token, Some(opening)) = (self.engine.mark(), &self.opening) else { return Ok(()) };
+        if token != 0 {
+            let done = stamp::set_mark(opening.file()?, token);
+            done.map_err(|source| StoreError::from_io("write", self.path.clone(), source))?;
+        }
+        self.is_marked.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Write everything into the tree and take the mark away: the log is about to be removed. For whoever is alone. False when
+    /// that could not be done; then it is as before.
+    pub(crate) fn come_to_rest(&self) -> Result<bool, EngineError> {
+        let file = self.opening.as_ref().and_then(|opening| opening.file().ok());
+        let token = self.engine.mark();
+        // A copy that nobody has committed into stays marked by the log that it lacks.
+        let marked = file.filter(|file| token != 0 && stamp::mark_of(file).is_ok_and(|mark| mark == token));
+        let is_pending = self.engine.pending() > 0;
+        if let Some(file) = marked {
+            // Ahead of the checkpoint, so that its syncs are for this, too: the log must not be gone before the mark is.
+            stamp::set_mark(file, 0).map_err(EngineError::Io)?;
+        }
+        let settled = self.engine.settle(Duration::ZERO, Duration::ZERO);
+        match (&settled, marked) {
+            (Ok(true), Some(file)) if !is_pending => file.sync_data().map_err(EngineError::Io)?,
+            (Ok(true), _) | (_, None) => {}
+            (_, Some(file)) => stamp::set_mark(file, token).map_err(EngineError::Io)?,
+        }
+        settled
     }
 
     /// Tell the rule of admission how many shapes each table has.
@@ -234,8 +277,7 @@ impl Drop for Database {
         self.engine.quiet();
         // The last one leaves one file behind, if the tree takes it all; else the next one finds the log.
         if opening.is_last() {
-            let is_settled = self.read_only.is_none()
-                && self.engine.settle(Duration::ZERO, Duration::ZERO).is_ok_and(|done| done);
+            let is_settled = self.read_only.is_none() && self.come_to_rest().is_ok_and(|done| done);
             opening.keeps_log.store(!is_settled, Ordering::Relaxed);
         }
     }

@@ -125,6 +125,16 @@ pub trait Engine: Send + Sync {
         Ok(true)
     }
 
+    /// What the engine's own file is marked by while something that it has not may lie beside it; 0: nothing ever does.
+    fn mark(&self) -> u64 {
+        0
+    }
+
+    /// Bytes of commits that lie beside the engine's own file.
+    fn pending(&self) -> u64 {
+        0
+    }
+
     /// End what goes on in the background, until the next transaction that writes: before others may believe that nobody has the
     /// database open here.
     fn quiet(&self) {}

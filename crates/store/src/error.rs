@@ -210,6 +210,11 @@ pub enum StoreError {
     TransactionFailed,
     /// Savepoints used in an order that they cannot have.
     NoSuchSavepoint,
+    /// A log beside a file of which a verified copy was to be made.
+    LogBeside {
+        /// The log.
+        path: String,
+    },
     /// What lies where the log of a database should, and is not it.
     ForeignLog {
         /// The log.
@@ -378,6 +383,7 @@ impl StoreError {
                 write!(out, "an earlier change in this transaction failed, so it can only be rolled back")
             }
             Self::NoSuchSavepoint => write!(out, "the savepoint was released or rolled back before"),
+            Self::LogBeside { path } => write!(out, "'{path}' may hold commits that a copy would lack"),
             Self::ForeignLog { path, what } => write!(out, "'{path}' cannot be used: {what}"),
             Self::SyncFailed { path, source } => write!(
                 out,
@@ -422,6 +428,9 @@ impl StoreError {
             Self::Corrupt { .. } => "run check, and restore a backup",
             Self::Forked { .. } => "begin a new one after a fork",
             Self::WrongThread => "use it there, or begin another one here",
+            Self::LogBeside { .. } => {
+                "if you trust it, open and close the file once without untrusted=True; if not, move it away to read the file without them"
+            }
             Self::SyncFailed { .. } => {
                 "nothing more can be written before everybody has closed it and it is opened again"
             }
@@ -531,6 +540,13 @@ pub enum Warning {
         /// How many.
         commits: u64,
     },
+    /// It was copied while somebody had it open, or its log was taken away: commits may be missing.
+    LogMissing {
+        /// The file.
+        path: String,
+        /// The version up to which it has everything.
+        version: u64,
+    },
     /// Another process, in another container, has it open.
     OtherNamespace {
         /// The file.
@@ -556,6 +572,10 @@ impl fmt::Display for Warning {
             Self::LostCommits { path, commits } => write!(
                 out,
                 "'{path}' was not closed, and the last {commits} commits of its log are damaged or never reached the disk; it is as it was before them"
+            ),
+            Self::LogMissing { path, version } => write!(
+                out,
+                "'{path}' was copied while it was open, or its log was taken away: it has everything up to version {version}, and what was committed after that is not there; it is in the '-log' beside the original, if that still has one (use backup to copy an open database)"
             ),
             Self::OtherNamespace { path } => write!(
                 out,

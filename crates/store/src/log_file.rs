@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::catalog;
 use crate::engine::Engine;
 use crate::error::{StoreError, Warning};
-use crate::log::{LoggedEngine, MemorySpace, Opened, words_for};
+use crate::log::{LoggedEngine, MemorySpace, Met, Opened, words_for};
 use crate::os_map::FileSpace;
 
 /// Bytes of groups that each of the two areas holds.
@@ -31,6 +31,8 @@ pub(crate) struct Manner {
     pub(crate) is_writable: bool,
     /// The opener will write.
     pub(crate) writes: bool,
+    /// What the file is marked by.
+    pub(crate) mark: u64,
 }
 
 /// Put the log over the tree of the database at `path`.
@@ -55,7 +57,12 @@ pub(crate) fn attach(
         LoggedEngine::open(tree, Box::new(space), header.identity, opened)
     } else {
         let space = match FileSpace::open(&log_path, count, false, false) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(tree),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if manner.mark != 0 {
+                    warnings.push(missing_log(&*tree, &name)?);
+                }
+                return Ok(tree);
+            }
             space => space.map_err(|source| open_error(&log_name, source))?,
         };
         if manner.is_alone {
@@ -67,7 +74,11 @@ pub(crate) fn attach(
             LoggedEngine::open(tree, Box::new(space), header.identity, opened)
         }
     };
-    let (engine, lost) = opened.map_err(|error| StoreError::from_engine(&log_name, error))?;
+    let (engine, met) = opened.map_err(|error| StoreError::from_engine(&log_name, error))?;
+    let Met { lost, applied } = met;
+    if manner.is_alone && engine.misses_log(manner.mark) {
+        warnings.push(Warning::LogMissing { path: name.clone(), version: applied });
+    }
     if manner.is_writable && own_namespace().is_some_and(|own| engine.meet_namespace(own)) {
         warnings.push(Warning::OtherNamespace { path: name.clone() });
     }
@@ -75,6 +86,13 @@ pub(crate) fn attach(
         warnings.push(Warning::LostCommits { path: name, commits: lost });
     }
     Ok(Box::new(engine))
+}
+
+/// That a database's file is marked by a log which is not there.
+pub(crate) fn missing_log(tree: &dyn Engine, name: &str) -> Result<Warning, StoreError> {
+    let txn = tree.begin_read().map_err(|error| StoreError::from_engine(name, error))?;
+    let applied = catalog::applied(&*txn).map_err(|error| error.at(name))?;
+    Ok(Warning::LogMissing { path: name.to_owned(), version: applied.sequence })
 }
 
 fn open_error(name: &str, source: io::Error) -> StoreError {

@@ -16,6 +16,7 @@ use crate::memory::MemoryEngine;
 use crate::open;
 use crate::opening::Opening;
 use crate::pages::PageFile;
+use crate::stamp;
 use crate::store::{Mode, OpenOptions, Store};
 
 /// How a database is doing.
@@ -218,6 +219,9 @@ fn replace(database: Arc<Database>, new_path: &Path) -> Result<(), StoreError> {
     // empty.
     database.engine = Box::new(MemoryEngine::new());
     if let Some(opening) = &database.opening {
+        // Settled, and about to be without its log, if only for a moment.
+        let unmarked = opening.file().map(|file| stamp::set_mark(file, 0).and_then(|()| file.sync_data()))?;
+        unmarked.map_err(|source| StoreError::from_io("write", path.clone(), source))?;
         let _ = std::fs::remove_file(log_file::path_of(&opening.path));
         let _ = std::fs::remove_file(opening.lock_path());
         rename(new_path, &opening.path)?;

@@ -71,19 +71,24 @@ fn open_stranger(path: &Path, options: &OpenOptions) -> Result<Arc<Database>, St
     let name = path.display().to_string();
     let found = Opening::find(path, Wish { creates: false, writes: false }, options.timeout)?;
     let file = found.opening.file()?;
-    match stamp::identify(file, &name, found.is_alone)? {
-        Identity::Ours => {}
-        Identity::Empty | Identity::Unfinished => {
-            return Err(StoreError::NotADatabase { path: name, what: "it was never completely created" });
-        }
-    }
+    let Identity::Ours(mark) = stamp::identify(file, &name, found.is_alone)? else {
+        return Err(StoreError::NotADatabase { path: name, what: "it was never completely created" });
+    };
     if !found.is_alone {
         let holders = found.opening.others();
         return Err(StoreError::Busy { path: name, wanted: Wanted::Alone, holders, waited: None });
     }
+    let log = log_file::path_of(path);
+    if log.symlink_metadata().is_ok() {
+        return Err(StoreError::LogBeside { path: log.display().to_string() });
+    }
     let engine = copy::copy_stranger(file, &name)?;
+    let mut warnings = Vec::new();
+    if mark != 0 {
+        warnings.push(log_file::missing_log(&engine, &name)?);
+    }
     let why = Some("it was opened as untrusted");
-    Ok(Arc::new(Database::new(Box::new(engine), name, None, why, Vec::new())?))
+    Ok(Arc::new(Database::new(Box::new(engine), name, None, why, warnings)?))
 }
 
 /// The one name of a file, so that everybody finds the same lock files: links resolved.
@@ -112,8 +117,12 @@ fn open_found(
 ) -> Result<Option<Arc<Database>>, StoreError> {
     let Found { opening, is_alone, is_writable } = found;
     let name = opening.path.display().to_string();
+    let mut mark = 0;
     let is_new = match stamp::identify(opening.file()?, &name, is_alone)? {
-        Identity::Ours => false,
+        Identity::Ours(found) => {
+            mark = found;
+            false
+        }
         // Whoever creates it is alone with it: if we are not, they have just left.
         Identity::Empty | Identity::Unfinished if !is_alone => return Ok(None),
         Identity::Empty if !creates => {
@@ -125,7 +134,7 @@ fn open_found(
         Identity::Empty | Identity::Unfinished => true,
     };
     let place = registry::place_of(opening.file_id);
-    open_at(&place, opening, State { is_alone, is_writable, is_new }, options)
+    open_at(&place, opening, State { is_alone, is_writable, is_new, mark }, options)
 }
 
 /// What was found out about the file.
@@ -134,6 +143,7 @@ struct State {
     is_alone: bool,
     is_writable: bool,
     is_new: bool,
+    mark: u64,
 }
 
 fn open_at(
@@ -208,7 +218,7 @@ fn open_engine(
     options: &OpenOptions,
     warnings: &mut Vec<Warning>,
 ) -> Result<Box<dyn Engine>, StoreError> {
-    let State { is_alone, is_writable, is_new } = state;
+    let State { is_alone, is_writable, is_new, mark } = state;
     let path = opening.path.display().to_string();
     let has_lock_file = opening.lock_path().exists();
     if !is_alone && !has_lock_file && is_writable {
@@ -226,6 +236,7 @@ fn open_engine(
         is_alone: is_alone || !is_writable && !has_lock_file,
         is_writable,
         writes: options.mode != Mode::Read,
+        mark,
     };
     let opened = if is_new {
         LmdbEngine::create(&opening.path, lmdb, &mut |version, size| {

@@ -4,6 +4,8 @@
 //! offset 4032   16 bytes  "pellucid db", then NUL, CR, LF, 0x1A, LF: a text-mode copy is noticed
 //!        4048   u16 format, u16 oldest reader's format, u32 0
 //!        4056   u64 XXH3-64 of the 24 bytes before
+//!        4064   u64 mark: 0, or the token of the log that may have commits which the file has not
+//!        4072   u64 XXH3-64 of the mark; anything else is no mark
 //! ```
 //!
 //! The stamp lies in the first page, which is LMDB's, behind what LMDB uses of it and ever writes; copies that LMDB's own
@@ -26,6 +28,8 @@ const MAGIC: &[u8; 16] = b"pellucid db\0\r\n\x1a\n";
 const OFFSET: u64 = 4032;
 const SIZE: usize = 32;
 const HEAD_SIZE: usize = 4096;
+const MARK: usize = 4064;
+const MARK_SIZE: usize = 16;
 /// The bytes of the first page that the stamp takes.
 pub(crate) const RANGE: std::ops::Range<usize> = OFFSET as usize..OFFSET as usize + SIZE;
 
@@ -35,8 +39,8 @@ pub(crate) enum Identity {
     Empty,
     /// Begun to be created by somebody who did not come to the end.
     Unfinished,
-    /// A database.
-    Ours,
+    /// A database, and its mark.
+    Ours(u64),
 }
 
 /// Look at a file's first page; refuses whatever is not ours, is cut off, or is too new.
@@ -89,7 +93,32 @@ pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identi
     if is_alone && !is_new {
         probe(file, size, path)?;
     }
-    Ok(if is_new { Identity::Unfinished } else { Identity::Ours })
+    Ok(if is_new {
+        Identity::Unfinished
+    } else {
+        Identity::Ours(mark_in(head.get(MARK..).unwrap_or_default()))
+    })
+}
+
+/// The mark that these bytes are.
+fn mark_in(bytes: &[u8]) -> u64 {
+    let mark = read_u64(bytes, 0).unwrap_or(0);
+    let is_one = read_u64(bytes, 8) == Some(xxh3_64(&mark.to_le_bytes()));
+    if is_one { mark } else { 0 }
+}
+
+/// The mark of a database's file.
+pub(crate) fn mark_of(file: &File) -> io::Result<u64> {
+    let mut bytes = [0; MARK_SIZE];
+    file.read_exact_at(&mut bytes, MARK as u64)?;
+    Ok(mark_in(&bytes))
+}
+
+/// Mark a database's file, or with 0 take the mark away. Visible at once to whoever copies the file; on the disk with whatever
+/// syncs the file next.
+pub(crate) fn set_mark(file: &File, mark: u64) -> io::Result<()> {
+    let bytes = if mark == 0 { [0; 2] } else { [mark, xxh3_64(&mark.to_le_bytes())] };
+    file.write_all_at(&bytes.map(u64::to_le_bytes).concat(), MARK as u64)
 }
 
 fn corrupt(path: &str, what: &str) -> StoreError {

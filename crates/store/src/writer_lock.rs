@@ -32,7 +32,10 @@ pub(crate) fn acquire(
     };
     let txn = database.engine.begin_write_until(deadline, timeout).map_err(|error| database.error(error))?;
     match txn {
-        Some(txn) => Ok((txn, gate)),
+        Some(txn) => {
+            database.mark()?;
+            Ok((txn, gate))
+        }
         None => Err(busy(database.engine.writer().map(|pid| {
             let command = command_of(&pid.to_string());
             Holder { pid, command, since: String::new() }

@@ -309,7 +309,20 @@ fn in_a_folder_that_takes_no_files_it_is_read_with_what_a_log_says() {
     );
     std::fs::set_permissions(scratch.path("shut"), Permissions::from_mode(0o755)).unwrap();
     assert!((std::fs::read(&path).unwrap(), std::fs::read(&log).unwrap()) == before, "nothing was written");
-    assert_eq!(rows_of(&open(&path, Mode::Write).unwrap()), 5);
+    // Without its log it is told, as often as it is opened: the mark stays where nobody may write.
+    std::fs::remove_file(&log).unwrap();
+    std::fs::set_permissions(scratch.path("shut"), Permissions::from_mode(0o555)).unwrap();
+    for _ in 0..2 {
+        one.must(&[&format!("open {name} r 100")]);
+        assert!(one.ask("warnings").contains("or its log was taken away: it has everything up to version"));
+        assert_eq!(one.ask("get t last"), "none");
+        one.must(&["close"]);
+    }
+    std::fs::set_permissions(scratch.path("shut"), Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(&log, &before.1).unwrap();
+    let store = open(&path, Mode::Write).unwrap();
+    assert_eq!(rows_of(&store), 5);
+    assert_eq!(store.warnings().unwrap(), []);
 }
 
 #[test]

@@ -4,12 +4,13 @@
 //! word 0       magic            8     sequence, the last acknowledged group: what readers poll
 //! word 1       format           16    tail, the position behind it; 17 active, the area that is appended to
 //!                               18    1 when groups were found after a death, until the area is sealed
-//! word 2, 3    identity         24    writer, the member that holds the writer lock, or 0
+//! word 2       identity         24    writer, the member that holds the writer lock, or 0
 //!                               32    applied, the position up to which the tree has everything: a hint
 //!                               40    synced, the position up to which the log is on the disk
 //!                               25    wanted, a member that waits for it
 //!                               41    1 after a sync failed, until the database is opened anew
 //!                               48    the member that writes the tree, or 0
+//! word 3       token, which the data file is marked by
 //! word 4       the PID namespace of whoever made it
 //! word 512     area 0: begin, salt, check; 520  area 1
 //! word 1,024   PIDs of the members 0 to 4,095
@@ -34,6 +35,7 @@ use crate::log::space::Space;
 /// "pelluLOG"
 const MAGIC: u64 = u64::from_le_bytes(*b"pelluLOG");
 pub(crate) const FORMAT: u64 = 1;
+const TOKEN: usize = 3;
 const SEQUENCE: usize = 8;
 const TAIL: usize = 16;
 const ACTIVE: usize = 17;
@@ -143,6 +145,8 @@ impl Areas {
         self.store(SYNCED, position);
         self.store(FAILED, 0);
         self.begin_area(0, position);
+        // Unlike that of any other log, as a salt is.
+        self.store(TOKEN, self.load(Self::head_at(0) + 1));
         self.publish(position, sequence);
         self.word(0).store(MAGIC, Ordering::Release);
         Ok(())
@@ -336,6 +340,16 @@ impl Areas {
         }
         self.word(SYNCED).fetch_max(tail, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// What tells this log from others of the same database.
+    pub(crate) fn token(&self) -> u64 {
+        self.load(TOKEN)
+    }
+
+    /// Take over what the data file is marked by, where a power cut took the page that said so.
+    pub(crate) fn set_token(&self, token: u64) {
+        self.store(TOKEN, token);
     }
 
     /// The word of the writer lock.

@@ -44,15 +44,24 @@ pub(crate) struct Opened {
     pub(crate) joins: bool,
 }
 
+/// What was found of a log when it was opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Met {
+    /// How many groups are counted and not there.
+    pub(crate) lost: u64,
+    /// The last group that the tree has by itself.
+    pub(crate) applied: u64,
+}
+
 impl LoggedEngine {
     /// Put a log over a tree. With nobody else beside, an empty space becomes a log, and what a log has that the tree
-    /// has not is written into the tree; returns also how many groups were counted and are not there.
+    /// has not is written into the tree; returns also what is to be told.
     pub(crate) fn open(
         tree: Box<dyn Engine>,
         space: Box<dyn Space>,
         identity: [u8; 16],
         opened: Opened,
-    ) -> Result<(Self, u64), EngineError> {
+    ) -> Result<(Self, Met), EngineError> {
         let areas = Areas::new(space, identity);
         let (_, applied) = newest(&*tree)?;
         let mut lost = 0;
@@ -88,12 +97,24 @@ impl LoggedEngine {
         if opened.is_alone && opened.writes {
             shared.areas.forget_failure();
         }
-        Ok((Self { keeper: Mutex::new(None), has_keeper: AtomicBool::new(false), shared }, lost))
+        let met = Met { lost, applied: applied.sequence };
+        Ok((Self { keeper: Mutex::new(None), has_keeper: AtomicBool::new(false), shared }, met))
     }
 
     /// Note in whose PID namespace the log is; says whether somebody noted another one before.
     pub(crate) fn meet_namespace(&self, own: u64) -> bool {
         self.shared.areas.meet_namespace(own)
+    }
+
+    /// Whether the data file's mark is that of another log than this one, which may have had commits that are in neither.
+    pub(crate) fn misses_log(&self, mark: u64) -> bool {
+        let areas = &self.shared.areas;
+        if areas.token() == 0 {
+            // A power cut took it. That the log is there speaks for its being the one.
+            let other = areas.head(areas.active()).map_or(1, |head| head.salt);
+            areas.set_token(if mark == 0 { other } else { mark });
+        }
+        mark != 0 && areas.token() != mark
     }
 
     /// Put a log in this process's memory over a tree, with areas of this many bytes: for tests.
@@ -232,6 +253,14 @@ impl Engine for LoggedEngine {
 
     fn sync(&self) -> Result<(), EngineError> {
         self.shared.sync()
+    }
+
+    fn mark(&self) -> u64 {
+        self.shared.areas.token()
+    }
+
+    fn pending(&self) -> u64 {
+        self.shared.pending()
     }
 
     fn quiet(&self) {

@@ -20,5 +20,5 @@ mod write;
 
 pub(crate) use areas::words_for;
 pub use engine::LoggedEngine;
-pub(crate) use engine::Opened;
+pub(crate) use engine::{Met, Opened};
 pub(crate) use space::{GONE, MEMBER_MAX, MemorySpace, Space};
