@@ -201,6 +201,24 @@ pub(crate) fn reserve(_file: &File, _offset: u64, _size: u64) -> io::Result<bool
     Ok(false)
 }
 
+/// Whether nothing was ever written to a part of a file; false where the file system cannot tell.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_hole(file: &File, start: u64, end: u64) -> bool {
+    // SAFETY: the descriptor is open while `file` is borrowed; nobody uses its position.
+    let data = unsafe { libc::lseek(file.as_raw_fd(), start.cast_signed(), libc::SEEK_DATA) };
+    match u64::try_from(data) {
+        Ok(data) => data >= end,
+        // Nothing behind the start either.
+        Err(_) => io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO),
+    }
+}
+
+/// Elsewhere nobody asks.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_hole(_file: &File, _start: u64, _end: u64) -> bool {
+    false
+}
+
 /// Whether a file lies on a file system of another machine, and its name then.
 #[cfg(target_os = "linux")]
 pub(crate) fn network_file_system(file: &File) -> io::Result<Option<&'static str>> {

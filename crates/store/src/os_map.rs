@@ -19,7 +19,7 @@ use crate::log::{GONE, MEMBER_MAX, Space};
 use crate::os;
 use crate::own_file::OwnFile;
 
-/// Bytes that are reserved at once; many, once there are many.
+/// Bytes that are provided at once: a piece of an area. Room is reserved for many, once there are many.
 const CHUNK_SIZE: usize = 1 << 16;
 const CHUNKS_AT_ONCE: usize = 16;
 /// No log is shorter.
@@ -37,7 +37,10 @@ pub(crate) struct FileSpace {
     /// Where it lies, and whether its name there is known to be on the disk.
     folder: PathBuf,
     is_named: AtomicBool,
+    /// Chunks behind the head that have room on the disk.
     reserved: Vec<AtomicBool>,
+    /// Chunks whose pages this process need not wait for.
+    provided: Vec<AtomicBool>,
     /// The size of the file when somebody looked: what is mapped beyond it must not be touched.
     size: AtomicU64,
     member: u64,
@@ -80,6 +83,7 @@ impl FileSpace {
         }
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let chunks = (size as usize).div_ceil(CHUNK_SIZE);
+        let flags = || std::iter::repeat_with(AtomicBool::default).take(chunks).collect();
         let mut space = Self {
             file: OwnFile::new(file),
             base,
@@ -87,7 +91,8 @@ impl FileSpace {
             folder: path.parent().unwrap_or(Path::new("/")).to_owned(),
             is_named: AtomicBool::new(false),
             size: AtomicU64::new(0),
-            reserved: std::iter::repeat_with(AtomicBool::default).take(chunks).collect(),
+            reserved: flags(),
+            provided: flags(),
             member: 0,
             is_writable,
             asking: Mutex::new(()),
@@ -106,6 +111,41 @@ impl FileSpace {
             }
         }
         Err(io::Error::other("too many processes have it open"))
+    }
+
+    /// Reserve room for a chunk, and have its pages there. For whoever may append: nobody else writes meanwhile.
+    #[cold]
+    fn provide(&self, chunk: usize) -> io::Result<()> {
+        let file = self.own_file()?;
+        let start_of = |chunk: usize| (HEAD_SIZE as usize + chunk * CHUNK_SIZE).min(self.count * 8) as u64;
+        let (start, end) = (start_of(chunk), start_of(chunk + 1));
+        let is_new = os::is_hole(file, start, end);
+        if !self.reserved.get(chunk).is_some_and(|reserved| reserved.load(Ordering::Relaxed)) {
+            let ahead = if chunk >= CHUNKS_AT_ONCE { CHUNKS_AT_ONCE } else { 1 };
+            let mut until = chunk + ahead;
+            let reserve = |until| os::reserve(file, start, start_of(until) - start);
+            let can = reserve(until).or_else(|_| {
+                // Perhaps for what is needed now.
+                until = chunk + 1;
+                reserve(until)
+            })?;
+            if !can && file.metadata()?.len() < start_of(until) {
+                // Whoever was alone with it has written it in full; to touch what is not there would be the end of the process.
+                return Err(io::Error::other("the log was made shorter while it was open"));
+            }
+            for chunk in self.reserved.iter().take(until).skip(chunk) {
+                chunk.store(true, Ordering::Relaxed);
+            }
+        }
+        if is_new {
+            // A page that is first touched through the map is read before it is written, though nothing is there: five times the
+            // cost of writing zeros, and a third of the puts that went into it.
+            file.write_all_at(vec![0; (end - start) as usize].as_slice(), start)?;
+        }
+        if let Some(provided) = self.provided.get(chunk) {
+            provided.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     fn own_file(&self) -> io::Result<&File> {
@@ -151,28 +191,14 @@ impl Space for FileSpace {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
     }
 
+    #[inline]
     fn reserve(&self, words: Range<usize>) -> io::Result<()> {
-        let (first, end) = (words.start * 8 / CHUNK_SIZE, (words.end * 8).div_ceil(CHUNK_SIZE));
-        let needed = self.reserved.iter().enumerate().take(end).skip(first);
-        let Some((from, _)) = needed.clone().find(|(_, chunk)| !chunk.load(Ordering::Relaxed)) else {
-            return Ok(());
-        };
-        let ahead = if from >= CHUNKS_AT_ONCE { CHUNKS_AT_ONCE } else { 1 };
-        let mut until = end.max(from + ahead).min(self.reserved.len());
-        let size_of = |until: usize| ((until * CHUNK_SIZE).min(self.count * 8) - from * CHUNK_SIZE) as u64;
-        let file = self.own_file()?;
-        let reserve = |until| os::reserve(file, (from * CHUNK_SIZE) as u64, size_of(until));
-        let can = reserve(until).or_else(|_| {
-            // Perhaps for what is needed now.
-            until = end;
-            reserve(until)
-        })?;
-        if !can && file.metadata()?.len() < (from * CHUNK_SIZE) as u64 + size_of(until) {
-            // Whoever was alone with it has written it in full; to touch what is not there would be the end of the process.
-            return Err(io::Error::other("the log was made shorter while it was open"));
-        }
-        for chunk in self.reserved.iter().take(until).skip(from) {
-            chunk.store(true, Ordering::Relaxed);
+        let chunk_of = |byte: usize| byte.saturating_sub(HEAD_SIZE as usize) / CHUNK_SIZE;
+        let (first, last) = (chunk_of(words.start * 8), chunk_of((words.end * 8).saturating_sub(1)));
+        for chunk in first..=last {
+            if !self.provided.get(chunk).is_some_and(|provided| provided.load(Ordering::Relaxed)) {
+                self.provide(chunk)?;
+            }
         }
         Ok(())
     }
