@@ -8,7 +8,7 @@ use pyo3::types::{
 
 use crate::calendar::ordinal_of;
 use crate::errors;
-use crate::hot::gil;
+use crate::hot::gil::{self, GilCell};
 use crate::hot::text;
 use crate::scalars;
 
@@ -49,18 +49,40 @@ fn refuse<T>(why: impl Into<String>) -> Result<T, Refusal> {
 /// # Errors
 /// `UnsupportedKey` in the name of `table`.
 pub fn key_of(table: &str, object: &Bound<'_, PyAny>) -> PyResult<Key> {
-    try_key_of(object).map_err(|refusal| match refusal {
-        Refusal::Raised(error) => error,
-        Refusal::Unsupported { why, steps } => errors::unsupported_key(table, object, &why, &steps),
-    })
+    try_key_of(object).map_err(|refusal| refusal.raised(table, object))
 }
 
 /// The key that `object` is, or why it is none.
 pub fn try_key_of(object: &Bound<'_, PyAny>) -> Result<Key, Refusal> {
-    let mut encoder = KeyEncoder::new();
+    let mut encoder = KeyEncoder::with_buffer(SPARE.with(object.py(), std::mem::take));
     push(&mut encoder, object)?;
     let (bytes, spelling) = encoder.take();
     Ok(Key { bytes, spelling })
+}
+
+/// The memory of the last key that nobody wants any more: most keys are encoded, looked up and dropped.
+static SPARE: GilCell<Vec<u8>> = GilCell::new(Vec::new());
+
+/// Give a key's memory back for the next one.
+#[inline]
+pub fn recycle(py: Python<'_>, key: Key) {
+    const SIZE_MAX: usize = 4096;
+    let mut bytes = key.bytes;
+    if bytes.capacity() <= SIZE_MAX {
+        bytes.clear();
+        drop(SPARE.with(py, |spare| std::mem::replace(spare, bytes)));
+    }
+}
+
+impl Refusal {
+    /// `UnsupportedKey` in the name of `table`, or what the object's own code raised.
+    #[cold]
+    pub fn raised(self, table: &str, object: &Bound<'_, PyAny>) -> PyErr {
+        match self {
+            Self::Raised(error) => error,
+            Self::Unsupported { why, steps } => errors::unsupported_key(table, object, &why, &steps),
+        }
+    }
 }
 
 fn push(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), Refusal> {

@@ -178,7 +178,7 @@ pub fn put<'py>(
     let py = table.py();
     let this = table.get();
     this.check_writable(py)?;
-    let stored_key = keys::key_of(&this.name(py), key)?;
+    let stored_key = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
     let place = || {
         let key = key.repr().map(|text| text.to_string()).unwrap_or_default();
         format!("the value for key {key} of table {:?}", table.get().name(py))
@@ -186,6 +186,11 @@ pub fn put<'py>(
     this.check_class(value, place)?;
     let encoded = encode_for(table, value, place)?;
     let core = this.core();
+    if stored_key.spelling.is_empty() && put_at_once(py, this, &stored_key.bytes, &encoded)? {
+        encode::recycle(py, encoded.encoder);
+        keys::recycle(py, stored_key);
+        return Ok(());
+    }
     let keep_drafts = core.is_mine(py);
     let id = core.write(py, |transaction| {
         let id = this.id_for_writing(py, transaction)?;
@@ -199,10 +204,27 @@ pub fn put<'py>(
     Ok(())
 }
 
+/// Put an encoded value under a key in a commit of its own, if nothing is in the way.
+#[inline]
+fn put_at_once(py: Python<'_>, table: &Table, key: &[u8], encoded: &Encoded) -> PyResult<bool> {
+    if !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+        return Ok(false);
+    }
+    let core = table.core();
+    let put = table.at_once(py, |known| core.store.put_at_once(known, key, encoded.encoder.bytes()))?;
+    if put.is_some() {
+        core.count_stored();
+    }
+    Ok(put.is_some())
+}
+
 /// Delete a key; says whether it was there.
 pub fn delete(table: &Bound<'_, Table>, key: &Key) -> PyResult<bool> {
     let this = table.get();
     let py = table.py();
+    if this.at_once(py, |known| this.core().store.delete_at_once(known, &key.bytes))?.is_some() {
+        return Ok(true);
+    }
     this.core().write(py, |transaction| match this.id_in_transaction(py, transaction)? {
         Some(id) => transaction.delete(id, &key.bytes),
         None => Ok(false),
@@ -409,8 +431,39 @@ impl Table {
         }
     }
 
+    /// As `overwrite`, in a commit of its own, if nothing is in the way.
+    fn overwrite_at_once(&self, py: Python<'_>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
+        let core = self.core();
+        let names = &*core.names;
+        let done = self.at_once(py, |known| {
+            core.store.change_at_once(known, row.key(), |old, record| {
+                let old = old?;
+                let is_as_read = old == row.bytes();
+                record.extend_from_slice(old);
+                let fits = edit.fits(record, names).unwrap_or(false);
+                let is_written = fits
+                    && edit.with(&[], |steps, _| patch::overwrite(record, names, steps, slot)) == Ok(true);
+                // What others have changed since is shown the long way.
+                (is_written && is_as_read).then_some(())
+            })
+        })?;
+        if done.is_some() {
+            // The same again where it was read.
+            row.with_own_bytes(py, |record| {
+                edit.with(&[], |steps, _| patch::overwrite(record, names, steps, slot))
+            })
+            .map_err(|error| save::of_patch(py, row, edit, &error))?;
+            counters::slot_overwritten();
+            row.gate.set(self.row_gate(py));
+        }
+        Ok(done.is_some())
+    }
+
     /// Write a scalar over the one that is stored, if it fits; nothing is encoded, and the row is searched for once.
     fn overwrite(&self, py: Python<'_>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
+        if self.overwrite_at_once(py, row, edit, slot)? {
+            return Ok(true);
+        }
         let outcome = self.core().write(py, |transaction| {
             let Some(id) = self.id_of_row(py, transaction)? else { return Ok(None) };
             let mut is_as_read = false;

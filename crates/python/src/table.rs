@@ -1,5 +1,6 @@
 //! How does a named table look like a dict? `reading.rs` finds its rows, `typed.rs` makes objects of a class of them.
 
+mod at_once;
 mod identity;
 mod reading;
 mod typed;

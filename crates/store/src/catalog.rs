@@ -39,6 +39,7 @@ const CHECK_SIZE: usize = 8;
 pub(crate) trait Source {
     fn entry(&self, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
     fn walk(&self) -> Result<Box<dyn Cursor<'_> + '_>, EngineError>;
+    fn rows_beyond(&self, table: TableId) -> i64;
 }
 
 impl Source for dyn ReadTxn + '_ {
@@ -48,6 +49,9 @@ impl Source for dyn ReadTxn + '_ {
     fn walk(&self) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
         self.cursor(Tree::Meta)
     }
+    fn rows_beyond(&self, table: TableId) -> i64 {
+        self.rows_beyond(table)
+    }
 }
 
 impl Source for dyn WriteTxn + '_ {
@@ -56,6 +60,9 @@ impl Source for dyn WriteTxn + '_ {
     }
     fn walk(&self) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
         self.cursor(Tree::Meta)
+    }
+    fn rows_beyond(&self, table: TableId) -> i64 {
+        self.rows_beyond(table)
     }
 }
 
@@ -315,7 +322,19 @@ pub(crate) fn table_state(
     source: &(impl Source + ?Sized),
     table: TableId,
 ) -> Result<Option<TableState>, CatalogError> {
-    read(source, &table_key(table), TableState::parse)
+    let state = read(source, &table_key(table), TableState::parse)?;
+    // Commits of one row count it without writing here.
+    Ok(state.map(|state| TableState {
+        row_count: state.row_count.saturating_add_signed(source.rows_beyond(table)),
+        ..state
+    }))
+}
+
+/// What a table's entry is with more rows; `None` where it is damaged.
+pub(crate) fn with_more_rows(table: TableId, value: &[u8], more: i64) -> Option<Vec<u8>> {
+    let state = TableState::parse(unsealed(&table_key(table), value)?)?;
+    let row_count = state.row_count.saturating_add_signed(more);
+    Some(TableState { row_count, ..state }.entry(table).1)
 }
 
 /// Every table's name and id, by name.

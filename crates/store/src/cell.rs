@@ -90,6 +90,12 @@ impl<'a> Cell<'a> {
         !self.blobs.is_empty()
     }
 
+    /// Whether there is nothing but the record.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.spelling.is_empty() && self.whole_key.is_empty() && self.blobs.is_empty()
+    }
+
     /// Whether head and record are what was written under this row key.
     pub(crate) fn is_intact(&self, row_key: &[u8], bytes: &[u8]) -> bool {
         let head_size = bytes.len().saturating_sub(CHECK_SIZE + self.record.len());

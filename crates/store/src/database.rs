@@ -29,7 +29,7 @@ pub(crate) struct Database {
     /// How it is called in messages.
     pub(crate) path: String,
     pub(crate) dictionary: Arc<Dictionary>,
-    /// The version up to which the dictionary has everything.
+    /// The version of the catalog up to which the dictionary has everything.
     dictionary_version: AtomicU64,
     /// Held while shapes are added to the dictionary.
     loading: Mutex<()>,
@@ -85,7 +85,7 @@ impl Database {
             return Err(StoreError::NewerFormat { path: database.path.clone(), found, newest });
         }
         database.key_size_max = (header.key_size_max as usize).min(key_size_max);
-        database.catch_up(&*txn, txn.version())?;
+        database.catch_up(&*txn, txn.catalog_version())?;
         database.count_admitted(&*txn)?;
         drop(txn);
         Ok(database)
@@ -183,8 +183,9 @@ impl Database {
         let inner = Arc::new(SnapshotInner { txn, version, database: Arc::clone(self) });
         *newest = Arc::downgrade(&inner);
         drop(newest);
-        if version > self.dictionary_version.load(Ordering::Acquire) {
-            self.catch_up(&*inner.txn, version)?;
+        let catalog = inner.txn.catalog_version();
+        if catalog > self.dictionary_version.load(Ordering::Acquire) {
+            self.catch_up(&*inner.txn, catalog)?;
         }
         Ok(Snapshot { inner })
     }

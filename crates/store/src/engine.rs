@@ -4,12 +4,14 @@
 //! writer at a time, savepoints inside it, and commits that are all or nothing. The store above knows
 //! nothing else: the LMDB engine and the memory engine pass the same contract suite.
 //!
-//! Not here: tables, key codes, cells, who may open a file. A write log would sit between this seam and
-//! the tables: it needs of an engine exactly what is here, and commits to it at checkpoints.
+//! Not here: key codes, cells, who may open a file; of tables, only that somebody may count their rows. The write log (`log`)
+//! sits between this seam and the tables: it needs of an engine exactly what is here, and commits to it at checkpoints.
 
 use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
+
+use crate::row_key::TableId;
 
 /// The trees of one database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,6 +73,42 @@ pub enum Start<'k> {
     At(&'k [u8]),
 }
 
+/// What becomes of a row (`Engine::change_row`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// It gets the value that was written into the buffer.
+    Put,
+    /// It goes.
+    Delete,
+    /// It stays as it is: what should become of it is too much for this.
+    Leave,
+}
+
+/// Decides what becomes of a row.
+pub type Choose<'a> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Choice + 'a;
+
+/// What became of something that is done at once or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtOnce<T> {
+    /// It is done.
+    Done(T),
+    /// The catalog has changed since; read it, and try again.
+    Stale,
+    /// Somebody is in the way, or it is too much for this: the way through a transaction is open.
+    Unable,
+}
+
+impl<T> AtOnce<T> {
+    /// Make something else of what is done.
+    pub fn map<U>(self, work: impl FnOnce(T) -> U) -> AtOnce<U> {
+        match self {
+            Self::Done(done) => AtOnce::Done(work(done)),
+            Self::Stale => AtOnce::Stale,
+            Self::Unable => AtOnce::Unable,
+        }
+    }
+}
+
 /// An ordered key-value engine with snapshots.
 pub trait Engine: Send + Sync {
     /// The longest key that it stores.
@@ -103,6 +141,33 @@ pub trait Engine: Send + Sync {
         _patience: Duration,
     ) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
         self.begin_write().map(Some)
+    }
+
+    /// Change one row in a commit of its own, if that can be done at once: `choose` is shown the row, and may write its new value
+    /// into the buffer. `known` is the catalog's version on which all this builds. Waits for nobody.
+    ///
+    /// # Errors
+    /// As `WriteTxn::commit`; then nothing is changed.
+    fn change_row(
+        &self,
+        _key: &[u8],
+        _known: u64,
+        _choose: &mut Choose<'_>,
+    ) -> Result<AtOnce<()>, EngineError> {
+        Ok(AtOnce::Unable)
+    }
+
+    /// Show one row as it is now, if that can be done without a transaction; `known` as for `change_row`.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn show_row(
+        &self,
+        _key: &[u8],
+        _known: u64,
+        _show: &mut dyn FnMut(Option<&[u8]>),
+    ) -> Result<AtOnce<()>, EngineError> {
+        Ok(AtOnce::Unable)
     }
 
     /// The process that writes now, as far as is known.
@@ -163,6 +228,16 @@ pub trait ReadTxn: Send + Sync {
         self.version()
     }
 
+    /// The version that changed the catalog last, or a later one: what was read there since then still holds.
+    fn catalog_version(&self) -> u64 {
+        self.version()
+    }
+
+    /// How many more rows a table has than its entry in the catalog says.
+    fn rows_beyond(&self, _table: TableId) -> i64 {
+        0
+    }
+
     /// The value of a key.
     ///
     /// # Errors
@@ -221,6 +296,11 @@ pub trait WriteTxn: Send + Sync {
 
     /// Whether the calling thread began this transaction.
     fn is_owner(&self) -> bool;
+
+    /// As [`ReadTxn::rows_beyond`], with the changes made so far.
+    fn rows_beyond(&self, _table: TableId) -> i64 {
+        0
+    }
 
     /// The value of a key, with the changes made so far.
     ///

@@ -45,6 +45,13 @@ impl Snapshot {
         self.inner.version
     }
 
+    /// The version that changed the catalog last, or a later one: what was found there in a snapshot with the same number
+    /// holds in this one.
+    #[must_use]
+    pub fn catalog_version(&self) -> u64 {
+        self.inner.txn.catalog_version()
+    }
+
     /// The shapes that its records name. Only grows; ids of it hold for the life of the database.
     #[must_use]
     pub fn dictionary(&self) -> &Arc<Dictionary> {

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 
-use pellucid_store::{OpenOptions, Range, Savepoint, Scan, Store, StoreError, TableId, Transaction};
+use pellucid_store::{
+    AtOnce, Known, OpenOptions, Range, Savepoint, Scan, Store, StoreError, TableId, Transaction,
+};
 use support::{Chance, Scratch};
 
 type Model = BTreeMap<String, BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>>;
@@ -221,9 +223,71 @@ impl Pair<'_> {
     }
 }
 
+/// Rows read and changed one at a time, with what was known of the catalog at some time before; says how often that was
+/// possible at once. What is not goes through a transaction.
+fn change_single_rows(
+    store: &Store,
+    model: &mut Model,
+    known: &mut Vec<(String, Known)>,
+    chance: &mut Chance,
+) -> usize {
+    let mut done = 0;
+    for _ in 0..chance.below(30) {
+        if known.is_empty() || chance.one_in(8) {
+            let snapshot = store.snapshot().unwrap();
+            let version = snapshot.catalog_version();
+            known.extend(
+                snapshot.tables().unwrap().into_iter().map(|(name, table)| (name, Known { table, version })),
+            );
+        }
+        if known.is_empty() {
+            return done;
+        }
+        let (name, table) = known[chance.below(known.len())].clone();
+        let key = key(chance);
+        let shown = store.show_at_once(table, &key, |record| {
+            assert_eq!(record, model[&name][&key].1, "what is shown is what was put");
+        });
+        match shown.unwrap() {
+            AtOnce::Done(is_there) => assert_eq!(is_there, model[&name].contains_key(&key)),
+            AtOnce::Stale => known.clear(),
+            AtOnce::Unable => {}
+        }
+        let record = [&[0x11][..], &chance.bytes(2 + key.len())].concat();
+        let changed = if chance.one_in(3) {
+            store.delete_at_once(table, &key).unwrap().map(|()| {
+                assert!(model.get_mut(&name).unwrap().remove(&key).is_some(), "what was deleted was there");
+            })
+        } else {
+            store.put_at_once(table, &key, &record).unwrap().map(|was_there| {
+                let rows = model.get_mut(&name).unwrap();
+                assert_eq!(was_there, rows.contains_key(&key));
+                rows.entry(key.clone()).or_default().1.clone_from(&record);
+            })
+        };
+        match changed {
+            AtOnce::Done(()) => done += 1,
+            AtOnce::Stale => known.clear(),
+            AtOnce::Unable => {
+                let mut transaction = store.begin(WAIT).unwrap();
+                if let Some(table) = transaction.table(&name).unwrap() {
+                    transaction.put(table, &key, b"", &record, &[]).unwrap();
+                    model.get_mut(&name).unwrap().entry(key).or_default().1 = record;
+                    transaction.commit().unwrap();
+                }
+            }
+        }
+        if chance.one_in(20) {
+            store.sync().unwrap();
+        }
+    }
+    done
+}
+
 fn random_operations(test: &str, mut store: Store, path: Option<&std::path::Path>, options: &OpenOptions) {
     let mut chance = Chance::new(test);
     let mut model = Model::new();
+    let (mut known, mut done_at_once) = (Vec::new(), 0);
     for _ in 0..120 {
         let before = store.snapshot().unwrap();
         let old_model = model.clone();
@@ -248,7 +312,9 @@ fn random_operations(test: &str, mut store: Store, path: Option<&std::path::Path
             transaction.commit().unwrap();
             model = changed;
         }
+        done_at_once += change_single_rows(&store, &mut model, &mut known, &mut chance);
         for (name, table) in before.tables().unwrap() {
+            assert_eq!(before.count(table).unwrap(), old_model[&name].len() as u64);
             let rows = all_of(before.scan(table, &Range::ALL, false).unwrap());
             assert_eq!(
                 rows,
@@ -263,6 +329,7 @@ fn random_operations(test: &str, mut store: Store, path: Option<&std::path::Path
         }
         check_snapshot(&store, &model, &mut chance);
     }
+    assert_eq!(done_at_once > 0, path.is_some(), "single rows are changed at once on disk");
 }
 
 #[test]

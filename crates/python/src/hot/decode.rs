@@ -92,6 +92,28 @@ fn scalar<'py>(py: Python<'py>, row: &GilRc<Row>, slot: Slot<'_>) -> PyResult<Bo
     Ok(unsafe { Bound::from_owned_ptr(py, object) })
 }
 
+/// The object of a slot that stands for itself; None where a row is needed to make it, or where there is no memory.
+#[inline]
+pub fn simple<'py>(py: Python<'py>, slot: &Slot<'_>) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: these make new objects from plain values, with the GIL held.
+    unsafe {
+        let object = match *slot {
+            Slot::Str(characters) => text::new_str(characters),
+            Slot::Int(value) => small::new_int(value),
+            Slot::Float(value) => ffi::PyFloat_FromDouble(value),
+            Slot::None => new_reference(ffi::Py_None()),
+            Slot::Bool(true) => new_reference(ffi::Py_True()),
+            Slot::Bool(false) => new_reference(ffi::Py_False()),
+            _ => return None,
+        };
+        if object.is_null() {
+            // The row's own way says what is wrong with it.
+            ffi::PyErr_Clear();
+        }
+        Bound::from_owned_ptr_or_opt(py, object)
+    }
+}
+
 /// The whole value of `slot`, in plain dicts, lists and so on.
 pub fn plain<'py>(py: Python<'py>, row: &GilRc<Row>, slot: &Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
     plain_at(py, row, slot, 1)

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use pellucid_store::{Snapshot, StoreError, TableId, Transaction};
+use pellucid_store::{Known, Snapshot, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 
 use crate::core::{Core, Fate};
@@ -25,8 +25,8 @@ pub struct Identity {
     name: GilCell<Arc<str>>,
     stays_with_name: bool,
     table: GilCell<Option<Met>>,
-    // Found in this version of the database.
-    seen: GilValue<Option<(u64, TableId)>>,
+    // Found in this version of the catalog.
+    seen: GilValue<Option<Known>>,
     // Found in a transaction, while its catalog had this serial.
     seen_within: GilValue<Option<(u64, TableId)>>,
 }
@@ -59,11 +59,22 @@ impl Identity {
         core: &Core,
         snapshot: &Snapshot,
     ) -> Result<Option<TableId>, StoreError> {
-        let version = snapshot.version();
+        let version = snapshot.catalog_version();
         match self.seen.get() {
-            Some((seen, id)) if seen == version => Ok(Some(id)),
+            Some(seen) if seen.version == version => Ok(Some(seen.table)),
             _ => self.look_in_snapshot(py, core, snapshot, version),
         }
+    }
+
+    /// The table, and the version of the catalog in which it was found last.
+    #[inline]
+    pub fn known(&self) -> Option<Known> {
+        self.seen.get()
+    }
+
+    /// The catalog has changed since.
+    pub fn forget_version(&self) {
+        self.seen.set(None);
     }
 
     fn look_in_snapshot(
@@ -75,7 +86,7 @@ impl Identity {
     ) -> Result<Option<TableId>, StoreError> {
         let found = snapshot.table(&self.name(py))?;
         let id = self.resolve(py, core, found, || snapshot.tables())?;
-        self.seen.set(id.map(|id| (version, id)));
+        self.seen.set(id.map(|table| Known { table, version }));
         if let Some(id) = id {
             self.stand_for(py, id);
         }

@@ -1,7 +1,7 @@
 //! Which rows does a table's handle find, and whose: those committed, those of a snapshot, or those of
 //! the transaction that is running?
 
-use pellucid_store::{Scan, Snapshot, StoreError, TransactionScan};
+use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -63,6 +63,12 @@ impl Table {
 
     /// Whether there is a row under a key.
     pub(super) fn has(&self, py: Python<'_>, key: &Key) -> PyResult<bool> {
+        self.core.check_open(py)?;
+        if let Some(has) =
+            self.at_once(py, |known| self.core.store.show_at_once(known, &key.bytes, |_| ()))?
+        {
+            return Ok(has);
+        }
         if self.is_in_transaction(py) {
             return self.core.in_running(py, |transaction| {
                 match self.id_in_transaction(py, transaction)? {
@@ -85,7 +91,17 @@ impl Table {
             slf.get().snapshot(slf.py())?;
             return Ok(None);
         };
-        Self::row(slf, &key)?.map(|row| value_of_row(slf.py(), row)).transpose()
+        let value = Self::value(slf, &key);
+        keys::recycle(slf.py(), key);
+        value
+    }
+
+    fn value<'py>(slf: &Bound<'py, Self>, key: &Key) -> PyResult<Option<Bound<'py, PyAny>>> {
+        slf.get().core.check_open(slf.py())?;
+        if let AtOnce::Done(found) = Self::value_at_once(slf, key)? {
+            return Ok(found);
+        }
+        Self::row(slf, key)?.map(|row| value_of_row(slf.py(), row)).transpose()
     }
 
     /// As `lookup`, for keys within bounds.
@@ -95,9 +111,7 @@ impl Table {
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         match storable(key)? {
-            Some(key) if bounds.holds(&key.bytes) => {
-                Self::row(slf, &key)?.map(|row| value_of_row(slf.py(), row)).transpose()
-            }
+            Some(key) if bounds.holds(&key.bytes) => Self::value(slf, &key),
             _ => Ok(None),
         }
     }

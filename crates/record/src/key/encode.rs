@@ -24,6 +24,14 @@ impl KeyEncoder {
         Self::default()
     }
 
+    /// An encoder without a key that writes into memory of the caller's; what is in it is forgotten.
+    #[inline]
+    #[must_use]
+    pub fn with_buffer(mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        Self { bytes, ..Self::default() }
+    }
+
     /// Forgets the key, keeps the buffers.
     #[inline]
     pub fn clear(&mut self) {

@@ -178,6 +178,13 @@ impl Areas {
         (salt != 0 && self.load(at + 2) == self.check_of(begin, salt)).then_some(AreaHead { begin, salt })
     }
 
+    /// Whether an area is still begun as it was when its head was read.
+    #[inline]
+    pub(crate) fn is_begun_as(&self, area: usize, head: AreaHead) -> bool {
+        let at = Self::head_at(area);
+        self.load(at) == head.begin && self.load(at + 1) == head.salt
+    }
+
     /// Where an area begins that is known to be sound.
     pub(crate) fn begin_of(&self, area: usize) -> u64 {
         self.load(Self::head_at(area))
@@ -239,17 +246,29 @@ impl Areas {
         let offset = (position - head.begin) as usize / 8;
         let words = offset..offset + bytes.len() / 8;
         debug_assert!(words.end <= self.area_words, "who writes has looked for room");
+        if offset % self.piece_words + bytes.len() / 8 <= self.piece_words {
+            // In one piece, as nearly all.
+            let start = self.word_at(area, offset);
+            return self.write_part(start..start + bytes.len() / 8, bytes);
+        }
         for part in self.parts(area, words.clone()) {
             self.space.reserve(part)?;
         }
-        let mut chunks = bytes.chunks_exact(8);
+        let mut rest = bytes;
         for part in self.parts(area, words) {
-            let words = self.space.words().get(part).unwrap_or_default();
-            for (word, chunk) in words.iter().zip(&mut chunks) {
-                if let Ok(chunk) = chunk.try_into() {
-                    word.store(u64::from_le_bytes(chunk), Ordering::Relaxed);
-                }
-            }
+            let (here, behind) = rest.split_at_checked(part.len() * 8).unwrap_or((rest, &[]));
+            self.write_part(part, here)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write_part(&self, part: Range<usize>, bytes: &[u8]) -> std::io::Result<()> {
+        self.space.reserve(part.clone())?;
+        let words = self.space.words().get(part).unwrap_or_default();
+        for (word, chunk) in words.iter().zip(bytes.as_chunks().0) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
         }
         Ok(())
     }
@@ -303,6 +322,8 @@ impl Areas {
 
     pub(crate) fn set_applied(&self, position: u64) {
         self.word(APPLIED).fetch_max(position, Ordering::AcqRel);
+        // The tree is on the disk, so nobody needs these groups there any more.
+        self.word(SYNCED).fetch_max(position, Ordering::AcqRel);
     }
 
     /// [D3] Whether a sync failed, in whichever process: what was not on the disk then may never be, and nobody is told of it twice.

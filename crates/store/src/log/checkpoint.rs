@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::catalog::Applied;
+use crate::catalog::{Applied, table_key, with_more_rows};
 use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::log::areas::{AreaHead, Areas};
 use crate::log::engine::{Shared, WriterLock};
@@ -59,7 +59,7 @@ fn read_chain(areas: &Areas, area: usize, head: AreaHead, sequence: u64) -> Chai
     while let Some((bytes, check)) = areas.group(area, head, chain.end, chain.sequence + 1, seed) {
         chain.end += bytes.len() as u64;
         chain.sequence += 1;
-        chain.layer.add(chain.sequence, bytes);
+        chain.layer.add(chain.sequence, &bytes);
         seed = check;
     }
     chain
@@ -217,6 +217,7 @@ impl Shared {
         };
         let applied = Applied { position: end, sequence, version: txn.version() };
         write_layer(&mut *txn, &layer)?;
+        write_counts(&mut *txn, &layer)?;
         let (key, value) = applied.entry();
         txn.put(Tree::Meta, &key, &[&value])?;
         txn.commit()?;
@@ -284,6 +285,25 @@ pub(crate) fn write_said(
         Said::Deleted => {
             txn.delete(tree, key)?;
         }
+    }
+    Ok(())
+}
+
+/// Write into the tables' entries what groups of one row have counted without them.
+fn write_counts(txn: &mut dyn WriteTxn, layer: &Layer) -> Result<(), EngineError> {
+    for table in layer.counted_tables() {
+        let key = table_key(table);
+        let written = layer.find_numbered(Tree::Meta, &key, u64::MAX).map_or(0, |(at, _)| at);
+        let more = layer.counted(table, written, u64::MAX);
+        // A table that was dropped since has no entry.
+        let Some(value) = txn.get(Tree::Meta, &key)? else { continue };
+        let Some(value) = with_more_rows(table, value, more) else {
+            return Err(EngineError::Damaged {
+                what: "a table's entry in the catalog cannot be read",
+                code: 0,
+            });
+        };
+        txn.put(Tree::Meta, &key, &[&value])?;
     }
     Ok(())
 }

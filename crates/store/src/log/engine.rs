@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::engine::{Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
+use crate::engine::{AtOnce, Choose, Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
 use crate::log::areas::{Areas, FORMAT, Foreign, SyncError, words_for};
 use crate::log::checkpoint;
 use crate::log::keeper::Keeper;
@@ -20,7 +20,7 @@ use crate::log::write::LoggedWrite;
 pub struct LoggedEngine {
     /// From the first writer on; dropped, and so ended, before the rest.
     keeper: Mutex<Option<Keeper>>,
-    has_keeper: AtomicBool,
+    pub(crate) has_keeper: AtomicBool,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -245,6 +245,21 @@ impl Engine for LoggedEngine {
             Some(lock) => Ok(Some(Box::new(LoggedWrite::begin(&self.shared, lock, patience)?))),
             None => Ok(None),
         }
+    }
+
+    #[inline]
+    fn change_row(&self, key: &[u8], known: u64, choose: &mut Choose<'_>) -> Result<AtOnce<()>, EngineError> {
+        self.change_row_at_once(key, known, choose)
+    }
+
+    #[inline]
+    fn show_row(
+        &self,
+        key: &[u8],
+        known: u64,
+        show: &mut dyn FnMut(Option<&[u8]>),
+    ) -> Result<AtOnce<()>, EngineError> {
+        self.show_row_at_once(key, known, show)
     }
 
     fn writer(&self) -> Option<u32> {

@@ -2,8 +2,11 @@
 //!
 //! ```text
 //! group    u32 size, u32 count, u64 sequence, entries, zeros up to a multiple of 8, u64 check
-//! entry    u8 tree | 0x10 when deleted, varint key size, varint value size, key, value
+//! entry    u8 tree | 0x10 when deleted | 0x20 when counted, varint key size, varint value size, key, value
 //! ```
+//!
+//! A counted entry is a row that its table has one more of, or when deleted one less, without saying so in the catalog: a
+//! commit of one row is one entry then instead of two.
 //!
 //! The check is XXH3-64 of all before it, seeded by the check of the group before or by the area's salt. Entries stand in
 //! the order in which they were written; a later one of the same key holds.
@@ -20,6 +23,7 @@ pub(crate) const HEAD_SIZE: usize = 16;
 /// Bytes of its check.
 pub(crate) const CHECK_SIZE: usize = 8;
 const DELETED: u8 = 0x10;
+const COUNTED: u8 = 0x20;
 
 /// One change, as places in the bytes of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,13 +32,21 @@ pub(crate) struct Change {
     pub(crate) key: Range<usize>,
     /// `None`: the key is deleted.
     pub(crate) value: Option<Range<usize>>,
+    /// See the module.
+    pub(crate) is_counted: bool,
 }
 
 /// The bytes of a group that nothing stands in yet.
 pub(crate) fn begin(capacity: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD_SIZE + CHECK_SIZE + capacity);
-    bytes.resize(HEAD_SIZE, 0);
+    bytes.extend_from_slice(&[0; HEAD_SIZE]);
     bytes
+}
+
+/// The same in memory that is there.
+pub(crate) fn begin_in(bytes: &mut Vec<u8>) {
+    bytes.clear();
+    bytes.extend_from_slice(&[0; HEAD_SIZE]);
 }
 
 /// Add a put: the value is the concatenation of `parts`.
@@ -49,7 +61,7 @@ pub(crate) fn push_put(bytes: &mut Vec<u8>, tree: Tree, key: &[u8], parts: &[&[u
     for part in parts {
         bytes.extend_from_slice(part);
     }
-    Change { tree, key: key_at..value_at, value: Some(value_at..bytes.len()) }
+    Change { tree, key: key_at..value_at, value: Some(value_at..bytes.len()), is_counted: false }
 }
 
 /// Add a delete.
@@ -59,7 +71,15 @@ pub(crate) fn push_delete(bytes: &mut Vec<u8>, tree: Tree, key: &[u8]) -> Change
     push_varint(bytes, 0);
     let key_at = bytes.len();
     bytes.extend_from_slice(key);
-    Change { tree, key: key_at..bytes.len(), value: None }
+    Change { tree, key: key_at..bytes.len(), value: None, is_counted: false }
+}
+
+/// Say of a group's only entry that it is counted.
+pub(crate) fn count_first(bytes: &mut [u8], change: &mut Change) {
+    if let Some(mark) = bytes.get_mut(HEAD_SIZE) {
+        *mark |= COUNTED;
+        change.is_counted = true;
+    }
 }
 
 /// How many bytes the group will have.
@@ -69,11 +89,12 @@ pub(crate) fn size_of(bytes: &[u8]) -> usize {
 
 /// Complete a group; returns its check.
 pub(crate) fn finish(bytes: &mut Vec<u8>, count: u32, sequence: u64, seed: u64) -> u64 {
-    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    let padding = bytes.len().next_multiple_of(8) - bytes.len();
+    bytes.extend_from_slice([0; 8].get(..padding).unwrap_or_default());
     let size = (bytes.len() + CHECK_SIZE) as u32;
-    let head = [&size.to_le_bytes()[..], &count.to_le_bytes(), &sequence.to_le_bytes()].concat();
     if let Some(place) = bytes.first_chunk_mut::<HEAD_SIZE>() {
-        place.copy_from_slice(&head);
+        let head = u128::from(size) | u128::from(count) << 32 | u128::from(sequence) << 64;
+        *place = head.to_le_bytes();
     }
     let check = xxh3_64_with_seed(bytes, seed);
     bytes.extend_from_slice(&check.to_le_bytes());
@@ -89,6 +110,11 @@ pub(crate) fn verified(bytes: &[u8], sequence: u64, seed: u64) -> Option<u64> {
 
 fn sequence_of(bytes: &[u8]) -> Option<u64> {
     bytes.get(8..HEAD_SIZE)?.try_into().ok().map(u64::from_le_bytes)
+}
+
+/// Whether a group changes the catalog; what it does to rows alone says no.
+pub(crate) fn changes_catalog(bytes: &[u8]) -> bool {
+    changes(bytes).any(|change| change.tree == Tree::Meta)
 }
 
 /// The changes of a group, in order; ends early at what is no entry, which a verified group does not have.
@@ -111,7 +137,7 @@ impl Iterator for Changes<'_> {
     fn next(&mut self) -> Option<Change> {
         self.left = self.left.checked_sub(1)?;
         let mark = *self.bytes.get(self.at)?;
-        let tree = Tree::ALL.into_iter().find(|tree| *tree as u8 == mark & !DELETED)?;
+        let tree = Tree::ALL.into_iter().find(|tree| *tree as u8 == mark & !(DELETED | COUNTED))?;
         let mut at = self.at + 1;
         let mut size = || {
             let (size, next) = read_varint(self.bytes, at)?;
@@ -123,7 +149,8 @@ impl Iterator for Changes<'_> {
         let value = key.end..key.end.checked_add(value_size)?;
         self.bytes.get(value.clone())?;
         self.at = value.end;
-        Some(Change { tree, key, value: (mark & DELETED == 0).then_some(value) })
+        let is_counted = mark & COUNTED != 0;
+        Some(Change { tree, key, value: (mark & DELETED == 0).then_some(value), is_counted })
     }
 }
 

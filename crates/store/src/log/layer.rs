@@ -2,18 +2,20 @@
 //!
 //! For every key the versions that the groups gave it, newest first, so that a snapshot sees those up to its
 //! sequence number while writers go on. Bytes stay where they are as long as the layer lives. The hash index is kept with
-//! every group; the ordered one catches up when somebody walks, since most who put do not.
+//! every group; the ordered one catches up when somebody walks, since most who put do not. Rows that were counted without a
+//! catalog entry (`group.rs`) are added up by table.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::blob::BLOB_ADDRESS_REMAINDER;
 use crate::engine::{Direction, Tree};
-use crate::log::aligned::Aligned;
-use crate::log::group;
+use crate::log::group::{self, Change};
+use crate::pin_bytes::{Appender, Pinned};
+use crate::row_key::{self, TableId};
 
 /// What a layer says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,28 +39,43 @@ impl<'a> Said<'a> {
 pub(crate) type Saying<'a> = (&'a [u8], Said<'a>);
 
 /// The groups of one use of an area.
-#[derive(Default)]
 pub(crate) struct Layer {
-    groups: boxcar::Vec<Vec<u8>>,
-    large: boxcar::Vec<Aligned>,
-    versions: boxcar::Vec<Version>,
-    index: Mutex<Index>,
+    /// Every version of every key, as a [`Head`], the key and the value.
+    versions: Pinned<Index>,
 }
 
 #[derive(Default)]
 struct Index {
     /// The newest version of every key. With its hash, so that growing looks at no key: that was a tenth of a put.
     newest: HashTable<Newest>,
-    /// The same in order, up to some version.
+    /// All versions, as they came.
+    all: Vec<u32>,
+    /// The newest ones in key order, of those before some number.
     ordered: [BTreeMap<Box<[u8]>, u32>; 3],
-    ordered_count: u32,
+    ordered_count: usize,
+    counted: Vec<Counted>,
+}
+
+/// The rows that a table has more than before the layer, behind the groups that counted some.
+struct Counted {
+    table: TableId,
+    totals: Vec<(u64, i64)>,
+}
+
+impl Counted {
+    /// The total behind a group.
+    fn at(&self, sequence: u64) -> i64 {
+        let behind = self.totals.partition_point(|(counted, _)| *counted <= sequence);
+        let last = behind.checked_sub(1).and_then(|last| self.totals.get(last));
+        last.map_or(0, |(_, total)| *total)
+    }
 }
 
 /// A key's newest version, and half of the key's hash.
 #[derive(Clone, Copy)]
 struct Newest {
     hash: u32,
-    number: u32,
+    version: u32,
 }
 
 impl Newest {
@@ -68,80 +85,137 @@ impl Newest {
     }
 }
 
+/// No version.
 const NONE: u32 = u32::MAX;
-
-#[derive(Clone, Copy)]
-struct Version {
-    sequence: u64,
-    tree: Tree,
-    group: u32,
-    key_at: u32,
-    key_size: u32,
-    value: Place,
-    older: u32,
-}
-
-#[derive(Clone, Copy)]
-enum Place {
-    Deleted,
-    InGroup { at: u32, size: u32 },
-    Large { number: u32 },
-}
-
-/// Values of the tree of large ones that are no shorter stand as they do in the engine's pages, for arrays.
+/// Versions are numbered by where they stand, in units of this.
+const UNIT: u64 = 8;
+const HEAD_SIZE: usize = 24;
+const DELETED: u8 = 1;
+/// Values of the tree of large ones that are no shorter stand as they do in the engine's pages: 16 bytes behind a multiple of
+/// 64, which is what arrays in them are padded for.
 const LARGE_SIZE_MIN: usize = 1024;
+
+/// What stands before a version's key and value.
+#[derive(Clone, Copy)]
+struct Head {
+    sequence: u64,
+    /// The version of the same key before it.
+    older: u32,
+    key_size: u32,
+    value_size: u32,
+    tree: u8,
+    flags: u8,
+}
+
+impl Head {
+    #[inline]
+    fn bytes(self) -> [u8; HEAD_SIZE] {
+        let mut bytes = [0; HEAD_SIZE];
+        let low = u128::from(self.sequence) | u128::from(self.older) << 64 | u128::from(self.key_size) << 96;
+        let high = u64::from(self.value_size) | u64::from(self.tree) << 32 | u64::from(self.flags) << 40;
+        let (first, second) = bytes.split_at_mut(16);
+        first.copy_from_slice(&low.to_le_bytes());
+        second.copy_from_slice(&high.to_le_bytes());
+        bytes
+    }
+
+    #[inline]
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (low, rest) = bytes.split_first_chunk::<16>()?;
+        let (low, high) = (u128::from_le_bytes(*low), u64::from_le_bytes(*rest.first_chunk()?));
+        Some(Self {
+            sequence: low as u64,
+            older: (low >> 64) as u32,
+            key_size: (low >> 96) as u32,
+            value_size: high as u32,
+            tree: (high >> 32) as u8,
+            flags: (high >> 40) as u8,
+        })
+    }
+}
+
+impl Default for Layer {
+    fn default() -> Self {
+        Self { versions: Pinned::new(Index::default()) }
+    }
+}
 
 impl Layer {
     /// Add what the next group says. One thread at a time, in the order of the sequence numbers.
-    pub(crate) fn add(&self, sequence: u64, bytes: Vec<u8>) {
-        let group = self.groups.push(bytes);
-        let Some(bytes) = self.groups.get(group) else { return };
-        let mut index = self.lock();
-        for change in group::changes(bytes) {
-            let key = bytes.get(change.key.clone()).unwrap_or_default();
-            let value = match change.value {
-                None => Place::Deleted,
-                Some(value) if change.tree == Tree::Blobs && value.len() >= LARGE_SIZE_MIN => {
-                    let large = Aligned::new(bytes.get(value).unwrap_or_default());
-                    Place::Large { number: self.large.push(large) as u32 }
-                }
-                Some(value) => Place::InGroup { at: value.start as u32, size: value.len() as u32 },
-            };
-            let number = self.versions.count() as u32;
-            let hash = hash_of(change.tree, key);
-            let entry = index.newest.entry(
-                Newest::spread(hash),
-                |newest| newest.hash == hash && self.is_of(newest.number, change.tree, key),
-                |newest| Newest::spread(newest.hash),
-            );
-            let older = match entry {
-                hashbrown::hash_table::Entry::Occupied(mut entry) => {
-                    std::mem::replace(&mut entry.get_mut().number, number)
-                }
-                hashbrown::hash_table::Entry::Vacant(entry) => {
-                    entry.insert(Newest { hash, number });
-                    NONE
-                }
-            };
-            self.versions.push(Version {
-                sequence,
-                tree: change.tree,
-                group: group as u32,
-                key_at: change.key.start as u32,
-                key_size: change.key.len() as u32,
-                value,
-                older,
-            });
+    pub(crate) fn add(&self, sequence: u64, group: &[u8]) {
+        let mut index = self.versions.lock();
+        for change in group::changes(group) {
+            Self::add_change(&mut index, sequence, group, &change);
+        }
+    }
+
+    /// As `add`, for a group of one change.
+    #[inline]
+    pub(crate) fn add_one(&self, sequence: u64, group: &[u8], change: &Change) {
+        Self::add_change(&mut self.versions.lock(), sequence, group, change);
+    }
+
+    #[inline]
+    fn add_change(index: &mut Appender<'_, Index>, sequence: u64, group: &[u8], change: &Change) {
+        let key = group.get(change.key.clone()).unwrap_or_default();
+        let value = change.value.clone().map(|value| group.get(value).unwrap_or_default());
+        if change.is_counted {
+            index.count(key, sequence, if value.is_some() { 1 } else { -1 });
+        }
+        let (tree, hash) = (change.tree, hash_of(change.tree, key));
+        let versions = index.of();
+        let is_it = |newest: &Newest| newest.hash == hash && is_of(versions, newest.version, tree, key);
+        let older = index.newest.find(Newest::spread(hash), is_it).map_or(NONE, |newest| newest.version);
+        let head = Head {
+            sequence,
+            older,
+            key_size: key.len() as u32,
+            value_size: value.map_or(0, <[u8]>::len) as u32,
+            tree: tree as u8,
+            flags: if value.is_none() { DELETED } else { 0 },
+        };
+        let is_large = tree == Tree::Blobs && value.is_some_and(|value| value.len() >= LARGE_SIZE_MIN);
+        // Keys of that tree have eight bytes.
+        let address = is_large.then_some((HEAD_SIZE + key.len(), BLOB_ADDRESS_REMAINDER));
+        let place = index.append(&[&head.bytes(), key, value.unwrap_or_default()], address);
+        // An area is much smaller than what can be numbered.
+        let version = place.map_or(NONE, |place| (place / UNIT) as u32);
+        index.all.push(version);
+        if older == NONE {
+            let newest = Newest { hash, version };
+            index.newest.insert_unique(Newest::spread(hash), newest, |newest| Newest::spread(newest.hash));
+        } else if let Some(newest) =
+            index.newest.find_mut(Newest::spread(hash), |newest| newest.version == older)
+        {
+            newest.version = version;
         }
     }
 
     /// What the groups up to a sequence number say of a key; `None`: nothing.
     #[inline]
     pub(crate) fn find(&self, tree: Tree, key: &[u8], sequence: u64) -> Option<Said<'_>> {
+        self.find_numbered(tree, key, sequence).map(|(_, said)| said)
+    }
+
+    /// As `find`; also which group says so.
+    #[inline]
+    pub(crate) fn find_numbered(&self, tree: Tree, key: &[u8], sequence: u64) -> Option<(u64, Said<'_>)> {
         let hash = hash_of(tree, key);
-        let is_it = |newest: &Newest| newest.hash == hash && self.is_of(newest.number, tree, key);
-        let number = self.lock().newest.find(Newest::spread(hash), is_it)?.number;
-        self.said(number, sequence)
+        let is_it = |newest: &Newest| newest.hash == hash && is_of(&self.versions, newest.version, tree, key);
+        let newest = self.versions.lock().newest.find(Newest::spread(hash), is_it)?.version;
+        self.said(newest, sequence)
+    }
+
+    /// How many more rows of a table were counted by the groups behind one sequence number and up to another.
+    pub(crate) fn counted(&self, table: TableId, behind: u64, until: u64) -> i64 {
+        let index = self.versions.lock();
+        let of_table = index.counted.iter().find(|counted| counted.table == table);
+        of_table.map_or(0, |counted| counted.at(until) - counted.at(behind))
+    }
+
+    /// The tables of which rows were counted.
+    pub(crate) fn counted_tables(&self) -> Vec<TableId> {
+        self.versions.lock().counted.iter().map(|counted| counted.table).collect()
     }
 
     /// Fill `out` with up to `limit` keys behind `bound` in walking order, of which something was said up to the sequence
@@ -155,7 +229,7 @@ impl Layer {
         limit: usize,
         out: &mut Vec<Saying<'a>>,
     ) -> bool {
-        let mut index = self.lock();
+        let mut index = self.versions.lock();
         self.order(&mut index);
         let [meta, rows, blobs] = &index.ordered;
         let ordered = match tree {
@@ -164,10 +238,10 @@ impl Layer {
             Tree::Blobs => blobs,
         };
         let mut take = |newest: u32| {
-            if let Some(said) = self.said(newest, sequence)
-                && let Some(version) = self.version(newest)
+            if let Some((_, said)) = self.said(newest, sequence)
+                && let Some((_, key)) = key_of(&self.versions, newest)
             {
-                out.push((self.key(version), said));
+                out.push((key, said));
             }
             out.len() < limit
         };
@@ -184,68 +258,84 @@ impl Layer {
 
     /// Every key with what was said of it last, in key order: what a checkpoint writes.
     pub(crate) fn all(&self, tree: Tree) -> Vec<Saying<'_>> {
-        let mut out = Vec::new();
-        self.walk(tree, Bound::Unbounded, Direction::Forward, u64::MAX, usize::MAX, &mut out);
-        out
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Index> {
-        // Whoever panics while holding it has at worst left a version out of the ordered index, which counts them.
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        let newest: Vec<u32> = self.versions.lock().newest.iter().map(|newest| newest.version).collect();
+        let saying = |newest: u32| {
+            let (_, key) = key_of(&self.versions, newest).filter(|(head, _)| head.tree == tree as u8)?;
+            Some((key, self.said(newest, u64::MAX)?.1))
+        };
+        let mut sayings: Vec<Saying<'_>> = newest.into_iter().filter_map(saying).collect();
+        // Sorted at once: to order them one by one, as walks need it, took half of a checkpoint.
+        sayings.sort_unstable_by_key(|(key, _)| *key);
+        sayings
     }
 
     /// Bring the ordered index up to date.
     fn order(&self, index: &mut Index) {
         let [meta, rows, blobs] = &mut index.ordered;
-        while let Some(version) = self.version(index.ordered_count) {
-            let ordered = match version.tree {
-                Tree::Meta => &mut *meta,
-                Tree::Rows => &mut *rows,
-                Tree::Blobs => &mut *blobs,
+        for version in index.all.iter().skip(index.ordered_count) {
+            let Some((head, key)) = key_of(&self.versions, *version) else { continue };
+            let ordered = match head.tree {
+                tree if tree == Tree::Meta as u8 => &mut *meta,
+                tree if tree == Tree::Rows as u8 => &mut *rows,
+                _ => &mut *blobs,
             };
-            let key = self.key(version);
             match ordered.get_mut(key) {
-                Some(newest) => *newest = index.ordered_count,
+                Some(newest) => *newest = *version,
                 None => {
-                    ordered.insert(key.into(), index.ordered_count);
+                    ordered.insert(key.into(), *version);
                 }
             }
-            index.ordered_count += 1;
         }
+        index.ordered_count = index.all.len();
     }
 
+    /// The newest version up to a sequence number, and its own.
     #[inline]
-    fn version(&self, number: u32) -> Option<&Version> {
-        self.versions.get(number as usize)
-    }
-
-    #[inline]
-    fn key(&self, version: &Version) -> &[u8] {
-        let (at, size) = (version.key_at as usize, version.key_size as usize);
-        let group = self.groups.get(version.group as usize).map_or(&[][..], |group| group);
-        group.get(at..at + size).unwrap_or_default()
-    }
-
-    #[inline]
-    fn is_of(&self, number: u32, tree: Tree, key: &[u8]) -> bool {
-        self.version(number).is_some_and(|version| version.tree == tree && self.key(version) == key)
-    }
-
-    /// The newest version up to a sequence number.
-    #[inline]
-    fn said(&self, newest: u32, sequence: u64) -> Option<Said<'_>> {
-        let mut version = self.version(newest)?;
-        while version.sequence > sequence {
-            version = self.version(version.older)?;
-        }
-        Some(match version.value {
-            Place::Deleted => Said::Deleted,
-            Place::InGroup { at, size } => {
-                let group = self.groups.get(version.group as usize)?;
-                Said::Value(group.get(at as usize..at as usize + size as usize)?)
+    fn said(&self, newest: u32, sequence: u64) -> Option<(u64, Said<'_>)> {
+        let mut version = newest;
+        loop {
+            let place = u64::from(version) * UNIT;
+            let head = Head::parse(self.versions.get(place, HEAD_SIZE))?;
+            if head.sequence <= sequence {
+                let value = place + HEAD_SIZE as u64 + u64::from(head.key_size);
+                let said = match head.flags & DELETED {
+                    0 => Said::Value(self.versions.get(value, head.value_size as usize)),
+                    _ => Said::Deleted,
+                };
+                return Some((head.sequence, said));
             }
-            Place::Large { number } => Said::Value(self.large.get(number as usize)?.bytes()),
-        })
+            version = head.older;
+        }
+    }
+}
+
+/// The head and the key of a version; `None` of no version.
+#[inline]
+fn key_of(versions: &Pinned<Index>, version: u32) -> Option<(Head, &[u8])> {
+    let place = u64::from(version) * UNIT;
+    let head = Head::parse(versions.get(place, HEAD_SIZE))?;
+    Some((head, versions.get(place + HEAD_SIZE as u64, head.key_size as usize)))
+}
+
+#[inline]
+fn is_of(versions: &Pinned<Index>, version: u32, tree: Tree, key: &[u8]) -> bool {
+    key_of(versions, version).is_some_and(|(head, found)| head.tree == tree as u8 && found == key)
+}
+
+impl Index {
+    /// Count a row in, or out.
+    #[inline]
+    fn count(&mut self, row_key: &[u8], sequence: u64, more: i64) {
+        let Some((table, _)) = row_key::split(row_key) else { return };
+        let known = self.counted.iter_mut().position(|counted| counted.table == table);
+        let place = known.unwrap_or_else(|| {
+            self.counted.push(Counted { table, totals: Vec::new() });
+            self.counted.len() - 1
+        });
+        if let Some(counted) = self.counted.get_mut(place) {
+            let total = counted.totals.last().map_or(0, |(_, total)| *total);
+            counted.totals.push((sequence, total + more));
+        }
     }
 }
 

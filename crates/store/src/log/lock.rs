@@ -27,6 +27,14 @@ const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// How long whoever comes back lets those who wait go first.
 const COURTESY: Duration = Duration::from_micros(60);
 
+/// Take the lock if it is free and nobody waits for it.
+#[inline]
+pub(crate) fn try_acquire(areas: &Areas) -> bool {
+    let own = areas.space().member();
+    areas.wanted().load(Ordering::Relaxed) == 0
+        && areas.writer().compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
 /// Wait for the lock until the deadline, or for ever; `None` when it passed.
 pub(crate) fn acquire(areas: &Areas, deadline: Option<Instant>) -> Option<Taken> {
     let own = areas.space().member();

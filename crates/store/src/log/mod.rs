@@ -3,7 +3,6 @@
 //! Commits are groups in one log that all openers share; readers see the log's groups over the tree; a checkpoint
 //! writes them into the tree. The contract, with its invariants by number, is `docs/internals/write-path.md`.
 
-mod aligned;
 mod areas;
 mod checkpoint;
 mod draft;
@@ -14,6 +13,7 @@ mod layer;
 mod lock;
 mod merge;
 mod read;
+mod single;
 mod space;
 mod state;
 mod write;

@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::catalog::APPLIED_KEY;
+use crate::catalog::{APPLIED_KEY, table_key};
 use crate::engine::{Cursor, EngineError, ReadTxn, Tree};
 use crate::log::layer::{Layer, Said};
 use crate::log::merge::{MergedCursor, Over};
 use crate::log::state::State;
+use crate::row_key::TableId;
 
 /// One version of tree and log.
 #[derive(Clone)]
@@ -18,6 +19,9 @@ pub(crate) struct LoggedRead {
     /// Newest first; only those that have what the tree has not.
     layers: [Option<Arc<Layer>>; 2],
     sequence: u64,
+    /// The number of the last group that the tree has.
+    applied: u64,
+    catalog: u64,
 }
 
 impl LoggedRead {
@@ -29,13 +33,22 @@ impl LoggedRead {
             *place = Some(Arc::clone(&placed.layer));
         }
         let sequence = state.sequence().max(state.applied.sequence);
-        Self { tree, layers, sequence }
+        Self { tree, layers, sequence, applied: state.applied.sequence, catalog: state.catalog_version() }
     }
 
     /// What the layers say of a key.
     #[inline]
     pub(crate) fn find_over(&self, tree: Tree, key: &[u8]) -> Option<Said<'_>> {
         self.layers.iter().flatten().find_map(|layer| layer.find(tree, key, self.sequence))
+    }
+
+    /// As [`ReadTxn::rows_beyond`]: what was counted behind the group that wrote the table's entry.
+    pub(crate) fn rows_beyond(&self, table: TableId) -> i64 {
+        let (key, until) = (table_key(table), self.sequence);
+        let written = |layer: &Arc<Layer>| layer.find_numbered(Tree::Meta, &key, until).map(|(at, _)| at);
+        let layers = || self.layers.iter().flatten();
+        let behind = layers().find_map(written).map_or(self.applied, |at| at.max(self.applied));
+        layers().map(|layer| layer.counted(table, behind, until)).sum()
     }
 
     /// How many more entries there are than in the tree, whose own place in the log is none.
@@ -73,6 +86,14 @@ impl ReadTxn for LoggedRead {
 
     fn tree_version(&self) -> u64 {
         self.tree.tree_version()
+    }
+
+    fn catalog_version(&self) -> u64 {
+        self.catalog
+    }
+
+    fn rows_beyond(&self, table: TableId) -> i64 {
+        Self::rows_beyond(self, table)
     }
 
     #[inline]

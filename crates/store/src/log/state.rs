@@ -10,6 +10,7 @@ use crate::catalog::{self, Applied, CatalogError};
 use crate::engine::{Engine, EngineError, ReadTxn};
 use crate::log::areas::{AreaHead, Areas};
 use crate::log::draft::Draft;
+use crate::log::group::{self, Change};
 use crate::log::layer::Layer;
 
 /// A layer and the use of an area that it has read.
@@ -28,6 +29,17 @@ impl Placed {
     fn new(area: usize, head: AreaHead, sequence: u64) -> Self {
         Self { layer: Arc::default(), area, head, end: head.begin, sequence, chain: head.salt }
     }
+
+    /// Write a group behind the last one, and acknowledge it.
+    #[inline]
+    fn publish(&mut self, areas: &Areas, bytes: &[u8], check: u64) -> Result<(), EngineError> {
+        areas.write(self.area, self.head, self.end, bytes).map_err(EngineError::of_system)?;
+        self.end += bytes.len() as u64;
+        self.chain = check;
+        self.sequence += 1;
+        areas.publish(self.end, self.sequence);
+        Ok(())
+    }
 }
 
 /// See the module.
@@ -40,6 +52,10 @@ pub(crate) struct State {
     newest: Weak<dyn ReadTxn>,
     pub(crate) keeps: bool,
     pub(crate) applied: Applied,
+    /// The last group that changed the catalog, or may have.
+    catalog: u64,
+    /// Memory for the value that a row is about to get, and for its group.
+    pub(crate) spare: (Vec<u8>, Vec<u8>),
 }
 
 impl State {
@@ -47,7 +63,15 @@ impl State {
     pub(crate) fn new(tree: &dyn Engine, areas: &Areas) -> Result<Self, EngineError> {
         let (txn, applied) = newest(tree)?;
         let newest = Arc::downgrade(&txn);
-        let mut state = Self { layers: VecDeque::new(), kept: Some(txn), newest, keeps: false, applied };
+        let mut state = Self {
+            layers: VecDeque::new(),
+            kept: Some(txn),
+            newest,
+            keeps: false,
+            applied,
+            catalog: applied.sequence,
+            spare: Default::default(),
+        };
         state.catch_up(tree, areas)?;
         state.let_go();
         Ok(state)
@@ -60,6 +84,12 @@ impl State {
 
     pub(crate) fn sequence(&self) -> u64 {
         self.layers.back().map_or(self.applied.sequence, |placed| placed.sequence)
+    }
+
+    /// The number of the last group that changed the catalog, or may have: what was read there since still holds.
+    pub(crate) fn catalog_version(&self) -> u64 {
+        // A bulk commit that is only in the tree.
+        if self.applied.sequence > self.sequence() { self.applied.sequence } else { self.catalog }
     }
 
     /// Catch up, and say which tree lies under the layers.
@@ -137,7 +167,10 @@ impl State {
         placed.end += bytes.len() as u64;
         placed.chain = check;
         placed.sequence = sequence;
-        placed.layer.add(sequence, bytes);
+        if group::changes_catalog(&bytes) {
+            self.catalog = sequence;
+        }
+        placed.layer.add(sequence, &bytes);
         true
     }
 
@@ -165,35 +198,54 @@ impl State {
         draft: Draft,
     ) -> Result<(), EngineError> {
         self.catch_up(tree, areas)?;
+        let placed = self.place_to_append(tree, areas)?;
+        let sequence = placed.sequence + 1;
+        let (bytes, check) = draft.finish(sequence, placed.chain);
+        placed.publish(areas, &bytes, check)?;
+        placed.layer.add(sequence, &bytes);
+        // Nearly always: only a single row is changed without the counters.
+        self.catalog = sequence;
+        Ok(())
+    }
+
+    /// As `append`, for one row whose group is complete but for its head and its check; whoever has just caught up.
+    #[inline]
+    pub(crate) fn append_one(
+        &mut self,
+        tree: &dyn Engine,
+        areas: &Areas,
+        bytes: &mut Vec<u8>,
+        change: &Change,
+    ) -> Result<(), EngineError> {
+        let placed = self.place_to_append(tree, areas)?;
+        let sequence = placed.sequence + 1;
+        let check = group::finish(bytes, 1, sequence, placed.chain);
+        placed.publish(areas, bytes, check)?;
+        placed.layer.add_one(sequence, bytes, change);
+        Ok(())
+    }
+
+    /// Where the next group belongs: behind all others.
+    fn place_to_append(&mut self, tree: &dyn Engine, areas: &Areas) -> Result<&mut Placed, EngineError> {
         let (active, tail) = (areas.active(), areas.tail());
-        let head = areas.head(active);
-        let goes_on =
-            |placed: &Placed| placed.area == active && Some(placed.head) == head && placed.end == tail;
+        let goes_on = |placed: &Placed| {
+            placed.area == active && placed.end == tail && areas.is_begun_as(active, placed.head)
+        };
         // Else nothing was appended since this area was begun, or begun anew with another salt.
         if !self.layers.back().is_some_and(goes_on) && !self.enter_next_area(areas) {
             self.restart(tree, areas)?;
         }
-        let Some(placed) = self.layers.back_mut().filter(|placed| goes_on(placed)) else {
-            return Err(EngineError::Damaged {
-                what: "the log's active area does not end where it should",
-                code: 0,
-            });
-        };
-        let sequence = placed.sequence + 1;
-        let (bytes, check) = draft.finish(sequence, placed.chain);
-        areas.write(active, placed.head, placed.end, &bytes).map_err(EngineError::of_system)?;
-        placed.end += bytes.len() as u64;
-        placed.chain = check;
-        placed.sequence = sequence;
-        areas.publish(placed.end, sequence);
-        placed.layer.add(sequence, bytes);
-        Ok(())
+        self.layers.back_mut().filter(|placed| goes_on(placed)).ok_or(EngineError::Damaged {
+            what: "the log's active area does not end where it should",
+            code: 0,
+        })
     }
 
     /// Forget the layers and begin with the tree's newest version.
     fn restart(&mut self, tree: &dyn Engine, areas: &Areas) -> Result<(), EngineError> {
         self.set_tree(tree)?;
         self.layers.clear();
+        self.catalog = self.applied.sequence;
         let active = areas.active();
         for area in [active, 1 - active] {
             if let Some(head) = areas.head(area).filter(|head| head.begin == self.applied.position) {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::catalog::Applied;
+use crate::catalog::{Applied, table_key};
 use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
 use crate::log::checkpoint::{Done, TreeLock, group_size_max, in_a_while, write_said};
 use crate::log::draft::Draft;
@@ -14,6 +14,7 @@ use crate::log::engine::{Shared, WriterLock};
 use crate::log::merge::Over;
 use crate::log::read::LoggedRead;
 use crate::os;
+use crate::row_key::TableId;
 
 /// The one transaction that writes.
 pub(crate) struct LoggedWrite {
@@ -164,6 +165,14 @@ impl WriteTxn for LoggedWrite {
 
     fn is_owner(&self) -> bool {
         self.owner == os::thread_number()
+    }
+
+    fn rows_beyond(&self, table: TableId) -> i64 {
+        // What this transaction writes of a table says everything, and so does a tree with nothing over it.
+        if self.bulk.is_some() || self.draft.find(Tree::Meta, &table_key(table)).is_some() {
+            return 0;
+        }
+        self.base.rows_beyond(table)
     }
 
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {

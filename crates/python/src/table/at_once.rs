@@ -1,0 +1,95 @@
+//! How is one row read or written at once, as a dict would do it?
+//!
+//! Outside of a transaction most of what is done with a table is one key at a time. The store does that without a
+//! snapshot and without a transaction where nobody is in the way (`AtOnce`); everything else goes the long way, which does
+//! the same and can wait.
+
+use pellucid_record::layout::Kind;
+use pellucid_record::view::{Root, root};
+use pellucid_store::{AtOnce, Known, StoreError};
+use pyo3::prelude::*;
+
+use super::Table;
+use crate::errors;
+use crate::hot::decode;
+use crate::hot::gil::{GilRc, Strong};
+use crate::hot::row::Row;
+use crate::keys::Key;
+
+/// What stands under a key.
+enum Shown<'py> {
+    /// A value that was made on the spot.
+    Scalar(Bound<'py, PyAny>),
+    Row(Row),
+}
+
+impl Table {
+    /// Run `work`, knowing which table it is; `None` where that is not to be done at once.
+    #[inline]
+    pub fn at_once<R>(
+        &self,
+        py: Python<'_>,
+        mut work: impl FnMut(Known) -> Result<AtOnce<R>, StoreError>,
+    ) -> PyResult<Option<R>> {
+        const TRIES: usize = 3;
+        if self.frozen.is_some() || self.core.is_mine(py) {
+            return Ok(None);
+        }
+        for _ in 0..TRIES {
+            let known = match self.identity.known() {
+                Some(known) => known,
+                // Looks, and knows it from then on. What is wrong with the table the long way says.
+                None => match self.id_in(py, &self.snapshot(py)?).ok().and_then(|_| self.identity.known()) {
+                    Some(known) => known,
+                    None => return Ok(None),
+                },
+            };
+            match work(known).map_err(|error| errors::of_store(py, error))? {
+                AtOnce::Done(done) => return Ok(Some(done)),
+                AtOnce::Unable => return Ok(None),
+                AtOnce::Stale => self.identity.forget_version(),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The value under a key, if there is one and that can be told at once.
+    #[inline]
+    pub(super) fn value_at_once<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Key,
+    ) -> PyResult<AtOnce<Option<Bound<'py, PyAny>>>> {
+        let (py, this) = (slf.py(), slf.get());
+        if this.class.is_some() {
+            return Ok(AtOnce::Unable);
+        }
+        let mut shown = None;
+        let found = this.at_once(py, |known| {
+            this.core
+                .store
+                .show_at_once(known, &key.bytes, |record| shown = Some(Self::shown(slf, key, record)))
+        })?;
+        Ok(match (found, shown) {
+            (None, _) => AtOnce::Unable,
+            (Some(_), None) => AtOnce::Done(None),
+            (Some(_), Some(Shown::Scalar(value))) => AtOnce::Done(Some(value)),
+            (Some(_), Some(Shown::Row(row))) => AtOnce::Done(Some(super::value_of_row(py, GilRc::new(row))?)),
+        })
+    }
+
+    /// A row of what is stored, or the value itself. Runs no code of the user's: others wait for the store meanwhile.
+    #[inline]
+    fn shown<'py>(slf: &Bound<'py, Self>, key: &Key, record: &[u8]) -> Shown<'py> {
+        let (py, this) = (slf.py(), slf.get());
+        let core = &this.core;
+        let is_scalar = record.first().is_some_and(|byte| Kind::from_number(byte >> 4).is_none());
+        if is_scalar
+            && let Ok(Root::Scalar(slot)) = root(record, &*core.names)
+            && let Some(value) = decode::simple(py, &slot)
+        {
+            return Shown::Scalar(value);
+        }
+        let (names, gate) = (core.names.clone(), core.gate.clone());
+        Shown::Row(Row::owned(record, &key.bytes, names, gate, Some(Strong::new(slf)), this.why_frozen()))
+    }
+}

@@ -1,0 +1,221 @@
+//! Where do bytes stand that are added to while others read them?
+//!
+//! In buckets that double in size and never move, so that whoever has been given some may keep them as long as the whole lives.
+//! Whoever holds the lock of what is kept beside them appends, everybody reads. A vector for each entry would cost an allocation each, and three places to look
+//! at where one is enough: that was a third of a single put.
+//!
+//! Invariants:
+//!
+//! 1. A bucket's memory is made once, and neither moved nor freed before the `Pinned`.
+//! 2. Bytes below `end` never change again, and only such are given out.
+//! 3. Only whoever holds the lock writes, and only at `end` and behind it.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The size of the first bucket, as a power of two; each has twice the size of the one before.
+const FIRST_BITS: u32 = 14;
+const BUCKET_COUNT: usize = 22;
+/// Places are multiples of this.
+const UNIT: u64 = 8;
+/// Bytes whose address matters are placed relative to multiples of this.
+const LINE: usize = 64;
+
+/// Bytes that stay where they are, and beside them something that is locked while some are appended.
+pub(crate) struct Pinned<T> {
+    buckets: [OnceLock<Bucket>; BUCKET_COUNT],
+    end: AtomicU64,
+    beside: Mutex<T>,
+}
+
+/// The lock of a [`Pinned`].
+pub(crate) struct Appender<'a, T> {
+    of: &'a Pinned<T>,
+    beside: MutexGuard<'a, T>,
+}
+
+struct Bucket {
+    memory: Box<[UnsafeCell<u8>]>,
+    /// Where in it the first multiple of `LINE` is.
+    start: usize,
+}
+
+// SAFETY: what is read is not written any more, and what is written is not read yet (invariants 2 and 3).
+unsafe impl Sync for Bucket {}
+
+impl Bucket {
+    fn new(size: usize) -> Self {
+        // Zeros that the system gives cost nothing before they are touched.
+        let memory = Box::into_raw(vec![0_u8; size + LINE].into_boxed_slice());
+        // SAFETY: a box of the same memory; `UnsafeCell<u8>` is laid out as `u8`.
+        let memory = unsafe { Box::from_raw(memory as *mut [UnsafeCell<u8>]) };
+        let start = memory.as_ptr().align_offset(LINE).min(LINE);
+        Self { memory, start }
+    }
+
+    /// A pointer to a place in it, with so many bytes behind it.
+    #[inline]
+    fn at(&self, offset: usize, size: usize) -> Option<*mut u8> {
+        let start = self.start.checked_add(offset)?;
+        let cells = self.memory.get(start..start.checked_add(size)?)?;
+        Some(UnsafeCell::raw_get(cells.as_ptr()))
+    }
+}
+
+/// How many bytes a bucket has.
+const fn size_of(bucket: usize) -> usize {
+    1 << (FIRST_BITS as usize + bucket)
+}
+
+/// The bucket in which a place is, and where in it.
+#[inline]
+fn locate(place: u64) -> (usize, usize) {
+    let from_one = place + (1 << FIRST_BITS);
+    let bits = u64::BITS - 1 - from_one.leading_zeros();
+    ((bits - FIRST_BITS) as usize, (from_one - (1 << bits)) as usize)
+}
+
+impl<T> Pinned<T> {
+    /// No bytes yet.
+    pub(crate) fn new(beside: T) -> Self {
+        let buckets = [const { OnceLock::new() }; BUCKET_COUNT];
+        Self { buckets, end: AtomicU64::new(0), beside: Mutex::new(beside) }
+    }
+
+    /// Take the lock.
+    #[inline]
+    pub(crate) fn lock(&self) -> Appender<'_, T> {
+        // Whoever panicked while holding it has appended all of an entry or nothing.
+        let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        Appender { of: self, beside }
+    }
+
+    /// The bytes at a place; empty where there are not so many.
+    #[inline]
+    pub(crate) fn get(&self, place: u64, size: usize) -> &[u8] {
+        if place.checked_add(size as u64).is_none_or(|until| until > self.end.load(Ordering::Acquire)) {
+            return &[];
+        }
+        let (number, offset) = locate(place);
+        let bucket = self.buckets.get(number).and_then(OnceLock::get);
+        match bucket.and_then(|bucket| bucket.at(offset, size)) {
+            // SAFETY: the bytes are in the bucket and below `end`: they stay there and do not change (1, 2).
+            Some(start) => unsafe { std::slice::from_raw_parts(start, size) },
+            None => &[],
+        }
+    }
+}
+
+impl<'a, T> Appender<'a, T> {
+    /// Append the concatenation of `parts`, and say where it stands: at a multiple of 8, within one bucket. With an
+    /// `address`, the byte with that number among them gets an address that has this remainder by 64. `None` when there is no
+    /// more room, which is after gigabytes.
+    pub(crate) fn append(&mut self, parts: &[&[u8]], address: Option<(usize, usize)>) -> Option<u64> {
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        let mut place = self.of.end.load(Ordering::Relaxed);
+        let (bucket, mut offset) = loop {
+            let (number, offset) = locate(place);
+            let skip =
+                address.map_or(0, |(byte, remainder)| (LINE + remainder - (offset + byte) % LINE) % LINE);
+            let bucket = self.of.buckets.get(number)?;
+            if offset + skip + size <= size_of(number) {
+                place += skip as u64;
+                break (bucket.get_or_init(|| Bucket::new(size_of(number))), offset + skip);
+            }
+            place += (size_of(number) - offset) as u64;
+        };
+        for part in parts {
+            let target = bucket.at(offset, part.len())?;
+            // SAFETY: the target is in the bucket, and behind `end`: nobody reads it, and nobody else writes it (3).
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), target, part.len()) };
+            offset += part.len();
+        }
+        self.of.end.store((place + size as u64).next_multiple_of(UNIT), Ordering::Release);
+        Some(place)
+    }
+
+    /// The bytes to which this appends.
+    pub(crate) fn of(&self) -> &'a Pinned<T> {
+        self.of
+    }
+}
+
+impl<T> Deref for Appender<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.beside
+    }
+}
+
+impl<T> DerefMut for Appender<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.beside
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_appended_stays_where_it_is() {
+        let pinned = Pinned::new(());
+        let sizes = [0, 1, 7, 8, 9, 4000, 16_384, 16_385, 1 << 20, 5, (1 << 20) + 1, 3];
+        let entries: Vec<Vec<u8>> =
+            sizes.iter().enumerate().map(|(number, size)| vec![number as u8 + 1; *size]).collect();
+        let mut places = Vec::new();
+        for entry in &entries {
+            let (head, tail) = entry.split_at(entry.len() / 2);
+            let place = pinned.lock().append(&[head, tail], None).unwrap();
+            assert_eq!(place % UNIT, 0);
+            places.push((place, pinned.get(place, entry.len()).as_ptr()));
+        }
+        for (entry, (place, address)) in entries.iter().zip(places) {
+            assert_eq!(pinned.get(place, entry.len()), entry);
+            assert_eq!(pinned.get(place, entry.len()).as_ptr(), address);
+        }
+        assert_eq!(pinned.get(u64::MAX, 1), b"");
+        assert_eq!(pinned.get(1 << 40, 1), b"");
+    }
+
+    #[test]
+    fn a_byte_gets_the_address_that_it_asks_for() {
+        let pinned = Pinned::new(());
+        for size in [1, 100, 20_000, 3, 1 << 18] {
+            pinned.lock().append(&[b"something"], None).unwrap();
+            let entry = vec![7; size];
+            let place = pinned.lock().append(&[b"a head of 24 bytes......", &entry], Some((24, 16))).unwrap();
+            let value = pinned.get(place + 24, size);
+            assert_eq!((value, value.as_ptr() as usize % LINE), (&entry[..], 16));
+        }
+    }
+
+    #[test]
+    fn readers_go_on_while_somebody_appends() {
+        let pinned = Pinned::new(Vec::new());
+        std::thread::scope(|scope| {
+            let append = || {
+                for number in 0..20_000_u64 {
+                    let mut appender = pinned.lock();
+                    let place = appender.append(&[&number.to_le_bytes()], None).unwrap();
+                    appender.push(place);
+                }
+            };
+            scope.spawn(append);
+            let mut seen = 0;
+            while seen < 20_000 {
+                let places: Vec<u64> = pinned.lock().iter().skip(seen).copied().collect();
+                for place in places {
+                    assert_eq!(pinned.get(place, 8), (seen as u64).to_le_bytes());
+                    seen += 1;
+                }
+            }
+        });
+    }
+}

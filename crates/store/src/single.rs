@@ -1,0 +1,146 @@
+//! How is one row read or changed without a snapshot and without a transaction?
+//!
+//! The engine does it at once or not at all (`Engine::change_row`); here a row key becomes of a key and a cell of a record.
+//! What is more than a plain cell goes the long way: keys that are too long or have a spelling, records with large values.
+
+use std::sync::PoisonError;
+
+use crate::cell::{Cell, check_of};
+use crate::database::Database;
+use crate::engine::{AtOnce, Choice};
+use crate::error::StoreError;
+use crate::row_key::{RowKey, TableId, is_long};
+use crate::store::{Durability, Mode, Store};
+
+/// A table, and the version of the catalog in which it was found (`Snapshot::catalog_version`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The table.
+    pub table: TableId,
+    /// The version.
+    pub version: u64,
+}
+
+impl Store {
+    /// Set a key to a record that has no large values, in a commit of its own; says whether the key was there.
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::put`] and its commit.
+    #[inline]
+    pub fn put_at_once(&self, known: Known, key: &[u8], record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
+        self.change_at_once(known, key, |old, out| {
+            out.extend_from_slice(record);
+            Some(old.is_some())
+        })
+    }
+
+    /// Change a row in a commit of its own: `change` is shown the record, if there is one, and writes the new one into the
+    /// buffer; `None` leaves it to a transaction.
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::put`] and its commit.
+    #[inline]
+    pub fn change_at_once<R>(
+        &self,
+        known: Known,
+        key: &[u8],
+        mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Option<R>,
+    ) -> Result<AtOnce<R>, StoreError> {
+        self.alter(known, key, |row_key, old, out| {
+            let done = change(old, out)?;
+            let check = check_of(row_key, &[], out).to_le_bytes();
+            out.extend_from_slice(&check);
+            Some((Choice::Put, done))
+        })
+    }
+
+    /// Delete a row in a commit of its own; one that is not there is left to a transaction.
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::delete`] and its commit.
+    pub fn delete_at_once(&self, known: Known, key: &[u8]) -> Result<AtOnce<()>, StoreError> {
+        self.alter(known, key, |_, old, _| old.map(|_| (Choice::Delete, ())))
+    }
+
+    #[inline]
+    fn alter<R>(
+        &self,
+        known: Known,
+        key: &[u8],
+        mut change: impl FnMut(&[u8], Option<&[u8]>, &mut Vec<u8>) -> Option<(Choice, R)>,
+    ) -> Result<AtOnce<R>, StoreError> {
+        if self.options().durability == Durability::Full || self.options().mode == Mode::Read {
+            return Ok(AtOnce::Unable);
+        }
+        self.with_row_key(known.table, key, |database, row_key| {
+            if database.read_only.is_some() {
+                return Ok(AtOnce::Unable);
+            }
+            let mut done = None;
+            let changed = database.engine.change_row(row_key, known.version, &mut |bytes, out| {
+                let old = match bytes.map(Cell::parse) {
+                    None => None,
+                    Some(Some(cell)) if cell.is_plain() => Some(cell.record),
+                    Some(_) => return Choice::Leave,
+                };
+                let Some((choice, result)) = change(row_key, old, out) else { return Choice::Leave };
+                done = Some(result);
+                choice
+            });
+            let changed = changed.map_err(|error| database.write_error(error))?;
+            Ok(match (changed, done) {
+                (AtOnce::Done(()), Some(done)) => AtOnce::Done(done),
+                (AtOnce::Stale, _) => AtOnce::Stale,
+                _ => AtOnce::Unable,
+            })
+        })
+    }
+
+    /// Show the record under a key as it is now; `show` is to copy what it wants to keep, and is not called where there is none.
+    ///
+    /// # Errors
+    /// As [`crate::Snapshot::get`].
+    #[inline]
+    pub fn show_at_once(
+        &self,
+        known: Known,
+        key: &[u8],
+        mut show: impl FnMut(&[u8]),
+    ) -> Result<AtOnce<bool>, StoreError> {
+        self.with_row_key(known.table, key, |database, row_key| {
+            let mut found = Ok(false);
+            let shown = database.engine.show_row(row_key, known.version, &mut |bytes| {
+                found = match bytes.map(Cell::parse) {
+                    None => Ok(false),
+                    Some(Some(cell)) => {
+                        show(cell.record);
+                        Ok(true)
+                    }
+                    Some(None) => Err(database.damaged_row(known.table, row_key)),
+                };
+            });
+            Ok(match shown.map_err(|error| database.error(error))? {
+                AtOnce::Done(()) => AtOnce::Done(found?),
+                AtOnce::Stale => AtOnce::Stale,
+                AtOnce::Unable => AtOnce::Unable,
+            })
+        })
+    }
+
+    /// The database and a row's key in it, unless that is too long to stand for itself.
+    #[inline]
+    fn with_row_key<R>(
+        &self,
+        table: TableId,
+        key: &[u8],
+        work: impl FnOnce(&Database, &[u8]) -> Result<AtOnce<R>, StoreError>,
+    ) -> Result<AtOnce<R>, StoreError> {
+        let database = self.link()?.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let database = database.as_ref().ok_or(StoreError::Closed { what: "database" })?;
+        let row_key = RowKey::new(table, key, database.key_size_max);
+        if is_long(row_key.as_bytes(), database.key_size_max) {
+            return Ok(AtOnce::Unable);
+        }
+        work(database, row_key.as_bytes())
+    }
+}
