@@ -1,5 +1,6 @@
 //! Do the accessors read what validation accepts, and survive what it refuses?
 
+use pellucid_record::encode::Simple;
 use pellucid_record::keyed::{CanonicalKey, UNORDERED};
 use pellucid_record::layout::tag;
 use pellucid_record::validate::validate_record;
@@ -64,7 +65,10 @@ impl<'a, S: Shapes + ?Sized> Reader<'a, S> {
         let mut walker = Walker::new(container);
         for index in 0..container.count {
             let slot = self.check(container.slot(self.record, self.shapes, index));
-            let next = self.check(walker.next(self.record, self.shapes)).flatten();
+            let before = walker;
+            let next = walker.next(self.record, self.shapes);
+            self.short_ways(before, &walker, next);
+            let next = self.check(next).flatten();
             if self.is_sound {
                 // As text, where NaN is NaN.
                 assert_eq!(format!("{slot:?}"), format!("{next:?}"));
@@ -86,6 +90,37 @@ impl<'a, S: Shapes + ?Sized> Reader<'a, S> {
         assert_eq!(container.packed_bytes(self.record).is_ok(), container.kind.is_packed());
         self.entries(&container);
         Some(walker.end())
+    }
+
+    /// What `next` has given, `next_simple` and `next_shaped` give, sound or not, if it is theirs to give; and walk as far.
+    fn short_ways(&self, before: Walker, after: &Walker, next: Result<Option<Slot<'_>>, Corrupt>) {
+        let mut walker = before;
+        let simple = match next {
+            Ok(Some(Slot::Str(text))) => Some(Simple::Str(text)),
+            Ok(Some(Slot::Int(value))) if !before.container().kind.is_packed() => Some(Simple::Int(value)),
+            Ok(Some(Slot::Float(value))) if !before.container().kind.is_packed() => {
+                Some(Simple::Float(value))
+            }
+            Ok(Some(Slot::Bool(value))) => Some(Simple::Bool(value)),
+            Ok(Some(Slot::None)) => Some(Simple::None),
+            _ => None,
+        };
+        // As text, where NaN is NaN.
+        assert_eq!(format!("{:?}", walker.next_simple(self.record)), format!("{simple:?}"));
+        let is_same = |walker: &Walker, is_taken: bool| {
+            let expected = if is_taken { after } else { &before };
+            format!("{walker:?}") == format!("{expected:?}")
+        };
+        assert!(is_same(&walker, simple.is_some()), "{walker:?} is not {after:?}");
+
+        let mut walker = before;
+        let inner = walker.next_shaped(self.record, |shape| self.shapes.slot_count(shape));
+        let shaped = match next {
+            Ok(Some(Slot::Container(container))) if container.kind == Kind::Shaped => Some(container),
+            _ => None,
+        };
+        assert_eq!(inner.map(|inner| *inner.container()), shaped);
+        assert!(is_same(&walker, shaped.is_some()), "{walker:?} is not {after:?}");
     }
 
     /// Finds each field and entry of a dict again.
