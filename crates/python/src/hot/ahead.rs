@@ -24,6 +24,9 @@ const ELEMENTS_AHEAD: isize = 24;
 const ELEMENTS_WAITED: usize = 2;
 /// Elements of a list below, and items of a dict, that are looked at: a large one keeps the memory busy by itself.
 const PART_COUNT_MAX: isize = 32;
+/// Elements with fewer dicts and lists in them, on so many levels, are not worth it.
+const CONTAINER_COUNT_MIN: usize = 3;
+const LEVELS_COUNTED: u32 = 2;
 /// What does not fit the queue is not asked for.
 const QUEUE_SIZE: usize = 512;
 
@@ -63,6 +66,16 @@ impl Ahead {
     pub fn new() -> Self {
         let nothing = Waiting { object: std::ptr::null_mut(), for_parts: false, since: 0 };
         Self { queue: [nothing; QUEUE_SIZE], first: 0, end: 0, next: 0, steps: 0, epoch: EPOCH.get() }
+    }
+
+    /// Whether looking ahead pays for elements like this one: those that hold a few dicts and lists. One that is flat lies
+    /// together in memory, and what is done here would take longer than to wait for it.
+    ///
+    /// # Safety
+    /// `element` is a live object, the GIL is held.
+    pub unsafe fn is_worth_it(element: Object) -> bool {
+        // SAFETY: as promised by the caller.
+        unsafe { containers_in(element, LEVELS_COUNTED) >= CONTAINER_COUNT_MIN }
     }
 
     /// Asks for some more of what is behind `index` in a list, where the element at `index` is about to be read.
@@ -159,6 +172,37 @@ impl Ahead {
     }
 }
 
+/// How many dicts and lists there are in a dict or list, down to some level.
+///
+/// # Safety
+/// As for `is_worth_it`.
+unsafe fn containers_in(object: Object, levels: u32) -> usize {
+    let mut count = 0;
+    // SAFETY: a live object; exact types; what it holds is live, and nothing below runs code.
+    unsafe {
+        let mut look_at = |part: Object| {
+            let kind = ffi::Py_TYPE(part);
+            if kind == &raw mut ffi::PyDict_Type || kind == &raw mut ffi::PyList_Type {
+                count += 1 + if levels > 1 { containers_in(part, levels - 1) } else { 0 };
+            }
+        };
+        if ffi::Py_TYPE(object) == &raw mut ffi::PyDict_Type {
+            let mut item = Item::before_first();
+            for _ in 0..PART_COUNT_MAX {
+                if !item.advance(object) {
+                    break;
+                }
+                look_at(item.value);
+            }
+        } else if ffi::Py_TYPE(object) == &raw mut ffi::PyList_Type {
+            for index in 0..ffi::PyList_GET_SIZE(object).min(PART_COUNT_MAX) {
+                look_at(ffi::PyList_GET_ITEM(object, index));
+            }
+        }
+    }
+    count
+}
+
 /// What is asked for ahead while somebody goes through a value, if that is a long list.
 pub struct Walk<'a, 'py> {
     list: Option<(&'a Bound<'py, PyList>, Box<Ahead>)>,
@@ -168,7 +212,12 @@ pub struct Walk<'a, 'py> {
 impl<'a, 'py> Walk<'a, 'py> {
     /// A walk over `values` from its first element on.
     pub fn over(values: &'a Bound<'py, PyAny>) -> Self {
-        let list = values.cast_exact::<PyList>().ok().filter(|list| list.len() as isize >= LIST_COUNT_MIN);
+        let is_worth_it = |list: &&'a Bound<'py, PyList>| {
+            // SAFETY: a live list that is not empty holds its first element.
+            list.len() as isize >= LIST_COUNT_MIN
+                && unsafe { Ahead::is_worth_it(ffi::PyList_GET_ITEM(list.as_ptr(), 0)) }
+        };
+        let list = values.cast_exact::<PyList>().ok().filter(is_worth_it);
         Self { list: list.map(|list| (list, Box::new(Ahead::new()))), index: 0 }
     }
 

@@ -59,7 +59,7 @@ pub fn ask_for(address: *const u8) {
 /// # Safety
 /// `list` is a live list, the GIL is held.
 #[inline(always)]
-unsafe fn look_ahead(list: Object, index: ffi::Py_ssize_t) {
+pub unsafe fn look_ahead(list: Object, index: ffi::Py_ssize_t) {
     // SAFETY: both elements lie inside the list as it is now, which holds them; an exact dict has the head of one.
     unsafe {
         let size = ffi::PyList_GET_SIZE(list);

@@ -106,6 +106,11 @@ pub enum Target<'a> {
 }
 
 impl Target<'_> {
+    /// Whether no shape can be added any more.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Target::Envelope { used, .. } if used.len() >= ENVELOPE_SHAPE_COUNT_MAX)
+    }
+
     /// The id under which a shape may be written now, if it may.
     #[inline]
     pub(super) fn usable_id(&mut self, shape: &ShapeNames) -> Option<u32> {
@@ -410,12 +415,15 @@ impl<'a, 'py> Encoding<'a, 'py> {
                 && depth + 1 < DEPTH_MAX
                 && ffi::Py_TYPE(ffi::PyList_GET_ITEM(list, 0)) == &raw mut ffi::PyDict_Type;
             let mut index = if is_long { self.dicts(list, depth)? } else { 0 };
-            let mut ahead =
-                (is_long && count - index >= ahead::LIST_COUNT_MIN).then(|| Box::new(Ahead::new()));
+            let is_worth_it = is_long
+                && ffi::PyList_GET_SIZE(list) - index >= ahead::LIST_COUNT_MIN
+                && Ahead::is_worth_it(ffi::PyList_GET_ITEM(list, index));
+            let mut ahead = is_worth_it.then(|| Box::new(Ahead::new()));
             // The size is read again each time: user code below may have changed the list.
             while index < ffi::PyList_GET_SIZE(list) {
-                if let Some(ahead) = &mut ahead {
-                    ahead.step(list, index);
+                match &mut ahead {
+                    Some(ahead) => ahead.step(list, index),
+                    None => dicts::look_ahead(list, index),
                 }
                 let object = ffi::PyList_GET_ITEM(list, index);
                 self.element(object, index as usize, depth)?;

@@ -12,6 +12,7 @@
 //!    remembers by its serial: another one may begin before the end of the first is known here.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -96,12 +97,16 @@ impl Drop for ShapeNames {
 }
 
 const GUESS_COUNT: usize = 512;
+/// From so many wrong guesses on, a spot is known to be that of several shapes.
+const WRONG_GUESSES_MAX: u8 = 8;
 
 /// What changes as shapes are met; all boxes stay where they are once made (invariant 1).
 struct Known {
     by_id: Vec<Option<Box<ShapeNames>>>,
-    by_keys: HashMap<u64, Vec<u32>>,
+    by_keys: HashMap<u64, Vec<u32>, BuildHasherDefault<Hashed>>,
     guesses: Vec<*const ShapeNames>,
+    // How often the guess at each spot was wrong, up to a few.
+    wrong_guesses: [u8; GUESS_COUNT],
     // Shapes taken back after an abort, by their keys: an encoder further up the stack may still hold them.
     // They are used again when the same transaction is tried again, as is usual.
     withdrawn: HashMap<u64, Vec<Box<ShapeNames>>>,
@@ -141,8 +146,9 @@ impl Names {
             source,
             known: GilCell::new(Known {
                 by_id: Vec::new(),
-                by_keys: HashMap::new(),
+                by_keys: HashMap::default(),
                 guesses: Vec::new(),
+                wrong_guesses: [0; GUESS_COUNT],
                 withdrawn: HashMap::new(),
             }),
         }
@@ -299,6 +305,23 @@ impl Names {
         });
     }
 
+    /// The shape guessed at this spot was not the dict's.
+    #[cold]
+    pub fn note_wrong_guess(&self, py: Python<'_>, spot: usize) {
+        self.known.with(py, |known| {
+            if let Some(count) = known.wrong_guesses.get_mut(spot % GUESS_COUNT) {
+                *count = WRONG_GUESSES_MAX.min(*count + 1);
+            }
+        });
+    }
+
+    /// Whether guesses at this spot have been wrong more often than a few first ones may be.
+    #[inline]
+    pub fn is_varied(&self, py: Python<'_>, spot: usize) -> bool {
+        self.known
+            .with(py, |known| known.wrong_guesses.get(spot % GUESS_COUNT).copied() >= Some(WRONG_GUESSES_MAX))
+    }
+
     /// The place in the table of guesses for a dict: its first key and its size.
     ///
     /// # Safety
@@ -318,9 +341,31 @@ impl Names {
 }
 
 fn hash_keys(keys: &[*mut ffi::PyObject]) -> u64 {
-    keys.iter().fold(keys.len() as u64, |hash, key| {
+    let hash = keys.iter().fold(keys.len() as u64, |hash, key| {
         (hash.rotate_left(5) ^ (*key as u64 >> 4)).wrapping_mul(0x517c_c1b7_2722_0a95)
-    })
+    });
+    // The best bits of a product are the upper ones; a table looks at both ends.
+    hash ^ hash >> 32
+}
+
+/// The hasher of numbers that are hashes: to hash them again was a tenth of finding a dict's shape by its keys.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
 }
 
 impl Shapes for Names {

@@ -4,6 +4,7 @@
 //! then looked for by all its keys; then made, if dicts like it have been seen before.
 
 use pellucid_record::encode::Simple;
+use pellucid_record::error::EncodeError;
 use pellucid_record::layout::{ENVELOPE_SHAPE_COUNT_MAX, Kind};
 use pellucid_record::shape::{Shape, Sighting};
 use pyo3::ffi;
@@ -15,6 +16,73 @@ use crate::counters;
 use crate::hot::item::{Held, Item, Object, simple};
 use crate::hot::names::{Names, ShapeNames, is_same_name};
 
+/// Dicts of more items than this are never gathered.
+const FEW: usize = 24;
+
+/// The items of a dict, borrowed, in their order.
+struct Items {
+    keys: [Object; FEW],
+    values: [Object; FEW],
+}
+
+impl Default for Items {
+    #[inline(always)]
+    fn default() -> Self {
+        Self { keys: [std::ptr::null_mut(); FEW], values: [std::ptr::null_mut(); FEW] }
+    }
+}
+
+impl Items {
+    /// Takes the items of a dict that has `count`; false where a key is no exact str.
+    ///
+    /// # Safety
+    /// `dict` is a live exact dict.
+    #[inline(always)]
+    unsafe fn gather(&mut self, dict: Object, count: usize) -> bool {
+        let mut item = Item::before_first();
+        for (key, value) in self.keys.iter_mut().zip(&mut self.values).take(count) {
+            // SAFETY: as promised by the caller; what the dict holds is live.
+            unsafe {
+                if !item.advance(dict) || ffi::PyUnicode_CheckExact(item.key) == 0 {
+                    return false;
+                }
+            }
+            (*key, *value) = (item.key, item.value);
+        }
+        true
+    }
+
+    /// Holds the items from `first` on.
+    ///
+    /// # Safety
+    /// They are live, and so many were gathered.
+    unsafe fn hold_from(&self, first: usize, count: usize) -> HeldItems<'_> {
+        let part = first..count;
+        let (keys, values) = (self.keys.get(part.clone()), self.values.get(part));
+        let held = HeldItems { keys: keys.unwrap_or_default(), values: values.unwrap_or_default() };
+        for object in held.keys.iter().chain(held.values) {
+            // SAFETY: as promised by the caller; encodings run with the GIL held.
+            unsafe { ffi::Py_INCREF(*object) };
+        }
+        held
+    }
+}
+
+/// Strong references to gathered items.
+struct HeldItems<'a> {
+    keys: &'a [Object],
+    values: &'a [Object],
+}
+
+impl Drop for HeldItems<'_> {
+    fn drop(&mut self) {
+        for object in self.keys.iter().chain(self.values) {
+            // SAFETY: owned since `hold_from`.
+            unsafe { ffi::Py_DECREF(*object) };
+        }
+    }
+}
+
 impl<'py> Encoding<'_, 'py> {
     #[inline(never)]
     pub(super) unsafe fn dict(&mut self, dict: Object, depth: u32) -> Outcome {
@@ -23,15 +91,18 @@ impl<'py> Encoding<'_, 'py> {
         // SAFETY: an exact dict, live during the call.
         unsafe {
             let count = (*dict.cast::<ffi::PyDictObject>()).ma_used as usize;
-            let mut first = Item::before_first();
-            if !first.advance(dict) {
+            if count == 0 {
                 self.encoder.begin(Kind::Keyed, 0, 0)?;
                 return Ok(self.encoder.end()?);
             }
-            if ffi::PyUnicode_CheckExact(first.key) == 0 {
+            let mut first = Item::before_first();
+            if !first.advance(dict) || ffi::PyUnicode_CheckExact(first.key) == 0 {
                 return self.keyed(dict, count, depth);
             }
             let spot = Names::guess_spot(first.key, count);
+            if count <= FEW && self.names.is_varied(self.py, spot) {
+                return self.dict_of_items(dict, count, spot, depth);
+            }
             let guess = self.names.guess(self.py, spot).filter(|shape| shape.keys.len() == count);
             // A shape lives as long as its `Names`, which this encoding borrows.
             if let Some(shape) = guess.map(std::ptr::from_ref) {
@@ -42,9 +113,82 @@ impl<'py> Encoding<'_, 'py> {
                     return Ok(());
                 }
                 self.take_back(mark);
+                self.names.note_wrong_guess(self.py, spot);
             }
             self.dict_by_keys(dict, count, spot, depth)
         }
+    }
+
+    /// As `dict`, where dicts of several shapes begin alike and have one size: the items are gathered, and the key list is
+    /// looked for, before a byte is written. A wrong guess that was half written took longer, and half of them were wrong.
+    #[inline(never)]
+    unsafe fn dict_of_items(&mut self, dict: Object, count: usize, spot: usize, depth: u32) -> Outcome {
+        let mut items = Items::default();
+        // SAFETY: an exact dict, live during the call.
+        unsafe {
+            if !items.gather(dict, count) {
+                return self.keyed(dict, count, depth);
+            }
+            let keys = items.keys.get(..count).unwrap_or_default();
+            let is_same = |shape: &&ShapeNames| {
+                shape.keys.len() == count
+                    && shape.keys.iter().zip(keys).all(|(one, two)| is_same_name(*one, *two))
+            };
+            // Keys that a parser made are other objects than the names.
+            let by_characters = || self.names.guess(self.py, spot).filter(is_same);
+            if let Some(shape) = self.names.by_keys(self.py, keys).or_else(by_characters)
+                && let Some(id) = self.target.usable_id(shape)
+            {
+                return self.shaped_of_items(dict, &items, shape, id, depth);
+            }
+            self.dict_by_keys(dict, count, spot, depth)
+        }
+    }
+
+    /// Writes the gathered items of a dict as that shape, whose keys are theirs.
+    unsafe fn shaped_of_items(
+        &mut self,
+        dict: Object,
+        items: &Items,
+        shape: &ShapeNames,
+        id: u32,
+        depth: u32,
+    ) -> Outcome {
+        let count = shape.keys.len();
+        self.encoder.begin_as_wide(Kind::Shaped, count as u32, id, shape.width_log2.get())?;
+        let values = items.values.get(..count).unwrap_or_default();
+        // SAFETY: the dict holds its items until code runs, which a simple value does not; from the first one on that is
+        // not simple, all are held.
+        unsafe {
+            let simple_count = values.iter().take_while(|value| self.plain(**value)).count();
+            if simple_count < count {
+                let held = items.hold_from(simple_count, count);
+                self.members(items, simple_count, count, depth)?;
+                drop(held);
+                // What is written is the dict as it was; who changes it meanwhile is told, as by Python's own iterators.
+                let count_now = (*dict.cast::<ffi::PyDictObject>()).ma_used as usize;
+                if count_now != count {
+                    let announced = count as u32;
+                    return Err(EncodeError::CountMismatch { announced, pushed: count_now }.into());
+                }
+            }
+        }
+        self.encoder.end()?;
+        shape.width_log2.set(self.encoder.last_width_log2());
+        Ok(())
+    }
+
+    /// Writes the values of gathered items from `first` on, which are held.
+    unsafe fn members(&mut self, items: &Items, first: usize, count: usize, depth: u32) -> Outcome {
+        for (key, value) in items.keys.iter().zip(&items.values).take(count).skip(first) {
+            // SAFETY: both are held.
+            unsafe {
+                if !self.plain(*value) {
+                    self.value(*value, depth + 1).or_else(|failure| self.at_key(failure, *key))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What has been gathered so far beside the bytes.
@@ -166,9 +310,9 @@ impl<'py> Encoding<'_, 'py> {
                 // SAFETY: as promised by the caller.
                 unsafe { self.shaped_or_keyed(dict, count, shape, id, depth) }
             }
-            // A draft of another thread's transaction, or an envelope that is full.
+            // A draft of another thread's transaction, or an envelope that is full. (Its names have met all that they have.)
             // SAFETY: as promised by the caller.
-            None if keys.is_empty() => unsafe { self.keyed(dict, count, depth) },
+            None if keys.is_empty() || self.target.is_full() => unsafe { self.keyed(dict, count, depth) },
             // SAFETY: as promised by the caller.
             None => unsafe { self.dict_of_new_keys(dict, &keys, &pointers, depth) },
         };
