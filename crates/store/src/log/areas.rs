@@ -201,7 +201,7 @@ impl Areas {
         self.area_words as u64 * 8
     }
 
-    /// Copy the group at a position out of an area, if it continues the chain; its bytes and its check.
+    /// Copy the group at a position out of an area into `bytes`, if it continues the chain; its check.
     pub(crate) fn group(
         &self,
         area: usize,
@@ -209,7 +209,9 @@ impl Areas {
         position: u64,
         sequence: u64,
         seed: u64,
-    ) -> Option<(Vec<u8>, u64)> {
+        bytes: &mut Vec<u8>,
+    ) -> Option<u64> {
+        bytes.clear();
         let offset = usize::try_from(position.checked_sub(head.begin)?).ok()? / 8;
         if offset >= self.area_words || !self.space.has(self.word_at(area, offset) + 1) {
             return None;
@@ -221,7 +223,7 @@ impl Areas {
         {
             return None;
         }
-        let mut bytes = Vec::with_capacity(size);
+        bytes.reserve(size);
         for words in self.parts(area, offset..offset + size / 8) {
             if !self.space.has(words.end) {
                 return None;
@@ -231,8 +233,7 @@ impl Areas {
             }
         }
         // The check tells whether somebody wrote meanwhile: an area that is begun anew has another salt.
-        let check = group::verified(&bytes, sequence, seed)?;
-        Some((bytes, check))
+        group::verified(bytes, sequence, seed)
     }
 
     /// Write a group at a position, without publishing it.

@@ -45,24 +45,35 @@ pub(crate) fn in_a_while(patience: Duration) -> Instant {
     Instant::now() + patience.min(FOR_EVER)
 }
 
-/// The groups of an area, read from its begin.
+/// How far the groups of an area go.
+#[derive(Clone, Copy)]
 struct Chain {
-    layer: Layer,
     end: u64,
     sequence: u64,
 }
 
-/// Read an area from its begin, as far as the chain goes.
-fn read_chain(areas: &Areas, area: usize, head: AreaHead, sequence: u64) -> Chain {
-    let mut chain = Chain { layer: Layer::default(), end: head.begin, sequence };
-    let mut seed = head.salt;
-    while let Some((bytes, check)) = areas.group(area, head, chain.end, chain.sequence + 1, seed) {
+/// Read an area from its begin, as far as the chain goes; `take` gets each group and its number.
+fn read_chain(
+    areas: &Areas,
+    area: usize,
+    head: AreaHead,
+    sequence: u64,
+    mut take: impl FnMut(u64, &[u8]),
+) -> Chain {
+    let mut chain = Chain { end: head.begin, sequence };
+    let (mut seed, mut bytes) = (head.salt, Vec::new());
+    while let Some(check) = areas.group(area, head, chain.end, chain.sequence + 1, seed, &mut bytes) {
         chain.end += bytes.len() as u64;
         chain.sequence += 1;
-        chain.layer.add(chain.sequence, &bytes);
+        take(chain.sequence, &bytes);
         seed = check;
     }
     chain
+}
+
+/// Where the chain of an area ends.
+fn end_of_chain(areas: &Areas, area: usize, head: AreaHead, sequence: u64) -> Chain {
+    read_chain(areas, area, head, sequence, |_, _| ())
 }
 
 /// [W6] Set tail and sequence to where the chain ends, behind a writer that died.
@@ -72,7 +83,7 @@ pub(crate) fn recover(areas: &Areas, applied: Applied) -> Result<(), EngineError
         return Err(EngineError::Damaged { what: "the log's active area has no head", code: 0 });
     };
     if head.begin == applied.position {
-        let chain = read_chain(areas, active, head, applied.sequence);
+        let chain = end_of_chain(areas, active, head, applied.sequence);
         areas.publish(chain.end, chain.sequence);
         return Ok(());
     }
@@ -80,9 +91,9 @@ pub(crate) fn recover(areas: &Areas, applied: Applied) -> Result<(), EngineError
     let other =
         areas.head(1 - active).filter(|other| other.begin == applied.position && other.begin < head.begin);
     if let Some(other) = other {
-        let sealed = read_chain(areas, 1 - active, other, applied.sequence);
+        let sealed = end_of_chain(areas, 1 - active, other, applied.sequence);
         if sealed.end == head.begin {
-            let chain = read_chain(areas, active, head, sealed.sequence);
+            let chain = end_of_chain(areas, active, head, sealed.sequence);
             areas.publish(chain.end, chain.sequence);
             return Ok(());
         }
@@ -105,7 +116,9 @@ pub(crate) fn adopt(areas: &Areas, applied: Applied) -> Result<(), EngineError> 
         let head = heads.get(*area).copied().flatten();
         head.is_some_and(|head| {
             head.begin == applied.position
-                && read_chain(areas, *area, head, applied.sequence).end > head.begin
+                && areas
+                    .group(*area, head, head.begin, applied.sequence + 1, head.salt, &mut Vec::new())
+                    .is_some()
         })
     });
     let begins = || heads.iter().flatten().map(|head| head.begin);
@@ -129,9 +142,9 @@ pub(crate) fn adopt(areas: &Areas, applied: Applied) -> Result<(), EngineError> 
     };
     let Some(head) = heads.get(first).copied().flatten() else { return Ok(()) };
     areas.set_found(true);
-    let chain = read_chain(areas, first, head, applied.sequence);
+    let chain = end_of_chain(areas, first, head, applied.sequence);
     if let Some(next) = areas.head(1 - first).filter(|next| next.begin == chain.end) {
-        let chain = read_chain(areas, 1 - first, next, chain.sequence);
+        let chain = end_of_chain(areas, 1 - first, next, chain.sequence);
         areas.set_active(1 - first);
         areas.publish(chain.end, chain.sequence);
     } else {
@@ -208,12 +221,15 @@ impl Shared {
         let (layer, sequence) = if let Some(placed) = known {
             (placed.layer, placed.sequence)
         } else {
-            let chain = read_chain(&self.areas, area, head, applied.sequence);
+            let layer = Layer::default();
+            let chain = read_chain(&self.areas, area, head, applied.sequence, |sequence, group| {
+                layer.add(sequence, group);
+            });
             if chain.end != end {
                 let what = "a sealed area of the log does not reach to where the next one begins";
                 return Err(EngineError::Damaged { what, code: 0 });
             }
-            (Arc::new(chain.layer), chain.sequence)
+            (Arc::new(layer), chain.sequence)
         };
         let applied = Applied { position: end, sequence, version: txn.version() };
         write_layer(&mut *txn, &layer)?;

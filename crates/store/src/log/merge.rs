@@ -135,11 +135,37 @@ impl<'t> MergedCursor<'t> {
         }
     }
 
-    /// Whether nothing lies over what the tree has from here on.
-    fn is_plain(&mut self) -> bool {
+    /// The first key that anything over the tree says something of.
+    fn first_over(&mut self) -> Option<&'t [u8]> {
         let (tree, direction, limit) = (self.tree, self.direction, self.limit);
-        self.overs.iter_mut().all(|over| over.head(tree, direction, limit).is_none())
+        let heads = self.overs.iter_mut().filter_map(|over| over.head(tree, direction, limit));
+        let keys = heads.map(|(key, _)| key);
+        match direction {
+            Direction::Forward => keys.min(),
+            Direction::Reverse => keys.max(),
+        }
     }
+
+    /// What is left of the tree's last batch.
+    fn rest_below(&self) -> &[Entry<'t>] {
+        self.batch.entries.get(self.index..).unwrap_or_default()
+    }
+}
+
+/// How many of these entries come before a key in walking order: looked for in steps that double, since where few keys lie
+/// over many it is all of a page.
+fn count_before(entries: &[Entry<'_>], key: &[u8], direction: Direction) -> usize {
+    let is_before = |entry: &Entry<'_>| match direction {
+        Direction::Forward => entry.0 < key,
+        Direction::Reverse => entry.0 > key,
+    };
+    let mut step = 1;
+    while entries.get(step - 1).is_some_and(is_before) {
+        step *= 2;
+    }
+    let known = step / 2;
+    let open = entries.get(known..entries.len().min(step)).unwrap_or_default();
+    known + open.partition_point(is_before)
 }
 
 impl<'t> Cursor<'t> for MergedCursor<'t> {
@@ -168,17 +194,28 @@ impl<'t> Cursor<'t> for MergedCursor<'t> {
     }
 
     fn fill(&mut self, batch: &mut Batch<'t>) -> Result<(), EngineError> {
-        const STEPS: usize = 64;
+        const ENOUGH: usize = 64;
         batch.entries.clear();
-        if self.is_plain() {
-            if self.index < self.batch.entries.len() {
-                batch.entries.extend(self.batch.entries.drain(self.index..));
+        while batch.entries.len() < ENOUGH {
+            let Some(over) = self.first_over() else {
+                // Nothing lies over what the tree has from here on.
+                if self.rest_below().is_empty() && batch.entries.is_empty() {
+                    return if self.is_below_over { Ok(()) } else { self.below.fill(batch) };
+                }
+                batch.entries.extend_from_slice(self.rest_below());
                 self.index = self.batch.entries.len();
                 return Ok(());
+            };
+            if self.head_below()?.is_some() {
+                let rest = self.rest_below();
+                let count = count_before(rest, over, self.direction);
+                batch.entries.extend_from_slice(rest.get(..count).unwrap_or_default());
+                let is_all = count == rest.len();
+                self.index += count;
+                if is_all {
+                    continue;
+                }
             }
-            return if self.is_below_over { Ok(()) } else { self.below.fill(batch) };
-        }
-        while batch.entries.len() < STEPS {
             match self.next()? {
                 Some(entry) => batch.entries.push(entry),
                 None => break,

@@ -161,16 +161,17 @@ impl State {
     fn read_group(&mut self, areas: &Areas) -> bool {
         let Some(placed) = self.layers.back_mut() else { return false };
         let (end, sequence) = (placed.end, placed.sequence + 1);
-        let Some((bytes, check)) = areas.group(placed.area, placed.head, end, sequence, placed.chain) else {
+        let bytes = &mut self.spare.1;
+        let Some(check) = areas.group(placed.area, placed.head, end, sequence, placed.chain, bytes) else {
             return false;
         };
         placed.end += bytes.len() as u64;
         placed.chain = check;
         placed.sequence = sequence;
-        if group::changes_catalog(&bytes) {
+        if group::changes_catalog(bytes) {
             self.catalog = sequence;
         }
-        placed.layer.add(sequence, &bytes);
+        placed.layer.add(sequence, bytes);
         true
     }
 
