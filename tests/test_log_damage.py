@@ -228,6 +228,37 @@ def test_a_reader_that_comes_behind_a_dead_bulk_commit_sees_it(path: Path) -> No
             assert reader("len(db)") == 100_002
 
 
+def test_a_bulk_commit_of_a_writer_that_died_in_it_is_there_or_not_but_never_later(path: Path) -> None:
+    # The engine's lock file says which version readers take; a commit says so there as its last step, behind the sync.
+    version = 8
+    lock = path.with_name(path.name + "-lock")
+    with pellucid.open(path) as db:
+        db["before"] = 1
+        db.sync()
+        with Child(path) as writer:
+            log, engine = log_of(path).read_bytes()[:8192], lock.read_bytes()[version : version + 8]
+            writer("db.update({n: 'x' * 100 for n in range(100_000)})")
+            # Dead with the engine's lock, as in the middle of that commit.
+            writer("transaction = db.transaction(); transaction.__enter__()")
+            writer("db.update({n: 'y' * 100 for n in range(100_000)})")
+            writer.kill()
+        member = word(path, WRITER)
+        poke(path, AREA_HEADS, log[AREA_HEADS : AREA_HEADS + 128])
+        for place in (SEQUENCE, TAIL, ACTIVE, APPLIED):
+            poke(path, place, log[place : place + 8])
+        poke(path, WRITER, member.to_bytes(8, "little"))
+        with lock.open("r+b") as file:
+            file.seek(version)
+            file.write(engine)
+        db["after"] = 2
+        assert len(db) == 100_002
+        db.sync()
+        assert (db["before"], db["after"], db[99_999]) == (1, 2, "x" * 100)
+        assert db.check() == []
+    with pellucid.open(path) as db:
+        assert len(db) == 100_002
+
+
 @pytest.mark.parametrize("mode", ["r", "w", "c", "n"])
 def test_what_is_no_log_of_this_database_is_told(path: Path, tmp_path: Path, mode: str) -> None:
     for name in (path, tmp_path / "other.pel"):

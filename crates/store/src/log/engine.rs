@@ -193,15 +193,29 @@ impl Shared {
         let Some(taken) = lock::acquire(&self.areas, deadline) else { return Ok(None) };
         let lock = WriterLock { shared: Arc::clone(self) };
         if taken == Taken::OverFromDead {
-            let recovered =
-                newest(&*self.tree).and_then(|(_, applied)| checkpoint::recover(&self.areas, applied));
-            if let Err(error) = recovered {
+            let recovered = self.recover(deadline);
+            if !matches!(recovered, Ok(true)) {
                 // Who takes it next would take it for free, and the log for whole.
                 lock::abandon(&self.areas);
-                return Err(error);
+                return recovered.map(|_| None);
             }
         }
         Ok(Some(lock))
+    }
+
+    /// Clean up behind a dead owner of the writer lock; false when somebody wrote the tree until the deadline.
+    fn recover(self: &Arc<Self>, deadline: Option<Instant>) -> Result<bool, EngineError> {
+        const WITHOUT_END: Duration = Duration::from_secs(1 << 30);
+        // It may have died in a commit of the tree, which readers of the tree do not see until its lock is taken once: a bulk
+        // commit that came to light after others had been appended would be in their place.
+        let Some((_lock, txn)) = self.begin_tree(deadline.unwrap_or_else(|| Instant::now() + WITHOUT_END))?
+        else {
+            return Ok(false);
+        };
+        drop(txn);
+        let (_, applied) = newest(&*self.tree)?;
+        checkpoint::recover(&self.areas, applied)?;
+        Ok(true)
     }
 }
 
