@@ -58,6 +58,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(bytes::loads, module)?,
         wrap_pyfunction!(bytes::validate, module)?,
         wrap_pyfunction!(counters::counters, module)?,
+        wrap_pyfunction!(open::limit_log, module)?,
         wrap_pyfunction!(open::open, module)?,
     ] {
         module.add_function(function)?;

@@ -1,6 +1,7 @@
 //! What does `pellucid.open` take?
 
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pellucid_store::{Durability, Mode, OpenOptions, Store, Warning};
@@ -13,6 +14,17 @@ use crate::hooks::PicklePolicy;
 
 /// Longer than anybody waits, and still an Instant when added to now.
 const TIMEOUT_SECONDS_MAX: f64 = 1e9;
+
+/// See [`limit_log`].
+static LOG_AREA_SIZE: AtomicUsize = AtomicUsize::new(0);
+
+/// Give databases that are opened from now on a log with areas of so many bytes, which is soon full: for tests. 0 is the
+/// usual size.
+#[pyfunction]
+#[pyo3(name = "_limit_log")]
+pub fn limit_log(area_size: usize) {
+    LOG_AREA_SIZE.store(area_size, Ordering::Relaxed);
+}
 
 fn mode_of(word: &str) -> PyResult<Mode> {
     match word {
@@ -133,8 +145,15 @@ pub fn open(
         }
     }
     let path = path_of(target)?;
-    let options =
-        OpenOptions { mode, durability, timeout, is_untrusted: untrusted, ..OpenOptions::default() };
+    let log_area_size = LOG_AREA_SIZE.load(Ordering::Relaxed);
+    let options = OpenOptions {
+        mode,
+        durability,
+        timeout,
+        is_untrusted: untrusted,
+        log_area_size,
+        ..OpenOptions::default()
+    };
     let opened = py.detach(|| Store::open(std::path::Path::new(&path), &options));
     let store = opened.map_err(|error| errors::of_store(py, error))?;
     for warning in store.warnings().map_err(|error| errors::of_store(py, error))? {

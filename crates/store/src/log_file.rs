@@ -33,6 +33,8 @@ pub(crate) struct Manner {
     pub(crate) writes: bool,
     /// What the file is marked by.
     pub(crate) mark: u64,
+    /// Bytes of an area of the log, or 0 for the usual.
+    pub(crate) area_size: usize,
 }
 
 /// Put the log over the tree of the database at `path`.
@@ -49,7 +51,7 @@ pub(crate) fn attach(
     let header = catalog::header(&*txn).map_err(|error| error.at(&name))?;
     drop(txn);
     let Some(header) = header else { return Ok(tree) };
-    let count = words_for(AREA_SIZE);
+    let count = words_for(if manner.area_size == 0 { AREA_SIZE } else { manner.area_size });
     let opened = if manner.is_writable {
         let space = FileSpace::open(&log_path, count, manner.is_alone, true);
         let space = space.map_err(|source| open_error(&log_name, source))?;

@@ -237,6 +237,7 @@ fn open_engine(
         is_writable,
         writes: options.mode != Mode::Read,
         mark,
+        area_size: options.log_area_size,
     };
     let opened = if is_new {
         LmdbEngine::create(&opening.path, lmdb, &mut |version, size| {

@@ -50,6 +50,9 @@ pub struct OpenOptions {
     pub is_untrusted: bool,
     /// The longest key that the engine stores by itself, for tests of longer ones; 0 is the engine's own limit.
     pub key_size_max: usize,
+    /// Bytes that each area of the log holds, for tests of one that is soon full; 0 is the usual size. A multiple of 64 KiB, and
+    /// the same for all who have the database open.
+    pub log_area_size: usize,
 }
 
 impl Default for OpenOptions {
@@ -60,6 +63,7 @@ impl Default for OpenOptions {
             timeout: Duration::from_secs(10),
             is_untrusted: false,
             key_size_max: 0,
+            log_area_size: 0,
         }
     }
 }
