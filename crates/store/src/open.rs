@@ -206,6 +206,8 @@ fn prepare(
     }
     let engine = open_engine(opening, state, options, warnings)?;
     opening.is_open = true;
+    // From here on others may come, write, and die: whoever made it settles it as everybody does.
+    opening.keeps_log.store(true, Ordering::Relaxed);
     if let Ok(Some(name)) = os::network_file_system(opening.file()?) {
         warnings.push(Warning::NetworkFileSystem { path: path.clone(), name });
     }
@@ -292,4 +294,23 @@ fn new_identity() -> [u8; 16] {
     let place = std::ptr::from_ref(&count) as u64;
     let seed = [time, u64::from(std::process::id()), count, place].map(u64::to_le_bytes).concat();
     xxhash_rust::xxh3::xxh3_128(&seed).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_made_a_database_keeps_the_log_of_one_who_dies_while_it_closes() {
+        let path = std::env::temp_dir().join(format!("pellucid-open-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (database, path) = open(&path, &OpenOptions::default()).unwrap();
+        let opening = database.opening.as_ref().unwrap();
+        // When it closes it settles the log if it is the last, and says so here. Whoever had it open as well may be dead a moment
+        // later, when the files beside it are removed.
+        assert!(opening.keeps_log.load(Ordering::Relaxed));
+        drop(database);
+        assert!(!log_file::path_of(&path).exists());
+        std::fs::remove_file(path).unwrap();
+    }
 }
