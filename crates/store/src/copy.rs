@@ -110,11 +110,17 @@ impl NewFile {
     }
 
     /// Write the end; it is on the disk then.
-    pub(crate) fn finish(mut self) -> Result<PathBuf, StoreError> {
+    pub(crate) fn finish(self) -> Result<PathBuf, StoreError> {
+        let path = self.finish_locked()?;
+        let _ = std::fs::remove_file(lock_path_of(&path));
+        Ok(path)
+    }
+
+    /// As `finish`, and leave the engine's lock file beside it.
+    pub(crate) fn finish_locked(mut self) -> Result<PathBuf, StoreError> {
         let name = self.name.clone();
         self.commit_part().map_err(|error| StoreError::from_engine(&name, error))?;
         self.engine = None;
-        let _ = std::fs::remove_file(lock_path_of(&self.path));
         let synced = File::open(&self.path).and_then(|file| file.sync_all());
         synced.map_err(|source| StoreError::from_io("sync", name, source))?;
         Ok(std::mem::take(&mut self.path))

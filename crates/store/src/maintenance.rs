@@ -14,7 +14,7 @@ use crate::error::{Holder, StoreError, Wanted};
 use crate::log_file;
 use crate::memory::MemoryEngine;
 use crate::open;
-use crate::opening::Opening;
+use crate::opening::{Opening, lock_path_of};
 use crate::pages::PageFile;
 use crate::stamp;
 use crate::store::{Mode, OpenOptions, Store};
@@ -197,13 +197,39 @@ impl Store {
     }
 }
 
+/// Remove what somebody left who died in `compact`; for whoever is alone with the database.
+pub(crate) fn remove_leftover(path: &Path) {
+    let new_path = beside(path, "-compact");
+    let lock_path = lock_path_of(&new_path);
+    // It has a lock file and no log. Another database of that name has neither or both, or somebody who is just opening it.
+    if !lock_path.exists() || log_file::path_of(&new_path).exists() {
+        return;
+    }
+    match std::fs::File::open(&new_path) {
+        Ok(file) if file.try_lock().is_ok() => {
+            let _ = std::fs::remove_file(&new_path);
+            let _ = std::fs::remove_file(&lock_path);
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let _ = std::fs::remove_file(&lock_path);
+        }
+        _ => {}
+    }
+}
+
 fn copy_beside(database: &Arc<Database>, opening: &Opening, new_path: &Path) -> Result<(), StoreError> {
-    // What an earlier attempt may have left.
-    let _ = std::fs::remove_file(new_path);
+    remove_leftover(&opening.path);
+    // First of all, and removed last: it says of the file beside which it lies that it is in the making.
+    if new_path.symlink_metadata().is_ok() {
+        return Err(StoreError::TargetExists { path: new_path.display().to_string() });
+    }
+    let lock_path = lock_path_of(new_path);
+    let created = std::fs::File::create(&lock_path);
+    created.map_err(|source| StoreError::from_io("create", lock_path.display().to_string(), source))?;
     let mut new = NewFile::create_for(new_path, &opening.path)?;
     let source = database.engine.begin_read().map_err(|error| database.error(error))?;
     new.take_all(&*source).map_err(|error| database.error(error))?;
-    let new_path = new.finish()?;
+    let new_path = new.finish_locked()?;
     let failed = |source| StoreError::from_io("copy the permissions of", database.path.clone(), source);
     let permissions = opening.file()?.metadata().map_err(failed)?.permissions();
     std::fs::set_permissions(new_path, permissions).map_err(failed)
@@ -225,6 +251,7 @@ fn replace(database: Arc<Database>, new_path: &Path) -> Result<(), StoreError> {
         let _ = std::fs::remove_file(log_file::path_of(&opening.path));
         let _ = std::fs::remove_file(opening.lock_path());
         rename(new_path, &opening.path)?;
+        let _ = std::fs::remove_file(lock_path_of(new_path));
     }
     drop(database);
     sync_folder(Path::new(&path))

@@ -16,6 +16,7 @@ use crate::engine::{Engine, EngineError, Tree};
 use crate::error::{StoreError, Wanted, Warning};
 use crate::lmdb::{FirstEntries, LmdbEngine, LmdbOptions};
 use crate::log_file::{self, Manner};
+use crate::maintenance;
 use crate::memory::MemoryEngine;
 use crate::opening::{Found, Opening, Wish, is_denied};
 use crate::os;
@@ -163,6 +164,9 @@ fn open_at(
             }
             database => Ok(database),
         };
+    }
+    if state.is_alone && state.is_writable {
+        maintenance::remove_leftover(&opening.path);
     }
     let mut warnings = Vec::new();
     let engine = match prepare(&mut opening, state, options, &mut warnings) {
