@@ -39,6 +39,10 @@ fmt: _tools
 fuzz *args:
     @tools/fuzz.sh "$@"
 
+# Kill writers, check histories, rehearse power cuts: crash [kills] [histories] [power]
+crash *args: build
+    @PYTHONPATH=tests python -m crash "$@"
+
 # Compare speed and size with rivals, in one run: bench [workload]
 bench *args: build
     @tools/rivals.sh

@@ -229,7 +229,8 @@ def test_a_reader_that_comes_behind_a_dead_bulk_commit_sees_it(path: Path) -> No
 
 
 def test_a_bulk_commit_of_a_writer_that_died_in_it_is_there_or_not_but_never_later(path: Path) -> None:
-    # The engine's lock file says which version readers take; a commit says so there as its last step, behind the sync.
+    # The engine's lock file says which version readers take; a commit says so there as its last step, behind
+    # the sync.
     version = 8
     lock = path.with_name(path.name + "-lock")
     with pellucid.open(path) as db:

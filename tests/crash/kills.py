@@ -1,0 +1,369 @@
+"""Does a database survive the death of those who use it, wherever it hits them?
+
+A round makes a database and lets processes die on it, several times over: writers at work, alone or two at
+once, one of them or both; openers while they replay what was left; the last one while it closes. After each
+life another process opens it and compares it with what was acknowledged: every acknowledged operation is
+there, of the one that was under way all or nothing, and nothing else.
+
+A seed says what a round does and when it kills. The operations are the same whenever it is run again; the
+moments of the kills are as much the same as the machine allows.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pellucid
+from pellucid import _native
+
+from crash.lives import OPENING, Notes, Process, autopsy, opened, read, write
+from crash.operations import Model, Tables, Writer, apply_to_model
+
+AREA_SIZES = [1 << 16, 1 << 16, 1 << 17, 1 << 20, 0]
+"""Areas of the log: the small ones are full after some hundred operations; 0 is the usual size."""
+
+# Where to kill: in these phases, after at most so many seconds in them.
+Target = tuple[tuple[str, ...], float]
+TARGETS: list[Target] = [
+    (OPENING, 0.004),
+    (("put",), 0.000_03),
+    (("patch",), 0.000_03),
+    (("transaction",), 0.000_08),
+    (("bulk",), 0.004),
+    (("checkpoint",), 0.003),
+    (("close",), 0.004),
+    (("compact",), 0.008),
+]
+WEIGHTS = [16, 10, 10, 12, 14, 22, 6, 6]
+PATIENCE = 0.1
+"""Whoever does not come to the phase in which it is to be killed is killed then anyway."""
+
+
+@dataclass
+class Tally:
+    """What a campaign has done."""
+
+    rounds: int = 0
+    seconds: float = 0.0
+    operations: int = 0
+    kills: collections.Counter[str] = field(default_factory=collections.Counter)
+    """Kills by what the process was in the middle of."""
+    found: collections.Counter[str] = field(default_factory=collections.Counter)
+    """What was found in the log afterwards."""
+    unacknowledged: collections.Counter[str] = field(default_factory=collections.Counter)
+    """What became of operations that a kill came in between."""
+
+    def add(self, other: Tally) -> None:
+        self.rounds += other.rounds
+        self.seconds += other.seconds
+        self.operations += other.operations
+        self.kills += other.kills
+        self.found += other.found
+        self.unacknowledged += other.unacknowledged
+
+
+class FailedRoundError(Exception):
+    """A round whose database is not what it must be: says with which seed, and where its files are."""
+
+    def __init__(self, seed: int, folder: Path, cause: BaseException) -> None:
+        super().__init__(f"the round of seed {seed} failed; its files are in {folder}\n{cause}")
+        self.seed = seed
+        self.folder = folder
+
+
+def run_round(seed: int, folder: Path) -> Tally:
+    """Run a round in a new folder; its files are removed if all was well."""
+    folder.mkdir(parents=True)
+    tally = Tally(rounds=1)
+    begin = time.monotonic()
+    round_ = Round(seed, folder, tally)
+    try:
+        round_.run()
+    except BaseException as error:
+        round_.kill_all()
+        raise FailedRoundError(seed, folder, error) from error
+    finally:
+        _native._limit_log(0)
+    shutil.rmtree(folder)
+    tally.seconds = time.monotonic() - begin
+    return tally
+
+
+class Round:
+    """One database, and those who live and die on it."""
+
+    def __init__(self, seed: int, folder: Path, tally: Tally) -> None:
+        self.seed = seed
+        self.dice = random.Random(seed)
+        self.folder = folder
+        self.path = folder / "round.pel"
+        self.tally = tally
+        self.models = {name: Model() for name in ("anna", "bert")[: self.dice.choice([1, 1, 2])]}
+        self.processes: list[Process] = []
+        self.reader: Process | None = None
+        self.story: list[str] = []
+
+    def run(self) -> None:
+        area_size = self.dice.choice(AREA_SIZES)
+        self.tell(f"{len(self.models)} writers, areas of {area_size or 'the usual'} bytes")
+        _native._limit_log(area_size)
+        for number in range(self.dice.randint(2, 3)):
+            self.live(number)
+            for _ in range(self.dice.choice([0, 0, 1, 1, 2, 4])):
+                self.die_opening()
+            self.verify()
+
+    def tell(self, line: str) -> None:
+        """For whoever looks into the folder of a failed round."""
+        self.story.append(line)
+        (self.folder / "story.txt").write_text("\n".join(self.story) + "\n")
+
+    def start(self, name: str, work: Callable[[Notes], None]) -> Process:
+        process = Process(name, self.folder, work)
+        self.processes.append(process)
+        return process
+
+    def live(self, number: int) -> None:
+        """Let all writers write, and kill them, or some of them."""
+        is_alone = len(self.models) == 1
+        writers: dict[str, Process] = {}
+        plans: dict[str, Target] = {}
+        durability = self.dice.choice(["process", "process", "process", "full"])
+        for name, model in self.models.items():
+            dice = random.Random(f"{self.seed} {number} {name}")
+            (plans[name],) = self.dice.choices(TARGETS, WEIGHTS)
+            is_beside = bool(writers or self.reader)
+            # What it does follows from these alone: `expect` does it once more.
+            writer = Writer(name, model.copy(), dice, is_alone=is_alone, favourite=plans[name][0][0])
+            writers[name] = self.start(name, self.writing(writer, is_beside=is_beside, durability=durability))
+        wants_reader = self.dice.random() < 0.25 and self.reader is None
+        first = next(iter(writers.values()))
+        if wants_reader and wait_for(first, ("put", "patch", "transaction", "bulk"), 1):
+            self.reader = self.start("reader", lambda notes: read(notes, self.path))
+        for name in self.dice.sample(list(writers), len(writers)):
+            self.end(writers[name], plans[name], may_live=len(writers) > 1)
+        for process in writers.values():
+            process.wait()
+            process.check()
+        if self.reader is not None and self.dice.random() < 0.6:
+            self.end_reader()
+        self.tally.found.update(autopsy(self.path))
+        for name, process in writers.items():
+            self.expect(name, number, process, plans[name])
+
+    def writing(self, writer: Writer, **how: Any) -> Callable[[Notes], None]:
+        return lambda notes: write(notes, self.path, writer, **how)
+
+    def end(self, process: Process, target: Target, *, may_live: bool) -> None:
+        """Kill a writer where the dice say, or let it come to its end."""
+        if may_live and self.dice.random() < 0.2:
+            self.tell(f"{process.name} may come to its end")
+            process.notes.words[3] = 1
+            return
+        phases, seconds = target
+        count = 1 if phases == OPENING else self.dice.choice([1, 1, 2, 3, 8])
+        delay = seconds * self.dice.random()
+        if phases == ("close",) and self.dice.random() < 0.7:
+            # Few close by themselves in so short a life.
+            time.sleep(self.dice.random() * 0.02)
+            process.notes.words[3] = 1
+        wait_for(process, phases, count)
+        pause(delay)
+        self.killed(process)
+
+    def killed(self, process: Process) -> None:
+        if process.is_over():
+            return
+        phase = process.kill()
+        process.check()
+        self.tally.kills[phase] += 1
+        self.tell(f"{process.name} killed in {phase}")
+
+    def die_opening(self) -> None:
+        """Kill somebody who opens what was left."""
+        mode = self.dice.choice(["c", "c", "c", "r"])
+        delay = self.dice.random() * 0.003
+        is_beside = self.reader is not None
+
+        def work(notes: Notes) -> None:
+            try:
+                db = opened(self.path, notes, is_beside=is_beside, mode=mode)
+            except (FileNotFoundError, pellucid.NotADatabase):
+                # Its creator died before it was one.
+                return
+            notes.enter("close")
+            db.close()
+
+        process = self.start("opener", work)
+        wait_for(process, OPENING, 1)
+        pause(delay)
+        self.killed(process)
+        process.check()
+
+    def expect(self, name: str, number: int, process: Process, target: Target) -> None:
+        """Do in the model what was acknowledged, and keep the next operation for `verify`."""
+        attempted, acknowledged = process.notes.words[1], process.notes.words[2]
+        self.tally.operations += acknowledged
+        assert attempted - acknowledged in (0, 1), "it notes one after the other"
+        self.tell(
+            f"{name} of {self.models[name].count}: {acknowledged} acknowledged of {attempted} attempted"
+        )
+        model = self.models[name]
+        dice = random.Random(f"{self.seed} {number} {name}")
+        writer = Writer(name, model, dice, is_alone=len(self.models) == 1, favourite=target[0][0])
+        operations = iter(writer)
+        # The generator does an operation in the model when it is asked for the next one.
+        last = None
+        for _ in range(acknowledged + 1):
+            last = next(operations)
+        self.pending[name] = (writer, last) if attempted > acknowledged else None
+
+    @property
+    def pending(self) -> dict[str, Any]:
+        return self.__dict__.setdefault("_pending", {})
+
+    def verify(self) -> None:
+        """Let a process of its own compare the database with the models, then go on with what it found."""
+        is_beside = self.reader is not None
+        modes = ["w"] if is_beside else self.dice.choice([["r", "w"], ["w"], ["w"]])
+        answers = set()
+        for mode in modes:
+            answer = self.folder / "answer.txt"
+
+            def work(notes: Notes, mode: str = mode, answer: Path = answer) -> None:
+                answer.write_text(repr(self.compare(notes, mode, is_beside=is_beside)))
+
+            process = self.start("verifier", work)
+            process.wait()
+            process.check()
+            answers.add(answer.read_text())
+            answer.unlink()
+        assert len(answers) == 1, f"opened again, it has become another one: {answers}"
+        happened = answers.pop()
+        for name, pending in self.pending.items():
+            if pending is None:
+                continue
+            writer, operation = pending
+            is_there = name in happened
+            self.tally.unacknowledged["there" if is_there else "not there"] += 1
+            if is_there:
+                writer.done(operation)
+        self.pending.clear()
+        if self.reader is not None and self.dice.random() < 0.5:
+            self.end_reader()
+        if not is_beside:
+            left = sorted(set(os.listdir(self.folder)) - {"story.txt"})
+            assert left == [self.path.name], f"{left} lie there after all have closed"
+
+    def compare(self, notes: Notes, mode: str, *, is_beside: bool) -> list[str]:
+        """Compare everything; returns whose last operation happened without being acknowledged."""
+        try:
+            db = opened(self.path, notes, is_beside=is_beside, mode=mode if mode == "r" else "c")
+        except (FileNotFoundError, pellucid.NotADatabase):
+            assert mode == "r", "who may create it does"
+            assert not any(model.count for model in self.models.values()), "a database has become none"
+            return []
+        with db:
+            if is_beside:
+                # A commit that a death came in between is neither there nor not until somebody takes the
+                # writer lock.
+                db.sync()
+            happened = self.compare_tables(db)
+            findings = db.check()
+            assert findings == [], findings
+            assert db.stats()["rows"] == sum(len(db.table(name)) for name in db.tables())
+        return happened
+
+    def compare_tables(self, db: Any) -> list[str]:
+        tables = {name: rows_of(db.table(name)) for name in db.tables()}
+        journal = tables.pop("journal", {})
+        total = tables.pop("shared", {}).get("total", {"n": 0})["n"]
+        assert list(journal) == list(range(total)), "each transaction is counted once"
+        happened = []
+        for name, model in self.models.items():
+            own = {table: tables.pop(table) for table in list(tables) if table.startswith(f"{name} ")}
+            marks = [row["number"] for row in journal.values() if row["writer"] == name]
+            pending = self.pending.get(name)
+            before = difference(own, marks, model)
+            if before == "":
+                # Also where the operation that was under way changes nothing.
+                continue
+            assert pending is not None, f"{name}: {before}"
+            writer, operation = pending
+            after_model = model.copy()
+            if operation.kind == "mark":
+                after_model.marks.append(model.count)
+            if operation.keeps:
+                apply_to_model(after_model.tables, operation.changes)
+            after = difference(own, marks, after_model)
+            assert after == "", f"{name}: neither as before {operation}: {before}; nor as behind it: {after}"
+            happened.append(writer.name)
+        assert tables == {}, f"tables that nobody made: {list(tables)}"
+        return happened
+
+    def end_reader(self) -> None:
+        if self.reader is not None:
+            self.killed(self.reader)
+            self.reader.check()
+            self.tally.operations += self.reader.notes.words[2]
+            self.reader = None
+
+    def kill_all(self) -> None:
+        for process in self.processes:
+            process.kill()
+
+
+def wait_for(process: Process, phases: tuple[str, ...], count: int) -> bool:
+    """Wait until a process has come to one of these phases so many times; false when it takes too long."""
+    deadline = time.monotonic() + PATIENCE
+    while process.notes.entered(phases) < count and time.monotonic() < deadline and not process.is_over():
+        # Not without a pause: the other one needs the processor.
+        time.sleep(0.000_02)
+    return process.notes.entered(phases) >= count
+
+
+def pause(seconds: float) -> None:
+    """Wait, also for less than the system sleeps at least."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if left > 0.000_2:
+            time.sleep(left / 2)
+
+
+def rows_of(table: Any) -> dict[Any, Any]:
+    rows = {key: plain(value) for key, value in table.items()}
+    assert len(table) == len(rows), f"table {table.name!r} has {len(rows)} rows, and says {len(table)}"
+    assert list(reversed(table)) == list(reversed(rows)), f"table {table.name!r} is another one backwards"
+    for key, value in rows.items():
+        assert plain(table[key]) == value, f"table {table.name!r}: a walk and a look find other rows"
+    return rows
+
+
+def plain(value: Any) -> Any:
+    return value.to_dict() if isinstance(value, pellucid.Record) else value
+
+
+def difference(tables: Tables, marks: list[int], model: Model) -> str:
+    """What is not as in the model; nothing if all is."""
+    if marks != model.marks:
+        wanted = model.marks
+        return f"of {len(marks)} marks the last are {marks[-3:]}, expected {wanted[-3:]} of {len(wanted)}"
+    if set(tables) != set(model.tables):
+        return f"tables {sorted(tables)}, expected {sorted(model.tables)}"
+    for name, rows in tables.items():
+        expected = model.tables[name]
+        for key in {**rows, **expected}:
+            there, wanted = rows.get(key, "nothing"), expected.get(key, "nothing")
+            if there != wanted:
+                return (
+                    f"table {name!r}, key {str(key)[:40]!r}: {str(there)[:200]}, expected {str(wanted)[:200]}"
+                )
+    return ""

@@ -1,0 +1,208 @@
+"""How does a process of the campaign live, and what is known of it after its death?
+
+It is forked off the campaign, which costs a hundredth of a new interpreter, and says in memory that it
+shares with the campaign what it is about to do and what has been acknowledged: that survives it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import struct
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pellucid
+
+from crash.operations import Writer, apply_to_database, in_transaction, mark
+
+PHASES = [
+    "between",
+    "open",
+    "replay",
+    "join",
+    "put",
+    "patch",
+    "transaction",
+    "bulk",
+    "table",
+    "checkpoint",
+    "close",
+    "compact",
+]
+"""What one is in the middle of: "replay" opens what the dead have left, "join" opens it beside others."""
+
+OPENING = ("open", "replay", "join")
+PHASE, ATTEMPTED, ACKNOWLEDGED, STOP, ENTERED = 0, 1, 2, 3, 4
+"""Places of words in the shared page; from `ENTERED` on, how often each phase was entered."""
+OPERATIONS_AT_ONCE = 20
+"""So many are thought out ahead, so that most of the time something is being written."""
+TIMEOUT = 60.0
+
+
+class Notes:
+    """A page that outlives the process that writes it."""
+
+    def __init__(self) -> None:
+        self.words = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
+        self.parent = 0
+
+    def is_over(self) -> bool:
+        """Whether their writer is to come to its end: it was told to, or the campaign was killed itself."""
+        return bool(self.words[STOP]) or os.getppid() != self.parent
+
+    def enter(self, phase: str) -> None:
+        number = PHASES.index(phase)
+        self.words[ENTERED + number] += 1
+        self.words[PHASE] = number
+
+    def leave(self) -> None:
+        self.words[PHASE] = 0
+
+    @property
+    def phase(self) -> str:
+        return PHASES[self.words[PHASE]]
+
+    def entered(self, phases: tuple[str, ...]) -> int:
+        return sum(self.words[ENTERED + PHASES.index(phase)] for phase in phases)
+
+
+class Process:
+    """A forked process that runs `work`, and leaves a file with its error if that fails."""
+
+    def __init__(self, name: str, folder: Path, work: Callable[[Notes], None]) -> None:
+        self.name = name
+        self.notes = Notes()
+        self.status: int | None = None
+        self.error_path = folder / f"error of {name}.txt"
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.notes.parent = parent
+            code = 0
+            try:
+                work(self.notes)
+            except BaseException:
+                self.error_path.write_text(traceback.format_exc())
+                code = 1
+            os._exit(code)
+
+    def is_over(self) -> bool:
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+        return self.status is not None
+
+    def kill(self) -> str:
+        """Kill it; returns what it was in the middle of."""
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.notes.phase
+
+    def wait(self, seconds: float = TIMEOUT) -> None:
+        """Wait for its end; one that does not come to it is killed, and that is a failure."""
+        deadline = time.monotonic() + seconds
+        while not self.is_over():
+            if time.monotonic() > deadline:
+                phase = self.kill()
+                raise AssertionError(f"{self.name} did not end within {seconds:.0f} s; it was in {phase!r}")
+            time.sleep(0.0005)
+
+    def check(self) -> None:
+        """Raise what it failed with, if it did; to be killed is no failure."""
+        if self.error_path.exists():
+            raise AssertionError(f"{self.name} failed:\n{self.error_path.read_text()}")
+        if self.status not in (None, 0, -signal.SIGKILL):
+            raise AssertionError(f"{self.name} ended with {self.status}")
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-log")
+
+
+def opened(path: Path, notes: Notes, *, is_beside: bool, **options: Any) -> Any:
+    """Open the database, and say meanwhile what that means."""
+    notes.enter("join" if is_beside else "replay" if log_of(path).exists() else "open")
+    db = pellucid.open(path, timeout=TIMEOUT, **options)
+    notes.leave()
+    return db
+
+
+def write(notes: Notes, path: Path, writer: Writer, *, is_beside: bool, durability: str) -> None:
+    """A writer's life: one operation after the other until it is killed or told to stop."""
+    db = opened(path, notes, is_beside=is_beside, durability=durability)
+    operations, words = iter(writer), notes.words
+    while not notes.is_over():
+        ahead = [(next(operations), writer.model.count) for _ in range(OPERATIONS_AT_ONCE)]
+        for operation, number in ahead:
+            words[ATTEMPTED] += 1
+            notes.enter(operation.phase)
+            if operation.kind == "change":
+                apply_to_database(db, operation.changes)
+            elif operation.kind == "transaction":
+                in_transaction(db, operation.changes, keeps=operation.keeps)
+            elif operation.kind == "mark":
+                mark(db, writer.name, number, operation.changes)
+            elif operation.kind == "sync":
+                db.sync()
+            elif operation.kind == "compact":
+                db.compact()
+            elif operation.kind == "reopen":
+                db.close()
+                db = opened(path, notes, is_beside=not writer.is_alone, durability=durability)
+            else:
+                apply_to_database(db, operation.changes)
+            words[ACKNOWLEDGED] += 1
+            notes.leave()
+            if words[STOP]:
+                break
+    notes.enter("close")
+    db.close()
+    notes.leave()
+
+
+def read(notes: Notes, path: Path) -> None:
+    """A reader's life: whatever it sees must go together."""
+    db = opened(path, notes, is_beside=True, mode="r")
+    while not notes.is_over():
+        with db.snapshot() as snap:
+            journal = snap.table("journal")
+            numbers = list(journal)
+            assert numbers == list(range(len(numbers))) == list(range(len(journal)))
+            shared = snap.table("shared")
+            assert (shared["total"].n if "total" in shared else 0) == len(numbers)
+            newest: dict[str, int] = {}
+            for row in journal.values():
+                assert newest.get(row.writer, -1) < row.number
+                newest[row.writer] = row.number
+            notes.words[ACKNOWLEDGED] += 1
+    db.close()
+
+
+def struct_words(data: bytes, *offsets: int) -> list[int]:
+    return [struct.unpack_from("<Q", data, offset)[0] for offset in offsets]
+
+
+def autopsy(path: Path) -> list[str]:
+    """What the dead have left in the log (docs/internals/write-path.md has its layout)."""
+    try:
+        data = log_of(path).read_bytes()[:8192]
+    except FileNotFoundError:
+        return ["no log"]
+    if len(data) < 8192:
+        return ["a log that was just being made"]
+    tail, active, writer, applied, first, second = struct_words(data, 128, 136, 192, 256, 4096, 4160)
+    begin, other = (second, first) if active & 1 else (first, second)
+    found = []
+    if writer:
+        found.append("the writer lock held")
+    if applied == other < begin:
+        found.append("a checkpoint under way")
+    found.append("commits to replay" if tail > applied else "an empty log")
+    return found

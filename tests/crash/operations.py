@@ -1,0 +1,297 @@
+"""What does a writer of the campaign do, and what must be there afterwards?
+
+A writer's operations come from a seed and from a model, plain dicts in which each of them is done at once:
+so whoever has the seed and the model that a life began with knows what every operation was, and what each
+of them must have left. An operation is all or nothing, whatever it consists of.
+
+Each writer has tables of its own, so that its model says everything about them; what writers share is the
+table "shared", in which each counts transactions, and the table "journal", which says in which order those
+were.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+Change = tuple[Any, ...]
+Tables = dict[str, dict[Any, Any]]
+
+
+@dataclass
+class Model:
+    """What one writer has done, as dicts."""
+
+    tables: Tables = field(default_factory=dict)
+    marks: list[int] = field(default_factory=list)
+    """The numbers of those of its operations that stand in the journal."""
+    count: int = 0
+    """How many operations it has done in all its lives."""
+
+    def copy(self) -> Model:
+        """Another one; rows are replaced when they change, so that both can have the same ones."""
+        return Model({name: rows.copy() for name, rows in self.tables.items()}, self.marks.copy(), self.count)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One commit, or something that commits nothing."""
+
+    phase: str
+    """What the campaign counts it as."""
+    kind: str
+    changes: list[Change] = field(default_factory=list)
+    keeps: bool = True
+    """Whether a transaction comes to its end, or is rolled back by an exception."""
+
+
+class Undone(Exception):
+    """Ends a transaction or savepoint that is to be rolled back."""
+
+
+# What can be stored. Sizes beside which something changes: a record that no longer fits its slot, a value
+# that lies apart from its record, a transaction that no longer fits a small log.
+
+
+def some_value(dice: random.Random) -> Any:
+    kind = dice.randrange(10)
+    if kind == 0:
+        return dice.choice([0, -1, 1 << 70, 1.5, True, None, "", "text", b"bytes"])
+    if kind == 1:
+        return {"x": dice.randrange(100), "data": dice.randbytes(dice.choice([900, 9_000, 40_000]))}
+    row: dict[str, Any] = {
+        "x": dice.randrange(1000),
+        "text": "t" * dice.randrange(40),
+        "tags": [dice.randrange(9)],
+    }
+    if kind == 2:
+        row["in"] = {"y": dice.randrange(100), f"field {dice.randrange(30)}": "deep"}
+    return row
+
+
+def some_key(dice: random.Random) -> Any:
+    kind, number = dice.randrange(8), dice.randrange(60)
+    if kind == 0:
+        return f"long {number % 10} " + "k" * 700
+    if kind == 1:
+        return ("pair", number, str(number))
+    return number if kind < 5 else f"key {number}"
+
+
+class Writer:
+    """The operations of one writer, one after the other."""
+
+    def __init__(
+        self, name: str, model: Model, dice: random.Random, *, is_alone: bool, favourite: str = ""
+    ) -> None:
+        self.name = name
+        self.favourite = favourite
+        self.model = model
+        self.dice = dice
+        self.is_alone = is_alone
+
+    def __iter__(self) -> Iterator[Operation]:
+        kinds: dict[Callable[[], Operation], int] = {
+            self.put: 30,
+            self.delete: 6,
+            self.patch: 25,
+            self.transaction: 18,
+            self.mark: 10,
+            self.bulk: 3,
+            self.table: 3,
+            self.sync: 3,
+            self.reopen: 2,
+            self.compact: 1 if self.is_alone else 0,
+        }
+        favourites = {
+            "bulk": self.bulk,
+            "checkpoint": self.sync,
+            "close": self.reopen,
+            "compact": self.compact,
+        }
+        favourite = favourites.get(self.favourite)
+        if favourite is not None and kinds[favourite]:
+            kinds[favourite] += 15
+        while True:
+            (make,) = self.dice.choices(list(kinds), list(kinds.values()))
+            operation = make()
+            yield operation
+            self.done(operation)
+
+    def done(self, operation: Operation) -> None:
+        """Do it in the model."""
+        if operation.kind == "mark":
+            self.model.marks.append(self.model.count)
+        if operation.keeps:
+            apply_to_model(self.model.tables, operation.changes)
+        self.model.count += 1
+
+    def any_table(self) -> str:
+        return f"{self.name} {self.dice.choice('abc')}"
+
+    def any_row(self, wanted: Callable[[Any], bool] = lambda _value: True) -> tuple[str, Any] | None:
+        names = [name for name, rows in self.model.tables.items() if rows]
+        if not names:
+            return None
+        name = self.dice.choice(names)
+        keys = [key for key, value in self.model.tables[name].items() if wanted(value)]
+        return (name, self.dice.choice(keys)) if keys else None
+
+    def put(self) -> Operation:
+        return Operation(
+            "put", "change", [("put", self.any_table(), some_key(self.dice), some_value(self.dice))]
+        )
+
+    def delete(self) -> Operation:
+        found = self.any_row()
+        return Operation("put", "change", [("delete", *found)]) if found else self.put()
+
+    def a_patch(self) -> Change | None:
+        found = self.any_row(lambda value: isinstance(value, dict) and "tags" in value)
+        if found is None:
+            return None
+        kind = self.dice.randrange(6)
+        if kind == 0:
+            # Of another size than what was there: the record is put together anew.
+            return ("set", *found, "text", "T" * self.dice.randrange(200))
+        if kind == 1:
+            return ("append", *found, self.dice.randrange(9))
+        if kind == 2:
+            return ("set", *found, f"new {self.dice.randrange(20)}", self.dice.randrange(9))
+        if kind == 3:
+            return ("set", *found, "x", self.dice.randbytes(5_000))
+        return ("set", *found, "x", self.dice.randrange(1 << 30))
+
+    def patch(self) -> Operation:
+        change = self.a_patch()
+        return Operation("patch", "change", [change]) if change else self.put()
+
+    def some_changes(self, count: int, depth: int) -> list[Change]:
+        # What it does is tried on a copy, so that a later change can stand on an earlier one.
+        outer, self.model = self.model, self.model.copy()
+        changes: list[Change] = []
+        for _ in range(count):
+            if depth and self.dice.random() < 0.25:
+                keeps = self.dice.random() < 0.6
+                change: Change = ("savepoint", keeps, self.some_changes(self.dice.randint(1, 4), depth - 1))
+            else:
+                change = self.a_patch() or self.put().changes[0]
+                if self.dice.random() < 0.5:
+                    change = self.dice.choice([self.put, self.delete])().changes[0]
+            changes.append(change)
+            apply_to_model(self.model.tables, [change])
+        self.model = outer
+        return changes
+
+    def transaction(self) -> Operation:
+        changes = self.some_changes(self.dice.randint(1, 8), 2)
+        return Operation("transaction", "transaction", changes, keeps=self.dice.random() < 0.8)
+
+    def mark(self) -> Operation:
+        """A transaction over what all writers share and what is one's own."""
+        own = ("put", f"{self.name} a", "mark", {"n": self.model.count})
+        return Operation("transaction", "mark", [own])
+
+    def bulk(self) -> Operation:
+        name = self.any_table()
+        if name in self.model.tables and self.dice.random() < 0.3:
+            return Operation("bulk", "clear", [("clear", name)])
+        # More than a small log takes; seldom more than the usual one does.
+        count, size = self.dice.choice([(30, 20), (100, 40), (300, 40), (100, 40), (80, 32_000)])
+        start = self.dice.randrange(100)
+        rows = {start + number: {"x": number, "text": "b" * size, "tags": []} for number in range(count)}
+        return Operation("bulk", "update", [("update", name, rows)])
+
+    def table(self) -> Operation:
+        name = self.any_table()
+        if name not in self.model.tables:
+            return self.put()
+        other = f"{self.name} renamed {self.dice.randrange(3)}"
+        if self.dice.random() < 0.5 or other in self.model.tables:
+            return Operation("table", "change", [("drop", name)])
+        return Operation("table", "change", [("rename", name, other)])
+
+    def sync(self) -> Operation:
+        return Operation("checkpoint", "sync")
+
+    def reopen(self) -> Operation:
+        return Operation("close", "reopen")
+
+    def compact(self) -> Operation:
+        return Operation("compact", "compact")
+
+
+def apply_to_model(tables: Tables, changes: list[Change]) -> None:
+    """Do changes in dicts."""
+    for kind, *rest in changes:
+        if kind == "savepoint":
+            keeps, inner = rest
+            if keeps:
+                apply_to_model(tables, inner)
+        elif kind == "drop":
+            del tables[rest[0]]
+        elif kind == "rename":
+            tables[rest[1]] = tables.pop(rest[0])
+        else:
+            rows = tables.setdefault(rest[0], {})
+            if kind == "put":
+                rows[rest[1]] = rest[2]
+            elif kind == "delete":
+                del rows[rest[1]]
+            elif kind == "set":
+                rows[rest[1]] = {**rows[rest[1]], rest[2]: rest[3]}
+            elif kind == "append":
+                row = rows[rest[1]]
+                rows[rest[1]] = {**row, "tags": [*row["tags"], rest[2]]}
+            elif kind == "update":
+                rows.update(rest[1])
+            elif kind == "clear":
+                rows.clear()
+
+
+def apply_to_database(db: Any, changes: list[Change]) -> None:
+    """Do changes as a user would."""
+    for kind, *rest in changes:
+        if kind == "savepoint":
+            keeps, inner = rest
+            in_transaction(db, inner, keeps=keeps)
+        elif kind == "drop":
+            db.drop_table(rest[0])
+        elif kind == "rename":
+            db.rename_table(*rest)
+        else:
+            table = db.table(rest[0])
+            if kind == "put":
+                table[rest[1]] = rest[2]
+            elif kind == "delete":
+                del table[rest[1]]
+            elif kind == "set":
+                table[rest[1]][rest[2]] = rest[3]
+            elif kind == "append":
+                table[rest[1]].tags.append(rest[2])
+            elif kind == "update":
+                table.update(rest[1])
+            elif kind == "clear":
+                table.clear()
+
+
+def in_transaction(db: Any, changes: list[Change], *, keeps: bool) -> None:
+    try:
+        with db.transaction():
+            apply_to_database(db, changes)
+            if not keeps:
+                raise Undone
+    except Undone:
+        pass
+
+
+def mark(db: Any, writer: str, number: int, changes: list[Change]) -> None:
+    """Count this operation where all writers count theirs, and say whose it was."""
+    with db.transaction():
+        shared = db.table("shared")
+        total = shared["total"].n if "total" in shared else 0
+        shared["total"] = {"n": total + 1}
+        db.table("journal")[total] = {"writer": writer, "number": number}
+        apply_to_database(db, changes)

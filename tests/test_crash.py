@@ -1,0 +1,154 @@
+"""Do the campaigns of `./dev crash` hold, in short, and would they notice if something were wrong?"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crash import histories, kills, lives
+from crash.checker import Event, order_of
+
+ROUNDS, HISTORIES = 15, 12
+
+
+def test_nothing_acknowledged_is_lost_and_nothing_else_appears(tmp_path: Path) -> None:
+    seed = secrets.randbelow(1 << 31)
+    tally = kills.Tally()
+    for number in range(ROUNDS):
+        # What fails says with which seed, and keeps its files.
+        tally.add(kills.run_round(seed + number, tmp_path / str(number)))
+    assert (tally.rounds, list(tmp_path.iterdir())) == (ROUNDS, [])
+    assert sum(tally.kills.values()) > ROUNDS
+    assert tally.operations > 0
+
+
+def losing(change: str) -> Any:
+    """A writer that acknowledges some changes of this kind that it did not make."""
+    kept, dice = lives.apply_to_database, random.Random(1)
+
+    def apply(db: Any, changes: list[Any]) -> None:
+        kept(db, [one for one in changes if one[0] != change or dice.random() > 0.3])
+
+    return apply
+
+
+@pytest.mark.parametrize("change", ["put", "set", "append", "update"])
+def test_a_round_that_loses_a_write_fails_and_says_how_to_run_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(lives, "apply_to_database", losing(change))
+    failed = first_failure(tmp_path)
+    assert failed.folder == tmp_path / str(failed.seed)
+    assert (failed.folder / "story.txt").exists()
+    assert f"seed {failed.seed}" in str(failed)
+
+
+def first_failure(folder: Path) -> kills.FailedRoundError:
+    for seed in range(100):
+        try:
+            kills.run_round(seed, folder / str(seed))
+        except kills.FailedRoundError as failed:
+            return failed
+    pytest.fail("100 rounds have noticed nothing")
+
+
+def test_the_same_seed_does_the_same() -> None:
+    def operations() -> list[str]:
+        writer = kills.Writer("anna", kills.Model(), random.Random(7), is_alone=True)
+        return [repr(operation) for operation, _ in zip(writer, range(300), strict=False)]
+
+    assert operations() == operations()
+
+
+def test_the_command_tells_its_options_and_runs_what_it_is_asked_for() -> None:
+    command = [sys.executable, "-m", "crash"]
+    folder = Path(__file__).parent
+    asked = subprocess.run([*command, "--help"], cwd=folder, check=True, capture_output=True, text=True)
+    assert "--rounds" in asked.stdout
+    chosen = ["kills", "histories", "--rounds", "2", "--histories", "2", "--seed", "1"]
+    ran = subprocess.run([*command, *chosen], cwd=folder, check=True, capture_output=True, text=True)
+    assert "2 rounds" in ran.stdout
+    assert "strictly serializable" in ran.stdout
+
+
+# Histories
+
+
+def test_what_concurrent_clients_see_has_an_order(tmp_path: Path) -> None:
+    seed = secrets.randbelow(1 << 31)
+    assert sum(histories.run(seed + n, tmp_path / str(n)) for n in range(HISTORIES)) > HISTORIES * 10
+
+
+def test_a_result_of_a_real_history_that_is_changed_has_none(tmp_path: Path) -> None:
+    events = histories.recorded(11, tmp_path)
+    assert order_of(events, (None,) * histories.KEYS) is not None
+    reads = [event for event in events if event.kind == "get" and event.returned is not None]
+    for read in reads[:5]:
+        told = Event(read.client, read.called, read.returned, "get", read.arguments, "nobody's")
+        assert order_of([told if event is read else event for event in events], (None,) * 3) is None
+
+
+def told(*events: tuple[int, int, int | None, str, tuple[Any, ...], Any]) -> bool:
+    """Whether a history over two keys has an order."""
+    return order_of([Event(*event) for event in events], (None, None)) is not None
+
+
+def test_overlapping_operations_may_have_either_order() -> None:
+    put = (1, 0, 10, "put", (0, "x"), None)
+    for seen in (None, "x"):
+        assert told(put, (2, 5, 15, "get", (0,), seen))
+    assert not told(put, (2, 5, 15, "get", (0,), "y"))
+
+
+def test_a_stale_read_is_found() -> None:
+    assert not told((1, 0, 10, "put", (0, "x"), None), (2, 11, 15, "get", (0,), None))
+    # Also where two readers disagree about which way it went.
+    put = (1, 0, 100, "put", (0, "x"), None)
+    assert not told(put, (2, 10, 20, "get", (0,), "x"), (3, 30, 40, "get", (0,), None))
+
+
+def test_a_lost_update_is_found() -> None:
+    one, other = (1, 0, 10, "bump", (0,), None), (2, 5, 15, "bump", (0,), None)
+    assert not told(one, other, (3, 20, 25, "get", (0,), 1))
+    assert told(one, (*other[:-1], 1), (3, 20, 25, "get", (0,), 2))
+    # Both think that they were the ones who found it as they expected.
+    sets = [(client, 0, 10, "compare and set", (0, None, client), None) for client in (1, 2)]
+    assert not told(*sets)
+    assert told(sets[0], (*sets[1][:-1], 1))
+
+
+def test_write_skew_is_found() -> None:
+    # Each sees that the other's key is free, and takes its own: one of them must have seen the other.
+    skew = [
+        (1, 0, 10, "put unless", (0, 1, "x"), [None, None]),
+        (2, 0, 10, "put unless", (1, 0, "y"), [None, None]),
+    ]
+    assert not told(*skew)
+    assert told(skew[0], (*skew[1][:-1], [None, "x"]))
+
+
+def test_half_a_transaction_is_found() -> None:
+    before = (1, 0, 5, "put", (0, "x"), None)
+    move = (1, 10, 20, "move", (0, 1, "z"), ["x", None])
+    for seen, has_order in (
+        ([[0, "x"]], True),
+        ([[0, "z"], [1, "x"]], True),
+        ([[0, "z"]], False),
+        ([[0, "x"], [1, "x"]], False),
+    ):
+        assert told(before, move, (2, 12, 18, "range", (0, 2), seen)) is has_order
+    assert not told(before, (1, 10, 20, "undone", (0, "z"), "x"), (2, 12, 18, "get", (0,), "z"))
+
+
+def test_what_a_death_came_in_between_happened_or_not() -> None:
+    put = (1, 0, None, "put", (0, "x"), None)
+    assert told(put, (2, 50, 60, "get", (0,), None))
+    assert told(put, (2, 50, 60, "get", (0,), "x"))
+    assert told(put, (2, 50, 60, "get", (0,), None), (2, 70, 80, "get", (0,), "x"))
+    assert not told(put, (2, 50, 60, "get", (0,), "x"), (2, 70, 80, "get", (0,), None))
+    assert not told(put, (2, 50, 60, "count", (), 2))
