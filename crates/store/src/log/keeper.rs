@@ -13,8 +13,8 @@ use crate::log::checkpoint::Done;
 use crate::log::engine::Shared;
 use crate::os;
 
-/// How long a commit of `process` may stay unsynced.
-const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a commit of `process` may stay unsynced: less than a second, so that it is one with a tick and the sync itself.
+const SYNC_INTERVAL: Duration = Duration::from_millis(900);
 /// How long a group may stay out of the tree.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 /// How often it looks how full the area is.
