@@ -41,7 +41,9 @@ CRATE_MAY_USE = {
 }
 ROOMED_CRATES = set().union(*CRATE_MAY_USE.values()) | {"heed", "lmdb", "libmdbx", "redb"}
 
-UNSAFE_ROOMS = re.compile(r"crates/store/src/(lmdb|pin|os)\w*(/.*)?\.rs|crates/python/src/hot(/.*)?\.rs")
+UNSAFE_ROOMS = re.compile(
+    r"crates/store/(src|tests/support)/(lmdb|pin|os)\w*(/.*)?\.rs|crates/python/src/hot(/.*)?\.rs"
+)
 ENGINE_ROOMS = re.compile(r"crates/store/src/(lmdb|pin)\w*(/.*)?\.rs")
 
 Finding = tuple[int, str]

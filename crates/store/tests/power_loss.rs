@@ -1,0 +1,277 @@
+//! What does a database make of its files as a power cut may leave them?
+//!
+//! A writer works while everything that it and the engine write and sync is recorded; then the files are made again as they may have
+//! been on the disk at many moments, with writes missing, out of order and torn, and opened. `PELLUCID_IMAGES` says how many.
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code, reason = "the recorder stands in the place of the C library's functions")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
+#![allow(clippy::cast_sign_loss, clippy::cast_possible_wrap, reason = "sizes and offsets of small files")]
+
+#[path = "support/os_recorder.rs"]
+mod os_recorder;
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use os_recorder::Recorder;
+use pellucid_record::view::{Root, Slot, root};
+use pellucid_store::{Durability, Mode, OpenOptions, Range, Store, TableId};
+use support::{Chance, Scratch, key, record};
+
+const WAIT: Duration = Duration::from_secs(20);
+const NAME: &str = "power.pel";
+const TABLE: &str = "t";
+const OPERATIONS: usize = 260;
+const AREA_SIZE: usize = 1 << 16;
+
+type Rows = BTreeMap<Vec<u8>, String>;
+
+/// What a writer did.
+struct Run {
+    recorder: Recorder,
+    /// The rows behind each operation; before the first one there is not even a table.
+    states: Vec<Rows>,
+    /// At which moment each operation had returned.
+    returned: Vec<usize>,
+    /// At which moment all before an operation were made lasting by a call that had returned.
+    settled: Vec<(usize, usize)>,
+}
+
+/// How a writer works.
+#[derive(Clone, Copy)]
+struct Manner {
+    durability: Durability,
+    /// Small, so that much goes into the tree; or large, and then nothing does and nobody asks for a sync.
+    area_size: usize,
+    pause: Duration,
+}
+
+impl Manner {
+    fn options(self) -> OpenOptions {
+        OpenOptions { durability: self.durability, log_area_size: self.area_size, ..OpenOptions::default() }
+    }
+
+    fn is_left_alone(self) -> bool {
+        self.area_size > AREA_SIZE
+    }
+}
+
+/// What operation `number` puts under names, and deletes.
+fn changes(number: usize, chance: &mut Chance) -> Vec<(String, Option<String>)> {
+    let (count, size) = match chance.below(10) {
+        // More than goes into the log: it is written into the tree at once.
+        0 => (60, 120),
+        1 | 2 => (5, 60),
+        3 => (1, 3_000),
+        _ => (1, 20),
+    };
+    let one = |chance: &mut Chance| {
+        let value = (!chance.one_in(6)).then(|| format!("{number} ") + &"v".repeat(size));
+        (format!("key {}", chance.below(90)), value)
+    };
+    let mut all: Vec<_> = (0..count).map(|_| one(chance)).collect();
+    all.push(("last".to_owned(), Some(number.to_string())));
+    all
+}
+
+fn apply(store: &Store, number: usize, rows: &mut Rows, chance: &mut Chance) {
+    let mut transaction = store.begin(WAIT).unwrap();
+    let table = match transaction.table(TABLE).unwrap() {
+        Some(table) => table,
+        None => transaction.create_table(TABLE).unwrap(),
+    };
+    for (name, value) in changes(number, chance) {
+        let key = key(&name);
+        if let Some(value) = value {
+            transaction.put(table, &key, b"", &record(&value), &[]).unwrap();
+            rows.insert(key, value);
+        } else {
+            transaction.delete(table, &key).unwrap();
+            rows.remove(&key);
+        }
+    }
+    transaction.commit().unwrap();
+}
+
+/// Let a writer work, with pauses in between so that it takes as long as this.
+fn run(scratch: &Scratch, manner: Manner, chance: &mut Chance) -> Run {
+    let path = scratch.path(NAME);
+    os_recorder::start(scratch.folder());
+    let mut store = Store::open(&path, &manner.options()).unwrap();
+    let mut rows = Rows::new();
+    let (mut states, mut returned, mut settled) = (vec![rows.clone()], Vec::new(), Vec::new());
+    for number in 1..=OPERATIONS {
+        apply(&store, number, &mut rows, chance);
+        states.push(rows.clone());
+        returned.push(os_recorder::look());
+        if manner.is_left_alone() {
+        } else if chance.one_in(25) {
+            store.sync().unwrap();
+            settled.push((os_recorder::look(), number));
+        } else if chance.one_in(60) {
+            drop(store);
+            settled.push((os_recorder::look(), number));
+            store = Store::open(&path, &manner.options()).unwrap();
+        }
+        std::thread::sleep(manner.pause);
+    }
+    let recorder = os_recorder::stop();
+    drop(store);
+    Run { recorder, states, returned, settled }
+}
+
+impl Run {
+    /// How many operations had returned at a moment.
+    fn returned_at(&self, moment: usize) -> usize {
+        self.returned.partition_point(|at| *at <= moment)
+    }
+
+    /// How many operations must be there whatever a power cut at a moment takes, in `process`.
+    fn lasting_at(&self, moment: usize) -> usize {
+        let settled = self.settled.iter().rev().find(|(at, _)| *at <= moment).map_or(0, |(_, count)| *count);
+        let synced = self.recorder.synced_until("-log", moment);
+        settled.max(synced.map_or(0, |until| self.returned_at(until)))
+    }
+
+    /// Open what a power cut at a moment may leave, and compare; returns how many operations it took that had returned.
+    fn cut(&self, moment: usize, manner: Manner, chance: &mut Chance) -> usize {
+        let scratch = Scratch::new();
+        let told = self.recorder.leave(moment, chance, scratch.folder());
+        let path = scratch.path(NAME);
+        let returned = self.returned_at(moment);
+        let least = if manner.durability == Durability::Full { returned } else { self.lasting_at(moment) };
+        let store = Store::open(&path, &manner.options()).unwrap_or_else(|error| panic!("{told}: {error}"));
+        let (count, rows) = content(&store);
+        assert!(
+            (least..=returned + 1).contains(&count),
+            "{told}: {count} operations are there; {returned} had returned, {least} had to last"
+        );
+        assert!(rows == self.states[count], "{told}: not what operation {count} left");
+        assert_eq!(store.check().unwrap(), [], "{told}");
+        drop(store);
+        assert_eq!(scratch.names(), [NAME], "{told}");
+        let again = Store::open(&path, &OpenOptions::with_mode(Mode::Write)).unwrap();
+        assert_eq!(content(&again).0, count, "{told}: opened again, it is another one");
+        returned.saturating_sub(count)
+    }
+
+    /// How long ago the oldest operation had returned that a power cut at a moment took, where it took so many.
+    fn age_of_lost(&self, moment: usize, lost: usize) -> Duration {
+        let first = self.returned[self.returned_at(moment) - lost];
+        self.recorder.time(moment).duration_since(self.recorder.time(first))
+    }
+}
+
+/// The number of the last operation, and all rows.
+fn content(store: &Store) -> (usize, Rows) {
+    let snapshot = store.snapshot().unwrap();
+    let Some(table): Option<TableId> = snapshot.table(TABLE).unwrap() else { return (0, Rows::new()) };
+    let mut rows = Rows::new();
+    let mut scan = snapshot.scan(table, &Range::ALL, false).unwrap();
+    while let Some(row) = scan.next().unwrap() {
+        let Root::Scalar(Slot::Str(text)) = root(row.record, &Vec::new()).unwrap() else {
+            panic!("not a str")
+        };
+        rows.insert(row.key.to_vec(), String::from_utf8(text.to_vec()).unwrap());
+    }
+    assert_eq!(snapshot.count(table).unwrap(), rows.len() as u64);
+    (rows[&key("last")].parse().unwrap(), rows)
+}
+
+fn images() -> usize {
+    std::env::var("PELLUCID_IMAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(30)
+}
+
+fn cut_everywhere(test: &str, manner: Manner, files: &[(&str, &str)]) {
+    let mut chance = Chance::new(test);
+    let scratch = Scratch::new();
+    let run = {
+        let _recording = ALONE.lock();
+        run(&scratch, manner, &mut chance)
+    };
+    let everywhere = 0..run.recorder.count();
+    for (file, name) in files {
+        let moments: Vec<usize> =
+            everywhere.clone().filter(|moment| run.recorder.is_unsynced(name, *moment)).collect();
+        assert!(moments.len() > 20, "{file} was hardly ever on its way to the disk");
+        let (mut took, mut most, mut oldest) = (0, 0, Duration::ZERO);
+        for _ in 0..images() {
+            let moment = moments[chance.below(moments.len())];
+            let lost = run.cut(moment, manner, &mut chance);
+            took += usize::from(lost > 0);
+            most = most.max(lost);
+            if lost > 0 {
+                oldest = oldest.max(run.age_of_lost(moment, lost));
+            }
+        }
+        let durability = manner.durability;
+        assert_eq!(took > 0, durability == Durability::Process, "{file}: else the images are too kind");
+        println!(
+            "{durability:?}: {} images of moments at which {file} was on its way to the disk (of {}); \
+             {took} had lost commits that had returned, at most {most}, the oldest {oldest:?} before the cut",
+            images(),
+            moments.len()
+        );
+    }
+}
+
+const LOG: (&str, &str) = ("the log", "power.pel-log");
+const DATA: (&str, &str) = ("the data file", NAME);
+
+#[test]
+fn full_loses_nothing_to_a_power_cut() {
+    let manner = Manner { durability: Durability::Full, area_size: AREA_SIZE, pause: Duration::ZERO };
+    cut_everywhere("full_loses_nothing_to_a_power_cut", manner, &[LOG, DATA]);
+}
+
+#[test]
+fn process_loses_no_more_than_what_was_not_synced_yet() {
+    let pause = Duration::from_millis(2);
+    let manner = Manner { durability: Durability::Process, area_size: AREA_SIZE, pause };
+    cut_everywhere("process_loses_no_more_than_what_was_not_synced_yet", manner, &[LOG, DATA]);
+}
+
+#[test]
+fn process_syncs_now_and_then_without_being_asked() {
+    let pause = Duration::from_millis(12);
+    let manner = Manner { durability: Durability::Process, area_size: 1 << 20, pause };
+    cut_everywhere("process_syncs_now_and_then_without_being_asked", manner, &[LOG]);
+}
+
+#[test]
+fn an_image_lacks_what_was_not_synced_and_has_what_was() {
+    let mut chance = Chance::new("an_image_lacks_what_was_not_synced_and_has_what_was");
+    let scratch = Scratch::new();
+    let _recording = ALONE.lock();
+    os_recorder::start(scratch.folder());
+    let path = scratch.path("file");
+    write_and_look(&path, b"aaaa", true);
+    write_and_look(&path, b"bbbb", false);
+    let moment = os_recorder::look();
+    let recorder = os_recorder::stop();
+    let mut seen = BTreeMap::new();
+    for _ in 0..200 {
+        let target = Scratch::new();
+        recorder.leave(moment, &mut chance, target.folder());
+        *seen.entry(std::fs::read(target.path("file")).ok()).or_insert(0) += 1;
+    }
+    let texts: Vec<_> =
+        seen.keys().flatten().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect();
+    assert_eq!(texts, ["aaaa", "bbbb"], "{seen:?}");
+}
+
+fn write_and_look(path: &Path, bytes: &[u8], is_synced: bool) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::options().write(true).create(true).truncate(false).open(path).unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    if is_synced {
+        file.sync_data().unwrap();
+        std::fs::File::open(path.parent().unwrap()).unwrap().sync_all().unwrap();
+    }
+    os_recorder::look();
+}
+
+/// One recording at a time.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -1,0 +1,338 @@
+//! What may a power cut leave of files?
+//!
+//! This program's own `pwrite`, `fdatasync` and their kin stand in the place of the C library's, for everything that is linked
+//! into it, the engine included: they do what is asked, and look at the files of one folder before and behind it. So it is known what
+//! each page held at which moment, and since when the disk must have it. An image of a moment has every page as it was at
+//! some moment since its last sync, whichever, and torn ones made of several.
+#![allow(unsafe_code)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
+
+use crate::support::Chance;
+
+const PAGE: usize = 4096;
+/// What a disk writes whole.
+const SECTOR: usize = 512;
+/// What is taken whole of memory that is written to meanwhile, as the log is: a sector may be on its way to the disk with parts
+/// of what stood there a moment later.
+const LINE: usize = 64;
+
+static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
+
+/// Everything that was seen of a folder.
+#[derive(Default)]
+pub struct Recorder {
+    folder: PathBuf,
+    folder_id: u64,
+    /// Which names led to which files, and when that was.
+    moments: Vec<(BTreeMap<String, u64>, Instant)>,
+    files: HashMap<u64, History>,
+    folder_syncs: Vec<Sync>,
+}
+
+/// What a file held, from when on.
+#[derive(Default)]
+struct History {
+    newest: Vec<u8>,
+    sizes: Vec<(usize, usize)>,
+    pages: HashMap<usize, Vec<(usize, Vec<u8>)>>,
+    syncs: Vec<Sync>,
+    /// Writes that return when they are on the disk, by page.
+    synced_pages: Vec<(Sync, usize)>,
+}
+
+/// A sync, by the last moment before it and the first one behind it.
+#[derive(Clone, Copy)]
+struct Sync {
+    begin: usize,
+    end: usize,
+}
+
+fn lock() -> MutexGuard<'static, Option<Recorder>> {
+    RECORDER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Record what happens in a folder from now on.
+pub fn start(folder: &Path) {
+    let folder_id = std::fs::metadata(folder).unwrap().ino();
+    *lock() = Some(Recorder { folder: folder.to_owned(), folder_id, ..Recorder::default() });
+    look();
+}
+
+/// Note what the files hold now; returns the number of this moment.
+pub fn look() -> usize {
+    lock().as_mut().unwrap().look()
+}
+
+/// What was recorded.
+pub fn stop() -> Recorder {
+    lock().take().unwrap()
+}
+
+impl Recorder {
+    fn look(&mut self) -> usize {
+        let moment = self.moments.len();
+        let mut names = BTreeMap::new();
+        for entry in std::fs::read_dir(&self.folder).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // The engine's lock file says nothing after a restart. What is gone meanwhile was there a moment ago.
+            let Ok(file) = std::fs::File::open(entry.path()) else { continue };
+            let id = file.metadata().unwrap().ino();
+            if !name.ends_with("-lock") {
+                let mut held = Vec::new();
+                std::io::Read::read_to_end(&mut &file, &mut held).unwrap();
+                self.files.entry(id).or_default().note(moment, held);
+                names.insert(name, id);
+            }
+        }
+        self.moments.push((names, Instant::now()));
+        moment
+    }
+
+    /// How many moments there were.
+    pub fn count(&self) -> usize {
+        self.moments.len()
+    }
+
+    /// When a moment was.
+    pub fn time(&self, moment: usize) -> Instant {
+        self.moments[moment].1
+    }
+
+    /// Up to which moment the disk has what stood in the files whose name ends so, at a later one.
+    pub fn synced_until(&self, suffix: &str, moment: usize) -> Option<usize> {
+        let (names, _) = &self.moments[moment];
+        let (_, id) = names.iter().find(|(name, _)| name.ends_with(suffix))?;
+        let named_at = self.moments.iter().position(|(names, _)| names.values().any(|named| named == id))?;
+        let sync = last(&self.folder_syncs, moment).filter(|sync| sync.begin >= named_at);
+        sync.and_then(|_| last(&self.files[id].syncs, moment)).map(|sync| sync.begin)
+    }
+
+    /// Whether something of this file is on its way to the disk at a moment.
+    pub fn is_unsynced(&self, name: &str, moment: usize) -> bool {
+        let Some(history) = self.moments[moment].0.get(name).and_then(|id| self.files.get(id)) else {
+            return false;
+        };
+        let base = last(&history.syncs, moment).map_or(0, |sync| sync.begin);
+        let is_later = |(at, _): &(usize, Vec<u8>)| *at > base && *at <= moment;
+        history.pages.values().any(|versions| versions.iter().any(is_later))
+    }
+
+    /// Make, in another folder, what a power cut at a moment may leave.
+    pub fn leave(&self, moment: usize, chance: &mut Chance, target: &Path) -> String {
+        let base = last(&self.folder_syncs, moment).map_or(0, |sync| sync.begin);
+        let listed = if chance.one_in(2) { moment } else { base + chance.below(moment - base + 1) };
+        let mut told = format!("moment {moment}, names as at {listed}");
+        for (name, id) in &self.moments[listed].0 {
+            let manner = chance.below(6);
+            let is_mapped = name.ends_with("-log");
+            let image = self.files[id].image(moment, manner, is_mapped, chance);
+            let _ = write!(told, "; {name}: {} bytes, manner {manner}", image.len());
+            std::fs::write(target.join(name), image).unwrap();
+        }
+        told
+    }
+}
+
+fn last(syncs: &[Sync], moment: usize) -> Option<Sync> {
+    syncs.iter().rev().find(|sync| sync.end <= moment).copied()
+}
+
+impl History {
+    fn note(&mut self, moment: usize, held: Vec<u8>) {
+        if self.sizes.last().is_none_or(|(_, size)| *size != held.len()) {
+            self.sizes.push((moment, held.len()));
+        }
+        for (page, bytes) in held.chunks(PAGE).enumerate() {
+            let before = self.newest.chunks(PAGE).nth(page).unwrap_or_default();
+            if before != bytes {
+                let mut whole = bytes.to_vec();
+                whole.resize(PAGE, 0);
+                self.pages.entry(page).or_default().push((moment, whole));
+            }
+        }
+        self.newest = held;
+    }
+
+    /// The file as a power cut may leave it: each page as it was at some moment since it was synced.
+    fn image(&self, moment: usize, manner: usize, is_mapped: bool, chance: &mut Chance) -> Vec<u8> {
+        let base = last(&self.syncs, moment).map(|sync| sync.begin);
+        // In one manner everything is as it was at one moment: writes have come to the disk in order.
+        let at = base.unwrap_or(0) + chance.below(moment - base.unwrap_or(0) + 1);
+        let size_at =
+            |at: usize| self.sizes.iter().rev().find(|(from, _)| *from <= at).map_or(0, |(_, s)| *s);
+        let size = match manner {
+            0 => base.map_or(0, size_at),
+            1 | 4 => size_at(moment),
+            _ => size_at(at),
+        };
+        let mut image = vec![0; size];
+        let torn = chance.below(size.div_ceil(PAGE).max(1));
+        for (page, place) in image.chunks_mut(PAGE).enumerate() {
+            let versions = self.versions(page, base, moment);
+            let (oldest, newest) = (versions[0].1, versions[versions.len() - 1].1);
+            let in_order =
+                versions.iter().rev().find(|(from, _)| *from <= at).map_or(oldest, |(_, bytes)| *bytes);
+            let any = |chance: &mut Chance| chance.below(versions.len());
+            let whole = if manner == 2 { versions[any(chance)].1 } else { newest };
+            for (number, sector) in place.chunks_mut(SECTOR).enumerate() {
+                let mut next = None;
+                let from = match manner {
+                    0 => oldest,
+                    1 | 2 => whole,
+                    3 => {
+                        let index = any(chance);
+                        next = versions.get(index + 1).filter(|_| is_mapped);
+                        versions[index].1
+                    }
+                    4 if page == torn && chance.one_in(2) => oldest,
+                    4 => newest,
+                    _ => in_order,
+                };
+                for (line, part) in sector.chunks_mut(LINE).enumerate() {
+                    let from = next.filter(|_| chance.one_in(2)).map_or(from, |(_, bytes)| *bytes);
+                    let begin = number * SECTOR + line * LINE;
+                    part.copy_from_slice(&from[begin..begin + part.len()]);
+                }
+            }
+        }
+        image
+    }
+
+    /// What a page may hold, oldest first, with the moment from which on it did.
+    fn versions(&self, page: usize, base: Option<usize>, moment: usize) -> Vec<(usize, &[u8])> {
+        static ZEROS: [u8; PAGE] = [0; PAGE];
+        let known = self.pages.get(&page).map_or(&[][..], |versions| versions);
+        let is_synced = |(sync, at): &&(Sync, usize)| *at == page && sync.end <= moment;
+        let own = self.synced_pages.iter().rev().find(is_synced).map(|(sync, _)| sync.end);
+        let base = base.max(own);
+        let before = known.iter().rev().find(|(from, _)| base.is_some_and(|base| *from <= base));
+        let mut found = vec![before.map_or((0, &ZEROS[..]), |(from, bytes)| (*from, &bytes[..]))];
+        let later = known.iter().filter(|(from, _)| *from <= moment && base.is_none_or(|base| *from > base));
+        found.extend(later.map(|(from, bytes)| (*from, &bytes[..])));
+        found
+    }
+}
+
+/// What a call does to a file.
+enum Call {
+    Write { offset: usize, size: usize },
+    Sync,
+}
+
+/// Look, do it, look again; only where it is about a file in the folder.
+fn around(descriptor: c_int, call: &Call, act: impl FnOnce() -> isize) -> isize {
+    let link = format!("/proc/self/fd/{descriptor}");
+    let id = match std::fs::metadata(&link) {
+        Ok(metadata) if lock().as_ref().is_some_and(|recorder| recorder.knows(metadata.ino())) => {
+            metadata.ino()
+        }
+        _ => return act(),
+    };
+    let is_synchronous = flags_of(descriptor) & libc::O_DSYNC != 0;
+    let begin = lock().as_mut().map(Recorder::look);
+    let result = act();
+    let mut recorder = lock();
+    let (Some(recorder), Some(begin)) = (recorder.as_mut(), begin) else { return result };
+    let end = recorder.look();
+    let sync = Sync { begin, end };
+    if result < 0 {
+        return result;
+    }
+    match call {
+        Call::Sync if id == recorder.folder_id => recorder.folder_syncs.push(sync),
+        Call::Sync => recorder.files.entry(id).or_default().syncs.push(sync),
+        Call::Write { offset, size } if is_synchronous => {
+            let pages = offset / PAGE..(offset + size).div_ceil(PAGE);
+            let history = recorder.files.entry(id).or_default();
+            history.synced_pages.extend(pages.map(|page| (sync, page)));
+        }
+        Call::Write { .. } => {}
+    }
+    result
+}
+
+impl Recorder {
+    fn knows(&self, id: u64) -> bool {
+        id == self.folder_id
+            || self.moments.last().is_some_and(|(names, _)| names.values().any(|named| *named == id))
+            || {
+                let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+                entries
+                    .filter(|entry| !entry.file_name().to_string_lossy().ends_with("-lock"))
+                    .any(|entry| entry.metadata().is_ok_and(|metadata| metadata.ino() == id))
+            }
+    }
+}
+
+fn flags_of(descriptor: c_int) -> c_int {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    flags.and_then(|flags| c_int::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0)
+}
+
+// In the place of the C library's, under both of the names that each of them has there.
+
+/// `pwrite`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pwrite(fd: c_int, bytes: *const c_void, size: size_t, offset: off_t) -> ssize_t {
+    let call = Call::Write { offset: offset.max(0) as usize, size };
+    // SAFETY: what the caller has promised is what the system call asks for.
+    around(fd, &call, || unsafe { libc::syscall(libc::SYS_pwrite64, fd, bytes, size, offset) as isize })
+}
+
+/// `pwrite64`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pwrite64(fd: c_int, bytes: *const c_void, size: size_t, offset: off_t) -> ssize_t {
+    // SAFETY: the same function.
+    unsafe { pwrite(fd, bytes, size, offset) }
+}
+
+/// `pwritev`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
+    let call = Call::Write { offset: offset.max(0) as usize, size: 0 };
+    // SAFETY: what the caller has promised is what the system call asks for.
+    around(fd, &call, || unsafe { libc::syscall(libc::SYS_pwritev, fd, parts, count, offset, 0) as isize })
+}
+
+/// `pwritev64`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pwritev64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
+    // SAFETY: the same function.
+    unsafe { pwritev(fd, parts, count, offset) }
+}
+
+/// `fdatasync`.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdatasync(fd: c_int) -> c_int {
+    // SAFETY: the call has no memory to do with.
+    around(fd, &Call::Sync, || unsafe { libc::syscall(libc::SYS_fdatasync, fd) as isize }) as c_int
+}
+
+/// `fsync`.
+#[unsafe(no_mangle)]
+pub extern "C" fn fsync(fd: c_int) -> c_int {
+    // SAFETY: the call has no memory to do with.
+    around(fd, &Call::Sync, || unsafe { libc::syscall(libc::SYS_fsync, fd) as isize }) as c_int
+}
