@@ -54,11 +54,11 @@ impl MemorySpace {
 impl MemorySpace {
     /// What another space holds now.
     pub(crate) fn copy_of(space: &dyn Space) -> Self {
-        let word = |(number, word): (usize, &AtomicU64)| {
-            let value = if space.has(number + 1) { word.load(Ordering::Relaxed) } else { 0 };
-            AtomicU64::new(value)
-        };
-        Self { words: space.words().iter().enumerate().map(word).collect() }
+        let words = space.words();
+        // Words behind the first that is not there are asked for no more: that is a system call each.
+        let there = words.iter().enumerate().take_while(|(number, _)| space.has(number + 1));
+        let there = there.map(|(_, word)| AtomicU64::new(word.load(Ordering::Relaxed)));
+        Self { words: there.chain(std::iter::repeat_with(AtomicU64::default)).take(words.len()).collect() }
     }
 }
 
