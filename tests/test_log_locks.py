@@ -140,6 +140,37 @@ def test_a_process_that_dies_in_the_middle_of_an_append_has_not_committed(path: 
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_child_keeps_none_of_its_dead_parents_locks_however_many_there_were(tmp_path: Path) -> None:
+    with Child() as parent:
+        parent(f"""
+paths = [{str(tmp_path)!r} + f'/{{number}}.pel' for number in range(140)]
+databases = [pellucid.open(path) for path in paths]
+transactions = [database.transaction() for database in (databases[0], databases[-1])]
+for transaction in transactions:
+    transaction.__enter__()
+databases[0]['a'] = databases[-1]['a'] = 1
+def fork():
+    import warnings; warnings.simplefilter('ignore')
+    pid = os.fork()
+    if pid == 0:
+        # It has nothing of the parent's but its life.
+        for descriptor in (0, 1):
+            os.close(descriptor)
+        time.sleep(1000)
+    return pid
+""")
+        child = parent("fork()")
+        try:
+            parent.kill()
+            for number in (0, 139):
+                with pellucid.open(tmp_path / f"{number}.pel", timeout=5) as db:
+                    db["b"] = 2
+                    assert dict(db) == {"b": 2}
+                assert not (tmp_path / f"{number}.pel-log").exists()
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
 SEQUENCE, TAIL, WRITER, AREA_HEADS, GROUPS, PIECE = 64, 128, 192, 4096, 40_960, 1 << 16
 
 

@@ -11,8 +11,8 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Once, OnceLock};
 
 use crate::lmdb_txn::{self, LiveWrites};
 use crate::registry::{self, RegistryGuard};
@@ -20,11 +20,42 @@ use crate::registry::{self, RegistryGuard};
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static AT_FORK: Once = Once::new();
 
-/// Descriptors whose `flock` is one process's alone. A fork copies them, and with them the lock, which
-/// would then outlive the parent: the child closes them at once. Fixed and without a lock, because a fork
-/// handler may wait for nobody. A process with more databases open than fit keeps the rest until the child
-/// ends, which only delays who is seen as the last one.
-static OWN_DESCRIPTORS: [AtomicI32; 256] = [const { AtomicI32::new(-1) }; 256];
+/// Descriptors whose locks are one process's alone. A fork copies them, and with them the locks, which would then outlive
+/// the parent: the child closes them at once.
+static OWN_DESCRIPTORS: Descriptors = Descriptors::new();
+
+/// Places for descriptors, some at a time: without a lock, because a fork handler may wait for nobody, and never freed.
+struct Descriptors {
+    places: [AtomicI32; 256],
+    more: OnceLock<Box<Self>>,
+}
+
+impl Descriptors {
+    const fn new() -> Self {
+        Self { places: [const { AtomicI32::new(-1) }; 256], more: OnceLock::new() }
+    }
+
+    /// Put another descriptor in the place of one; -1 is none. Says whether that one was there.
+    fn swap(&self, old: RawFd, new: RawFd) -> bool {
+        let swap = |place: &AtomicI32| {
+            place.load(Ordering::Relaxed) == old
+                && place.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        self.blocks().any(|block| block.places.iter().any(swap))
+    }
+
+    /// Find a place for a descriptor, or make one.
+    fn add(&self, descriptor: RawFd) {
+        while !self.swap(-1, descriptor) {
+            let last = self.blocks().last().unwrap_or(self);
+            last.more.get_or_init(|| Box::new(Self::new()));
+        }
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |block| block.more.get().map(|more| &**more))
+    }
+}
 
 thread_local! {
     static HELD_WHILE_FORKING: RefCell<Option<(RegistryGuard, LiveWrites)>> = const { RefCell::new(None) };
@@ -68,8 +99,8 @@ extern "C" fn after_in_parent() {
 
 extern "C" fn after_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    for slot in &OWN_DESCRIPTORS {
-        let descriptor = slot.swap(-1, Ordering::Relaxed);
+    for place in OWN_DESCRIPTORS.blocks().flat_map(|block| &block.places) {
+        let descriptor = place.swap(-1, Ordering::Relaxed);
         if descriptor >= 0 {
             // SAFETY: the descriptor was registered by its owner, an object of the parent's generation
             // which never uses or closes it in this process (`OwnLock` checks the generation).
@@ -86,20 +117,12 @@ extern "C" fn after_in_child() {
 
 /// Close this descriptor in children.
 pub(crate) fn close_in_children(descriptor: RawFd) {
-    for slot in &OWN_DESCRIPTORS {
-        if slot.compare_exchange(-1, descriptor, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            return;
-        }
-    }
+    OWN_DESCRIPTORS.add(descriptor);
 }
 
 /// The owner closes this descriptor itself.
 pub(crate) fn no_longer_close_in_children(descriptor: RawFd) {
-    for slot in &OWN_DESCRIPTORS {
-        if slot.compare_exchange(descriptor, -1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            return;
-        }
-    }
+    OWN_DESCRIPTORS.swap(descriptor, -1);
 }
 
 /// Bytes that this user may still write on a file's disk.
@@ -270,6 +293,21 @@ mod tests {
     use crate::{OpenOptions, Range, Store, StoreError, TableId, Wanted};
 
     const WAIT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn there_is_a_place_for_every_descriptor() {
+        let descriptors = Descriptors::new();
+        for descriptor in 0..1000 {
+            descriptors.add(descriptor);
+        }
+        assert_eq!(descriptors.blocks().count(), 4);
+        for descriptor in (0..1000).rev() {
+            assert!(descriptors.swap(descriptor, -1), "{descriptor}");
+        }
+        assert!(!descriptors.swap(5, -1), "it is gone");
+        descriptors.add(5);
+        assert_eq!(descriptors.blocks().count(), 4, "places are used again");
+    }
 
     #[test]
     fn knows_network_file_systems_by_their_magic_numbers() {
