@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -214,6 +216,44 @@ def test_sync_that_fails_says_so(path: Path, child: Child) -> None:
         child("db.sync()")
     with pytest.raises(Raised, match=r"DatabaseError.*takes no more writes"):
         child("db['a'] = 2")
+
+
+# Copying it
+
+
+def test_what_a_killed_backup_has_left_is_removed_by_the_next_one_to_the_same_place(
+    path: Path, child: Child, faulty: str
+) -> None:
+    target = path.with_name("copy.pel")
+    child(opening(path))
+    child("db['a'] = 1")
+    with Child(preload=faulty) as stopped:
+        stopped(faults.PRELUDE)
+        stopped(opening(path))
+        for process, action in ((stopped, "STOP"), (child, "DIE")):
+            process(f"fault('fdatasync', '.part-{process.pid}', {action})")
+            process.send(f"db.backup({str(target)!r})")
+            if process is stopped:
+                faults.until(lambda: faults.is_stopped(stopped.pid), "the stop")
+        child.process.wait(60)
+        left = {file.name for file in path.parent.iterdir()}
+        parts = {f"copy.pel.part-{process.pid}" for process in (child, stopped)}
+        assert parts < left
+        # As the first of them would have left it a moment later.
+        path.with_name(f"copy.pel.part-{child.pid}-lock").write_bytes(b"")
+        # What only looks like one is somebody else's.
+        path.with_name("copy.pel.part-1x").write_bytes(b"mine")
+        with pellucid.open(path) as db:
+            db.backup(target)
+        left = {file.name for file in path.parent.iterdir() if ".part" in file.name}
+        # One of the living is still being made.
+        assert left == {name for name in parts if str(stopped.pid) in name} | {"copy.pel.part-1x"}
+        os.kill(stopped.pid, signal.SIGCONT)
+        with pytest.raises(Raised, match="FileExistsError"):
+            stopped.answer()
+        stopped("db.close()")
+    assert {file.name for file in path.parent.iterdir()} == {"test.pel", "copy.pel", "copy.pel.part-1x"}
+    assert rows_of(target) == {"a": 1}
 
 
 # What is asked of the disk

@@ -5,6 +5,7 @@
 //! too, and only its own. Backups, `compact` and verified copies of strangers' files are all this.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,7 +14,8 @@ use crate::check::Audit;
 use crate::engine::{Direction, Engine, EngineError, ReadTxn, Start, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::lmdb::{LmdbEngine, LmdbOptions};
-use crate::opening::lock_path_of;
+use crate::opening::{lock_path_of, same_file};
+use crate::own_file::OwnFile;
 use crate::page_walk::walk;
 use crate::pages::PageFile;
 use crate::stamp;
@@ -21,9 +23,11 @@ use crate::stamp;
 /// Bytes of entries that are committed together.
 const PART_SIZE: usize = 32 << 20;
 
-/// A file in the making; removed again unless it is finished.
+/// A file in the making; removed again unless it is finished. It is locked as long as somebody makes it, so that what a dead one left
+/// can be told from it.
 pub(crate) struct NewFile {
     path: PathBuf,
+    held: Option<OwnFile>,
     /// What messages call it.
     pub(crate) name: String,
     engine: Option<LmdbEngine>,
@@ -41,13 +45,14 @@ impl NewFile {
     /// Begin a file that will have another name when it is complete; messages name that one.
     pub(crate) fn create_for(path: &Path, target: &Path) -> Result<Self, StoreError> {
         let name = target.display().to_string();
-        let created = File::create_new(path).and_then(|file| stamp::begin(&file));
-        created.map_err(|source| StoreError::from_io("create", name.clone(), source))?;
+        let created = create_locked(path).and_then(|file| stamp::begin(&file).map(|()| file));
+        let held = created.map_err(|source| StoreError::from_io("create", name.clone(), source))?;
         let mut entries =
             |version, _| vec![Applied { version, ..Applied::default() }.entry(), Counters::default().entry()];
         let engine = LmdbEngine::create(path, LmdbOptions::default(), &mut entries);
         let mut new = Self {
             path: path.to_owned(),
+            held: Some(OwnFile::new(held)),
             name: name.clone(),
             engine: None,
             part: None,
@@ -109,21 +114,21 @@ impl NewFile {
         self.part.take().map_or(Ok(()), WriteTxn::commit)
     }
 
-    /// Write the end; it is on the disk then.
-    pub(crate) fn finish(self) -> Result<PathBuf, StoreError> {
-        let path = self.finish_locked()?;
-        let _ = std::fs::remove_file(lock_path_of(&path));
-        Ok(path)
+    /// Write the end; it is on the disk then, and others keep off it as long as the second of these is there.
+    pub(crate) fn finish(self) -> Result<(PathBuf, Option<OwnFile>), StoreError> {
+        let finished = self.finish_locked()?;
+        let _ = std::fs::remove_file(lock_path_of(&finished.0));
+        Ok(finished)
     }
 
     /// As `finish`, and leave the engine's lock file beside it.
-    pub(crate) fn finish_locked(mut self) -> Result<PathBuf, StoreError> {
+    pub(crate) fn finish_locked(mut self) -> Result<(PathBuf, Option<OwnFile>), StoreError> {
         let name = self.name.clone();
         self.commit_part().map_err(|error| StoreError::from_engine(&name, error))?;
         self.engine = None;
         let synced = File::open(&self.path).and_then(|file| file.sync_all());
         synced.map_err(|source| StoreError::from_io("sync", name, source))?;
-        Ok(std::mem::take(&mut self.path))
+        Ok((std::mem::take(&mut self.path), self.held.take()))
     }
 
     /// Write the end, keep the engine open, and remove the file's name: it goes when the engine does.
@@ -131,6 +136,26 @@ impl NewFile {
         let name = self.name.clone();
         self.commit_part().map_err(|error| StoreError::from_engine(&name, error))?;
         self.engine.take().ok_or(StoreError::Closed { what: "copy" })
+    }
+}
+
+/// Create a file and lock it, before anybody takes it for what a dead one has left.
+fn create_locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file = File::create_new(path)?;
+        // Where files cannot be locked, nobody takes them for anything.
+        if file.lock().is_err() || same_file(path, &file).is_some() {
+            return Ok(file);
+        }
+    }
+}
+
+/// Remove a file that nobody makes any more, and its lock file.
+pub(crate) fn remove_remains(path: &Path) {
+    let Ok(file) = File::open(path) else { return };
+    if file.try_lock().is_ok() && same_file(path, &file).is_some() {
+        let _ = std::fs::remove_file(lock_path_of(path));
+        let _ = std::fs::remove_file(path);
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::check::{self, Finding};
-use crate::copy::NewFile;
+use crate::copy::{self, NewFile};
 use crate::database::Database;
 use crate::error::{Holder, StoreError, Wanted};
 use crate::log_file;
@@ -18,6 +18,9 @@ use crate::opening::{Opening, lock_path_of};
 use crate::pages::PageFile;
 use crate::stamp;
 use crate::store::{Mode, OpenOptions, Store};
+
+/// What a backup in the making is called, behind its target's name and ahead of a PID.
+const PART: &str = ".part-";
 
 /// How a database is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,12 +137,13 @@ impl Store {
             return Err(StoreError::NoFolder { path: target.display().to_string() });
         }
         // Under another name until it is complete: half a backup must not look like one.
-        let part = beside(target, &format!(".part-{}", std::process::id()));
+        let part = beside(target, &format!("{PART}{}", std::process::id()));
+        remove_parts_of(target);
         // What goes wrong with it is told of the name that the caller knows.
         let mut new = NewFile::create_for(&part, target)?;
         let copied = new.take_all(snapshot.read_txn());
         copied.map_err(|error| StoreError::from_engine(&new.name, error))?;
-        let part = new.finish()?;
+        let (part, _held) = new.finish()?;
         let linked = std::fs::hard_link(&part, target);
         let placed = match linked {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists()),
@@ -229,7 +233,7 @@ fn copy_beside(database: &Arc<Database>, opening: &Opening, new_path: &Path) -> 
     let mut new = NewFile::create_for(new_path, &opening.path)?;
     let source = database.engine.begin_read().map_err(|error| database.error(error))?;
     new.take_all(&*source).map_err(|error| database.error(error))?;
-    let new_path = new.finish_locked()?;
+    let (new_path, _) = new.finish_locked()?;
     let failed = |source| StoreError::from_io("copy the permissions of", database.path.clone(), source);
     let permissions = opening.file()?.metadata().map_err(failed)?.permissions();
     std::fs::set_permissions(new_path, permissions).map_err(failed)
@@ -255,6 +259,20 @@ fn replace(database: Arc<Database>, new_path: &Path) -> Result<(), StoreError> {
     }
     drop(database);
     sync_folder(Path::new(&path))
+}
+
+/// Remove what earlier backups to the same target have left that were killed.
+fn remove_parts_of(target: &Path) {
+    let Some(name) = target.file_name() else { return };
+    let Ok(entries) = std::fs::read_dir(folder_of(target)) else { return };
+    for entry in entries.flatten() {
+        let found = entry.file_name();
+        let rest = found.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
+        let number = rest.and_then(|rest| rest.strip_prefix(PART.as_bytes()));
+        if number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit)) {
+            copy::remove_remains(&entry.path());
+        }
+    }
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

@@ -253,7 +253,7 @@ fn try_either(file: &File) -> io::Result<Option<bool>> {
 }
 
 /// The file's identity, if the path still leads to it.
-fn same_file(path: &Path, file: &File) -> Option<FileId> {
+pub(crate) fn same_file(path: &Path, file: &File) -> Option<FileId> {
     let (there, here) = (std::fs::metadata(path).ok()?, file.metadata().ok()?);
     (id_of(&there) == id_of(&here)).then(|| id_of(&here))
 }
