@@ -30,12 +30,11 @@ pub(crate) fn acquire(
         let command = "another transaction of this process".to_owned();
         return Err(busy(Some(Holder { pid: std::process::id(), command, since: String::new() })));
     };
+    // Ahead of the first commit, and so of those that are made at once: these need one before them.
+    database.mark()?;
     let txn = database.engine.begin_write_until(deadline, timeout).map_err(|error| database.error(error))?;
     match txn {
-        Some(txn) => {
-            database.mark()?;
-            Ok((txn, gate))
-        }
+        Some(txn) => Ok((txn, gate)),
         None => Err(busy(database.engine.writer().map(|pid| {
             let command = command_of(&pid.to_string());
             Holder { pid, command, since: String::new() }
