@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pellucid_record::shape::Shapes;
-use pellucid_store::{Savepoint, Snapshot, Store, StoreError, Transaction};
+use pellucid_store::{Savepoint, Snapshot, Store, StoreError, Transaction, thread_number};
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -45,7 +45,7 @@ struct Owner {
     // Of the rows read or changed in it, since the last savepoint that was taken back.
     gate: GilRc<Gate>,
     fate: GilRc<GilValue<Fate>>,
-    thread: std::thread::ThreadId,
+    thread: u64,
     task: Option<Py<PyAny>>,
 }
 
@@ -141,7 +141,7 @@ impl Core {
     }
 
     fn is_mine_slow(&self, py: Python<'_>) -> bool {
-        let thread = std::thread::current().id();
+        let thread = thread_number();
         let task = self.owner.with(py, |owner| match owner {
             Some(owner) if owner.thread == thread => {
                 Some(owner.task.as_ref().map(|task| task.as_ptr() as usize))
@@ -159,7 +159,7 @@ impl Core {
     /// Whether a transaction of this very thread, but of another task, is running: to wait for it
     /// would be to wait for oneself.
     fn is_own_thread_busy(&self, py: Python<'_>) -> bool {
-        let thread = std::thread::current().id();
+        let thread = thread_number();
         self.is_running.get()
             && self.owner.with(py, |owner| owner.as_ref().is_some_and(|owner| owner.thread == thread))
     }
@@ -173,7 +173,7 @@ impl Core {
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
             gate: self.transaction_gate(py),
             fate: GilRc::new(GilValue::new(Fate::Open)),
-            thread: std::thread::current().id(),
+            thread: thread_number(),
             task: current_task(py),
         };
         // Both places are empty: nobody else has the writer lock.

@@ -51,6 +51,7 @@ pub use check::Finding;
 pub use engine::AtOnce;
 pub use error::{Holder, StoreError, Wanted, Warning};
 pub use maintenance::Stats;
+pub use os::thread_number;
 pub use row_key::TableId;
 pub use scan::{Range, Row, Scan};
 pub use shapes::TransactionShapes;

@@ -245,7 +245,10 @@ impl LmdbWrite {
         if !self.environment.is_ours() {
             return Err(EngineError::Forked);
         }
-        self.txns.last().copied().ok_or(EngineError::Misuse("the transaction is over"))
+        match self.txns.last() {
+            Some(txn) => Ok(*txn),
+            None => Err(EngineError::Misuse("the transaction is over")),
+        }
     }
 
     #[inline]

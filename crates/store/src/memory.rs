@@ -8,11 +8,11 @@
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 
 use imbl::OrdMap;
 
 use crate::engine::{Cursor, Direction, Engine, EngineError, Entry, ReadTxn, Start, Tree, Usage, WriteTxn};
+use crate::os::thread_number;
 
 type Map = OrdMap<Arc<[u8]>, Arc<[u8]>>;
 type Trees = [Map; 3];
@@ -94,7 +94,7 @@ impl Engine for MemoryEngine {
             savepoints: Vec::new(),
             is_changed: false,
             key_size_max: self.key_size_max,
-            owner: thread::current().id(),
+            owner: thread_number(),
             shared: Arc::clone(&self.shared),
         }))
     }
@@ -158,7 +158,7 @@ struct MemoryWrite {
     savepoints: Vec<Trees>,
     is_changed: bool,
     key_size_max: usize,
-    owner: ThreadId,
+    owner: u64,
     shared: Arc<Shared>,
 }
 
@@ -185,7 +185,7 @@ impl WriteTxn for MemoryWrite {
     }
 
     fn is_owner(&self) -> bool {
-        self.owner == thread::current().id()
+        self.owner == thread_number()
     }
 
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {

@@ -69,7 +69,8 @@ pub(crate) fn generation() -> u64 {
 
 /// A number of the calling thread, which no other one has or will have: the standard library's own takes an atomic addition to
 /// look at, several times for each row that is written.
-pub(crate) fn thread_number() -> u64 {
+#[must_use]
+pub fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
         static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
