@@ -271,6 +271,10 @@ impl Environment {
         self.key_size_max
     }
 
+    pub(crate) fn page_size(&self) -> usize {
+        self.page_size
+    }
+
     /// Whether this process, and not an ancestor, opened it.
     pub(crate) fn is_ours(&self) -> bool {
         self.generation == os::generation()

@@ -190,6 +190,31 @@ fn abort_writes_of(owner: u64, which: fn(&LiveWrite) -> bool) {
     }
 }
 
+/// What is known of the end of a tree to which entries are appended one after another.
+///
+/// `MDB_APPEND` fills pages completely, but searches for the tree's end each time, and for each page on the way among all
+/// that were changed. Where the last page has room, an ordinary put does the same: it finds the cursor at the end. So
+/// the room is counted from when an append has begun a page; where it is not known, it is none.
+#[derive(Default)]
+struct End {
+    /// The last key, if there is room.
+    key: Vec<u8>,
+    room: usize,
+}
+
+/// Bytes of a page's own head.
+const PAGE_HEAD_SIZE: usize = 16;
+/// From this size on an entry may lie on pages of its own.
+const LARGE_SIZE_MIN: usize = 1024;
+
+/// The room that an entry takes in its page.
+fn entry_size(key: &[u8], size: usize) -> Option<usize> {
+    const HEAD_SIZE: usize = 8;
+    const OFFSET_SIZE: usize = 2;
+    let size = HEAD_SIZE + key.len() + size;
+    (size < LARGE_SIZE_MIN).then_some(size.next_multiple_of(2) + OFFSET_SIZE)
+}
+
 /// The transaction that writes, with LMDB's nested transactions as savepoints.
 pub(crate) struct LmdbWrite {
     /// The outermost transaction first; the last is the one to work in.
@@ -198,6 +223,7 @@ pub(crate) struct LmdbWrite {
     cursors: [*mut ffi::MDB_cursor; 3],
     /// Whether the tree's cursor stands where `find` left it.
     is_found: [bool; 3],
+    ends: [End; 3],
     owner: u64,
     environment: Arc<Environment>,
 }
@@ -233,7 +259,9 @@ impl LmdbWrite {
             owner,
             is_dropped: false,
         });
-        Ok(Self { txns: vec![txn], cursors: [ptr::null_mut(); 3], is_found: [false; 3], owner, environment })
+        let cursors = [ptr::null_mut(); 3];
+        let ends = Default::default();
+        Ok(Self { txns: vec![txn], cursors, is_found: [false; 3], ends, owner, environment })
     }
 
     /// The transaction to work in, for the thread that may.
@@ -274,6 +302,46 @@ impl LmdbWrite {
             }
         }
         self.is_found = [false; 3];
+        self.ends = Default::default();
+    }
+
+    /// The last page of the tree may be about to change.
+    fn forget_end(&mut self, tree: Tree) {
+        if let Some(end) = self.ends.get_mut(tree.index()) {
+            end.room = 0;
+        }
+    }
+
+    /// How many leaf pages a tree has.
+    fn leaf_pages(&self, tree: Tree) -> Result<usize, EngineError> {
+        let mut stat = empty_stat();
+        // SAFETY: the transaction is live, `stat` ours to fill.
+        check(unsafe { ffi::mdb_stat(self.txn()?, self.environment.handle(tree), &raw mut stat) })?;
+        Ok(stat.ms_leaf_pages)
+    }
+
+    /// As `append`, where the last page may have no room for the entry; notes how much is left if that began another.
+    fn append_anywhere(
+        &mut self,
+        tree: Tree,
+        key: &[u8],
+        parts: &[&[u8]],
+        size: Option<usize>,
+    ) -> Result<bool, EngineError> {
+        self.forget_end(tree);
+        let pages = self.leaf_pages(tree)?;
+        match self.put_with(tree, key, parts, ffi::MDB_APPEND)? {
+            0 => {}
+            ffi::MDB_KEYEXIST => return Ok(false),
+            code => return Err(error_of(code)),
+        }
+        let is_begun = self.leaf_pages(tree)? > pages;
+        if let (Some(size), true, Some(end)) = (size, is_begun, self.ends.get_mut(tree.index())) {
+            end.room = self.environment.page_size().saturating_sub(PAGE_HEAD_SIZE + size);
+            end.key.clear();
+            end.key.extend_from_slice(key);
+        }
+        Ok(true)
     }
 
     fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
@@ -364,12 +432,14 @@ impl WriteTxn for LmdbWrite {
 
     fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         self.take_found(tree)?;
+        self.forget_end(tree);
         check(self.put_with(tree, key, parts, ffi::MDB_CURRENT)?)
     }
 
     fn delete_found(&mut self, tree: Tree, _key: &[u8]) -> Result<(), EngineError> {
         let cursor = self.write_cursor(tree)?;
         self.take_found(tree)?;
+        self.forget_end(tree);
         // SAFETY: the cursor is open, stands on an entry, and its transaction is live.
         check(unsafe { ffi::mdb_cursor_del(cursor, 0) })
     }
@@ -377,17 +447,26 @@ impl WriteTxn for LmdbWrite {
     fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         self.check_key(key)?;
         self.set_found(tree, false);
+        self.forget_end(tree);
         check(self.put_with(tree, key, parts, 0)?)
     }
 
     fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
         self.check_key(key)?;
         self.set_found(tree, false);
-        match self.put_with(tree, key, parts, ffi::MDB_APPEND)? {
-            0 => Ok(true),
-            ffi::MDB_KEYEXIST => Ok(false),
-            code => Err(error_of(code)),
+        let size = entry_size(key, parts.iter().map(|part| part.len()).sum());
+        let known = self.ends.get(tree.index());
+        let has_room = known.zip(size).is_some_and(|(end, size)| size <= end.room && key > &end.key[..]);
+        if !has_room {
+            return self.append_anywhere(tree, key, parts, size);
         }
+        check(self.put_with(tree, key, parts, 0)?)?;
+        if let (Some(end), Some(size)) = (self.ends.get_mut(tree.index()), size) {
+            end.room -= size;
+            end.key.clear();
+            end.key.extend_from_slice(key);
+        }
+        Ok(true)
     }
 
     fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {

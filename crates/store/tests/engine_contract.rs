@@ -52,6 +52,48 @@ macro_rules! contract {
     };
 }
 
+/// Appended entries fill pages completely, whatever is done between; what is below the last key is never taken.
+#[test]
+fn lmdb_fills_pages_by_appending() {
+    const COUNT: u32 = 20_000;
+    let fixture = lmdb(511);
+    let mut txn = fixture.engine.begin_write().unwrap();
+    let value = |number: u32| vec![number as u8; 100 + number as usize % 97];
+    let mut size = 0;
+    for number in 0..COUNT {
+        let key = (2 * number).to_be_bytes();
+        assert!(txn.append(Tree::Rows, &key, &[&value(number)]).unwrap());
+        // A head and an offset, and a byte where the size is odd.
+        size += (8 + 4 + value(number).len()).next_multiple_of(2) + 2;
+        match number % 1000 {
+            10 => assert!(!txn.append(Tree::Rows, &key, &[b"again"]).unwrap()),
+            20 => assert!(!txn.append(Tree::Rows, &(2 * number - 1).to_be_bytes(), &[b"between"]).unwrap()),
+            30 => assert!(txn.find(Tree::Rows, &7_u32.to_be_bytes()).unwrap().is_none()),
+            40 => {
+                txn.find(Tree::Rows, &key).unwrap().unwrap();
+                txn.replace_found(Tree::Rows, &key, &[&value(number)]).unwrap();
+            }
+            50 => {
+                txn.savepoint().unwrap();
+                txn.release().unwrap();
+            }
+            _ => {}
+        }
+    }
+    txn.commit().unwrap();
+    let usage = fixture.engine.usage().unwrap();
+    assert_eq!(usage.entries[Tree::Rows.index()], u64::from(COUNT));
+    let snapshot = fixture.engine.begin_read().unwrap();
+    for number in 0..COUNT {
+        let stored = snapshot.get(Tree::Rows, &(2 * number).to_be_bytes()).unwrap();
+        assert_eq!(stored, Some(&value(number)[..]));
+    }
+    // Half of an entry is lost in each page, and a few pages lead to them.
+    let full = size as u64 / 4080;
+    let taken = usage.pages - usage.free_pages;
+    assert!(taken < full * 105 / 100, "{taken} pages for what fills {full}");
+}
+
 contract! {
     keeps_what_is_committed_and_forgets_what_is_dropped
     gives_keys_in_memcmp_order_both_ways
