@@ -412,6 +412,42 @@ def test_a_dead_reader_does_not_keep_space(path: Path) -> None:
         assert db.stats()["oldest_reader_lag"] == 0
 
 
+def test_a_reader_that_never_leaves_costs_room_that_is_counted_warned_of_and_used_again(path: Path) -> None:
+    rows = dict.fromkeys(range(20), "x" * 1000)
+
+    def checkpoints(db: pellucid.Database, count: int) -> int:
+        """Write everything anew, that often; by how many bytes the file has grown."""
+        before = path.stat().st_size
+        for _ in range(count):
+            db.update({number: os.urandom(500).hex() for number in rows})
+            db.sync()
+        return path.stat().st_size - before
+
+    with pellucid.open(path) as db, Child(path, mode="r") as reader:
+        db.update(rows)
+        db.sync()
+        checkpoints(db, 5)
+        reader("snap = db.snapshot(); first = dict(snap)")
+        readers = db.stats()["readers"]
+        grown = checkpoints(db, 120)
+        stats = db.stats()
+        # Each checkpoint takes new pages for what it changes, while the old ones are kept for the reader.
+        assert 0 < grown < 120 * 100 * stats["page_size"]
+        assert 100 < stats["oldest_reader_lag"] <= 130
+        assert stats["readers"] == readers
+        # Neither the log nor the writers have anything to do with it.
+        assert stats["log_pending"] == 0
+        told = r"a snapshot of '.*' is 1\d\d commits old: the file grows until it is closed"
+        with pytest.warns(pellucid.NetworkFilesystemWarning, match=told):
+            pellucid.open(path, "r").close()
+        assert reader("dict(snap) == first")
+        reader("snap.close(); del first")
+        assert db.stats()["oldest_reader_lag"] < 10
+        # What it kept is used again.
+        assert checkpoints(db, 120) <= grown / 10
+        assert db.check() == []
+
+
 def test_a_record_of_an_aborted_transaction_never_shows_a_large_value_of_another_process(path: Path) -> None:
     # The id that the aborted large value had is given to another one: ids are counted in the file.
     with pellucid.open(path) as db, Child(path) as other:
