@@ -69,7 +69,15 @@ impl NewFile {
             let mut cursor = source.cursor(tree)?;
             cursor.start(Start::Edge, Direction::Forward)?;
             while let Some((key, value)) = cursor.step()? {
-                self.take(tree, key, value)?;
+                match catalog::parse_entry(key, value) {
+                    // Rows may have been counted since the entry was written.
+                    Some(Entry::Table(table, _)) if tree == Tree::Meta => {
+                        let more = source.rows_beyond(table);
+                        let value = catalog::with_more_rows(table, value, more);
+                        self.take(tree, key, &value.unwrap_or_default())?;
+                    }
+                    _ => self.take(tree, key, value)?,
+                }
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pellucid_record::Shapes;
 use pellucid_record::view::{Root, Slot, root};
-use pellucid_store::{Mode, OpenOptions, Range, Store, StoreError, Wanted};
+use pellucid_store::{AtOnce, Known, Mode, OpenOptions, Range, Store, StoreError, Wanted};
 use support::{Chance, Child, Scratch, key, record};
 
 const WAIT: Duration = Duration::from_secs(20);
@@ -52,6 +52,19 @@ fn fill(store: &Store, rows: usize) {
     transaction.commit().unwrap();
 }
 
+/// Put and delete rows one at a time, each in a commit that counts them and nothing else.
+fn change_single_rows(store: &Store) {
+    let snapshot = store.snapshot().unwrap();
+    let known = Known { table: snapshot.table("a").unwrap().unwrap(), version: snapshot.catalog_version() };
+    for number in 0..50 {
+        let key = key(&format!("single {number}"));
+        assert_eq!(store.put_at_once(known, &key, &record("one")).unwrap(), AtOnce::Done(false));
+        if number % 5 == 0 {
+            assert_eq!(store.delete_at_once(known, &key).unwrap(), AtOnce::Done(()));
+        }
+    }
+}
+
 /// Wait until all commits are in the file: somebody else's checkpoint may be under way.
 fn settle(store: &Store) {
     while store.stats().unwrap().log_pending > 0 {
@@ -70,6 +83,9 @@ fn a_backup_equals_the_database_on_disk_and_in_memory() {
         [Store::memory().unwrap(), Store::open(scratch.path("a.pel"), &OpenOptions::default()).unwrap()];
     for (number, store) in stores.iter().enumerate() {
         fill(store, 800);
+        if store.path().is_some() {
+            change_single_rows(store);
+        }
         let target = scratch.path(&format!("copy{number}.pel"));
         store.backup(&target).unwrap();
         let copy = Store::open(&target, &OpenOptions::with_mode(Mode::Write)).unwrap();
