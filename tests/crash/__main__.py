@@ -119,7 +119,7 @@ def run_histories(console: Console, options: argparse.Namespace, seed: int) -> N
 
 def run_power(options: argparse.Namespace, seed: int) -> int:
     """Rehearse power cuts; this is a Rust test, which sees every system call of the store."""
-    command = "cargo test --release -p pellucid-store --test power_loss -- --nocapture --test-threads=1"
+    command = "cargo test -p pellucid-store --test power_loss -- --nocapture --test-threads=1"
     environment = {"PELLUCID_IMAGES": str(options.images), "PELLUCID_SEED": str(seed)}
     if options.directory is not None:
         environment["TMPDIR"] = str(options.directory.absolute())

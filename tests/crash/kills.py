@@ -88,9 +88,10 @@ def run_round(seed: int, folder: Path) -> Tally:
     try:
         round_.run()
     except BaseException as error:
-        round_.kill_all()
         raise FailedRoundError(seed, folder, error) from error
     finally:
+        # A reader may have outlived everybody.
+        round_.kill_all()
         _native._limit_log(0)
     shutil.rmtree(folder)
     tally.seconds = time.monotonic() - begin

@@ -41,6 +41,8 @@ PHASE, ATTEMPTED, ACKNOWLEDGED, STOP, ENTERED = 0, 1, 2, 3, 4
 """Places of words in the shared page; from `ENTERED` on, how often each phase was entered."""
 OPERATIONS_AT_ONCE = 20
 """So many are thought out ahead, so that most of the time something is being written."""
+OPERATIONS_MAX = 800
+"""Whoever has done so many waits for its end: the campaign, which may be late, has to do them all again."""
 TIMEOUT = 60.0
 
 
@@ -139,6 +141,9 @@ def write(notes: Notes, path: Path, writer: Writer, *, is_beside: bool, durabili
     db = opened(path, notes, is_beside=is_beside, durability=durability)
     operations, words = iter(writer), notes.words
     while not notes.is_over():
+        if words[ACKNOWLEDGED] >= OPERATIONS_MAX:
+            time.sleep(0.001)
+            continue
         ahead = [(next(operations), writer.model.count) for _ in range(OPERATIONS_AT_ONCE)]
         for operation, number in ahead:
             words[ATTEMPTED] += 1
