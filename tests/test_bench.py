@@ -248,6 +248,36 @@ def test_rivals_are_compared_with_what_is_like_them() -> None:
     assert all(player.like == player.name for player in everybody.values() if player.is_ours)
 
 
+def test_the_targets_of_a_dict_are_those_of_its_count() -> None:
+    found = {
+        count: [
+            measure.verdict(target).wanted
+            for measure in dicts.measures_of(count, 10)
+            for target in measure.targets
+        ]
+        for count in (300, 10_000, 1_000_000)
+    }
+    lmdb = "1.00x lmdb, a transaction for each, sync off"
+    assert found == {
+        300: [],
+        10_000: ["0.17x dict", "4.00x dbm.gnu", "3.00x dbm.gnu"],
+        1_000_000: ["2.00x dbm.gnu", lmdb, "1.00x rocksdict", "1.00x plyvel"],
+    }
+
+
+def test_both_together_are_the_sum_of_their_parts(tmp_path: Path) -> None:
+    run = Run(tmp_path, pace=Pace(rounds=1))
+    dicts.one_count(run, 20)
+    costs = {
+        measure.title: {result.name: result.costs[0] for result in measure.results}
+        for measure in run.measures
+    }
+    writes, reads, together, whole, all_of_it = costs.values()
+    for name, cost in together.items():
+        assert cost == writes[name] + reads[name]
+        assert all_of_it[name] == whole[name] + reads[name]
+
+
 # Reports
 
 
@@ -320,7 +350,17 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
             ],
             18,
         ),
-        ("dict", ["300 single writes", "random reads after 300 writes", "open, 300 writes, close"], 0),
+        (
+            "dict",
+            [
+                "300 single writes",
+                "random reads after 300 writes",
+                "300 single writes, then reads, both together",
+                "open, 300 writes, close",
+                "open, 300 writes, then reads, close",
+            ],
+            0,
+        ),
     ],
 )
 def test_a_quick_run_measures_everything(

@@ -7,6 +7,7 @@ come in random order, as names and ids do.
 
 from __future__ import annotations
 
+import operator
 import random
 import shutil
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.bench.mappings import Names, Pair, Player, Session, players
-from pellucid.bench.measures import Measure, Result, Unit
+from pellucid.bench.measures import Measure, Result, Target, Unit
 from pellucid.bench.run import Run
 from pellucid.bench.runner import WrongAnswerError, compiled, function, in_turn
 
@@ -26,6 +27,19 @@ EXECUTEMANY_BLOCK = 10_000
 READS_MAX = 200_000
 SAMPLE = 200
 """Keys whose values are compared after the timing."""
+
+# What was set before anything was measured, by the count of writes. A put may take six times a dict's time.
+WRITE_TARGETS = {10_000: [Target(1 / 6, "dict")]}
+TOGETHER_TARGETS = {
+    10_000: [Target(4, "dbm.gnu")],
+    1_000_000: [
+        Target(2, "dbm.gnu"),
+        Target(1, "lmdb, a transaction for each, sync off"),
+        Target(1, "rocksdict"),
+        Target(1, "plyvel"),
+    ],
+}
+FROM_OPEN_TO_CLOSE_TARGETS = {10_000: [Target(3, "dbm.gnu")]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,43 +64,56 @@ def run(run: Run) -> None:
 
 def one_count(run: Run, count: int) -> None:
     """Everybody writes `count` values and reads some of them, in turn."""
-    seconds = run.scale.budget_seconds
-    budget = f"who needs more than {seconds:g} s to write, or to read, is stopped and judged by what was done"
-    beside = "each rival stands under the one of our ways that is like its own"
-    writes = Measure(f"{count:,} single writes", Unit.TIME, notes=[budget, beside])
-    reads = Measure(
-        f"random reads after {count:,} writes",
-        Unit.TIME,
-        notes=[
-            f"at most {READS_MAX:,} reads, before closing; what a stopped writer lacks is put in bulk first",
-            "who has no way to do that in bulk reads from as many keys as it has written",
-        ],
-    )
-    whole = Measure(f"open, {count:,} writes, close", Unit.TIME, notes=[budget, beside])
-    measures = (writes, reads, whole)
+    measures = measures_of(count, run.scale.budget_seconds)
     if not any(run.wants(measure.title) for measure in measures):
         return
     everybody = players(run.rivals)
     pairs = _pairs(count)
-    for measure in measures:
-        measure.results = [Result(player.name, player.is_ours, like=player.like) for player in everybody]
     played: dict[str, list[Played]] = {player.name: [] for player in everybody}
     rounds = run.pace.rounds if count <= 100_000 else run.scale.bulk_rounds
     for round_index, player in in_turn(everybody, rounds):
         run.pace.on_progress(f"{count:,} writes, round {round_index + 1} of {rounds}: {player.name}")
-        played[player.name].append(play(player, pairs, seconds, run.directory))
+        played[player.name].append(play(player, pairs, run.scale.budget_seconds, run.directory))
+    for measure in measures:
+        measure.results = [Result(player.name, player.is_ours, like=player.like) for player in everybody]
     for index, player in enumerate(everybody):
+        writes, reads, together, whole, all_of_it = (measure.results[index] for measure in measures)
         rounds_played = played[player.name]
-        survives = {"a put survives": player.survives}
-        writes.results[index].costs = [one.write_seconds / one.written for one in rounds_played]
-        reads.results[index].costs = [one.read_seconds / one.read for one in rounds_played]
-        whole.results[index].costs = [one.whole_seconds / one.written for one in rounds_played]
+        writes.costs = [one.write_seconds / one.written for one in rounds_played]
+        reads.costs = [one.read_seconds / one.read for one in rounds_played]
+        whole.costs = [one.whole_seconds / one.written for one in rounds_played]
+        together.costs = list(map(operator.add, writes.costs, reads.costs))
+        all_of_it.costs = list(map(operator.add, whole.costs, reads.costs))
         done = min(one.written for one in rounds_played)
-        reads.results[index].facts = {"keys": f"{min(one.there for one in rounds_played):,}"}
-        for measure in (writes, whole):
-            stopped = "" if done == count else "stopped at "
-            measure.results[index].facts = {**survives, "writes": f"{stopped}{done:,}"}
+        stopped = "" if done == count else "stopped at "
+        reads.facts = {"keys": f"{min(one.there for one in rounds_played):,}"}
+        for result in (writes, together, whole, all_of_it):
+            result.facts = {"a put survives": player.survives, "writes": f"{stopped}{done:,}"}
     run.measures += [measure for measure in measures if run.wants(measure.title)]
+
+
+def measures_of(count: int, budget_seconds: float) -> list[Measure]:
+    """What comes of one count of writes: writes, reads, both together, and with open and close counted."""
+    stopped = f"who needs more than {budget_seconds:g} s to write, or to read, is stopped"
+    budget = f"{stopped} and judged by what was done"
+    beside = "each rival stands under the one of our ways that is like its own"
+    both = "one write and one read, each by its own mean"
+    reading = [
+        f"at most {READS_MAX:,} reads, before closing; what a stopped writer lacks is put in bulk first",
+        "who has no way to do that in bulk reads from as many keys as it has written",
+    ]
+    notes = [budget, beside]
+
+    def made(title: str, notes: list[str], targets: dict[int, list[Target]] | None = None) -> Measure:
+        return Measure(title, Unit.TIME, notes=list(notes), targets=(targets or {}).get(count, []))
+
+    return [
+        made(f"{count:,} single writes", notes, WRITE_TARGETS),
+        made(f"random reads after {count:,} writes", reading),
+        made(f"{count:,} single writes, then reads, both together", [*notes, both], TOGETHER_TARGETS),
+        made(f"open, {count:,} writes, close", notes),
+        made(f"open, {count:,} writes, then reads, close", [*notes, both], FROM_OPEN_TO_CLOSE_TARGETS),
+    ]
 
 
 def _pairs(count: int) -> list[Pair]:

@@ -77,6 +77,9 @@ def players(rivals: Rivals) -> list[Player]:
         found += _lmdb(lmdb)
     if rocksdict := rivals.find("rocksdict"):
         found.append(Player("rocksdict", partial(_open_rocks, rocksdict), "d[k] = v", "d[k]", "kill -9"))
+    if plyvel := rivals.find("plyvel"):
+        put, get = "put(k.encode(), v.encode())", "get(k.encode()).decode()"
+        found.append(Player("plyvel", partial(_open_plyvel, plyvel), put, get, "kill -9"))
     if diskcache := rivals.find("diskcache"):
         found.append(Player("diskcache", partial(_open_cache, diskcache), "d[k] = v", "d[k]", "kill -9"))
     if sqlitedict := rivals.find("sqlitedict"):
@@ -168,6 +171,18 @@ def _open_shelf(path: Path) -> Session:
 
 def _open_rocks(rocksdict: ModuleType, path: Path) -> Session:
     return _mapping(rocksdict.Rdict(str(path)), fills=True)
+
+
+def _open_plyvel(plyvel: ModuleType, path: Path) -> Session:
+    database = plyvel.DB(str(path), create_if_missing=True)
+
+    def fill(pairs: Iterable[Pair]) -> None:
+        with database.write_batch() as batch:
+            for key, value in pairs:
+                batch.put(key.encode(), value.encode())
+
+    names = {"put": database.put, "get": database.get}
+    return Session(names, lambda: None, lambda: names, database.close, fill)
 
 
 def _open_cache(diskcache: ModuleType, path: Path) -> Session:
