@@ -13,14 +13,25 @@ from typing import Any
 
 import pytest
 from pellucid.bench import __main__ as shell
-from pellucid.bench import dicts, machine, measures, report
+from pellucid.bench import child, dicts, machine, measures, peers, pending, report, writers
 from pellucid.bench.mappings import Player, Session, players
 from pellucid.bench.measures import Measure, Result, Target, Unit, Verdict
 from pellucid.bench.populations import FIELD_NAMES, MIXED, SHAPES, UNIFORM, Population
 from pellucid.bench.rivals import Rivals
 from pellucid.bench.run import Run
-from pellucid.bench.runner import Contender, Pace, WrongAnswerError, in_turn, loop, measure, statement, timed
+from pellucid.bench.runner import (
+    Contender,
+    Pace,
+    WrongAnswerError,
+    function,
+    in_turn,
+    loop,
+    measure,
+    statement,
+    timed,
+)
 from pellucid.bench.stores import InFile, Pellucid, Store, stores
+from pellucid.bench.writers import Writer
 from rich.console import Console
 
 ROWS = 300
@@ -278,6 +289,85 @@ def test_both_together_are_the_sum_of_their_parts(tmp_path: Path) -> None:
         assert all_of_it[name] == whole[name] + reads[name]
 
 
+# Writes
+
+
+WRITERS = pytest.mark.parametrize("writer", writers.writers(Rivals()), ids=lambda writer: writer.name)
+
+
+@WRITERS
+def test_every_writer_does_what_its_lines_say(writer: Writer, tmp_path: Path) -> None:
+    opened = writer.open(tmp_path / "people")
+    names = opened.names()
+    opened.fill(writers.row(number, 1) for number in range(250))
+
+    def run_line(line: str, **more: Any) -> Any:
+        return writers.repeated("if True:", line, {**names, **more})()
+
+    run_line(writer.put, k=120, v=writers.row(120, 10))
+    assert run_line(writer.scan, k=120) == 109
+    assert run_line(writer.scan, k=121) == 100
+    run_line(writer.change, k=120)
+    run_line(writer.transaction, pairs=[(number, writers.row(number, 5)) for number in range(10)])
+    assert [function("k", writer.age, names)(key) for key in (9, 10, 120)] == [5, 1, 11]
+    assert run_line(writer.loop) == 250 + 40 + 10
+    assert not writer.sum or function("", writer.sum, names)() == 300
+    opened.close()
+
+
+@WRITERS
+def test_what_a_killed_writer_put_is_there(writer: Writer, tmp_path: Path) -> None:
+    child.killed("crash", writer.name, str(tmp_path / "people"), "120")
+    found = child.run("recover", writer.name, str(tmp_path / "people"), "120")
+    assert found["total"] == sum(writers.row(number)["age"] for number in range(120))
+    assert found["recovered"] == (120 if writer.is_ours else None)
+
+
+def test_a_process_that_fails_beside_others_ends_them_all(tmp_path: Path) -> None:
+    waiting = ["exchange", "pellucid", str(tmp_path / "people"), "0", "5"]
+    with pytest.raises(RuntimeError, match="unknown verb 'dance'"):
+        child.together(waiting, ["dance"])
+
+
+def test_a_process_ends_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
+    opened = writers.OURS.open(tmp_path / "people")
+    opened.fill(writers.row(number, 0) for number in range(2 * peers.KEYS))
+    opened.close()
+    arguments = ["exchange", "pellucid", str(tmp_path / "people"), "0", "5"]
+    command = [sys.executable, "-m", "pellucid.bench.child", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        # It puts its time, and would wait for another one's for ever.
+        process.stdin.write("go\n")
+        process.stdin.close()
+        assert (process.wait(60), process.stderr.read()) == (1, "")
+
+
+def test_a_sample_with_a_checkpoint_in_it_is_taken_anew() -> None:
+    assert doctest.testmod(pending).attempted > 0
+    costs = iter([None, None, 7.0])
+
+    def sample() -> float:
+        cost = next(costs)
+        if cost is None:
+            raise pending.CheckpointCameError
+        return cost
+
+    assert pending.again("a scan", sample) == 7.0
+
+
+def test_a_log_that_never_stays_pending_is_an_error() -> None:
+    def sample() -> float:
+        raise pending.CheckpointCameError
+
+    with pytest.raises(RuntimeError, match="5 times in a row a checkpoint came in between"):
+        pending.again("a scan", sample)
+
+
 # Reports
 
 
@@ -360,6 +450,22 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
                 "open, 300 writes, then reads, close",
             ],
             0,
+        ),
+        (
+            "writes",
+            [
+                "a put, then a scan of 100 rows",
+                "rec.age += 1, each a commit",
+                "two processes, each putting and reading what the other put",
+                "until another process sees a put, median",
+                "until another process sees a put, 99 of 100",
+                "transactions of 10 puts in full, one writer",
+                "transactions of 10 puts in full, eight writers",
+                "loop over many small rows, some of them pending",
+                "sum of one field of many small rows, some of them pending",
+                "open after a crash with 300 entries pending",
+            ],
+            13,
         ),
     ],
 )

@@ -5,19 +5,27 @@ Imports happen once in a process, and anonymous memory belongs to all of it. So 
 
     open KIND PATH           seconds to open an existing database of a rival (or ours)
     scan PATH FIELD HOW      peak anonymous memory while a field of every row is read; HOW: loop, sum, nothing
+
+Those of `peers.py` are called in the same way; some of them work beside each other: see `together`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 ROWS_BETWEEN_LOOKS = 20_000
+TOGETHER_SECONDS_MAX = 120.0
+"""Processes that work together and are not done by then are ended."""
 
 
 def run(*arguments: str) -> dict[str, Any]:
@@ -28,6 +36,60 @@ def run(*arguments: str) -> dict[str, Any]:
         raise RuntimeError(f"`{' '.join(arguments)}` in a new process failed:\n{done.stderr}")
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
+
+
+def killed(*arguments: str) -> None:
+    """Run one verb in a new process, which is to end by SIGKILL."""
+    command = [sys.executable, "-m", "pellucid.bench.child", *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != -signal.SIGKILL:
+        raise RuntimeError(f"`{' '.join(arguments)}` did not end as it should have:\n{done.stderr}")
+
+
+def together(*commands: Sequence[str]) -> list[dict[str, Any]]:
+    """Run verbs beside each other, from the moment at which all are ready; return what each printed."""
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for arguments in commands:
+            command = [sys.executable, "-m", "pellucid.bench.child", *arguments]
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            stack.enter_context(process)
+            # First of all, so that nobody is waited for who waits for somebody that failed.
+            stack.callback(process.kill)
+            processes.append(process)
+        timer = threading.Timer(TOGETHER_SECONDS_MAX, _kill, [processes])
+        timer.start()
+        stack.callback(timer.cancel)
+        for process in processes:
+            _line(process)
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        answers: list[dict[str, Any]] = [json.loads(_line(process)) for process in processes]
+        # Standard input stays open until then: its end would end them before they have closed what is open.
+        for process in processes:
+            process.wait()
+    return answers
+
+
+def _kill(processes: Sequence[subprocess.Popen[str]]) -> None:
+    """End whoever still runs."""
+    for process in processes:
+        process.kill()
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    """Return what a process says next."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        assert process.stderr is not None
+        process.kill()
+        raise RuntimeError(f"one of several processes failed:\n{process.stderr.read()}")
+    return line
 
 
 def time_import(module_name: str) -> float:
@@ -98,6 +160,11 @@ def main() -> None:
         print(json.dumps({"seconds": time_open(*arguments)}))
     elif verb == "scan":
         print(json.dumps(scan(*arguments)))
+    elif verb in ("trade", "exchange", "commit", "crash", "recover"):
+        # Not before: what the other verbs look at is a process without all of this.
+        from pellucid.bench import peers
+
+        peers.main(verb, *arguments)
     else:
         raise SystemExit(f"unknown verb {verb!r}; this module is run by pellucid.bench")
 

@@ -31,6 +31,14 @@ class Scale:
     """Single writes of the dict workload."""
     budget_seconds: float = 10.0
     """A writer or reader of the dict workload stops after this time."""
+    commits: int = 20_000
+    """Commits of one sample, where each is one of its own."""
+    pending: int = 100_000
+    """Entries that wait in the log."""
+    exchanges: int = 5_000
+    """How often one process waits for what the other one puts."""
+    together_seconds: float = 1.0
+    """How long several writers are watched."""
 
 
 QUICK = Scale(
@@ -42,6 +50,10 @@ QUICK = Scale(
     start_rounds=1,
     writes=(300,),
     budget_seconds=0.2,
+    commits=50,
+    pending=300,
+    exchanges=20,
+    together_seconds=0.02,
 )
 
 

@@ -41,6 +41,8 @@ class Contender:
     is_ours: bool = False
     is_reference: bool = False
     note: str = ""
+    like: str = ""
+    """Our contender that this one is compared with, where it is not the first."""
 
 
 @dataclass(slots=True)
@@ -121,6 +123,7 @@ def timed(
     after: Callable[[], object] | None = None,
     is_ours: bool = False,
     note: str = "",
+    like: str = "",
 ) -> Contender:
     """Make a contender of a function that does `count` operations; `before` and `after` are not timed."""
 
@@ -134,9 +137,8 @@ def timed(
             after()
         return seconds / count
 
-    return Contender(
-        name, sample, work if before is None and after is None else None, is_ours=is_ours, note=note
-    )
+    answer = work if before is None and after is None else None
+    return Contender(name, sample, answer, is_ours=is_ours, note=note, like=like)
 
 
 def function(parameters: str, expression: str, names: dict[str, Any]) -> Callable[..., Any]:
@@ -194,8 +196,7 @@ def measure(
                 f"{title}: {contender.name} answers {_short(answer)}, not {_short(expected)}"
             )
     results = {
-        contender.name: Result(contender.name, contender.is_ours, contender.is_reference, contender.note)
-        for contender in contenders
+        one.name: Result(one.name, one.is_ours, one.is_reference, one.note, one.like) for one in contenders
     }
     gc.collect()
     for _, contender in in_turn(contenders, pace.rounds if rounds is None else rounds):

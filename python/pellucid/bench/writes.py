@@ -1,0 +1,123 @@
+"""How fast is the write path: commits that are seen at once, by this process and by others?
+
+Rows are small and lie under ints. What one process does with its own commits is here; `together.py` has
+several writers, `pending.py` what is read while commits wait in the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from pellucid.bench import pending, together
+from pellucid.bench.measures import Target, Unit
+from pellucid.bench.run import Run
+from pellucid.bench.runner import Contender, timed
+from pellucid.bench.writers import OURS, SCANNED, Names, Writer, repeated, row, writers
+
+ROWS = 10_000
+"""Rows that are put and changed over and over."""
+
+
+def run(run: Run) -> None:
+    """Every measure."""
+    everybody = writers(run.rivals)
+    pairs(run, everybody)
+    changes(run, everybody)
+    together.run(run, everybody)
+    pending.run(run, everybody)
+
+
+def pairs(run: Run, everybody: Sequence[Writer]) -> None:
+    """A put, then a scan of 100 rows that sees it."""
+    title = f"a put, then a scan of {SCANNED} rows"
+    if not run.wants(title):
+        return
+    chance = random.Random(5)
+    keys = [chance.randrange(ROWS - SCANNED) for _ in range(run.scale.commits)]
+    puts = [(key, row(key, number % 80)) for number, key in enumerate(keys)]
+    ages = [row(number)["age"] for number in range(ROWS)]
+    expected = 0
+    for key, value in puts:
+        ages[key] = value["age"]
+        expected += sum(ages[key : key + SCANNED])
+    with files(run, everybody) as opened:
+        contenders = []
+        for writer, names in opened:
+            work = repeated("for k, v in pairs:", f"{writer.put}\n{writer.scan}", names, "pairs")
+            contenders.append(timed(writer.name, partial(work, puts), len(puts), is_ours=writer.is_ours))
+        run.measure(
+            title,
+            Unit.RATE,
+            contenders,
+            expected=expected,
+            targets=[Target(50_000)],
+            notes=[
+                "both are one operation; the scan begins with the row that was put, and reads a field of each"
+            ],
+        )
+
+
+def changes(run: Run, everybody: Sequence[Writer]) -> None:
+    """One field of one row, set anew from what it was, each time as a commit."""
+    title = "rec.age += 1, each a commit"
+    if not run.wants(title):
+        return
+    keys = list(range(ROWS))
+    random.Random(6).shuffle(keys)
+    keys = [keys[number % ROWS] for number in range(run.scale.commits)]
+    expected = sum(row(number)["age"] for number in range(ROWS)) + len(keys)
+
+    def contender(
+        name: str, change: Callable[[], object], total: Callable[[], object], ours: bool
+    ) -> Contender:
+        one = timed(name, change, len(keys), is_ours=ours)
+        return dataclasses.replace(one, answer=lambda: (change(), total())[1])
+
+    # Ours is there twice, since a record that is at hand need not be searched for.
+    with files(run, [OURS, *everybody]) as opened:
+        contenders = []
+        for index, (writer, names) in enumerate(opened):
+            total = repeated("if True:", writer.loop, names)
+            name, head, line, over = writer.name, "for k in keys:", writer.change, keys
+            if index == 0:
+                head, line, over = "for rec in keys:", "rec.age += 1", records_at(names["table"], keys)
+            elif writer.is_ours:
+                name = "pellucid, each by its key"
+            work = repeated(head, line, names, "keys")
+            contenders.append(contender(name, partial(work, over), total, writer.is_ours))
+        run.measure(
+            title,
+            Unit.RATE,
+            contenders,
+            expected=expected,
+            targets=[Target(1e6)],
+            notes=["where JSON is stored, the row is read, changed and put; with plyvel that is not atomic"],
+        )
+
+
+def records_at(table: Any, keys: Sequence[int]) -> list[Any]:
+    """Read the record of each key, once: that of a key which comes again is the same one."""
+    found = {key: table[key] for key in keys}
+    return [found[key] for key in keys]
+
+
+@contextlib.contextmanager
+def files(run: Run, everybody: Sequence[Writer]) -> Iterator[list[tuple[Writer, Names]]]:
+    """Everybody's file with the rows in it, and what the lines need; gone afterwards."""
+    home = run.directory / "writes"
+    home.mkdir()
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, home)
+        found = []
+        for index, writer in enumerate(everybody):
+            opened = writer.open(home / str(index))
+            stack.callback(opened.close)
+            opened.fill(row(number) for number in range(ROWS))
+            found.append((writer, opened.names()))
+        yield found
