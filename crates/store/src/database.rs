@@ -275,11 +275,18 @@ impl Drop for Database {
         }
         // To ask whether we are the last costs our share where we are not, and without one nothing may touch tree or log: whoever
         // is the last then, or opens it next, is alone.
-        self.engine.quiet();
+        let has_committed = self.engine.quiet();
         // The last one leaves one file behind, if the tree takes it all; else the next one finds the log.
         if opening.is_last() {
             let is_settled = self.read_only.is_none() && self.come_to_rest().is_ok_and(|done| done);
             opening.keeps_log.store(!is_settled, Ordering::Relaxed);
+            if is_settled {
+                // The tree has it, on the disk; what the log has goes.
+                return;
+            }
+        }
+        if has_committed {
+            self.engine.leave();
         }
     }
 }

@@ -201,8 +201,14 @@ pub trait Engine: Send + Sync {
     }
 
     /// End what goes on in the background, until the next transaction that writes: before others may believe that nobody has the
-    /// database open here.
-    fn quiet(&self) {}
+    /// database open here. Says whether there was anything, which is so once something was committed here.
+    fn quiet(&self) -> bool {
+        false
+    }
+
+    /// Have what was committed reach the disk, where others go on: called when nothing here may touch the file any more, so that
+    /// nobody is told. What the disk refuses it refuses the next of them who asks, too.
+    fn leave(&self) {}
 
     /// How many versions of the engine's pages the oldest one is behind that anybody reads, in any process; 0 when nobody does,
     /// or nobody needs to know.

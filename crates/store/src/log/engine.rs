@@ -292,14 +292,19 @@ impl Engine for LoggedEngine {
         self.shared.pending()
     }
 
-    fn quiet(&self) {
+    fn quiet(&self) -> bool {
         let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_keeper.store(false, Ordering::Relaxed);
         // It has ended when this returns.
-        drop(keeper.take());
+        let has_kept = keeper.take().is_some();
         let mut state = self.shared.state();
         state.keeps = false;
         state.let_go();
+        has_kept
+    }
+
+    fn leave(&self) {
+        self.shared.areas.sync_untold();
     }
 
     fn settle(&self, for_writers: Duration, for_others: Duration) -> Result<bool, EngineError> {

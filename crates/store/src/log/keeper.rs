@@ -91,8 +91,6 @@ fn keep(shared: &Arc<Shared>, stop: &Stop) {
         }
         is_asked = stop.is_asked.lock().unwrap_or_else(PoisonError::into_inner);
     }
-    drop(is_asked);
-    let _ = shared.sync();
 }
 
 #[cfg(test)]
