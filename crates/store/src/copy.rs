@@ -34,6 +34,8 @@ pub(crate) struct NewFile {
     part: Option<Box<dyn WriteTxn>>,
     part_size: usize,
     counters: Counters,
+    /// The version that it is a copy of: a commit of one row writes no counters.
+    version: u64,
 }
 
 impl NewFile {
@@ -58,6 +60,7 @@ impl NewFile {
             part: None,
             part_size: 0,
             counters: Counters::default(),
+            version: 0,
         };
         new.engine = Some(engine.map_err(|error| StoreError::from_engine(&name, error))?);
         Ok(new)
@@ -65,6 +68,7 @@ impl NewFile {
 
     /// Take over everything that a version holds.
     pub(crate) fn take_all(&mut self, source: &dyn ReadTxn) -> Result<(), EngineError> {
+        self.version = source.version();
         for tree in Tree::ALL {
             let mut cursor = source.cursor(tree)?;
             cursor.start(Start::Edge, Direction::Forward)?;
@@ -88,10 +92,14 @@ impl NewFile {
         match catalog::parse_entry(key, value) {
             Some(Entry::Counters(counters)) if tree == Tree::Meta => {
                 self.counters = counters;
+                self.version = self.version.max(counters.version);
                 return Ok(());
             }
-            // The copy has no log, and a place of its own in that to come.
-            Some(Entry::Applied(_)) if tree == Tree::Meta => return Ok(()),
+            // The copy has no log, and a place of its own in that to come; but its version goes on.
+            Some(Entry::Applied(applied)) if tree == Tree::Meta => {
+                self.version = self.version.max(applied.sequence);
+                return Ok(());
+            }
             _ => {}
         }
         if self.part_size > PART_SIZE {
@@ -113,9 +121,9 @@ impl NewFile {
     /// Commit what was taken over so far, with the counters, and with its version as every commit of a tree.
     fn commit_part(&mut self) -> Result<(), EngineError> {
         self.part_size = 0;
-        let counters = self.counters;
+        let (counters, sequence) = (self.counters, self.version);
         let part = self.part()?;
-        let applied = Applied { position: 0, sequence: counters.version, version: part.version() };
+        let applied = Applied { position: 0, sequence, version: part.version() };
         for (key, value) in [counters.entry(), applied.entry()] {
             part.put(Tree::Meta, &key, &[&value])?;
         }
