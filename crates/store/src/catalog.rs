@@ -4,6 +4,8 @@
 //! "h"                 header     u16 format, u16 oldest reader's format, u32 key limit, 16 bytes identity
 //! "c"                 counters   u64 version, u32 next table id, u32 shape count, u64 next blob id
 //! "a"                 applied    u64 position in the log, u64 sequence number, u64 version of the tree
+//! "k"                 keep       u64 bytes of changes to keep, u64 seconds; nothing is kept where it is missing
+//! "g" + ...           history    changes that are kept: `log/history.rs`
 //! "n" + table name    name       u32 table id
 //! "t" + u32 table id  table      u64 rows, u32 shapes admitted
 //! "s" + u32 shape id  shape      for each name: size varint, UTF-8
@@ -20,6 +22,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
 use crate::error::StoreError;
+use crate::history::Keep;
+use crate::log::{CHUNK_KEY, Chunk};
 use crate::row_key::TableId;
 
 /// The format that this build writes, and the newest that it reads.
@@ -30,8 +34,9 @@ pub(crate) const TABLE_NAME_SIZE_MAX: usize = 255;
 const HEADER_KEY: &[u8] = b"h";
 const COUNTERS_KEY: &[u8] = b"c";
 pub(crate) const APPLIED_KEY: &[u8] = b"a";
-const NAME: u8 = b'n';
-const TABLE: u8 = b't';
+pub(crate) const KEEP_KEY: &[u8] = b"k";
+pub(crate) const NAME: u8 = b'n';
+pub(crate) const TABLE: u8 = b't';
 const SHAPE: u8 = b's';
 const CHECK_SIZE: usize = 8;
 
@@ -128,13 +133,13 @@ impl CatalogError {
     }
 }
 
-fn sealed(key: &[u8], mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn sealed(key: &[u8], mut bytes: Vec<u8>) -> Vec<u8> {
     let check = xxh3_64_with_seed(&bytes, xxh3_64(key));
     bytes.extend_from_slice(&check.to_le_bytes());
     bytes
 }
 
-fn unsealed<'a>(key: &[u8], bytes: &'a [u8]) -> Option<&'a [u8]> {
+pub(crate) fn unsealed<'a>(key: &[u8], bytes: &'a [u8]) -> Option<&'a [u8]> {
     let (body, check) = bytes.split_last_chunk::<CHECK_SIZE>()?;
     (u64::from_le_bytes(*check) == xxh3_64_with_seed(body, xxh3_64(key))).then_some(body)
 }
@@ -282,6 +287,22 @@ pub(crate) fn applied(source: &(impl Source + ?Sized)) -> Result<Applied, Catalo
     Ok(read(source, APPLIED_KEY, Applied::parse)?.unwrap_or_default())
 }
 
+pub(crate) fn keep_entry(keep: Keep) -> (Vec<u8>, Vec<u8>) {
+    let fields = [keep.size, keep.seconds].map(u64::to_le_bytes);
+    (KEEP_KEY.to_vec(), sealed(KEEP_KEY, fields.concat()))
+}
+
+fn parse_keep(bytes: &[u8]) -> Option<Keep> {
+    let mut fields = Fields(bytes);
+    let keep = Keep { size: fields.u64()?, seconds: fields.u64()? };
+    fields.end(keep)
+}
+
+/// How far back changes are kept.
+pub(crate) fn keep(source: &(impl Source + ?Sized)) -> Result<Keep, CatalogError> {
+    Ok(read(source, KEEP_KEY, parse_keep)?.unwrap_or(Keep::NOTHING))
+}
+
 /// How an entry is called in a message: its kind and what follows.
 fn describe(key: &[u8]) -> String {
     match key.split_first() {
@@ -315,7 +336,18 @@ pub(crate) fn counters(source: &(impl Source + ?Sized)) -> Result<Counters, Cata
 }
 
 pub(crate) fn table_id(source: &(impl Source + ?Sized), name: &str) -> Result<Option<TableId>, CatalogError> {
-    read(source, &name_key(name), |bytes| bytes.first_chunk().map(|id| TableId(u32::from_le_bytes(*id))))
+    read(source, &name_key(name), named_table)
+}
+
+/// The table that the entry of a name names.
+pub(crate) fn named_table(bytes: &[u8]) -> Option<TableId> {
+    bytes.first_chunk().map(|id| TableId(u32::from_le_bytes(*id)))
+}
+
+/// The table that this is the entry of.
+pub(crate) fn table_of_key(key: &[u8]) -> Option<TableId> {
+    let (kind, id) = key.split_first()?;
+    (*kind == TABLE).then_some(TableId(u32::from_be_bytes(id.try_into().ok()?)))
 }
 
 pub(crate) fn table_state(
@@ -373,6 +405,8 @@ pub(crate) enum Entry {
     Header(Header),
     Counters(Counters),
     Applied(Applied),
+    Keep,
+    History,
     Name(String, TableId),
     Table(TableId, TableState),
     Shape(u32, Shape),
@@ -386,6 +420,8 @@ pub(crate) fn parse_entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
         _ if key == HEADER_KEY => Header::parse(body).map(Entry::Header),
         _ if key == COUNTERS_KEY => Counters::parse(body).map(Entry::Counters),
         _ if key == APPLIED_KEY => Applied::parse(body).map(Entry::Applied),
+        _ if key == KEEP_KEY => parse_keep(body).map(|_| Entry::Keep),
+        (&CHUNK_KEY, _) => Chunk::parse(key, bytes).map(|_| Entry::History),
         (&NAME, name) => {
             let id = body.try_into().ok().map(u32::from_le_bytes)?;
             Some(Entry::Name(std::str::from_utf8(name).ok()?.to_owned(), TableId(id)))
@@ -406,12 +442,18 @@ mod tests {
         let applied = Applied { position: 1 << 33, sequence: 12, version: 5 };
         let counters = Counters { version: 7, next_table: 2, shape_count: 3, next_blob: 1 << 40 };
         let state = TableState { row_count: 12, shapes_admitted: 1 };
+        let keep = Keep { size: 1 << 20, seconds: 60 };
+        let chunk =
+            Chunk { first: 5, part: 1, last: 5, total: 9, time: 1 << 31, kind: crate::log::ChunkKind::Part };
+        let (chunk_key, chunk_value) = chunk.entry(b"body");
         for (key, value) in [
             counters.entry(),
             applied.entry(),
             state.entry(TableId(300)),
             shape_entry(5, &shape),
             name_entry("people", TableId(9)),
+            keep_entry(keep),
+            (chunk_key.to_vec(), chunk_value),
             Header { format: 1, oldest_reader: 1, key_size_max: 511, identity: [7; 16] }.entry(),
         ] {
             match parse_entry(&key, &value).unwrap() {
@@ -421,6 +463,8 @@ mod tests {
                 Entry::Shape(id, found) => assert_eq!((id, found.names()), (5, shape.names())),
                 Entry::Name(name, id) => assert_eq!((&*name, id), ("people", TableId(9))),
                 Entry::Header(found) => assert_eq!(found.key_size_max, 511),
+                Entry::Keep => assert_eq!(parse_keep(unsealed(&key, &value).unwrap()), Some(keep)),
+                Entry::History => assert_eq!(Chunk::parse(&key, &value), Some(chunk)),
             }
             for bit in 0..value.len() * 8 {
                 let mut damaged = value.clone();

@@ -125,6 +125,7 @@ impl<'c> Audit<'c> {
             }
             Some(Entry::Counters(counters)) => self.counters = Some(counters),
             Some(Entry::Applied(applied)) => self.applied = Some(applied),
+            Some(Entry::Keep | Entry::History) => {}
             Some(Entry::Name(name, table)) => {
                 self.names.insert(name, table);
             }

@@ -36,6 +36,8 @@ pub(crate) struct NewFile {
     counters: Counters,
     /// The version that it is a copy of: a commit of one row writes no counters.
     version: u64,
+    /// Whether the changes that are kept go with it: if it takes the place of what they lead to.
+    pub(crate) has_history: bool,
 }
 
 impl NewFile {
@@ -61,6 +63,7 @@ impl NewFile {
             part_size: 0,
             counters: Counters::default(),
             version: 0,
+            has_history: false,
         };
         new.engine = Some(engine.map_err(|error| StoreError::from_engine(&name, error))?);
         Ok(new)
@@ -100,6 +103,7 @@ impl NewFile {
                 self.version = self.version.max(applied.sequence);
                 return Ok(());
             }
+            Some(Entry::History) if tree == Tree::Meta && !self.has_history => return Ok(()),
             _ => {}
         }
         if self.part_size > PART_SIZE {

@@ -11,6 +11,7 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
+pub use crate::history::{Commit, Keep, Next, Place, What, Written};
 use crate::row_key::TableId;
 
 /// The trees of one database.
@@ -209,6 +210,25 @@ pub trait Engine: Send + Sync {
     /// Have what was committed reach the disk, where others go on: called when nothing here may touch the file any more, so that
     /// nobody is told. What the disk refuses it refuses the next of them who asks, too.
     fn leave(&self) {}
+
+    /// Some of the commits behind a place, in order, and move the place behind them. Waits for nobody.
+    ///
+    /// # Errors
+    /// `Unsupported` when the engine does not know its commits one by one.
+    fn next_commits(&self, _place: &mut Place) -> Result<Next, EngineError> {
+        Err(EngineError::Unsupported("this database cannot be watched: nobody who may write has it open"))
+    }
+
+    /// The oldest version from which on `next_commits` knows all commits. Takes a look at each of them.
+    ///
+    /// # Errors
+    /// When the engine cannot read its own books.
+    fn known_since(&self) -> Result<u64, EngineError> {
+        Ok(self.version())
+    }
+
+    /// How far back it is to go, for an engine that has no file to say it in.
+    fn set_keep(&self, _keep: Keep) {}
 
     /// How many versions of the engine's pages the oldest one is behind that anybody reads, in any process; 0 when nobody does,
     /// or nobody needs to know.
@@ -420,6 +440,8 @@ pub struct Usage {
     pub pending: u64,
     /// Commits that were found there when it was opened, left by somebody who died.
     pub recovered: u64,
+    /// Bytes of changes that are kept for those who watch.
+    pub history: u64,
     /// Entries in each tree, by [`Tree::index`].
     pub entries: [u64; 3],
 }

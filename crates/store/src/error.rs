@@ -154,6 +154,24 @@ pub enum StoreError {
         /// The name it had last.
         table: String,
     },
+    /// Changes behind a version are not kept any more.
+    HistoryGone {
+        /// The database.
+        path: String,
+        /// The version.
+        since: u64,
+        /// The oldest one behind which all are.
+        oldest: u64,
+    },
+    /// A version that the database has not reached.
+    VersionAhead {
+        /// The database.
+        path: String,
+        /// The version.
+        since: u64,
+        /// The newest one.
+        version: u64,
+    },
     /// Another table has this name.
     TableExists {
         /// The name.
@@ -356,6 +374,8 @@ impl StoreError {
             Self::TooManyReaders { path, slots } => {
                 write!(out, "'{path}' has {slots} snapshots open in all processes, which is the limit")
             }
+            Self::HistoryGone { path, since, oldest: other }
+            | Self::VersionAhead { path, since, version: other } => fmt_versions(out, path, *since, *other),
             Self::NoSuchTable { table } => write!(out, "no table '{table}'"),
             Self::TableDropped { table } => {
                 write!(out, "table '{table}' has been dropped since it was opened")
@@ -385,10 +405,7 @@ impl StoreError {
             Self::NoSuchSavepoint => write!(out, "the savepoint was released or rolled back before"),
             Self::LogBeside { path } => write!(out, "'{path}' may hold commits that a copy would lack"),
             Self::ForeignLog { path, what } => write!(out, "'{path}' cannot be used: {what}"),
-            Self::SyncFailed { path, source } => write!(
-                out,
-                "the disk did not take the last commits of '{path}' ({source}): they are there, this one too, but may not survive a power cut"
-            ),
+            Self::SyncFailed { path, source } => fmt_unsynced(out, path, source),
             Self::Broken { path } => {
                 write!(out, "'{path}' takes no more writes since one failed at the disk")
             }
@@ -421,6 +438,10 @@ impl StoreError {
             Self::TableDropped { .. } => {
                 "open the name again, for a new table or one that has got the name since"
             }
+            Self::HistoryGone { .. } => {
+                "read the tables in a snapshot and watch from its version; keep= keeps changes for longer"
+            }
+            Self::VersionAhead { .. } => "read the tables in a snapshot and watch from its version",
             Self::NoSuchTable { .. } => "it was never created, or was dropped",
             Self::TooLarge { .. } => "split it, or keep it in a file",
             Self::KeyCollision { .. } => "change or shorten it",
@@ -452,6 +473,27 @@ impl fmt::Display for StoreError {
             advice => write!(out, "; {advice}"),
         }
     }
+}
+
+fn fmt_unsynced(out: &mut fmt::Formatter<'_>, path: &str, source: &io::Error) -> fmt::Result {
+    write!(
+        out,
+        "the disk did not take the last commits of '{path}' ({source}): they are there, this one too, but may not survive a power cut"
+    )
+}
+
+/// What is wrong with a version to watch from: commits since then are gone, or it is ahead of the newest one.
+fn fmt_versions(out: &mut fmt::Formatter<'_>, path: &str, since: u64, other: u64) -> fmt::Result {
+    if since > other {
+        return write!(
+            out,
+            "'{path}' has version {other}, and version {since} is of another database, or lost to a power cut"
+        );
+    }
+    write!(
+        out,
+        "of what was committed to '{path}' since version {since} not all is kept any more, only what was since version {other}"
+    )
 }
 
 fn fmt_busy(

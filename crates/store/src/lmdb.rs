@@ -447,6 +447,7 @@ impl Engine for LmdbEngine {
             reader_lag: oldest_reader.map_or(0, |oldest| self.version().saturating_sub(oldest)),
             pending: 0,
             recovered: 0,
+            history: 0,
             entries: read.entry_counts()?,
         })
     }

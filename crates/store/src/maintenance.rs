@@ -47,6 +47,8 @@ pub struct Stats {
     pub map_size: u64,
     /// Bytes of commits in the log that no checkpoint has written into the file yet.
     pub log_pending: u64,
+    /// Bytes of changes that are kept for those who watch, beyond what is in the log.
+    pub history_size: u64,
     /// Commits that were found in the log when this process opened the database: somebody had died.
     pub log_recovered: u64,
     /// Snapshots open in all processes.
@@ -91,6 +93,7 @@ impl Store {
             free_pages: usage.free_pages,
             map_size: usage.map_size,
             log_pending: usage.pending,
+            history_size: usage.history,
             log_recovered: usage.recovered,
             readers: u64::from(usage.readers),
             reader_slots: u64::from(usage.reader_slots),
@@ -231,6 +234,7 @@ fn copy_beside(database: &Arc<Database>, opening: &Opening, new_path: &Path) -> 
     let created = std::fs::File::create(&lock_path);
     created.map_err(|source| StoreError::from_io("create", lock_path.display().to_string(), source))?;
     let mut new = NewFile::create_for(new_path, &opening.path)?;
+    new.has_history = true;
     let source = database.engine.begin_read().map_err(|error| database.error(error))?;
     new.take_all(&*source).map_err(|error| database.error(error))?;
     let (new_path, _) = new.finish_locked()?;

@@ -12,6 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use imbl::OrdMap;
 
 use crate::engine::{Cursor, Direction, Engine, EngineError, Entry, ReadTxn, Start, Tree, Usage, WriteTxn};
+use crate::history::{CLEARED, DELETED, Keep, Next, PUT, Place};
+use crate::memory_past::{Op, Ops, Past, Shared as SharedCommit};
 use crate::os::thread_number;
 
 type Map = OrdMap<Arc<[u8]>, Arc<[u8]>>;
@@ -34,6 +36,7 @@ struct Shared {
 struct State {
     trees: Trees,
     version: u64,
+    past: Past,
     is_writing: bool,
 }
 
@@ -54,7 +57,7 @@ impl MemoryEngine {
     /// An empty database that stores keys up to a given length, to test what happens to longer ones.
     #[must_use]
     pub fn with_key_size_max(key_size_max: usize) -> Self {
-        let state = State { trees: Trees::default(), version: 0, is_writing: false };
+        let state = State { trees: Trees::default(), version: 0, past: Past::default(), is_writing: false };
         Self {
             shared: Arc::new(Shared { state: Mutex::new(state), writer_left: Condvar::new() }),
             key_size_max,
@@ -91,6 +94,7 @@ impl Engine for MemoryEngine {
         Ok(Box::new(MemoryWrite {
             trees: state.trees.clone(),
             version: state.version + 1,
+            ops: state.past.begin(),
             savepoints: Vec::new(),
             is_changed: false,
             key_size_max: self.key_size_max,
@@ -103,6 +107,25 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
+    fn next_commits(&self, place: &mut Place) -> Result<Next, EngineError> {
+        let batch = self.shared.lock().past.next(place);
+        match batch {
+            Ok(batch) => {
+                place.version += batch.len() as u64;
+                Ok(Next::Commits(batch.iter().map(SharedCommit::commit).collect()))
+            }
+            Err(next) => Ok(next),
+        }
+    }
+
+    fn known_since(&self) -> Result<u64, EngineError> {
+        Ok(self.shared.lock().past.since())
+    }
+
+    fn set_keep(&self, keep: Keep) {
+        self.shared.lock().past.set_keep(keep);
+    }
+
     fn reader_lag(&self) -> Result<u64, EngineError> {
         // Old versions share their nodes with the newest one; what they alone have goes with them.
         Ok(0)
@@ -111,7 +134,7 @@ impl Engine for MemoryEngine {
     fn usage(&self) -> Result<Usage, EngineError> {
         let state = self.shared.lock();
         let entries = Tree::ALL.map(|tree| tree_of(&state.trees, tree).len() as u64);
-        Ok(Usage { entries, ..Usage::default() })
+        Ok(Usage { entries, history: state.past.size(), ..Usage::default() })
     }
 }
 
@@ -155,7 +178,9 @@ impl ReadTxn for MemoryRead {
 struct MemoryWrite {
     trees: Trees,
     version: u64,
-    savepoints: Vec<Trees>,
+    /// What was written so far, and how much of it there was at each savepoint.
+    ops: Ops,
+    savepoints: Vec<(Trees, usize)>,
     is_changed: bool,
     key_size_max: usize,
     owner: u64,
@@ -170,11 +195,17 @@ impl MemoryWrite {
         Ok(Arc::from(key))
     }
 
+    fn note(&mut self, tree: Tree, mark: u8, key: Arc<[u8]>, value: Option<Arc<[u8]>>) {
+        self.ops.push(Op { tree, mark, key, value });
+        self.is_changed = true;
+    }
+
     fn replace_if_there(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         let map = tree_of_mut(&mut self.trees, tree);
         let value = map.get_mut(key).ok_or(EngineError::Misuse("replace_found without a find"))?;
         *value = parts.concat().into();
-        self.is_changed = true;
+        let value = Some(Arc::clone(value));
+        self.note(tree, PUT, Arc::from(key), value);
         Ok(())
     }
 }
@@ -205,15 +236,16 @@ impl WriteTxn for MemoryWrite {
     }
 
     fn delete_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError> {
-        let removed = tree_of_mut(&mut self.trees, tree).remove(key);
-        self.is_changed = true;
-        removed.map(|_| ()).ok_or(EngineError::Misuse("delete_found without a find"))
+        let removed = tree_of_mut(&mut self.trees, tree).remove_with_key(key);
+        let (key, _) = removed.ok_or(EngineError::Misuse("delete_found without a find"))?;
+        self.note(tree, DELETED, key, None);
+        Ok(())
     }
 
     fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
-        let key = self.checked_key(key)?;
-        tree_of_mut(&mut self.trees, tree).insert(key, parts.concat().into());
-        self.is_changed = true;
+        let (key, value) = (self.checked_key(key)?, Arc::from(parts.concat()));
+        tree_of_mut(&mut self.trees, tree).insert(Arc::clone(&key), Arc::clone(&value));
+        self.note(tree, PUT, key, Some(value));
         Ok(())
     }
 
@@ -223,24 +255,30 @@ impl WriteTxn for MemoryWrite {
         if map.get_max().is_some_and(|(last, _)| key <= last.as_ref()) {
             return Ok(false);
         }
-        map.insert(shared_key, parts.concat().into());
-        self.is_changed = true;
+        let value = Arc::from(parts.concat());
+        map.insert(Arc::clone(&shared_key), Arc::clone(&value));
+        self.note(tree, PUT, shared_key, Some(value));
         Ok(true)
     }
 
     fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {
-        *tree_of_mut(&mut self.trees, tree) = Map::default();
+        let old = std::mem::take(tree_of_mut(&mut self.trees, tree));
+        if let (Some((first, _)), Some((last, _))) = (old.get_min(), old.get_max()) {
+            self.note(tree, CLEARED, Arc::clone(first), Some(Arc::clone(last)));
+        }
         self.is_changed = true;
         Ok(())
     }
 
     fn savepoint(&mut self) -> Result<(), EngineError> {
-        self.savepoints.push(self.trees.clone());
+        self.savepoints.push((self.trees.clone(), self.ops.count()));
         Ok(())
     }
 
     fn rollback(&mut self) -> Result<(), EngineError> {
-        self.trees = self.savepoints.pop().ok_or(EngineError::Misuse("rollback without a savepoint"))?;
+        let saved = self.savepoints.pop().ok_or(EngineError::Misuse("rollback without a savepoint"))?;
+        self.trees = saved.0;
+        self.ops.truncate(saved.1);
         Ok(())
     }
 
@@ -256,6 +294,7 @@ impl WriteTxn for MemoryWrite {
             let mut state = self.shared.lock();
             state.trees = std::mem::take(&mut self.trees);
             state.version = self.version;
+            state.past.add(self.version, std::mem::take(&mut self.ops));
         }
         Ok(())
     }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use pellucid_record::{Dictionary, Sighting};
 
+use crate::catalog;
 use crate::database::Database;
 use crate::error::{StoreError, Warning};
+use crate::history::Keep;
 use crate::open;
 use crate::os;
 use crate::row_key::TableId;
@@ -48,6 +50,8 @@ pub struct OpenOptions {
     pub timeout: Duration,
     /// Whether it is a stranger's file, to be read through a verified copy; needs `Mode::Read`.
     pub is_untrusted: bool,
+    /// How far back changes are to be kept from now on, by whoever writes; `None` leaves that as it is.
+    pub keep: Option<Keep>,
     /// The longest key that the engine stores by itself, for tests of longer ones; 0 is the engine's own limit.
     pub key_size_max: usize,
     /// Bytes that each area of the log holds, for tests of one that is soon full; 0 is the usual size. A multiple of 64 KiB, and
@@ -62,6 +66,7 @@ impl Default for OpenOptions {
             durability: Durability::default(),
             timeout: Duration::from_secs(10),
             is_untrusted: false,
+            keep: None,
             key_size_max: 0,
             log_area_size: 0,
         }
@@ -109,6 +114,7 @@ impl Store {
         if options.mode == Mode::New {
             store.empty()?;
         }
+        store.keep_as_wished()?;
         Ok(store)
     }
 
@@ -125,7 +131,24 @@ impl Store {
     /// # Errors
     /// When memory is short.
     pub fn memory_with(options: &OpenOptions) -> Result<Self, StoreError> {
-        Ok(Self { link: Link::new(open::memory(options)?), path: None, options: options.clone() })
+        let store = Self { link: Link::new(open::memory(options)?), path: None, options: options.clone() };
+        store.keep_as_wished()?;
+        Ok(store)
+    }
+
+    /// Write down how far back changes are to be kept, if that is another wish than the one that holds.
+    fn keep_as_wished(&self) -> Result<(), StoreError> {
+        let Some(keep) = self.options.keep else { return Ok(()) };
+        let (database, snapshot) = (self.database()?, self.snapshot()?);
+        database.engine.set_keep(keep);
+        let old = catalog::keep(snapshot.read_txn()).map_err(|error| database.catalog_error(error))?;
+        drop(snapshot);
+        if old == keep {
+            return Ok(());
+        }
+        let mut transaction = self.begin(self.options.timeout)?;
+        transaction.set_keep(keep)?;
+        transaction.commit()
     }
 
     /// Delete everything in one transaction; ids go on where they were.
@@ -153,6 +176,12 @@ impl Store {
         let mode = if self.options.mode == Mode::Read { Mode::Read } else { Mode::Write };
         let (database, _) = open::open(path, &OpenOptions { mode, ..self.options.clone() })?;
         Ok(parent.in_child.get_or_init(|| Box::new(Link::new(database))))
+    }
+
+    /// Look at what is open, without keeping it open.
+    pub(crate) fn with_database<R>(&self, work: impl FnOnce(&Database) -> R) -> Result<R, StoreError> {
+        let database = self.link()?.database.lock().unwrap_or_else(PoisonError::into_inner);
+        database.as_deref().map(work).ok_or(StoreError::Closed { what: "database" })
     }
 
     pub(crate) fn database(&self) -> Result<Arc<Database>, StoreError> {

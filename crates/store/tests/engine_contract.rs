@@ -8,7 +8,7 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use pellucid_store::engine::{Batch, Cursor, Direction, Engine, EngineError, Start, Tree};
+use pellucid_store::engine::{Batch, Cursor, Direction, Engine, EngineError, Next, Place, Start, Tree, What};
 use pellucid_store::lmdb::{LmdbEngine, LmdbOptions};
 use pellucid_store::log::LoggedEngine;
 use pellucid_store::memory::MemoryEngine;
@@ -110,6 +110,85 @@ contract! {
     a_transaction_belongs_to_its_thread
     random_operations_equal_those_on_a_model
     clearing_a_tree_leaves_the_others
+}
+
+mod followed_on_memory {
+    #[test]
+    fn commits_are_told_one_after_the_other() {
+        super::commits_are_told_one_after_the_other(super::memory);
+    }
+}
+
+mod followed_on_a_log {
+    #[test]
+    fn commits_are_told_one_after_the_other() {
+        super::commits_are_told_one_after_the_other(super::logged);
+    }
+}
+
+/// What one commit wrote into the tree of rows: keys and, but for deletes, values.
+type Told = (u64, Vec<(Vec<u8>, Option<Vec<u8>>)>);
+
+/// What the commits behind a place wrote into the tree of rows, each with its version.
+fn told(engine: &dyn Engine, place: &mut Place) -> Vec<Told> {
+    let mut told = Vec::new();
+    loop {
+        match engine.next_commits(place).unwrap() {
+            Next::Nothing => return told,
+            Next::Gone => panic!("all of it is kept"),
+            Next::Commits(commits) => {
+                for commit in &commits {
+                    let rows = commit.written().filter(|written| written.tree == Tree::Rows);
+                    let rows = rows.map(|written| match written.what {
+                        What::Value(value) => (written.key.to_vec(), Some(value.to_vec())),
+                        What::Deleted => (written.key.to_vec(), None),
+                        What::ClearedUpTo(last) => (written.key.to_vec(), Some(last.to_vec())),
+                    });
+                    told.push((commit.version, rows.collect()));
+                }
+                assert_eq!(place.version, commits.last().unwrap().version);
+            }
+        }
+    }
+}
+
+fn commits_are_told_one_after_the_other(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let begin = engine.version();
+    let mut place = Place::behind(begin);
+    assert!(matches!(engine.next_commits(&mut place).unwrap(), Next::Nothing));
+    commit(&*engine, &[(b"a", b"1"), (b"b", b"2")]);
+    let mut txn = engine.begin_write().unwrap();
+    txn.delete(Tree::Rows, b"a").unwrap();
+    txn.savepoint().unwrap();
+    txn.put(Tree::Rows, b"never", &[b"x"]).unwrap();
+    txn.rollback().unwrap();
+    txn.savepoint().unwrap();
+    txn.put(Tree::Rows, b"c", &[b"3", b"4"]).unwrap();
+    txn.release().unwrap();
+    txn.commit().unwrap();
+    let mut dropped = engine.begin_write().unwrap();
+    dropped.put(Tree::Rows, b"dropped", &[b"x"]).unwrap();
+    drop(dropped);
+    let expected = vec![
+        (begin + 1, vec![(b"a".to_vec(), Some(b"1".to_vec())), (b"b".to_vec(), Some(b"2".to_vec()))]),
+        (begin + 2, vec![(b"a".to_vec(), None), (b"c".to_vec(), Some(b"34".to_vec()))]),
+    ];
+    assert_eq!(told(&*engine, &mut place), expected);
+    assert_eq!(told(&*engine, &mut Place::behind(begin + 1)), expected[1..]);
+    // What is too much for the log is told too, and in its place.
+    let mut txn = engine.begin_write().unwrap();
+    txn.clear(Tree::Rows).unwrap();
+    txn.put(Tree::Rows, b"d", &[b"5"]).unwrap();
+    txn.commit().unwrap();
+    commit(&*engine, &[(b"e", b"6")]);
+    let told = told(&*engine, &mut place);
+    assert_eq!(
+        told[0],
+        (begin + 3, vec![(b"b".to_vec(), Some(b"c".to_vec())), (b"d".to_vec(), Some(b"5".to_vec())),])
+    );
+    assert_eq!(told[1], (begin + 4, vec![(b"e".to_vec(), Some(b"6".to_vec()))]));
+    assert_eq!(engine.known_since().unwrap(), begin);
 }
 
 fn commit(engine: &dyn Engine, entries: &[(&[u8], &[u8])]) {

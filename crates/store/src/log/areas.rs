@@ -201,6 +201,13 @@ impl Areas {
         self.area_words as u64 * 8
     }
 
+    /// The sequence number of an area's first group, if there is one.
+    pub(crate) fn first_group(&self, area: usize, head: AreaHead) -> Option<u64> {
+        let at = self.word_at(area, 1);
+        let sequence = if self.space.has(at + 1) { self.load(at) } else { return None };
+        self.group(area, head, head.begin, sequence, head.salt, &mut Vec::new()).map(|_| sequence)
+    }
+
     /// Copy the group at a position out of an area into `bytes`, if it continues the chain; its check.
     pub(crate) fn group(
         &self,

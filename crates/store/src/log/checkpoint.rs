@@ -11,6 +11,7 @@ use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::log::areas::{AreaHead, Areas};
 use crate::log::engine::{Shared, WriterLock};
 use crate::log::group;
+use crate::log::history;
 use crate::log::layer::{Layer, Said};
 use crate::log::lock;
 use crate::log::state::{applied_of, newest};
@@ -231,9 +232,10 @@ impl Shared {
             }
             (Arc::new(layer), chain.sequence)
         };
-        let applied = Applied { position: end, sequence, version: txn.version() };
         write_layer(&mut *txn, &layer)?;
         write_counts(&mut *txn, &layer)?;
+        history::take_over(&mut *txn, &self.areas, (area, head, end), applied)?;
+        let applied = Applied { position: end, sequence, version: txn.version() };
         let (key, value) = applied.entry();
         txn.put(Tree::Meta, &key, &[&value])?;
         txn.commit()?;

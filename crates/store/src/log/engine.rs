@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::engine::{AtOnce, Choose, Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
+use crate::history::{Next, Place};
 use crate::log::areas::{Areas, FORMAT, Foreign, SyncError, words_for};
 use crate::log::checkpoint;
+use crate::log::history;
 use crate::log::keeper::Keeper;
 use crate::log::lock::{self, Taken};
 use crate::log::read::LoggedRead;
@@ -311,6 +313,14 @@ impl Engine for LoggedEngine {
         self.shared.checkpoint_all(for_writers, for_others)
     }
 
+    fn next_commits(&self, place: &mut Place) -> Result<Next, EngineError> {
+        self.shared.next_commits(place)
+    }
+
+    fn known_since(&self) -> Result<u64, EngineError> {
+        self.shared.known_since()
+    }
+
     fn reader_lag(&self) -> Result<u64, EngineError> {
         self.shared.tree.reader_lag()
     }
@@ -322,6 +332,7 @@ impl Engine for LoggedEngine {
         }
         usage.pending = self.shared.pending();
         usage.recovered = self.shared.recovered;
+        usage.history = history::size(&*self.shared.tree.begin_read()?)?;
         Ok(usage)
     }
 }

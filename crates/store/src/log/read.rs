@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::catalog::{APPLIED_KEY, table_key};
 use crate::engine::{Cursor, EngineError, ReadTxn, Tree};
+use crate::log::history;
 use crate::log::layer::{Layer, Said};
 use crate::log::merge::{MergedCursor, Over};
 use crate::log::state::State;
@@ -51,11 +52,14 @@ impl LoggedRead {
         layers().map(|layer| layer.counted(table, behind, until)).sum()
     }
 
-    /// How many more entries there are than in the tree, whose own place in the log is none.
+    /// How many more entries there are than in the tree, whose own place in the log is none, nor what is kept of the log.
     pub(crate) fn entries_over(&self, tree: Tree) -> Result<i64, EngineError> {
         let mut more = 0;
         if tree == Tree::Meta && self.tree.get(tree, APPLIED_KEY)?.is_some() {
             more -= 1;
+        }
+        if tree == Tree::Meta {
+            more -= history::count(&*self.tree)?;
         }
         let keys = self.layers.iter().flatten().flat_map(|layer| layer.all(tree)).map(|(key, _)| key);
         for key in keys.collect::<BTreeSet<_>>() {

@@ -13,13 +13,14 @@ use crate::log::draft::Draft;
 use crate::log::engine::{Shared, WriterLock};
 use crate::log::merge::Over;
 use crate::log::read::LoggedRead;
+use crate::log::recording::Recording;
 use crate::os;
 use crate::row_key::TableId;
 
 /// The one transaction that writes.
 pub(crate) struct LoggedWrite {
     /// Dropped before the locks.
-    bulk: Option<Box<dyn WriteTxn>>,
+    bulk: Option<Box<Recording>>,
     tree_lock: Option<TreeLock>,
     draft: Draft,
     base: LoggedRead,
@@ -76,19 +77,20 @@ impl LoggedWrite {
     fn go_into_tree(&mut self) -> Result<(), EngineError> {
         let until = in_a_while(self.patience);
         while self.checkpoint(until)? {}
-        let Some((tree_lock, mut txn)) = self.shared.begin_tree(until)? else { return Err(self.is_busy()) };
+        let Some((tree_lock, txn)) = self.shared.begin_tree(until)? else { return Err(self.is_busy()) };
+        let mut txn = Recording::new(txn, self.version())?;
         let mut savepoints = self.draft.savepoints().peekable();
         for (number, (tree, (key, said))) in self.draft.changes().enumerate() {
             while savepoints.next_if_eq(&number).is_some() {
                 txn.savepoint()?;
             }
-            write_said(&mut *txn, tree, key, said)?;
+            write_said(&mut txn, tree, key, said)?;
         }
         for _ in savepoints {
             txn.savepoint()?;
         }
         self.draft = Draft::new();
-        self.bulk = Some(txn);
+        self.bulk = Some(Box::new(txn));
         self.tree_lock = Some(tree_lock);
         Ok(())
     }
@@ -124,13 +126,11 @@ impl LoggedWrite {
         }
     }
 
-    fn commit_bulk(&self, mut txn: Box<dyn WriteTxn>) -> Result<(), EngineError> {
+    fn commit_bulk(&self, txn: Recording) -> Result<(), EngineError> {
         let areas = &self.shared.areas;
         let (position, sequence) = (areas.tail() + BULK_SIZE, areas.sequence() + 1);
         let applied = Applied { position, sequence, version: txn.version() };
-        let (key, value) = applied.entry();
-        txn.put(Tree::Meta, &key, &[&value])?;
-        txn.commit()?;
+        txn.commit_as(applied)?;
         areas.begin_area(areas.active(), applied.position);
         areas.set_applied(applied.position);
         areas.publish(applied.position, applied.sequence);
@@ -290,7 +290,7 @@ impl WriteTxn for LoggedWrite {
             return Err(EngineError::WrongThread);
         }
         match self.bulk.take() {
-            Some(txn) => self.commit_bulk(txn),
+            Some(txn) => self.commit_bulk(*txn),
             None if self.draft.is_empty() => Ok(()),
             None => self.commit_group(),
         }

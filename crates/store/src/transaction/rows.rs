@@ -164,21 +164,46 @@ impl Transaction {
         self.entry(table)?;
         let row_key = RowKey::new(table, key, self.database.key_size_max);
         let row_key = row_key.as_bytes();
-        let blobs = match self.find(table, key, row_key) {
-            Ok(Some(found)) => found.blobs,
+        let found = match self.find(table, key, row_key) {
+            Ok(Some(found)) => found,
             Ok(None) | Err(StoreError::KeyCollision { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let deleted = self.writer()?.delete_found(Tree::Rows, row_key);
+        let is_long = is_long(row_key, self.database.key_size_max);
+        let deleted = if is_long || !found.spelling.is_empty() {
+            let whole_key = if is_long { [Prefix::of(table).as_bytes(), key].concat() } else { Vec::new() };
+            self.say_key(row_key, &found.spelling, &whole_key)?;
+            self.writer()?.delete(Tree::Rows, row_key).map(|_| ())
+        } else {
+            self.writer()?.delete_found(Tree::Rows, row_key)
+        };
         deleted.map_err(|error| self.failed(error))?;
         if self.tail.as_deref() == Some(row_key) {
             self.tail = None;
         }
-        self.delete_blobs(&blobs)?;
+        self.delete_blobs(&found.blobs)?;
         let entry = self.entry(table)?;
         entry.state.row_count = entry.state.row_count.saturating_sub(1);
         entry.is_changed = true;
         Ok(true)
+    }
+
+    /// Write an empty row under a key that is about to be deleted, where the row key alone does not tell which it is: who watches
+    /// would else not learn it from the delete.
+    pub(super) fn say_key(
+        &mut self,
+        row_key: &[u8],
+        spelling: &[u8],
+        whole_key: &[u8],
+    ) -> Result<(), StoreError> {
+        if spelling.is_empty() && whole_key.is_empty() {
+            return Ok(());
+        }
+        let mut head = Vec::new();
+        write_head(&mut head, spelling, whole_key, &[]);
+        let check = check_of(row_key, &head, &[]).to_le_bytes();
+        let put = self.writer()?.put(Tree::Rows, row_key, &[&head, &check]);
+        put.map_err(|error| self.failed(error))
     }
 
     /// Store a value apart and return its id, for a record that is put in this transaction. A blob that no row

@@ -8,6 +8,8 @@ use crate::catalog::{self, TABLE_NAME_SIZE_MAX, TableState};
 use crate::cell::Cell;
 use crate::engine::{Direction, Start, Tree};
 use crate::error::StoreError;
+use crate::history::Keep;
+use crate::log::CHUNK_KEY;
 use crate::row_key::{Prefix, TableId, successor};
 
 /// Rows that `clear` looks at before it deletes them.
@@ -86,6 +88,14 @@ impl Transaction {
         Ok(())
     }
 
+    /// Say how far back changes are to be kept, whoever writes them.
+    ///
+    /// # Errors
+    /// When no room is left.
+    pub fn set_keep(&mut self, keep: Keep) -> Result<(), StoreError> {
+        self.put_entries(&[catalog::keep_entry(keep)])
+    }
+
     /// Delete all rows of a table.
     ///
     /// # Errors
@@ -93,7 +103,11 @@ impl Transaction {
     pub fn clear(&mut self, table: TableId) -> Result<(), StoreError> {
         self.entry(table)?;
         self.tail = None;
-        if self.is_only_table(table)? && self.loose_blobs.is_empty() {
+        // Few rows are told one by one, so that a small table is emptied through the log.
+        if self.count(table)? > CLEAR_CHUNK as u64
+            && self.is_only_table(table)?
+            && self.loose_blobs.is_empty()
+        {
             for tree in [Tree::Rows, Tree::Blobs] {
                 let cleared = self.writer()?.clear(tree);
                 cleared.map_err(|error| self.failed(error))?;
@@ -120,10 +134,32 @@ impl Transaction {
             let cleared = self.writer()?.clear(tree);
             cleared.map_err(|error| self.failed(error))?;
         }
+        self.forget_history()?;
         self.tables.clear();
         self.loose_blobs.clear();
         self.tail = None;
         Ok(())
+    }
+
+    /// Forget all changes that are kept, and that any are to be.
+    fn forget_history(&mut self) -> Result<(), StoreError> {
+        let mut keys = Vec::new();
+        {
+            let database = &self.database;
+            let mut cursor = self.reader()?.cursor(Tree::Meta).map_err(|error| database.error(error))?;
+            let started = cursor.start(Start::At(&[CHUNK_KEY]), Direction::Forward);
+            started.map_err(|error| database.error(error))?;
+            while let Some((key, _)) = cursor.step().map_err(|error| database.error(error))? {
+                if key.first() != Some(&CHUNK_KEY) {
+                    break;
+                }
+                keys.push(key.to_vec());
+            }
+        }
+        for key in &keys {
+            self.delete_meta(key)?;
+        }
+        self.delete_meta(catalog::KEEP_KEY)
     }
 
     /// Whether every row there is belongs to this table.
@@ -158,12 +194,15 @@ impl Transaction {
                 if end.as_deref().is_some_and(|end| row_key >= end) {
                     break;
                 }
-                row_keys.push(row_key.to_vec());
                 // A damaged cell does not keep its table from being cleared.
-                blobs.extend(Cell::parse(bytes).iter().flat_map(Cell::blobs));
+                let cell = Cell::parse(bytes);
+                blobs.extend(cell.iter().flat_map(Cell::blobs));
+                let said = cell.map(|cell| (cell.spelling.to_vec(), cell.whole_key.to_vec()));
+                row_keys.push((row_key.to_vec(), said.unwrap_or_default()));
             }
         }
-        for row_key in &row_keys {
+        for (row_key, (spelling, whole_key)) in &row_keys {
+            self.say_key(row_key, spelling, whole_key)?;
             let deleted = self.writer()?.delete(Tree::Rows, row_key);
             deleted.map_err(|error| self.failed(error))?;
         }
