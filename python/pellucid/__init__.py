@@ -1,11 +1,13 @@
 """What does pellucid offer? A database that is a dict, whose records are read in place."""
 
 from pellucid._native import (
+    Change,
     Database,
     Record,
     RecordList,
     Snapshot,
     Table,
+    Watch,
     counters,
     dumps,
     loads,
@@ -22,6 +24,7 @@ from pellucid.errors import (
     DatabaseError,
     DiskFull,
     Error,
+    HistoryGone,
     LostCommitsWarning,
     NetworkFilesystemWarning,
     NewerFormat,
@@ -41,6 +44,7 @@ from pellucid.objects import register
 
 __all__ = [
     "Busy",
+    "Change",
     "Closed",
     "CorruptRecord",
     "Database",
@@ -48,6 +52,7 @@ __all__ = [
     "DatabaseError",
     "DiskFull",
     "Error",
+    "HistoryGone",
     "LostCommitsWarning",
     "NetworkFilesystemWarning",
     "NewerFormat",
@@ -65,6 +70,7 @@ __all__ = [
     "UnregisteredType",
     "UnsupportedKey",
     "UnsupportedValue",
+    "Watch",
     "WrongClass",
     "counters",
     "dumps",

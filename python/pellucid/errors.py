@@ -14,6 +14,7 @@ caller would catch without knowing pellucid; a missing key is plain `KeyError`, 
     |-- UnregisteredType        LookupError      a stored object whose class is not registered
     |-- StaleRecord             ReferenceError   a record of a closed snapshot or database
     |-- StaleTable              ReferenceError   a table that was dropped since
+    |-- HistoryGone             LookupError      changes that are not kept any more
     |-- ReadOnly                TypeError        a change of something that cannot be changed
     |-- Closed                  ValueError       a handle used after close
     |-- Busy                    TimeoutError     a lock that others hold
@@ -35,6 +36,7 @@ __all__ = [
     "DatabaseError",
     "DiskFull",
     "Error",
+    "HistoryGone",
     "LostCommitsWarning",
     "NetworkFilesystemWarning",
     "NewerFormat",
@@ -106,6 +108,16 @@ class Busy(Error, TimeoutError):
 
 class TransactionError(Error, RuntimeError):
     """A transaction used where it does not belong: another thread, or after its end."""
+
+
+class HistoryGone(Error, LookupError):
+    """Changes to be watched that are not kept any more.
+
+    `since` is the version behind which they were asked for, `oldest` the oldest behind which all are there.
+    """
+
+    since: int
+    oldest: int
 
 
 class DatabaseError(Error, OSError):

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-__all__ = ["Durability", "Key", "Mode", "Path", "PicklePolicy", "Target", "Value"]
+__all__ = ["ChangeKind", "Durability", "Key", "Mode", "Path", "PicklePolicy", "Target", "Value"]
 
 # A bool is an int, and a datetime a date; NaN alone is a float and no key.
 Key: TypeAlias = str | bytes | int | float | date | datetime | UUID | Decimal | tuple["Key", ...] | None
@@ -30,6 +30,9 @@ Mode: TypeAlias = Literal["r", "w", "c", "n"]
 
 Durability: TypeAlias = Literal["process", "full"]
 """What a commit has survived when it returns: the death of the process; a power cut as well."""
+
+ChangeKind: TypeAlias = Literal["put", "delete", "clear", "create", "drop", "rename"]
+"""What a commit did: to a row, to all rows of a table, to a table."""
 
 PicklePolicy: TypeAlias = Literal["deny", "allow"] | Iterable[str]
 """Whether stored pickles may be loaded: never, always, or if all globals they use are listed."""

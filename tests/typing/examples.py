@@ -66,6 +66,8 @@ def tables(db: pellucid.Database) -> None:
         reveal_type(key)  # Any
         reveal_type(value)  # Any
     reveal_type(list(reversed(table.keys())))  # list[Any]
+    reveal_type(next(db.watch()).value)  # Any
+    reveal_type(db.watch().version)  # int
 
 
 def typed_tables(db: pellucid.Database) -> None:
@@ -79,6 +81,9 @@ def typed_tables(db: pellucid.Database) -> None:
     reveal_type([person.name for person in people.values()])  # list[str]
     reveal_type([person.age for person in people.range("a", "b")])  # list[int]
     reveal_type({"ann": 1} | people)  # dict[Any, examples.Person | int]
+    for change in people.watch(prefix="a", since=1, timeout=0.5):
+        reveal_type(change)  # pellucid._native.Change[examples.Person]
+        reveal_type(change.value.age)  # int
     people["ann"] = 1  # error: Incompatible types in assignment (expression has type "int"
 
 

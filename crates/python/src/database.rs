@@ -18,6 +18,7 @@ use crate::open::path_of;
 use crate::snapshot::SnapshotHandle;
 use crate::table::{Table, class_of, name_of};
 use crate::transaction::TransactionContext;
+use crate::watch::WatchHandle;
 
 /// The table that a database is itself a mapping over.
 const DEFAULT_TABLE: &str = "default";
@@ -251,6 +252,33 @@ impl Database {
         Py::new(py, SnapshotHandle::new(self.core.clone(), snapshot, gate, default))
     }
 
+    /// An iterator over what is committed from now on, or was since a version: by any process, in the order of the commits.
+    ///
+    /// It gives a `Change` for each row that was put or deleted, and for each table that was cleared, created, dropped or
+    /// renamed; it waits for the next one, or ends when none has come for `timeout` seconds. `since` is the version behind which
+    /// it begins: `snapshot.version`, `change.version` of a change that `is_last`, `watch.version`. Raises `HistoryGone`
+    /// where not everything since then is known any more: how far back that goes, `keep=` of `pellucid.open` says. Nobody has
+    /// to wait for who watches slowly.
+    ///
+    /// >>> import pellucid
+    /// >>> db = pellucid.open(":memory:")
+    /// >>> db["ann"] = {"age": 30}
+    /// >>> with db.snapshot() as snap:
+    /// ...     seen, version = dict(snap), snap.version
+    /// >>> db["ann"].age += 1
+    /// >>> del db["ann"]
+    /// >>> [(change.kind, change.key, change.value) for change in db.watch(since=version, timeout=0)]
+    /// [('put', 'ann', {'age': 31}), ('delete', 'ann', None)]
+    #[pyo3(signature = (*, since=None, timeout=None))]
+    fn watch(
+        &self,
+        py: Python<'_>,
+        since: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<WatchHandle>> {
+        WatchHandle::new(py, &self.core, None, since, timeout)
+    }
+
     /// Make everything committed so far durable: it survives a power cut.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.core.check_open(py)?;
@@ -271,6 +299,7 @@ impl Database {
     ///     free_pages          pages among them that hold nothing and will be used again
     ///     map_size            bytes of address space reserved for the file; no memory and no disk
     ///     log_pending         bytes of commits in the log that are not written into the file yet
+    ///     history_size        bytes of changes that are kept for those who watch, by `keep=`
     ///     log_recovered       commits found in the log when it was opened, left by a process that died
     ///     readers             places among the readers of the file in use now, in all processes: 1 or 2 with nothing
     ///                         open, as stats() takes one itself and a process keeps one between its checkpoints

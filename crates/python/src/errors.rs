@@ -301,7 +301,15 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
     let class = match &error {
         StoreError::NoSuchTable { table } => return PyKeyError::new_err(table.clone()),
         StoreError::NoMemory { .. } => return PyMemoryError::new_err(message),
-        StoreError::TableExists { .. } | StoreError::TableName { .. } => return value_error(message),
+        StoreError::TableExists { .. } | StoreError::TableName { .. } | StoreError::VersionAhead { .. } => {
+            return value_error(message);
+        }
+        StoreError::HistoryGone { since, oldest, .. } => {
+            let raised = raise(py, "HistoryGone", message);
+            let value = raised.value(py);
+            let set = value.setattr("since", *since).and_then(|()| value.setattr("oldest", *oldest));
+            return set.err().unwrap_or(raised);
+        }
         StoreError::NotADatabase { .. } => "NotADatabase",
         StoreError::NewerFormat { .. } => "NewerFormat",
         StoreError::Truncated { .. } | StoreError::Corrupt { .. } | StoreError::ForeignLog { .. } => {

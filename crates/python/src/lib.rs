@@ -38,6 +38,7 @@ mod snapshot;
 mod table;
 mod transaction;
 mod views;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -74,6 +75,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<hot::rows::RowIterator>()?;
     module.add_class::<transaction::TransactionContext>()?;
     module.add_class::<transaction::EditContext>()?;
+    module.add_class::<watch::WatchHandle>()?;
+    module.add_class::<watch::ChangeHandle>()?;
     hot::small::install(py);
     hot::alloc::install::<Record>(py)?;
     hot::alloc::install::<RecordList>(py)?;

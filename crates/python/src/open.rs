@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pellucid_store::{Durability, Mode, OpenOptions, Store, Warning};
+use pellucid_store::{Durability, Keep, Mode, OpenOptions, Store, Warning};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt, PyString};
 
 use crate::database::Database;
 use crate::errors;
@@ -60,6 +60,41 @@ fn seconds(timeout: &Bound<'_, PyAny>) -> PyResult<f64> {
     errors::argument(timeout, timeout.extract(), "timeout", "a number of seconds")
 }
 
+/// How long to wait, as `timeout` says it.
+pub fn seconds_of(timeout: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    checked_seconds(seconds(timeout)?)
+}
+
+fn checked_seconds(timeout: f64) -> PyResult<Duration> {
+    if timeout.is_nan() || timeout < 0.0 {
+        return Err(errors::value_error(format!("timeout={timeout} is no number of seconds from 0 on")));
+    }
+    Ok(Duration::from_secs_f64(timeout.min(TIMEOUT_SECONDS_MAX)))
+}
+
+/// How far back changes are kept, as `keep` says it: bytes or a time.
+fn keep_of(keep: &Bound<'_, PyAny>) -> PyResult<Keep> {
+    if keep.is_instance_of::<PyInt>() && !keep.is_instance_of::<PyBool>() {
+        return match keep.extract() {
+            Ok(0) => Ok(Keep::NOTHING),
+            Ok(size) => Ok(Keep { size, ..Keep::NOTHING }),
+            Err(_) => Err(errors::value_error(format!("keep={} is no number of bytes", keep.repr()?))),
+        };
+    }
+    if !keep.is_instance_of::<PyDelta>() {
+        let kind = keep.get_type();
+        return Err(errors::type_error(format!(
+            "keep has to be an int, of bytes, or a datetime.timedelta, not {}",
+            kind.name()?
+        )));
+    }
+    let seconds: f64 = keep.call_method0("total_seconds")?.extract()?;
+    if seconds < 0.0 {
+        return Err(errors::value_error(format!("keep={} is no time from 0 on", keep.repr()?)));
+    }
+    Ok(if seconds == 0.0 { Keep::NOTHING } else { Keep { size: u64::MAX, seconds: seconds.ceil() as u64 } })
+}
+
 fn untrusted_flag(untrusted: &Bound<'_, PyAny>) -> PyResult<bool> {
     errors::argument(untrusted, untrusted.extract(), "untrusted", "a bool")
 }
@@ -101,6 +136,9 @@ pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
 /// the process, and a power cut unless that comes within a second; "full" any power cut, since each
 /// commit is synced to the disk before it returns.
 ///
+/// `keep` says how far back `watch(since=...)` goes, from now on and whoever writes: so many bytes of changes, or a
+/// `datetime.timedelta`. 0 keeps what costs nothing, the last seconds; None (the default) leaves it as it was said last.
+///
 /// Raises `FileNotFoundError`, `IsADirectoryError` and `PermissionError` as the built-in `open` does;
 /// `NotADatabase`, `DatabaseCorrupt`, `NewerFormat`, `Busy`, `DatabaseError`.
 ///
@@ -109,10 +147,11 @@ pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
 /// >>> db["fred"] = {"age": 21}
 /// >>> db["fred"].age
 /// 21
+#[allow(clippy::too_many_arguments, reason = "they are what a user may say")]
 #[pyfunction]
 #[pyo3(
-    signature = (target, mode="c".to_owned(), *, durability="process".to_owned(), pickle=None, timeout=10.0, untrusted=false),
-    text_signature = "(target, mode=\"c\", *, durability=\"process\", pickle=None, timeout=10.0, untrusted=False)"
+    signature = (target, mode="c".to_owned(), *, durability="process".to_owned(), pickle=None, timeout=10.0, untrusted=false, keep=None),
+    text_signature = "(target, mode=\"c\", *, durability=\"process\", pickle=None, timeout=10.0, untrusted=False, keep=None)"
 )]
 pub fn open(
     py: Python<'_>,
@@ -122,16 +161,18 @@ pub fn open(
     pickle: Option<&Bound<'_, PyAny>>,
     #[pyo3(from_py_with = seconds)] timeout: f64,
     #[pyo3(from_py_with = untrusted_flag)] untrusted: bool,
+    keep: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Py<Database>> {
     let policy = PicklePolicy::new(pickle)?;
     let (mode, durability) = (mode_of(&mode)?, durability_of(&durability)?);
-    if timeout.is_nan() || timeout < 0.0 {
-        return Err(errors::value_error(format!("timeout={timeout} is no number of seconds from 0 on")));
+    let timeout = checked_seconds(timeout)?;
+    let keep = keep.map(keep_of).transpose()?;
+    if keep.is_some() && mode == Mode::Read {
+        return Err(errors::value_error("keep= is written into the database; open it with \"w\" or \"c\""));
     }
     if untrusted && mode != Mode::Read {
         return Err(errors::value_error("untrusted=True only reads; open it with mode=\"r\""));
     }
-    let timeout = Duration::from_secs_f64(timeout.min(TIMEOUT_SECONDS_MAX));
     if let Ok(word) = target.cast::<PyString>() {
         let word = word.to_str().unwrap_or_default();
         if word.starts_with("postgresql://") || word.starts_with("postgres://") {
@@ -140,7 +181,8 @@ pub fn open(
             ));
         }
         if word == ":memory:" {
-            let store = Store::memory().map_err(|error| errors::of_store(py, error))?;
+            let store = Store::memory_with(&OpenOptions { keep, ..OpenOptions::default() })
+                .map_err(|error| errors::of_store(py, error))?;
             return Database::new(py, store, policy, timeout, None, mode, durability, false);
         }
     }
@@ -151,6 +193,7 @@ pub fn open(
         durability,
         timeout,
         is_untrusted: untrusted,
+        keep,
         log_area_size,
         ..OpenOptions::default()
     };

@@ -24,6 +24,7 @@ pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>
         ("free_pages", stats.free_pages),
         ("map_size", stats.map_size),
         ("log_pending", stats.log_pending),
+        ("history_size", stats.history_size),
         ("log_recovered", stats.log_recovered),
         ("readers", stats.readers),
         ("reader_slots", stats.reader_slots),

@@ -72,6 +72,12 @@ impl SnapshotHandle {
         drop(self.snapshot.with(py, Option::take));
     }
 
+    /// The version of the database that it sees: `db.watch(since=snapshot.version)` gives what came afterwards.
+    #[getter]
+    fn version(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.inner(py)?.version())
+    }
+
     /// The table `name` as it was; it reads only. `type` is as in `Database.table`.
     #[pyo3(signature = (name, /, *, r#type=None))]
     fn table(

@@ -23,6 +23,7 @@ use crate::keys::{self, Key};
 use crate::put;
 use crate::transaction::{self, EditContext};
 use crate::views::{DictView, Owner, Shows};
+use crate::watch::WatchHandle;
 
 use identity::Identity;
 pub use reading::Rows;
@@ -445,6 +446,35 @@ impl Table {
             Some(id) => transaction.clear(id),
             None => Ok(()),
         })
+    }
+
+    /// As `Database.watch`, for this table alone, and of its rows those whose keys lie in a range; bounds as for `keys`.
+    ///
+    /// It goes on with the table under another name, and ends after the table was dropped.
+    ///
+    /// >>> import pellucid
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> watch = people.watch(prefix="a", timeout=0)
+    /// >>> people.update(ann=1, bob=2)
+    /// >>> [(change.kind, change.key) for change in watch]
+    /// [('create', None), ('put', 'ann')]
+    #[pyo3(signature = (*, start=None, stop=None, prefix=None, since=None, timeout=None))]
+    fn watch(
+        slf: &Bound<'_, Self>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        prefix: Option<&Bound<'_, PyAny>>,
+        since: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<WatchHandle>> {
+        let (py, this) = (slf.py(), slf.get());
+        if this.frozen.is_some() {
+            return Err(errors::read_only(py, "a snapshot does not change; watch the database's table"));
+        }
+        this.core.check_open(py)?;
+        let bounds = Bounds::new(&this.name(py), start, stop, prefix, false)?;
+        let id = this.id_in(py, &this.core.snapshot(py)?)?;
+        WatchHandle::new(py, &this.core, Some((slf.clone().unbind(), id, bounds)), since, timeout)
     }
 
     /// Many changes of one record in one commit, as a context manager; an exception drops them.

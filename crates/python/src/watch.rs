@@ -1,0 +1,269 @@
+//! What do `db.watch()` and `table.watch()` give?
+//!
+//! The store's `Watch` reads commits; here rows become keys and records, and the waiting is done: with the GIL released, in slices
+//! after which signals are looked at and whether the database is still open. Between two steps nothing is held of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::{Duration, Instant};
+
+use pellucid_store::{Change, Happened, Step, StoreError, TableId, Watched};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyString};
+
+use crate::bounds::Bounds;
+use crate::core::Core;
+use crate::errors;
+use crate::hot::gil::{GilRc, Strong};
+use crate::hot::row::Row;
+use crate::keys;
+use crate::open::seconds_of;
+use crate::table::{Table, value_of_row};
+
+/// How long signals may have to wait.
+const SLICE: Duration = Duration::from_millis(50);
+
+const WATCHED: &str = "this is what a commit has written, which does not change; write through the table";
+
+/// One thing that a commit did: see `Database.watch`.
+///
+/// >>> import pellucid
+/// >>> db = pellucid.open(":memory:")
+/// >>> watch = db.watch(timeout=0)
+/// >>> db["ann"] = {"age": 30}
+/// >>> for change in watch:
+/// ...     print(change)
+/// Change(version=2, table='default', kind='create', key=None, value=None, is_last=False)
+/// Change(version=2, table='default', kind='put', key='ann', value={'age': 30}, is_last=True)
+#[pyclass(frozen, get_all, module = "pellucid", name = "Change")]
+pub struct ChangeHandle {
+    /// The version of the database that the commit made; the same for all that it did.
+    version: u64,
+    /// The name that the table had.
+    table: Py<PyString>,
+    /// "put", "delete" and "clear" are about rows, "create", "drop" and "rename" about the table.
+    kind: &'static str,
+    /// The key of the row; None where it is about the whole table.
+    key: Py<PyAny>,
+    /// What a put has put there; the new name of a table that was renamed; else None.
+    value: Py<PyAny>,
+    /// Whether it is the last thing that the commit did, of what is watched.
+    is_last: bool,
+}
+
+#[pymethods]
+impl ChangeHandle {
+    #[classattr]
+    fn __match_args__() -> (&'static str, &'static str, &'static str, &'static str) {
+        ("kind", "table", "key", "value")
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let shown = || -> PyResult<String> {
+            Ok(format!(
+                "Change(version={}, table={}, kind='{}', key={}, value={}, is_last={})",
+                self.version,
+                self.table.bind(py).repr()?,
+                self.kind,
+                self.key.bind(py).repr()?,
+                self.value.bind(py).repr()?,
+                if self.is_last { "True" } else { "False" },
+            ))
+        };
+        errors::shown(py, "pellucid.Change", shown())
+    }
+}
+
+/// An iterator over what is committed, by whichever process: see `Database.watch`.
+///
+/// >>> import pellucid
+/// >>> db = pellucid.open(":memory:")
+/// >>> watch = db.watch(timeout=0)
+/// >>> db["a"] = 1
+/// >>> [change.key for change in watch if change.kind == "put"], watch.version
+/// (['a'], 2)
+#[pyclass(frozen, module = "pellucid", name = "Watch")]
+pub struct WatchHandle {
+    core: Arc<Core>,
+    timeout: Option<Duration>,
+    /// The version up to which everything was given; beside the rest, which whoever waits has to himself.
+    given: AtomicU64,
+    state: Mutex<State>,
+}
+
+struct State {
+    watch: pellucid_store::Watch,
+    /// What is left of the commit that is being given, and its version.
+    pending: VecDeque<Change>,
+    version: u64,
+    is_over: bool,
+    /// Handles that the rows are read through; those of all tables, unless one table is watched.
+    tables: HashMap<TableId, Py<Table>>,
+    table: Option<Py<Table>>,
+}
+
+impl WatchHandle {
+    /// Watch everything, or one table.
+    pub fn new(
+        py: Python<'_>,
+        core: &Arc<Core>,
+        table: Option<(Py<Table>, Option<TableId>, Bounds)>,
+        since: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<Self>> {
+        core.check_open(py)?;
+        let (since, timeout) = (since_of(since)?, timeout.map(seconds_of).transpose()?);
+        let (watched, table) = match table {
+            None => (Watched::All, None),
+            Some((handle, id, bounds)) => {
+                let name = handle.get().name(py).to_string();
+                (Watched::Table { table: id, name, range: bounds.range }, Some(handle))
+            }
+        };
+        let watch = py.detach(|| core.store.watch(since, watched));
+        let watch = watch.map_err(|error| errors::of_store(py, error))?;
+        let (pending, version, tables) = (VecDeque::new(), watch.version(), HashMap::new());
+        let given = AtomicU64::new(version);
+        let state = State { watch, pending, version, is_over: false, tables, table };
+        Py::new(py, Self { core: core.clone(), timeout, given, state: Mutex::new(state) })
+    }
+
+    /// What is next; None where nothing came for as long as was to be waited, or nothing will.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Py<ChangeHandle>>> {
+        self.core.check_open(py)?;
+        let mut guard = match self.state.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(errors::value_error(
+                    "another thread is waiting for this watch; give each its own",
+                ));
+            }
+        };
+        let state = &mut *guard;
+        let begin = Instant::now();
+        while state.pending.is_empty() && !state.is_over {
+            let left = self.timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+            let (watch, store) = (&mut state.watch, &*self.core.store);
+            let step = py.detach(|| match watch.next(store)? {
+                Step::Nothing => {
+                    watch.wait(store, left.unwrap_or(SLICE).min(SLICE))?;
+                    watch.next(store)
+                }
+                step => Ok(step),
+            });
+            match step {
+                Ok(Step::Changes(changes)) => {
+                    state.pending = changes.changes.into();
+                    state.version = changes.version;
+                    self.given.store(changes.version - 1, Ordering::Relaxed);
+                }
+                Ok(Step::Over) => state.is_over = true,
+                Ok(Step::Nothing) => {
+                    self.given.store(state.watch.version(), Ordering::Relaxed);
+                    py.check_signals()?;
+                    self.core.check_open(py)?;
+                    state.is_over = self.timeout.is_some_and(|timeout| begin.elapsed() >= timeout);
+                }
+                Err(StoreError::Closed { .. }) => return self.core.check_open(py).map(|()| None),
+                Err(error) => return Err(errors::of_store(py, error)),
+            }
+        }
+        let Some(change) = state.pending.pop_front() else { return Ok(None) };
+        let (version, is_last) = (state.version, state.pending.is_empty());
+        if is_last {
+            self.given.store(version, Ordering::Relaxed);
+        }
+        let table = self.table(py, state, &change)?;
+        drop(guard);
+        self.object_of(py, change, version, is_last, table).map(Some)
+    }
+
+    /// The handle through which the rows of a table are read.
+    fn table(&self, py: Python<'_>, state: &mut State, change: &Change) -> PyResult<Py<Table>> {
+        if let Some(table) = &state.table {
+            return Ok(table.clone_ref(py));
+        }
+        if let Happened::Drop | Happened::Rename { .. } | Happened::Create = change.happened {
+            state.tables.remove(&change.table);
+        }
+        if let Some(table) = state.tables.get(&change.table) {
+            return Ok(table.clone_ref(py));
+        }
+        let table = Py::new(py, Table::by_name(self.core.clone(), &change.name))?;
+        state.tables.insert(change.table, table.clone_ref(py));
+        Ok(table)
+    }
+
+    fn object_of(
+        &self,
+        py: Python<'_>,
+        change: Change,
+        version: u64,
+        is_last: bool,
+        table: Py<Table>,
+    ) -> PyResult<Py<ChangeHandle>> {
+        let name = PyString::new(py, &change.name).unbind();
+        let (mut key, mut value) = (py.None(), py.None());
+        let kind = match change.happened {
+            Happened::Put { key: code, spelling, record } => {
+                key = keys::object_of(py, &code, &spelling)?.unbind();
+                let (names, gate) = (self.core.names.clone(), self.core.gate.clone());
+                let table = Some(Strong::new(table.bind(py)));
+                let row = Row::owned(&record, &code, names, gate, table, Some(WATCHED));
+                value = value_of_row(py, GilRc::new(row))?.unbind();
+                "put"
+            }
+            Happened::Delete { key: code, spelling } => {
+                key = keys::object_of(py, &code, &spelling)?.unbind();
+                "delete"
+            }
+            Happened::Clear => "clear",
+            Happened::Create => "create",
+            Happened::Drop => "drop",
+            Happened::Rename { name } => {
+                value = PyString::new(py, &name).into_any().unbind();
+                "rename"
+            }
+        };
+        Py::new(py, ChangeHandle { version, table: name, kind, key, value, is_last })
+    }
+}
+
+#[pymethods]
+impl WatchHandle {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<ChangeHandle>>> {
+        self.next(py)
+    }
+
+    /// The version up to which everything was given: where another watch goes on, with `since=`.
+    #[getter]
+    fn version(&self) -> u64 {
+        self.given.load(Ordering::Relaxed)
+    }
+
+    fn __repr__(&self) -> String {
+        if !self.core.gate.is_open() {
+            return format!("<pellucid.Watch of {}, closed>", self.core.target);
+        }
+        format!("<pellucid.Watch of {}, version {}>", self.core.target, self.version())
+    }
+}
+
+/// The version that `since` is.
+fn since_of(since: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
+    let Some(since) = since else { return Ok(None) };
+    if since.is_instance_of::<PyBool>() || !since.is_instance_of::<PyInt>() {
+        let kind = since.get_type();
+        return Err(errors::type_error(format!("since has to be a version, an int, not {}", kind.name()?)));
+    }
+    match since.extract() {
+        Ok(since) => Ok(Some(since)),
+        Err(_) => Err(errors::value_error(format!("since={} is no version of a database", since.repr()?))),
+    }
+}
