@@ -350,6 +350,52 @@ def test_what_is_kept_is_there_after_closing_and_after_a_crash(tmp_path: Path) -
             assert db.check() == []
 
 
+WRITE_FOR_EVER = """
+import random
+def write(seed):
+    chance = random.Random(seed)
+    for number in range(10**9):
+        key = chance.choice(["a", 1, 2.5, "k" * 600, chance.randrange(100)])
+        what = chance.random()
+        if what < 0.1: db.pop(key, None)
+        elif what < 0.11: db.update(dict.fromkeys(range(600), "x" * 5000))
+        elif what < 0.12: db.clear()
+        elif what < 0.14: db.sync()
+        else: db[key] = {"n": number}
+"""
+
+
+def test_writers_that_are_killed_leave_no_hole_in_what_is_kept(tmp_path: Path) -> None:
+    seed = int(os.environ.get("PELLUCID_SEED") or time.time_ns() % 1_000_000_007)
+    print(f"PELLUCID_SEED={seed}")
+    chance = random.Random(seed)
+    path = tmp_path / "killed.pel"
+    rows: dict[Any, Any] = {}
+    with pellucid.open(path, keep=MUCH) as db:
+        since = db.stats()["version"]
+    for _ in range(6):
+        with Child(path) as one, Child(path) as other:
+            for writer in (one, other):
+                writer(WRITE_FOR_EVER)
+                writer.send(f"write({chance.random()})")
+            time.sleep(chance.random() / 5)
+            for writer in (one, other):
+                writer.kill()
+        with pellucid.open(path) as db:
+            watch = db.watch(since=since, timeout=0)
+            for change in watch:
+                if change.kind == "put":
+                    rows[change.key] = detached(change.value)
+                elif change.kind == "delete":
+                    rows.pop(change.key, None)
+                elif change.kind == "clear":
+                    rows.clear()
+            since = watch.version
+            assert since == db.stats()["version"]
+            assert rows == {key: detached(value) for key, value in db.items()}
+            assert db.check() == []
+
+
 def waiting(watch: Any, act: Callable[[], object]) -> None:
     """Let somebody act while this thread waits, which is to end in an error."""
 
