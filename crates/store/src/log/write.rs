@@ -144,13 +144,17 @@ impl LoggedWrite {
         while areas.has_found() {
             self.checkpoint(in_a_while(self.patience))?;
         }
-        loop {
+        let has_room = || {
             let used = areas.tail().saturating_sub(areas.begin_of(areas.active()));
-            if used + size <= areas.room() {
-                break;
-            }
+            used + size <= areas.room()
+        };
+        while !has_room() {
             // Full: what the other area has goes into the tree, or this one's.
-            self.checkpoint(in_a_while(self.patience))?;
+            let done = self.checkpoint(in_a_while(self.patience));
+            // Even if the tree cannot take it, the other area may have become the active one.
+            if !has_room() {
+                done?;
+            }
         }
         let mut state = self.shared.state();
         state.append(&*self.shared.tree, areas, draft)?;
