@@ -14,13 +14,13 @@
 //! registry upholds it.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_int, c_uint};
+use std::ffi::{CStr, CString, OsStr, c_int, c_uint};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lmdb_master_sys as ffi;
@@ -34,8 +34,14 @@ use crate::os;
 /// Address space to reserve: more than any disk that this library will meet soon. Only what is touched
 /// costs memory.
 const MAP_SIZE_MAX: usize = 1 << 40;
+/// So many databases get that much; each further lot half of what the one before got, down to some size: a process has room for 128
+/// times the most, and whoever takes the last of it leaves none for anybody's log.
+const MAP_LOT: usize = 16;
+const MAP_SIZE_MANY: usize = 1 << 36;
 /// Where even this much address space is not to be had, opening fails.
 const MAP_SIZE_MIN: usize = 1 << 26;
+/// Environments that are open in this process.
+static OPEN_COUNT: AtomicUsize = AtomicUsize::new(0);
 const READERS_MAX: c_uint = 4096;
 /// From here on a disk is not about to be full.
 const ROOM_ENOUGH: u64 = 64 << 20;
@@ -180,7 +186,7 @@ fn open_environment(path: &CStr, options: LmdbOptions) -> Result<*mut ffi::MDB_e
     if options.is_lockless {
         flags |= ffi::MDB_NOLOCK;
     }
-    let mut map_size = MAP_SIZE_MAX;
+    let mut map_size = map_size_for(OPEN_COUNT.load(Ordering::Relaxed), path);
     loop {
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is ours to fill.
@@ -194,6 +200,7 @@ fn open_environment(path: &CStr, options: LmdbOptions) -> Result<*mut ffi::MDB_e
             ffi::mdb_env_open(raw, path.as_ptr(), flags, 0o666)
         };
         if code == 0 {
+            OPEN_COUNT.fetch_add(1, Ordering::Relaxed);
             return Ok(raw);
         }
         // SAFETY: a failed open leaves an environment that must be closed and not used again.
@@ -204,6 +211,16 @@ fn open_environment(path: &CStr, options: LmdbOptions) -> Result<*mut ffi::MDB_e
         }
         return Err(error_of(code));
     }
+}
+
+/// How much address space to ask for beside so many others: room for the file to grow in any case.
+fn map_size_for(open_count: usize, path: &CStr) -> usize {
+    const GROWTH: u64 = 4;
+    let share = MAP_SIZE_MAX.checked_shr((open_count / MAP_LOT) as u32).unwrap_or(0).max(MAP_SIZE_MANY);
+    let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+    let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let wanted = usize::try_from(size.saturating_mul(GROWTH)).unwrap_or(MAP_SIZE_MAX);
+    share.max(wanted.next_multiple_of(MAP_SIZE_MIN)).min(MAP_SIZE_MAX)
 }
 
 fn open_trees(
@@ -401,6 +418,7 @@ impl Drop for Environment {
         }
         // SAFETY: transactions hold an `Arc` of the environment, so none is left.
         unsafe { ffi::mdb_env_close(self.raw) };
+        OPEN_COUNT.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -511,5 +529,19 @@ pub(crate) fn error_of(code: c_int) -> EngineError {
         ffi::MDB_BAD_TXN => EngineError::Misuse("the transaction failed earlier and can only be aborted"),
         code if code > 0 => EngineError::Io(io::Error::from_raw_os_error(code)),
         _ => damaged("an unexpected answer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_databases_fit_into_the_address_space_of_a_process() {
+        const ROOM: usize = 1 << 47;
+        let sizes: Vec<usize> = (0..1000).map(|count| map_size_for(count, c"/nowhere")).collect();
+        assert_eq!(sizes[..MAP_LOT], [MAP_SIZE_MAX; MAP_LOT]);
+        assert!(sizes.iter().sum::<usize>() < ROOM - ROOM / 8);
+        assert_eq!(map_size_for(usize::MAX, c"/nowhere"), MAP_SIZE_MANY);
     }
 }
