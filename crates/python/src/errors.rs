@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::hot::encode::{Failure, Reason};
-use crate::hot::node::Node;
+use crate::hot::node::{Node, Step};
 use crate::hot::row::Row;
 use crate::keys;
 use crate::record::Record;
@@ -108,6 +108,17 @@ pub fn stale_apart(py: Python<'_>, row: &Row) -> PyErr {
 pub fn gone(py: Python<'_>, node: &Node) -> PyErr {
     let path = node.path(py).map(|steps| crate::path::show(py, &steps)).unwrap_or_default();
     PyKeyError::new_err(format!("what stood at {path} of {} is no longer there", describe(py, &node.row)))
+}
+
+/// A list has changed so that an index leads to another element of it.
+pub fn moved(py: Python<'_>, row: &Row, list: &[Step]) -> PyErr {
+    let list = crate::path::show(py, list);
+    let list = if list.is_empty() { String::new() } else { format!(" at {list}") };
+    PyKeyError::new_err(format!(
+        "the list{list} of {} has other elements than when this was read from it, so that an index leads to another \
+         one; nothing was changed: read it again",
+        describe(py, row)
+    ))
 }
 
 /// `record 'ann' of table 'people'`, as far as it is known.

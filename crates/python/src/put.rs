@@ -26,7 +26,7 @@ use crate::hot::encode::{self, Encoded, PROVISIONAL_ID, Target};
 use crate::hot::names::{Names, ShapeNames};
 use crate::hot::row::Row;
 use crate::keys::{self, Key};
-use crate::save::{self, Edit};
+use crate::save::{self, Edit, Fit};
 use crate::table::Table;
 use crate::transaction;
 
@@ -361,6 +361,14 @@ pub fn update_from<'py>(table: &Bound<'py, Table>, other: &Bound<'py, PyAny>) ->
     Ok(())
 }
 
+/// Why a change was not made.
+enum Unchanged {
+    /// It does not do what whoever asked for it saw.
+    Misfit(Fit),
+    /// It cannot be made.
+    Impossible(PatchError),
+}
+
 impl Table {
     /// Apply a change to a record as it is stored now, and show the result in `row`.
     pub fn change_record(
@@ -389,12 +397,16 @@ impl Table {
             })?);
         }
         let keep_drafts = core.is_mine(py);
+        let mut is_as_read = false;
         let outcome = core.write(py, |transaction| {
             let Some(id) = self.id_of_row(py, transaction)? else { return Ok(None) };
             let Some(cell) = transaction.get(id, row.key())? else { return Ok(None) };
-            if !edit.fits(cell.record, &**transaction.shapes()).map_err(StoreError::Record)? {
-                return Ok(Some(Err(None)));
+            let shown = row.bytes();
+            let fit = edit.fits(cell.record, shown, &**transaction.shapes()).map_err(StoreError::Record)?;
+            if fit != Fit::Fits {
+                return Ok(Some(Err(Unchanged::Misfit(fit))));
             }
+            is_as_read = cell.record == shown;
             let mut settled = Vec::with_capacity(encoded.len());
             for encoded in &encoded {
                 settled.push(settle(py, core, transaction, id, encoded, keep_drafts)?);
@@ -410,7 +422,7 @@ impl Table {
             let blobs: Vec<u64> =
                 settled.iter().flatten().flat_map(|one| one.blobs.iter().copied()).collect();
             edit.with(&bytes, |steps, change| transaction.patch(id, row.key(), steps, change, &blobs))
-                .map(|patched| patched.map(|patched| patched.map_err(Some)))
+                .map(|patched| patched.map(|patched| patched.map_err(Unchanged::Impossible)))
         })?;
         if keep_drafts {
             core.learn_drafts(py);
@@ -422,12 +434,15 @@ impl Table {
             None => Err(errors::missing(&keys::object_of(py, row.key(), &[])?)),
             Some(Ok(patched)) => {
                 counters::containers_rebuilt(u64::from(patched.encoded));
-                row.replace(py, &patched.record);
+                if !is_as_read {
+                    row.note_others(py, &patched.record);
+                }
+                row.replace(py, &patched.record, edit.moves());
                 row.gate.set(self.row_gate(py));
                 Ok(())
             }
-            Some(Err(Some(error))) => Err(save::of_patch(py, row, edit, &error)),
-            Some(Err(None)) => Err(save::replaced(py, row, edit)),
+            Some(Err(Unchanged::Impossible(error))) => Err(save::of_patch(py, row, edit, &error)),
+            Some(Err(Unchanged::Misfit(fit))) => Err(save::of_fit(py, row, edit, fit)),
         }
     }
 
@@ -440,8 +455,8 @@ impl Table {
                 let old = old?;
                 let is_as_read = old == row.bytes();
                 record.extend_from_slice(old);
-                let fits = edit.fits(record, names).unwrap_or(false);
-                let is_written = fits
+                let fit = edit.fits(record, row.bytes(), names);
+                let is_written = fit == Ok(Fit::Fits)
                     && edit.with(&[], |steps, _| patch::overwrite(record, names, steps, slot)) == Ok(true);
                 // What others have changed since is shown the long way.
                 (is_written && is_as_read).then_some(())
@@ -470,7 +485,7 @@ impl Table {
             let key = row.key();
             let rewritten = transaction.rewrite(id, key, key.len(), |record, shapes| {
                 is_as_read = *record == *row.bytes();
-                if !edit.fits(record, shapes)? {
+                if edit.fits(record, row.bytes(), shapes)? != Fit::Fits {
                     return Ok(false);
                 }
                 edit.with(&[], |steps, _| patch::overwrite(record, shapes, steps, slot))
@@ -482,6 +497,9 @@ impl Table {
             Some((record, Ok(true), is_as_read)) => {
                 counters::slot_overwritten();
                 // Where others have changed it since, nothing stands where it stood.
+                if !is_as_read {
+                    row.note_others(py, &record);
+                }
                 row.take_over(py, record, is_as_read);
                 row.gate.set(self.row_gate(py));
                 Ok(true)

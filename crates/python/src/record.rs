@@ -218,13 +218,10 @@ impl Record {
 
     fn __delattr__(slf: &Bound<'_, Self>, name: &Bound<'_, PyString>) -> PyResult<()> {
         refuse_reserved(name)?;
-        save::delete_field(slf, name.as_any()).map_err(|error| {
-            if error.is_instance_of::<PyKeyError>(slf.py()) {
-                errors::no_attribute(slf, name.as_ptr())
-            } else {
-                error
-            }
-        })
+        if get_item(slf, name.as_any())?.is_none() {
+            return Err(errors::no_attribute(slf, name.as_ptr()));
+        }
+        save::delete_field(slf, name.as_any())
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

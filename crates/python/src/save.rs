@@ -52,16 +52,75 @@ pub struct Edit {
     pub is_dict: bool,
 }
 
+/// Whether a change through a handle does what whoever asked for it saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// It does.
+    Fits,
+    /// Something of another kind stands where the handle leads: an int is an index in one and a key in the other.
+    OtherKind,
+    /// The list at the first so many steps has changed so that an index leads to another element of it.
+    Moved(usize),
+}
+
 impl Edit {
-    /// Whether there is in `record` what the handle stands for: another handle may have put something
-    /// else there, in which the same steps lead elsewhere (an int is an index here and a key there).
-    pub fn fits<S: Shapes>(&self, record: &[u8], shapes: &S) -> Result<bool, Corrupt> {
+    /// Whether the change means in `record` what it meant in `shown`, which the handle was read from: others may have
+    /// put something else there, or have taken elements out of a list before the one that the handle stands for.
+    pub fn fits<S: Shapes>(&self, record: &[u8], shown: &[u8], shapes: &S) -> Result<Fit, Corrupt> {
         let path = self.path.get(..self.depth).unwrap_or(&self.path);
-        Ok(match borrowed(path, |steps| pellucid_record::path::resolve(record, shapes, steps))? {
-            Some(Root::Container(place)) => is_dict(place.kind) == self.is_dict,
-            // The change itself finds out, and says at which step.
-            Some(Root::Scalar(_)) | None => true,
-        })
+        match borrowed(path, |steps| pellucid_record::path::resolve(record, shapes, steps))? {
+            Some(Root::Container(place)) if is_dict(place.kind) != self.is_dict => return Ok(Fit::OtherKind),
+            // The change itself finds out what is wrong, and says at which step.
+            _ => {}
+        }
+        if record == shown {
+            return Ok(Fit::Fits);
+        }
+        for (depth, step) in self.path.iter().enumerate() {
+            let reaches = match step {
+                Step::Index(index) => *index + 1,
+                Step::Field(_) | Step::Key(_) => 0,
+            };
+            if self.is_moved(record, shown, shapes, depth, reaches)? {
+                return Ok(Fit::Moved(depth));
+            }
+        }
+        let reaches = match self.action {
+            Action::Insert(index) => index,
+            Action::Splice(start, stop) => start.max(stop),
+            Action::Set | Action::Delete | Action::Append | Action::Clear => 0,
+        };
+        let is_moved = self.is_moved(record, shown, shapes, self.path.len(), reaches)?;
+        Ok(if is_moved { Fit::Moved(self.path.len()) } else { Fit::Fits })
+    }
+
+    /// Whether any of the first `reaches` elements of the list at the first `depth` steps may stand elsewhere.
+    fn is_moved<S: Shapes>(
+        &self,
+        record: &[u8],
+        shown: &[u8],
+        shapes: &S,
+        depth: usize,
+        reaches: i64,
+    ) -> Result<bool, Corrupt> {
+        if reaches == 0 {
+            return Ok(false);
+        }
+        let path = self.path.get(..depth).unwrap_or(&self.path);
+        let from = borrowed(path, |steps| patch::moved_from(shown, record, shapes, steps))?;
+        Ok(from.is_some_and(|from| reaches < 0 || i64::from(from) < reaches))
+    }
+
+    /// Which elements of which list stand elsewhere once the change is made: the list's path, and the first of them.
+    pub fn moves(&self) -> Option<(&[Step], i64)> {
+        let (list, from) = match (self.action, self.path.split_last()) {
+            (Action::Delete, Some((Step::Index(index), list))) => (list, *index),
+            (Action::Insert(from) | Action::Splice(from, _), _) if !self.is_dict => (&*self.path, from),
+            (Action::Clear, _) if !self.is_dict => (&*self.path, 0),
+            _ => return None,
+        };
+        // From the end: whichever that is.
+        Some((list, from.max(0)))
     }
 
     /// Runs `work` with the change as the record crate wants it.
@@ -160,7 +219,7 @@ fn change_detached(py: Python<'_>, row: &Row, edit: &Edit, values: &[Bound<'_, P
     match edit.with(&bytes, |steps, change| patch::apply(row.bytes(), steps, change, &mut book)) {
         Ok(patched) => {
             counters::containers_rebuilt(u64::from(patched.encoded));
-            row.replace(py, &patched.record);
+            row.replace(py, &patched.record, edit.moves());
             Ok(())
         }
         Err(error) => Err(of_patch(py, row, edit, &error)),
@@ -192,13 +251,21 @@ impl ShapeBook for OwnBook<'_> {
 }
 
 /// A change through a handle of something that has been replaced by something else.
-pub fn replaced(py: Python<'_>, row: &Row, edit: &Edit) -> PyErr {
+fn replaced(py: Python<'_>, row: &Row, edit: &Edit) -> PyErr {
     let place = path::show(py, edit.path.get(..edit.depth).unwrap_or_default());
     PyKeyError::new_err(format!(
         "{}{place} is no {} any more; read it again",
         errors::describe(py, row),
         if edit.is_dict { "dict" } else { "list" },
     ))
+}
+
+/// A change through a handle that does not do what whoever asked for it saw.
+pub fn of_fit(py: Python<'_>, row: &Row, edit: &Edit, fit: Fit) -> PyErr {
+    match fit {
+        Fit::Moved(depth) => errors::moved(py, row, edit.path.get(..depth).unwrap_or_default()),
+        Fit::OtherKind | Fit::Fits => replaced(py, row, edit),
+    }
 }
 
 /// What a change that was not possible raises.

@@ -120,7 +120,8 @@ impl Table {
         if is_dict(&now) != is_dict(row) {
             return Ok(false);
         }
-        row.replace(py, now.bytes());
+        row.note_others(py, now.bytes());
+        row.replace(py, now.bytes(), None);
         row.gate.set(slf.get().row_gate(py));
         Ok(true)
     }

@@ -58,7 +58,7 @@ pub struct Aware<'a> {
 }
 
 /// A timedelta, normalized as Python does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timedelta {
     /// -999,999,999 to 999,999,999.
     pub days: i32,
@@ -69,7 +69,7 @@ pub struct Timedelta {
 }
 
 /// A value that lies apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Apart {
     /// The tag that its payload has.
     pub tag: u8,

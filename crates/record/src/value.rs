@@ -3,6 +3,8 @@
 //! [`Value`] owns every type of the format. Tests, fuzzers and tools speak it; the hot paths go from Python's objects to
 //! [`Encoder`] and from views to Python's objects without it.
 
+use std::hash::{Hash, Hasher};
+
 use crate::encode::Encoder;
 use crate::envelope::Tables;
 use crate::error::{Corrupt, Damage, EncodeError};
@@ -25,8 +27,14 @@ impl PartialEq for Double {
 
 impl Eq for Double {}
 
+impl Hash for Double {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}
+
 /// A time zone: `payload::Zone`, owned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum OwnedZone {
     /// A `datetime.timezone`: UTC offset in microseconds, name.
     Fixed(i64, String),
@@ -53,7 +61,7 @@ impl From<Zone<'_>> for OwnedZone {
 }
 
 /// Any value that a record can hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
     /// None.
     None,
@@ -299,6 +307,18 @@ pub fn decode<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<Value, Cor
         Root::Container(container) => Ok(decoder.container(container, DEPTH_MAX)?.0),
         Root::Scalar(slot) => decoder.value(slot, DEPTH_MAX, 0),
     }
+}
+
+/// Decodes what stands in a slot of a record.
+///
+/// # Errors
+/// As `decode`.
+pub(crate) fn decode_slot<S: Shapes + ?Sized>(
+    bytes: &[u8],
+    shapes: &S,
+    slot: Slot<'_>,
+) -> Result<Value, Corrupt> {
+    Decoder { bytes, shapes }.value(slot, DEPTH_MAX, 0)
 }
 
 struct Decoder<'a, S: ?Sized> {

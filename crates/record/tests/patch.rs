@@ -3,7 +3,7 @@
 #![allow(clippy::indexing_slicing, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
 use pellucid_record::layout::tag;
-use pellucid_record::patch::{Change, PatchError, ShapeBook, apply, overwrite};
+use pellucid_record::patch::{Change, PatchError, ShapeBook, apply, moved, moved_from, overwrite};
 use pellucid_record::path::{Path, Step, resolve};
 use pellucid_record::payload::{Apart, apart_bytes};
 use pellucid_record::view::{Root, root};
@@ -746,5 +746,47 @@ proptest! {
         }
         let _ = patch(&mut record, &path, &change, &mut book);
         let _ = resolve(&record, &book, &path);
+    }
+}
+
+// ---- What has moved ------------------------------------------------------------------------------------------------
+
+proptest! {
+    /// An index before what `moved_from` says leads to the same element in both states, or to one that was changed there.
+    #[test]
+    fn what_has_not_moved_is_found_again(
+        elements in proptest::collection::vec(models(), 1..12),
+        steps in proptest::collection::vec((0..3u8, any::<prop::sample::Index>()), 1..4),
+    ) {
+        // Each element is told from the others by a number of its own.
+        let numbered = |numbers: &[usize]| {
+            let element = |number: &usize| List(vec![Int(*number as i64), elements[number % elements.len()].clone()]);
+            Dict(vec![(Key::Str("l".into()), List(numbers.iter().map(element).collect()))])
+        };
+        let before: Vec<usize> = (0..elements.len()).collect();
+        let mut now = before.clone();
+        for (what, at) in steps {
+            match what {
+                0 if !now.is_empty() => drop(now.remove(at.index(now.len()))),
+                1 => now.insert(at.index(now.len() + 1), 100 + now.len()),
+                _ => now.push(200 + now.len()),
+            }
+        }
+        let mut book = Book::new(8);
+        let (old, new) = (encode(&numbered(&before), &mut book), encode(&numbered(&now), &mut book));
+        let from = moved_from(&old, &new, &book, &[Step::Field("l")]).unwrap();
+        let first = (0..before.len()).find(|index| now.get(*index) != Some(&before[*index]));
+        match (first, from) {
+            // Nothing moved: what came behind is in nobody's way.
+            (None, from) => prop_assert_eq!(from, None),
+            (Some(first), Some(from)) => prop_assert_eq!(from as usize, first),
+            // Each that is not where it was is gone, and as many others came: they may be the same ones, changed.
+            (Some(_), None) => prop_assert!(
+                now.len() >= before.len() && before.iter().zip(&now).all(|(was, is)| was == is || !now.contains(was))
+            ),
+        }
+        let mut all = Vec::new();
+        moved(&old, &new, &book, &mut |list, from| all.push((list.len(), from))).unwrap();
+        prop_assert_eq!(all, from.map(|from| (1, from)).into_iter().collect::<Vec<_>>());
     }
 }

@@ -17,7 +17,7 @@ use crate::errors;
 use crate::table::Table;
 
 /// One step from a container to what it holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A field of a dict, by name.
     Field(Box<str>),
@@ -28,6 +28,15 @@ pub enum Step {
 }
 
 impl Step {
+    /// The same, owned.
+    pub fn of(step: path::Step<'_>) -> Self {
+        match step {
+            path::Step::Field(name) => Step::Field(name.into()),
+            path::Step::Key(key) => Step::Key(key.into()),
+            path::Step::Index(index) => Step::Index(index),
+        }
+    }
+
     /// The same for the record crate.
     pub fn borrowed(&self) -> path::Step<'_> {
         match self {
@@ -70,6 +79,9 @@ impl Node {
         step: Step,
         place: Container,
     ) -> PyResult<Self> {
+        if matches!(step, Step::Index(_)) {
+            row.has_element();
+        }
         let depth = errors::node_of(parent)?.depth + 1;
         if u32::from(depth) >= DEPTH_MAX {
             let error = Corrupt::new(Damage::Depth, place.start as usize);
@@ -140,6 +152,7 @@ impl Node {
                 let parent = parent.bind(py);
                 let parent = errors::node_of(&parent)?;
                 let around = parent.container(py)?;
+                self.check_moved(py)?;
                 let slot = super::field::slot_at(py, row, &around, step)?;
                 match slot {
                     Some(Slot::Container(place)) if is_dict(place.kind) == self.is_dict => place,
@@ -154,6 +167,20 @@ impl Node {
         self.place.set(Some(place));
         self.seen.set(row.version());
         Ok(place)
+    }
+
+    /// Raises where a list on the way has changed so that an index leads to another element: a change through this
+    /// handle would go to that.
+    fn check_moved(&self, py: Python<'_>) -> PyResult<()> {
+        if !matches!(self.parent, Some((_, Step::Index(_)))) {
+            // What is around it was looked at before.
+            return Ok(());
+        }
+        let path = self.path(py)?;
+        match self.row.moved_on(py, &path, self.seen.get()) {
+            None => Ok(()),
+            Some(depth) => Err(errors::moved(py, &self.row, path.get(..depth).unwrap_or_default())),
+        }
     }
 
     fn find_root(&self, py: Python<'_>) -> PyResult<Container> {

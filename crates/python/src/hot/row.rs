@@ -14,8 +14,11 @@ use pellucid_store::Snapshot;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
+use pellucid_record::patch;
+
 use super::gil::{GilCell, GilRc, GilValue, Shared, Spare, Strong};
 use super::names::Names;
+use super::node::Step;
 use crate::errors;
 use crate::hooks::PicklePolicy;
 use crate::table::Table;
@@ -111,6 +114,9 @@ pub struct Row {
     key_size: GilValue<usize>,
     version: GilValue<u32>,
     is_pinned: GilValue<bool>,
+    /// Whether a handle on an element of a list was ever made, for which `moves` are noted.
+    has_elements: GilValue<bool>,
+    moves: Moves,
     holder: GilCell<Holder>,
     /// The names of its shapes.
     pub names: GilRc<Names>,
@@ -158,6 +164,8 @@ impl Row {
             key_size: GilValue::new(key.len()),
             version: GilValue::new(0),
             is_pinned: GilValue::new(false),
+            has_elements: GilValue::new(false),
+            moves: Moves::default(),
             holder: GilCell::new(Holder::Owned(copy)),
             names,
             gate: RowGate::new(gate),
@@ -187,6 +195,8 @@ impl Row {
             key_size: GilValue::new(key.len()),
             version: GilValue::new(0),
             is_pinned: GilValue::new(matches!(holder, Holder::Snapshot(_))),
+            has_elements: GilValue::new(false),
+            moves: Moves::default(),
             holder: GilCell::new(holder),
             names,
             gate: RowGate::new(gate),
@@ -255,8 +265,44 @@ impl Row {
         }
     }
 
-    /// Put other record bytes in the place of the present ones, under the same key.
-    pub fn replace(&self, py: Python<'_>, record: &[u8]) {
+    /// A handle on an element of a list is made.
+    #[inline]
+    pub fn has_element(&self) {
+        self.has_elements.set(true);
+    }
+
+    /// The list, as a number of steps, of which this path takes an element that may stand elsewhere since version `seen`.
+    pub fn moved_on(&self, py: Python<'_>, path: &[Step], seen: u32) -> Option<usize> {
+        self.moves.0.with(py, |moves| moves.iter().find_map(|moved| moved.concerns(path, seen)))
+    }
+
+    /// Note which elements of lists stand elsewhere in `record`, in which there is also what others have changed.
+    pub fn note_others(&self, py: Python<'_>, record: &[u8]) {
+        if !self.has_elements.get() {
+            return;
+        }
+        let version = self.version.get().wrapping_add(1);
+        let mut moves = Vec::new();
+        let compared = patch::moved(self.bytes(), record, &*self.names, &mut |list, from| {
+            moves.push(Move { list: list.iter().map(|step| Step::of(*step)).collect(), from, version });
+        });
+        if compared.is_err() {
+            // What is damaged is not compared; no handle on an element is trusted then.
+            moves = vec![Move { list: Vec::new(), from: EVERYWHERE, version }];
+        }
+        for one in moves {
+            self.moves.add(py, one);
+        }
+    }
+
+    /// Put other record bytes in the place of the present ones, under the same key. `moves`: the elements of this list
+    /// stand elsewhere now, from this one on.
+    pub fn replace(&self, py: Python<'_>, record: &[u8], moves: Option<(&[Step], i64)>) {
+        if let (Some((list, from)), true) = (moves, self.has_elements.get()) {
+            let version = self.version.get().wrapping_add(1);
+            let from = u32::try_from(from).unwrap_or(EVERYWHERE - 1);
+            self.moves.add(py, Move { list: list.to_vec(), from, version });
+        }
         let copy = self.point_at_copy(record, self.key());
         // The old holder is dropped outside: a buffer's release may run Python code.
         drop(self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy))));
@@ -333,6 +379,44 @@ impl Row {
     }
 }
 
+/// What has moved in the lists of a row since it was read, while there are handles on elements of them.
+#[derive(Default)]
+struct Moves(GilCell<Vec<Move>>);
+
+/// All elements of all lists: no list has so many.
+const EVERYWHERE: u32 = u32::MAX;
+
+struct Move {
+    list: Vec<Step>,
+    /// The first element that may stand elsewhere.
+    from: u32,
+    /// The version of the row in which it does.
+    version: u32,
+}
+
+impl Move {
+    fn concerns(&self, path: &[Step], seen: u32) -> Option<usize> {
+        // Versions wrap around.
+        let is_later = (self.version.wrapping_sub(seen) as i32) > 0;
+        if !is_later || !path.starts_with(&self.list) {
+            return None;
+        }
+        let rest = path.get(self.list.len()..)?;
+        let has_index = |step: &Step| matches!(step, Step::Index(index) if *index >= i64::from(self.from));
+        (self.from == EVERYWHERE || rest.first().is_some_and(has_index)).then_some(self.list.len())
+    }
+}
+
+impl Moves {
+    /// Adds one, and forgets those which it tells as well: so there are few, however often a list changes.
+    fn add(&self, py: Python<'_>, new: Move) {
+        self.0.with(py, |moves| {
+            moves.retain(|old| old.list != new.list || old.from < new.from);
+            moves.push(new);
+        });
+    }
+}
+
 fn copy_of(record: &[u8], key: &[u8]) -> Box<[u8]> {
     let mut copy = Vec::with_capacity(record.len() + key.len());
     copy.extend_from_slice(record);
@@ -390,6 +474,8 @@ impl Span {
             key_size: GilValue::new(0),
             version: GilValue::new(0),
             is_pinned: GilValue::new(false),
+            has_elements: GilValue::new(false),
+            moves: Moves::default(),
             holder: GilCell::new(holder),
             names,
             gate: RowGate::new(gate),

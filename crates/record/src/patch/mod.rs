@@ -14,6 +14,7 @@
 
 mod apply;
 mod extent;
+mod moved;
 mod overwrite;
 mod splice;
 mod write;
@@ -21,6 +22,7 @@ mod write;
 use std::fmt;
 
 pub use apply::apply;
+pub use moved::{moved, moved_from};
 pub use overwrite::overwrite;
 pub(crate) use write::as_only_element;
 

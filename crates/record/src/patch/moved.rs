@@ -1,0 +1,229 @@
+//! Which elements of a list may stand elsewhere, in a record that others have changed?
+//!
+//! Whoever keeps a place in a list keeps an index. When others take an element out before it, the index leads to
+//! another one, and a change would hit the wrong element without a word. Nothing in a record says which element is
+//! which, so two states of a list are compared: an element that stands where it stood, or was changed there, has
+//! not moved; one that is found at another place has, and so has all behind the first difference once a list is shorter.
+
+use std::collections::HashSet;
+
+use super::extent::container_end;
+use super::is_sequence;
+use crate::error::{Corrupt, Damage};
+use crate::layout::{DEPTH_MAX, Kind};
+use crate::path::{Step, resolve, slot_index};
+use crate::shape::Shapes;
+use crate::value::{NoShapes, Value, decode_slot, encode_value};
+use crate::view::{Container, Root, Slot, root};
+
+/// From which index on elements of the list at `path` may stand elsewhere in `new` than in `old`; None where none does, or
+/// where there is no list in both.
+///
+/// ```
+/// use pellucid_record::patch::moved_from;
+/// use pellucid_record::value::{NoShapes, Value, encode_value};
+/// let list = |ints: &[i64]| {
+///     encode_value(&Value::List(ints.iter().map(|int| Value::Int(*int)).collect()), &mut NoShapes).unwrap()
+/// };
+/// let (old, shorter, longer) = (list(&[7, 8, 9]), list(&[7, 9]), list(&[7, 8, 9, 10]));
+/// assert_eq!(moved_from(&old, &shorter, &NoShapes, &[]), Ok(Some(1)));
+/// assert_eq!(moved_from(&old, &longer, &NoShapes, &[]), Ok(None));
+/// ```
+///
+/// # Errors
+/// Damage on the way.
+pub fn moved_from<S: Shapes + ?Sized>(
+    old: &[u8],
+    new: &[u8],
+    shapes: &S,
+    path: &[Step<'_>],
+) -> Result<Option<u32>, Corrupt> {
+    match (resolve(old, shapes, path)?, resolve(new, shapes, path)?) {
+        (Some(Root::Container(was)), Some(Root::Container(is))) if is_sequence(&was) && is_sequence(&is) => {
+            first_moved(old, &was, new, &is, shapes)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Shows `on_moved` each list of which elements may stand elsewhere in `new` than in `old`: the path to it, and the first of
+/// them.
+///
+/// # Errors
+/// Damage on the way.
+pub fn moved<S: Shapes + ?Sized>(
+    old: &[u8],
+    new: &[u8],
+    shapes: &S,
+    on_moved: &mut impl FnMut(&[Step<'_>], u32),
+) -> Result<(), Corrupt> {
+    match (root(old, shapes)?, root(new, shapes)?) {
+        (Root::Container(was), Root::Container(is)) => {
+            Comparison { old, new, shapes, on_moved }.compare(&was, &is, None)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A step, and those before it.
+struct Way<'a> {
+    step: Step<'a>,
+    before: Option<&'a Way<'a>>,
+    length: u32,
+}
+
+impl Way<'_> {
+    fn steps(way: Option<&Way<'_>>, work: &mut impl FnMut(&[Step<'_>])) {
+        let mut steps = Vec::new();
+        let mut next = way;
+        while let Some(way) = next {
+            steps.push(way.step);
+            next = way.before;
+        }
+        steps.reverse();
+        work(&steps);
+    }
+}
+
+struct Comparison<'a, S: ?Sized, F> {
+    old: &'a [u8],
+    new: &'a [u8],
+    shapes: &'a S,
+    on_moved: &'a mut F,
+}
+
+impl<S: Shapes + ?Sized, F: FnMut(&[Step<'_>], u32)> Comparison<'_, S, F> {
+    fn compare(&mut self, was: &Container, is: &Container, way: Option<&Way<'_>>) -> Result<(), Corrupt> {
+        let (old, new, shapes) = (self.old, self.new, self.shapes);
+        let length = way.map_or(1, |way| way.length + 1);
+        if length > DEPTH_MAX {
+            return Err(Corrupt::new(Damage::Depth, was.start as usize));
+        }
+        if bytes_of(old, shapes, was)? == bytes_of(new, shapes, is)? {
+            return Ok(());
+        }
+        let keys;
+        let steps = if is_sequence(was) && is_sequence(is) {
+            let from = first_moved(old, was, new, is, shapes)?;
+            if let Some(from) = from {
+                Way::steps(way, &mut |list| (self.on_moved)(list, from));
+            }
+            (0..from.unwrap_or(was.count)).map(|index| Step::Index(i64::from(index))).collect()
+        } else if was.kind == Kind::Shaped && is.kind.is_dict() {
+            let Some(shape) = shapes.shape(was.shape) else {
+                return Err(Corrupt::new(Damage::UnknownShape, was.start as usize));
+            };
+            shape.names().iter().map(|name| Step::Field(name)).collect()
+        } else if was.kind == Kind::Keyed && is.kind.is_dict() {
+            keys = keys_of(old, was, shapes)?;
+            keys.iter().map(Key::step).collect()
+        } else {
+            Vec::new()
+        };
+        for step in steps {
+            let inner = (container_at(old, was, shapes, step)?, container_at(new, is, shapes, step)?);
+            if let (Some(was), Some(is)) = inner {
+                self.compare(&was, &is, Some(&Way { step, before: way, length }))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The key of an entry that holds a container.
+enum Key {
+    Name(String),
+    Record(Vec<u8>),
+}
+
+impl Key {
+    fn step(&self) -> Step<'_> {
+        match self {
+            Key::Name(name) => Step::Field(name),
+            Key::Record(record) => Step::Key(record),
+        }
+    }
+}
+
+fn keys_of<S: Shapes + ?Sized>(record: &[u8], map: &Container, shapes: &S) -> Result<Vec<Key>, Corrupt> {
+    let mut keys = Vec::new();
+    for entry in 0..map.count / 2 {
+        if !matches!(map.slot(record, shapes, 2 * entry + 1)?, Slot::Container(_)) {
+            continue;
+        }
+        keys.push(match decode_slot(record, shapes, map.slot(record, shapes, 2 * entry)?)? {
+            Value::Str(name) => Key::Name(name),
+            key => match encode_value(&key, &mut NoShapes) {
+                Ok(record) => Key::Record(record),
+                // It was in a record, so it has room in one.
+                Err(_) => return Err(Corrupt::new(Damage::Range, map.start as usize)),
+            },
+        });
+    }
+    Ok(keys)
+}
+
+fn container_at<S: Shapes + ?Sized>(
+    record: &[u8],
+    around: &Container,
+    shapes: &S,
+    step: Step<'_>,
+) -> Result<Option<Container>, Corrupt> {
+    let Some(index) = slot_index(record, shapes, around, step)? else { return Ok(None) };
+    Ok(match around.slot(record, shapes, index)? {
+        Slot::Container(inner) => Some(inner),
+        _ => None,
+    })
+}
+
+fn bytes_of<'a, S: Shapes + ?Sized>(
+    record: &'a [u8],
+    shapes: &S,
+    container: &Container,
+) -> Result<&'a [u8], Corrupt> {
+    let end = container_end(record, shapes, container)?;
+    match record.get(container.start as usize..end as usize) {
+        Some(bytes) => Ok(bytes),
+        None => Err(Corrupt::new(Damage::Truncated, container.start as usize)),
+    }
+}
+
+/// From which index on the elements of a list may stand elsewhere.
+fn first_moved<S: Shapes + ?Sized>(
+    old: &[u8],
+    was: &Container,
+    new: &[u8],
+    is: &Container,
+    shapes: &S,
+) -> Result<Option<u32>, Corrupt> {
+    let mut changed = Vec::new();
+    for index in 0..was.count.min(is.count) {
+        let slots = (was.slot(old, shapes, index)?, is.slot(new, shapes, index)?);
+        if let (Slot::Container(was), Slot::Container(is)) = slots
+            && bytes_of(old, shapes, &was)? == bytes_of(new, shapes, &is)?
+        {
+            continue;
+        }
+        // The same value may stand in other bytes: a dict as a keyed map, a number in a wider slot.
+        let (before, now) = (decode_slot(old, shapes, slots.0)?, decode_slot(new, shapes, slots.1)?);
+        if before != now {
+            changed.push((index, before, now));
+        }
+    }
+    let first = changed.first().map(|(index, ..)| *index);
+    if is.count < was.count {
+        return Ok(Some(first.unwrap_or(is.count)));
+    }
+    if first.is_none() {
+        return Ok(None);
+    }
+    let (mut before, mut now) = (Vec::with_capacity(changed.len()), HashSet::with_capacity(changed.len()));
+    for (_, was, is) in changed {
+        before.push(was);
+        now.insert(is);
+    }
+    for index in was.count..is.count {
+        now.insert(decode_slot(new, shapes, is.slot(new, shapes, index)?)?);
+    }
+    Ok(if before.iter().any(|element| now.contains(element)) { first } else { None })
+}
