@@ -121,7 +121,7 @@ def test_a_change_never_goes_to_another_element(
         lambda: second.pop("count"),
         lambda: second.update(count=5, name="z"),
     ):
-        with pytest.raises(KeyError, match="read it again|no longer there"):
+        with pytest.raises(KeyError, match=r"read it again|no longer there"):
             change()
     assert db["r"] == stored
     if len(elsewhere) > 1:
@@ -149,14 +149,16 @@ def test_an_index_means_what_its_user_saw(db: Database) -> None:
     del db["l"][0]
     for change in (
         lambda: seen.__delitem__(2),
-        lambda: seen.pop(),
+        seen.pop,
         lambda: seen.remove(3),
         lambda: seen.insert(2, 0),
         lambda: seen.__setitem__(1, 0),
         lambda: seen.__setitem__(slice(1, 3), []),
         seen.sort,
     ):
-        with pytest.raises(KeyError, match=r"the list of record .*'l.* of table .* has other elements.*read it again"):
+        with pytest.raises(
+            KeyError, match=r"the list of record .*'l.* of table .* has other elements.*read it again"
+        ):
             change()
     seen.append(5)
     assert db["l"] == [2, 3, 4, 5]
@@ -187,11 +189,12 @@ def test_an_element_in_a_dict_with_other_keys(db: Database) -> None:
 def test_an_element_is_read_anew_after_a_rollback(db: Database) -> None:
     db["r"] = {"parts": PARTS}
     kept = db["r"].parts
-    with pytest.raises(ZeroDivisionError), db.transaction():
-        del kept[0]
-        first = kept[0]
-        assert first.name == "b"
-        raise ZeroDivisionError
+    transaction = db.transaction()
+    transaction.__enter__()
+    del kept[0]
+    first = kept[0]
+    assert first.name == "b"
+    transaction.__exit__(ValueError, ValueError(), None)
     with pytest.raises(KeyError, match="read it again"):
         first.count = 3
     assert db["r"].parts == PARTS
@@ -200,7 +203,10 @@ def test_an_element_is_read_anew_after_a_rollback(db: Database) -> None:
 
 
 def test_an_element_of_a_detached_list() -> None:
-    parts = pellucid.loads(pellucid.dumps({"parts": PARTS})), pellucid.view(pellucid.dumps({"parts": PARTS})).copy()
+    parts = (
+        pellucid.loads(pellucid.dumps({"parts": PARTS})),
+        pellucid.view(pellucid.dumps({"parts": PARTS})).copy(),
+    )
     assert parts[0] == parts[1]
     second = parts[1].parts[1]
     del parts[1].parts[0]

@@ -361,6 +361,18 @@ pub fn update_from<'py>(table: &Bound<'py, Table>, other: &Bound<'py, PyAny>) ->
     Ok(())
 }
 
+fn encode_parts(
+    table: &Bound<'_, Table>,
+    row: &Row,
+    edit: &Edit,
+    values: &[Bound<'_, PyAny>],
+) -> PyResult<Vec<Encoded>> {
+    let py = table.py();
+    let what =
+        || format!("the value for {} of {}", crate::path::show(py, &edit.path), errors::describe(py, row));
+    values.iter().map(|value| encode_for(table, value, what)).collect()
+}
+
 /// Why a change was not made.
 enum Unchanged {
     /// It does not do what whoever asked for it saw.
@@ -386,16 +398,7 @@ impl Table {
         {
             return Ok(());
         }
-        let mut encoded = Vec::with_capacity(values.len());
-        for value in values {
-            encoded.push(encode_for(table, value, || {
-                format!(
-                    "the value for {} of {}",
-                    crate::path::show(py, &edit.path),
-                    errors::describe(py, row)
-                )
-            })?);
-        }
+        let encoded = encode_parts(table, row, edit, values)?;
         let keep_drafts = core.is_mine(py);
         let mut is_as_read = false;
         let outcome = core.write(py, |transaction| {
