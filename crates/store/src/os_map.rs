@@ -19,7 +19,7 @@ use crate::log::{GONE, MEMBER_MAX, Space};
 use crate::os;
 use crate::own_file::OwnFile;
 
-/// Bytes that are provided at once: a piece of an area. Room is reserved for many, once there are many.
+/// Bytes that are provided at once: a piece of an area. Room is reserved for as many again as there are, and for no more than this.
 const CHUNK_SIZE: usize = 1 << 16;
 const CHUNKS_AT_ONCE: usize = 16;
 /// No log is shorter.
@@ -28,6 +28,10 @@ const HEAD_SIZE: u64 = 40_960;
 const AREA_HEADS_AT: u64 = 4096;
 /// Where the bytes stand that openers lock: behind everything that is ever written.
 const MEMBERS_AT: i64 = 1 << 40;
+
+/// What a new chunk is filled with. One page of zeros that the system has anyhow: a buffer made each time was most of the page faults
+/// of puts.
+static ZEROS: [u8; CHUNK_SIZE] = [0; CHUNK_SIZE];
 
 /// A mapped file of words.
 pub(crate) struct FileSpace {
@@ -117,35 +121,45 @@ impl FileSpace {
     #[cold]
     fn provide(&self, chunk: usize) -> io::Result<()> {
         let file = self.own_file()?;
-        let start_of = |chunk: usize| (HEAD_SIZE as usize + chunk * CHUNK_SIZE).min(self.count * 8) as u64;
+        let start_of =
+            |chunk: usize| (HEAD_SIZE as usize + chunk * CHUNK_SIZE).min(self.count * 8) as u64;
         let (start, end) = (start_of(chunk), start_of(chunk + 1));
         let is_new = os::is_hole(file, start, end);
-        if !self.reserved.get(chunk).is_some_and(|reserved| reserved.load(Ordering::Relaxed)) {
-            let ahead = if chunk >= CHUNKS_AT_ONCE { CHUNKS_AT_ONCE } else { 1 };
-            let mut until = chunk + ahead;
-            let reserve = |until| os::reserve(file, start, start_of(until) - start);
-            let can = reserve(until).or_else(|_| {
+        if !self.is_reserved(chunk) {
+            // Areas take chunks in turn: what lies between is reserved too, since each hole would be a piece of its own on the disk, to
+            // be given back on its own. That was most of closing where the disk is told of it (`discard`).
+            let mut from = chunk;
+            while from > 0 && !self.is_reserved(from - 1) {
+                from -= 1;
+            }
+            let mut until = chunk + (chunk + 1).min(CHUNKS_AT_ONCE);
+            let reserve = |from, until| os::reserve(file, start_of(from), start_of(until) - start_of(from));
+            let can = reserve(from, until).or_else(|_| {
                 // Perhaps for what is needed now.
-                until = chunk + 1;
-                reserve(until)
+                (from, until) = (chunk, chunk + 1);
+                reserve(from, until)
             })?;
             if !can && file.metadata()?.len() < start_of(until) {
                 // Whoever was alone with it has written it in full; to touch what is not there would be the end of the process.
                 return Err(io::Error::other("the log was made shorter while it was open"));
             }
-            for chunk in self.reserved.iter().take(until).skip(chunk) {
+            for chunk in self.reserved.iter().take(until).skip(from) {
                 chunk.store(true, Ordering::Relaxed);
             }
         }
         if is_new {
             // A page that is first touched through the map is read before it is written, though nothing is there: five times the
             // cost of writing zeros, and a third of the puts that went into it.
-            file.write_all_at(vec![0; (end - start) as usize].as_slice(), start)?;
+            file.write_all_at(ZEROS.get(..(end - start) as usize).unwrap_or_default(), start)?;
         }
         if let Some(provided) = self.provided.get(chunk) {
             provided.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    fn is_reserved(&self, chunk: usize) -> bool {
+        self.reserved.get(chunk).is_some_and(|reserved| reserved.load(Ordering::Relaxed))
     }
 
     fn own_file(&self) -> io::Result<&File> {
