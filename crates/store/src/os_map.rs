@@ -7,13 +7,13 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::log::{GONE, MEMBER_MAX, Space};
 use crate::os;
@@ -29,6 +29,54 @@ const AREA_HEADS_AT: u64 = 4096;
 /// Where the bytes stand that openers lock: behind everything that is ever written.
 const MEMBERS_AT: i64 = 1 << 40;
 
+/// Words that stay where they are. Whoever looks at some with every commit keeps them themselves: to ask a space for them each time
+/// was a tenth of a put.
+pub(crate) struct Words {
+    base: NonNull<AtomicU64>,
+    count: usize,
+    is_mapped: bool,
+}
+
+// SAFETY: the words are atomics, and stay where they are as long as the object lives.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// In this process's own memory.
+    pub(crate) fn in_memory(words: Box<[AtomicU64]>) -> Self {
+        let count = words.len();
+        // Not null: it comes from a box.
+        let base = NonNull::from(Box::leak(words)).cast();
+        Self { base, count, is_mapped: false }
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: the memory has this many words, is aligned for them, and lives as long as `self`. Other processes
+        // change them as atomics too; where a file is mapped for reading alone nobody stores (`Space`'s callers
+        // write only as members).
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        if self.is_mapped {
+            // SAFETY: the mapping is ours, and nobody has a reference into it any more.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), self.count * 8) };
+        } else {
+            let words = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.count);
+            // SAFETY: leaked from a box of this many words by `in_memory`, and nobody has a reference into it any more.
+            drop(unsafe { Box::from_raw(words) });
+        }
+    }
+}
+
 /// What a new chunk is filled with. One page of zeros that the system has anyhow: a buffer made each time was most of the page faults
 /// of puts.
 static ZEROS: [u8; CHUNK_SIZE] = [0; CHUNK_SIZE];
@@ -36,8 +84,7 @@ static ZEROS: [u8; CHUNK_SIZE] = [0; CHUNK_SIZE];
 /// A mapped file of words.
 pub(crate) struct FileSpace {
     file: OwnFile,
-    base: NonNull<AtomicU64>,
-    count: usize,
+    words: Arc<Words>,
     /// Where it lies, and whether its name there is known to be on the disk.
     folder: PathBuf,
     is_named: AtomicBool,
@@ -52,11 +99,6 @@ pub(crate) struct FileSpace {
     /// Held while a thread asks whether a member is gone: threads have their locks on bytes in common.
     asking: Mutex<()>,
 }
-
-// SAFETY: the words are atomics, and the mapping lives as long as the object does.
-unsafe impl Send for FileSpace {}
-// SAFETY: as above.
-unsafe impl Sync for FileSpace {}
 
 impl FileSpace {
     /// Map a file of up to this many words, creating it if asked to; a file of another size is refused by `UnexpectedEof`.
@@ -90,8 +132,7 @@ impl FileSpace {
         let flags = || std::iter::repeat_with(AtomicBool::default).take(chunks).collect();
         let mut space = Self {
             file: OwnFile::new(file),
-            base,
-            count,
+            words: Arc::new(Words { base, count, is_mapped: true }),
             folder: path.parent().unwrap_or(Path::new("/")).to_owned(),
             is_named: AtomicBool::new(false),
             size: AtomicU64::new(0),
@@ -122,7 +163,7 @@ impl FileSpace {
     fn provide(&self, chunk: usize) -> io::Result<()> {
         let file = self.own_file()?;
         let start_of =
-            |chunk: usize| (HEAD_SIZE as usize + chunk * CHUNK_SIZE).min(self.count * 8) as u64;
+            |chunk: usize| (HEAD_SIZE as usize + chunk * CHUNK_SIZE).min(self.words.len() * 8) as u64;
         let (start, end) = (start_of(chunk), start_of(chunk + 1));
         let is_new = os::is_hole(file, start, end);
         if !self.is_reserved(chunk) {
@@ -197,12 +238,8 @@ fn make_room(file: &File, size: u64) -> io::Result<()> {
 }
 
 impl Space for FileSpace {
-    #[inline]
-    fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has this many words, is aligned to a page, and lives as long as `self`. Other processes
-        // change them as atomics too; where a file is mapped for reading alone nobody stores (`Space`'s callers
-        // write only as members).
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
+    fn words(&self) -> &Arc<Words> {
+        &self.words
     }
 
     #[inline]
@@ -255,12 +292,5 @@ impl Space for FileSpace {
         // What is not given back now is when the file is closed; it only keeps a number from being used again.
         let _ = os::lock_byte(file, byte, false);
         true
-    }
-}
-
-impl Drop for FileSpace {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody has a reference into it any more.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.count * 8) };
     }
 }

@@ -24,13 +24,14 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::log::group;
 use crate::log::space::Space;
+use crate::os_map::Words;
 
 /// "pelluLOG"
 const MAGIC: u64 = u64::from_le_bytes(*b"pelluLOG");
@@ -54,6 +55,7 @@ const PIECE_WORDS: usize = 8192;
 /// The head and the two areas of a log.
 pub(crate) struct Areas {
     space: Box<dyn Space>,
+    words: Arc<Words>,
     seed: u64,
     /// Words of an area, and of the pieces that it comes in.
     area_words: usize,
@@ -98,10 +100,12 @@ pub(crate) enum SyncError {
 impl Areas {
     /// The log in a space, for the database with this identity.
     pub(crate) fn new(space: Box<dyn Space>, identity: [u8; 16]) -> Self {
-        let area_words = space.words().len().saturating_sub(HEAD_WORDS) / 2;
+        let words = Arc::clone(space.words());
+        let area_words = words.len().saturating_sub(HEAD_WORDS) / 2;
         let piece_words = PIECE_WORDS.min(area_words);
         Self {
             space,
+            words,
             seed: xxh3_64_with_seed(&identity, MAGIC),
             area_words,
             piece_words,
@@ -235,7 +239,7 @@ impl Areas {
             if !self.space.has(words.end) {
                 return None;
             }
-            for word in self.space.words().get(words)? {
+            for word in self.words.get(words)? {
                 bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
             }
         }
@@ -274,7 +278,7 @@ impl Areas {
     #[inline]
     fn write_part(&self, part: Range<usize>, bytes: &[u8]) -> std::io::Result<()> {
         self.space.reserve(part.clone())?;
-        let words = self.space.words().get(part).unwrap_or_default();
+        let words = self.words.get(part).unwrap_or_default();
         for (word, chunk) in words.iter().zip(bytes.as_chunks().0) {
             word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
         }
@@ -467,7 +471,7 @@ impl Areas {
     fn word(&self, index: usize) -> &AtomicU64 {
         static NOWHERE: AtomicU64 = AtomicU64::new(0);
         // A space has at least a head and two areas, so that this index is in it.
-        self.space.words().get(index).unwrap_or(&NOWHERE)
+        self.words.get(index).unwrap_or(&NOWHERE)
     }
 
     #[inline]

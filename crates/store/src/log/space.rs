@@ -5,12 +5,15 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::os_map::Words;
 
 /// Words that processes share.
 pub(crate) trait Space: Send + Sync {
-    /// All of them, reserved or not.
-    fn words(&self) -> &[AtomicU64];
+    /// All of them, reserved or not: always the same.
+    fn words(&self) -> &Arc<Words>;
 
     /// Make sure that these words can be written: the system has room for them.
     ///
@@ -41,13 +44,13 @@ pub(crate) const GONE: u64 = MEMBER_MAX + 1;
 
 /// A space in this process's memory: nothing outlives it. For tests of what goes on above.
 pub(crate) struct MemorySpace {
-    words: Vec<AtomicU64>,
+    words: Arc<Words>,
 }
 
 impl MemorySpace {
     /// This many words, all zero.
     pub(crate) fn new(words: usize) -> Self {
-        Self { words: std::iter::repeat_with(AtomicU64::default).take(words).collect() }
+        Self::of(std::iter::repeat_with(AtomicU64::default).take(words))
     }
 }
 
@@ -58,12 +61,16 @@ impl MemorySpace {
         // Words behind the first that is not there are asked for no more: that is a system call each.
         let there = words.iter().enumerate().take_while(|(number, _)| space.has(number + 1));
         let there = there.map(|(_, word)| AtomicU64::new(word.load(Ordering::Relaxed)));
-        Self { words: there.chain(std::iter::repeat_with(AtomicU64::default)).take(words.len()).collect() }
+        Self::of(there.chain(std::iter::repeat_with(AtomicU64::default)).take(words.len()))
+    }
+
+    fn of(words: impl Iterator<Item = AtomicU64>) -> Self {
+        Self { words: Arc::new(Words::in_memory(words.collect())) }
     }
 }
 
 impl Space for MemorySpace {
-    fn words(&self) -> &[AtomicU64] {
+    fn words(&self) -> &Arc<Words> {
         &self.words
     }
 
