@@ -3,14 +3,17 @@
 //! `PATH-log`, while the database is open, or after a process that had it open died. Whoever opens it alone makes or replays it;
 //! the last one to close writes all of it into the tree and removes it.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread::Builder;
 
 use crate::catalog;
 use crate::engine::Engine;
 use crate::error::{StoreError, Warning};
 use crate::log::{LoggedEngine, MemorySpace, Met, Opened, words_for};
 use crate::os_map::FileSpace;
+use crate::own_file::OwnFile;
 
 /// Bytes of groups that each of the two areas holds.
 const AREA_SIZE: usize = 32 << 20;
@@ -20,6 +23,20 @@ pub(crate) fn path_of(database: &Path) -> PathBuf {
     let mut path = database.as_os_str().to_owned();
     path.push("-log");
     path.into()
+}
+
+/// Remove the log of a database. Its name is gone when this returns; what it took on the disk is given back by a thread, since that
+/// takes longer than all the rest of closing where the disk is told of each piece that it gets back (`discard`), or where the log
+/// was long.
+pub(crate) fn remove(database: &Path) {
+    let path = path_of(database);
+    // As long as this is open there is nothing to be given back.
+    let held = File::open(&path).map(OwnFile::new);
+    let _ = std::fs::remove_file(path);
+    if let Ok(held) = held {
+        // Without a thread it is dropped here.
+        let _ = Builder::new().name("pellucid-free".to_owned()).spawn(move || drop(held));
+    }
 }
 
 /// How the database is being opened.

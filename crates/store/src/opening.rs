@@ -194,7 +194,7 @@ impl Drop for Opening {
         // The engine has closed the file. If nobody else has it open, nobody needs the files beside it.
         if self.is_last() {
             if !self.keeps_log.load(Ordering::Relaxed) {
-                let _ = std::fs::remove_file(log_file::path_of(&self.path));
+                log_file::remove(&self.path);
             }
             let _ = std::fs::remove_file(self.lock_path());
         }
