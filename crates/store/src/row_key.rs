@@ -88,7 +88,24 @@ pub(crate) struct RowKey {
 }
 
 impl RowKey {
+    #[inline]
     pub(crate) fn new(table: TableId, key: &[u8], limit: usize) -> Self {
+        let size = 1 + key.len();
+        let mut row_key = Self { inline: [0; INLINE_SIZE], size, heap: Vec::new() };
+        // As nearly all.
+        if table.0 < ONE_BYTE_END
+            && size < limit
+            && let Some((first, rest)) = row_key.inline.split_first_mut()
+            && let Some(target) = rest.get_mut(..key.len())
+        {
+            *first = table.0 as u8;
+            target.copy_from_slice(key);
+            return row_key;
+        }
+        Self::of_any(table, key, limit)
+    }
+
+    fn of_any(table: TableId, key: &[u8], limit: usize) -> Self {
         let prefix = Prefix::of(table);
         let size = prefix.size() + key.len();
         let mut row_key = Self { inline: [0; INLINE_SIZE], size, heap: Vec::new() };

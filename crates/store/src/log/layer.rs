@@ -38,6 +38,13 @@ impl<'a> Said<'a> {
 /// A key and what is said of it.
 pub(crate) type Saying<'a> = (&'a [u8], Said<'a>);
 
+/// Where a key stands in a layer, or would.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    hash: u32,
+    newest: u32,
+}
+
 /// The groups of one use of an area.
 pub(crate) struct Layer {
     /// Every version of every key, as a [`Head`], the key and the value.
@@ -59,15 +66,44 @@ struct Index {
 /// The rows that a table has more than before the layer, behind the groups that counted some.
 struct Counted {
     table: TableId,
-    totals: Vec<(u64, i64)>,
+    runs: Vec<Run>,
+}
+
+/// Groups in a row of which each counted as many: what somebody who fills a table leaves is one.
+struct Run {
+    /// The first group's number, and how many there are.
+    first: u64,
+    groups: u64,
+    /// What each counts, and the total ahead of them.
+    each: i64,
+    before: i64,
+}
+
+impl Run {
+    /// The total behind its first few groups.
+    fn total(&self, groups: u64) -> i64 {
+        self.before + self.each * groups.min(self.groups).cast_signed()
+    }
 }
 
 impl Counted {
     /// The total behind a group.
     fn at(&self, sequence: u64) -> i64 {
-        let behind = self.totals.partition_point(|(counted, _)| *counted <= sequence);
-        let last = behind.checked_sub(1).and_then(|last| self.totals.get(last));
-        last.map_or(0, |(_, total)| *total)
+        let begun = self.runs.partition_point(|run| run.first <= sequence);
+        let last = begun.checked_sub(1).and_then(|last| self.runs.get(last));
+        last.map_or(0, |run| run.total(sequence - run.first + 1))
+    }
+
+    /// Count what the next group says.
+    fn count(&mut self, sequence: u64, more: i64) {
+        let before = match self.runs.last_mut() {
+            Some(run) if run.each == more && run.first + run.groups == sequence => {
+                run.groups += 1;
+                return;
+            }
+            last => last.map_or(0, |run| run.total(run.groups)),
+        };
+        self.runs.push(Run { first: sequence, groups: 1, each: more, before });
     }
 }
 
@@ -149,23 +185,51 @@ impl Layer {
         }
     }
 
-    /// As `add`, for a group of one change.
+    /// Look a key up, to read what was said of it last and to say more. Nothing is added to the layer in between.
     #[inline]
-    pub(crate) fn add_one(&self, sequence: u64, group: &[u8], change: &Change) {
-        Self::add_change(&mut self.versions.lock(), sequence, group, change);
+    pub(crate) fn place(&self, tree: Tree, key: &[u8]) -> Place {
+        let hash = hash_of(tree, key);
+        let is_it = |newest: &Newest| newest.hash == hash && is_of(&self.versions, newest.version, tree, key);
+        let newest =
+            self.versions.lock().newest.find(Newest::spread(hash), is_it).map(|newest| newest.version);
+        Place { hash, newest: newest.unwrap_or(NONE) }
+    }
+
+    /// What was said last.
+    #[inline]
+    pub(crate) fn said_at(&self, place: Place) -> Option<Said<'_>> {
+        if place.newest == NONE { None } else { self.said(place.newest, u64::MAX).map(|(_, said)| said) }
+    }
+
+    /// As `add`, for a group of one change, of a key that was looked up.
+    #[inline]
+    pub(crate) fn add_at(&self, place: Place, sequence: u64, group: &[u8], change: &Change) {
+        let key = group.get(change.key.clone()).unwrap_or_default();
+        Self::add_version(&mut self.versions.lock(), place, sequence, group, (key, change));
     }
 
     #[inline]
     fn add_change(index: &mut Appender<'_, Index>, sequence: u64, group: &[u8], change: &Change) {
         let key = group.get(change.key.clone()).unwrap_or_default();
+        let (tree, hash, versions) = (change.tree, hash_of(change.tree, key), index.of());
+        let is_it = |newest: &Newest| newest.hash == hash && is_of(versions, newest.version, tree, key);
+        let newest = index.newest.find(Newest::spread(hash), is_it).map_or(NONE, |newest| newest.version);
+        Self::add_version(index, Place { hash, newest }, sequence, group, (key, change));
+    }
+
+    #[inline]
+    fn add_version(
+        index: &mut Appender<'_, Index>,
+        place: Place,
+        sequence: u64,
+        group: &[u8],
+        (key, change): (&[u8], &Change),
+    ) {
         let value = change.value.clone().map(|value| group.get(value).unwrap_or_default());
         if change.is_counted {
             index.count(key, sequence, if value.is_some() { 1 } else { -1 });
         }
-        let (tree, hash) = (change.tree, hash_of(change.tree, key));
-        let versions = index.of();
-        let is_it = |newest: &Newest| newest.hash == hash && is_of(versions, newest.version, tree, key);
-        let older = index.newest.find(Newest::spread(hash), is_it).map_or(NONE, |newest| newest.version);
+        let (tree, Place { hash, newest: older }) = (change.tree, place);
         let head = Head {
             sequence,
             older,
@@ -177,9 +241,9 @@ impl Layer {
         let is_large = tree == Tree::Blobs && value.is_some_and(|value| value.len() >= LARGE_SIZE_MIN);
         // Keys of that tree have eight bytes.
         let address = is_large.then_some((HEAD_SIZE + key.len(), BLOB_ADDRESS_REMAINDER));
-        let place = index.append(&[&head.bytes(), key, value.unwrap_or_default()], address);
+        let at = index.append(&[&head.bytes(), key, value.unwrap_or_default()], address);
         // An area is much smaller than what can be numbered.
-        let version = place.map_or(NONE, |place| (place / UNIT) as u32);
+        let version = at.map_or(NONE, |at| (at / UNIT) as u32);
         index.all.push(version);
         if older == NONE {
             let newest = Newest { hash, version };
@@ -200,10 +264,8 @@ impl Layer {
     /// As `find`; also which group says so.
     #[inline]
     pub(crate) fn find_numbered(&self, tree: Tree, key: &[u8], sequence: u64) -> Option<(u64, Said<'_>)> {
-        let hash = hash_of(tree, key);
-        let is_it = |newest: &Newest| newest.hash == hash && is_of(&self.versions, newest.version, tree, key);
-        let newest = self.versions.lock().newest.find(Newest::spread(hash), is_it)?.version;
-        self.said(newest, sequence)
+        let Place { newest, .. } = self.place(tree, key);
+        if newest == NONE { None } else { self.said(newest, sequence) }
     }
 
     /// How many more rows of a table were counted by the groups behind one sequence number and up to another.
@@ -319,7 +381,11 @@ fn key_of(versions: &Pinned<Index>, version: u32) -> Option<(Head, &[u8])> {
 
 #[inline]
 fn is_of(versions: &Pinned<Index>, version: u32, tree: Tree, key: &[u8]) -> bool {
-    key_of(versions, version).is_some_and(|(head, found)| head.tree == tree as u8 && found == key)
+    // Head and key at once: of another size, it is another key.
+    let bytes = versions.get(u64::from(version) * UNIT, HEAD_SIZE + key.len());
+    let Some((head, found)) = bytes.split_at_checked(HEAD_SIZE) else { return false };
+    Head::parse(head).is_some_and(|head| head.key_size as usize == key.len() && head.tree == tree as u8)
+        && found == key
 }
 
 impl Index {
@@ -327,14 +393,12 @@ impl Index {
     #[inline]
     fn count(&mut self, row_key: &[u8], sequence: u64, more: i64) {
         let Some((table, _)) = row_key::split(row_key) else { return };
-        let known = self.counted.iter_mut().position(|counted| counted.table == table);
-        let place = known.unwrap_or_else(|| {
-            self.counted.push(Counted { table, totals: Vec::new() });
-            self.counted.len() - 1
-        });
-        if let Some(counted) = self.counted.get_mut(place) {
-            let total = counted.totals.last().map_or(0, |(_, total)| *total);
-            counted.totals.push((sequence, total + more));
+        match self.counted.iter_mut().find(|counted| counted.table == table) {
+            Some(counted) => counted.count(sequence, more),
+            None => {
+                let runs = vec![Run { first: sequence, groups: 1, each: more, before: 0 }];
+                self.counted.push(Counted { table, runs });
+            }
         }
     }
 }

@@ -7,11 +7,12 @@
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 
-use crate::engine::{AtOnce, Choice, Choose, EngineError, ReadTxn, Tree};
+use crate::engine::{AtOnce, Choice, Choose, EngineError, Tree};
 use crate::log::areas::Areas;
 use crate::log::checkpoint::group_size_max;
 use crate::log::engine::{LoggedEngine, Shared};
 use crate::log::group::{self, Change};
+use crate::log::layer::Place;
 use crate::log::lock;
 use crate::log::state::State;
 
@@ -62,11 +63,11 @@ impl LoggedEngine {
             Err(TryLockError::Poisoned(state)) => state.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(AtOnce::Unable),
         };
-        let tree = state.read(&*shared.tree, &shared.areas)?;
+        let below = state.read_row(&*shared.tree, &shared.areas)?;
         if state.catalog_version() > known {
             return Ok(AtOnce::Stale);
         }
-        show(state.find(&*tree, key)?);
+        show(state.find(below.as_ref(), key)?);
         Ok(AtOnce::Done(()))
     }
 }
@@ -80,14 +81,17 @@ impl Shared {
             Err(TryLockError::Poisoned(state)) => state.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(AtOnce::Unable),
         };
-        let (tree, areas) = (&*self.tree, &self.areas);
-        let below = state.read(tree, areas)?;
+        let areas = &self.areas;
+        let below = state.read_row(&*self.tree, areas)?;
         if state.catalog_version() > known {
             return Ok(AtOnce::Stale);
         }
+        let Some(last) = state.last_to_append(areas) else { return Ok(AtOnce::Unable) };
+        // Looked up once, to read it and to add to it: each takes a hash of the key, and a look at what has the same.
+        let place = last.layer.place(Tree::Rows, key);
         let (mut value, mut bytes) = std::mem::take(&mut state.spare);
         value.clear();
-        let old = state.find(&*below, key)?;
+        let old = state.find_at(place, below.as_ref(), key)?;
         let was_there = old.is_some();
         let choice = choose(old, &mut value);
         group::begin_in(&mut bytes);
@@ -98,7 +102,7 @@ impl Shared {
         };
         let done = match change {
             Some(change) => {
-                self.append_row(&mut state, &mut bytes, change, was_there != (choice == Choice::Put))
+                self.append_row(&mut state, place, &mut bytes, change, was_there != (choice == Choice::Put))
             }
             None => Ok(AtOnce::Unable),
         };
@@ -113,6 +117,7 @@ impl Shared {
     fn append_row(
         &self,
         state: &mut State,
+        place: Place,
         bytes: &mut Vec<u8>,
         mut change: Change,
         is_counted: bool,
@@ -126,21 +131,7 @@ impl Shared {
         if size > group_size_max(areas) || used + size as u64 > areas.room() || areas.has_found() {
             return Ok(AtOnce::Unable);
         }
-        state.append_one(&*self.tree, areas, bytes, &change)?;
+        state.append_one(areas, place, bytes, &change)?;
         Ok(AtOnce::Done(()))
-    }
-}
-
-impl State {
-    /// The newest value of a row, over the tree that goes with the layers.
-    #[inline]
-    fn find<'a>(&'a self, tree: &'a dyn ReadTxn, key: &[u8]) -> Result<Option<&'a [u8]>, EngineError> {
-        let live = self.layers.iter().rev().filter(|placed| placed.end > self.applied.position);
-        for placed in live {
-            if let Some(said) = placed.layer.find(Tree::Rows, key, u64::MAX) {
-                return Ok(said.value());
-            }
-        }
-        tree.get(Tree::Rows, key)
     }
 }

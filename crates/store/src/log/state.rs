@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use crate::catalog::{self, Applied, CatalogError};
-use crate::engine::{Engine, EngineError, ReadTxn};
+use crate::engine::{Direction, Engine, EngineError, ReadTxn, Start, Tree};
 use crate::log::areas::{AreaHead, Areas};
 use crate::log::draft::Draft;
 use crate::log::group::{self, Change};
-use crate::log::layer::Layer;
+use crate::log::layer::{Layer, Place};
 
 /// A layer and the use of an area that it has read.
 #[derive(Clone)]
@@ -28,6 +28,12 @@ pub(crate) struct Placed {
 impl Placed {
     fn new(area: usize, head: AreaHead, sequence: u64) -> Self {
         Self { layer: Arc::default(), area, head, end: head.begin, sequence, chain: head.salt }
+    }
+
+    /// Whether the next group belongs behind what was read here.
+    #[inline]
+    fn goes_on(&self, active: usize, tail: u64, areas: &Areas) -> bool {
+        self.area == active && self.end == tail && areas.is_begun_as(active, self.head)
     }
 
     /// Write a group behind the last one, and acknowledge it.
@@ -51,6 +57,8 @@ pub(crate) struct State {
     kept: Option<Arc<dyn ReadTxn>>,
     newest: Weak<dyn ReadTxn>,
     pub(crate) keeps: bool,
+    /// Whether it has any: a table that is being filled needs no look into it.
+    has_rows: bool,
     pub(crate) applied: Applied,
     /// The last group that changed the catalog, or may have.
     catalog: u64,
@@ -63,11 +71,13 @@ impl State {
     pub(crate) fn new(tree: &dyn Engine, areas: &Areas) -> Result<Self, EngineError> {
         let (txn, applied) = newest(tree)?;
         let newest = Arc::downgrade(&txn);
+        let has_rows = has_rows(&*txn)?;
         let mut state = Self {
             layers: VecDeque::new(),
             kept: Some(txn),
             newest,
             keeps: false,
+            has_rows,
             applied,
             catalog: applied.sequence,
             spare: Default::default(),
@@ -108,6 +118,69 @@ impl State {
         Ok(txn)
     }
 
+    /// As `read`, for one row: catch up, and where the tree is kept anyhow have no share in it.
+    #[inline]
+    pub(crate) fn read_row(
+        &mut self,
+        tree: &dyn Engine,
+        areas: &Areas,
+    ) -> Result<Option<Arc<dyn ReadTxn>>, EngineError> {
+        if self.keeps && self.kept.is_some() {
+            self.catch_up(tree, areas)?;
+            return Ok(None);
+        }
+        self.read(tree, areas).map(Some)
+    }
+
+    /// The newest value of a row: in the layers, or in the tree that `read_row` has given, or else keeps.
+    #[inline]
+    pub(crate) fn find<'a>(
+        &'a self,
+        below: Option<&'a Arc<dyn ReadTxn>>,
+        key: &[u8],
+    ) -> Result<Option<&'a [u8]>, EngineError> {
+        let live = self.layers.iter().rev().filter(|placed| placed.end > self.applied.position);
+        for placed in live {
+            if let Some(said) = placed.layer.find(Tree::Rows, key, u64::MAX) {
+                return Ok(said.value());
+            }
+        }
+        self.find_below(below, key)
+    }
+
+    /// As `find`, of a key that was looked up in the last layer.
+    #[inline]
+    pub(crate) fn find_at<'a>(
+        &'a self,
+        place: Place,
+        below: Option<&'a Arc<dyn ReadTxn>>,
+        key: &[u8],
+    ) -> Result<Option<&'a [u8]>, EngineError> {
+        let is_live = |placed: &&Placed| placed.end > self.applied.position;
+        if let Some(said) = self.layers.back().filter(is_live).and_then(|last| last.layer.said_at(place)) {
+            return Ok(said.value());
+        }
+        for placed in self.layers.iter().rev().skip(1).filter(is_live) {
+            if let Some(said) = placed.layer.find(Tree::Rows, key, u64::MAX) {
+                return Ok(said.value());
+            }
+        }
+        self.find_below(below, key)
+    }
+
+    #[inline]
+    fn find_below<'a>(
+        &'a self,
+        below: Option<&'a Arc<dyn ReadTxn>>,
+        key: &[u8],
+    ) -> Result<Option<&'a [u8]>, EngineError> {
+        match below.or(self.kept.as_ref()) {
+            Some(tree) if self.has_rows => tree.get(Tree::Rows, key),
+            Some(_) => Ok(None),
+            None => Err(EngineError::Misuse("the tree was let go of")),
+        }
+    }
+
     /// Keep the tree no longer than somebody reads it.
     pub(crate) fn let_go(&mut self) {
         self.kept = None;
@@ -115,6 +188,7 @@ impl State {
 
     fn set_tree(&mut self, tree: &dyn Engine) -> Result<(), EngineError> {
         let (txn, applied) = newest(tree)?;
+        self.has_rows = has_rows(&*txn)?;
         self.newest = Arc::downgrade(&txn);
         self.kept = Some(txn);
         self.applied = applied;
@@ -209,29 +283,34 @@ impl State {
         Ok(())
     }
 
-    /// As `append`, for one row whose group is complete but for its head and its check; whoever has just caught up.
+    /// The last layer, if the next group belongs behind it. Else one row goes the long way (`place_to_append`).
+    #[inline]
+    pub(crate) fn last_to_append(&self, areas: &Areas) -> Option<&Placed> {
+        self.layers.back().filter(|placed| placed.goes_on(areas.active(), areas.tail(), areas))
+    }
+
+    /// As `append`, for one row whose group is complete but for its head and its check: behind `last_to_append`, in which the key was
+    /// looked up.
     #[inline]
     pub(crate) fn append_one(
         &mut self,
-        tree: &dyn Engine,
         areas: &Areas,
+        place: Place,
         bytes: &mut Vec<u8>,
         change: &Change,
     ) -> Result<(), EngineError> {
-        let placed = self.place_to_append(tree, areas)?;
+        let placed = self.layers.back_mut().ok_or(EngineError::Misuse("no area to append to"))?;
         let sequence = placed.sequence + 1;
         let check = group::finish(bytes, 1, sequence, placed.chain);
         placed.publish(areas, bytes, check)?;
-        placed.layer.add_one(sequence, bytes, change);
+        placed.layer.add_at(place, sequence, bytes, change);
         Ok(())
     }
 
     /// Where the next group belongs: behind all others.
     fn place_to_append(&mut self, tree: &dyn Engine, areas: &Areas) -> Result<&mut Placed, EngineError> {
         let (active, tail) = (areas.active(), areas.tail());
-        let goes_on = |placed: &Placed| {
-            placed.area == active && placed.end == tail && areas.is_begun_as(active, placed.head)
-        };
+        let goes_on = |placed: &Placed| placed.goes_on(active, tail, areas);
         // Else nothing was appended since this area was begun, or begun anew with another salt.
         if !self.layers.back().is_some_and(goes_on) && !self.enter_next_area(areas) {
             self.restart(tree, areas)?;
@@ -268,6 +347,12 @@ impl State {
         }
         Ok(())
     }
+}
+
+fn has_rows(txn: &dyn ReadTxn) -> Result<bool, EngineError> {
+    let mut rows = txn.cursor(Tree::Rows)?;
+    rows.start(Start::Edge, Direction::Forward)?;
+    Ok(rows.step()?.is_some())
 }
 
 /// The tree's newest version, and what it has.
