@@ -319,16 +319,45 @@ impl Layer {
     }
 
     /// Every key with what was said of it last, in key order: what a checkpoint writes.
-    pub(crate) fn all(&self, tree: Tree) -> Vec<Saying<'_>> {
-        let newest: Vec<u32> = self.versions.lock().newest.iter().map(|newest| newest.version).collect();
-        let saying = |newest: u32| {
-            let (_, key) = key_of(&self.versions, newest).filter(|(head, _)| head.tree == tree as u8)?;
-            Some((key, self.said(newest, u64::MAX)?.1))
-        };
-        let mut sayings: Vec<Saying<'_>> = newest.into_iter().filter_map(saying).collect();
-        // Sorted at once: to order them one by one, as walks need it, took half of a checkpoint.
-        sayings.sort_unstable_by_key(|(key, _)| *key);
-        sayings
+    pub(crate) fn all(&self, tree: Tree) -> impl Iterator<Item = Saying<'_>> {
+        let mut newest = self.newest_as_they_came();
+        newest.retain(|version| {
+            key_of(&self.versions, *version).is_some_and(|(head, _)| head.tree == tree as u8)
+        });
+        self.in_order(newest)
+    }
+
+    /// These versions, none of the same key as another, in key order.
+    fn in_order(&self, versions: Vec<u32>) -> impl Iterator<Item = Saying<'_>> {
+        let key = move |version: u32| key_of(&self.versions, version).map_or(&[][..], |(_, key)| key);
+        let first = versions.first().map_or(&[][..], |first| key(*first));
+        let shared = versions.iter().fold(first.len(), |shared, version| {
+            let same = first.iter().zip(key(*version)).take(shared).take_while(|(one, other)| one == other);
+            same.count()
+        });
+        // By numbers, which lie at hand: to look at two keys for each comparison took half of this.
+        let mut numbered: Vec<(u64, u32)> =
+            versions.into_iter().map(|version| (number_of(key(version), shared), version)).collect();
+        numbered.sort_unstable_by_key(|(number, _)| *number);
+        for same in numbered.chunk_by_mut(|(one, _), (other, _)| one == other) {
+            if same.len() > 1 {
+                same.sort_unstable_by_key(|(_, version)| key(*version));
+            }
+        }
+        numbered
+            .into_iter()
+            .filter_map(move |(_, version)| Some((key(version), self.said(version, u64::MAX)?.1)))
+    }
+
+    /// The newest version of every key, in the order in which they were added: so they lie in memory.
+    fn newest_as_they_came(&self) -> Vec<u32> {
+        let index = self.versions.lock();
+        if index.all.len() == index.newest.len() {
+            return index.all.clone();
+        }
+        let mut newest: Vec<u32> = index.newest.iter().map(|newest| newest.version).collect();
+        newest.sort_unstable();
+        newest
     }
 
     /// Bring the ordered index up to date.
@@ -367,6 +396,21 @@ impl Layer {
                 return Some((head.sequence, said));
             }
             version = head.older;
+        }
+    }
+}
+
+/// Eight bytes of a key, behind the first few, as a number: where two differ, they are in the order of the keys.
+fn number_of(key: &[u8], skipped: usize) -> u64 {
+    let rest = key.get(skipped..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            for (place, byte) in bytes.iter_mut().zip(rest) {
+                *place = *byte;
+            }
+            u64::from_be_bytes(bytes)
         }
     }
 }
