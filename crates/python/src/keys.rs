@@ -53,9 +53,13 @@ pub fn key_of(table: &str, object: &Bound<'_, PyAny>) -> PyResult<Key> {
 }
 
 /// The key that `object` is, or why it is none.
+#[inline]
 pub fn try_key_of(object: &Bound<'_, PyAny>) -> Result<Key, Refusal> {
     let mut encoder = KeyEncoder::with_buffer(SPARE.with(object.py(), std::mem::take));
-    push(&mut encoder, object)?;
+    match object.cast_exact::<PyString>().ok().and_then(text::ascii) {
+        Some(characters) => encoder.str(characters),
+        None => push(&mut encoder, object)?,
+    }
     let (bytes, spelling) = encoder.take();
     Ok(Key { bytes, spelling })
 }

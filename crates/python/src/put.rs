@@ -179,6 +179,10 @@ pub fn put<'py>(
     let this = table.get();
     this.check_writable(py)?;
     let stored_key = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
+    if stored_key.spelling.is_empty() && put_scalar_at_once(py, this, &stored_key.bytes, value)? {
+        keys::recycle(py, stored_key);
+        return Ok(());
+    }
     let place = || {
         let key = key.repr().map(|text| text.to_string()).unwrap_or_default();
         format!("the value for key {key} of table {:?}", table.get().name(py))
@@ -202,6 +206,23 @@ pub fn put<'py>(
     }
     encode::recycle(py, encoded.encoder);
     Ok(())
+}
+
+/// Put a value that is no container under a key in a commit of its own, if nothing is in the way.
+#[inline]
+fn put_scalar_at_once(py: Python<'_>, table: &Table, key: &[u8], value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let core = table.core();
+    if table.class.is_some() || core.is_mine(py) {
+        return Ok(false);
+    }
+    let Some(encoder) = encode::scalar(py, value) else { return Ok(false) };
+    let put = table.at_once(py, |known| core.store.put_at_once(known, key, encoder.bytes()))?;
+    encode::recycle(py, encoder);
+    if put.is_some() {
+        counters::value_encoded();
+        core.count_stored();
+    }
+    Ok(put.is_some())
 }
 
 /// Put an encoded value under a key in a commit of its own, if nothing is in the way.

@@ -12,7 +12,7 @@
 
 mod dict;
 
-use pellucid_record::encode::Encoder;
+use pellucid_record::encode::{Encoder, Simple};
 use pellucid_record::error::EncodeError;
 use pellucid_record::layout::{DEPTH_MAX, ENVELOPE_SHAPE_COUNT_MAX, Kind, tag};
 use pellucid_record::shape::Shape;
@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 use super::ahead::{self, Ahead};
 use super::dicts;
 use super::gil::GilCell;
-use super::item::{Held, Object};
+use super::item::{self, Held, Object};
 use super::names::{Names, ShapeNames};
 use super::text::{self, Utf8};
 use crate::counters;
@@ -202,6 +202,26 @@ pub fn recycle(py: Python<'_>, mut encoder: Encoder) {
             }
         });
     }
+}
+
+/// A record of an object that is no container, cannot fail to be written, and runs no code; None for any other. Half of what an
+/// encoding costs is to be ready for anything else.
+#[inline]
+pub fn scalar(py: Python<'_>, object: &Bound<'_, PyAny>) -> Option<Encoder> {
+    // SAFETY: a live object, borrowed for as long as the result.
+    let value = unsafe { item::simple(object.as_ptr()) }?;
+    if matches!(value, Simple::Str(text) if text.len() >= APART_SIZE_MIN) {
+        return None;
+    }
+    let mut encoder = SPARE.with(py, Vec::pop).unwrap_or_default();
+    match value {
+        Simple::Str(text) => encoder.str(text),
+        Simple::Int(value) => encoder.int(value),
+        Simple::Float(value) => encoder.float(value),
+        Simple::Bool(value) => encoder.bool(value),
+        Simple::None => encoder.none(),
+    }
+    Some(encoder)
 }
 
 /// The shapes that an encoding has used.

@@ -290,7 +290,7 @@ impl KeyEncoder {
     fn escaped(&mut self, code: u8, bytes: &[u8]) {
         self.bytes.reserve(bytes.len() + 2);
         self.bytes.push(code);
-        if bytes.contains(&code::END) {
+        if has_zero(bytes) {
             for byte in bytes {
                 self.bytes.push(*byte);
                 if *byte == code::END {
@@ -327,3 +327,21 @@ impl KeyEncoder {
         }
     }
 }
+
+/// Whether one of the bytes is 0, eight at a time: keys are short, and a search that is made for long texts takes as long as all
+/// the rest of one.
+#[inline]
+fn has_zero(bytes: &[u8]) -> bool {
+    const ONES: u64 = u64::from_le_bytes([0x01; 8]);
+    const TOPS: u64 = u64::from_le_bytes([0x80; 8]);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let is_in = |word: u64| word.wrapping_sub(ONES) & !word & TOPS != 0;
+    // The last eight once more, with what is behind the whole words.
+    match bytes.last_chunk::<8>() {
+        Some(last) if !rest.is_empty() && is_in(u64::from_le_bytes(*last)) => true,
+        Some(_) => words.iter().any(|word| is_in(u64::from_le_bytes(*word))),
+        None => rest.contains(&code::END),
+    }
+}
+
+const _: () = assert!(code::END == 0, "what ends a key's part is what `has_zero` looks for");
