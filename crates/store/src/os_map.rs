@@ -294,3 +294,31 @@ impl Space for FileSpace {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn a_log_of_which_every_other_chunk_is_used_has_no_hole() {
+        let path = std::env::temp_dir().join(format!("pellucid-map-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let chunk_words = CHUNK_SIZE / 8;
+        let head_words = HEAD_SIZE as usize / 8;
+        let space = FileSpace::open(&path, head_words + 64 * chunk_words, true, true).unwrap();
+        for chunk in (0..64).step_by(2) {
+            let start = head_words + chunk * chunk_words;
+            space.reserve(start..start + chunk_words).unwrap();
+            space.words()[start].store(1, Ordering::Relaxed);
+            let metadata = std::fs::metadata(&path).unwrap();
+            assert!(metadata.blocks() * 512 >= metadata.len(), "chunk {chunk}: a hole is a piece of its own");
+            assert!(
+                metadata.len() <= HEAD_SIZE + 2 * (chunk as u64 + 1) * CHUNK_SIZE as u64,
+                "a short log is a short file"
+            );
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -345,3 +345,24 @@ fn has_zero(bytes: &[u8]) -> bool {
 }
 
 const _: () = assert!(code::END == 0, "what ends a key's part is what `has_zero` looks for");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zero_is_found_wherever_it_stands() {
+        for size in 0..40 {
+            // Bytes next to 0, which a search for it in many at once may take for it.
+            for other in [0x01, 0x80, 0xFF] {
+                let mut bytes = vec![other; size];
+                assert!(!has_zero(&bytes), "{bytes:02x?}");
+                for place in 0..size {
+                    bytes[place] = 0;
+                    assert!(has_zero(&bytes), "{bytes:02x?}");
+                    bytes[place] = other;
+                }
+            }
+        }
+    }
+}

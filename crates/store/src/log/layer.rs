@@ -451,3 +451,61 @@ impl Index {
 fn hash_of(tree: Tree, key: &[u8]) -> u32 {
     (xxh3_64_with_seed(key, tree as u64) >> 32) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn put(layer: &Layer, sequence: u64, tree: Tree, key: &[u8], is_counted: bool) {
+        let mut bytes = group::begin(64);
+        let mut change = group::push_put(&mut bytes, tree, key, &[b"value ", &sequence.to_le_bytes()]);
+        if is_counted {
+            group::count_first(&mut bytes, &mut change);
+        }
+        layer.add_at(layer.place(tree, key), sequence, &bytes, &change);
+    }
+
+    #[test]
+    fn a_checkpoint_gets_every_key_once_and_in_order() {
+        // What sorting by eight bytes behind what all share may get wrong: keys that end within them or ahead of them, that go
+        // on behind them, that hold zeros, and those of another tree.
+        let tails: [&[u8]; 9] =
+            [b"", b"\0", b"\0\0", b"a", b"abcdefgh", b"abcdefgh\0", b"abcdefghi", b"abcdefgz", b"\xff"];
+        for shared in [&b""[..], b"k", b"shared by all of them "] {
+            let layer = Layer::default();
+            let mut expected = BTreeMap::new();
+            for (sequence, tail) in (1..).zip(tails.iter().rev().chain(&tails[3..6])) {
+                let key = [shared, tail].concat();
+                put(&layer, sequence, Tree::Rows, &key, false);
+                put(&layer, sequence, Tree::Meta, b"another tree's", false);
+                expected.insert(key, [&b"value "[..], &sequence.to_le_bytes()].concat());
+            }
+            let found =
+                layer.all(Tree::Rows).map(|(key, said)| (key.to_vec(), said.value().unwrap().to_vec()));
+            assert!(found.eq(expected), "behind {shared:?}");
+            assert_eq!(layer.all(Tree::Meta).count(), 1);
+            assert_eq!(layer.all(Tree::Blobs).count(), 0);
+        }
+    }
+
+    #[test]
+    fn rows_are_counted_up_to_each_group() {
+        let layer = Layer::default();
+        let mut totals = vec![0];
+        // Runs of one and of many, with groups between them that count nothing or another table's.
+        for sequence in 1..60_u64 {
+            let counts = sequence % 7 != 0 && !(20..25).contains(&sequence);
+            let table = if sequence % 5 == 0 { 4 } else { 3 };
+            put(&layer, sequence, Tree::Rows, &[table, sequence as u8], counts);
+            totals.push(totals[totals.len() - 1] + i64::from(counts && table == 3));
+        }
+        for (behind, before) in totals.iter().enumerate() {
+            for (until, total) in totals.iter().enumerate().skip(behind) {
+                assert_eq!(layer.counted(TableId(3), behind as u64, until as u64), total - before);
+            }
+        }
+        assert_eq!(layer.counted(TableId(5), 0, 60), 0);
+    }
+}
