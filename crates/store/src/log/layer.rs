@@ -403,16 +403,15 @@ impl Layer {
 /// Eight bytes of a key, behind the first few, as a number: where two differ, they are in the order of the keys.
 fn number_of(key: &[u8], skipped: usize) -> u64 {
     let rest = key.get(skipped..).unwrap_or_default();
-    match rest.first_chunk() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; 8];
-            for (place, byte) in bytes.iter_mut().zip(rest) {
-                *place = *byte;
-            }
-            u64::from_be_bytes(bytes)
+    let mut bytes = [0; 8];
+    if let Some(whole) = rest.first_chunk() {
+        bytes = *whole;
+    } else {
+        for (place, byte) in bytes.iter_mut().zip(rest) {
+            *place = *byte;
         }
     }
+    u64::from_be_bytes(bytes)
 }
 
 /// The head and the key of a version; `None` of no version.
@@ -437,12 +436,11 @@ impl Index {
     #[inline]
     fn count(&mut self, row_key: &[u8], sequence: u64, more: i64) {
         let Some((table, _)) = row_key::split(row_key) else { return };
-        match self.counted.iter_mut().find(|counted| counted.table == table) {
-            Some(counted) => counted.count(sequence, more),
-            None => {
-                let runs = vec![Run { first: sequence, groups: 1, each: more, before: 0 }];
-                self.counted.push(Counted { table, runs });
-            }
+        if let Some(counted) = self.counted.iter_mut().find(|counted| counted.table == table) {
+            counted.count(sequence, more);
+        } else {
+            let runs = vec![Run { first: sequence, groups: 1, each: more, before: 0 }];
+            self.counted.push(Counted { table, runs });
         }
     }
 }
