@@ -9,6 +9,7 @@ use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::{Row, StoreError};
 
 use crate::field::{FieldReader, Number};
+use crate::order::exact_cmp;
 use crate::sum::Sum;
 use crate::walk::Walk;
 
@@ -207,23 +208,6 @@ fn compare(slot: &Slot<'_>, best: &Extreme) -> Option<Ordering> {
         (Slot::Datetime(value), Extreme::Datetime(best)) => Some((value >> 1).cmp(&(best >> 1))),
         _ => None,
     }
-}
-
-/// An int against a float, exactly: converting the int to a double would round it.
-fn exact_cmp(int: i64, float: f64) -> Option<Ordering> {
-    const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
-    if float.is_nan() {
-        return None;
-    }
-    if float >= TWO_TO_63 {
-        return Some(Ordering::Less);
-    }
-    if float < -TWO_TO_63 {
-        return Some(Ordering::Greater);
-    }
-    let floor = float.floor();
-    let order = int.cmp(&(floor as i64));
-    Some(if order == Ordering::Equal && float > floor { Ordering::Less } else { order })
 }
 
 fn owned(slot: &Slot<'_>) -> Option<Extreme> {

@@ -8,11 +8,16 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
+pub mod evaluate;
+pub mod expression;
 pub mod field;
+pub mod order;
 pub mod sum;
 pub mod walk;
 
 pub use aggregate::{Extreme, Extremes, Fault, Outcome};
+pub use evaluate::Evaluator;
+pub use expression::Expression;
 pub use field::{FieldReader, Number, Step};
 pub use sum::Sum;
 pub use walk::{Inside, Walk};

@@ -313,11 +313,7 @@ pub fn decode<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<Value, Cor
 ///
 /// # Errors
 /// As `decode`.
-pub(crate) fn decode_slot<S: Shapes + ?Sized>(
-    bytes: &[u8],
-    shapes: &S,
-    slot: Slot<'_>,
-) -> Result<Value, Corrupt> {
+pub fn decode_slot<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S, slot: Slot<'_>) -> Result<Value, Corrupt> {
     Decoder { bytes, shapes }.value(slot, DEPTH_MAX, 0)
 }
 

@@ -1,0 +1,360 @@
+//! What do numbers, strings and dates come to?
+//!
+//! As Python computes: ints exactly, however large; `/` of ints correctly rounded; `%` with the sign of the divisor. What Python
+//! raises for (a division by zero, a result that no float holds) is a missing value. A Decimal takes part in comparisons, not in
+//! arithmetic: its rules hang on a context that no file has.
+
+#![expect(
+    clippy::cast_precision_loss,
+    reason = "an int becomes the float that is nearest to it, as in Python"
+)]
+
+use num_bigint::BigInt;
+use num_traits::{Signed, ToPrimitive, Zero};
+use pellucid_record::payload::Timedelta;
+use pellucid_record::value::Double;
+use pellucid_record::{Shapes, Slot, Value};
+
+use super::found::Found;
+use crate::expression::{Function, Operation};
+
+const DAY: i64 = 86_400_000_000;
+
+/// A number, a string or a span of time, taken out of what was found.
+enum Term {
+    Int(i64),
+    Big(BigInt),
+    Float(f64),
+    Text(String),
+    Date(u32),
+    /// Microseconds since 0001-01-01T00:00; what is computed has no fold.
+    Datetime(i64),
+    /// Microseconds.
+    Span(i128),
+}
+
+impl Term {
+    fn of(found: &Found<'_>) -> Option<Term> {
+        Some(match found {
+            Found::Slot(Slot::Int(value), _) => Term::Int(*value),
+            Found::Slot(Slot::Float(value), _) => Term::Float(*value),
+            Found::Slot(Slot::Bool(value), _) => Term::Int(i64::from(*value)),
+            Found::Slot(slot, record) => {
+                // No heap value that takes part has shapes in it.
+                let value =
+                    pellucid_record::value::decode_slot(record, &pellucid_record::value::NoShapes, *slot);
+                return Term::of_value(&value.ok()?);
+            }
+            Found::Value(value) => return Term::of_value(value),
+            Found::Missing => return None,
+        })
+    }
+
+    fn of_value(value: &Value) -> Option<Term> {
+        Some(match value {
+            Value::Int(value) => Term::Int(*value),
+            Value::Bool(value) => Term::Int(i64::from(*value)),
+            Value::BigInt(bytes) => Term::Big(BigInt::from_signed_bytes_le(bytes)),
+            Value::Float(value) => Term::Float(value.0),
+            Value::Str(text) => Term::Text(text.clone()),
+            Value::Date(ordinal) => Term::Date(*ordinal),
+            Value::Datetime(micros, _) => Term::Datetime(*micros),
+            Value::Timedelta(delta) => Term::Span(micros_of(delta)),
+            _ => return None,
+        })
+    }
+
+    fn big(&self) -> Option<BigInt> {
+        match self {
+            Term::Int(value) => Some(BigInt::from(*value)),
+            Term::Big(value) => Some(value.clone()),
+            _ => None,
+        }
+    }
+
+    fn float(&self) -> Option<f64> {
+        match self {
+            Term::Int(value) => Some(*value as f64),
+            Term::Big(value) => value.to_f64().filter(|value| value.is_finite()),
+            Term::Float(value) => Some(*value),
+            _ => None,
+        }
+    }
+}
+
+/// What is made of two values; Missing where it cannot be.
+#[must_use]
+pub fn arithmetic(operation: Operation, one: &Found<'_>, other: &Found<'_>) -> Found<'static> {
+    let value = match (Term::of(one), Term::of(other)) {
+        (Some(one), Some(other)) => of_terms(operation, &one, &other),
+        _ => None,
+    };
+    value.map_or(Found::Missing, Found::of_value)
+}
+
+/// The number with the other sign; Missing for anything else.
+#[must_use]
+pub fn negative(found: &Found<'_>) -> Found<'static> {
+    let value = Term::of(found).and_then(|term| match term {
+        Term::Float(value) => Some(Value::Float(Double(-value))),
+        Term::Span(micros) => span(-micros),
+        term => term.big().map(|value| int(&-value)),
+    });
+    value.map_or(Found::Missing, Found::of_value)
+}
+
+fn of_terms(operation: Operation, one: &Term, other: &Term) -> Option<Value> {
+    use Operation::{Add, Divide, Multiply, Remainder, Subtract};
+    if let (Term::Int(one), Term::Int(other)) = (one, other) {
+        let small = match operation {
+            Add => one.checked_add(*other),
+            Subtract => one.checked_sub(*other),
+            Multiply => one.checked_mul(*other),
+            Remainder => one.checked_rem_euclid(*other).map(|rest| floored(rest, *other)),
+            Divide => None,
+        };
+        if let Some(value) = small {
+            return Some(Value::Int(value));
+        }
+    }
+    match (operation, one, other) {
+        (Add, Term::Text(one), Term::Text(other)) => return Some(Value::Str(format!("{one}{other}"))),
+        (Subtract, Term::Date(one), Term::Date(other)) => {
+            return span(i128::from(DAY) * (i128::from(*one) - i128::from(*other)));
+        }
+        (Subtract, Term::Datetime(one), Term::Datetime(other)) => {
+            return span(i128::from(*one) - i128::from(*other));
+        }
+        (Add, Term::Datetime(start), Term::Span(micros))
+        | (Add, Term::Span(micros), Term::Datetime(start)) => return moved(*start, *micros),
+        (Subtract, Term::Datetime(start), Term::Span(micros)) => return moved(*start, -micros),
+        (Add, Term::Date(start), Term::Span(micros)) | (Add, Term::Span(micros), Term::Date(start)) => {
+            return moved_days(*start, *micros);
+        }
+        (Subtract, Term::Date(start), Term::Span(micros)) => {
+            return moved_days(*start, -days_only(*micros));
+        }
+        (Add, Term::Span(one), Term::Span(other)) => return span(one.checked_add(*other)?),
+        (Subtract, Term::Span(one), Term::Span(other)) => return span(one.checked_sub(*other)?),
+        _ => {}
+    }
+    match (one.big(), other.big()) {
+        (Some(one), Some(other)) => of_ints(operation, &one, &other),
+        _ => of_floats(operation, one.float()?, other.float()?),
+    }
+}
+
+/// The remainder with the sign of the divisor, from that of `rem_euclid`, which is never below 0.
+fn floored(rest: i64, divisor: i64) -> i64 {
+    if divisor < 0 && rest != 0 { rest + divisor } else { rest }
+}
+
+fn of_ints(operation: Operation, one: &BigInt, other: &BigInt) -> Option<Value> {
+    let value = match operation {
+        Operation::Add => one + other,
+        Operation::Subtract => one - other,
+        Operation::Multiply => one * other,
+        Operation::Divide => return quotient(one, other).map(|value| Value::Float(Double(value))),
+        Operation::Remainder => {
+            if other.is_zero() {
+                return None;
+            }
+            let rest = one % other;
+            if !rest.is_zero() && rest.is_negative() != other.is_negative() { rest + other } else { rest }
+        }
+    };
+    Some(int(&value))
+}
+
+/// The quotient of two ints as the float that is nearest to it.
+fn quotient(one: &BigInt, other: &BigInt) -> Option<f64> {
+    const EXACT: u64 = 53;
+    if other.is_zero() {
+        return None;
+    }
+    if one.bits() <= EXACT && other.bits() <= EXACT {
+        return Some(one.to_f64()? / other.to_f64()?);
+    }
+    // 66 bits of the quotient, and one that says whether there is more: enough to round it once.
+    let shift = (66 + other.bits()).saturating_sub(one.bits());
+    let scaled = one.abs() << shift;
+    let mut whole: BigInt = &scaled / other.abs();
+    let has_more = !(&scaled % other.abs()).is_zero();
+    whole = (whole << 1u8) | BigInt::from(has_more);
+    let exponent = i32::try_from(shift + 1).ok()?;
+    // In two steps, for the power may be smaller than any float.
+    let value = whole.to_f64()? * 2f64.powi(-(exponent / 2)) * 2f64.powi(-(exponent - exponent / 2));
+    let value = if one.is_negative() == other.is_negative() { value } else { -value };
+    value.is_finite().then_some(value)
+}
+
+fn of_floats(operation: Operation, one: f64, other: f64) -> Option<Value> {
+    let value = match operation {
+        Operation::Add => one + other,
+        Operation::Subtract => one - other,
+        Operation::Multiply => one * other,
+        Operation::Divide | Operation::Remainder if other == 0.0 => return None,
+        Operation::Divide => one / other,
+        Operation::Remainder => {
+            let rest = one % other;
+            if rest == 0.0 {
+                0f64.copysign(other)
+            } else if (rest < 0.0) == (other < 0.0) {
+                rest
+            } else {
+                rest + other
+            }
+        }
+    };
+    Some(Value::Float(Double(value)))
+}
+
+fn int(value: &BigInt) -> Value {
+    match value.to_i64() {
+        Some(value) => Value::Int(value),
+        None => Value::BigInt(value.to_signed_bytes_le()),
+    }
+}
+
+fn micros_of(delta: &Timedelta) -> i128 {
+    i128::from(delta.days) * i128::from(DAY)
+        + i128::from(delta.seconds) * 1_000_000
+        + i128::from(delta.micros)
+}
+
+/// The timedelta of so many microseconds, if there is one.
+fn span(micros: i128) -> Option<Value> {
+    const DAYS_MAX: i32 = 999_999_999;
+    let days = i32::try_from(micros.div_euclid(i128::from(DAY))).ok()?;
+    let rest = u64::try_from(micros.rem_euclid(i128::from(DAY))).ok()?;
+    let (seconds, micros) = ((rest / 1_000_000) as u32, (rest % 1_000_000) as u32);
+    (-DAYS_MAX..=DAYS_MAX).contains(&days).then_some(Value::Timedelta(Timedelta { days, seconds, micros }))
+}
+
+fn moved(start: i64, micros: i128) -> Option<Value> {
+    let value = i64::try_from(i128::from(start) + micros).ok()?;
+    let ordinal = u32::try_from(value.div_euclid(DAY) + 1).ok()?;
+    pellucid_record::payload::is_date(ordinal).then_some(Value::Datetime(value, false))
+}
+
+/// Whole days, as Python counts them: a timedelta's `days` alone move a date.
+fn days_only(micros: i128) -> i128 {
+    micros.div_euclid(i128::from(DAY)) * i128::from(DAY)
+}
+
+fn moved_days(start: u32, micros: i128) -> Option<Value> {
+    let ordinal = i128::from(start) + micros.div_euclid(i128::from(DAY));
+    let ordinal = u32::try_from(ordinal).ok()?;
+    pellucid_record::payload::is_date(ordinal).then_some(Value::Date(ordinal))
+}
+
+/// What is made of one value; Missing where it cannot be.
+#[must_use]
+pub fn call<S: Shapes + ?Sized>(function: Function, found: &Found<'_>, shapes: &S) -> Found<'static> {
+    let value = match function {
+        Function::Length => {
+            length(found, shapes).and_then(|length| i64::try_from(length).ok()).map(Value::Int)
+        }
+        Function::Lower => text_of(found).map(|text| Value::Str(text.to_lowercase())),
+        Function::Upper => text_of(found).map(|text| Value::Str(text.to_uppercase())),
+        Function::Abs => match Term::of(found) {
+            Some(Term::Float(value)) => Some(Value::Float(Double(value.abs()))),
+            Some(Term::Span(micros)) => span(micros.abs()),
+            Some(term) => term.big().map(|value| int(&value.abs())),
+            None => match found.to_value(shapes) {
+                Ok(Some(Value::Decimal(text))) => Some(Value::Decimal(text.trim_start_matches('-').into())),
+                _ => None,
+            },
+        },
+        Function::Year => civil(found).map(|(year, ..)| Value::Int(year)),
+        Function::Month => civil(found).map(|(_, month, _)| Value::Int(month)),
+        Function::Day => civil(found).map(|(.., day)| Value::Int(day)),
+    };
+    value.map_or(Found::Missing, Found::of_value)
+}
+
+fn text_of<'a>(found: &'a Found<'_>) -> Option<&'a str> {
+    match found.bytes() {
+        Some((true, text)) => std::str::from_utf8(text).ok(),
+        _ => None,
+    }
+}
+
+fn length<S: Shapes + ?Sized>(found: &Found<'_>, shapes: &S) -> Option<usize> {
+    match found.bytes() {
+        // Characters: bytes that do not go on with one.
+        Some((true, text)) => return Some(text.iter().filter(|byte| **byte & 0xC0 != 0x80).count()),
+        Some((false, bytes)) => return Some(bytes.len()),
+        None => {}
+    }
+    match found {
+        Found::Slot(Slot::Container(container), record) => {
+            if container.kind != pellucid_record::Kind::Shaped {
+                return Some(container.len() as usize);
+            }
+            // Fields that were deleted keep their slots.
+            let is_there = |index: &u32| !matches!(container.slot(record, shapes, *index), Ok(Slot::Absent));
+            Some((0..container.count).filter(is_there).count())
+        }
+        Found::Value(value) => match &**value {
+            Value::List(elements)
+            | Value::Tuple(elements)
+            | Value::Set(elements)
+            | Value::FrozenSet(elements) => Some(elements.len()),
+            Value::Dict(entries) => Some(entries.len()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Year, month and day of a date or a datetime, by its local time.
+fn civil(found: &Found<'_>) -> Option<(i64, i64, i64)> {
+    let micros = |micros: i64| micros.div_euclid(DAY) + 1;
+    let ordinal = match found {
+        Found::Slot(Slot::Date(ordinal), _) => i64::from(*ordinal),
+        Found::Slot(Slot::Datetime(value), _) => micros(value >> 1),
+        found => match found.to_value(&pellucid_record::value::NoShapes) {
+            Ok(Some(Value::Date(ordinal))) => i64::from(ordinal),
+            Ok(Some(Value::Datetime(local, _) | Value::Aware { local, .. })) => micros(local),
+            _ => return None,
+        },
+    };
+    Some(date_of(ordinal))
+}
+
+/// The date of an ordinal of the proleptic Gregorian calendar, in which 1 is 0001-01-01.
+///
+/// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`: years begin with March.
+fn date_of(ordinal: i64) -> (i64, i64, i64) {
+    let days = ordinal + 305;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinals_are_dates() {
+        assert_eq!(date_of(1), (1, 1, 1));
+        assert_eq!(date_of(730_179), (2000, 2, 29));
+        assert_eq!(date_of(3_652_059), (9999, 12, 31));
+    }
+
+    #[test]
+    fn a_quotient_is_rounded_once() {
+        let of = |one: i128, other: i128| quotient(&BigInt::from(one), &BigInt::from(other));
+        assert_eq!(of(1, 3), Some(1.0 / 3.0));
+        assert_eq!(of((1 << 60) + 1, 1 << 60), Some(1.0));
+        assert_eq!(of(-((1 << 70) + (1 << 18)), 1 << 17), Some(-9_007_199_254_740_994.0));
+        assert_eq!(of(1, 0), None);
+    }
+}

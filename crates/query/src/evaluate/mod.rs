@@ -1,0 +1,322 @@
+//! What does an expression come to in a row?
+//!
+//! An [`Evaluator`] is an expression made ready to meet many rows: a field is found once for each shape, a regular expression is
+//! compiled once, and the conditions that most queries are made of are tested without a value being made (`quick.rs`).
+//! Everything else goes through `visit`, which shows a condition all values that its parts may have: one, or with `each()` many.
+
+pub mod compute;
+pub mod found;
+mod quick;
+pub mod reach;
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use pellucid_record::{Corrupt, Shapes, Slot, Value};
+use pellucid_store::Row;
+use regex::bytes::Regex;
+
+use crate::expression::{Comparison, Expression, Function, Kind, Operation, Part, Source, Step};
+use crate::field::{self, FieldReader};
+use found::Found;
+use quick::Quick;
+
+/// A regular expression cannot be used: it is none, or too large. The text says where and why.
+pub type BadPattern = regex::Error;
+
+/// An expression, ready for rows of one database.
+pub struct Evaluator {
+    operator: Operator,
+}
+
+enum Operator {
+    Field(FieldReader),
+    Reach(Vec<Step>),
+    Key(Vec<Step>),
+    Literal(Value),
+    Quick(Quick, Box<Operator>),
+    Compare(Comparison, Box<[Operator; 2]>),
+    All(Vec<Operator>),
+    Any(Vec<Operator>),
+    Not(Box<Operator>),
+    Arithmetic(Operation, Box<[Operator; 2]>),
+    Negative(Box<Operator>),
+    Between(Box<[Operator; 3]>),
+    IsIn(Box<Operator>, Vec<Value>),
+    Has(Part, Box<[Operator; 2]>),
+    Matches(Box<Operator>, Box<Regex>),
+    Exists(Box<Operator>),
+    IsNone(Box<Operator>),
+    Call(Function, Box<Operator>),
+}
+
+type Visit<'v> = &'v mut dyn FnMut(Found<'_>) -> Result<bool, Corrupt>;
+
+impl Evaluator {
+    /// An evaluator of `expression`.
+    ///
+    /// # Errors
+    /// A regular expression in it is none.
+    pub fn new(expression: &Expression) -> Result<Self, BadPattern> {
+        Ok(Self { operator: Operator::of(expression)? })
+    }
+
+    /// Whether the condition is true of a row.
+    ///
+    /// # Errors
+    /// Damage of the record.
+    #[inline]
+    pub fn is_true<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, shapes: &S) -> Result<bool, Corrupt> {
+        self.operator.is_true(row, shapes)
+    }
+
+    /// The value in a row; None where it is missing. With `each()` in it, the list of all its values.
+    ///
+    /// # Errors
+    /// Damage of the record.
+    pub fn value<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, shapes: &S) -> Result<Option<Value>, Corrupt> {
+        let mut values = Vec::new();
+        self.operator.visit(row, shapes, &mut |found| {
+            values.extend(found.to_value(shapes)?);
+            Ok(false)
+        })?;
+        Ok(if self.operator.branches() { Some(Value::List(values)) } else { values.pop() })
+    }
+
+    /// Shows the values in a row to `visit` until it says true: one, which may be missing, or with `each()` any number.
+    ///
+    /// # Errors
+    /// Damage of the record, and what `visit` returns.
+    pub fn visit<S: Shapes + ?Sized>(
+        &mut self,
+        row: &Row<'_>,
+        shapes: &S,
+        visit: &mut dyn FnMut(Found<'_>) -> Result<bool, Corrupt>,
+    ) -> Result<bool, Corrupt> {
+        self.operator.visit(row, shapes, visit)
+    }
+}
+
+fn plain_path(path: &[Step]) -> Option<Vec<field::Step>> {
+    path.iter()
+        .map(|step| match step {
+            Step::Field(name) => Some(field::Step::Field(name.clone())),
+            Step::Index(index) => Some(field::Step::Index(*index)),
+            Step::Key(key) => Some(field::Step::Key(key.clone())),
+            Step::Each => None,
+        })
+        .collect()
+}
+
+impl Operator {
+    fn of(expression: &Expression) -> Result<Self, BadPattern> {
+        let one = |node: &Expression| Self::of(node).map(Box::new);
+        let two = |one: &Expression, other: &Expression| Ok(Box::new([Self::of(one)?, Self::of(other)?]));
+        let operator = match expression.kind() {
+            Kind::Field(Source::Key, path) => Self::Key(path.clone()),
+            Kind::Field(Source::Record, path) => match plain_path(path) {
+                Some(steps) if !steps.is_empty() => Self::Field(FieldReader::new(steps)),
+                _ => Self::Reach(path.clone()),
+            },
+            Kind::Literal(value) => Self::Literal(value.clone()),
+            Kind::Compare(comparison, left, right) => Self::Compare(*comparison, two(left, right)?),
+            Kind::And(parts) => Self::All(parts.iter().map(|part| Self::of(part)).collect::<Result<_, _>>()?),
+            Kind::Or(parts) => Self::Any(parts.iter().map(|part| Self::of(part)).collect::<Result<_, _>>()?),
+            Kind::Not(part) => Self::Not(one(part)?),
+            Kind::Arithmetic(operation, left, right) => Self::Arithmetic(*operation, two(left, right)?),
+            Kind::Negative(part) => Self::Negative(one(part)?),
+            Kind::Between(value, least, greatest) => {
+                Self::Between(Box::new([Self::of(value)?, Self::of(least)?, Self::of(greatest)?]))
+            }
+            Kind::IsIn(part, values) => Self::IsIn(one(part)?, values.clone()),
+            Kind::Has(part, whole, piece) => Self::Has(*part, two(whole, piece)?),
+            Kind::Matches(part, pattern) => Self::Matches(one(part)?, Box::new(Regex::new(pattern)?)),
+            Kind::Exists(part) => Self::Exists(one(part)?),
+            Kind::IsNone(part) => Self::IsNone(one(part)?),
+            Kind::Call(function, part) => Self::Call(*function, one(part)?),
+        };
+        Ok(match Quick::of(expression) {
+            Some(quick) => Self::Quick(quick, Box::new(operator)),
+            None => operator,
+        })
+    }
+
+    /// Whether it may have many values.
+    fn branches(&self) -> bool {
+        match self {
+            Self::Reach(path) => path.contains(&Step::Each),
+            Self::Arithmetic(_, parts) => parts.iter().any(Self::branches),
+            Self::Negative(part) | Self::Call(_, part) => part.branches(),
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn is_true<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, shapes: &S) -> Result<bool, Corrupt> {
+        match self {
+            Self::Quick(quick, whole) => {
+                if let Some(is_true) = quick.test(row.record) {
+                    return Ok(is_true);
+                }
+                quick.learn(row.record, shapes)?;
+                whole.test(row, shapes)
+            }
+            Self::All(parts) => {
+                for part in parts {
+                    if !part.is_true(row, shapes)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            _ => self.test(row, shapes),
+        }
+    }
+
+    fn test<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, shapes: &S) -> Result<bool, Corrupt> {
+        match self {
+            Self::Quick(_, whole) => whole.test(row, shapes),
+            Self::All(_) => self.is_true(row, shapes),
+            Self::Any(parts) => {
+                for part in parts {
+                    if part.is_true(row, shapes)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Self::Not(part) => Ok(!part.is_true(row, shapes)?),
+            Self::Compare(Comparison::NotEqual, parts) => {
+                Ok(!Self::compare(Comparison::Equal, parts, row, shapes)?)
+            }
+            Self::Compare(comparison, parts) => Self::compare(*comparison, parts, row, shapes),
+            Self::Between(parts) => Self::is_between(parts, row, shapes),
+            Self::IsIn(part, values) => part.visit(row, shapes, &mut |found| {
+                for value in values.iter() {
+                    if found.equals(&Found::Value(Cow::Borrowed(value)), shapes)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }),
+            Self::Has(part, operands) => {
+                let [whole, piece] = &mut **operands;
+                let part = *part;
+                whole.visit(row, shapes, &mut |whole| {
+                    piece.visit(row, shapes, &mut |piece| has(part, &whole, &piece, shapes))
+                })
+            }
+            Self::Matches(part, pattern) => part.visit(row, shapes, &mut |found| {
+                Ok(matches!(found.bytes(), Some((true, text)) if pattern.is_match(text)))
+            }),
+            Self::Exists(part) => part.visit(row, shapes, &mut |found| Ok(!found.is_missing())),
+            Self::IsNone(part) => part.visit(row, shapes, &mut |found| Ok(found.is_none())),
+            _ => self.visit(row, shapes, &mut |found| found.is_truthy(shapes)),
+        }
+    }
+
+    fn compare<S: Shapes + ?Sized>(
+        comparison: Comparison,
+        parts: &mut [Operator; 2],
+        row: &Row<'_>,
+        shapes: &S,
+    ) -> Result<bool, Corrupt> {
+        let [one, other] = parts;
+        one.visit(row, shapes, &mut |one| {
+            other.visit(row, shapes, &mut |other| match comparison {
+                Comparison::Equal => one.equals(&other, shapes),
+                Comparison::NotEqual => one.equals(&other, shapes).map(|is_equal| !is_equal),
+                comparison => Ok(one.order(&other, shapes)?.is_some_and(|order| comparison.holds(order))),
+            })
+        })
+    }
+
+    fn is_between<S: Shapes + ?Sized>(
+        parts: &mut [Operator; 3],
+        row: &Row<'_>,
+        shapes: &S,
+    ) -> Result<bool, Corrupt> {
+        let [value, least, greatest] = parts;
+        value.visit(row, shapes, &mut |value| {
+            let is_behind = least.visit(row, shapes, &mut |least| {
+                Ok(value.order(&least, shapes)?.is_some_and(Ordering::is_ge))
+            })?;
+            Ok(is_behind
+                && greatest.visit(row, shapes, &mut |greatest| {
+                    Ok(value.order(&greatest, shapes)?.is_some_and(Ordering::is_le))
+                })?)
+        })
+    }
+
+    fn visit<S: Shapes + ?Sized>(
+        &mut self,
+        row: &Row<'_>,
+        shapes: &S,
+        visit: Visit<'_>,
+    ) -> Result<bool, Corrupt> {
+        match self {
+            Self::Field(reader) => match reader.read(row.record, shapes)? {
+                Some(slot) => visit(Found::of_slot(slot, row.record)),
+                None => visit(Found::Missing),
+            },
+            Self::Reach(path) => reach::reach(row.record, shapes, path, visit),
+            Self::Key(path) => visit(reach::of_key(row.key, row.spelling, path)?),
+            Self::Literal(value) => visit(Found::Value(Cow::Borrowed(value))),
+            Self::Arithmetic(operation, parts) => {
+                let (operation, [one, other]) = (*operation, &mut **parts);
+                one.visit(row, shapes, &mut |one| {
+                    other.visit(row, shapes, &mut |other| visit(compute::arithmetic(operation, &one, &other)))
+                })
+            }
+            Self::Negative(part) => part.visit(row, shapes, &mut |found| visit(compute::negative(&found))),
+            Self::Call(function, part) => {
+                let function = *function;
+                part.visit(row, shapes, &mut |found| visit(compute::call(function, &found, shapes)))
+            }
+            _ => {
+                let is_true = self.is_true(row, shapes)?;
+                visit(Found::of_value(Value::Bool(is_true)))
+            }
+        }
+    }
+}
+
+impl Comparison {
+    /// Whether it holds of two values that are ordered so.
+    #[inline]
+    #[must_use]
+    pub fn holds(self, order: Ordering) -> bool {
+        match self {
+            Comparison::Equal => order.is_eq(),
+            Comparison::NotEqual => order.is_ne(),
+            Comparison::Less => order.is_lt(),
+            Comparison::LessOrEqual => order.is_le(),
+            Comparison::Greater => order.is_gt(),
+            Comparison::GreaterOrEqual => order.is_ge(),
+        }
+    }
+}
+
+fn has<S: Shapes + ?Sized>(
+    part: Part,
+    whole: &Found<'_>,
+    piece: &Found<'_>,
+    shapes: &S,
+) -> Result<bool, Corrupt> {
+    if let Some((is_text, whole)) = whole.bytes() {
+        return Ok(match piece.bytes() {
+            Some((piece_is_text, piece)) if piece_is_text == is_text => match part {
+                Part::Start => whole.starts_with(piece),
+                Part::End => whole.ends_with(piece),
+                Part::Anywhere => memchr::memmem::find(whole, piece).is_some(),
+            },
+            _ => false,
+        });
+    }
+    match (part, whole) {
+        (Part::Anywhere, Found::Slot(Slot::Container(container), record)) => {
+            reach::is_among(container, record, shapes, piece)
+        }
+        _ => Ok(false),
+    }
+}

@@ -1,0 +1,179 @@
+//! What stands at a path that branches?
+//!
+//! `each()` leads to every element of a list, tuple or set, so that a path may lead to many places. In a dict and in a scalar there is
+//! nothing to branch into.
+
+use pellucid_record::key::{KeyPart, KeyReader};
+use pellucid_record::path::{Step as PathStep, slot_index};
+use pellucid_record::payload::zone;
+use pellucid_record::value::{Double, OwnedZone};
+use pellucid_record::view::{Container, Root, Slot, root};
+use pellucid_record::{Corrupt, Damage, Kind, Shapes, Value};
+
+use super::found::Found;
+use crate::expression::Step;
+
+/// Shows everything at `path` of a record to `visit` until it says true, and returns whether it did. A path without `each`
+/// leads to one place, which may be missing; one with it to any number.
+///
+/// # Errors
+/// Damage on the way.
+pub fn reach<S: Shapes + ?Sized>(
+    record: &[u8],
+    shapes: &S,
+    path: &[Step],
+    visit: &mut dyn FnMut(Found<'_>) -> Result<bool, Corrupt>,
+) -> Result<bool, Corrupt> {
+    match root(record, shapes)? {
+        Root::Container(container) => follow(record, shapes, Slot::Container(container), path, visit),
+        Root::Scalar(slot) => follow(record, shapes, slot, path, visit),
+    }
+}
+
+fn follow<S: Shapes + ?Sized>(
+    record: &[u8],
+    shapes: &S,
+    slot: Slot<'_>,
+    path: &[Step],
+    visit: &mut dyn FnMut(Found<'_>) -> Result<bool, Corrupt>,
+) -> Result<bool, Corrupt> {
+    let Some((step, rest)) = path.split_first() else { return visit(Found::of_slot(slot, record)) };
+    let Slot::Container(container) = slot else {
+        return if path.contains(&Step::Each) { Ok(false) } else { visit(Found::Missing) };
+    };
+    let step = match step {
+        Step::Each => return follow_each(record, shapes, container, rest, visit),
+        Step::Field(name) => PathStep::Field(name),
+        Step::Index(index) => PathStep::Index(*index),
+        Step::Key(key) => PathStep::Key(key),
+    };
+    match slot_index(record, shapes, &container, step)? {
+        Some(index) => follow(record, shapes, container.slot(record, shapes, index)?, rest, visit),
+        None if rest.contains(&Step::Each) => Ok(false),
+        None => visit(Found::Missing),
+    }
+}
+
+fn follow_each<S: Shapes + ?Sized>(
+    record: &[u8],
+    shapes: &S,
+    container: Container,
+    rest: &[Step],
+    visit: &mut dyn FnMut(Found<'_>) -> Result<bool, Corrupt>,
+) -> Result<bool, Corrupt> {
+    if container.kind.is_dict() {
+        return Ok(false);
+    }
+    for index in 0..container.count {
+        if follow(record, shapes, container.slot(record, shapes, index)?, rest, visit)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What stands at a path of a key: a tuple's elements have indexes.
+///
+/// # Errors
+/// Damage of the key.
+pub fn of_key(key: &[u8], spelling: &[u8], path: &[Step]) -> Result<Found<'static>, Corrupt> {
+    let mut value = key_value(key, spelling)?;
+    for step in path {
+        let (Value::Tuple(mut elements), Step::Index(index)) = (value, step) else {
+            return Ok(Found::Missing);
+        };
+        let index = if *index < 0 { index.checked_add_unsigned(elements.len() as u64) } else { Some(*index) };
+        match index.and_then(|index| usize::try_from(index).ok()) {
+            Some(index) if index < elements.len() => value = elements.swap_remove(index),
+            _ => return Ok(Found::Missing),
+        }
+    }
+    Ok(Found::of_value(value))
+}
+
+/// The value that a key was made of.
+///
+/// # Errors
+/// Damage of the key.
+pub fn key_value(key: &[u8], spelling: &[u8]) -> Result<Value, Corrupt> {
+    let damaged = || Corrupt::new(Damage::Range, 0);
+    let (mut open, mut whole) = (Vec::new(), Value::None);
+    for part in KeyReader::new(key, spelling) {
+        let value = match part.map_err(|_| damaged())? {
+            KeyPart::BeginTuple => {
+                open.push(Vec::new());
+                continue;
+            }
+            KeyPart::EndTuple => Value::Tuple(open.pop().unwrap_or_default()),
+            part => scalar(&part).ok_or_else(damaged)?,
+        };
+        match open.last_mut() {
+            Some(tuple) => tuple.push(value),
+            None => whole = value,
+        }
+    }
+    Ok(whole)
+}
+
+fn scalar(part: &KeyPart<'_>) -> Option<Value> {
+    Some(match part {
+        KeyPart::None | KeyPart::BeginTuple | KeyPart::EndTuple => Value::None,
+        KeyPart::Bool(value) => Value::Bool(*value),
+        KeyPart::Int(value) => Value::Int(*value),
+        KeyPart::BigInt { negative, magnitude } => {
+            let sign = if *negative { num_bigint::Sign::Minus } else { num_bigint::Sign::Plus };
+            Value::BigInt(num_bigint::BigInt::from_bytes_be(sign, magnitude).to_signed_bytes_le())
+        }
+        KeyPart::Float(value) => Value::Float(Double(*value)),
+        KeyPart::Str(text) => match std::str::from_utf8(text) {
+            Ok(text) => Value::Str(text.into()),
+            Err(_) => Value::Surrogates(text.to_vec()),
+        },
+        KeyPart::Bytes(bytes) => Value::Bytes(bytes.to_vec()),
+        KeyPart::Decimal(text) => Value::Decimal((*text).to_owned()),
+        KeyPart::Date(ordinal) => Value::Date(*ordinal),
+        KeyPart::Datetime { local, fold } => Value::Datetime(*local, *fold),
+        KeyPart::Aware { utc, offset, fold, zone: bytes } => Value::Aware {
+            local: utc + offset,
+            fold: *fold,
+            offset: *offset,
+            zone: OwnedZone::from(zone(bytes)?),
+        },
+        KeyPart::Uuid(uuid) => Value::Uuid(*uuid),
+    })
+}
+
+/// Whether a value is among the elements of a list, tuple or set, or the keys of a dict; None where it has neither.
+///
+/// # Errors
+/// Damage.
+pub fn is_among<S: Shapes + ?Sized>(
+    container: &Container,
+    record: &[u8],
+    shapes: &S,
+    wanted: &Found<'_>,
+) -> Result<bool, Corrupt> {
+    match container.kind {
+        Kind::Shaped => {
+            let Some(shape) = shapes.shape(container.shape) else {
+                return Err(Corrupt::new(Damage::UnknownShape, container.start as usize));
+            };
+            let Some((true, name)) = wanted.bytes() else { return Ok(false) };
+            let Some(index) = std::str::from_utf8(name).ok().and_then(|name| shape.slot(name)) else {
+                return Ok(false);
+            };
+            Ok(!matches!(container.slot(record, shapes, index)?, Slot::Absent))
+        }
+        kind => {
+            // Of a keyed map, every second slot is a key.
+            let step = if kind == Kind::Keyed { 2 } else { 1 };
+            for index in (0..container.count).step_by(step) {
+                let slot = container.slot(record, shapes, index)?;
+                if Found::of_slot(slot, record).equals(wanted, shapes)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What does a condition say about a record, or a computed value make of it?
+//!
+//! An [`Expression`] is a value: it is compared, shown and stored, and knows nothing of how it is evaluated. Its one text is the
+//! language of `parse.rs`, in which `show.rs` shows it, so that each expression can be written down and read again.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pellucid_record::Value;
+
+/// How deep expressions nest. Chains of `and` and `or` are one level, however long.
+pub const DEPTH_MAX: u32 = 200;
+
+/// An expression that others share.
+pub type Node = Arc<Expression>;
+
+/// A condition or a computed value.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Expression {
+    kind: Kind,
+    depth: u32,
+}
+
+/// What an expression does.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// What stands at a path of the record, or of the row's key.
+    Field(Source, Vec<Step>),
+    /// The value itself.
+    Literal(Value),
+    /// Whether two values compare so. Values of unlike types do not compare at all: false, and `NotEqual` true.
+    Compare(Comparison, Node, Node),
+    /// Whether all are true. At least two.
+    And(Vec<Node>),
+    /// Whether any is true. At least two.
+    Or(Vec<Node>),
+    /// Whether it is not true.
+    Not(Node),
+    /// A number made of two.
+    Arithmetic(Operation, Node, Node),
+    /// The number with the other sign.
+    Negative(Node),
+    /// Whether the first lies between the second and the third, or is one of them.
+    Between(Node, Node, Node),
+    /// Whether it equals any of these.
+    IsIn(Node, Vec<Value>),
+    /// Whether the first begins with, ends with or contains the second.
+    Has(Part, Node, Node),
+    /// Whether a regular expression is found in it.
+    Matches(Node, String),
+    /// Whether there is something there; None is something.
+    Exists(Node),
+    /// Whether None stands there.
+    IsNone(Node),
+    /// A value made of one.
+    Call(Function, Node),
+}
+
+/// What a path starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The record.
+    Record,
+    /// The row's key.
+    Key,
+}
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// The field of this name.
+    Field(Box<str>),
+    /// The element at this index, from the end if negative; in a dict, the entry of this int key.
+    Index(i64),
+    /// The entry of any other key, as a record of its own.
+    Key(Box<[u8]>),
+    /// Each element of a list, tuple or set: a condition is true if it is for any of them.
+    Each,
+}
+
+/// How two values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Comparison {
+    /// `==`
+    Equal,
+    /// `!=`, exactly `not ==`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+/// What is made of two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`, a float
+    Divide,
+    /// `%`, with the sign of the divisor
+    Remainder,
+}
+
+/// Where one value is looked for in another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// At the begin of a string or of bytes.
+    Start,
+    /// At the end.
+    End,
+    /// Anywhere in a string or bytes; among the elements of a list, tuple or set; among the keys of a dict.
+    Anywhere,
+}
+
+/// What is made of one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Function {
+    /// Characters of a string, bytes of bytes, elements or entries of a container.
+    Length,
+    /// The string in lower case.
+    Lower,
+    /// The string in upper case.
+    Upper,
+    /// The number without its sign.
+    Abs,
+    /// The year of a date or datetime.
+    Year,
+    /// The month, 1 to 12.
+    Month,
+    /// The day of the month.
+    Day,
+}
+
+/// An expression nests too deep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooDeep;
+
+impl fmt::Display for TooDeep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the expression nests more than {DEPTH_MAX} deep; split it into several conditions")
+    }
+}
+
+impl std::error::Error for TooDeep {}
+
+impl Expression {
+    /// The expression of this kind. `and` within `and`, and `or` within `or`, become one.
+    ///
+    /// # Errors
+    /// It nests deeper than `DEPTH_MAX`.
+    pub fn new(kind: Kind) -> Result<Node, TooDeep> {
+        let kind = match kind {
+            Kind::And(parts) => Kind::And(flattened(parts, |kind| match kind {
+                Kind::And(parts) => Some(parts),
+                _ => None,
+            })),
+            Kind::Or(parts) => Kind::Or(flattened(parts, |kind| match kind {
+                Kind::Or(parts) => Some(parts),
+                _ => None,
+            })),
+            kind => kind,
+        };
+        let depth = 1 + kind.parts().iter().map(|part| part.depth).max().unwrap_or(0);
+        if depth > DEPTH_MAX { Err(TooDeep) } else { Ok(Arc::new(Expression { kind, depth })) }
+    }
+
+    /// The value itself.
+    #[must_use]
+    pub fn literal(value: Value) -> Node {
+        Arc::new(Expression { kind: Kind::Literal(value), depth: 1 })
+    }
+
+    /// The field at this path of the record.
+    #[must_use]
+    pub fn field(path: Vec<Step>) -> Node {
+        Arc::new(Expression { kind: Kind::Field(Source::Record, path), depth: 1 })
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// Shows each path that it reads of the record to `visit`.
+    pub fn for_each_field(&self, visit: &mut impl FnMut(&[Step])) {
+        if let Kind::Field(Source::Record, path) = &self.kind {
+            visit(path);
+        }
+        for part in self.kind.parts() {
+            part.for_each_field(visit);
+        }
+    }
+}
+
+impl Kind {
+    /// The expressions of which it is made.
+    #[must_use]
+    pub fn parts(&self) -> Vec<&Node> {
+        match self {
+            Kind::Field(..) | Kind::Literal(_) => Vec::new(),
+            Kind::And(parts) | Kind::Or(parts) => parts.iter().collect(),
+            Kind::Compare(_, one, other) | Kind::Arithmetic(_, one, other) | Kind::Has(_, one, other) => {
+                vec![one, other]
+            }
+            Kind::Between(value, least, greatest) => vec![value, least, greatest],
+            Kind::Not(part)
+            | Kind::Negative(part)
+            | Kind::IsIn(part, _)
+            | Kind::Matches(part, _)
+            | Kind::Exists(part)
+            | Kind::IsNone(part)
+            | Kind::Call(_, part) => vec![part],
+        }
+    }
+}
+
+fn flattened(parts: Vec<Node>, of: impl Fn(&Kind) -> Option<&Vec<Node>>) -> Vec<Node> {
+    let mut flat = Vec::with_capacity(parts.len());
+    for part in parts {
+        match of(&part.kind) {
+            Some(inner) => flat.extend(inner.iter().cloned()),
+            None => flat.push(part),
+        }
+    }
+    flat
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(name: &str) -> Node {
+        Expression::field(vec![Step::Field(name.into())])
+    }
+
+    #[test]
+    fn chains_are_flat_and_nests_are_limited() {
+        let mut chain = field("a");
+        for _ in 0..1000 {
+            chain = Expression::new(Kind::And(vec![chain, field("b")])).unwrap();
+        }
+        assert_eq!((chain.depth, chain.kind.parts().len()), (2, 1001));
+        let mut nest = field("a");
+        for _ in 1..DEPTH_MAX {
+            nest = Expression::new(Kind::Not(nest)).unwrap();
+        }
+        assert_eq!(Expression::new(Kind::Not(nest)), Err(TooDeep));
+    }
+}
