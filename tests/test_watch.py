@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import os
@@ -117,6 +118,52 @@ def test_a_watched_table_may_be_renamed_and_its_watch_ends_when_it_is_dropped(db
     assert told(watch) == [("t", "rename", None, "u"), ("u", "put", 2, 2), ("u", "drop", None, None)]
     with pytest.raises(pellucid.StaleTable):
         table.watch()
+
+
+def test_a_table_is_watched_in_the_transaction_that_makes_it(db: pellucid.Database) -> None:
+    made, renamed, lost = db.table("made"), db.table("old"), db.table("lost")
+    with db.transaction():
+        made["a"] = 1
+        watch = made.watch(timeout=0)
+        renamed["b"] = 2
+        db.rename_table("old", "new")
+        later = renamed.watch(timeout=0)
+        assert watch.version == db.stats()["version"], "what is committed"
+    assert told(watch) == [("made", "create", None, None), ("made", "put", "a", 1)]
+    assert told(later) == [
+        ("old", "create", None, None),
+        ("old", "put", "b", 2),
+        ("old", "rename", None, "new"),
+    ]
+
+    with contextlib.suppress(KeyError), db.transaction():
+        lost["c"] = 3
+        watch = lost.watch(timeout=0)
+        raise KeyError
+    db["other"] = "gets the id that was taken back"
+    lost["d"] = 4
+    assert told(watch) == [("lost", "create", None, None), ("lost", "put", "d", 4)]
+
+
+def test_a_table_that_takes_another_ones_place_is_watched_after_the_block(db: pellucid.Database) -> None:
+    db.table("t")["a"] = 1
+    with db.transaction():
+        db.drop_table("t")
+        table = db.table("t")
+        table["b"] = 2
+        with pytest.raises(pellucid.TransactionError, match="watch it after the block"):
+            table.watch()
+        db.drop_table("t")
+        with pytest.raises(pellucid.StaleTable):
+            table.watch()
+
+
+def test_a_watch_meets_a_table_that_is_given_its_name(db: pellucid.Database) -> None:
+    watch = db.table("new").watch(timeout=0)
+    with db.transaction():
+        db.table("old")["a"] = 1
+        db.rename_table("old", "new")
+    assert [change.kind for change in watch] == ["create", "put", "rename"]
 
 
 def test_a_snapshot_and_what_came_after_it_have_no_gap(db: pellucid.Database) -> None:

@@ -193,6 +193,23 @@ impl Table {
         self.id_in(py, &self.snapshot(py)?)
     }
 
+    /// The id in what is committed; None where the table is still to be made, or its transaction to be committed.
+    fn id_to_watch(&self, py: Python<'_>) -> PyResult<Option<TableId>> {
+        let snapshot = self.core.snapshot(py)?;
+        let failed = |error| errors::of_store(py, error);
+        let id = self.identity.in_committed(py, &self.core, &snapshot).map_err(failed)?;
+        // Whether it is still there, and under which name it will be made.
+        if id.is_none() && self.id(py)?.is_some() && snapshot.table(&self.name(py)).map_err(failed)?.is_some()
+        {
+            let message = format!(
+                "the running transaction makes table '{}' in place of one that it drops or renames; watch it after the block",
+                self.name(py)
+            );
+            return Err(errors::raise(py, "TransactionError", message));
+        }
+        Ok(id)
+    }
+
     /// What to do with a key list that is no known shape.
     pub fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting {
         let id = self.id(py).unwrap_or(None);
@@ -474,7 +491,7 @@ impl Table {
         }
         this.core.check_open(py)?;
         let bounds = Bounds::new(&this.name(py), start, stop, prefix, false)?;
-        let id = this.id_in(py, &this.core.snapshot(py)?)?;
+        let id = this.id_to_watch(py)?;
         WatchHandle::new(py, &this.core, Some((slf.clone().unbind(), id, bounds)), since, timeout)
     }
 

@@ -299,13 +299,12 @@ impl Watch {
     /// What a commit did, as far as it is watched; and take over its names.
     fn changes_of(&mut self, commit: &Commit, key_size_max: usize) -> Vec<Change> {
         let written: Vec<Written<'_>> = commit.written().collect();
-        let dropped: HashSet<TableId> = written
+        let ops: Vec<NameOp> = written.iter().filter_map(NameOp::of).collect();
+        let dropped: HashSet<TableId> = ops
             .iter()
-            .filter_map(|written| match NameOp::of(written) {
-                Some(NameOp::Dropped(table)) => Some(table),
-                _ => None,
-            })
+            .filter_map(|op| if let NameOp::Dropped(table) = op { Some(*table) } else { None })
             .collect();
+        self.meet(&ops, &dropped);
         let holding = last_of_each(&written);
         let mut said: HashMap<&[u8], Said<'_>> = HashMap::new();
         let mut changes = Vec::new();
@@ -325,6 +324,17 @@ impl Watch {
             }
         }
         changes
+    }
+
+    /// Find the table that was still to be made: the one to which a commit gives its name, if need be by renaming it. All that the
+    /// commit did to it is told then, under whichever name.
+    fn meet(&mut self, ops: &[NameOp], dropped: &HashSet<TableId>) {
+        let Watched::Table { table: table @ None, name: wanted, .. } = &mut self.watched else { return };
+        let given = ops.iter().filter_map(|op| match op {
+            NameOp::Given(name, table) if **name == **wanted => Some(*table),
+            _ => None,
+        });
+        *table = given.clone().rfind(|table| !dropped.contains(table)).or_else(|| given.clone().next());
     }
 
     /// Whether a table is watched.
@@ -358,12 +368,6 @@ impl Watch {
             NameOp::Dropped(id) => (id, self.names.remove(&id)?, Happened::Drop),
             NameOp::Taken(_) => return None,
         };
-        if let Watched::Table { table: table @ None, name: wanted, .. } = &mut self.watched
-            && happened == Happened::Create
-            && *wanted == *name
-        {
-            *table = Some(id);
-        }
         let is_watched = self.is_watched(id);
         self.is_over |= is_watched && happened == Happened::Drop && !matches!(self.watched, Watched::All);
         is_watched.then_some(Change { table: id, name, happened })

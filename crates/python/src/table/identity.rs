@@ -66,6 +66,26 @@ impl Identity {
         }
     }
 
+    /// The table's id in what is committed, also for a caller whose running transaction makes it: then there is none yet, and
+    /// `name` is what the transaction calls it.
+    ///
+    /// # Errors
+    /// `TableDropped`; when the catalog is damaged.
+    pub fn in_committed(
+        &self,
+        py: Python<'_>,
+        core: &Core,
+        snapshot: &Snapshot,
+    ) -> Result<Option<TableId>, StoreError> {
+        let met = self.table.with(py, |table| table.clone());
+        match met {
+            Some((id, Some(fate))) if matches!(fate.get(), Fate::Open) && core.is_mine(py) => {
+                Ok(snapshot.tables()?.into_iter().any(|(_, table)| table == id).then_some(id))
+            }
+            _ => self.in_snapshot(py, core, snapshot),
+        }
+    }
+
     /// The table, and the version of the catalog in which it was found last.
     #[inline]
     pub fn known(&self) -> Option<Known> {
