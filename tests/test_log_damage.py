@@ -271,20 +271,38 @@ def test_what_is_no_log_of_this_database_is_told(path: Path, tmp_path: Path, mod
         (other, "another database"),
         (b"pelluLOG" + bytes(50_000), "version|no log"),
         (os.urandom(50_000), "no log"),
-        (os.urandom(100), "size"),
+        (os.urandom(100), "no log"),
+        (b"notes", "no log"),
+        (bytes(8) + b"notes", "no log"),
+        (b"pelluLOG", "size"),
     ):
         log_of(path).write_bytes(wrong)
         with pytest.raises(pellucid.DatabaseCorrupt, match=words):
             pellucid.open(path, mode)  # type: ignore[call-overload]
-        assert log_of(path).read_bytes()[:8] == wrong[:8]
+        assert log_of(path).read_bytes() == wrong
     log_of(path).unlink()
     log_of(path).mkdir()
     with pytest.raises(OSError, match="directory"):
         pellucid.open(path, mode)  # type: ignore[call-overload]
     log_of(path).rmdir()
-    log_of(path).write_bytes(b"")
-    with pellucid.open(path, mode) as db:  # type: ignore[call-overload]
-        assert dict(db) == ({} if mode == "n" else {"a": 1})
+    # What somebody can have left who died while making it.
+    for begun in (b"", bytes(3), b"pellu", bytes(100), bytes(8) + b"\x01" + bytes(50_000)):
+        log_of(path).write_bytes(begun)
+        with pellucid.open(path, mode) as db:  # type: ignore[call-overload]
+            assert dict(db) == ({} if mode == "n" else {"a": 1})
+        assert not log_of(path).exists()
+
+
+@pytest.mark.parametrize("words", [b"notes", b"some more notes", bytes(8) + b"image" * 10_000])
+def test_what_lies_beside_a_new_database_and_is_no_log_stays(path: Path, words: bytes) -> None:
+    log_of(path).write_bytes(words)
+    for _ in range(2):
+        with pytest.raises(pellucid.DatabaseCorrupt, match=r"no log.* move it away"):
+            pellucid.open(path)
+        assert log_of(path).read_bytes() == words
+    log_of(path).unlink()
+    with pellucid.open(path) as db:
+        db["a"] = 1
 
 
 def test_a_log_of_another_version_is_told_with_both_numbers_and_stays(path: Path) -> None:

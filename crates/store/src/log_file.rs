@@ -115,9 +115,16 @@ pub(crate) fn missing_log(tree: &dyn Engine, name: &str) -> Result<Warning, Stor
 }
 
 fn open_error(name: &str, source: io::Error) -> StoreError {
-    if source.kind() == io::ErrorKind::UnexpectedEof {
-        let what =
-            "it is not of the size that a log has; move it away if you can do without the last commits";
+    let what = match source.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            "it is not of the size that a log has; move it away if you can do without the last commits"
+        }
+        io::ErrorKind::InvalidData => {
+            "it is no log, or one whose first page is damaged; move it away if you can do without the last commits"
+        }
+        _ => "",
+    };
+    if !what.is_empty() {
         return StoreError::ForeignLog { path: name.to_owned(), what };
     }
     match source.raw_os_error() {

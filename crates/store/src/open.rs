@@ -203,9 +203,10 @@ fn prepare(
 ) -> Result<Box<dyn Engine>, StoreError> {
     let path = opening.path.display().to_string();
     if state.is_new {
-        // Nobody else's, so what is made beside it is ours to remove again.
+        // Nobody else's, so what is made beside it is ours to remove again; what lies there already is not.
         opening.is_open = true;
-        opening.keeps_log.store(false, Ordering::Relaxed);
+        let has_log = log_file::path_of(&opening.path).symlink_metadata().is_ok();
+        opening.keeps_log.store(has_log, Ordering::Relaxed);
         stamp::begin(opening.file()?).map_err(|source| StoreError::from_io("write", path.clone(), source))?;
     }
     let engine = open_engine(opening, state, options, warnings)?;

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::log::{GONE, MEMBER_MAX, Space};
+use crate::log::{GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, Space};
 use crate::os;
 use crate::own_file::OwnFile;
 
@@ -101,13 +101,14 @@ pub(crate) struct FileSpace {
 }
 
 impl FileSpace {
-    /// Map a file of up to this many words, creating it if asked to; a file of another size is refused by `UnexpectedEof`.
+    /// Map a file of up to this many words, creating it if asked to; a file of another size is refused by `UnexpectedEof`, and
+    /// one that is no log by `InvalidData`.
     pub(crate) fn open(path: &Path, count: usize, creates: bool, is_writable: bool) -> io::Result<Self> {
         let mut options = File::options();
         let file = options.read(true).write(is_writable).create(creates).truncate(false).open(path)?;
         let size = count as u64 * 8;
         match file.metadata()?.len() {
-            _ if creates && is_unfinished(&file)? => {
+            _ if creates && is_unfinished(&file, size)? => {
                 file.set_len(0)?;
                 make_room(&file, size)?;
             }
@@ -208,13 +209,27 @@ impl FileSpace {
     }
 }
 
-/// Whether whoever created the file died before anything was in it.
-fn is_unfinished(file: &File) -> io::Result<bool> {
-    let mut first = [0; 8];
+/// Whether whoever created the file died before anything was in it. Anything that is not what they can have left is somebody
+/// else's, and an error.
+fn is_unfinished(file: &File, size_max: u64) -> io::Result<bool> {
+    // The magic is written last, and the format is what stands behind it.
+    let mut first = [0; 16];
     // A power cut may have taken the first page alone: then the areas' heads, on the second one, are there.
     let mut heads = [0; 128];
-    let is_there = file.read_at(&mut first, 0)? == first.len() && first != [0; 8];
-    Ok(!is_there && (file.read_at(&mut heads, AREA_HEADS_AT)? < heads.len() || heads == [0; 128]))
+    let size = file.read_at(&mut first, 0)?;
+    let (magic, format) = first.split_at(size.min(8));
+    if size < 8 {
+        let is_ours = magic.iter().all(|byte| *byte == 0) || LOG_MAGIC.to_le_bytes().starts_with(magic);
+        return if is_ours { Ok(true) } else { Err(io::ErrorKind::InvalidData.into()) };
+    }
+    if *magic == LOG_MAGIC.to_le_bytes() {
+        return Ok(false);
+    }
+    let is_format = *format == [0; 8] || *format == LOG_FORMAT.to_le_bytes();
+    if magic != [0; 8] || !is_format || file.metadata()?.len() > size_max {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(file.read_at(&mut heads, AREA_HEADS_AT)? < heads.len() || heads == [0; 128])
 }
 
 /// Make sure that a file has room on the disk for a log: it grows when parts of it are reserved, or where that is not possible is

@@ -34,7 +34,7 @@ use crate::log::space::Space;
 use crate::os_map::Words;
 
 /// "pelluLOG"
-const MAGIC: u64 = u64::from_le_bytes(*b"pelluLOG");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"pelluLOG");
 pub(crate) const FORMAT: u64 = 1;
 const TOKEN: usize = 3;
 const SEQUENCE: usize = 8;

@@ -21,7 +21,7 @@ mod space;
 mod state;
 mod write;
 
-pub(crate) use areas::words_for;
+pub(crate) use areas::{FORMAT as LOG_FORMAT, MAGIC as LOG_MAGIC, words_for};
 pub use engine::LoggedEngine;
 pub(crate) use engine::{Met, Opened};
 pub(crate) use history::CHUNK as CHUNK_KEY;
