@@ -140,7 +140,7 @@ def test_a_copy_that_was_taken_without_the_log_says_what_it_lacks(path: Path, tm
             told, found = taken_warnings(copy)
             assert found == rows
             assert len(told) == 1
-            assert f"'{copy}' was copied while it was open, or its log was taken away" in told[0]
+            assert f"'{copy}' was copied or renamed while it was open, or its log was taken away" in told[0]
             assert f"up to version{said}" in told[0]
             told, found = taken_warnings(copy, untrusted=True)
             assert (len(told), found) == (1, rows)
@@ -154,6 +154,37 @@ def test_a_copy_that_was_taken_without_the_log_says_what_it_lacks(path: Path, tm
         db["c"] = 3
         db.backup(tmp_path / "backup.pel")
     assert taken_warnings(tmp_path / "backup.pel") == ([], {"a": 1, "b": 2, "c": 3})
+
+
+def test_a_file_that_is_renamed_while_it_is_open_has_everything_once_it_is_closed(path: Path) -> None:
+    new = path.with_name("new.pel")
+    with Child(path) as child, Child(path) as other:
+        child("db['a'] = 1; db.sync()")
+        path.rename(new)
+        child("db['b'] = 2")
+        with pytest.raises(pellucid.Busy, match="under another name"):
+            pellucid.open(new)
+        child("db.close()")
+        other("db['c'] = 3; db.close()")
+    assert taken_warnings(new) == ([], {"a": 1, "b": 2, "c": 3})
+    # What is left under the old name does no harm if it is given to the file again.
+    log_of(path).rename(log_of(new))
+    assert taken_warnings(new) == ([], {"a": 1, "b": 2, "c": 3})
+
+
+def test_a_file_that_was_renamed_while_it_was_open_says_where_its_commits_are(path: Path) -> None:
+    new = path.with_name("new.pel")
+    with Child(path) as child:
+        child("db['a'] = 1; db.sync()")
+        path.rename(new)
+        child("db['b'] = 2")
+        child.kill()
+    told, rows = taken_warnings(new, "w")
+    assert rows == {"a": 1}
+    assert len(told) == 1
+    assert f"rename that to '{log_of(new)}', and open it again" in told[0]
+    log_of(path).rename(log_of(new))
+    assert taken_warnings(new, "w") == ([], {"a": 1, "b": 2})
 
 
 def test_whoever_has_its_log_is_not_told_that_it_lacks_one(path: Path) -> None:

@@ -17,7 +17,7 @@ use crate::cell::{CHECK_SIZE, Cell};
 use crate::engine::{Engine, EngineError};
 use crate::error::{StoreError, Warning};
 use crate::gate::Gate;
-use crate::opening::Opening;
+use crate::opening::{Leaving, Opening};
 use crate::os;
 use crate::row_key::{Prefix, TableId, is_long, split};
 use crate::snapshot::{Snapshot, SnapshotInner};
@@ -128,6 +128,20 @@ impl Database {
             (_, Some(file)) => stamp::set_mark(file, token).map_err(EngineError::Io)?,
         }
         settled
+    }
+
+    /// The same for a file that was renamed while it was open: its log stays where it is, and belongs to it until it has everything.
+    fn settle_moved(&self, opening: &Opening) -> bool {
+        let token = self.engine.mark();
+        let settled = self.engine.settle(Duration::ZERO, Duration::ZERO).is_ok_and(|done| done);
+        let unmarked = || {
+            let file = opening.file().ok()?;
+            if token != 0 && stamp::mark_of(file).ok()? == token {
+                stamp::set_mark(file, 0).and_then(|()| file.sync_data()).ok()?;
+            }
+            Some(())
+        };
+        settled && unmarked().is_some()
     }
 
     /// Tell the rule of admission how many shapes each table has.
@@ -277,15 +291,17 @@ impl Drop for Database {
         // is the last then, or opens it next, is alone.
         let has_committed = self.engine.quiet();
         // The last one leaves one file behind, if the tree takes it all; else the next one finds the log.
-        if opening.is_last() {
-            let is_settled = self.read_only.is_none() && self.come_to_rest().is_ok_and(|done| done);
-            opening.keeps_log.store(!is_settled, Ordering::Relaxed);
-            if is_settled {
-                // The tree has it, on the disk; what the log has goes.
-                return;
+        let is_settled = match opening.leaving() {
+            Leaving::Last => {
+                let is_settled = self.read_only.is_none() && self.come_to_rest().is_ok_and(|done| done);
+                opening.keeps_log.store(!is_settled, Ordering::Relaxed);
+                is_settled
             }
-        }
-        if has_committed {
+            Leaving::LastOfMoved => self.read_only.is_none() && self.settle_moved(opening),
+            Leaving::NotLast => false,
+        };
+        // What the tree has, on the disk, need not be synced in the log.
+        if has_committed && !is_settled {
             self.engine.leave();
         }
     }

@@ -582,7 +582,7 @@ pub enum Warning {
         /// How many.
         commits: u64,
     },
-    /// It was copied while somebody had it open, or its log was taken away: commits may be missing.
+    /// It was copied or renamed while somebody had it open, or its log was taken away: commits may be missing.
     LogMissing {
         /// The file.
         path: String,
@@ -617,7 +617,7 @@ impl fmt::Display for Warning {
             ),
             Self::LogMissing { path, version } => write!(
                 out,
-                "'{path}' was copied while it was open, or its log was taken away: it has everything up to version {version}, and what was committed after that is not there; it is in the '-log' beside the original, if that still has one (use backup to copy an open database)"
+                "'{path}' was copied or renamed while it was open, or its log was taken away: it has everything up to version {version}, and what was committed after that is not there; it is in the '-log' beside the original or under the old name, if there still is one: close this, rename that to '{path}-log', and open it again (close a database before you rename it; use backup to copy an open one)"
             ),
             Self::OtherNamespace { path } => write!(
                 out,

@@ -35,6 +35,8 @@ pub(crate) struct Opening {
     pub(crate) keeps_log: AtomicBool,
     /// Whether the registry must be told when it is closed. Not before it was told of it: it is locked then.
     pub(crate) is_registered: AtomicBool,
+    /// Whether our share was given up for a moment since: others may have been here, with files beside it that we know nothing of.
+    was_away: AtomicBool,
     /// The files beside it that were there when it was opened: they are ours as long as they are the same.
     beside: OnceLock<Beside>,
 }
@@ -88,6 +90,7 @@ impl Opening {
                     is_open: false,
                     keeps_log: AtomicBool::new(true),
                     is_registered: AtomicBool::new(false),
+                    was_away: AtomicBool::new(false),
                     beside: OnceLock::new(),
                 };
                 return Ok(Found { opening, is_alone, is_writable });
@@ -149,6 +152,7 @@ impl Opening {
                 Err(TryLockError::WouldBlock) => {}
             }
             // The attempt has cost us our share for a moment, in which the last one may have closed.
+            self.was_away.store(true, Ordering::Relaxed);
             let _ = file.lock_shared();
             if begin.elapsed() >= timeout || !self.is_current() {
                 let path = self.path.display().to_string();
@@ -178,11 +182,35 @@ pub(crate) fn lock_path_of(path: &Path) -> PathBuf {
     path.into()
 }
 
+/// Who goes when a database is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// The last one.
+    Last,
+    /// The last one, of a file that was renamed meanwhile: nobody was here who does not share our log.
+    LastOfMoved,
+    /// Somebody else has it open, or has had it alone.
+    NotLast,
+}
+
 impl Opening {
     /// Whether nobody else has it open; nobody can open it from then on.
-    pub(crate) fn is_last(&self) -> bool {
-        let file = self.file.file().filter(|_| self.is_open);
-        file.is_some_and(|file| file.try_lock().is_ok()) && self.is_same() && !self.has_others_beside()
+    pub(crate) fn leaving(&self) -> Leaving {
+        let Some(file) = self.file.file().filter(|_| self.is_open) else { return Leaving::NotLast };
+        if file.try_lock().is_err() {
+            self.was_away.store(true, Ordering::Relaxed);
+            return Leaving::NotLast;
+        }
+        if self.is_same() {
+            return if self.has_others_beside() { Leaving::NotLast } else { Leaving::Last };
+        }
+        let is_named = file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
+        // Whoever found it under its new name has other lock files: what we know of the tree is not the newest then.
+        if is_named && !self.was_away.load(Ordering::Relaxed) {
+            Leaving::LastOfMoved
+        } else {
+            Leaving::NotLast
+        }
     }
 }
 
@@ -192,7 +220,7 @@ impl Drop for Opening {
             return;
         }
         // The engine has closed the file. If nobody else has it open, nobody needs the files beside it.
-        if self.is_last() {
+        if self.leaving() == Leaving::Last {
             if !self.keeps_log.load(Ordering::Relaxed) {
                 log_file::remove(&self.path);
             }
