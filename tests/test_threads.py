@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
+import signal
+import sys
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -186,8 +190,10 @@ def test_a_transaction_left_open_by_a_thread_that_ended_can_be_closed_away(path:
     db = pellucid.open(path, timeout=0.05)
     db["a"] = 1
 
+    kept = []
+
     def work() -> None:
-        db.transaction().__enter__()
+        kept.append(entered(db.transaction()))
         db["a"] = 2
 
     thread = threading.Thread(target=work)
@@ -195,6 +201,8 @@ def test_a_transaction_left_open_by_a_thread_that_ended_can_be_closed_away(path:
     thread.join()
     assert db["a"] == 1
     db.close()
+    with pytest.warns(ResourceWarning, match="rolled back"):
+        kept.clear()
     with pellucid.open(path, timeout=5) as db:
         assert db["a"] == 1
         db["a"] = 3
@@ -277,3 +285,146 @@ def test_threads_that_end_leave_nothing_behind(path: Path) -> None:
         with db.transaction():
             db["a"].x = 1
     assert list(path.parent.iterdir()) == [path]
+
+
+# Transactions that nobody can end any more
+
+
+def line_of(work: Callable[..., Any]) -> str:
+    return f"{Path(__file__).name}:{work.__code__.co_firstlineno + 1} "
+
+
+def entered(context: Any) -> Any:
+    context.__enter__()
+    return context
+
+
+def test_a_transaction_that_is_dropped_inside_its_block_lets_others_write(hasty: Database) -> None:
+    context = entered(hasty.transaction())
+    hasty["a"] = 1
+    with pytest.raises(pellucid.Busy):
+        elsewhere(lambda: hasty.update(b=2))
+    site = rf"entered at .*{line_of(entered)}\(entered\)"
+    where = rf"hasty\.pel\", {site}, was dropped .* rolled back; use it in a with"
+    with pytest.warns(ResourceWarning, match=where):
+        del context
+    assert dict(hasty) == {}
+    elsewhere(lambda: hasty.update(b=2))
+    with hasty.transaction():
+        hasty["c"] = 3
+    assert dict(hasty) == {"b": 2, "c": 3}
+
+
+def test_an_edit_that_is_dropped_inside_its_block_lets_others_write(hasty: Database) -> None:
+    hasty["a"] = {"n": 1}
+    context = entered(hasty.edit("a"))
+    hasty["a"].n = 2
+    with pytest.warns(ResourceWarning, match=r"\(entered\)"):
+        del context
+    elsewhere(lambda: hasty.update(b=2))
+    assert hasty["a"].n == 1
+
+
+def test_a_transaction_may_be_dropped_by_another_thread(hasty: Database) -> None:
+    contexts = []
+
+    def work() -> None:
+        contexts.append(entered(hasty.transaction()))
+        hasty["a"] = 1
+
+    elsewhere(work)
+    with pytest.raises(pellucid.Busy):
+        hasty["b"] = 2
+    # By the thread that waits for it, and by one that has nothing to do with it.
+    with pytest.warns(ResourceWarning, match="rolled back"):
+        contexts.clear()
+    hasty["b"] = 2
+    contexts.append(entered(hasty.transaction()))
+    hasty["c"] = 3
+    with pytest.warns(ResourceWarning, match="rolled back"):
+        elsewhere(contexts.clear)
+    hasty["d"] = 4
+    assert dict(hasty) == {"b": 2, "d": 4}
+
+
+def test_a_dropped_transaction_is_found_by_the_collector(hasty: Database) -> None:
+    cycle: list[Any] = [entered(hasty.transaction())]
+    cycle.append(cycle)
+    hasty["a"] = 1
+    del cycle
+    with pytest.warns(ResourceWarning, match="rolled back"):
+        gc.collect()
+    elsewhere(lambda: hasty.update(b=2))
+    assert dict(hasty) == {"b": 2}
+
+
+def test_an_inner_transaction_that_is_dropped_is_part_of_the_one_around_it(hasty: Database) -> None:
+    with hasty.transaction():
+        hasty["a"] = 1
+        inner = entered(hasty.transaction())
+        hasty["b"] = 2
+        with pytest.warns(ResourceWarning, match="belongs to the one around it"):
+            del inner
+        hasty["c"] = 3
+    assert dict(hasty) == {"a": 1, "b": 2, "c": 3}
+
+
+def test_what_is_inside_a_dropped_transaction_is_over_with_it(hasty: Database) -> None:
+    outer, inner = entered(hasty.transaction()), entered(hasty.transaction())
+    with pytest.warns(ResourceWarning, match="rolled back"):
+        del outer
+    with hasty.transaction():
+        hasty["a"] = 1
+        with pytest.raises(pellucid.TransactionError, match="is over"):
+            inner.__exit__(None, None, None)
+    del inner
+    assert dict(hasty) == {"a": 1}
+
+
+def test_an_exception_that_drops_a_transaction_stays_what_it_is(hasty: Database) -> None:
+    def work() -> None:
+        context = entered(hasty.transaction())
+        hasty["a"] = 1
+        assert context
+        raise LookupError
+
+    with pytest.warns(ResourceWarning, match="rolled back"), pytest.raises(LookupError):
+        work()
+    hasty["b"] = 2
+    # A warning that is made an error has nobody to raise it to.
+    told = []
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        patch.setattr(sys, "unraisablehook", lambda hook: told.append(hook.exc_type))
+        entered(hasty.transaction())
+    assert told == [ResourceWarning]
+    assert dict(hasty) == {"b": 2}
+
+
+def test_a_transaction_that_a_signal_handler_drops_ends_behind_what_it_is_in(path: Path) -> None:
+    db = pellucid.open(path)
+    db.update({n: {"n": n} for n in range(200_000)})
+    contexts = [entered(db.transaction())]
+    db["a"] = {"n": 1}
+
+    def handler(*_: object) -> None:
+        contexts.clear()
+
+    old = signal.signal(signal.SIGALRM, handler)
+
+    def walk() -> None:
+        while contexts:
+            signal.setitimer(signal.ITIMER_REAL, 0.001)
+            with contextlib.suppress(pellucid.TransactionError):
+                db.sum("n")
+
+    try:
+        with pytest.warns(ResourceWarning, match="rolled back"):
+            walk()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert "a" not in db
+    elsewhere(lambda: db.update(b=2))
+    assert db["b"] == 2
+    db.close()

@@ -73,6 +73,8 @@ pub struct Core {
     owner: GilCell<Option<Owner>>,
     is_running: GilValue<bool>,
     is_lent: GilValue<bool>,
+    // Its context went while it was lent: it is taken back when it comes home.
+    is_abandoned: GilValue<bool>,
     stored_count: GilValue<u64>,
 }
 
@@ -109,6 +111,7 @@ impl Core {
             owner: GilCell::new(None),
             is_running: GilValue::new(false),
             is_lent: GilValue::new(false),
+            is_abandoned: GilValue::new(false),
             stored_count: GilValue::new(0),
         }))
     }
@@ -331,7 +334,8 @@ impl Core {
         self.serial(py)
     }
 
-    fn serial(&self, py: Python<'_>) -> Option<u64> {
+    /// Which transaction is running, whosoever it is.
+    pub fn serial(&self, py: Python<'_>) -> Option<u64> {
         self.owner.with(py, |owner| owner.as_ref().map(|owner| owner.serial))
     }
 
@@ -389,8 +393,30 @@ impl Core {
 
     fn lend<R>(&self, py: Python<'_>, work: impl FnOnce(&mut Transaction) -> R) -> Option<R> {
         self.is_lent.set(true);
-        let _loan = Loan(&self.is_lent);
-        self.running.with(py, |running| running.as_mut().map(work))
+        let loan = Loan(&self.is_lent);
+        let result = self.running.with(py, |running| running.as_mut().map(work));
+        drop(loan);
+        if self.is_abandoned.get() {
+            self.take_back(py);
+        }
+        result
+    }
+
+    /// Take the running transaction back, from whichever thread: nobody is left who could end it.
+    pub fn abandon(&self, py: Python<'_>) {
+        if self.is_lent.get() {
+            self.is_abandoned.set(true);
+        } else {
+            self.take_back(py);
+        }
+    }
+
+    #[cold]
+    fn take_back(&self, py: Python<'_>) {
+        self.is_abandoned.set(false);
+        if let Err(error) = self.end(py, false) {
+            error.write_unraisable(py, None);
+        }
     }
 
     /// Run `work` in the caller's transaction, or in one of its own that is committed at once.

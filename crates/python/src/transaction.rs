@@ -1,12 +1,15 @@
 //! What does `with db.transaction():` give, and `table.edit(key)`?
 
+use std::ffi::CString;
 use std::sync::Arc;
 
 use pellucid_store::Savepoint;
+use pyo3::exceptions::PyResourceWarning;
 use pyo3::prelude::*;
 
 use crate::core::Core;
 use crate::errors;
+use crate::hot::call_site::CallSite;
 use crate::hot::gil::{GilCell, GilValue};
 use crate::record::Record;
 use crate::record_list::RecordList;
@@ -28,21 +31,23 @@ use crate::table::Table;
 pub struct TransactionContext {
     core: Arc<Core>,
     entered: GilValue<Option<Entered>>,
+    // Where, for whoever forgets to leave it.
+    site: GilCell<Option<CallSite>>,
 }
 
 /// What a block that has been entered is.
 #[derive(Clone, Copy)]
-enum Entered {
-    /// The transaction itself.
-    Outermost,
-    /// A savepoint of the one that was running.
-    Inner(Savepoint),
+struct Entered {
+    /// The transaction.
+    serial: Option<u64>,
+    /// None for the transaction itself.
+    savepoint: Option<Savepoint>,
 }
 
 impl TransactionContext {
     /// A transaction that begins when it is entered.
     pub fn new(core: Arc<Core>) -> Self {
-        Self { core, entered: GilValue::new(None) }
+        Self { core, entered: GilValue::new(None), site: GilCell::new(None) }
     }
 
     /// Begin it.
@@ -55,14 +60,54 @@ impl TransactionContext {
             ));
         }
         self.core.check_open(py)?;
-        if self.core.is_mine(py) {
-            let savepoint = self.core.in_running(py, pellucid_store::Transaction::savepoint)?;
-            self.entered.set(Some(Entered::Inner(savepoint)));
+        let savepoint = if self.core.is_mine(py) {
+            Some(self.core.in_running(py, pellucid_store::Transaction::savepoint)?)
         } else {
             self.core.begin(py)?;
-            self.entered.set(Some(Entered::Outermost));
-        }
+            None
+        };
+        self.entered.set(Some(Entered { serial: self.core.serial(py), savepoint }));
         Ok(())
+    }
+
+    /// Begin it for a block of the user's.
+    fn enter_block(&self, py: Python<'_>) -> PyResult<()> {
+        self.enter(py)?;
+        let site = CallSite::here(py);
+        drop(self.site.with(py, |place| std::mem::replace(place, site)));
+        Ok(())
+    }
+
+    /// Nobody can leave the block any more: let others write, and say so.
+    #[cold]
+    fn abandon(&self, py: Python<'_>, entered: Entered) {
+        if entered.serial.is_none() || self.core.serial(py) != entered.serial {
+            return;
+        }
+        let (what, done) = match entered.savepoint {
+            // What was done since may be meant for the transaction around it, which still has its end before it.
+            Some(_) => ("a transaction within another", "what it did belongs to the one around it"),
+            None => ("a transaction", "it has been rolled back"),
+        };
+        // Whatever raised may have let go of the context as well.
+        let raised = PyErr::take(py);
+        if entered.savepoint.is_none() {
+            self.core.abandon(py);
+        }
+        let site = self.site.with(py, Option::take);
+        let site = site.map_or_else(String::new, |site| format!(", entered at {},", site.show(py)));
+        let message = format!(
+            "{what} of {}{site} was dropped and never left: {done}; use it in a with statement, or call __exit__",
+            self.core.target
+        );
+        let category = py.get_type::<PyResourceWarning>();
+        let message = CString::new(message.replace('\0', "?")).unwrap_or_default();
+        if let Err(error) = PyErr::warn(py, &category, &message, 1) {
+            error.write_unraisable(py, None);
+        }
+        if let Some(raised) = raised {
+            raised.restore(py);
+        }
     }
 
     /// End it: keep what it did, or drop it.
@@ -76,6 +121,10 @@ impl TransactionContext {
             self.entered.set(None);
             return if keep { Err(self.core.closed_within(py)) } else { Ok(()) };
         }
+        if self.core.serial(py) != entered.serial {
+            self.entered.set(None);
+            return Err(over(py));
+        }
         if !self.core.is_mine(py) {
             return Err(errors::raise(
                 py,
@@ -85,20 +134,32 @@ impl TransactionContext {
         }
         // Only now: a refused exit leaves the transaction to its owner.
         self.entered.set(None);
-        match entered {
-            Entered::Outermost => self.core.end(py, keep),
-            Entered::Inner(savepoint) if keep => {
+        match entered.savepoint {
+            None => self.core.end(py, keep),
+            Some(savepoint) if keep => {
                 self.core.in_running(py, |transaction| transaction.release(savepoint))
             }
-            Entered::Inner(savepoint) => self.core.roll_back_to(py, savepoint),
+            Some(savepoint) => self.core.roll_back_to(py, savepoint),
         }
+    }
+}
+
+/// What leaving a block raises whose transaction, or the one around it, has ended.
+fn over(py: Python<'_>) -> PyErr {
+    errors::raise(py, "TransactionError", "this transaction is over: the one around it has ended before it")
+}
+
+impl Drop for TransactionContext {
+    fn drop(&mut self) {
+        let Some(entered) = self.entered.get() else { return };
+        Python::try_attach(|py| self.abandon(py, entered));
     }
 }
 
 #[pymethods]
 impl TransactionContext {
     fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
-        slf.get().enter(py)?;
+        slf.get().enter_block(py)?;
         Ok(slf)
     }
 
@@ -176,7 +237,7 @@ impl EditContext {
 #[pymethods]
 impl EditContext {
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.transaction.enter(py)?;
+        self.transaction.enter_block(py)?;
         self.enter(py).map_err(|error| match self.transaction.exit(py, false) {
             Ok(()) => error,
             Err(worse) => worse,

@@ -14,6 +14,7 @@
 pub mod ahead;
 pub mod alloc;
 pub mod buffer;
+pub mod call_site;
 pub mod decode;
 pub mod dicts;
 pub mod encode;
