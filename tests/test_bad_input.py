@@ -618,7 +618,9 @@ def test_a_file_that_must_be_alone_is_refused_without_waiting_and_says_what_to_c
                 pellucid.open(filled, "r", untrusted=True, timeout=timeout)
             assert "timeout" not in str(busy.value)
     with pellucid.open(filled, timeout=0.05) as db, db.snapshot():
-        with pytest.raises(pellucid.Busy, match=r"handles of this process\); close it there first") as busy:
+        with pytest.raises(
+            pellucid.Busy, match="another handle of the same file; end, close or drop"
+        ) as busy:
             db.compact()
         assert "timeout" not in str(busy.value)
         with Child(filled) as other, db.transaction():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import copy
 import io
 import pickle
@@ -596,3 +597,49 @@ def test_opening_a_record_decodes_nothing(fred: Any, db: Database) -> None:
 
 
 bytes_of_fred = pellucid.dumps(FRED)
+
+
+def test_what_is_gone_is_named_as_it_was_written(db: Database) -> None:
+    db["a"] = {"s": {"y": [1]}, "l": [{"z": 1}], "t": (1, 2), "u": {"v": 1}}
+    row = db["a"]
+    inner, element, replaced = row.s, row.l[0], row.u
+    db["a"].s = 5
+    db["a"].l = "text"
+    db["a"].u = [1]
+    place = re.escape("""record 'a' of table "default" cannot be changed at """)
+    with pytest.raises(TypeError, match=place + r"""\["s"\]\["y"\]: what is at \["s"\] is no dict .*again"""):
+        inner["y"] = 1
+    with pytest.raises(TypeError, match=place + r"""\["l"\]\[0\]\["z"\]: what is at \["l"\] is no list"""):
+        element["z"] = 2
+    with pytest.raises(KeyError, match=r"is no dict any more; read it again"):
+        replaced["v"] = 1
+    db["a"] = 5
+    with pytest.raises(TypeError, match=place + r"""\["x"\]: the record is no dict"""):
+        row["x"] = 1
+
+
+def test_a_row_of_a_transaction_that_was_rolled_back_says_so(db: Database) -> None:
+    with contextlib.suppress(LookupError), db.transaction():
+        db["a"] = {"x": 1, "s": {"y": 1}}
+        row = db["a"]
+        inner = row.s
+        raise LookupError
+    why = "is not there: the transaction in which it was stored or read has been rolled back"
+    record = """record 'a' of table "default" """
+    for use in (lambda: row.x, lambda: row.update(x=2), row.to_dict):
+        with pytest.raises(KeyError) as told:
+            use()
+        assert told.value.args == (record + why,)
+    with pytest.raises(KeyError) as told:
+        inner.y = 2
+    assert told.value.args == (f"""what stood at ["s"] of {record}{why}""",)
+
+
+def test_update_says_what_it_takes(db: Database) -> None:
+    db["a"] = {"x": 1}
+    for owner in (db["a"], pellucid.view(pellucid.dumps({})), db, db.table("t")):
+        for wrong in (5, object()):
+            with pytest.raises(TypeError, match=r"update\(\) has to be a mapping or an iterable of pairs"):
+                owner.update(wrong)
+    db["a"].update(iter([("x", 2)]), y=3)
+    assert db["a"] == {"x": 2, "y": 3}

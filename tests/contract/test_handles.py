@@ -265,7 +265,7 @@ def test_a_kept_record_does_not_hinder_compact_but_one_of_a_snapshot_does(path: 
         assert (kept[3].n[49_999], len(kept[3].s)) == (49_999, 500_000)
         with db.snapshot() as snapshot:
             record = snapshot["small"]
-        with pytest.raises(pellucid.Busy, match="snapshots"):
+        with pytest.raises(pellucid.Busy, match="a snapshot or a record read in one"):
             db.compact()
         del record, snapshot
         db.compact()

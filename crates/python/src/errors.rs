@@ -10,7 +10,7 @@ use pyo3::exceptions::{
     PyTypeError, PyUnicodeDecodeError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyIterator, PyType};
 
 use crate::hot::encode::{Failure, Reason};
 use crate::hot::node::{Node, Step};
@@ -55,6 +55,12 @@ pub fn argument<T>(
     }
     let kind = object.get_type();
     Err(type_error(format!("{name} has to be {wanted}, not {}", kind.name()?)))
+}
+
+/// What `update` takes that is no mapping.
+pub fn pairs<'py>(other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    let wanted = "a mapping or an iterable of pairs of key and value";
+    argument(other, other.try_iter(), "the argument of update()", wanted)
 }
 
 /// `1 row`, `2 rows`.
@@ -106,8 +112,19 @@ pub fn stale_apart(py: Python<'_>, row: &Row) -> PyErr {
 
 /// The path that a handle stands for leads nowhere any more.
 pub fn gone(py: Python<'_>, node: &Node) -> PyErr {
-    let path = node.path(py).map(|steps| crate::path::show(py, &steps)).unwrap_or_default();
-    PyKeyError::new_err(format!("what stood at {path} of {} is no longer there", describe(py, &node.row)))
+    let record = describe(py, &node.row);
+    let what = match node.path(py) {
+        Ok(steps) if !steps.is_empty() => {
+            format!("what stood at {} of {record}", crate::path::show(py, &steps))
+        }
+        _ => record,
+    };
+    let why = if node.row.gate.share().is_taken_back() {
+        "is not there: the transaction in which it was stored or read has been rolled back"
+    } else {
+        "is no longer there, or something else is; read it again"
+    };
+    PyKeyError::new_err(format!("{what} {why}"))
 }
 
 /// A list has changed so that an index leads to another element of it.

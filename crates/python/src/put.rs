@@ -362,8 +362,7 @@ pub fn update_from<'py>(table: &Bound<'py, Table>, other: &Bound<'py, PyAny>) ->
         }
         return Ok(());
     }
-    let wanted = "a mapping or an iterable of pairs of key and value";
-    let pairs = errors::argument(other, other.try_iter(), "the argument of update()", wanted)?;
+    let pairs = errors::pairs(other)?;
     for (index, pair) in pairs.enumerate() {
         let pair = pair?;
         let place = format!("update() element {index}");

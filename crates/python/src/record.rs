@@ -310,7 +310,11 @@ impl Record {
     ) -> PyResult<()> {
         let merged = PyDict::new(slf.py());
         if let Some(other) = other {
-            merged.call_method1("update", (other,))?;
+            if other.hasattr("keys")? {
+                merged.call_method1("update", (other,))?;
+            } else {
+                merged.call_method1("update", (errors::pairs(other)?,))?;
+            }
         }
         if let Some(fields) = fields {
             merged.update(fields.as_mapping())?;

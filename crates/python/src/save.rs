@@ -291,8 +291,32 @@ pub fn of_patch(py: Python<'_>, row: &Row, edit: &Edit, error: &PatchError) -> P
             "RecordTooLarge",
             format!("{} cannot be changed at {place}: {error}", errors::describe(py, row)),
         ),
-        other => {
-            errors::type_error(format!("{} cannot be changed at {place}: {other}", errors::describe(py, row)))
+        other => errors::type_error(format!(
+            "{} cannot be changed at {place}: {}",
+            errors::describe(py, row),
+            why_not_changed(py, edit, other)
+        )),
+    }
+}
+
+/// Which part of a path is what by now, in the words that it was written in.
+fn why_not_changed(py: Python<'_>, edit: &Edit, error: &PatchError) -> String {
+    let (PatchError::NotAContainer { step } | PatchError::Immutable { step }) = error else {
+        return error.to_string();
+    };
+    let what = match path::show(py, edit.path.get(..*step).unwrap_or(&edit.path)) {
+        root if root.is_empty() => "the record".to_owned(),
+        place => format!("what is at {place}"),
+    };
+    match (error, edit.path.get(*step)) {
+        (PatchError::Immutable { .. }, _) => {
+            format!("{what} is a tuple or a set, which do not change; set all of it")
+        }
+        (_, Some(Step::Index(_))) => format!("{what} is no list any more; read it again"),
+        (_, Some(_)) => format!("{what} is no dict any more; read it again"),
+        (_, None) => {
+            let kind = if edit.is_dict { "dict" } else { "list" };
+            format!("{what} is no {kind} any more; read it again")
         }
     }
 }

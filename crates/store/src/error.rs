@@ -45,6 +45,8 @@ pub enum Wanted {
     Open,
     /// To have the file alone: for `compact`, or to copy a stranger's.
     Alone,
+    /// To have it alone within this process too: for `compact`.
+    AloneHere,
     /// To share lock files with those who have the file open.
     Locks,
     /// To write the file itself, because the log is full or the transaction too large for it.
@@ -504,6 +506,13 @@ fn fmt_busy(
     waited: Option<Duration>,
 ) -> fmt::Result {
     let (verb, advice) = match reason {
+        // No other process is to blame, nor named.
+        Wanted::AloneHere => {
+            return write!(
+                out,
+                "'{path}' is in use in this process: by a loop or an iterator that is not at its end, a snapshot or a record read in one, a transaction, or another handle of the same file; end, close or drop these first"
+            );
+        }
         Wanted::Write => ("is being written by", "try again, or open it with a longer timeout"),
         Wanted::Open => {
             ("is being opened, closed or compacted by", "try again, or open it with a longer timeout")

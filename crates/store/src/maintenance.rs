@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::check::{self, Finding};
 use crate::copy::{self, NewFile};
 use crate::database::Database;
-use crate::error::{Holder, StoreError, Wanted};
+use crate::error::{StoreError, Wanted};
 use crate::log_file;
 use crate::memory::MemoryEngine;
 use crate::open;
@@ -177,9 +177,12 @@ impl Store {
         }
         let Some(opening) = &database.opening else { return Ok(()) };
         if Arc::strong_count(database) > 1 {
-            let command = "snapshots, transactions or other handles of this process".to_owned();
-            let holders = vec![Holder { pid: std::process::id(), command, since: String::new() }];
-            return Err(StoreError::Busy { path, wanted: Wanted::Alone, holders, waited: None });
+            return Err(StoreError::Busy {
+                path,
+                wanted: Wanted::AloneHere,
+                holders: Vec::new(),
+                waited: None,
+            });
         }
         // To ask for the file alone costs our share for moments.
         database.engine.quiet();
