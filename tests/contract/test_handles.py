@@ -163,6 +163,51 @@ def test_a_handle_on_a_dropped_table_says_so_whatever_is_done_with_it(db: Databa
             db.drop_table("t")
 
 
+def test_a_handle_goes_on_with_a_table_that_was_made_and_renamed_since(db: Database) -> None:
+    handles = [db.table("t") for _ in range(40)]
+    db.table("t")["a"] = 1
+    db.rename_table("t", "u")
+    handles[0]["b"] = 2
+    assert [(dict(table), table.name) for table in handles] == [({"a": 1, "b": 2}, "u")] * 40
+    assert db.tables() == ["u"]
+    table = db.table("t")
+    db.table("t")["a"] = 1
+    db.drop_table("t")
+    db.table("t")["c"] = "of another table"
+    with pytest.raises(pellucid.StaleTable):
+        len(table)
+    assert handles[0] == {"a": 1, "b": 2}
+
+
+def test_a_handle_that_was_not_used_follows_no_rename_that_is_rolled_back(db: Database) -> None:
+    table = db.table("t")
+    with undone(db):
+        db.table("t")["a"] = 1
+        db.rename_table("t", "u")
+        assert table == {"a": 1}
+    assert table == {}
+    db.table("t")["b"] = 2
+    with undone(db):
+        db.rename_table("t", "u")
+    assert table == {"b": 2}
+    own = db.table("own")
+    with undone(db):
+        own["a"] = 1
+        db.rename_table("own", "other")
+        assert own.name == "other"
+    own["b"] = 2
+    assert (own.name, dict(db.table("own"))) == ("own", {"b": 2})
+    db.drop_table("own")
+    late = db.table("v")
+    with undone(db):
+        db.table("v")["a"] = 1
+        db.rename_table("v", "w")
+    with db.transaction():
+        db.table("v")["b"] = 2
+        db.rename_table("v", "w")
+    assert (dict(late), late.name, db.tables()) == ({"b": 2}, "w", ["t", "w"])
+
+
 def test_a_handle_on_a_table_that_is_not_there_yet_waits_for_it(db: Database) -> None:
     table = db.table("t")
     assert (len(table), table.name) == (0, "t")

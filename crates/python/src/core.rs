@@ -19,8 +19,9 @@ use crate::hot::ahead;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
 use crate::hot::names::{Names, Source};
 use crate::hot::row::Gate;
+use crate::table::Standing;
 
-/// Gates of transactions that are kept without asking whether anybody uses them.
+/// Gates of transactions, and handles, that are kept without asking whether anybody uses them.
 const GATE_COUNT_MIN: usize = 16;
 
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
@@ -67,6 +68,8 @@ pub struct Core {
     pub read_only: Option<&'static str>,
     // Of the transactions whose rows may still be in use, and how many are kept before the rest is let go.
     gates: GilCell<(Vec<GilRc<Gate>>, usize)>,
+    // Of handles on tables that they have not seen yet, and how many are kept before the rest is let go.
+    pending: GilCell<(Vec<GilRc<Standing>>, usize)>,
     // Touched by `begin`, `end` and `in_serial` alone, and by none of them while it is lent: a long walk
     // lets signal handlers run, which may come here again.
     running: GilCell<Option<Transaction>>,
@@ -107,6 +110,7 @@ impl Core {
             target,
             read_only,
             gates: GilCell::new((Vec::new(), GATE_COUNT_MIN)),
+            pending: GilCell::new((Vec::new(), GATE_COUNT_MIN)),
             running: GilCell::new(None),
             owner: GilCell::new(None),
             is_running: GilValue::new(false),
@@ -285,6 +289,38 @@ impl Core {
             gates.push(gate.clone());
         });
         gate
+    }
+
+    /// A handle was made for a table that is not there yet.
+    pub fn add_pending(&self, py: Python<'_>, standing: GilRc<Standing>) {
+        self.pending.with(py, |(pending, count_max)| {
+            if pending.len() >= *count_max {
+                pending.retain(|standing| GilRc::owner_count(standing) > 1 && standing.is_pending(py));
+                *count_max = (pending.len() * 2).max(GATE_COUNT_MIN);
+            }
+            pending.push(standing);
+        });
+    }
+
+    /// Take a table's name away by `work`, so that handles that were made for the name before the table was go on with it.
+    pub fn unname(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        work: impl FnOnce(&mut Transaction) -> Result<(), StoreError>,
+    ) -> PyResult<()> {
+        let id = self.write(py, |transaction| {
+            let id = transaction.table(name)?;
+            work(transaction).map(|()| id)
+        })?;
+        if let Some(id) = id {
+            let fate = self.running_fate(py);
+            let pending = self.pending.with(py, |(pending, _)| pending.clone());
+            for standing in pending {
+                standing.meet(py, name, id, fate.clone());
+            }
+        }
+        Ok(())
     }
 
     /// Rows can no longer be read.

@@ -196,7 +196,7 @@ impl Database {
     /// 0
     fn drop_table(&self, py: Python<'_>, #[pyo3(from_py_with = name_of)] name: String) -> PyResult<()> {
         self.check_writable(py)?;
-        self.core.write(py, |transaction| transaction.drop_table(&name))
+        self.core.unname(py, &name, |transaction| transaction.drop_table(&name))
     }
 
     /// Give a table another name; `KeyError` where there is none of the old, `ValueError` where there
@@ -216,7 +216,7 @@ impl Database {
         #[pyo3(from_py_with = new_name_of)] new_name: String,
     ) -> PyResult<()> {
         self.check_writable(py)?;
-        self.core.write(py, |transaction| transaction.rename_table(&name, &new_name))
+        self.core.unname(py, &name, |transaction| transaction.rename_table(&name, &new_name))
     }
 
     /// A transaction, as a context manager: all of its writes or none; inside another, a savepoint.

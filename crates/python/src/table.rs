@@ -26,6 +26,7 @@ use crate::views::{DictView, Owner, Shows};
 use crate::watch::WatchHandle;
 
 use identity::Identity;
+pub use identity::Standing;
 pub use reading::Rows;
 use reading::storable;
 pub use typed::{class_of, value_of_row};
@@ -64,6 +65,9 @@ impl Table {
         let table = Self { core, identity: Identity::new(name, false), class, frozen: None };
         // Known from here on, if it exists. What goes wrong here goes wrong at the first use, and is said there.
         let _ = table.id(py);
+        if let Some(standing) = table.identity.pending(py) {
+            table.core.add_pending(py, standing);
+        }
         table
     }
 

@@ -136,9 +136,7 @@ impl TransactionContext {
         self.entered.set(None);
         match entered.savepoint {
             None => self.core.end(py, keep),
-            Some(savepoint) if keep => {
-                self.core.in_running(py, |transaction| transaction.release(savepoint))
-            }
+            Some(savepoint) if keep => self.core.in_running(py, |transaction| transaction.release(savepoint)),
             Some(savepoint) => self.core.roll_back_to(py, savepoint),
         }
     }

@@ -3,7 +3,8 @@
 //! A handle is made for a name. From when the table exists the handle stands for the table itself, by its id, which
 //! is never used again: it goes on with it under another name, whichever process gave that, and raises
 //! `StaleTable` once the table is dropped. It never turns by itself to another table that has got the name since: what
-//! was meant for the one would be written into the other.
+//! was meant for the one would be written into the other. A handle that has not been used since its table was made is told
+//! of it when the table is renamed or dropped through the same database; what another process renames before that, it never knew.
 //!
 //! A database's own handle stays with the name "default", and a snapshot's needs no more than its name.
 
@@ -13,7 +14,7 @@ use pellucid_store::{Known, Snapshot, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 
 use crate::core::{Core, Fate};
-use crate::hot::gil::{GilCell, GilRc, GilValue};
+use crate::hot::gil::{GilCell, GilRc, GilValue, Shared};
 
 /// A table, and the fate of the transaction in which it was met: if that is taken back, so may be the table, and its id
 /// be given to another.
@@ -21,31 +22,72 @@ type Met = (TableId, Option<GilRc<GilValue<Fate>>>);
 
 /// What a handle knows of its table.
 pub struct Identity {
-    // The one found last, where the table was renamed since.
-    name: GilCell<Arc<str>>,
+    standing: GilRc<Standing>,
     stays_with_name: bool,
-    table: GilCell<Option<Met>>,
     // Found in this version of the catalog.
     seen: GilValue<Option<Known>>,
     // Found in a transaction, while its catalog had this serial.
     seen_within: GilValue<Option<(u64, TableId)>>,
 }
 
+/// Which table a handle stands for. Apart from it, so that it can be told of a table that it has not seen yet.
+pub struct Standing {
+    given: Arc<str>,
+    // The one found last, where the table was renamed since.
+    name: GilCell<Arc<str>>,
+    table: GilCell<Option<Met>>,
+}
+
+impl Shared for Standing {}
+
+impl Standing {
+    /// Whether it may have to be told still: it knows of no table, or of one that is not committed.
+    pub fn is_pending(&self, py: Python<'_>) -> bool {
+        self.table.with(py, |table| !matches!(table, Some((_, None))))
+    }
+
+    /// The table of this name is this one, and about to lose the name. Whoever waits for one to be made stands for it.
+    pub fn meet(&self, py: Python<'_>, name: &str, id: TableId, fate: Option<GilRc<GilValue<Fate>>>) {
+        self.settle(py);
+        if self.table.with(py, |table| table.is_none()) && self.name.with(py, |own| **own == *name) {
+            drop(self.table.with(py, |table| table.replace((id, fate))));
+        }
+    }
+
+    /// Stand for a name alone again, the first one, where the table was met in a transaction that is taken back.
+    fn settle(&self, py: Python<'_>) {
+        let is_gone = self.table.with(
+            py,
+            |table| matches!(table, Some((_, Some(fate))) if matches!(fate.get(), Fate::TakenBack)),
+        );
+        if is_gone {
+            drop(self.table.with(py, Option::take));
+            drop(self.name.with(py, |name| std::mem::replace(name, self.given.clone())));
+        }
+    }
+}
+
 impl Identity {
     /// Of a table that has this name, or will have it.
     pub fn new(name: String, stays_with_name: bool) -> Self {
+        let given = Arc::from(name);
+        let standing = Standing { name: GilCell::new(Arc::clone(&given)), given, table: GilCell::new(None) };
         Self {
-            name: GilCell::new(name.into()),
+            standing: GilRc::new(standing),
             stays_with_name,
-            table: GilCell::new(None),
             seen: GilValue::new(None),
             seen_within: GilValue::new(None),
         }
     }
 
+    /// What is to be told when the table of its name gets another one, if the handle has not seen it yet.
+    pub fn pending(&self, py: Python<'_>) -> Option<GilRc<Standing>> {
+        (!self.stays_with_name && self.standing.is_pending(py)).then(|| self.standing.clone())
+    }
+
     /// The table's name, as it was when it was looked for last.
     pub fn name(&self, py: Python<'_>) -> Arc<str> {
-        self.name.with(py, |name| name.clone())
+        self.standing.name.with(py, |name| name.clone())
     }
 
     /// The table's id in a snapshot; None where there is none of its name yet.
@@ -77,7 +119,7 @@ impl Identity {
         core: &Core,
         snapshot: &Snapshot,
     ) -> Result<Option<TableId>, StoreError> {
-        let met = self.table.with(py, |table| table.clone());
+        let met = self.standing.table.with(py, |table| table.clone());
         match met {
             Some((id, Some(fate))) if matches!(fate.get(), Fate::Open) && core.is_mine(py) => {
                 Ok(snapshot.tables()?.into_iter().any(|(_, table)| table == id).then_some(id))
@@ -104,6 +146,7 @@ impl Identity {
         snapshot: &Snapshot,
         version: u64,
     ) -> Result<Option<TableId>, StoreError> {
+        self.standing.settle(py);
         let found = snapshot.table(&self.name(py))?;
         let id = self.resolve(py, core, found, || snapshot.tables())?;
         self.seen.set(id.map(|table| Known { table, version }));
@@ -134,9 +177,14 @@ impl Identity {
         core: &Core,
         transaction: &Transaction,
     ) -> Result<Option<TableId>, StoreError> {
-        let found = self.name.with(py, |name| transaction.table(name))?;
+        self.standing.settle(py);
+        let found = self.standing.name.with(py, |name| transaction.table(name))?;
         // What nearly every write of its own meets.
-        let id = if self.table.with(py, |table| matches!(table, Some((id, None)) if Some(*id) == found)) {
+        let id = if self
+            .standing
+            .table
+            .with(py, |table| matches!(table, Some((id, None)) if Some(*id) == found))
+        {
             found
         } else {
             self.look_in_transaction(py, core, transaction, found)?
@@ -188,21 +236,21 @@ impl Identity {
     }
 
     fn stand_for_since(&self, py: Python<'_>, id: TableId, fate: Option<GilRc<GilValue<Fate>>>) {
-        if !self.stays_with_name && self.table.with(py, |table| table.is_none()) {
-            drop(self.table.with(py, |table| table.replace((id, fate))));
+        if !self.stays_with_name && self.standing.table.with(py, |table| table.is_none()) {
+            drop(self.standing.table.with(py, |table| table.replace((id, fate))));
         }
     }
 
     /// The table that the handle stands for, as far as the caller can see it.
     fn table(&self, py: Python<'_>, core: &Core) -> Option<TableId> {
-        let (id, fate) = self.table.with(py, |table| table.clone())?;
+        let (id, fate) = self.standing.table.with(py, |table| table.clone())?;
         let Some(fate) = fate else { return Some(id) };
         let now = match fate.get() {
             Fate::Open => return core.is_mine(py).then_some(id),
             Fate::Kept => Some((id, None)),
             Fate::TakenBack => None,
         };
-        drop(self.table.with(py, |table| std::mem::replace(table, now)));
+        drop(self.standing.table.with(py, |table| std::mem::replace(table, now)));
         matches!(fate.get(), Fate::Kept).then_some(id)
     }
 
@@ -221,7 +269,7 @@ impl Identity {
         match tables()?.into_iter().find(|(_, id)| *id == own) {
             Some((name, id)) => {
                 let name = Arc::from(name);
-                self.name.with(py, |old| *old = name);
+                self.standing.name.with(py, |old| *old = name);
                 Ok(Some(id))
             }
             None => Err(StoreError::TableDropped { table: self.name(py).to_string() }),
