@@ -229,18 +229,23 @@ def test_making_all_changes_again_gives_every_version(tmp_path: Path) -> None:
             for since in (begin, begin + 100):
                 rows = dict(versions.get(since, {}))
                 for change in db.watch(since=since, timeout=0):
-                    if change.kind == "put":
-                        rows[change.key] = detached(change.value)
-                    elif change.kind == "delete":
-                        rows.pop(change.key, None)
-                    elif change.kind == "clear":
-                        rows.clear()
+                    follow(rows, change)
                     if change.is_last:
                         assert rows == versions[change.version], f"since {since}, at {change.version}"
 
 
 def detached(value: Any) -> Any:
     return pellucid.loads(pellucid.dumps(value))
+
+
+def follow(rows: dict[Any, Any], change: Any) -> None:
+    """Do to `rows` what was done to the table."""
+    if change.kind == "put":
+        rows[change.key] = detached(change.value)
+    elif change.kind == "delete":
+        rows.pop(change.key, None)
+    elif change.kind == "clear":
+        rows.clear()
 
 
 def test_what_was_watched_refuses_changes_and_outlives_its_row(db: pellucid.Database) -> None:
@@ -431,12 +436,7 @@ def test_writers_that_are_killed_leave_no_hole_in_what_is_kept(tmp_path: Path) -
         with pellucid.open(path) as db:
             watch = db.watch(since=since, timeout=0)
             for change in watch:
-                if change.kind == "put":
-                    rows[change.key] = detached(change.value)
-                elif change.kind == "delete":
-                    rows.pop(change.key, None)
-                elif change.kind == "clear":
-                    rows.clear()
+                follow(rows, change)
             since = watch.version
             assert since == db.stats()["version"]
             assert rows == {key: detached(value) for key, value in db.items()}

@@ -2,23 +2,11 @@
 //!
 //! Every engine that can be watched gives its commits one after the other, as [`Commit`]s: what was written, in the order in
 //! which it was written, as bytes. The memory engine keeps the newest ones; where there is a log they are its groups, and what
-//! checkpoints took over from it into the tree (`log/history.rs`). `watch.rs` says which tables and rows that was about.
-//!
-//! ```text
-//! entry    u8 tree | 0x10 deleted | 0x20 counted | 0x40 cleared, varint key size, varint value size, key, value
-//! ```
-//!
-//! As in a group of the log, and one more: a whole tree was cleared, whose first and last keys were these.
-
-use pellucid_record::layout::{push_varint, read_varint};
+//! checkpoints took over from it into the tree (`log/history.rs`). `watch.rs` says which tables and rows that was about, `entry.rs` how
+//! they stand in the bytes.
 
 use crate::engine::Tree;
-
-pub(crate) const PUT: u8 = 0;
-pub(crate) const DELETED: u8 = 0x10;
-pub(crate) const CLEARED: u8 = 0x40;
-/// Its table counts it: nothing that is told here.
-const COUNTED: u8 = 0x20;
+use crate::entry::{CLEARED, COUNTED, DELETED, Entries, PUT};
 
 /// How far back changes are kept, beyond what costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,60 +97,36 @@ impl Commit {
     /// What it wrote, in order; of what was written more than once the last holds. Ends early at what is no entry.
     #[must_use]
     pub fn written(&self) -> WrittenIter<'_> {
-        WrittenIter { bytes: &self.bytes, at: self.start, left: self.count }
+        WrittenIter { bytes: &self.bytes, entries: Entries::new(&self.bytes, self.start, self.count) }
     }
 }
 
 /// See [`Commit::written`].
 pub struct WrittenIter<'a> {
     bytes: &'a [u8],
-    at: usize,
-    left: u32,
+    entries: Entries<'a>,
 }
 
 impl<'a> Iterator for WrittenIter<'a> {
     type Item = Written<'a>;
 
     fn next(&mut self) -> Option<Written<'a>> {
-        self.left = self.left.checked_sub(1)?;
-        let mark = *self.bytes.get(self.at)?;
-        let tree = Tree::ALL.into_iter().find(|tree| *tree as u8 == mark & 0x0F)?;
-        let mut at = self.at + 1;
-        let mut size = || {
-            let (size, next) = read_varint(self.bytes, at)?;
-            at = next;
-            Some(size as usize)
-        };
-        let (key_size, value_size) = (size()?, size()?);
-        let value_at = at.checked_add(key_size)?;
-        let key = self.bytes.get(at..value_at)?;
-        self.at = value_at.checked_add(value_size)?;
-        let value = self.bytes.get(value_at..self.at)?;
-        let what = match mark & 0xF0 & !COUNTED {
+        let entry = self.entries.next()?;
+        let (key, value) = (self.bytes.get(entry.key)?, self.bytes.get(entry.value)?);
+        let what = match entry.mark & !COUNTED {
             PUT => What::Value(value),
             DELETED => What::Deleted,
             CLEARED => What::ClearedUpTo(value),
             _ => return None,
         };
-        Some(Written { tree, key, what })
-    }
-}
-
-/// Add an entry to a commit's bytes; its value is the concatenation of `parts`.
-pub(crate) fn push(bytes: &mut Vec<u8>, tree: Tree, mark: u8, key: &[u8], parts: &[&[u8]]) {
-    let size: usize = parts.iter().map(|part| part.len()).sum();
-    bytes.push(tree as u8 | mark);
-    push_varint(bytes, key.len() as u32);
-    push_varint(bytes, size as u32);
-    bytes.extend_from_slice(key);
-    for part in parts {
-        bytes.extend_from_slice(part);
+        Some(Written { tree: entry.tree, key, what })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry::push;
 
     #[test]
     fn what_was_written_comes_back_and_damage_ends_it() {

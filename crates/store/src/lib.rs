@@ -13,6 +13,7 @@ mod check;
 mod copy;
 mod database;
 pub mod engine;
+mod entry;
 mod error;
 mod gate;
 mod history;

@@ -12,7 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use imbl::OrdMap;
 
 use crate::engine::{Cursor, Direction, Engine, EngineError, Entry, ReadTxn, Start, Tree, Usage, WriteTxn};
-use crate::history::{CLEARED, DELETED, Keep, Next, PUT, Place};
+use crate::entry::{CLEARED, DELETED, PUT};
+use crate::history::{Keep, Next, Place};
 use crate::memory_past::{Op, Ops, Past, Shared as SharedCommit};
 use crate::os::thread_number;
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::Tree;
-use crate::history::{self, Commit, Keep, Next, Place};
+use crate::entry;
+use crate::history::{Commit, Keep, Next, Place};
 
 /// Kept in any case.
 const SIZE_MIN: u64 = 1 << 20;
@@ -163,7 +164,7 @@ impl Shared {
         let mut bytes = Vec::new();
         for op in &*self.ops {
             let value: &[u8] = op.value.as_deref().unwrap_or_default();
-            history::push(&mut bytes, op.tree, op.mark, &op.key, &[value]);
+            entry::push(&mut bytes, op.tree, op.mark, &op.key, &[value]);
         }
         Commit::new(self.version, bytes, 0, self.ops.len() as u32)
     }

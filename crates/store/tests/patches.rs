@@ -53,91 +53,105 @@ fn slot_text(transaction: &Transaction, table: TableId, row: &[u8], path: &[Step
     }
 }
 
-#[test]
-fn what_the_caller_writes_over_a_record_is_stored_if_it_says_so() {
-    let scratch = Scratch::new();
-    for store in
-        [Store::memory().unwrap(), Store::open(scratch.path("p.pel"), &OpenOptions::default()).unwrap()]
-    {
+/// Fred's row.
+struct Fred {
+    table: TableId,
+    key: Vec<u8>,
+    spelling: Vec<u8>,
+    record: Vec<u8>,
+}
+
+/// A database of either kind in which Fred has a row, after `work` in the transaction that stored it.
+fn with_fred(
+    scratch: &Scratch,
+    mut encoder: KeyEncoder,
+    work: impl Fn(&mut Transaction, &Fred),
+) -> Vec<Store> {
+    let (key, spelling) = encoder.take();
+    let file = Store::open(scratch.path("p.pel"), &OpenOptions::default()).unwrap();
+    let stores = vec![Store::memory().unwrap(), file];
+    for store in &stores {
         let mut transaction = store.begin(WAIT).unwrap();
         let table = transaction.create_table("people").unwrap();
-        let mut encoder = KeyEncoder::new();
-        encoder.float(1.0).unwrap();
-        let (fred, spelling) = encoder.take();
         let record = person(&mut transaction, table, "Fred Bloggs the elder");
-        transaction.put(table, &fred, &spelling, &record, &[]).unwrap();
+        transaction.put(table, &key, &spelling, &record, &[]).unwrap();
+        work(&mut transaction, &Fred { table, key: key.clone(), spelling: spelling.clone(), record });
+        transaction.commit().unwrap();
+        assert_eq!(store.check().unwrap(), []);
+    }
+    stores
+}
+
+#[test]
+fn what_the_caller_writes_over_a_record_is_stored_if_it_says_so() {
+    let mut encoder = KeyEncoder::new();
+    encoder.float(1.0).unwrap();
+    with_fred(&Scratch::new(), encoder, |transaction, Fred { table, key: fred, spelling, .. }| {
+        let table = *table;
         let age = [Step::Field("age")];
         let (whole, done) = transaction
-            .rewrite(table, &fred, 7, |record, shapes| overwrite(record, shapes, &age, &Slot::Int(23)))
+            .rewrite(table, fred, 7, |record, shapes| overwrite(record, shapes, &age, &Slot::Int(23)))
             .unwrap()
             .unwrap();
         assert!(done.unwrap() && whole.capacity() >= whole.len() + 7);
-        assert_eq!(transaction.get(table, &fred).unwrap().unwrap().record, whole);
+        assert_eq!(transaction.get(table, fred).unwrap().unwrap().record, whole);
         let nothing = |record: &mut [u8]| {
             record.fill(0);
             Ok::<_, ()>(false)
         };
-        let (_, done) = transaction.rewrite(table, &fred, 0, |record, _| nothing(record)).unwrap().unwrap();
+        let (_, done) = transaction.rewrite(table, fred, 0, |record, _| nothing(record)).unwrap().unwrap();
         assert_eq!(done, Ok(false));
-        assert_eq!(slot_text(&transaction, table, &fred, &age), "23");
-        assert_eq!(transaction.get(table, &fred).unwrap().unwrap().spelling, spelling);
+        assert_eq!(slot_text(transaction, table, fred, &age), "23");
+        assert_eq!(transaction.get(table, fred).unwrap().unwrap().spelling, *spelling);
         assert!(transaction.rewrite(table, &key("nobody"), 0, |_, _| Ok::<_, ()>(true)).unwrap().is_none());
-        transaction.commit().unwrap();
-        assert_eq!(store.check().unwrap(), []);
-    }
+    });
 }
 
 #[test]
 fn a_scalar_goes_in_place_and_a_list_is_encoded_alone() {
+    let mut encoder = KeyEncoder::new();
+    encoder.begin_tuple().unwrap();
+    encoder.str("fred".repeat(200).as_bytes());
+    encoder.float(1.0).unwrap();
+    encoder.end_tuple();
     let scratch = Scratch::new();
-    for store in
-        [Store::memory().unwrap(), Store::open(scratch.path("p.pel"), &OpenOptions::default()).unwrap()]
-    {
-        let mut transaction = store.begin(WAIT).unwrap();
-        let table = transaction.create_table("people").unwrap();
-        let mut encoder = KeyEncoder::new();
-        encoder.begin_tuple().unwrap();
-        encoder.str("fred".repeat(200).as_bytes());
-        encoder.float(1.0).unwrap();
-        encoder.end_tuple();
-        let (fred, spelling) = encoder.take();
-        let record = person(&mut transaction, table, "Fred Bloggs the elder");
-        transaction.put(table, &fred, &spelling, &record, &[]).unwrap();
+    let stores = with_fred(&scratch, encoder, |transaction, Fred { table, key: fred, spelling, record }| {
+        let table = *table;
         let age = [Step::Field("age")];
         let patched =
-            transaction.patch(table, &fred, &age, Change::Set(&int(22)), &[]).unwrap().unwrap().unwrap();
+            transaction.patch(table, fred, &age, Change::Set(&int(22)), &[]).unwrap().unwrap().unwrap();
         assert_eq!((patched.encoded, patched.record.len()), (0, record.len()));
-        assert_eq!(slot_text(&transaction, table, &fred, &age), "22");
+        assert_eq!(slot_text(transaction, table, fred, &age), "22");
 
         let value = text("b");
         let tags = [Step::Field("tags")];
         let patched =
-            transaction.patch(table, &fred, &tags, Change::Append(&[&value]), &[]).unwrap().unwrap().unwrap();
+            transaction.patch(table, fred, &tags, Change::Append(&[&value]), &[]).unwrap().unwrap().unwrap();
         assert_eq!(patched.encoded, 1);
-        assert_eq!(slot_text(&transaction, table, &fred, &[tags[0], Step::Index(1)]), "b");
+        assert_eq!(slot_text(transaction, table, fred, &[tags[0], Step::Index(1)]), "b");
         assert_eq!(
-            transaction.get(table, &fred).unwrap().unwrap().spelling,
-            spelling,
+            transaction.get(table, fred).unwrap().unwrap().spelling,
+            *spelling,
             "what lies beside it stays"
         );
 
         // A new field needs a new shape, which the transaction makes.
         let city = [Step::Field("city")];
         transaction
-            .patch(table, &fred, &city, Change::Set(&text("Bath, Somerset")), &[])
+            .patch(table, fred, &city, Change::Set(&text("Bath, Somerset")), &[])
             .unwrap()
             .unwrap()
             .unwrap();
-        assert_eq!(slot_text(&transaction, table, &fred, &city), "Bath, Somerset");
+        assert_eq!(slot_text(transaction, table, fred, &city), "Bath, Somerset");
         assert_eq!(transaction.shapes().find(&["name", "age", "tags", "city"]), Some(1));
 
         let missing = transaction.patch(table, &key("nobody"), &age, Change::Set(&int(1)), &[]).unwrap();
         assert!(missing.is_none());
         let wrong =
-            transaction.patch(table, &fred, &[Step::Field("age"), Step::Field("x")], Change::Delete, &[]);
+            transaction.patch(table, fred, &[Step::Field("age"), Step::Field("x")], Change::Delete, &[]);
         assert!(matches!(wrong.unwrap().unwrap(), Err(PatchError::NotAContainer { .. })));
-        transaction.commit().unwrap();
-        assert_eq!(store.check().unwrap(), []);
+    });
+    for store in stores {
         assert_eq!(store.dictionary().unwrap().len(), 2);
     }
 }

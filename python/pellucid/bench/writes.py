@@ -51,16 +51,8 @@ def pairs(run: Run, everybody: Sequence[Writer]) -> None:
         for writer, names in opened:
             work = repeated("for k, v in pairs:", f"{writer.put}\n{writer.scan}", names, "pairs")
             contenders.append(timed(writer.name, partial(work, puts), len(puts), is_ours=writer.is_ours))
-        run.measure(
-            title,
-            Unit.RATE,
-            contenders,
-            expected=expected,
-            targets=[Target(50_000)],
-            notes=[
-                "both are one operation; the scan begins with the row that was put, and reads a field of each"
-            ],
-        )
+        note = "both are one operation; the scan begins with the row that was put, and reads a field of each"
+        measure(run, title, contenders, expected, 50_000, note)
 
 
 def changes(run: Run, everybody: Sequence[Writer]) -> None:
@@ -91,14 +83,15 @@ def changes(run: Run, everybody: Sequence[Writer]) -> None:
                 name = "pellucid, each by its key"
             work = repeated(head, line, names, "keys")
             contenders.append(contender(name, partial(work, over), total, writer.is_ours))
-        run.measure(
-            title,
-            Unit.RATE,
-            contenders,
-            expected=expected,
-            targets=[Target(1e6)],
-            notes=["where JSON is stored, the row is read, changed and put; with plyvel that is not atomic"],
-        )
+        note = "where JSON is stored, the row is read, changed and put; with plyvel that is not atomic"
+        measure(run, title, contenders, expected, 1e6, note)
+
+
+def measure(
+    run: Run, title: str, contenders: Sequence[Contender], expected: object, target: float, note: str
+) -> None:
+    """How often a second each of them does it, beside how often it should be."""
+    run.measure(title, Unit.RATE, contenders, expected=expected, targets=[Target(target)], notes=[note])
 
 
 def records_at(table: Any, keys: Sequence[int]) -> list[Any]:

@@ -1,8 +1,7 @@
 //! How does one commit stand in the log?
 //!
 //! ```text
-//! group    u32 size, u32 count, u64 sequence, entries, zeros up to a multiple of 8, u64 check
-//! entry    u8 tree | 0x10 when deleted | 0x20 when counted, varint key size, varint value size, key, value
+//! group    u32 size, u32 count, u64 sequence, entries (`entry.rs`), zeros up to a multiple of 8, u64 check
 //! ```
 //!
 //! A counted entry is a row that its table has one more of, or when deleted one less, without saying so in the catalog: a
@@ -13,17 +12,15 @@
 
 use std::ops::Range;
 
-use pellucid_record::layout::{push_varint, read_varint};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::engine::Tree;
+use crate::entry::{self, COUNTED, DELETED, Entries, Entry, PUT};
 
 /// Bytes ahead of a group's entries.
 pub(crate) const HEAD_SIZE: usize = 16;
 /// Bytes of its check.
 pub(crate) const CHECK_SIZE: usize = 8;
-const DELETED: u8 = 0x10;
-const COUNTED: u8 = 0x20;
 
 /// One change, as places in the bytes of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,29 +46,28 @@ pub(crate) fn begin_in(bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[0; HEAD_SIZE]);
 }
 
+impl Change {
+    #[inline]
+    fn of(Entry { tree, mark, key, value }: Entry) -> Option<Self> {
+        let value = match mark & !COUNTED {
+            PUT => Some(value),
+            DELETED => None,
+            _ => return None,
+        };
+        Some(Self { tree, key, value, is_counted: mark & COUNTED != 0 })
+    }
+}
+
 /// Add a put: the value is the concatenation of `parts`.
 pub(crate) fn push_put(bytes: &mut Vec<u8>, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Change {
-    let size: usize = parts.iter().map(|part| part.len()).sum();
-    bytes.push(tree as u8);
-    push_varint(bytes, key.len() as u32);
-    push_varint(bytes, size as u32);
-    let key_at = bytes.len();
-    bytes.extend_from_slice(key);
-    let value_at = bytes.len();
-    for part in parts {
-        bytes.extend_from_slice(part);
-    }
-    Change { tree, key: key_at..value_at, value: Some(value_at..bytes.len()), is_counted: false }
+    let Entry { key, value, .. } = entry::push(bytes, tree, PUT, key, parts);
+    Change { tree, key, value: Some(value), is_counted: false }
 }
 
 /// Add a delete.
 pub(crate) fn push_delete(bytes: &mut Vec<u8>, tree: Tree, key: &[u8]) -> Change {
-    bytes.push(tree as u8 | DELETED);
-    push_varint(bytes, key.len() as u32);
-    push_varint(bytes, 0);
-    let key_at = bytes.len();
-    bytes.extend_from_slice(key);
-    Change { tree, key: key_at..bytes.len(), value: None, is_counted: false }
+    let Entry { key, .. } = entry::push(bytes, tree, DELETED, key, &[]);
+    Change { tree, key, value: None, is_counted: false }
 }
 
 /// Say of a group's only entry that it is counted.
@@ -118,40 +114,10 @@ pub(crate) fn changes_catalog(bytes: &[u8]) -> bool {
 }
 
 /// The changes of a group, in order; ends early at what is no entry, which a verified group does not have.
-pub(crate) fn changes(bytes: &[u8]) -> Changes<'_> {
+pub(crate) fn changes(bytes: &[u8]) -> impl Iterator<Item = Change> + '_ {
     let count = bytes.get(4..8).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes);
     let end = bytes.len().saturating_sub(CHECK_SIZE);
-    Changes { bytes: bytes.get(..end).unwrap_or_default(), at: HEAD_SIZE, left: count }
-}
-
-/// See [`changes`].
-pub(crate) struct Changes<'a> {
-    bytes: &'a [u8],
-    at: usize,
-    left: u32,
-}
-
-impl Iterator for Changes<'_> {
-    type Item = Change;
-
-    fn next(&mut self) -> Option<Change> {
-        self.left = self.left.checked_sub(1)?;
-        let mark = *self.bytes.get(self.at)?;
-        let tree = Tree::ALL.into_iter().find(|tree| *tree as u8 == mark & !(DELETED | COUNTED))?;
-        let mut at = self.at + 1;
-        let mut size = || {
-            let (size, next) = read_varint(self.bytes, at)?;
-            at = next;
-            Some(size as usize)
-        };
-        let (key_size, value_size) = (size()?, size()?);
-        let key = at..at.checked_add(key_size)?;
-        let value = key.end..key.end.checked_add(value_size)?;
-        self.bytes.get(value.clone())?;
-        self.at = value.end;
-        let is_counted = mark & COUNTED != 0;
-        Some(Change { tree, key, value: (mark & DELETED == 0).then_some(value), is_counted })
-    }
+    Entries::new(bytes.get(..end).unwrap_or_default(), HEAD_SIZE, count).map_while(Change::of)
 }
 
 #[cfg(test)]

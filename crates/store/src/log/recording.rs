@@ -5,7 +5,8 @@
 
 use crate::catalog::Applied;
 use crate::engine::{Cursor, Direction, EngineError, Start, Tree, WriteTxn};
-use crate::history::{CLEARED, DELETED, Keep, PUT, push};
+use crate::entry::{CLEARED, DELETED, PUT, push};
+use crate::history::Keep;
 use crate::log::history::{self, BULK_SIZE_MIN, CHUNK, CHUNK_SIZE, ChunkWriter, Kind};
 
 /// A transaction of the tree that writes down what it writes.
