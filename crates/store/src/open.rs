@@ -24,6 +24,9 @@ use crate::registry::{self, Opened, Place};
 use crate::stamp::{self, Identity};
 use crate::store::{Mode, OpenOptions};
 
+/// For how long somebody has to be there, without lock files, to be believed.
+const LOCKS_PATIENCE: Duration = Duration::from_secs(1);
+
 /// A database in memory, empty.
 pub(crate) fn memory(options: &OpenOptions) -> Result<Arc<Database>, StoreError> {
     let engine = match options.key_size_max {
@@ -53,8 +56,14 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>,
     let begin = Instant::now();
     loop {
         let found = Opening::find(&path, wish, options.timeout)?;
-        if let Some(database) = open_found(found, options, creates)? {
-            return Ok((database, path));
+        match open_found(found, options, creates) {
+            Ok(Some(database)) => return Ok((database, path)),
+            Ok(None) => {}
+            // Nobody may have it open, nor had when we asked: the last one left between our asking for the file alone and our asking
+            // to share it. So did perhaps others who came with us.
+            Err(StoreError::Busy { wanted: Wanted::Locks, .. })
+                if begin.elapsed() < options.timeout.min(LOCKS_PATIENCE) => {}
+            Err(error) => return Err(error),
         }
         if begin.elapsed() >= options.timeout {
             let (path, waited) = (path.display().to_string(), Some(options.timeout));

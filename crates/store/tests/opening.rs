@@ -398,6 +398,28 @@ fn opening_waits_for_whoever_has_the_file_alone() {
 }
 
 #[test]
+fn who_shares_the_file_with_one_that_is_only_just_opening_it_tries_again() {
+    let scratch = Scratch::new();
+    let path = scratch.path("shared.pel");
+    fill(&path, 3);
+    // As whoever asked for the file alone while the last one had it, and then to share it when that one was gone.
+    let other = File::open(&path).unwrap();
+    other.lock_shared().unwrap();
+    let later = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        other.unlock().unwrap();
+        other
+    });
+    let options = OpenOptions { mode: Mode::Write, timeout: WAIT, ..OpenOptions::default() };
+    assert_eq!(rows_of(&Store::open(&path, &options).unwrap()), 3);
+    // Who stays is believed.
+    let other = later.join().unwrap();
+    other.lock_shared().unwrap();
+    let refused = refused(&path, Mode::Write).to_string();
+    assert!(refused.contains("is open under another name, or without lock files"), "{refused}");
+}
+
+#[test]
 fn an_untrusted_file_is_read_through_a_verified_copy() {
     let scratch = Scratch::new();
     let path = scratch.path("stranger.pel");
