@@ -57,6 +57,12 @@ def test_the_snippets_of_a_document_run(
         run_snippet(source, names, document, line)
 
 
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_document_shows_no_path_of_one_machine(document: str) -> None:
+    text = (ROOT / document).read_text("utf-8")
+    assert re.findall(r"/(?:tmp|home|root|work)/[^`\s]*", text) == []
+
+
 def test_the_readme_stores_an_object_by_line_15() -> None:
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
     assert any(re.match(r">>> db\[.*\] = ", line) for line in lines[:15])

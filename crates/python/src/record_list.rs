@@ -262,7 +262,14 @@ impl RecordList {
         rework(slf, pyo3::types::PyListMethods::reverse)
     }
 
-    /// Sort the list in place.
+    /// Sort the list in place. `key` is given elements in plain containers, dicts and lists, not records.
+    ///
+    /// >>> import pellucid
+    /// >>> db = pellucid.open(":memory:")
+    /// >>> db["pets"] = [{"age": 3}, {"age": 1}]
+    /// >>> db["pets"].sort(key=lambda pet: pet["age"])
+    /// >>> db["pets"]
+    /// [{'age': 1}, {'age': 3}]
     #[pyo3(signature = (**options), text_signature = "($self, *, key=None, reverse=False)")]
     fn sort(slf: &Bound<'_, Self>, options: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         rework(slf, |plain| plain.as_any().call_method("sort", (), options).map(|_| ()))
