@@ -77,9 +77,9 @@ impl Drop for Words {
     }
 }
 
-/// What a new chunk is filled with. One page of zeros that the system has anyhow: a buffer made each time was most of the page faults
-/// of puts.
-static ZEROS: [u8; CHUNK_SIZE] = [0; CHUNK_SIZE];
+/// What a new chunk is filled with, piece by piece. One page of zeros that the system has anyhow: a buffer made each time was most of the
+/// page faults of puts.
+static ZEROS: [u8; 4096] = [0; 4096];
 
 /// A mapped file of words.
 pub(crate) struct FileSpace {
@@ -191,8 +191,11 @@ impl FileSpace {
         }
         if is_new {
             // A page that is first touched through the map is read before it is written, though nothing is there: five times the
-            // cost of writing zeros, and a third of the puts that went into it.
-            file.write_all_at(ZEROS.get(..(end - start) as usize).unwrap_or_default(), start)?;
+            // cost of writing zeros, and a third of the puts that went into it. A page at a time: the system keeps what is written
+            // at once as one large page where it can, and a store into that through the map has all of it written at the next sync.
+            for at in (start..end).step_by(ZEROS.len()) {
+                file.write_all_at(&ZEROS, at)?;
+            }
         }
         if let Some(provided) = self.provided.get(chunk) {
             provided.store(true, Ordering::Relaxed);
