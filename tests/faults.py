@@ -1,8 +1,9 @@
 """How do tests make the system fail where it seldom does?
 
 A library stands between a process and the system. The tests say, in that process, what happens to calls
-for files whose names end in a word: `fault("fdatasync", ".pel-log", errno.EIO)`. It works without any rights
-and on every file system.
+for files whose names end in a word: `fault("fdatasync", ".pel-log", errno.EIO)`, which is about syncs of a
+part of the file as well, while "whole" is about the others. It works without any rights and on every file
+system.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ FAULTS = r"""
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -33,7 +35,7 @@ static struct rule {
     volatile int action;
     volatile int count;
 } rules[8];
-static const char *calls[8] = {"open", "mmap", "fallocate", "fdatasync", "write", "clock"};
+static const char *calls[8] = {"open", "mmap", "fallocate", "fdatasync", "whole", "write", "clock"};
 static volatile unsigned long long covered;
 static volatile long long clock_at;
 
@@ -116,10 +118,36 @@ int fallocate64(int file, int mode, off_t offset, off_t size) { return fallocate
 static int synced(int file, int (*sync)(int)) {
     unsigned long long sequence = 0;
     (void)!pread(file, &sequence, sizeof sequence, 64);
+    FAILS("whole", file) -1;
     FAILS("fdatasync", file) -1;
     int failed = sync(file);
     struct rule *rule = rule_of("fdatasync");
     if (!failed && strstr(rule->suffix, "-log") && sequence > covered) covered = sequence;
+    return failed;
+}
+/* The same of a part of a file, through its map. */
+int msync(void *at, size_t size, int flags) {
+    unsigned long long sequence = 0, start, end, offset;
+    char *line = 0, path[4096];
+    size_t room = 0;
+    int action = 0;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    struct rule *rule = rule_of("fdatasync");
+    path[0] = 0;
+    while (maps && getline(&line, &room, maps) > 0) {
+        path[0] = 0;
+        if (sscanf(line, "%llx-%llx %*s %llx %*s %*s %4095[^\n]", &start, &end, &offset, path) < 3) continue;
+        if (start > (size_t)at || end <= (size_t)at) continue;
+        if (!offset) sequence = ((volatile unsigned long long *)start)[8];
+        action = meets("fdatasync", path);
+        break;
+    }
+    free(line);
+    if (maps) fclose(maps);
+    if (action > 0) return errno = action, -1;
+    int failed = REAL(msync)(at, size, flags);
+    if (!failed && strstr(rule->suffix, "-log") && strstr(path, "-log") && sequence > covered)
+        covered = sequence;
     return failed;
 }
 int fdatasync(int file) { return synced(file, REAL(fdatasync)); }

@@ -30,6 +30,7 @@ mod open;
 mod opening;
 mod os;
 mod os_map;
+mod os_wait;
 mod own_file;
 mod page_walk;
 mod pages;

@@ -148,6 +148,16 @@ pub(crate) fn may_create_beside(file: &Path) -> bool {
     unsafe { libc::access(folder.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
+/// Bytes of a page of a map.
+pub(crate) fn page_size() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    *SIZE.get_or_init(|| {
+        // SAFETY: the call only returns a number.
+        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(1 << 16)
+    })
+}
+
 /// Give a file this size, and the room for it on the disk.
 #[cfg(target_os = "linux")]
 pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {

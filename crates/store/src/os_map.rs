@@ -14,9 +14,11 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::log::{GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, Space};
 use crate::os;
+use crate::os_wait;
 use crate::own_file::OwnFile;
 
 /// Bytes that are provided at once: a piece of an area. Room is reserved for as many again as there are, and for no more than this.
@@ -284,13 +286,45 @@ impl Space for FileSpace {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.own_file()?.sync_data()?;
+        self.own_file()?.sync_data()
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
         if !self.is_named.load(Ordering::Relaxed) {
-            // A file whose name is lost in a power cut is lost.
+            // A file whose name is lost in a power cut is lost; the data file lies in the same folder.
             File::open(&self.folder)?.sync_all()?;
             self.is_named.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    fn sync_words(&self, words: Range<usize>) -> io::Result<()> {
+        if !cfg!(target_os = "linux") {
+            // Elsewhere a sync of a map leaves it to the disk when to write.
+            return self.sync();
+        }
+        self.own_file()?;
+        let page_size = os::page_size();
+        let start = words.start * 8 / page_size * page_size;
+        let end = (words.end * 8).min(self.words.count * 8);
+        let size = end.checked_sub(start).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: the range lies in the mapping, which lives as long as `self`; the call changes no memory. On Linux it is
+        // `fdatasync` of that part of the file, of what others have stored there through maps of their own, too.
+        let failed =
+            unsafe { libc::msync(self.words.base.as_ptr().byte_add(start).cast(), size, libc::MS_SYNC) };
+        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn wait(&self, word: usize, value: u32, channel: u32, limit: Duration) {
+        if let Some(word) = self.words().get(word) {
+            os_wait::wait(word, value, channel, limit);
+        }
+    }
+
+    fn wake(&self, word: usize, channel: u32, count: u32) {
+        if let Some(word) = self.words().get(word) {
+            os_wait::wake(word, channel, count);
+        }
     }
 
     fn member(&self) -> u64 {

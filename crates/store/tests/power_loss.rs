@@ -241,6 +241,30 @@ fn process_syncs_now_and_then_without_being_asked() {
 }
 
 #[test]
+fn the_name_of_a_database_lasts_as_its_first_commit_does() {
+    let mut chance = Chance::new("the_name_of_a_database_lasts_as_its_first_commit_does");
+    let manner = Manner { durability: Durability::Full, area_size: AREA_SIZE, pause: Duration::ZERO };
+    let _recording = ALONE.lock();
+    // One goes into the log, and one is so large that the tree alone has it.
+    for size in [10, AREA_SIZE] {
+        let scratch = Scratch::new();
+        os_recorder::start(scratch.folder());
+        let store = Store::open(scratch.path(NAME), &manner.options()).unwrap();
+        let mut transaction = store.begin(WAIT).unwrap();
+        let table = transaction.create_table(TABLE).unwrap();
+        transaction.put(table, &key("large"), b"", &record(&"v".repeat(size)), &[]).unwrap();
+        transaction.commit().unwrap();
+        let moment = os_recorder::look();
+        let recorder = os_recorder::stop();
+        for _ in 0..40 {
+            let target = Scratch::new();
+            let told = recorder.leave(moment, &mut chance, target.folder());
+            assert!(target.path(NAME).exists(), "{told}");
+        }
+    }
+}
+
+#[test]
 fn an_image_lacks_what_was_not_synced_and_has_what_was() {
     let mut chance = Chance::new("an_image_lacks_what_was_not_synced_and_has_what_was");
     let scratch = Scratch::new();

@@ -23,6 +23,10 @@ enum Flaw {
     TakenFromTheLiving,
     /// Against C2: an area is begun anew while it is sealed and not applied.
     SealedTwice,
+    /// Against D4: what was appended while a sync ran is taken for synced.
+    SyncedTooMuch,
+    /// Against D4: a sync leaves out the head of an area that was begun behind all that is synced.
+    HeadLeftOut,
 }
 
 /// A group in the log: who wrote it, as which, and the check that chains it to the one before.
@@ -41,9 +45,25 @@ struct Area {
     begin: u8,
     salt: u8,
     groups: [Option<Group>; ROOM],
+    /// How often the head and each group were written, where it matters which of two is newer.
+    head_writes: u8,
+    group_writes: [u8; ROOM],
 }
 
 impl Area {
+    /// What the disk has when a sync of some groups, and perhaps of the head, has ended that had found them like this.
+    fn take_over(&mut self, found: &Self, groups: std::ops::Range<usize>, with_head: bool) {
+        if with_head && found.head_writes > self.head_writes {
+            (self.begin, self.salt, self.head_writes) = (found.begin, found.salt, found.head_writes);
+        }
+        for slot in groups {
+            // Another sync may have ended meanwhile that found a newer one.
+            if found.group_writes[slot] > self.group_writes[slot] {
+                (self.groups[slot], self.group_writes[slot]) = (found.groups[slot], found.group_writes[slot]);
+            }
+        }
+    }
+
     /// The groups that continue the chain from the area's begin.
     fn chain(&self) -> Vec<Group> {
         let mut chain: Vec<Group> = Vec::new();
@@ -90,6 +110,12 @@ struct Shared {
     /// The log as the disk surely has it, and up to which group.
     disk: [Area; 2],
     synced: u8,
+    /// Who syncs for all.
+    syncer: Option<u8>,
+    /// Up to which group commits of `full` have returned.
+    lasting: u8,
+    /// Whether anybody syncs: else it does not matter what is newer than what the disk has.
+    has_syncs: bool,
 }
 
 /// What a process is about to do.
@@ -124,8 +150,17 @@ enum Step {
     Copy { goal: u8, floor: u8, from: u8, seen: Vec<u8>, area: usize, salt: u8 },
     Check { goal: u8, floor: u8, from: u8, seen: Vec<u8>, area: usize, salt: u8, group: Option<Group> },
     TakeTree { goal: u8, floor: u8, from: u8, seen: Vec<u8> },
-    // Whoever syncs
-    Sync { left: u8 },
+    // Whoever syncs, or waits for who does: a writer in `full`, or one who is asked to
+    AwaitSync { left: u8, goal: u8, writes: bool },
+    BeginSync { left: u8, goal: u8, writes: bool },
+    EndSync { left: u8, goal: u8, writes: bool, until: u8, found: [Area; 2], part: Option<Part> },
+}
+
+/// Some groups of an area.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Part {
+    area: usize,
+    groups: std::ops::Range<usize>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -134,11 +169,14 @@ struct World {
     flaw: Flaw,
     steps: Vec<Step>,
     deaths_left: u8,
+    /// Whether writers wait for the disk.
+    is_full: bool,
 }
 
 impl World {
-    fn new(steps: Vec<Step>, deaths_left: u8, flaw: Flaw) -> Self {
-        let area = |salt| Area { begin: 0, salt, groups: [None; ROOM] };
+    fn new(steps: Vec<Step>, deaths_left: u8, flaw: Flaw, is_full: bool) -> Self {
+        let area =
+            |salt| Area { begin: 0, salt, groups: [None; ROOM], head_writes: 0, group_writes: [0; ROOM] };
         let areas = [area(1), area(0)];
         let shared = Shared {
             areas,
@@ -153,8 +191,11 @@ impl World {
             next_salt: 2,
             disk: areas,
             synced: 0,
+            syncer: None,
+            lasting: 0,
+            has_syncs: is_full || steps.iter().any(|step| matches!(step, Step::AwaitSync { .. })),
         };
-        Self { shared, flaw, steps, deaths_left }
+        Self { shared, flaw, steps, deaths_left, is_full }
     }
 
     fn is_dead(&self, process: u8) -> bool {
@@ -172,6 +213,15 @@ impl World {
         };
         self.shared.writer = Some(process);
         Some(taken_over)
+    }
+
+    /// What a writer does when it has given the lock back.
+    fn after_commit(&self, left: u8) -> Step {
+        match left {
+            _ if self.is_full => Step::AwaitSync { left, goal: self.shared.sequence, writes: true },
+            0 => Step::Done,
+            left => Step::Lock { left: left - 1, is_bulk: false },
+        }
     }
 
     /// Begin to write the tree, at once or behind a dead one.
@@ -212,7 +262,12 @@ impl Shared {
         let is_free = old.chain().is_empty() || old.end() <= self.tree.len() as u8;
         assert!(is_free, "[C2] area {number} is not free: {self:?}");
         // What the area held stays where it was: only begin and salt are written.
-        self.areas[number] = Area { begin, salt: self.next_salt, groups: old.groups };
+        self.areas[number] = Area {
+            begin,
+            salt: self.next_salt,
+            head_writes: old.head_writes + u8::from(self.has_syncs),
+            ..*old
+        };
         self.next_salt += 1;
     }
 
@@ -282,7 +337,7 @@ impl Shared {
             let is_prefix = now.starts_with(&found);
             assert!(is_prefix, "[O1, D2] {found:?} is no prefix of {now:?}: {image:?} of {self:?}");
             assert!(
-                found.len() >= usize::from(self.synced),
+                found.len() >= usize::from(self.synced.max(self.lasting)),
                 "[D1, O1] synced, and lost: {image:?} of {self:?}"
             );
             // [O2] The opener's own checkpoint may die as well: what it found is then found again.
@@ -301,10 +356,8 @@ fn advance(world: &World, process: u8) -> Option<World> {
         Step::Load | Step::Find { .. } | Step::Copy { .. } | Step::Check { .. } | Step::TakeTree { .. } => {
             read(&next.shared, step)
         }
-        Step::Sync { left } => {
-            next.shared.disk = next.shared.areas;
-            next.shared.synced = next.shared.synced.max(next.shared.acknowledged);
-            if left == 0 { Step::Done } else { Step::Sync { left: left - 1 } }
+        Step::AwaitSync { .. } | Step::BeginSync { .. } | Step::EndSync { .. } => {
+            sync(&mut next, process, step)?
         }
         Step::TreeLock { .. }
         | Step::CheckpointLock { .. }
@@ -353,16 +406,19 @@ fn write(world: &mut World, process: u8, step: Step) -> Option<Step> {
             let sequence = shared.sequence + 1;
             area.groups[slot] =
                 Some(Group { sequence, author: process, is_torn: true, salt: area.salt, before });
+            area.group_writes[slot] += u8::from(shared.has_syncs);
             if is_early {
                 return Some(Step::StoreTail { left });
             }
             Step::Complete { left }
         }
         Step::Complete { left } => {
+            let has_syncs = world.shared.has_syncs;
             let area = &mut world.shared.areas[world.shared.active];
             let slot = usize::from(world.shared.tail - area.begin) - usize::from(is_early);
             if let Some(group) = &mut area.groups[slot] {
                 group.is_torn = false;
+                area.group_writes[slot] += u8::from(has_syncs);
             }
             if is_early { Step::Unlock { left } } else { Step::StoreTail { left } }
         }
@@ -382,9 +438,57 @@ fn write(world: &mut World, process: u8, step: Step) -> Option<Step> {
         Step::Unlock { left } => {
             world.shared.acknowledged = world.shared.acknowledged.max(world.shared.sequence);
             world.shared.writer = None;
-            if left == 0 { Step::Done } else { Step::Lock { left: left - 1, is_bulk: false } }
+            world.after_commit(left)
         }
         _ => unreachable!("not a writer's step"),
+    };
+    Some(next)
+}
+
+/// [D4] One syncs for all who wait.
+fn sync(world: &mut World, process: u8, step: Step) -> Option<Step> {
+    let next = match step {
+        Step::AwaitSync { left, goal, writes } if world.shared.synced >= goal => {
+            world.shared.lasting = world.shared.lasting.max(goal);
+            match (left, writes) {
+                (0, _) => Step::Done,
+                (_, true) => Step::Lock { left: left - 1, is_bulk: false },
+                (_, false) => Step::AwaitSync { left: left - 1, goal: world.shared.acknowledged, writes },
+            }
+        }
+        Step::AwaitSync { left, goal, writes } => {
+            if world.shared.syncer.is_some_and(|syncer| !world.is_dead(syncer)) {
+                return None;
+            }
+            world.shared.syncer = Some(process);
+            Step::BeginSync { left, goal, writes }
+        }
+        Step::BeginSync { left, goal, writes } => {
+            let shared = &world.shared;
+            let (until, synced, area) = (shared.tail, shared.synced, shared.active);
+            let begin = shared.areas[area].begin;
+            let has_head = synced > begin || world.flaw == Flaw::HeadLeftOut && synced == begin;
+            let part = (has_head && until > synced)
+                .then(|| Part { area, groups: usize::from(synced - begin)..usize::from(until - begin) });
+            Step::EndSync { left, goal, writes, until, found: shared.areas, part }
+        }
+        Step::EndSync { left, goal, writes, until, found, part } => {
+            let shared = &mut world.shared;
+            for (number, (disk, found)) in shared.disk.iter_mut().zip(&found).enumerate() {
+                match &part {
+                    None => disk.take_over(found, 0..ROOM, true),
+                    Some(part) if part.area == number => disk.take_over(found, part.groups.clone(), false),
+                    Some(_) => {}
+                }
+            }
+            let until = if world.flaw == Flaw::SyncedTooMuch { shared.tail } else { until };
+            shared.synced = shared.synced.max(until);
+            if shared.syncer == Some(process) {
+                shared.syncer = None;
+            }
+            Step::AwaitSync { left, goal, writes }
+        }
+        _ => unreachable!("not a step of a sync"),
     };
     Some(next)
 }
@@ -554,6 +658,13 @@ fn overtaken(shared: &Shared, goal: u8, floor: u8) -> Step {
 /// [W7, C5] Whoever waits does so with a limit: after it, it holds nothing and has done nothing.
 fn give_up(world: &World, process: u8) -> World {
     let step = &world.steps[usize::from(process)];
+    if let Step::AwaitSync { left, goal, writes } = *step {
+        // [D4] Whoever syncs may be stopped: then one who has waited for too long syncs as well.
+        let mut next = world.clone();
+        next.shared.syncer = Some(process);
+        next.steps[usize::from(process)] = Step::BeginSync { left, goal, writes };
+        return next;
+    }
     let waits = matches!(step, Step::Lock { .. } | Step::CheckpointLock { .. } | Step::TreeLock { .. });
     assert!(waits, "{process} waits without a limit: {world:?}");
     let shared = &world.shared;
@@ -566,7 +677,15 @@ fn give_up(world: &World, process: u8) -> World {
 
 /// Visit every state; returns how many there are.
 fn explore(steps: Vec<Step>, deaths: u8, flaw: Flaw) -> usize {
-    let begin = World::new(steps, deaths, flaw);
+    explore_from(World::new(steps, deaths, flaw, false))
+}
+
+/// The same where writers wait for the disk.
+fn explore_full(steps: Vec<Step>, deaths: u8, flaw: Flaw) -> usize {
+    explore_from(World::new(steps, deaths, flaw, true))
+}
+
+fn explore_from(begin: World) -> usize {
     let mut known: HashSet<World> = HashSet::from([begin.clone()]);
     let mut open = vec![begin];
     while let Some(world) = open.pop() {
@@ -595,6 +714,11 @@ fn explore(steps: Vec<Step>, deaths: u8, flaw: Flaw) -> usize {
 
 fn writer(groups: u8) -> Step {
     Step::Lock { left: groups - 1, is_bulk: false }
+}
+
+/// Somebody who is asked for a sync of all now and then.
+fn syncs(count: u8) -> Step {
+    Step::AwaitSync { left: count, goal: 0, writes: false }
 }
 
 #[test]
@@ -627,11 +751,14 @@ fn the_tree_and_the_log_never_leave_a_hole() {
 
 #[test]
 fn a_power_cut_leaves_a_prefix() {
-    let states = explore(
-        vec![writer(3), writer(1), Step::CheckpointLock { left: 2 }, Step::Sync { left: 1 }],
-        1,
-        Flaw::None,
-    );
+    let states =
+        explore(vec![writer(3), writer(1), Step::CheckpointLock { left: 2 }, syncs(1)], 1, Flaw::None);
+    assert!(states > 1000, "explored {states} states");
+}
+
+#[test]
+fn full_loses_nothing_whoever_syncs() {
+    let states = explore_full(vec![writer(2), writer(2), Step::CheckpointLock { left: 1 }], 1, Flaw::None);
     assert!(states > 1000, "explored {states} states");
 }
 
@@ -641,9 +768,12 @@ fn flaws_are_found() {
     for (flaw, steps) in [
         (Flaw::AcknowledgedEarly, vec![writer(2)]),
         (Flaw::TakenFromTheLiving, vec![writer(2), writer(2)]),
-        (Flaw::SealedTwice, vec![writer(2), writer(2), checkpoint.clone(), checkpoint]),
+        (Flaw::SealedTwice, vec![writer(2), writer(2), checkpoint.clone(), checkpoint.clone()]),
+        (Flaw::SyncedTooMuch, vec![writer(2), writer(2)]),
+        (Flaw::HeadLeftOut, vec![writer(2), checkpoint]),
     ] {
-        let found = std::panic::catch_unwind(|| explore(steps, 1, flaw));
+        let is_full = matches!(flaw, Flaw::SyncedTooMuch | Flaw::HeadLeftOut);
+        let found = std::panic::catch_unwind(|| explore_from(World::new(steps, 1, flaw, is_full)));
         assert!(found.is_err(), "{flaw:?} went unnoticed");
     }
 }

@@ -9,6 +9,7 @@
 //!                               40    synced, the position up to which the log is on the disk
 //!                               25    wanted, a member that waits for it
 //!                               41    1 after a sync failed, until the database is opened anew
+//!                               42 to 47, of who syncs and who waits for it: see `sync.rs`
 //!                               48    the member that writes the tree, or 0
 //! word 3       token, which the data file is marked by
 //! word 4       the PID namespace of whoever made it
@@ -23,14 +24,15 @@
 //! have to be read differently, and is refused.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::log::group;
 use crate::log::space::Space;
+use crate::log::sync::Pace;
 use crate::os_map::Words;
 
 /// "pelluLOG"
@@ -38,14 +40,20 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"pelluLOG");
 pub(crate) const FORMAT: u64 = 1;
 const TOKEN: usize = 3;
 const SEQUENCE: usize = 8;
-const TAIL: usize = 16;
+pub(super) const TAIL: usize = 16;
 const ACTIVE: usize = 17;
 const FOUND: usize = 18;
 const WRITER: usize = 24;
 const WANTED: usize = 25;
 const APPLIED: usize = 32;
-const SYNCED: usize = 40;
-const FAILED: usize = 41;
+pub(super) const SYNCED: usize = 40;
+pub(super) const FAILED: usize = 41;
+pub(super) const SYNCER: usize = 42;
+pub(super) const ROUND: usize = 43;
+pub(super) const COVERED: usize = 44;
+pub(super) const ARRIVED: usize = 45;
+pub(super) const SERVED: usize = 46;
+pub(super) const EXPECTED: usize = 47;
 const TREE_WRITER: usize = 48;
 const AREA_HEADS: [usize; 2] = [512, 520];
 const MEMBERS: usize = 1024;
@@ -60,7 +68,7 @@ pub(crate) struct Areas {
     /// Words of an area, and of the pieces that it comes in.
     area_words: usize,
     piece_words: usize,
-    syncing: Mutex<()>,
+    pub(super) pace: Pace,
 }
 
 /// Where an area begins, and what its first group's check is seeded by.
@@ -88,15 +96,6 @@ pub(crate) enum Foreign {
     Identity,
 }
 
-/// Why what is acknowledged may not be on the disk.
-#[derive(Debug)]
-pub(crate) enum SyncError {
-    /// The system has just said so.
-    Now(std::io::Error),
-    /// It said so before, here or to another process.
-    Before,
-}
-
 impl Areas {
     /// The log in a space, for the database with this identity.
     pub(crate) fn new(space: Box<dyn Space>, identity: [u8; 16]) -> Self {
@@ -109,7 +108,7 @@ impl Areas {
             seed: xxh3_64_with_seed(&identity, MAGIC),
             area_words,
             piece_words,
-            syncing: Mutex::new(()),
+            pace: Pace::default(),
         }
     }
 
@@ -148,6 +147,7 @@ impl Areas {
         self.store(APPLIED, position);
         self.store(SYNCED, position);
         self.store(FAILED, 0);
+        self.begin_syncing();
         self.begin_area(0, position);
         // Unlike that of any other log, as a salt is.
         self.store(TOKEN, self.load(Self::head_at(0) + 1));
@@ -287,7 +287,8 @@ impl Areas {
 
     /// [W1] Acknowledge what was written up to a position.
     pub(crate) fn publish(&self, tail: u64, sequence: u64) {
-        self.store(TAIL, tail);
+        // Released as well: whoever syncs looks at it alone.
+        self.word(TAIL).store(tail, Ordering::Release);
         self.word(SEQUENCE).store(sequence, Ordering::Release);
     }
 
@@ -330,56 +331,13 @@ impl Areas {
     pub(crate) fn begin_counting(&self, position: u64) {
         self.store(APPLIED, position);
         self.store(SYNCED, position);
+        self.begin_syncing();
     }
 
     pub(crate) fn set_applied(&self, position: u64) {
         self.word(APPLIED).fetch_max(position, Ordering::AcqRel);
         // The tree is on the disk, so nobody needs these groups there any more.
         self.word(SYNCED).fetch_max(position, Ordering::AcqRel);
-    }
-
-    /// [D3] Whether a sync failed, in whichever process: what was not on the disk then may never be, and nobody is told of it twice.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.word(FAILED).load(Ordering::Acquire) != 0
-    }
-
-    /// Forget that a sync failed: for whoever is alone, and has written everything into the tree.
-    pub(crate) fn forget_failure(&self) {
-        self.store(FAILED, 0);
-    }
-
-    /// Sync all that is acknowledged now.
-    pub(crate) fn sync(&self) -> Result<(), SyncError> {
-        let goal = self.load(TAIL);
-        if self.word(SYNCED).load(Ordering::Acquire) >= goal {
-            return Ok(());
-        }
-        // One sync serves all who came while the last one ran.
-        let _alone = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.word(SYNCED).load(Ordering::Acquire) >= goal {
-            return Ok(());
-        }
-        if self.has_failed() {
-            return Err(SyncError::Before);
-        }
-        let tail = self.load(TAIL);
-        if let Err(error) = self.space.sync() {
-            self.word(FAILED).store(1, Ordering::Release);
-            return Err(SyncError::Now(error));
-        }
-        if self.has_failed() {
-            // Perhaps with pages of ours, and the system has told another process.
-            return Err(SyncError::Before);
-        }
-        self.word(SYNCED).fetch_max(tail, Ordering::AcqRel);
-        Ok(())
-    }
-
-    /// As `sync`, for one who may write nothing into the log any more.
-    pub(crate) fn sync_untold(&self) {
-        if self.load(SYNCED) < self.load(TAIL) {
-            let _ = self.space.sync();
-        }
     }
 
     /// What tells this log from others of the same database.
@@ -453,7 +411,7 @@ impl Areas {
     }
 
     /// Some words of an area, as the parts of pieces that they are.
-    fn parts(&self, area: usize, words: Range<usize>) -> impl Iterator<Item = Range<usize>> + '_ {
+    pub(super) fn parts(&self, area: usize, words: Range<usize>) -> impl Iterator<Item = Range<usize>> + '_ {
         let mut at = words.start;
         std::iter::from_fn(move || {
             if at >= words.end {
@@ -468,19 +426,19 @@ impl Areas {
     }
 
     #[inline]
-    fn word(&self, index: usize) -> &AtomicU64 {
+    pub(super) fn word(&self, index: usize) -> &AtomicU64 {
         static NOWHERE: AtomicU64 = AtomicU64::new(0);
         // A space has at least a head and two areas, so that this index is in it.
         self.words.get(index).unwrap_or(&NOWHERE)
     }
 
     #[inline]
-    fn load(&self, index: usize) -> u64 {
+    pub(super) fn load(&self, index: usize) -> u64 {
         self.word(index).load(Ordering::Relaxed)
     }
 
     #[inline]
-    fn store(&self, index: usize, value: u64) {
+    pub(super) fn store(&self, index: usize, value: u64) {
         self.word(index).store(value, Ordering::Relaxed);
     }
 }

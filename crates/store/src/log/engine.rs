@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{AtOnce, Choose, Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
 use crate::history::{Next, Place};
-use crate::log::areas::{Areas, FORMAT, Foreign, SyncError, words_for};
+use crate::log::areas::{Areas, FORMAT, Foreign, words_for};
 use crate::log::checkpoint;
 use crate::log::history;
 use crate::log::keeper::Keeper;
@@ -16,6 +16,7 @@ use crate::log::lock::{self, Taken};
 use crate::log::read::LoggedRead;
 use crate::log::space::{MemorySpace, Space};
 use crate::log::state::{State, newest};
+use crate::log::sync::{Extent, SyncError};
 use crate::log::write::LoggedWrite;
 
 /// An engine whose commits are groups in a log.
@@ -84,6 +85,7 @@ impl LoggedEngine {
             // We have only begun: if our number stands there, it was another's who died with the lock.
             lock::abandon(&areas);
             lock::release_tree(&areas);
+            areas.leave_syncer();
         }
         let state = State::new(&*tree, &areas)?;
         let recovered = state.sequence().saturating_sub(applied.sequence);
@@ -170,8 +172,8 @@ impl Shared {
     }
 
     /// Make what is acknowledged now survive a power cut.
-    pub(crate) fn sync(&self) -> Result<(), EngineError> {
-        self.areas.sync().map_err(|error| match error {
+    pub(crate) fn sync(&self, extent: Extent) -> Result<(), EngineError> {
+        self.areas.sync(extent).map_err(|error| match error {
             SyncError::Now(source) => EngineError::SyncFailed(source),
             SyncError::Before => EngineError::Broken,
         })
@@ -283,7 +285,7 @@ impl Engine for LoggedEngine {
     }
 
     fn sync(&self) -> Result<(), EngineError> {
-        self.shared.sync()
+        self.shared.sync(Extent::Commits)
     }
 
     fn mark(&self) -> u64 {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::engine::EngineError;
 use crate::log::checkpoint::Done;
 use crate::log::engine::Shared;
+use crate::log::sync::Extent;
 use crate::os;
 
 /// How long a commit of `process` may stay unsynced: less than a second, so that it is one with a tick and the sync itself.
@@ -74,7 +75,7 @@ fn keep(shared: &Arc<Shared>, stop: &Stop) {
         if synced.elapsed() >= SYNC_INTERVAL {
             synced = Instant::now();
             // An error is seen by whoever asks for a sync, and by the checkpoint.
-            let _ = shared.sync();
+            let _ = shared.sync(Extent::Whole);
             shared.let_go();
         }
         let (pending, room) = (shared.pending(), shared.areas.room());

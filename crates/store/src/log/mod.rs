@@ -19,6 +19,7 @@ mod recording;
 mod single;
 mod space;
 mod state;
+mod sync;
 mod write;
 
 pub(crate) use areas::{FORMAT as LOG_FORMAT, MAGIC as LOG_MAGIC, words_for};

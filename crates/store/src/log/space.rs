@@ -7,6 +7,9 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::os_wait;
 
 use crate::os_map::Words;
 
@@ -24,11 +27,30 @@ pub(crate) trait Space: Send + Sync {
     /// Whether the words below `end` are there to be read: what nobody has reserved need not be.
     fn has(&self, end: usize) -> bool;
 
-    /// Make what was written so far survive a power cut.
+    /// Make what was written so far survive a power cut, once `sync_names` has done its part.
     ///
     /// # Errors
     /// Whatever the operating system says.
     fn sync(&self) -> io::Result<()>;
+
+    /// Make the names that lead to the database survive a power cut.
+    ///
+    /// # Errors
+    /// Whatever the operating system says.
+    fn sync_names(&self) -> io::Result<()>;
+
+    /// As `sync`, of these words alone, where that is possible; what was written to others need not survive.
+    ///
+    /// # Errors
+    /// Whatever the operating system says.
+    fn sync_words(&self, words: Range<usize>) -> io::Result<()>;
+
+    /// Wait until somebody wakes those who wait for a word on this channel, one of 32, at most for so long; not at all if the lower
+    /// half of the word is another value. May end for no reason.
+    fn wait(&self, word: usize, value: u32, channel: u32, limit: Duration);
+
+    /// Wake so many, in whichever process, who wait for a word on a channel.
+    fn wake(&self, word: usize, channel: u32, count: u32);
 
     /// The number of this opener, from 1 on; no other that lives has the same.
     fn member(&self) -> u64;
@@ -88,6 +110,26 @@ impl Space for MemorySpace {
 
     fn sync(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_words(&self, _words: Range<usize>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn wait(&self, word: usize, value: u32, channel: u32, limit: Duration) {
+        if let Some(word) = self.words.get(word) {
+            os_wait::wait(word, value, channel, limit);
+        }
+    }
+
+    fn wake(&self, word: usize, channel: u32, count: u32) {
+        if let Some(word) = self.words.get(word) {
+            os_wait::wake(word, channel, count);
+        }
     }
 
     fn member(&self) -> u64 {

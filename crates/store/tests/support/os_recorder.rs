@@ -44,8 +44,14 @@ struct History {
     sizes: Vec<(usize, usize)>,
     pages: HashMap<usize, Vec<(usize, Vec<u8>)>>,
     syncs: Vec<Sync>,
-    /// Writes that return when they are on the disk, by page.
-    synced_pages: Vec<(Sync, usize)>,
+    synced_pages: Vec<SyncedPage>,
+}
+
+/// A page that the disk has, at the least as it was at one moment, from another one on.
+struct SyncedPage {
+    page: usize,
+    held_at: usize,
+    since: usize,
 }
 
 /// A sync, by the last moment before it and the first one behind it.
@@ -162,6 +168,11 @@ impl History {
         self.newest = held;
     }
 
+    fn note_synced(&mut self, offset: usize, size: usize, held_at: usize, since: usize) {
+        let pages = offset / PAGE..(offset + size).div_ceil(PAGE);
+        self.synced_pages.extend(pages.map(|page| SyncedPage { page, held_at, since }));
+    }
+
     /// The file as a power cut may leave it: each page as it was at some moment since it was synced.
     fn image(&self, moment: usize, manner: usize, is_mapped: bool, chance: &mut Chance) -> Vec<u8> {
         let base = last(&self.syncs, moment).map(|sync| sync.begin);
@@ -211,9 +222,8 @@ impl History {
     fn versions(&self, page: usize, base: Option<usize>, moment: usize) -> Vec<(usize, &[u8])> {
         static ZEROS: [u8; PAGE] = [0; PAGE];
         let known = self.pages.get(&page).map_or(&[][..], |versions| versions);
-        let is_synced = |(sync, at): &&(Sync, usize)| *at == page && sync.end <= moment;
-        let own = self.synced_pages.iter().rev().find(is_synced).map(|(sync, _)| sync.end);
-        let base = base.max(own);
+        let synced = self.synced_pages.iter().filter(|synced| synced.page == page && synced.since <= moment);
+        let base = base.max(synced.map(|synced| synced.held_at).max());
         let before = known.iter().rev().find(|(from, _)| base.is_some_and(|base| *from <= base));
         let mut found = vec![before.map_or((0, &ZEROS[..]), |(from, bytes)| (*from, &bytes[..]))];
         let later = known.iter().filter(|(from, _)| *from <= moment && base.is_none_or(|base| *from > base));
@@ -226,18 +236,24 @@ impl History {
 enum Call {
     Write { offset: usize, size: usize },
     Sync,
+    SyncPart { offset: usize, size: usize },
 }
 
 /// Look, do it, look again; only where it is about a file in the folder.
 fn around(descriptor: c_int, call: &Call, act: impl FnOnce() -> isize) -> isize {
-    let link = format!("/proc/self/fd/{descriptor}");
-    let id = match std::fs::metadata(&link) {
-        Ok(metadata) if lock().as_ref().is_some_and(|recorder| recorder.knows(metadata.ino())) => {
-            metadata.ino()
-        }
-        _ => return act(),
-    };
-    let is_synchronous = flags_of(descriptor) & libc::O_DSYNC != 0;
+    let id = std::fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|metadata| metadata.ino()).ok();
+    let is_synchronous = || flags_of(descriptor) & libc::O_DSYNC != 0;
+    around_file(id, call, is_synchronous, act)
+}
+
+fn around_file(
+    id: Option<u64>,
+    call: &Call,
+    is_synchronous: impl FnOnce() -> bool,
+    act: impl FnOnce() -> isize,
+) -> isize {
+    let is_known = |id: &u64| lock().as_ref().is_some_and(|recorder| recorder.knows(*id));
+    let Some(id) = id.filter(is_known) else { return act() };
     let begin = lock().as_mut().map(Recorder::look);
     let result = act();
     let mut recorder = lock();
@@ -250,10 +266,11 @@ fn around(descriptor: c_int, call: &Call, act: impl FnOnce() -> isize) -> isize 
     match call {
         Call::Sync if id == recorder.folder_id => recorder.folder_syncs.push(sync),
         Call::Sync => recorder.files.entry(id).or_default().syncs.push(sync),
-        Call::Write { offset, size } if is_synchronous => {
-            let pages = offset / PAGE..(offset + size).div_ceil(PAGE);
-            let history = recorder.files.entry(id).or_default();
-            history.synced_pages.extend(pages.map(|page| (sync, page)));
+        Call::SyncPart { offset, size } => {
+            recorder.files.entry(id).or_default().note_synced(*offset, *size, begin, end);
+        }
+        Call::Write { offset, size } if is_synchronous() => {
+            recorder.files.entry(id).or_default().note_synced(*offset, *size, end, end);
         }
         Call::Write { .. } => {}
     }
@@ -271,6 +288,20 @@ impl Recorder {
                     .any(|entry| entry.metadata().is_ok_and(|metadata| metadata.ino() == id))
             }
     }
+}
+
+/// The file that is mapped at an address, and the offset in it.
+fn mapped_at(address: usize) -> Option<(u64, usize)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let number = |text: &str| usize::from_str_radix(text, 16).ok();
+        let (start, end) = fields.first()?.split_once('-')?;
+        let (start, end) = (number(start)?, number(end)?);
+        let offset = number(fields.get(2)?)?;
+        (start..end).contains(&address).then_some(())?;
+        Some((fields.get(4)?.parse().ok()?, offset + (address - start)))
+    })
 }
 
 fn flags_of(descriptor: c_int) -> c_int {
@@ -335,4 +366,17 @@ pub extern "C" fn fdatasync(fd: c_int) -> c_int {
 pub extern "C" fn fsync(fd: c_int) -> c_int {
     // SAFETY: the call has no memory to do with.
     around(fd, &Call::Sync, || unsafe { libc::syscall(libc::SYS_fsync, fd) as isize }) as c_int
+}
+
+/// `msync`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn msync(address: *mut c_void, size: size_t, flags: c_int) -> c_int {
+    let (id, offset) = mapped_at(address as usize).unzip();
+    let call = Call::SyncPart { offset: offset.unwrap_or(0), size };
+    // SAFETY: what the caller has promised is what the system call asks for.
+    let act = || unsafe { libc::syscall(libc::SYS_msync, address, size, flags) as isize };
+    around_file(id, &call, || true, act) as c_int
 }

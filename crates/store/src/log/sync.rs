@@ -1,0 +1,211 @@
+//! How does the log get to the disk, once for all who wait for that?
+//!
+//! Whoever needs it there and finds nobody at it syncs all that is acknowledged, for everybody; who comes meanwhile waits for the
+//! next one. In the log's head stand
+//!
+//! ```text
+//! word 42  syncer    0, or the member that syncs
+//!      43  round     syncs that have ended; who waits sleeps on its lower half
+//!      44  covered   the position up to which the one that runs will do, or the greatest one: perhaps all
+//!      45  arrived   how many have asked for a sync
+//!      46  served    how many of them had when the last one began
+//!      47  expected  how many are likely to have asked for the next one soon
+//! ```
+//!
+//! None of them is believed: what is on the disk is said by `synced` alone, and it is right to sync at any moment. So whoever has
+//! waited for too long, for one who died or was stopped, syncs for itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::log::areas::{ARRIVED, Areas, COVERED, EXPECTED, FAILED, ROUND, SERVED, SYNCED, SYNCER, TAIL};
+
+/// Why what is acknowledged may not be on the disk.
+#[derive(Debug)]
+pub(crate) enum SyncError {
+    /// The system has just said so.
+    Now(std::io::Error),
+    /// It said so before, here or to another process.
+    Before,
+}
+
+/// After so long who waits looks whether the one who syncs is alive.
+const LOOK: Duration = Duration::from_millis(20);
+/// After so long nobody waits for the living either: they may be stopped.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Nobody waits longer for others who are expected, nor longer than a share of what a sync takes.
+const GATHERING_MAX: Duration = Duration::from_millis(1);
+const GATHERING_SHARE: u64 = 2;
+/// What is known of a sync that has yet to begin.
+const PERHAPS_ALL: u64 = u64::MAX;
+
+/// What a sync is to leave to the system to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Which pages of the file were written to: the first page says then how far it goes.
+    Whole,
+    /// Nothing, if possible: what commits need.
+    Commits,
+}
+
+/// How long a sync takes, in nanoseconds, as far as this process knows.
+#[derive(Default)]
+pub(super) struct Pace(AtomicU64);
+
+impl Areas {
+    /// [D1] Have all that is acknowledged now on the disk.
+    pub(crate) fn sync(&self, extent: Extent) -> Result<(), SyncError> {
+        // Also where the tree alone has everything, which says nothing of its name.
+        self.space().sync_names().map_err(|error| self.fail(error))?;
+        let goal = self.load(TAIL);
+        if self.is_synced(goal) {
+            return Ok(());
+        }
+        let arrived = self.word(ARRIVED).fetch_add(1, Ordering::AcqRel) + 1;
+        let own = self.space().member();
+        let syncer = self.word(SYNCER);
+        let mut waiting: Option<(u64, Instant)> = None;
+        loop {
+            // Ahead of all else: a round that ends meanwhile is not slept through.
+            let round = self.word(ROUND).load(Ordering::Acquire);
+            if self.is_synced(goal) {
+                return Ok(());
+            }
+            if self.has_failed() {
+                return Err(SyncError::Before);
+            }
+            let Err(owner) = syncer.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) else {
+                return self.sync_for_all(extent, arrived);
+            };
+            let since = match waiting {
+                Some((since_round, since)) if since_round == round => since,
+                _ => Instant::now(),
+            };
+            waiting = Some((round, since));
+            let waited = since.elapsed();
+            let is_over = waited >= PATIENCE || waited >= LOOK && self.space().if_gone(owner, &mut || ());
+            if is_over && syncer.compare_exchange(owner, own, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return self.sync_for_all(extent, arrived);
+            }
+            let is_covered = goal <= self.word(COVERED).load(Ordering::Acquire);
+            let channel = if is_covered { round } else { round + 1 };
+            self.space().wait(ROUND, round as u32, channel as u32, LOOK);
+        }
+    }
+
+    /// Sync all that is acknowledged, and let the others know. For whoever has the word of the syncer.
+    fn sync_for_all(&self, extent: Extent, arrived: u64) -> Result<(), SyncError> {
+        // Where the one before has died, its word still stands.
+        self.word(COVERED).store(PERHAPS_ALL, Ordering::Release);
+        self.gather();
+        let served = self.word(SERVED).swap(self.load(ARRIVED).max(arrived), Ordering::AcqRel);
+        let tail = self.word(TAIL).load(Ordering::Acquire);
+        self.word(COVERED).store(tail, Ordering::Release);
+        let synced = self.sync_until(extent, tail);
+        // Those who came with it, and those who came since, are those who will be there next time.
+        let both = self.load(ARRIVED).saturating_sub(served);
+        self.store(EXPECTED, self.load(SERVED).saturating_add(both));
+        self.word(COVERED).store(PERHAPS_ALL, Ordering::Release);
+        self.leave_syncer();
+        let round = self.word(ROUND).fetch_add(1, Ordering::AcqRel);
+        self.space().wake(ROUND, round as u32, u32::MAX);
+        // One of those who came too late is the next to sync, and the others sleep on until it has.
+        self.space().wake(ROUND, (round + 1) as u32, 1);
+        synced
+    }
+
+    /// Wait a moment for others who are likely to come: one sync then serves twice as many.
+    fn gather(&self) {
+        let expected = self.load(EXPECTED);
+        if self.load(ARRIVED) >= expected {
+            return;
+        }
+        let pace = Duration::from_nanos(self.pace.0.load(Ordering::Relaxed) / GATHERING_SHARE);
+        let (began, limit) = (Instant::now(), pace.min(GATHERING_MAX));
+        while self.word(ARRIVED).load(Ordering::Acquire) < expected && began.elapsed() < limit {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Sync what is acknowledged up to the tail.
+    fn sync_until(&self, extent: Extent, tail: u64) -> Result<(), SyncError> {
+        if self.has_failed() {
+            return Err(SyncError::Before);
+        }
+        let began = Instant::now();
+        let words = self.words_to_sync(tail).filter(|_| extent == Extent::Commits);
+        let done = match words {
+            Some(words) => self.space().sync_words(words),
+            None => self.space().sync(),
+        };
+        done.map_err(|error| self.fail(error))?;
+        if self.has_failed() {
+            // Perhaps with pages of ours, and the system has told another process.
+            return Err(SyncError::Before);
+        }
+        let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.pace.0.store(took, Ordering::Relaxed);
+        self.word(SYNCED).fetch_max(tail, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Nobody can know any more what the disk has.
+    fn fail(&self, error: std::io::Error) -> SyncError {
+        self.word(FAILED).store(1, Ordering::Release);
+        SyncError::Now(error)
+    }
+
+    /// The words that are perhaps not on the disk, and needed up to the tail; `None` where that is best left to the system to find out.
+    ///
+    /// Mostly the last group or two of an area of which the head, and all before them, was synced already. What the log's first page
+    /// says is not believed after a power cut, and not needed.
+    fn words_to_sync(&self, tail: u64) -> Option<std::ops::Range<usize>> {
+        let synced = self.word(SYNCED).load(Ordering::Acquire);
+        let area = self.active();
+        let head = self.head(area)?;
+        // Strictly behind the begin: so it was synced since the area was begun.
+        if synced <= head.begin || tail <= synced || tail - head.begin > self.room() {
+            return None;
+        }
+        let words = [synced, tail].map(|position| (position - head.begin) as usize / 8);
+        let [first, end] = words;
+        let mut parts = self.parts(area, first..end);
+        parts.next().filter(|_| parts.next().is_none())
+    }
+
+    fn is_synced(&self, goal: u64) -> bool {
+        self.word(SYNCED).load(Ordering::Acquire) >= goal
+    }
+
+    /// Say that this member does not sync: if its number stands there, it was another's who died.
+    pub(crate) fn leave_syncer(&self) {
+        let own = self.space().member();
+        let _ = self.word(SYNCER).compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Nobody syncs, and nobody is expected to: for whoever is alone.
+    pub(super) fn begin_syncing(&self) {
+        for index in [SYNCER, ROUND, ARRIVED, SERVED, EXPECTED] {
+            self.store(index, 0);
+        }
+        self.store(COVERED, PERHAPS_ALL);
+    }
+
+    /// [D3] Whether a sync failed, in whichever process: what was not on the disk then may never be, and nobody is told of it twice.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.word(FAILED).load(Ordering::Acquire) != 0
+    }
+
+    /// Forget that a sync failed: for whoever is alone, and has written everything into the tree.
+    pub(crate) fn forget_failure(&self) {
+        self.store(FAILED, 0);
+    }
+
+    /// As `sync`, for one who may write nothing into the log any more.
+    pub(crate) fn sync_untold(&self) {
+        if self.load(SYNCED) < self.load(TAIL) {
+            let _ = self.space().sync_names();
+            let _ = self.space().sync();
+        }
+    }
+}
