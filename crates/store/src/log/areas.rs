@@ -43,7 +43,7 @@ const SEQUENCE: usize = 8;
 pub(super) const TAIL: usize = 16;
 const ACTIVE: usize = 17;
 const FOUND: usize = 18;
-const WRITER: usize = 24;
+pub(super) const WRITER: usize = 24;
 const WANTED: usize = 25;
 const APPLIED: usize = 32;
 pub(super) const SYNCED: usize = 40;
@@ -69,6 +69,8 @@ pub(crate) struct Areas {
     area_words: usize,
     piece_words: usize,
     pub(super) pace: Pace,
+    /// The last group when this process gave the writer lock back.
+    pub(super) left_at: AtomicU64,
 }
 
 /// Where an area begins, and what its first group's check is seeded by.
@@ -109,6 +111,7 @@ impl Areas {
             area_words,
             piece_words,
             pace: Pace::default(),
+            left_at: AtomicU64::new(u64::MAX),
         }
     }
 

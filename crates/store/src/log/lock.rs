@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::log::areas::Areas;
+use crate::log::areas::{Areas, WRITER};
 use crate::log::space::GONE;
 
 /// How the lock was got.
@@ -22,8 +22,10 @@ pub(crate) enum Taken {
 }
 
 const SPINS: u32 = 64;
-const PAUSE_MIN: Duration = Duration::from_micros(20);
+const PAUSE_MIN: Duration = Duration::from_micros(125);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
+/// Where who waits for it sleeps.
+const CHANNEL: u32 = 0;
 /// How long whoever comes back lets those who wait go first.
 const COURTESY: Duration = Duration::from_micros(60);
 
@@ -40,7 +42,7 @@ pub(crate) fn acquire(areas: &Areas, deadline: Option<Instant>) -> Option<Taken>
     let own = areas.space().member();
     let (word, wanted) = (areas.writer(), areas.wanted());
     let waiting = wanted.load(Ordering::Relaxed);
-    if waiting != 0 && waiting != own {
+    if waiting != 0 && waiting != own && areas.left_at.load(Ordering::Relaxed) == areas.sequence() {
         // Else a process that writes all the time would always be back before those that look now and then. Whoever waits says so
         // again and again; whoever died waiting does not.
         let _ = wanted.compare_exchange(waiting, 0, Ordering::Relaxed, Ordering::Relaxed);
@@ -58,14 +60,15 @@ pub(crate) fn acquire(areas: &Areas, deadline: Option<Instant>) -> Option<Taken>
             std::hint::spin_loop();
             continue;
         }
-        if owner != own && take_over(areas, word, owner) {
+        // Not at once: to ask costs as much as many who hold it take.
+        if owner != own && pause == PAUSE_MAX && take_over(areas, word, owner) {
             return Some(Taken::OverFromDead);
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return None;
         }
         wanted.store(own, Ordering::Relaxed);
-        std::thread::sleep(pause);
+        areas.space().wait(WRITER, owner as u32, CHANNEL, pause);
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }
@@ -90,7 +93,12 @@ pub(crate) fn abandon(areas: &Areas) {
 /// Give the lock back.
 pub(crate) fn release(areas: &Areas) {
     let own = areas.space().member();
+    areas.left_at.store(areas.sequence(), Ordering::Relaxed);
     let _ = areas.writer().compare_exchange(own, 0, Ordering::Release, Ordering::Relaxed);
+    if areas.wanted().load(Ordering::Relaxed) != 0 {
+        // Not all who wait may have said so last; who is not woken looks again soon.
+        areas.space().wake(WRITER, CHANNEL, 1);
+    }
 }
 
 /// [C5] Wait until nobody else writes the tree; false when the deadline passed. A dead one is followed at once: what it left
@@ -98,7 +106,7 @@ pub(crate) fn release(areas: &Areas) {
 pub(crate) fn acquire_tree(areas: &Areas, deadline: Instant) -> bool {
     let own = areas.space().member();
     let word = areas.tree_writer();
-    let mut pause = PAUSE_MIN;
+    let mut pause = PAUSE_MIN / 8;
     loop {
         match word.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => return true,
