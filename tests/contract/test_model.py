@@ -36,6 +36,15 @@ def outcome(work: Callable[[], Any]) -> tuple[str, Any]:
         return "raises", type(error)
 
 
+def is_moved(handle: Any) -> bool:
+    """Whether a handle stands for an element of a list that has other elements now."""
+    try:
+        len(handle)
+    except KeyError as error:
+        return "read it again" in str(error)
+    return False
+
+
 def containers_in(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The paths of all dicts and lists in a value, its own included."""
     found = [here] if isinstance(value, (dict, list)) else []
@@ -202,13 +211,22 @@ class DatabaseMachine(RuleBasedStateMachine):
             return
         root = self.db[key]
         handles: dict[tuple[Any, ...], Any] = {}
+        # The lists that were changed since, for each handle.
+        changed: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
         for _ in range(data.draw(st.integers(1, 5))):
             path = data.draw(st.sampled_from(containers_in(value)))
             target = follow(value, path)
             # A handle from before the last changes shows them, too.
             handle = handles.setdefault(path, follow(root, path))
-            if isinstance(target, list) != isinstance(handle, pellucid.RecordList):
+            if isinstance(target, list) != isinstance(handle, pellucid.RecordList) or is_moved(handle):
+                # Only an element of a list that has been changed stands elsewhere.
+                assert not is_moved(handle) or any(path[: len(other)] == other for other in changed[path])
                 handle = handles[path] = follow(root, path)
+                changed[path] = []
+            changed.setdefault(path, [])
+            if isinstance(target, list):
+                for others in changed.values():
+                    others.append(path)
             change = dict_changes(data, target) if isinstance(target, dict) else list_changes(data, target)
             before = copy.deepcopy(value)
             assert outcome(lambda: change(handle)) == outcome(lambda: change(target)), (before, path)  # noqa: B023
