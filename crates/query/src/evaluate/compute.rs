@@ -326,7 +326,7 @@ fn civil(found: &Found<'_>) -> Option<(i64, i64, i64)> {
 /// The date of an ordinal of the proleptic Gregorian calendar, in which 1 is 0001-01-01.
 ///
 /// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`: years begin with March.
-fn date_of(ordinal: i64) -> (i64, i64, i64) {
+pub(crate) fn date_of(ordinal: i64) -> (i64, i64, i64) {
     let days = ordinal + 305;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);

@@ -24,6 +24,14 @@ use quick::Quick;
 /// A regular expression cannot be used: it is none, or too large. The text says where and why.
 pub type BadPattern = regex::Error;
 
+/// Whether `matches` takes this pattern.
+///
+/// # Errors
+/// It is no regular expression, or too large.
+pub fn check_pattern(pattern: &str) -> Result<(), BadPattern> {
+    Regex::new(pattern).map(|_| ())
+}
+
 /// An expression, ready for rows of one database.
 pub struct Evaluator {
     operator: Operator,
@@ -317,6 +325,24 @@ fn has<S: Shapes + ?Sized>(
         (Part::Anywhere, Found::Slot(Slot::Container(container), record)) => {
             reach::is_among(container, record, shapes, piece)
         }
+        (Part::Anywhere, Found::Value(value)) => {
+            let equals = |element: &Value| piece.equals(&Found::Value(Cow::Borrowed(element)), shapes);
+            match &**value {
+                Value::List(elements)
+                | Value::Tuple(elements)
+                | Value::Set(elements)
+                | Value::FrozenSet(elements) => any(elements.iter(), equals),
+                Value::Dict(entries) => any(entries.iter().map(|(key, _)| key), equals),
+                _ => Ok(false),
+            }
+        }
         _ => Ok(false),
     }
+}
+
+fn any<'a>(
+    mut elements: impl Iterator<Item = &'a Value>,
+    mut is_it: impl FnMut(&'a Value) -> Result<bool, Corrupt>,
+) -> Result<bool, Corrupt> {
+    elements.try_fold(false, |found, element| Ok(found || is_it(element)?))
 }

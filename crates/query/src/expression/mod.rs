@@ -3,10 +3,23 @@
 //! An [`Expression`] is a value: it is compared, shown and stored, and knows nothing of how it is evaluated. Its one text is the
 //! language of `parse.rs`, in which `show.rs` shows it, so that each expression can be written down and read again.
 
+mod error;
+mod literal;
+mod moment;
+mod parse;
+mod show;
+mod token;
+
 use std::fmt;
 use std::sync::Arc;
 
-use pellucid_record::Value;
+use pellucid_record::keyed::CanonicalKey;
+use pellucid_record::value::{NoShapes, encode_value};
+use pellucid_record::{Container, Value};
+
+pub use error::ParseError;
+pub use parse::parse;
+pub use show::{NOT_FIELDS, is_plain_name};
 
 /// How deep expressions nest. Chains of `and` and `or` are one level, however long.
 pub const DEPTH_MAX: u32 = 200;
@@ -72,7 +85,7 @@ pub enum Step {
     Field(Box<str>),
     /// The element at this index, from the end if negative; in a dict, the entry of this int key.
     Index(i64),
-    /// The entry of any other key, as a record of its own.
+    /// The entry of any other key, as a record of its own without shapes.
     Key(Box<[u8]>),
     /// Each element of a list, tuple or set: a condition is true if it is for any of them.
     Each,
@@ -159,6 +172,8 @@ impl Expression {
     /// It nests deeper than `DEPTH_MAX`.
     pub fn new(kind: Kind) -> Result<Node, TooDeep> {
         let kind = match kind {
+            Kind::Literal(value) => Kind::Literal(in_order(value)),
+            Kind::IsIn(part, values) => Kind::IsIn(part, values.into_iter().map(in_order).collect()),
             Kind::And(parts) => Kind::And(flattened(parts, |kind| match kind {
                 Kind::And(parts) => Some(parts),
                 _ => None,
@@ -176,7 +191,7 @@ impl Expression {
     /// The value itself.
     #[must_use]
     pub fn literal(value: Value) -> Node {
-        Arc::new(Expression { kind: Kind::Literal(value), depth: 1 })
+        Arc::new(Expression { kind: Kind::Literal(in_order(value)), depth: 1 })
     }
 
     /// The field at this path of the record.
@@ -233,6 +248,62 @@ fn flattened(parts: Vec<Node>, of: impl Fn(&Kind) -> Option<&Vec<Node>>) -> Vec<
         }
     }
     flat
+}
+
+impl Step {
+    /// The step to the entry of this key of a dict, which for an int is also the index of a list; None where no dict has such keys.
+    #[must_use]
+    pub fn to(key: Value) -> Option<Step> {
+        Some(match in_order(key) {
+            Value::Str(name) => Step::Field(name.into()),
+            Value::Int(index) => Step::Index(index),
+            key if !is_key(&key) => return None,
+            key => Step::Key(encode_value(&key, &mut NoShapes).ok()?.into()),
+        })
+    }
+}
+
+/// Whether a dict may have this as a key: nothing in it can change.
+fn is_key(value: &Value) -> bool {
+    match value {
+        Value::List(_) | Value::Set(_) | Value::Dict(_) | Value::Bytearray(_) => false,
+        Value::Tuple(elements) | Value::FrozenSet(elements) => elements.iter().all(is_key),
+        _ => true,
+    }
+}
+
+/// The value with the elements of its sets once each and in one order, so that equal sets are equal literals.
+fn in_order(mut value: Value) -> Value {
+    put_in_order(&mut value);
+    value
+}
+
+fn put_in_order(value: &mut Value) {
+    match value {
+        Value::List(elements) | Value::Tuple(elements) => elements.iter_mut().for_each(put_in_order),
+        Value::Dict(entries) => entries.iter_mut().for_each(|(key, value)| {
+            put_in_order(key);
+            put_in_order(value);
+        }),
+        Value::Registered(_, value) => put_in_order(value),
+        Value::Set(elements) | Value::FrozenSet(elements) => {
+            elements.iter_mut().for_each(put_in_order);
+            let mut seen = std::collections::HashSet::new();
+            elements.retain(|element| seen.insert(canonical(element)));
+            elements.sort_by_cached_key(|element| encode_value(element, &mut NoShapes).unwrap_or_default());
+        }
+        _ => {}
+    }
+}
+
+/// Bytes that are the same for all that a set, or a dict, takes for one; none for what no record can hold.
+fn canonical(value: &Value) -> Vec<u8> {
+    let bytes = || {
+        let list = encode_value(&Value::Tuple(vec![value.clone()]), &mut NoShapes).ok()?;
+        let slot = Container::root(&list, &NoShapes).ok()?.slot(&list, &NoShapes, 0).ok()?;
+        CanonicalKey::new().of(&list, &NoShapes, &slot).ok().map(<[u8]>::to_vec)
+    };
+    bytes().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,0 +1,321 @@
+//! How is a value written in an expression?
+//!
+//! Numbers, strings and containers as in Python; dates, decimals and their like as a word and a string, `date '2000-01-31'`. What has
+//! no such form is written as the bytes of its record, `value '0542...'`, so that each value has a text.
+
+use std::fmt::Write;
+
+use num_bigint::BigInt;
+use num_traits::ToPrimitive;
+use pellucid_record::Value;
+use pellucid_record::key::is_decimal_text;
+use pellucid_record::value::{Double, NoShapes, decode, encode_value};
+
+use super::moment;
+use super::token::DIGITS_MAX;
+
+/// The NaN that `nan` stands for; others have bits of their own, which comparisons do not see.
+pub const NAN: u64 = 0x7FF8_0000_0000_0000;
+const SIGN: u64 = 1 << 63;
+
+/// An int of any size.
+pub fn of_int(value: &BigInt) -> Value {
+    match value.to_i64() {
+        Some(value) => Value::Int(value),
+        None => Value::BigInt(value.to_signed_bytes_le()),
+    }
+}
+
+/// The number with the other sign; None for anything else.
+pub fn negated(value: &Value) -> Option<Value> {
+    Some(match value {
+        Value::Int(value) => of_int(&-BigInt::from(*value)),
+        Value::BigInt(bytes) => of_int(&-BigInt::from_signed_bytes_le(bytes)),
+        Value::Float(value) => Value::Float(Double(f64::from_bits(value.0.to_bits() ^ SIGN))),
+        _ => return None,
+    })
+}
+
+/// Whether its text begins with a digit, or is `nan` or `inf`: a `-` before it would become part of it.
+pub fn takes_sign(value: &Value) -> bool {
+    match value {
+        Value::Int(value) => *value >= 0,
+        Value::BigInt(bytes) => bytes.last().is_some_and(|last| *last < 0x80),
+        Value::Float(value) => value.0.is_sign_positive() && (!value.0.is_nan() || value.0.to_bits() == NAN),
+        _ => false,
+    }
+}
+
+/// The value that a word stands for.
+pub fn of_word(word: &str) -> Option<Value> {
+    let value = |word: &str| {
+        Some(match word {
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            "none" | "null" => Value::None,
+            "nan" => Value::Float(Double(f64::from_bits(NAN))),
+            "inf" => Value::Float(Double(f64::INFINITY)),
+            _ => return None,
+        })
+    };
+    value(&word.to_ascii_lowercase())
+}
+
+/// The value that a word makes of the string or bytes behind it; the error says which text it wants.
+pub fn of_typed(word: &str, literal: &Value) -> Result<Value, String> {
+    let word = word.to_ascii_lowercase();
+    if let (Value::Bytes(bytes), "bytearray") = (literal, &*word) {
+        return Ok(Value::Bytearray(bytes.clone()));
+    }
+    let text = match literal {
+        Value::Str(text) => text.as_str(),
+        _ => "",
+    };
+    let (value, wanted) = match &*word {
+        "decimal" => {
+            (is_decimal_text(text).then(|| Value::Decimal(text.into())), "'1.10', as str(Decimal) writes it")
+        }
+        "date" => (moment::date(text), "'2000-01-31'"),
+        "datetime" => (
+            moment::datetime(text),
+            "'2000-01-31T12:30:00'; with a zone '+01:00', '+01:00(MEZ)' or '+01:00[Europe/Berlin]', and ' fold=1', behind it",
+        ),
+        "time" => (
+            moment::time(text),
+            "'12:30:00'; with a zone '+01:00', '+01:00(MEZ)' or '[Europe/Berlin]', and ' fold=1', behind it",
+        ),
+        "timedelta" => (moment::timedelta(text), "'3 days, 12:30:00', as str(timedelta) writes it"),
+        "uuid" => (uuid(text), "'12345678-1234-5678-1234-567812345678'"),
+        "complex" => (complex(text), "'1.0+2.0j'"),
+        "value" => (
+            hexadecimal(text).and_then(|bytes| decode(&bytes, &NoShapes).ok()),
+            "the bytes of a record without shapes, in hexadecimal",
+        ),
+        "bytearray" => (None, "b'...'"),
+        _ => {
+            return Err(format!(
+                "no type of literal is called {word:?}; those are decimal, date, datetime, time, timedelta, uuid, complex, \
+                 bytearray, set, frozenset and value"
+            ));
+        }
+    };
+    value.ok_or_else(|| format!("expected {word} {wanted}"))
+}
+
+fn uuid(text: &str) -> Option<Value> {
+    let is_whole = text.len() == 32
+        || text.len() == 36
+            && text.bytes().enumerate().all(|(at, byte)| (byte == b'-') == matches!(at, 8 | 13 | 18 | 23));
+    let digits: String = text.chars().filter(|digit| *digit != '-').collect();
+    let bytes = hexadecimal(&digits).filter(|_| is_whole)?;
+    bytes.try_into().ok().map(Value::Uuid)
+}
+
+/// A real and an imaginary part, each as floats are written.
+fn complex(text: &str) -> Option<Value> {
+    let body = text.strip_suffix('j')?;
+    let sign = body.char_indices().skip(1).filter(|(at, sign)| {
+        matches!(sign, '+' | '-') && !body.get(..*at).unwrap_or_default().ends_with(['e', 'E'])
+    });
+    let (real, imaginary) = body.split_at_checked(sign.last()?.0)?;
+    Some(Value::Complex(float(real)?, float(imaginary)?))
+}
+
+fn float(text: &str) -> Option<Double> {
+    let (is_negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, text.get(1..)?),
+        b'+' => (false, text.get(1..)?),
+        _ => (false, text),
+    };
+    let value = match of_word(digits) {
+        Some(Value::Float(value)) => value.0,
+        _ if digits.starts_with(|digit: char| digit.is_ascii_digit()) => digits.parse().ok()?,
+        _ => return None,
+    };
+    Some(Double(if is_negative { -value } else { value }))
+}
+
+/// The bytes of a text of hexadecimal digits.
+pub fn hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> =
+        text.bytes().map(|digit| char::from(digit).to_digit(16).map(|digit| digit as u8)).collect();
+    let digits = digits?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    rest.is_empty().then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
+}
+
+/// Appends the literal of a value.
+pub fn push(value: &Value, out: &mut String) {
+    match value {
+        Value::None => out.push_str("none"),
+        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Int(value) => push_display(value, out),
+        Value::BigInt(bytes) => push_big(&BigInt::from_signed_bytes_le(bytes), out),
+        Value::Float(number) => match float_text(*number) {
+            Some(text) => out.push_str(&text),
+            None => push_bytes_of(value, out),
+        },
+        Value::Complex(real, imaginary) => match (float_text(*real), float_text(*imaginary)) {
+            (Some(real), Some(imaginary)) => {
+                let plus = if imaginary.starts_with('-') { "" } else { "+" };
+                push_typed("complex", &format!("{real}{plus}{imaginary}j"), out);
+            }
+            _ => push_bytes_of(value, out),
+        },
+        Value::Str(text) => push_text(text.as_bytes(), '\'', out),
+        Value::Surrogates(text) => push_text(text, '\'', out),
+        Value::Bytes(bytes) => push_bytes(bytes, out),
+        Value::Bytearray(bytes) => {
+            out.push_str("bytearray ");
+            push_bytes(bytes, out);
+        }
+        Value::Decimal(text) => push_typed("decimal", text, out),
+        Value::Uuid(bytes) => {
+            let digits = bytes.iter().fold(String::new(), |mut digits, byte| {
+                let dash = if matches!(digits.len(), 8 | 13 | 18 | 23) { "-" } else { "" };
+                let _ = write!(digits, "{dash}{byte:02x}");
+                digits
+            });
+            push_typed("uuid", &digits, out);
+        }
+        Value::List(elements) => push_all("[", elements, "]", out),
+        Value::Tuple(elements) if elements.len() == 1 => push_all("(", elements, ",)", out),
+        Value::Tuple(elements) => push_all("(", elements, ")", out),
+        Value::Set(elements) => push_all(if elements.is_empty() { "set {" } else { "{" }, elements, "}", out),
+        Value::FrozenSet(elements) => push_all("frozenset {", elements, "}", out),
+        Value::Dict(entries) => {
+            out.push('{');
+            for (index, (key, value)) in entries.iter().enumerate() {
+                out.push_str(if index == 0 { "" } else { ", " });
+                push(key, out);
+                out.push_str(": ");
+                push(value, out);
+            }
+            out.push('}');
+        }
+        _ => match moment::text(value) {
+            Some((word, text)) => push_typed(word, &text, out),
+            None => push_bytes_of(value, out),
+        },
+    }
+}
+
+fn push_display(value: impl std::fmt::Display, out: &mut String) {
+    // A String takes whatever is written to it.
+    let _ = write!(out, "{value}");
+}
+
+fn push_big(value: &BigInt, out: &mut String) {
+    // 3 bits a digit are fewer than it takes: so many bits have no more digits than may be read.
+    if value.bits() <= 3 * DIGITS_MAX as u64 {
+        push_display(value, out);
+    } else {
+        let sign = if value.sign() == num_bigint::Sign::Minus { "-" } else { "" };
+        let _ = write!(out, "{sign}0x{:x}", value.magnitude());
+    }
+}
+
+/// A float as it is read again to the last bit; None for a NaN with bits of its own.
+fn float_text(value: Double) -> Option<String> {
+    let bits = value.0.to_bits();
+    Some(match value.0 {
+        number if number.is_nan() => {
+            let sign = if bits & SIGN == 0 { "" } else { "-" };
+            return (bits & !SIGN == NAN).then(|| format!("{sign}nan"));
+        }
+        number => format!("{number:?}"),
+    })
+}
+
+fn push_all(open: &str, elements: &[Value], close: &str, out: &mut String) {
+    out.push_str(open);
+    for (index, element) in elements.iter().enumerate() {
+        out.push_str(if index == 0 { "" } else { ", " });
+        push(element, out);
+    }
+    out.push_str(close);
+}
+
+fn push_typed(word: &str, text: &str, out: &mut String) {
+    out.push_str(word);
+    out.push(' ');
+    push_text(text.as_bytes(), '\'', out);
+}
+
+/// As the record that it is. What no record can hold has no text, and nothing makes it.
+fn push_bytes_of(value: &Value, out: &mut String) {
+    push_record(&encode_value(value, &mut NoShapes).unwrap_or_default(), out);
+}
+
+/// Appends `value '...'` of the bytes of a record.
+pub fn push_record(record: &[u8], out: &mut String) {
+    out.push_str("value '");
+    for byte in record {
+        let _ = write!(out, "{byte:02x}");
+    }
+    out.push('\'');
+}
+
+fn push_bytes(bytes: &[u8], out: &mut String) {
+    out.push_str("b'");
+    for byte in bytes {
+        match byte {
+            b'\'' | b'\\' => out.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => out.push(char::from(*byte)),
+            _ => {
+                let _ = write!(out, "\\x{byte:02x}");
+            }
+        }
+    }
+    out.push('\'');
+}
+
+/// Appends text between quotes. What cannot be seen, or changes how the rest is seen, is written as its number.
+pub fn push_text(text: &[u8], quote: char, out: &mut String) {
+    out.push(quote);
+    let mut rest = text;
+    while !rest.is_empty() {
+        let valid = match std::str::from_utf8(rest) {
+            Ok(valid) => valid,
+            Err(error) => rest
+                .get(..error.valid_up_to())
+                .and_then(|valid| std::str::from_utf8(valid).ok())
+                .unwrap_or_default(),
+        };
+        for character in valid.chars() {
+            match character {
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                '\\' => out.push_str("\\\\"),
+                _ if character == quote => out.extend(['\\', quote]),
+                _ if is_unseen(character) => push_code(character as u32, out),
+                _ => out.push(character),
+            }
+        }
+        rest = rest.get(valid.len()..).unwrap_or_default();
+        if let [0xED, second, third, behind @ ..] = rest {
+            push_code(0xD000 | u32::from(second & 0x3F) << 6 | u32::from(third & 0x3F), out);
+            rest = behind;
+        } else if let Some((_, behind)) = rest.split_first() {
+            // No string has such a byte.
+            out.push(char::REPLACEMENT_CHARACTER);
+            rest = behind;
+        }
+    }
+    out.push(quote);
+}
+
+fn push_code(code: u32, out: &mut String) {
+    let _ = match code {
+        0..0x100 => write!(out, "\\x{code:02x}"),
+        0x100..0x1_0000 => write!(out, "\\u{code:04x}"),
+        _ => write!(out, "\\U{code:08x}"),
+    };
+}
+
+fn is_unseen(character: char) -> bool {
+    character.is_control()
+        || character.is_whitespace() && character != ' '
+        || matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}

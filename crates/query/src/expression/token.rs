@@ -1,0 +1,266 @@
+//! Of which words, signs and literals is the text of an expression made?
+//!
+//! Names and keywords are told apart by the parser: most keywords are so only where a name cannot stand.
+
+use num_bigint::BigInt;
+use pellucid_record::Value;
+use pellucid_record::value::Double;
+
+use super::error::Fault;
+use super::literal::of_int;
+
+/// The digits that a decimal int may have, for reading and showing them takes time with their square; hexadecimal ones have no limit.
+pub const DIGITS_MAX: usize = 4300;
+
+/// One piece of text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Token<'a> {
+    /// A name or a keyword.
+    Word(&'a str),
+    /// A name between backticks.
+    Quoted(String),
+    /// A number without a sign.
+    Number(Value),
+    /// A string or bytes.
+    Text(Value),
+    /// Anything else that means something.
+    Sign(&'static str),
+    /// The end of the text.
+    End,
+}
+
+/// Signs; those of two characters first, for the first that fits is taken.
+const SIGNS: [&str; 21] = [
+    "==", "!=", "<>", "<=", ">=", "=", "<", ">", "+", "-", "*", "/", "%", "(", ")", "[", "]", "{", "}", ",",
+    ":",
+];
+
+/// Reads tokens, one after another.
+#[derive(Debug)]
+pub struct Tokens<'a> {
+    text: &'a str,
+    offset: usize,
+}
+
+impl<'a> Tokens<'a> {
+    pub fn new(text: &'a str) -> Self {
+        Self { text, offset: 0 }
+    }
+
+    /// Where the last token ends.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    fn rest(&self) -> &'a str {
+        self.text.get(self.offset..).unwrap_or_default()
+    }
+
+    /// The next token, and where it begins.
+    pub fn next(&mut self) -> Result<(Token<'a>, usize), Fault> {
+        self.offset = self.text.len() - self.rest().trim_start().len();
+        let (rest, start) = (self.rest(), self.offset);
+        let mut characters = rest.chars();
+        let Some(first) = characters.next() else { return Ok((Token::End, start)) };
+        let second = characters.next();
+        let token = if is_name_start(first) {
+            self.word()?
+        } else if first.is_ascii_digit() || first == '.' && second.is_some_and(|next| next.is_ascii_digit()) {
+            self.number()?
+        } else if first == '`' {
+            Token::Quoted(text_of(self.quoted(first, false, false)?, start)?)
+        } else if matches!(first, '\'' | '"') {
+            Token::Text(string(self.quoted(first, false, false)?))
+        } else if first == '.' {
+            self.offset += 1;
+            Token::Sign(".")
+        } else if let Some(sign) = SIGNS.into_iter().find(|sign| rest.starts_with(sign)) {
+            self.offset += sign.len();
+            Token::Sign(sign)
+        } else {
+            return Err(Fault::new(start, no_sign(first)));
+        };
+        Ok((token, start))
+    }
+
+    fn word(&mut self) -> Result<Token<'a>, Fault> {
+        let rest = self.rest();
+        let size = rest.find(|character| !is_name_part(character)).unwrap_or(rest.len());
+        let (word, behind) = rest.split_at_checked(size).unwrap_or((rest, ""));
+        self.offset += size;
+        if let Some(quote @ ('\'' | '"')) = behind.chars().next() {
+            let is_bytes = ["b", "br", "rb"].iter().any(|prefix| word.eq_ignore_ascii_case(prefix));
+            let is_raw = ["r", "br", "rb"].iter().any(|prefix| word.eq_ignore_ascii_case(prefix));
+            if is_bytes {
+                return Ok(Token::Text(Value::Bytes(self.quoted(quote, true, is_raw)?)));
+            }
+            if is_raw {
+                return Ok(Token::Text(string(self.quoted(quote, false, true)?)));
+            }
+        }
+        Ok(Token::Word(word))
+    }
+
+    fn digits(&mut self, is_digit: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let size = rest.find(|character| character != '_' && !is_digit(character)).unwrap_or(rest.len());
+        self.offset += size;
+        rest.get(..size).unwrap_or_default()
+    }
+
+    fn number(&mut self) -> Result<Token<'a>, Fault> {
+        let start = self.offset;
+        let value = if self.rest().starts_with("0x") || self.rest().starts_with("0X") {
+            self.offset += 2;
+            let digits = self.digits(|character| character.is_ascii_hexdigit());
+            BigInt::parse_bytes(without_underscores(digits).as_bytes(), 16).map(|value| of_int(&value))
+        } else {
+            let whole = self.digits(|character| character.is_ascii_digit());
+            if self.skip_fraction() {
+                let written = self.text.get(start..self.offset).unwrap_or_default();
+                without_underscores(written).parse().ok().map(|value| Value::Float(Double(value)))
+            } else if whole.len() > DIGITS_MAX {
+                return Err(Fault::new(
+                    start,
+                    format!("an int of more than {DIGITS_MAX} digits; write it in hexadecimal: 0x..."),
+                ));
+            } else {
+                BigInt::parse_bytes(without_underscores(whole).as_bytes(), 10).map(|value| of_int(&value))
+            }
+        };
+        let is_glued = self.rest().starts_with(is_name_part);
+        value
+            .filter(|_| !is_glued)
+            .map(Token::Number)
+            .ok_or_else(|| Fault::new(start, "expected a number like 21, 0x15, 2.5 or 1e-3".to_owned()))
+    }
+
+    /// Passes over `.5` and `e-3`; whether there was either.
+    fn skip_fraction(&mut self) -> bool {
+        let start = self.offset;
+        if self.rest().starts_with('.') {
+            self.offset += 1;
+            self.digits(|character| character.is_ascii_digit());
+        }
+        if let Some(exponent) = self.rest().strip_prefix(['e', 'E']) {
+            let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+            if digits.starts_with(|character: char| character.is_ascii_digit()) {
+                self.offset = self.text.len() - digits.len();
+                self.digits(|character| character.is_ascii_digit());
+            }
+        }
+        self.offset > start
+    }
+
+    /// What stands between quotes, of which the first is next: UTF-8, in which lone surrogates stand as if they were characters; or
+    /// bytes.
+    fn quoted(&mut self, quote: char, is_bytes: bool, is_raw: bool) -> Result<Vec<u8>, Fault> {
+        let start = self.offset;
+        self.offset += 1;
+        let mut out = Vec::new();
+        loop {
+            let at = self.offset;
+            let Some(character) = self.rest().chars().next() else {
+                return Err(Fault::new(start, format!("the {quote} that is opened here is never closed")));
+            };
+            self.offset += character.len_utf8();
+            match character {
+                _ if character == quote => return Ok(out),
+                '\\' if !is_raw => self.escape(at, is_bytes, &mut out)?,
+                _ if is_bytes && !character.is_ascii() => {
+                    return Err(Fault::new(
+                        at,
+                        "bytes are written in ASCII; write others as \\xff".to_owned(),
+                    ));
+                }
+                _ => push_character(character as u32, &mut out),
+            }
+        }
+    }
+
+    /// One character behind a backslash that stands at `at`.
+    fn escape(&mut self, at: usize, is_bytes: bool, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let unknown = || {
+            Fault::new(
+                at,
+                "no such escape; those of Python are: \\n \\t \\\\ \\' \\x41 \\u00e4 \\U0001f600. r'...' has none".to_owned(),
+            )
+        };
+        let character = self.rest().chars().next().ok_or_else(unknown)?;
+        self.offset += character.len_utf8();
+        let code = match character {
+            '\\' | '\'' | '"' | '`' => character as u32,
+            'n' => 0x0A,
+            'r' => 0x0D,
+            't' => 0x09,
+            'a' => 0x07,
+            'b' => 0x08,
+            'f' => 0x0C,
+            'v' => 0x0B,
+            '0' if !self.rest().starts_with(|next: char| next.is_ascii_digit()) => 0,
+            'x' => self.hexadecimal(2).ok_or_else(unknown)?,
+            'u' if !is_bytes => self.hexadecimal(4).ok_or_else(unknown)?,
+            'U' if !is_bytes => self.hexadecimal(8).filter(|code| *code < 0x11_0000).ok_or_else(unknown)?,
+            _ => return Err(unknown()),
+        };
+        if is_bytes {
+            out.push(code as u8);
+        } else {
+            push_character(code, out);
+        }
+        Ok(())
+    }
+
+    fn hexadecimal(&mut self, count: usize) -> Option<u32> {
+        let digits = self.rest().get(..count)?;
+        self.offset += count;
+        if digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            u32::from_str_radix(digits, 16).ok()
+        } else {
+            None
+        }
+    }
+}
+
+fn without_underscores(digits: &str) -> String {
+    digits.chars().filter(|digit| *digit != '_').collect()
+}
+
+fn no_sign(character: char) -> String {
+    match character {
+        '&' => "expected an operator; `and` is written out".to_owned(),
+        '|' => "expected an operator; `or` is written out".to_owned(),
+        '~' | '!' => "expected an operator; `not` is written out".to_owned(),
+        _ => format!("{character:?} has no meaning here"),
+    }
+}
+
+/// Appends a character, or a lone surrogate as if it were one.
+fn push_character(code: u32, out: &mut Vec<u8>) {
+    match char::from_u32(code) {
+        Some(character) => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        None => out.extend_from_slice(&[0xED, 0x80 | (code >> 6 & 0x3F) as u8, 0x80 | (code & 0x3F) as u8]),
+    }
+}
+
+fn string(bytes: Vec<u8>) -> Value {
+    match String::from_utf8(bytes) {
+        Ok(text) => Value::Str(text),
+        Err(error) => Value::Surrogates(error.into_bytes()),
+    }
+}
+
+fn text_of(bytes: Vec<u8>, start: usize) -> Result<String, Fault> {
+    String::from_utf8(bytes)
+        .map_err(|_| Fault::new(start, "a name has no lone surrogates; write ['...'] as an index".to_owned()))
+}
+
+/// Whether a name may begin so without backticks.
+pub fn is_name_start(character: char) -> bool {
+    character == '_' || character.is_alphabetic()
+}
+
+/// Whether a name may go on so without backticks.
+pub fn is_name_part(character: char) -> bool {
+    character == '_' || character.is_alphanumeric()
+}
