@@ -1,18 +1,20 @@
 //! Which expression does a text say?
 //!
-//!     expression := expression "or" expression | expression "and" expression | "not" expression | condition | sum
-//!     condition  := sum ("==" | "=" | "!=" | "<>" | "<" | "<=" | ">" | ">=") sum
-//!                 | sum "between" sum "and" sum
-//!                 | sum "in" (list | tuple | set | sum)
-//!                 | sum ("startswith" | "endswith" | "contains") sum
-//!                 | sum "matches" string
-//!                 | sum "exists" | sum "is" ["not"] "none"
-//!     sum        := sum ("+" | "-") sum | sum ("*" | "/" | "%") sum | "-" sum | literal | path | call | "(" expression ")"
-//!     call       := ("length" | "lower" | "upper" | "abs" | "year" | "month" | "day") "(" expression ")"
-//!     path       := (name | "record" "()" | "key" "()") ("." name | "[" "*" "]" | "[" literal "]")*
-//!     name       := letters, digits and "_" that begin with no digit | "`" any "`"
-//!     literal    := number | string | bytes | "true" | "false" | "none" | "nan" | "inf" | word (string | bytes)
-//!                 | "[" literals "]" | "(" literals ")" | ["set" | "frozenset"] "{" literals "}" | "{" (literal ":" literal)... "}"
+//! ```text
+//! expression := expression "or" expression | expression "and" expression | "not" expression | condition | sum
+//! condition  := sum ("==" | "=" | "!=" | "<>" | "<" | "<=" | ">" | ">=") sum
+//!             | sum "between" sum "and" sum
+//!             | sum "in" (list | tuple | set | sum)
+//!             | sum ("startswith" | "endswith" | "contains") sum
+//!             | sum "matches" string
+//!             | sum "exists" | sum "is" ["not"] "none"
+//! sum        := sum ("+" | "-") sum | sum ("*" | "/" | "%") sum | "-" sum | literal | path | call | "(" expression ")"
+//! call       := ("length" | "lower" | "upper" | "abs" | "year" | "month" | "day") "(" expression ")"
+//! path       := (name | "record" "()" | "key" "()") ("." name | "[" "*" "]" | "[" literal "]")*
+//! name       := letters, digits and "_" that begin with no digit | "`" any "`"
+//! literal    := number | string | bytes | "true" | "false" | "none" | "nan" | "inf" | word (string | bytes)
+//!             | "[" literals "]" | "(" literals ")" | ["set" | "frozenset"] "{" literals "}" | "{" (literal ":" literal)... "}"
+//! ```
 //!
 //! What stands first above binds loosest. `not` may also stand before `between in startswith endswith contains matches exists`.
 //! Conditions do not chain. Keywords are of either case, and `True False None` are literals as they are. `docs/reference/expressions.md`
