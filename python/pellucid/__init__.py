@@ -1,8 +1,11 @@
 """What does pellucid offer? A database that is a dict, whose records are read in place."""
 
 from pellucid._native import (
+    KEY,
     Change,
     Database,
+    Expression,
+    F,
     Record,
     RecordList,
     Snapshot,
@@ -12,6 +15,7 @@ from pellucid._native import (
     dumps,
     loads,
     open,
+    parse,
     validate,
     view,
 )
@@ -29,6 +33,7 @@ from pellucid.errors import (
     NetworkFilesystemWarning,
     NewerFormat,
     NotADatabase,
+    ParseError,
     PickleDenied,
     ReadOnly,
     RecordTooLarge,
@@ -43,6 +48,7 @@ from pellucid.errors import (
 from pellucid.objects import register
 
 __all__ = [
+    "KEY",
     "Busy",
     "Change",
     "Closed",
@@ -52,11 +58,14 @@ __all__ = [
     "DatabaseError",
     "DiskFull",
     "Error",
+    "Expression",
+    "F",
     "HistoryGone",
     "LostCommitsWarning",
     "NetworkFilesystemWarning",
     "NewerFormat",
     "NotADatabase",
+    "ParseError",
     "PickleDenied",
     "ReadOnly",
     "Record",
@@ -76,6 +85,7 @@ __all__ = [
     "dumps",
     "loads",
     "open",
+    "parse",
     "register",
     "validate",
     "view",

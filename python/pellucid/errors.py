@@ -12,6 +12,7 @@ caller would catch without knowing pellucid; a missing key is plain `KeyError`, 
     |-- CorruptRecord           ValueError       bytes that are not a record
     |-- PickleDenied            ValueError       a stored pickle that the policy does not allow
     |-- UnregisteredType        LookupError      a stored object whose class is not registered
+    |-- ParseError              ValueError       a text that is no expression
     |-- StaleRecord             ReferenceError   a record of a closed snapshot or database
     |-- StaleTable              ReferenceError   a table that was dropped since
     |-- HistoryGone             LookupError      changes that are not kept any more
@@ -41,6 +42,7 @@ __all__ = [
     "NetworkFilesystemWarning",
     "NewerFormat",
     "NotADatabase",
+    "ParseError",
     "PickleDenied",
     "ReadOnly",
     "RecordTooLarge",
@@ -84,6 +86,16 @@ class PickleDenied(Error, ValueError):
 
 class UnregisteredType(Error, LookupError):
     """A stored object whose class has not been registered in this process."""
+
+
+class ParseError(Error, ValueError):
+    """A text that is no expression; the message says what was expected, and shows the place.
+
+    `line` and `column`, in characters, are counted from 1.
+    """
+
+    line: int
+    column: int
 
 
 class StaleRecord(Error, ReferenceError):

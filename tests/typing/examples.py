@@ -6,6 +6,7 @@ A line with `reveal_type` ends in the type that must be revealed, one with `# er
 from dataclasses import dataclass
 
 import pellucid
+from pellucid import KEY, F
 from pellucid.typing import Key, Value
 from typing_extensions import reveal_type
 
@@ -117,3 +118,13 @@ def names_for_annotations(key: Key, value: Value, db: pellucid.Database) -> None
     db[key] = value
     db[1, "a", (2.5, None)] = value
     reveal_type(value)  # Any
+
+
+def expressions() -> None:
+    reveal_type(F.age >= 21)  # pellucid._native.Expression
+    reveal_type((F.x > 1) & ~F["two words"][0].each().exists())  # pellucid._native.Expression
+    reveal_type(2 * F.price - KEY[0])  # pellucid._native.Expression
+    reveal_type(F.name.matches("^B").same_as(None))  # bool
+    reveal_type(pellucid.parse("age == 1"))  # pellucid._native.Expression
+    F.age & 1  # error: Unsupported operand types for & ("Expression" and "int")
+    F.name.matches(1)  # error: Argument 1 to "matches" of "Expression" has incompatible type "int"

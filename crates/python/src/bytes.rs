@@ -13,6 +13,7 @@ use pellucid_record::envelope::{self, Envelope};
 use pellucid_record::error::{Corrupt, Damage, EncodeError};
 use pellucid_record::layout::{ENVELOPE_BYTE, Kind};
 use pellucid_record::shape::{Dictionary, Shape};
+use pellucid_record::value::{NoShapes, Value};
 use pellucid_record::view::{Root, Slot};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -513,6 +514,27 @@ pub fn own_record(
     encoding.bound_value(object, 0)?;
     let record = encoding.finish().encoder.bytes().to_vec();
     Ok((record, names))
+}
+
+/// An object as a value that needs no shapes; `place` names it in messages.
+///
+/// # Errors
+/// `UnsupportedValue` where no record can hold it.
+pub fn value_of(object: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<Value> {
+    let py = object.py();
+    let names = names_for_writing(py);
+    let encoded = encode_object(py, &names, Target::Own, &PicklePolicy::DENY, object, place)?;
+    let value = pellucid_record::decode(encoded.encoder.bytes(), &*names);
+    value.map_err(|error| errors::corrupt_record(py, format!("the value cannot be read back: {error}")))
+}
+
+/// The object of a value.
+///
+/// # Errors
+/// What its making raises.
+pub fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    let record = pellucid_record::encode_value(value, &mut NoShapes);
+    key_object(py, &record.map_err(|error| errors::value_error(error.to_string()))?)
 }
 
 /// The object of a key's record.

@@ -21,6 +21,7 @@ mod core;
 mod counters;
 mod database;
 mod errors;
+mod expression;
 mod hooks;
 #[allow(unsafe_code, reason = "raw CPython slots: the loops of users run through here")]
 mod hot;
@@ -40,9 +41,11 @@ mod transaction;
 mod views;
 mod watch;
 
+use pellucid_query::expression::Source;
 use pyo3::prelude::*;
 
 use crate::database::Database;
+use crate::expression::Expression;
 use crate::record::Record;
 use crate::record_list::{ListIterator, RecordList};
 use crate::snapshot::SnapshotHandle;
@@ -59,6 +62,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(bytes::loads, module)?,
         wrap_pyfunction!(bytes::validate, module)?,
         wrap_pyfunction!(counters::counters, module)?,
+        wrap_pyfunction!(expression::parse, module)?,
         wrap_pyfunction!(open::limit_log, module)?,
         wrap_pyfunction!(open::open, module)?,
     ] {
@@ -68,6 +72,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Database>()?;
     module.add_class::<SnapshotHandle>()?;
     module.add_class::<Table>()?;
+    module.add_class::<Expression>()?;
+    module.add("F", Expression::root(Source::Record)?)?;
+    module.add("KEY", Expression::root(Source::Key)?)?;
     module.add_class::<Record>()?;
     module.add_class::<RecordList>()?;
     module.add_class::<ListIterator>()?;

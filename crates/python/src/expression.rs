@@ -1,0 +1,447 @@
+//! How does Python say a condition, or a computed value?
+//!
+//! `F.age >= 21` makes an [`Expression`], which is a value: nothing is read until a query runs it, without Python. `==` makes a
+//! condition, too, so that equality of two expressions is `same_as`. `operand.rs` makes expressions of Python's values, `python_text.rs`
+//! shows one as it is typed. Not here: what an expression comes to (`pellucid-query`).
+
+pub mod operand;
+mod python_text;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use pellucid_query::evaluate::check_pattern;
+use pellucid_query::expression::{self, Comparison, Function, Kind, Node, Operation, Part, Source, Step};
+use pellucid_record::Value;
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::PyAttributeError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::errors;
+use operand::{condition, key_step, operand, values_of};
+
+/// A condition or a computed value over the fields of a record, made of `pellucid.F` and operators.
+///
+/// `F.age` and `F["age"]` are the field, `F.name.last` one in another, `F.parts[0]` an element of a list, `F.tags.each()` each of
+/// them, `pellucid.KEY` the row's key. A field with the name of a method is `F["year"]`.
+///
+/// Nothing is true or false before it meets a record: `&`, `|` and `~` stand for `and`, `or` and `not`, and since they bind tighter than
+/// comparisons, these stand in parentheses. A field that is missing, or of an unlike type, makes each comparison False, and
+/// `!=` is exactly `~(==)`. Two expressions are compared by `same_as`. `str` is the text that `pellucid.parse` reads.
+///
+/// >>> from pellucid import F
+/// >>> (F.age >= 21) & F.name.last.startswith("B")
+/// (F.age >= 21) & F.name.last.startswith('B')
+/// >>> print((F.age >= 21) & F.name.last.startswith("B"))
+/// age >= 21 and name.last startswith 'B'
+#[pyclass(frozen, module = "pellucid", name = "Expression")]
+pub struct Expression {
+    node: Node,
+}
+
+/// The expression of this kind.
+///
+/// # Errors
+/// `ValueError` where it nests too deep.
+fn made(kind: Kind) -> PyResult<Expression> {
+    match expression::Expression::new(kind) {
+        Ok(node) => Ok(Expression { node }),
+        Err(error) => Err(errors::value_error(error.to_string())),
+    }
+}
+
+impl Expression {
+    /// The value that is the whole record, or the row's key.
+    pub fn root(source: Source) -> PyResult<Self> {
+        made(Kind::Field(source, Vec::new()))
+    }
+
+    /// The object of a node.
+    pub fn of(node: Node) -> Self {
+        Self { node }
+    }
+
+    /// What it says.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    fn compare(&self, comparison: Comparison, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let is_bare = !other.is_exact_instance_of::<Self>();
+        let other = operand(other)?;
+        // Such a condition is seldom compared, and often a comparison that lacks its parentheses.
+        let is_condition = matches!(self.node.kind(), Kind::And(_) | Kind::Or(_) | Kind::Not(_));
+        if is_condition && is_bare && !matches!(other.kind(), Kind::Literal(Value::Bool(_))) {
+            return Err(errors::type_error(format!(
+                "the condition ({}) is compared with {}; &, | and ~ bind tighter than comparisons, which stand in \
+                 parentheses: (F.a >= 1) & (F.b == 2)",
+                self.node, other
+            )));
+        }
+        made(Kind::Compare(comparison, self.node.clone(), other))
+    }
+
+    fn arithmetic(&self, operation: Operation, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        made(Kind::Arithmetic(operation, self.node.clone(), operand(other)?))
+    }
+
+    fn reflected(&self, operation: Operation, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        made(Kind::Arithmetic(operation, operand(other)?, self.node.clone()))
+    }
+
+    fn has(&self, part: Part, piece: &Bound<'_, PyAny>) -> PyResult<Self> {
+        made(Kind::Has(part, self.node.clone(), operand(piece)?))
+    }
+
+    fn call(&self, function: Function) -> PyResult<Self> {
+        made(Kind::Call(function, self.node.clone()))
+    }
+
+    /// The path that goes on with this step; the text says why there is none.
+    fn stepped(&self, step: Step) -> Result<Self, String> {
+        let Kind::Field(source, path) = self.node.kind() else {
+            return Err(format!("{} is computed, and has no parts to choose from", self.node));
+        };
+        if *source == Source::Key && !matches!(step, Step::Index(_)) {
+            return Err("a row's key has elements, by their index: KEY[0]".to_owned());
+        }
+        let path = path.iter().cloned().chain([step]).collect();
+        made(Kind::Field(*source, path)).map_err(|_| "the path is too long".to_owned())
+    }
+}
+
+#[pymethods]
+impl Expression {
+    /// `NumPy`'s scalars leave operators with an expression to it.
+    #[classattr]
+    #[pyo3(name = "__array_ufunc__")]
+    fn array_ufunc() -> Option<()> {
+        None
+    }
+
+    fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<Self> {
+        let text = name.to_str()?;
+        // What the interpreter and its libraries ask for is no field.
+        if text.starts_with("__") && text.ends_with("__") {
+            return Err(PyAttributeError::new_err(format!("an expression has no attribute {text:?}")));
+        }
+        self.stepped(Step::Field(text.into())).map_err(PyAttributeError::new_err)
+    }
+
+    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.stepped(key_step(key)?).map_err(errors::type_error)
+    }
+
+    fn __iter__(&self) -> PyResult<()> {
+        Err(errors::type_error(format!(
+            "an expression is no list to loop over; {}.each() stands for each element in a condition",
+            python_text::short(&self.node)
+        )))
+    }
+
+    fn __contains__(&self, element: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let (field, element) = (python_text::short(&self.node), element.repr()?);
+        Err(errors::type_error(format!(
+            "`in` has no answer before a record is there; write {field}.contains({element})"
+        )))
+    }
+
+    fn __bool__(&self) -> PyResult<bool> {
+        Err(errors::type_error(format!(
+            "the expression ({}) is neither true nor false before a record is there; join conditions with &, | and ~ instead of \
+             `and`, `or` and `not`, put comparisons in parentheses, (F.a >= 1) & (F.b == 2), and write F.a.between(1, 5) \
+             instead of 1 <= F.a <= 5",
+            self.node
+        )))
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, operation: CompareOp) -> PyResult<Self> {
+        let comparison = match operation {
+            CompareOp::Eq => Comparison::Equal,
+            CompareOp::Ne => Comparison::NotEqual,
+            CompareOp::Lt => Comparison::Less,
+            CompareOp::Le => Comparison::LessOrEqual,
+            CompareOp::Gt => Comparison::Greater,
+            CompareOp::Ge => Comparison::GreaterOrEqual,
+        };
+        self.compare(comparison, other)
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.node.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn __and__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        made(Kind::And(vec![self.node.clone(), condition(other, "&")?]))
+    }
+
+    fn __rand__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        made(Kind::And(vec![condition(other, "&")?, self.node.clone()]))
+    }
+
+    fn __or__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        made(Kind::Or(vec![self.node.clone(), condition(other, "|")?]))
+    }
+
+    fn __ror__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        made(Kind::Or(vec![condition(other, "|")?, self.node.clone()]))
+    }
+
+    fn __invert__(&self) -> PyResult<Self> {
+        made(Kind::Not(self.node.clone()))
+    }
+
+    fn __neg__(&self) -> PyResult<Self> {
+        made(Kind::Negative(self.node.clone()))
+    }
+
+    fn __abs__(&self) -> PyResult<Self> {
+        self.call(Function::Abs)
+    }
+
+    fn __add__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.arithmetic(Operation::Add, other)
+    }
+
+    fn __radd__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.reflected(Operation::Add, other)
+    }
+
+    fn __sub__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.arithmetic(Operation::Subtract, other)
+    }
+
+    fn __rsub__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.reflected(Operation::Subtract, other)
+    }
+
+    fn __mul__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.arithmetic(Operation::Multiply, other)
+    }
+
+    fn __rmul__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.reflected(Operation::Multiply, other)
+    }
+
+    fn __truediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.arithmetic(Operation::Divide, other)
+    }
+
+    fn __rtruediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.reflected(Operation::Divide, other)
+    }
+
+    fn __mod__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.arithmetic(Operation::Remainder, other)
+    }
+
+    fn __rmod__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.reflected(Operation::Remainder, other)
+    }
+
+    /// Whether it lies between two values, or is one of them.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.age.between(20, 30))
+    /// age between 20 and 30
+    fn between(&self, least: &Bound<'_, PyAny>, greatest: &Bound<'_, PyAny>) -> PyResult<Self> {
+        made(Kind::Between(self.node.clone(), operand(least)?, operand(greatest)?))
+    }
+
+    /// Whether it equals any of the values.
+    ///
+    /// `values` is any iterable of values, which are written down at once: a set of them is in one order. `TypeError` for a str, of
+    /// which each character would be one.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.city.isin(["Bath", "York"]))
+    /// city in ['Bath', 'York']
+    fn isin(&self, values: &Bound<'_, PyAny>) -> PyResult<Self> {
+        made(Kind::IsIn(self.node.clone(), values_of(values)?))
+    }
+
+    /// Whether a string, or bytes, begins with `prefix`.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.name.startswith("B"))
+    /// name startswith 'B'
+    fn startswith(&self, prefix: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.has(Part::Start, prefix)
+    }
+
+    /// Whether a string, or bytes, ends with `suffix`.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.name.endswith("n"))
+    /// name endswith 'n'
+    fn endswith(&self, suffix: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.has(Part::End, suffix)
+    }
+
+    /// Whether `part` is in it: a string in a string, an element in a list, tuple or set, a key in a dict.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.tags.contains("a"))
+    /// tags contains 'a'
+    fn contains(&self, part: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.has(Part::Anywhere, part)
+    }
+
+    /// Whether a regular expression is found anywhere in a string.
+    ///
+    /// The syntax is that of Rust's regex crate: Python's, without what takes more than linear time, which is backreferences and
+    /// looking around. `ValueError` where it is none. `^` and `$` hold it to the ends.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.name.matches("^B.*n$"))
+    /// name matches '^B.*n$'
+    fn matches(&self, pattern: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let text = errors::argument(
+            pattern,
+            pattern.extract::<String>(),
+            "pattern",
+            "a str, the regular expression",
+        )?;
+        check_pattern(&text).map_err(|error| errors::value_error(error.to_string()))?;
+        made(Kind::Matches(self.node.clone(), text))
+    }
+
+    /// Whether there is such a field, be it None.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(~F.email.exists())
+    /// not email exists
+    fn exists(&self) -> PyResult<Self> {
+        made(Kind::Exists(self.node.clone()))
+    }
+
+    /// Whether None stands there. A missing field is not None.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.email.is_none())
+    /// email is none
+    fn is_none(&self) -> PyResult<Self> {
+        made(Kind::IsNone(self.node.clone()))
+    }
+
+    /// The characters of a string, the bytes of bytes, the elements of a container.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.tags.length() > 2)
+    /// length(tags) > 2
+    fn length(&self) -> PyResult<Self> {
+        self.call(Function::Length)
+    }
+
+    /// The string in lower case.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.email.lower() == "ann@bath.example")
+    /// lower(email) == 'ann@bath.example'
+    fn lower(&self) -> PyResult<Self> {
+        self.call(Function::Lower)
+    }
+
+    /// The string in upper case.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.code.upper() == "BA1")
+    /// upper(code) == 'BA1'
+    fn upper(&self) -> PyResult<Self> {
+        self.call(Function::Upper)
+    }
+
+    /// The number without its sign, as `abs(...)` of it.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.balance.abs() < 1)
+    /// abs(balance) < 1
+    fn abs(&self) -> PyResult<Self> {
+        self.call(Function::Abs)
+    }
+
+    /// The year of a date or datetime.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.born.year() == 2000)
+    /// year(born) == 2000
+    fn year(&self) -> PyResult<Self> {
+        self.call(Function::Year)
+    }
+
+    /// The month of a date or datetime, 1 to 12.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.born.month() == 12)
+    /// month(born) == 12
+    fn month(&self) -> PyResult<Self> {
+        self.call(Function::Month)
+    }
+
+    /// The day of the month of a date or datetime.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.born.day() == 31)
+    /// day(born) == 31
+    fn day(&self) -> PyResult<Self> {
+        self.call(Function::Day)
+    }
+
+    /// Each element of a list, tuple or set: a condition is true if it is for any of them.
+    ///
+    /// >>> from pellucid import F
+    /// >>> print(F.people.each().name == "Ann")
+    /// people[*].name == 'Ann'
+    fn each(&self) -> PyResult<Self> {
+        self.stepped(Step::Each).map_err(errors::type_error)
+    }
+
+    /// Whether the other is the same expression; `==` makes a condition.
+    ///
+    /// >>> from pellucid import F
+    /// >>> (F.age == 1).same_as(F.age == 1), (F.age == 1).same_as(F.age == 2)
+    /// (True, False)
+    fn same_as(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast_exact::<Self>().is_ok_and(|other| other.get().node == self.node)
+    }
+
+    fn __str__(&self) -> String {
+        self.node.to_string()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        python_text::of(py, &self.node)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        Ok((py.import("pellucid")?.getattr("parse")?, (self.node.to_string(),)))
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+}
+
+/// The expression of a text, such as `str` of one gives.
+///
+/// The language is that of the reference, "Expressions". Raises `ParseError`, a `ValueError`, which says where and what was
+/// expected there.
+///
+/// >>> import pellucid
+/// >>> pellucid.parse("age >= 21 and name.last startswith 'B'")
+/// (F.age >= 21) & F.name.last.startswith('B')
+#[pyfunction]
+pub fn parse(py: Python<'_>, text: &str) -> PyResult<Expression> {
+    expression::parse(text).map(Expression::of).map_err(|error| {
+        let raised = errors::raise(py, "ParseError", error.to_string());
+        let value = raised.value(py);
+        let set = value.setattr("line", error.line).and_then(|()| value.setattr("column", error.column));
+        set.err().unwrap_or(raised)
+    })
+}

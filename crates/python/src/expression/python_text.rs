@@ -1,0 +1,332 @@
+//! How is an expression typed in Python?
+//!
+//! The text of `repr` makes the same expression when it is evaluated, where `F`, `KEY` and `pellucid` mean ours, and `datetime`, `Decimal`, `UUID`
+//! and `zoneinfo` what Python shows by these names. What cannot be typed so is a text for `pellucid.parse`.
+
+use pellucid_query::expression::{Comparison, Expression, Kind, Node, Operation, Source, Step};
+use pellucid_record::Value;
+use pellucid_record::value::{NoShapes, decode};
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
+
+use super::operand::literal_of;
+use crate::bytes;
+
+/// How tightly Python's operators bind: comparisons loosest of all.
+mod level {
+    pub const COMPARE: u8 = 1;
+    pub const OR: u8 = 2;
+    pub const AND: u8 = 3;
+    pub const SUM: u8 = 4;
+    pub const PRODUCT: u8 = 5;
+    pub const SIGN: u8 = 6;
+    pub const PRIMARY: u8 = 7;
+}
+
+/// Ints of more bits have more digits than Python reads.
+const DECIMAL_BYTES_MAX: usize = 1700;
+
+/// The text of an expression in Python.
+pub fn of(py: Python<'_>, node: &Node) -> PyResult<String> {
+    let mut shower = Shower {
+        py,
+        class: py.get_type::<super::Expression>(),
+        is_keyword: py.import("keyword")?.getattr("iskeyword")?,
+        out: String::new(),
+    };
+    shower.push(node, level::COMPARE)?;
+    Ok(shower.out)
+}
+
+/// A path, or its stand-in, for messages.
+pub fn short(node: &Node) -> String {
+    match node.kind() {
+        Kind::Field(Source::Record, path) if !path.is_empty() => format!("F.{node}"),
+        _ => "F.tags".to_owned(),
+    }
+}
+
+struct Shower<'py> {
+    py: Python<'py>,
+    class: Bound<'py, PyType>,
+    is_keyword: Bound<'py, PyAny>,
+    out: String,
+}
+
+fn level_of(kind: &Kind) -> u8 {
+    match kind {
+        Kind::Compare(..) => level::COMPARE,
+        Kind::Or(_) => level::OR,
+        Kind::And(_) => level::AND,
+        Kind::Arithmetic(operation, ..) => level_of_operation(*operation),
+        Kind::Not(_) | Kind::Negative(_) => level::SIGN,
+        _ => level::PRIMARY,
+    }
+}
+
+fn level_of_operation(operation: Operation) -> u8 {
+    if matches!(operation, Operation::Add | Operation::Subtract) { level::SUM } else { level::PRODUCT }
+}
+
+impl Shower<'_> {
+    /// Appends what is an `Expression` for Python, too.
+    fn push(&mut self, node: &Node, least: u8) -> PyResult<()> {
+        if level_of(node.kind()) >= least {
+            return self.push_kind(node);
+        }
+        self.out.push('(');
+        self.push_kind(node)?;
+        self.out.push(')');
+        Ok(())
+    }
+
+    /// Appends what stands beside an `Expression`: a value is itself.
+    fn push_beside(&mut self, node: &Node, least: u8) -> PyResult<()> {
+        match node.kind() {
+            Kind::Literal(value) => self.push_value(value),
+            _ => self.push(node, least),
+        }
+    }
+
+    fn push_kind(&mut self, node: &Node) -> PyResult<()> {
+        match node.kind() {
+            Kind::Field(source, path) => self.push_path(node, *source, path),
+            Kind::Literal(_) => self.push_parsed(node),
+            Kind::Compare(comparison, one, other) => self.push_comparison(*comparison, one, other),
+            Kind::And(parts) => self.push_chain(parts, " & ", level::SUM),
+            Kind::Or(parts) => self.push_chain(parts, " | ", level::AND),
+            Kind::Not(part) => self.push_signed('~', part),
+            Kind::Negative(part) => self.push_signed('-', part),
+            Kind::Arithmetic(operation, one, other) => self.push_arithmetic(*operation, one, other),
+            Kind::Between(value, least, greatest) => {
+                self.push_method(value, "between")?;
+                self.push_beside(least, level::COMPARE)?;
+                self.out.push_str(", ");
+                self.push_beside(greatest, level::COMPARE)?;
+                self.close();
+                Ok(())
+            }
+            Kind::IsIn(part, values) => {
+                self.push_method(part, "isin")?;
+                self.push_all("[", values, "]")?;
+                self.close();
+                Ok(())
+            }
+            Kind::Has(part, whole, piece) => {
+                self.push_method(whole, part.word())?;
+                self.push_beside(piece, level::COMPARE)?;
+                self.close();
+                Ok(())
+            }
+            Kind::Matches(part, pattern) => {
+                self.push_method(part, "matches")?;
+                self.push_text(pattern)?;
+                self.close();
+                Ok(())
+            }
+            Kind::Exists(part) => self.push_call(part, "exists"),
+            Kind::IsNone(part) => self.push_call(part, "is_none"),
+            Kind::Call(function, part) => self.push_call(part, function.word()),
+        }
+    }
+
+    fn close(&mut self) {
+        self.out.push(')');
+    }
+
+    fn push_method(&mut self, part: &Node, name: &str) -> PyResult<()> {
+        self.push(part, level::PRIMARY)?;
+        self.out.extend([".", name, "("]);
+        Ok(())
+    }
+
+    fn push_call(&mut self, part: &Node, name: &str) -> PyResult<()> {
+        self.push_method(part, name)?;
+        self.close();
+        Ok(())
+    }
+
+    fn push_signed(&mut self, sign: char, part: &Node) -> PyResult<()> {
+        self.out.push(sign);
+        self.push(part, level::SIGN)
+    }
+
+    fn push_chain(&mut self, parts: &[Node], sign: &str, least: u8) -> PyResult<()> {
+        for (index, part) in parts.iter().enumerate() {
+            self.out.push_str(if index == 0 { "" } else { sign });
+            self.push(part, least)?;
+        }
+        Ok(())
+    }
+
+    fn push_comparison(&mut self, comparison: Comparison, one: &Node, other: &Node) -> PyResult<()> {
+        self.push(one, level::OR)?;
+        self.out.extend([" ", comparison.sign(), " "]);
+        // What `Expression.compare` takes for a lack of parentheses.
+        let is_condition = matches!(one.kind(), Kind::And(_) | Kind::Or(_) | Kind::Not(_));
+        if is_condition && !matches!(other.kind(), Kind::Literal(Value::Bool(_))) {
+            self.push(other, level::OR)
+        } else {
+            self.push_beside(other, level::OR)
+        }
+    }
+
+    fn push_arithmetic(&mut self, operation: Operation, one: &Node, other: &Node) -> PyResult<()> {
+        let own = level_of_operation(operation);
+        // A string formats what stands behind its `%`.
+        let formats = operation == Operation::Remainder
+            && matches!(
+                one.kind(),
+                Kind::Literal(Value::Str(_) | Value::Surrogates(_) | Value::Bytes(_) | Value::Bytearray(_))
+            );
+        if formats || matches!(other.kind(), Kind::Literal(_)) {
+            self.push(one, own)?;
+        } else {
+            self.push_beside(one, own)?;
+        }
+        self.out.extend([" ", operation.sign(), " "]);
+        self.push_beside(other, own + 1)
+    }
+
+    fn push_parsed(&mut self, node: &Node) -> PyResult<()> {
+        self.out.push_str("pellucid.parse(");
+        self.push_text(&node.to_string())?;
+        self.close();
+        Ok(())
+    }
+
+    fn push_text(&mut self, text: &str) -> PyResult<()> {
+        self.out.push_str(PyString::new(self.py, text).repr()?.to_str()?);
+        Ok(())
+    }
+
+    fn push_path(&mut self, node: &Node, source: Source, path: &[Step]) -> PyResult<()> {
+        let start = self.out.len();
+        self.out.push_str(if source == Source::Record { "F" } else { "KEY" });
+        for step in path {
+            let key = match step {
+                Step::Each => {
+                    self.out.push_str(".each()");
+                    continue;
+                }
+                Step::Field(name) if self.is_attribute(name)? => {
+                    self.out.extend([".", name]);
+                    continue;
+                }
+                Step::Field(name) => Some(Value::Str(name.to_string())),
+                Step::Index(index) => Some(Value::Int(*index)),
+                Step::Key(key) => decode(key, &NoShapes).ok(),
+            };
+            let Some(key) = key.filter(|key| Step::to(key.clone()).as_ref() == Some(step)) else {
+                self.out.truncate(start);
+                return self.push_parsed(node);
+            };
+            self.out.push('[');
+            self.push_value(&key)?;
+            self.out.push(']');
+        }
+        Ok(())
+    }
+
+    /// Whether `.name` leads to the field of this name.
+    fn is_attribute(&self, name: &str) -> PyResult<bool> {
+        // Python takes some other characters for one.
+        let is_name = name.starts_with(|first: char| first == '_' || first.is_ascii_alphabetic())
+            && name.chars().all(|character| character == '_' || character.is_ascii_alphanumeric());
+        let is_special = name.starts_with("__") && name.ends_with("__");
+        if !is_name || is_special || self.class.hasattr(name)? {
+            return Ok(false);
+        }
+        Ok(!self.is_keyword.call1((name,))?.is_truthy()?)
+    }
+
+    fn push_value(&mut self, value: &Value) -> PyResult<()> {
+        let start = self.out.len();
+        if self.try_push_value(value)? {
+            return Ok(());
+        }
+        self.out.truncate(start);
+        self.push_parsed(&Expression::literal(value.clone()))
+    }
+
+    /// Appends a value as Python shows it, if that makes the same one.
+    fn try_push_value(&mut self, value: &Value) -> PyResult<bool> {
+        match value {
+            Value::Float(number) if !number.0.is_finite() => {
+                let text = if number.0.is_nan() {
+                    "nan"
+                } else if number.0 > 0.0 {
+                    "inf"
+                } else {
+                    "-inf"
+                };
+                self.out.extend(["float('", text, "')"]);
+                return Ok(number.0.to_bits() == f64::NAN.to_bits() || !number.0.is_nan());
+            }
+            Value::BigInt(bytes) if bytes.len() > DECIMAL_BYTES_MAX => return Ok(false),
+            Value::List(elements) => return self.try_push_all("[", elements, "]"),
+            Value::Tuple(elements) => {
+                return self.try_push_all("(", elements, if elements.len() == 1 { ",)" } else { ")" });
+            }
+            Value::Set(elements) if elements.is_empty() => self.out.push_str("set()"),
+            Value::Set(elements) => return self.try_push_all("{", elements, "}"),
+            Value::FrozenSet(elements) => return self.try_push_all("frozenset([", elements, "])"),
+            Value::Dict(entries) => return self.try_push_dict(entries),
+            Value::Complex(..)
+            | Value::Ndarray { .. }
+            | Value::Registered(..)
+            | Value::Pickle(_)
+            | Value::Apart(_) => {
+                return Ok(false);
+            }
+            value => return self.try_push_scalar(value),
+        }
+        Ok(true)
+    }
+
+    fn try_push_scalar(&mut self, value: &Value) -> PyResult<bool> {
+        let Ok(object) = bytes::object_of(self.py, value) else { return Ok(false) };
+        // A zone may have other offsets by now, or another name.
+        let is_same = literal_of(&object).is_ok_and(|same| same == *value);
+        self.out.push_str(object.repr()?.to_str()?);
+        Ok(is_same)
+    }
+
+    fn push_all(&mut self, open: &str, values: &[Value], close: &str) -> PyResult<()> {
+        self.out.push_str(open);
+        for (index, value) in values.iter().enumerate() {
+            self.out.push_str(if index == 0 { "" } else { ", " });
+            self.push_value(value)?;
+        }
+        self.out.push_str(close);
+        Ok(())
+    }
+
+    fn try_push_all(&mut self, open: &str, values: &[Value], close: &str) -> PyResult<bool> {
+        self.out.push_str(open);
+        for (index, value) in values.iter().enumerate() {
+            self.out.push_str(if index == 0 { "" } else { ", " });
+            if !self.try_push_value(value)? {
+                return Ok(false);
+            }
+        }
+        self.out.push_str(close);
+        Ok(true)
+    }
+
+    fn try_push_dict(&mut self, entries: &[(Value, Value)]) -> PyResult<bool> {
+        self.out.push('{');
+        for (index, (key, value)) in entries.iter().enumerate() {
+            self.out.push_str(if index == 0 { "" } else { ", " });
+            if !self.try_push_value(key)? {
+                return Ok(false);
+            }
+            self.out.push_str(": ");
+            if !self.try_push_value(value)? {
+                return Ok(false);
+            }
+        }
+        self.out.push('}');
+        Ok(true)
+    }
+}

@@ -1,0 +1,254 @@
+"""Is an expression what was typed, in Python and as text, and does each mistake say what to write instead?"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import decimal
+import math
+import operator
+import pickle
+import uuid
+import zoneinfo
+from typing import Any
+
+import numpy
+import pellucid
+import pytest
+import values
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pellucid import KEY, Expression, F, parse
+
+NAMES = {
+    "F": F,
+    "KEY": KEY,
+    "pellucid": pellucid,
+    "datetime": datetime,
+    "zoneinfo": zoneinfo,
+    "Decimal": decimal.Decimal,
+    "UUID": uuid.UUID,
+}
+
+NAN = math.nan
+
+COMPARE = [
+    lambda a, b: a == b,
+    lambda a, b: a != b,
+    lambda a, b: a < b,
+    lambda a, b: a <= b,
+    lambda a, b: a > b,
+    lambda a, b: a >= b,
+]
+ARITHMETIC = [
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b,
+    lambda a, b: a / b,
+    lambda a, b: a % b,
+]
+HAS = [lambda a, b: a.startswith(b), lambda a, b: a.endswith(b), lambda a, b: a.contains(b)]
+OF_ONE = [
+    lambda a: ~a,
+    lambda a: -a,
+    abs,
+    lambda a: a.exists(),
+    lambda a: a.is_none(),
+    lambda a: a.length(),
+    lambda a: a.lower(),
+    lambda a: a.upper(),
+    lambda a: a.year(),
+    lambda a: a.month(),
+    lambda a: a.day(),
+    lambda a: a.matches("^a+'\\d"),
+]
+
+# Names that are methods, keywords, special or no words; indexes; keys of other types.
+steps = st.sampled_from(
+    [
+        "a",
+        "b",
+        "year",
+        "class",
+        "and",
+        "__class__",
+        "_id",
+        "x.y",
+        "",
+        "\u00e4",
+        "\ufb01",
+        "\ud800",
+        "it's",
+        0,
+        -1,
+        2**70,
+    ]
+)
+keys = steps | values.key_atoms | st.just(float("nan")) | st.tuples(values.key_atoms)
+
+
+def evaluated(typed: str) -> Any:
+    """What a `repr` of ours makes."""
+    return eval(typed, dict(NAMES))  # noqa: S307 - that it may be evaluated is what is tested
+
+
+def at(path: list[Any]) -> Expression:
+    place = F
+    for step in path:
+        place = place.each() if step is None else place[step]
+    return place
+
+
+fields = st.lists(st.none() | keys, max_size=3).map(at) | st.lists(st.integers(-2, 2), max_size=2).map(
+    lambda path: KEY[path[0]] if path else KEY
+)
+
+
+def compounds(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Every operator and method, beside expressions and beside values."""
+    operands = inner | values.values
+    return st.one_of(
+        st.builds(lambda make, a, b: make(a, b), st.sampled_from(ARITHMETIC + HAS), inner, operands),
+        st.builds(lambda make, a, b: make(a, b), st.sampled_from(COMPARE), inner, inner),
+        st.builds(lambda make, a, b: make(a, b), st.sampled_from(COMPARE), fields, values.values),
+        st.builds(lambda make, a, b: make(a, b), st.sampled_from(ARITHMETIC), values.ints, inner),
+        st.builds(lambda make, a: make(a), st.sampled_from(OF_ONE), inner),
+        st.builds(lambda a, b: a & b, inner, inner),
+        st.builds(lambda a, b: a | b, inner, inner),
+        st.builds(lambda a, b, c: a.between(b, c), inner, operands, operands),
+        st.builds(lambda a, b: a.isin(b), inner, st.lists(values.values, max_size=3)),
+    )
+
+
+expressions = st.recursive(fields, compounds, max_leaves=6)
+
+
+@settings(max_examples=300)
+@given(expressions)
+def test_an_expression_comes_back_from_its_text_its_repr_and_its_pickle(expression: Expression) -> None:
+    text, typed = str(expression), repr(expression)
+    for again in (
+        parse(text),
+        evaluated(typed),
+        pickle.loads(pickle.dumps(expression)),
+        copy.deepcopy(expression),
+    ):
+        assert again.same_as(expression), (text, typed)
+        assert hash(again) == hash(expression)
+        assert (str(again), repr(again)) == (text, typed)
+
+
+@pytest.mark.parametrize(
+    ("expression", "typed", "text"),
+    [
+        ((F.a >= 21) & F.b.endswith("B"), "(F.a >= 21) & F.b.endswith('B')", "a >= 21 and b endswith 'B'"),
+        (operator.lt(1, F.x), "F.x > 1", "x > 1"),
+        (F["year"].year(), "F['year'].year()", "year(year)"),
+        (F["a.b"]["two words"], "F['a.b']['two words']", "`a.b`.`two words`"),
+        (F.people.each().parts[0][1.5], "F.people.each().parts[0][1.5]", "people[*].parts[0][1.5]"),
+        (~(F.a == 1) | ~F.b.exists(), "~(F.a == 1) | ~F.b.exists()", "not a == 1 or not b exists"),
+        (-(F.a + 1) * (2 - F.b), "-(F.a + 1) * (2 - F.b)", "-(a + 1) * (2 - b)"),
+        (F.a - (F.b - F.c), "F.a - (F.b - F.c)", "a - (b - c)"),
+        ((F.a + F.b).between(KEY[0], 5), "(F.a + F.b).between(KEY[0], 5)", "a + b between key()[0] and 5"),
+        ({"a": {1}} == F, "F == {'a': {1}}", "record() == {'a': {1}}"),
+        (F.d < datetime.date(2000, 1, 31), "F.d < datetime.date(2000, 1, 31)", "d < date '2000-01-31'"),
+        (F.x.isin({"b", "a"}), "F.x.isin(['a', 'b'])", "x in ['a', 'b']"),
+        (F.x == NAN, "F.x == float('nan')", "x == nan"),
+        (F.x == 1j, "F.x == pellucid.parse(\"complex '0.0+1.0j'\")", "x == complex '0.0+1.0j'"),
+        (parse("1 < x and true"), "(pellucid.parse('1') < F.x) & pellucid.parse('true')", "1 < x and true"),
+        (parse("'%s' % x"), 'pellucid.parse("\'%s\'") % F.x', "'%s' % x"),
+        (parse("(a and b) == 3"), "F.a & F.b == pellucid.parse('3')", "(a and b) == 3"),
+        (abs(F.x) < 1, "F.x.abs() < 1", "abs(x) < 1"),
+    ],
+)  # fmt: skip
+def test_an_expression_is_shown_as_it_is_typed(expression: Expression, typed: str, text: str) -> None:
+    assert repr(expression) == typed
+    assert str(expression) == text
+    assert evaluated(typed).same_as(expression)
+
+
+MISTAKES: list[tuple[Any, type[Exception], str]] = [
+    (lambda: bool(F.x), TypeError, "neither true nor false before a record is there"),
+    (lambda: 1 < F.x < 5, TypeError, "F.a.between(1, 5) instead of 1 <= F.a <= 5"),
+    (lambda: F.a and F.b, TypeError, "join conditions with &, | and ~ instead of `and`"),
+    (lambda: F.age >= 21 & F.b, TypeError, "& joins two conditions, and 21 is none; since it binds tighter"),
+    (lambda: F.age | 21, TypeError, "| joins two conditions, and 21 is none"),
+    (lambda: F.a & F.age >= 21, TypeError, "the condition (a and age) is compared with 21"),
+    (lambda: "a" in F.tags, TypeError, "write F.tags.contains('a')"),
+    (lambda: list(F.tags), TypeError, "F.tags.each() stands for each element"),
+    (lambda: F.x.isin("abc"), TypeError, "isin() takes several values, and 'abc' is one"),
+    (lambda: F.x.isin(5), TypeError, "values has to be an iterable of values, not int"),
+    (lambda: F.x.isin([F.y]), TypeError, "expected a value, not the expression (y)"),
+    (lambda: F.x == print, pellucid.UnsupportedValue, ".filter(callable) takes one"),
+    (lambda: F.x == [object()], pellucid.UnsupportedValue, "the value in the expression at [0] is of type"),
+    (lambda: F.x.matches("("), ValueError, "unclosed group"),
+    (lambda: F.x.matches(5), TypeError, "pattern has to be a str, the regular expression, not int"),
+    (lambda: F[[1]], TypeError, "no dict has a list as a key"),
+    (lambda: F[1:2], TypeError, "a slice is no step of a path"),
+    (lambda: F.x.lower()[0], TypeError, "lower(x) is computed, and has no parts"),
+    (lambda: F.x.lower().y, AttributeError, "lower(x) is computed, and has no parts"),
+    (lambda: KEY.a, AttributeError, "a row's key has elements, by their index: KEY[0]"),
+    (KEY.each, TypeError, "a row's key has elements, by their index: KEY[0]"),
+    (lambda: F.__wrapped__, AttributeError, "an expression has no attribute"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mistake", "error", "message"), MISTAKES)
+def test_a_mistake_says_what_to_write_instead(mistake: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as raised:
+        mistake()
+    assert message in str(raised.value)
+
+
+def test_a_text_that_is_none_says_where() -> None:
+    with pytest.raises(pellucid.ParseError) as raised:
+        parse("a ==\n  and b")
+    assert (raised.value.line, raised.value.column) == (2, 3)
+    assert str(raised.value).splitlines()[1:] == ["    and b", "    ^"]
+    with pytest.raises(ValueError, match="more than 200 deep"):
+        parse("not " * 500 + "a")
+
+
+def test_depth_is_limited_and_length_is_not() -> None:
+    chain = F.a == 0
+    for number in range(1000):
+        chain &= F.a == number
+    assert parse(str(chain)).same_as(chain)
+    assert evaluated(repr(chain)).same_as(chain)
+    with pytest.raises(ValueError, match="more than 200 deep"):
+        sum([F.a] * 300)
+
+
+def test_equality_makes_a_condition_and_same_as_compares() -> None:
+    assert isinstance(F.a == F.a, Expression)
+    assert (F.a == 1).same_as(F.a == 1)
+    assert not (F.a == 1).same_as(F.a == 1.0)
+    assert not (F.a == 1).same_as("a == 1")
+    assert hash(F.a == {1, 2, 3}) == hash(F.a == {3, 2, 1})
+    assert len({hash(F.a == number) for number in range(100)}) == 100
+
+
+def test_a_numpy_scalar_is_the_number_that_it_is() -> None:
+    assert str(F.a >= numpy.int64(21)) == "a >= 21"
+    assert str(numpy.float32(1.5) < F.a) == "a > 1.5"
+    assert str(F.a == numpy.str_("x")) == "a == 'x'"
+    assert str(numpy.int64(2) + F.a) == "2 + a"
+    assert str(F.a == numpy.datetime64("2000-01-01", "ns")).startswith("a == value '")
+
+
+def test_a_literal_may_be_anything_that_a_record_holds() -> None:
+    berlin = datetime.datetime(2020, 10, 25, 2, 30, fold=1, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin"))
+    for value, text in [
+        (berlin, "datetime '2020-10-25T02:30:00+01:00[Europe/Berlin] fold=1'"),
+        (decimal.Decimal("sNaN12"), "decimal 'sNaN12'"),
+        (datetime.time(1, 2, 3, 4, values.ZONES[2]), "time '01:02:03.000004+01:00(MEZ)'"),
+        (datetime.timedelta(days=-1, microseconds=5), "timedelta '-1 day, 0:00:00.000005'"),
+        (uuid.UUID(int=5), "uuid '00000000-0000-0000-0000-000000000005'"),
+        (bytearray(b"a'"), "bytearray b'a\\''"),
+        (2**100, str(2**100)),
+        (-(2**20000), hex(-(2**20000))),
+        (frozenset([(1, "\ud800")]), "frozenset {(1, '\\ud800')}"),
+    ]:  # fmt: skip
+        assert str(F.x == value) == f"x == {text}"
+    with pytest.raises(pellucid.UnsupportedValue):
+        F.x.contains(datetime.timezone.utc)
