@@ -140,6 +140,37 @@ def test_a_process_that_dies_in_the_middle_of_an_append_has_not_committed(path: 
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("timeout", [0, 5])
+def test_whoever_waits_for_nobody_follows_a_dead_writer_too(path: Path, timeout: float) -> None:
+    with Child(path) as victim, pellucid.open(path, timeout=timeout) as db:
+        victim("db['a'] = 1; transaction = db.transaction(); transaction.__enter__(); db['a'] = 2")
+        victim.kill()
+        # It waits for nobody who writes, and takes what the dead one has left into the tree nevertheless.
+        db.sync()
+        assert db.stats()["log_pending"] == 0
+    assert list(path.parent.iterdir()) == [path]
+    with Child(path) as victim, pellucid.open(path, timeout=timeout) as db:
+        victim("transaction = db.transaction(); transaction.__enter__(); db['a'] = 2")
+        victim.kill()
+        db["b"] = 2
+        with db.transaction():
+            db["c"] = 3
+        assert dict(db) == {"a": 1, "b": 2, "c": 3}
+        assert db.check() == []
+
+
+def test_a_process_that_dies_with_the_writer_lock_leaves_one_file_when_the_last_one_closes(
+    path: Path,
+) -> None:
+    with pellucid.open(path) as db, Child(path) as victim:
+        db["a"] = 1
+        victim("transaction = db.transaction(); transaction.__enter__(); db['a'] = 2")
+        victim.kill()
+    assert list(path.parent.iterdir()) == [path]
+    with pellucid.open(path) as db:
+        assert dict(db) == {"a": 1}
+
+
 def test_a_child_keeps_none_of_its_dead_parents_locks_however_many_there_were(tmp_path: Path) -> None:
     with Child() as parent:
         parent(f"""

@@ -60,11 +60,13 @@ pub(crate) fn acquire(areas: &Areas, deadline: Option<Instant>) -> Option<Taken>
             std::hint::spin_loop();
             continue;
         }
-        // Not at once: to ask costs as much as many who hold it take.
-        if owner != own && pause == PAUSE_MAX && take_over(areas, word, owner) {
+        // Not at once: to ask costs as much as many who hold it take. But who will not wait has nothing else to lose: it would be told
+        // for ever that a dead one is in the way.
+        let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if owner != own && (is_over || pause == PAUSE_MAX) && take_over(areas, word, owner) {
             return Some(Taken::OverFromDead);
         }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if is_over {
             return None;
         }
         wanted.store(own, Ordering::Relaxed);
@@ -125,4 +127,22 @@ pub(crate) fn acquire_tree(areas: &Areas, deadline: Instant) -> bool {
 pub(crate) fn release_tree(areas: &Areas) {
     let own = areas.space().member();
     let _ = areas.tree_writer().compare_exchange(own, 0, Ordering::Release, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::areas::words_for;
+    use crate::log::space::MemorySpace;
+
+    #[test]
+    fn a_dead_owner_is_followed_by_one_who_will_not_wait() {
+        let areas = Areas::new(Box::new(MemorySpace::new(words_for(1 << 16))), [0; 16]);
+        areas.create(0, 0).unwrap();
+        areas.writer().store(GONE, Ordering::Relaxed);
+        assert_eq!(acquire(&areas, Some(Instant::now())), Some(Taken::OverFromDead));
+        assert_eq!(acquire(&areas, Some(Instant::now())), None, "it lives");
+        release(&areas);
+        assert_eq!(acquire(&areas, Some(Instant::now())), Some(Taken::Free));
+    }
 }
