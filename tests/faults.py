@@ -35,7 +35,7 @@ static struct rule {
     volatile int action;
     volatile int count;
 } rules[8];
-static const char *calls[8] = {"open", "mmap", "fallocate", "fdatasync", "whole", "write", "clock"};
+static const char *calls[8] = {"open", "mmap", "fallocate", "fdatasync", "whole", "write", "clock", "read"};
 static volatile unsigned long long covered;
 static volatile long long clock_at;
 
@@ -152,6 +152,14 @@ int msync(void *at, size_t size, int flags) {
 }
 int fdatasync(int file) { return synced(file, REAL(fdatasync)); }
 int fsync(int file) { return synced(file, REAL(fsync)); }
+
+#define READ(name)                                                \
+    ssize_t name(int file, void *to, size_t size, off_t at) {     \
+        FAILS("read", file) -1;                                   \
+        return REAL(name)(file, to, size, at);                    \
+    }
+READ(pread)
+READ(pread64)
 
 #define WRITE(name, ...)                                 \
     ssize_t name(int file, __VA_ARGS__) {                \

@@ -222,6 +222,22 @@ def test_sync_that_fails_says_so(path: Path, child: Child) -> None:
 # Copying it
 
 
+def test_a_file_that_others_make_longer_while_it_is_opened_is_not_cut_off(path: Path, child: Child) -> None:
+    with pellucid.open(path) as db:
+        db["a"] = 1
+        db.sync()
+        # Behind its look at how long the file is.
+        child("fault('read', '.pel', STOP)")
+        child.send(f"late = pellucid.open({str(path)!r}, 'r')")
+        faults.until(lambda: faults.is_stopped(child.pid), "the stop")
+        db.update(dict.fromkeys(range(10_000), "x" * 1000))
+        db.sync()
+        os.kill(child.pid, signal.SIGCONT)
+        assert child.answer() is None
+        assert child("len(late)") == 10_001
+        child("late.close()")
+
+
 def test_what_a_killed_backup_has_left_is_removed_by_the_next_one_to_the_same_place(
     path: Path, child: Child, faulty: str
 ) -> None:

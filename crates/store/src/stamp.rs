@@ -89,7 +89,7 @@ pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identi
             newest: FORMAT_VERSION,
         });
     }
-    check_size(file, size, path)?;
+    check_size(file, path)?;
     if is_alone && !is_new {
         probe(file, size, path)?;
     }
@@ -147,31 +147,38 @@ fn probe(file: &File, size: u64, path: &str) -> Result<(), StoreError> {
 }
 
 /// Refuse a file that ends before its pages do: LMDB would read behind the end, which kills the process.
-fn check_size(file: &File, size: u64, path: &str) -> Result<(), StoreError> {
+fn check_size(file: &File, path: &str) -> Result<(), StoreError> {
     let failed = |source| StoreError::from_io("read", path.to_owned(), source);
-    let truncated = |needed| StoreError::Truncated { path: path.to_owned(), size, needed };
-    let metas = PageFile::metas(file).map_err(failed)?;
-    let Some(meta) = metas.iter().flatten().max_by_key(|meta| meta.txn) else {
-        return Err(corrupt(path, "neither of its meta pages is one"));
-    };
-    if metas.iter().flatten().count() < 2 {
-        let has_both = size >= 2 * u64::from(meta.page_size);
-        return Err(if has_both {
-            corrupt(path, "one of its meta pages is damaged")
-        } else {
-            truncated(2 * u64::from(meta.page_size))
-        });
-    }
-    let needed = meta.last_page.saturating_add(1).saturating_mul(u64::from(meta.page_size));
-    if size >= needed {
-        return Ok(());
-    }
-    // Pages at the end that were given back before they were ever written are not there, and need not be.
-    let mut pages = PageFile::new(file, meta.page_size, size);
-    let missing = size / u64::from(meta.page_size)..meta.last_page + 1;
-    match pages.free_pages(meta) {
-        Ok(free) if missing.clone().all(|page| free.binary_search(&page).is_ok()) => Ok(()),
-        _ => Err(truncated(needed)),
+    let mut seen = None;
+    loop {
+        let metas = PageFile::metas(file).map_err(failed)?;
+        // Behind the meta pages: others may commit meanwhile, and the file grows before a meta page says so.
+        let size = file.metadata().map_err(failed)?.len();
+        let truncated = |needed| StoreError::Truncated { path: path.to_owned(), size, needed };
+        let Some(meta) = metas.iter().flatten().max_by_key(|meta| meta.txn) else {
+            return Err(corrupt(path, "neither of its meta pages is one"));
+        };
+        if metas.iter().flatten().count() < 2 {
+            let has_both = size >= 2 * u64::from(meta.page_size);
+            return Err(if has_both {
+                corrupt(path, "one of its meta pages is damaged")
+            } else {
+                truncated(2 * u64::from(meta.page_size))
+            });
+        }
+        let needed = meta.last_page.saturating_add(1).saturating_mul(u64::from(meta.page_size));
+        if size >= needed {
+            return Ok(());
+        }
+        // Pages at the end that were given back before they were ever written are not there, and need not be.
+        let mut pages = PageFile::new(file, meta.page_size, size);
+        let missing = size / u64::from(meta.page_size)..meta.last_page + 1;
+        match pages.free_pages(meta) {
+            Ok(free) if missing.clone().all(|page| free.binary_search(&page).is_ok()) => return Ok(()),
+            // The list of free pages of a version is written over when two others have followed.
+            _ if seen != Some(meta.txn) => seen = Some(meta.txn),
+            _ => return Err(truncated(needed)),
+        }
     }
 }
 
