@@ -3,22 +3,34 @@
 //! The walks run in Rust with the GIL released. Where a value turns up that only Python can add or
 //! compare (a Decimal, a big int), the same walk is done once more with Python objects.
 
-use pellucid_query::{Extreme, Extremes, Fault, FieldReader, Inside, Outcome, Step, Sum, Walk, aggregate};
+use std::ops::ControlFlow;
+
+use pellucid_query::walk::{damaged, for_each};
+use pellucid_query::{
+    Column, Extreme, Extremes, Fault, FieldReader, Inside, Outcome, Selected, Selection, Step, Sum, Walk,
+    aggregate,
+};
 use pellucid_record::Shapes;
-use pellucid_record::view::Slot;
-use pellucid_store::TransactionScan;
+use pellucid_store::{Row, TransactionScan};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyList, PyString};
+use pyo3::types::{PyFloat, PyInt, PyList};
 
 use crate::bounds::Bounds;
 use crate::errors;
+use crate::expression::Expression;
+use crate::hot::decode;
 use crate::hot::node;
 use crate::path;
 use crate::scalars;
 use crate::table::{Rows, Table};
 
-fn reader(argument: &Bound<'_, PyAny>) -> PyResult<FieldReader> {
+/// The column that a field path or an expression names.
+pub fn column_of(argument: &Bound<'_, PyAny>) -> PyResult<Column> {
+    if let Ok(expression) = argument.cast_exact::<Expression>() {
+        let column = Column::new(expression.get().node());
+        return column.map_err(|error| errors::value_error(error.to_string()));
+    }
     let mut steps = Vec::new();
     for step in path::parse(argument)? {
         if let Ok(index) = step.cast_exact::<PyInt>()
@@ -39,41 +51,122 @@ fn reader(argument: &Bound<'_, PyAny>) -> PyResult<FieldReader> {
             }
         });
     }
-    Ok(FieldReader::new(steps))
+    Ok(FieldReader::new(steps).into())
 }
 
-/// Work that runs over either kind of walk.
-trait Work: Send {
+/// Rows to compute over, and which of them.
+pub struct Source {
+    /// Where they come from.
+    pub rows: Rows,
+    /// Which of them; None: all.
+    pub selection: Option<Selection>,
+}
+
+/// What rows can be asked for again and again: a table, a query.
+pub trait Queried<'py> {
+    /// The table that has them.
+    fn table(&self) -> &Bound<'py, Table>;
+
+    /// The rows as they are now; None where the table does not exist.
+    ///
+    /// # Errors
+    /// What looking for them raises.
+    fn source(&self) -> PyResult<Option<Source>>;
+}
+
+impl<'py> Queried<'py> for Bound<'py, Table> {
+    fn table(&self) -> &Bound<'py, Table> {
+        self
+    }
+
+    fn source(&self) -> PyResult<Option<Source>> {
+        let rows = self.get().rows(self.py(), &Bounds::all(), false)?;
+        Ok(rows.map(|rows| Source { rows, selection: None }))
+    }
+}
+
+/// Work that runs over any kind of walk.
+pub trait Work: Send {
+    /// What comes of it.
     type Result: Send;
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// Damage, or a stop.
     fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault>;
+
+    /// Does it over those rows that are wanted.
+    ///
+    /// # Errors
+    /// As `run`.
+    fn run_over<S: Shapes>(
+        self,
+        rows: &mut impl Walk,
+        selection: Option<&mut Selection>,
+        shapes: &S,
+    ) -> Result<Self::Result, Fault>
+    where
+        Self: Sized,
+    {
+        match selection {
+            None => self.run(rows, shapes),
+            Some(selection) => self.run(&mut Selected { rows, selection, shapes }, shapes),
+        }
+    }
 }
 
-/// Runs `work` over all rows; None where the table does not exist.
-fn over_all<W: Work>(table: &Bound<'_, Table>, work: W) -> PyResult<Option<W::Result>> {
+/// Runs `work` over rows, with the GIL released.
+///
+/// # Errors
+/// What the store raises, `CorruptRecord`, and what a signal handler raises.
+pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyResult<W::Result> {
     let py = table.py();
     let this = table.get();
-    let Some(rows) = this.rows(py, &Bounds::all(), false)? else { return Ok(None) };
     let core = this.core();
+    let Source { rows, mut selection } = source;
     let result = match rows {
         Rows::Pinned(mut scan) => {
             let shapes = scan.snapshot().dictionary().clone();
-            py.detach(move || work.run(&mut *scan, &*shapes))
+            py.detach(move || work.run_over(&mut *scan, selection.as_mut(), &*shapes))
         }
+        Rows::Listed(mut rows) => {
+            let shapes = rows.snapshot().dictionary().clone();
+            py.detach(move || work.run_over(&mut *rows, selection.as_mut(), &*shapes))
+        }
+        Rows::Copied(mut rows) => core.in_running(py, |transaction| {
+            let shapes = transaction.shapes().clone();
+            Ok(work.run_over(&mut rows, selection.as_mut(), &*shapes))
+        })?,
         Rows::Inside(mut scan) => core.in_running(py, |transaction| {
             let shapes = transaction.shapes().clone();
-            Ok(work.run(&mut Inside { scan: &mut scan, transaction }, &*shapes))
+            let mut rows = Inside { scan: &mut scan, transaction };
+            Ok(work.run_over(&mut rows, selection.as_mut(), &*shapes))
         })?,
     };
-    match result {
-        Ok(result) => Ok(Some(result)),
-        Err(Fault::Store(error)) => Err(errors::of_store(py, error)),
-        Err(Fault::Record(key, error)) => Err(errors::corrupt_key(py, &this.name(py), &key, &error)),
-        Err(Fault::Stopped) => Err(stopped(py)),
+    result.map_err(|fault| of_fault(table, fault))
+}
+
+/// What a walk that broke off raises.
+pub fn of_fault(table: &Bound<'_, Table>, fault: Fault) -> PyErr {
+    let py = table.py();
+    match fault {
+        Fault::Store(error) => errors::of_store(py, error),
+        Fault::Record(key, error) => errors::corrupt_key(py, &table.get().name(py), &key, &error),
+        Fault::Stopped => stopped(py),
+    }
+}
+
+/// As `over`, for rows as they are now; None where the table does not exist.
+fn over_now<'py, W: Work>(of: &impl Queried<'py>, work: W) -> PyResult<Option<W::Result>> {
+    match of.source()? {
+        Some(source) => over(of.table(), source, work).map(Some),
+        None => Ok(None),
     }
 }
 
 /// Whether Ctrl-C waits to be noticed.
-fn is_interrupted() -> bool {
+pub fn is_interrupted() -> bool {
     Python::attach(|py| match py.check_signals() {
         Ok(()) => false,
         Err(error) => {
@@ -87,7 +180,7 @@ fn stopped(py: Python<'_>) -> PyErr {
     PyErr::take(py).unwrap_or_else(|| pyo3::exceptions::PyKeyboardInterrupt::new_err(()))
 }
 
-struct SumUp(FieldReader);
+struct SumUp(Column);
 
 impl Work for SumUp {
     type Result = Outcome<Sum>;
@@ -97,29 +190,29 @@ impl Work for SumUp {
 }
 
 /// `table.sum(path)`.
-pub fn sum<'py>(table: &Bound<'py, Table>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = table.py();
-    match over_all(table, SumUp(reader(path)?))? {
+pub fn sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = of.table().py();
+    match over_now(of, SumUp(column_of(path)?))? {
         None => Ok(0i64.into_pyobject(py)?.into_any()),
         Some(Outcome::Done(sum)) => object_of_sum(py, &sum),
-        Some(Outcome::Foreign) => by_python(table, "sum", path, &numbers(table, path)?),
+        Some(Outcome::Foreign) => by_python(of, "sum", path, &numbers(of, path)?),
     }
 }
 
 /// What Python's own function makes of values that have no sum or order in Rust.
 fn by_python<'py>(
-    table: &Bound<'py, Table>,
+    of: &impl Queried<'py>,
     function: &str,
     path: &Bound<'py, PyAny>,
     values: &Bound<'py, PyList>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = table.py();
+    let py = of.table().py();
     py.import("builtins")?.getattr(function)?.call1((values,)).map_err(|error| {
         if !error.is_instance_of::<PyTypeError>(py) {
             return error;
         }
         let what = if function == "sum" { "added to" } else { "compared with" };
-        let name = table.get().name(py);
+        let name = of.table().get().name(py);
         let shown = path.repr().map(|text| text.to_string()).unwrap_or_default();
         let unlike = errors::type_error(format!(
             "the values at {shown} of table {name:?} cannot all be {what} each other: {}; \
@@ -139,26 +232,26 @@ fn object_of_sum<'py>(py: Python<'py>, sum: &Sum) -> PyResult<Bound<'py, PyAny>>
 }
 
 /// `table.mean(path)`.
-pub fn mean<'py>(table: &Bound<'py, Table>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = table.py();
-    let (total, count) = match over_all(table, SumUp(reader(path)?))? {
+pub fn mean<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = of.table().py();
+    let (total, count) = match over_now(of, SumUp(column_of(path)?))? {
         None => return Ok(py.None().into_bound(py)),
         Some(Outcome::Done(sum)) => (object_of_sum(py, &sum)?, sum.count()),
         Some(Outcome::Foreign) => {
-            let numbers = numbers(table, path)?;
+            let numbers = numbers(of, path)?;
             let count = numbers.len() as u64;
-            (by_python(table, "sum", path, &numbers)?, count)
+            (by_python(of, "sum", path, &numbers)?, count)
         }
     };
     if count == 0 { Ok(py.None().into_bound(py)) } else { total.div(count) }
 }
 
 /// The numbers at a path, as Python objects.
-fn numbers<'py>(table: &Bound<'py, Table>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-    let py = table.py();
+fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    let py = of.table().py();
     let numbers = PyList::empty(py);
     let kind = py.import("numbers")?.getattr("Number")?;
-    for value in column(table, path)?.iter() {
+    for value in column(of, path)?.iter() {
         if value.is_instance(&kind)? {
             numbers.append(value)?;
         }
@@ -166,7 +259,7 @@ fn numbers<'py>(table: &Bound<'py, Table>, path: &Bound<'py, PyAny>) -> PyResult
     Ok(numbers)
 }
 
-struct FindExtreme(FieldReader, Extremes);
+struct FindExtreme(Column, Extremes);
 
 impl Work for FindExtreme {
     type Result = Outcome<Option<Extreme>>;
@@ -176,19 +269,19 @@ impl Work for FindExtreme {
 }
 
 fn extreme<'py>(
-    table: &Bound<'py, Table>,
+    of: &impl Queried<'py>,
     path: &Bound<'py, PyAny>,
     which: Extremes,
     function: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = table.py();
-    match over_all(table, FindExtreme(reader(path)?, which))? {
+    let py = of.table().py();
+    match over_now(of, FindExtreme(column_of(path)?, which))? {
         None | Some(Outcome::Done(None)) => Ok(py.None().into_bound(py)),
         Some(Outcome::Done(Some(value))) => match value {
             Extreme::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
             Extreme::Float(value) => Ok(PyFloat::new(py, value).into_any()),
             Extreme::Str(value) => crate::hot::text::utf8(py, &value).map_err(|error| {
-                let name = table.get().name(py);
+                let name = of.table().get().name(py);
                 errors::corrupt_record(
                     py,
                     format!("a record of table {name:?} is damaged: {}", error.value(py)),
@@ -199,7 +292,7 @@ fn extreme<'py>(
         },
         Some(Outcome::Foreign) => {
             let values = PyList::empty(py);
-            for value in column(table, path)?.iter() {
+            for value in column(of, path)?.iter() {
                 if !value.is_none() {
                     values.append(value)?;
                 }
@@ -207,22 +300,22 @@ fn extreme<'py>(
             if values.is_empty() {
                 return Ok(py.None().into_bound(py));
             }
-            by_python(table, function, path, &values)
+            by_python(of, function, path, &values)
         }
     }
 }
 
 /// `table.min(path)`.
-pub fn least<'py>(table: &Bound<'py, Table>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    extreme(table, path, Extremes::Least, "min")
+pub fn least<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    extreme(of, path, Extremes::Least, "min")
 }
 
 /// `table.max(path)`.
-pub fn greatest<'py>(table: &Bound<'py, Table>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    extreme(table, path, Extremes::Greatest, "max")
+pub fn greatest<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    extreme(of, path, Extremes::Greatest, "max")
 }
 
-struct Count(FieldReader);
+struct Count(Column);
 
 impl Work for Count {
     type Result = u64;
@@ -232,48 +325,114 @@ impl Work for Count {
 }
 
 /// `table.count(path)`.
-pub fn count(table: &Bound<'_, Table>, path: &Bound<'_, PyAny>) -> PyResult<u64> {
-    Ok(over_all(table, Count(reader(path)?))?.unwrap_or(0))
+pub fn count<'py>(of: &impl Queried<'py>, path: &Bound<'_, PyAny>) -> PyResult<u64> {
+    Ok(over_now(of, Count(column_of(path)?))?.unwrap_or(0))
 }
 
 /// `table.column(path)`: a list of the values, None where a row has no such field.
-pub fn column<'py>(table: &Bound<'py, Table>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-    let py = table.py();
-    let steps = pyo3::types::PyTuple::new(py, path::parse(path)?)?;
-    let values = PyList::empty(py);
-    let mut reader = reader(path)?;
-    let this = table.get();
-    let Some(rows) = this.rows(py, &Bounds::all(), false)? else { return Ok(values) };
-    if let Rows::Pinned(mut scan) = rows {
-        let shapes = scan.snapshot().dictionary().clone();
-        while let Some(row) = scan.next().map_err(|error| errors::of_store(py, error))? {
-            if let Some(value) = reader.quick_int(row.record) {
-                values.append(value)?;
-                continue;
-            }
-            let slot = reader
-                .read(row.record, &*shapes)
-                .map_err(|error| errors::corrupt_key(py, &this.name(py), row.key, &error))?;
-            match slot {
-                None | Some(Slot::None) => values.append(py.None())?,
-                Some(Slot::Int(value)) => values.append(value)?,
-                Some(Slot::Float(value)) => values.append(value)?,
-                Some(Slot::Bool(value)) => values.append(value)?,
-                Some(Slot::Str(value)) if value.is_ascii() => {
-                    values.append(PyString::new(py, std::str::from_utf8(value).unwrap_or_default()))?;
-                }
-                Some(_) => values.append(Table::value_at(table, row.key, row.record, &steps)?)?,
-            }
-        }
-        return Ok(values);
-    }
-    for value in Table::iterate(table, &Bounds::all(), crate::views::Shows::Values, false)?.try_iter()? {
-        let value = value?;
-        let is_record = value.is_exact_instance_of::<crate::record::Record>();
-        let found = if is_record { value.call_method1("path", (&steps,))? } else { py.None().into_bound(py) };
-        values.append(crate::record::detached(&found)?)?;
-    }
+pub fn column<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    let values = PyList::empty(of.table().py());
+    for_each_values(of, vec![column_of(path)?], |row| values.append(row.first()))?;
     Ok(values)
+}
+
+/// Shows what the columns come to in each row to `visit`, as plain objects; None where a value is missing.
+///
+/// # Errors
+/// What `visit` raises, and as `over`.
+pub fn for_each_values<'py>(
+    of: &impl Queried<'py>,
+    mut columns: Vec<Column>,
+    mut visit: impl FnMut(&[Bound<'py, PyAny>]) -> PyResult<()>,
+) -> PyResult<()> {
+    let table = of.table();
+    let Some(Source { rows, mut selection }) = of.source()? else { return Ok(()) };
+    let mut objects = Vec::with_capacity(columns.len());
+    if let Rows::Pinned(mut scan) = rows {
+        // Nobody's transaction is lent: values are made into objects where they lie.
+        let shapes = scan.snapshot().dictionary().clone();
+        let mut see = |row: Row<'_>| {
+            objects.clear();
+            for column in &mut columns {
+                match object_in(table, column, &row, &*shapes) {
+                    Ok(object) => objects.push(object),
+                    Err(error) => return ControlFlow::Break(Ok(error)),
+                }
+            }
+            match visit(&objects) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(Ok(error)),
+            }
+        };
+        let outcome = match &mut selection {
+            None => for_each(&mut *scan, is_interrupted, &mut see),
+            Some(selection) => {
+                let mut rows = Selected { rows: &mut *scan, selection, shapes: &*shapes };
+                for_each(&mut rows, is_interrupted, &mut see)
+            }
+        };
+        return match outcome {
+            Ok(None) => Ok(()),
+            Ok(Some(error)) => Err(error),
+            Err(fault) => Err(of_fault(table, fault)),
+        };
+    }
+    let count = columns.len();
+    let found = over(table, Source { rows, selection }, CollectValues(columns))?;
+    for values in found.chunks(count.max(1)) {
+        objects.clear();
+        for value in values {
+            objects.push(match value {
+                None => table.py().None().into_bound(table.py()),
+                Some(record) => Table::plain_record(table, record)?,
+            });
+        }
+        visit(&objects)?;
+    }
+    Ok(())
+}
+
+fn object_in<'py, S: Shapes + ?Sized>(
+    table: &Bound<'py, Table>,
+    column: &mut Column,
+    row: &Row<'_>,
+    shapes: &S,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = table.py();
+    if let Some(value) = column.quick_int(row.record) {
+        return Ok(value.into_pyobject(py)?.into_any());
+    }
+    let found = column
+        .read(row, shapes)
+        .map_err(|error| errors::corrupt_key(py, &table.get().name(py), row.key, &error))?;
+    match found {
+        None => Ok(py.None().into_bound(py)),
+        Some((slot, record)) => match decode::simple(py, &slot) {
+            Some(object) => Ok(object),
+            None => Table::plain_part(table, row.key, record, &slot),
+        },
+    }
+}
+
+/// The values of columns in row after row, each as a record of its own.
+struct CollectValues(Vec<Column>);
+
+impl Work for CollectValues {
+    type Result = Vec<Option<Vec<u8>>>;
+
+    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault> {
+        let mut values = Vec::new();
+        for_each::<()>(rows, is_interrupted, |row| {
+            for column in &mut self.0 {
+                match column.record(&row, shapes) {
+                    Ok(value) => values.push(value),
+                    Err(error) => return damaged(&row, error),
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(values)
+    }
 }
 
 /// The kinds of walk that a transaction may give.

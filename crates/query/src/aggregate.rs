@@ -3,15 +3,15 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
+use pellucid_record::Shapes;
 use pellucid_record::layout::tag;
 use pellucid_record::view::Slot;
-use pellucid_record::{Corrupt, Shapes};
-use pellucid_store::{Row, StoreError};
 
-use crate::field::{FieldReader, Number};
+use crate::column::Column;
+use crate::field::Number;
 use crate::order::exact_cmp;
 use crate::sum::Sum;
-use crate::walk::Walk;
+use crate::walk::{Fault, Walk, damaged, for_each};
 
 /// How a walk ended.
 #[derive(Debug)]
@@ -22,63 +22,19 @@ pub enum Outcome<T> {
     Foreign,
 }
 
-/// Why a walk broke off.
-#[derive(Debug)]
-pub enum Fault {
-    /// The store.
-    Store(StoreError),
-    /// A damaged record, under this key.
-    Record(Vec<u8>, Corrupt),
-    /// The caller asked to stop (`is_stopped`).
-    Stopped,
-}
-
-/// Rows between two looks at whether to stop.
-const STOP_INTERVAL: u64 = 1 << 16;
-
-/// Calls `visit` with each row until it breaks; `Some` is what it broke with.
-fn for_each<B>(
-    rows: &mut impl Walk,
-    is_stopped: impl Fn() -> bool,
-    mut visit: impl FnMut(Row<'_>) -> ControlFlow<Result<B, Fault>>,
-) -> Result<Option<B>, Fault> {
-    let (mut seen, mut look_at) = (0u64, STOP_INTERVAL);
-    loop {
-        let step = rows.step(|row| {
-            seen += 1;
-            visit(row)
-        });
-        match step.map_err(Fault::Store)? {
-            None => return Ok(None),
-            Some(ControlFlow::Break(result)) => return result.map(Some),
-            Some(ControlFlow::Continue(())) => {}
-        }
-        if seen >= look_at {
-            look_at = seen + STOP_INTERVAL;
-            if is_stopped() {
-                return Err(Fault::Stopped);
-            }
-        }
-    }
-}
-
-fn damaged<B>(row: &Row<'_>, error: Corrupt) -> ControlFlow<Result<B, Fault>> {
-    ControlFlow::Break(Err(Fault::Record(row.key.to_vec(), error)))
-}
-
 /// Adds up the numbers in a field.
 ///
 /// # Errors
 /// Damage, or a stop.
 pub fn sum<S: Shapes + ?Sized>(
     rows: &mut impl Walk,
-    reader: &mut FieldReader,
+    column: &mut Column,
     shapes: &S,
     is_stopped: impl Fn() -> bool,
 ) -> Result<Outcome<Sum>, Fault> {
     let mut sum = Sum::default();
     let foreign = for_each(rows, is_stopped, |row| {
-        match reader.quick_number(row.record) {
+        match column.quick_number(row.record) {
             Some(Number::Int(value)) => {
                 sum.add_int(value);
                 return ControlFlow::Continue(());
@@ -89,7 +45,7 @@ pub fn sum<S: Shapes + ?Sized>(
             }
             None => {}
         }
-        match reader.read(row.record, shapes) {
+        match column.read(&row, shapes).map(|found| found.map(|(slot, _)| slot)) {
             Ok(Some(Slot::Int(value))) => sum.add_int(value),
             Ok(Some(Slot::Float(value))) => sum.add_float(value),
             Ok(Some(Slot::Bool(value))) => sum.add_int(i64::from(value)),
@@ -111,17 +67,19 @@ pub fn sum<S: Shapes + ?Sized>(
 /// Damage, or a stop.
 pub fn count<S: Shapes + ?Sized>(
     rows: &mut impl Walk,
-    reader: &mut FieldReader,
+    column: &mut Column,
     shapes: &S,
     is_stopped: impl Fn() -> bool,
 ) -> Result<u64, Fault> {
     let mut count = 0;
-    for_each::<()>(rows, is_stopped, |row| match reader.read(row.record, shapes) {
-        Ok(slot) => {
-            count += u64::from(slot.is_some());
-            ControlFlow::Continue(())
+    for_each::<()>(rows, is_stopped, |row| {
+        match column.read(&row, shapes).map(|found| found.map(|(slot, _)| slot)) {
+            Ok(slot) => {
+                count += u64::from(slot.is_some());
+                ControlFlow::Continue(())
+            }
+            Err(error) => damaged(&row, error),
         }
-        Err(error) => damaged(&row, error),
     })?;
     Ok(count)
 }
@@ -158,7 +116,7 @@ pub enum Extremes {
 /// Damage, or a stop.
 pub fn extreme<S: Shapes + ?Sized>(
     rows: &mut impl Walk,
-    reader: &mut FieldReader,
+    column: &mut Column,
     shapes: &S,
     which: Extremes,
     is_stopped: impl Fn() -> bool,
@@ -166,13 +124,13 @@ pub fn extreme<S: Shapes + ?Sized>(
     let wanted = if which == Extremes::Least { Ordering::Less } else { Ordering::Greater };
     let mut best: Option<Extreme> = None;
     let foreign = for_each(rows, is_stopped, |row| {
-        if let (Some(value), Some(Extreme::Int(old))) = (reader.quick_int(row.record), &best) {
+        if let (Some(value), Some(Extreme::Int(old))) = (column.quick_int(row.record), &best) {
             if value.cmp(old) == wanted {
                 best = Some(Extreme::Int(value));
             }
             return ControlFlow::Continue(());
         }
-        let slot = match reader.read(row.record, shapes) {
+        let slot = match column.read(&row, shapes).map(|found| found.map(|(slot, _)| slot)) {
             Ok(Some(Slot::None) | None) => return ControlFlow::Continue(()),
             Ok(Some(slot)) => slot,
             Err(error) => return damaged(&row, error),

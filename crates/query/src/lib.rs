@@ -1,23 +1,28 @@
 //! What is in the fields of many records?
 //!
 //! Runs over the rows of a table without Python: a field is found once for each shape, not for each
-//! row. Useful for: sums, extremes and columns. Not here: filters, sorts and plans, which will stand
-//! on the same readers.
+//! row. Useful for: conditions, orders, groups, sums, extremes and columns.
 //!
 //! Invariant: this crate knows no Python and no engine; it sees rows of the store and views of records.
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
+pub mod code;
+pub mod column;
 pub mod evaluate;
 pub mod expression;
 pub mod field;
+pub mod group;
+pub mod key_range;
 pub mod order;
+pub mod sort;
 pub mod sum;
 pub mod walk;
 
-pub use aggregate::{Extreme, Extremes, Fault, Outcome};
+pub use aggregate::{Extreme, Extremes, Outcome};
+pub use column::Column;
 pub use evaluate::Evaluator;
 pub use expression::Expression;
 pub use field::{FieldReader, Number, Step};
 pub use sum::Sum;
-pub use walk::{Inside, Walk};
+pub use walk::{Copied, Fault, Inside, Listed, RowKey, Selected, Selection, Walk};

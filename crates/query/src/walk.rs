@@ -1,8 +1,32 @@
-//! Where do the rows come from?
+//! Where do the rows come from, and which of them are wanted?
+//!
+//! A [`Walk`] gives rows one after the other: those of a scan, those that pass a condition ([`Selected`]), those under a list
+//! of keys ([`Listed`]). What computes over rows takes any of them.
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
-use pellucid_store::{Row, Scan, StoreError, Transaction, TransactionScan};
+use pellucid_record::{Corrupt, Shapes};
+use pellucid_store::{Row, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
+
+use crate::evaluate::Evaluator;
+
+/// Why a walk broke off.
+#[derive(Debug)]
+pub enum Fault {
+    /// The store.
+    Store(StoreError),
+    /// A damaged record, under this key.
+    Record(Vec<u8>, Corrupt),
+    /// The caller asked to stop (`is_stopped`).
+    Stopped,
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Fault::Store(error)
+    }
+}
 
 /// A source of rows, one after the other.
 pub trait Walk {
@@ -13,7 +37,7 @@ pub trait Walk {
     fn step<B>(
         &mut self,
         visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, StoreError>;
+    ) -> Result<Option<ControlFlow<B>>, Fault>;
 }
 
 impl Walk for Scan {
@@ -21,8 +45,8 @@ impl Walk for Scan {
     fn step<B>(
         &mut self,
         visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, StoreError> {
-        self.next_rows(visit)
+    ) -> Result<Option<ControlFlow<B>>, Fault> {
+        Ok(self.next_rows(visit)?)
     }
 }
 
@@ -39,7 +63,221 @@ impl Walk for Inside<'_> {
     fn step<B>(
         &mut self,
         visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, StoreError> {
-        self.scan.next(self.transaction, visit)
+    ) -> Result<Option<ControlFlow<B>>, Fault> {
+        Ok(self.scan.next(self.transaction, visit)?)
     }
+}
+
+/// Which rows of a walk are wanted: those of which all conditions are true; of these, some after the first.
+pub struct Selection {
+    /// The condition; None is true of all rows.
+    pub condition: Option<Evaluator>,
+    /// How many that pass are left out first.
+    pub offset: u64,
+    /// How many are wanted after that, at most.
+    pub limit: u64,
+}
+
+impl Selection {
+    /// Those of which a condition is true.
+    #[must_use]
+    pub fn of(condition: Option<Evaluator>) -> Self {
+        Self { condition, offset: 0, limit: u64::MAX }
+    }
+
+    /// Whether a row is wanted, if it is the next one met; Break where no further one is.
+    ///
+    /// # Errors
+    /// Damage.
+    #[inline]
+    pub fn takes<S: Shapes + ?Sized>(
+        &mut self,
+        row: &Row<'_>,
+        shapes: &S,
+    ) -> Result<ControlFlow<(), bool>, Corrupt> {
+        if self.limit == 0 {
+            return Ok(ControlFlow::Break(()));
+        }
+        if let Some(condition) = &mut self.condition
+            && !condition.is_true(row, shapes)?
+        {
+            return Ok(ControlFlow::Continue(false));
+        }
+        if self.offset > 0 {
+            self.offset -= 1;
+            return Ok(ControlFlow::Continue(false));
+        }
+        self.limit -= 1;
+        Ok(ControlFlow::Continue(true))
+    }
+}
+
+/// Those rows of a walk that are wanted.
+pub struct Selected<'a, W, S: ?Sized> {
+    /// Where they come from.
+    pub rows: &'a mut W,
+    /// Which of them.
+    pub selection: &'a mut Selection,
+    /// The shapes of their records.
+    pub shapes: &'a S,
+}
+
+impl<W: Walk, S: Shapes + ?Sized> Walk for Selected<'_, W, S> {
+    #[inline]
+    fn step<B>(
+        &mut self,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, Fault> {
+        // What the walk is told is a bit; whatever is to be said is kept beside it. Handing the whole through each layer for each row
+        // took as long as the test.
+        let (selection, shapes) = (&mut *self.selection, self.shapes);
+        let mut said = Ok(None);
+        let step = self.rows.step(|row| match selection.takes(&row, shapes) {
+            Ok(ControlFlow::Continue(true)) => match visit(row) {
+                ControlFlow::Continue(()) => ControlFlow::Continue(()),
+                ControlFlow::Break(value) => {
+                    said = Ok(Some(value));
+                    ControlFlow::Break(())
+                }
+            },
+            Ok(ControlFlow::Continue(false)) => ControlFlow::Continue(()),
+            Ok(ControlFlow::Break(())) => ControlFlow::Break(()),
+            Err(error) => {
+                said = Err(Fault::Record(row.key.to_vec(), error));
+                ControlFlow::Break(())
+            }
+        })?;
+        match step {
+            Some(ControlFlow::Continue(())) => Ok(Some(ControlFlow::Continue(()))),
+            None => Ok(None),
+            Some(ControlFlow::Break(())) => Ok(said?.map(ControlFlow::Break)),
+        }
+    }
+}
+
+/// A row's key: its code and its spelling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowKey {
+    /// The key's code.
+    pub code: Box<[u8]>,
+    /// What the code does not tell about the key.
+    pub spelling: Box<[u8]>,
+}
+
+/// The rows of a snapshot under a list of keys, in the order of the list.
+pub struct Listed {
+    snapshot: Snapshot,
+    table: TableId,
+    keys: std::vec::IntoIter<RowKey>,
+}
+
+impl Listed {
+    /// The rows of this table of the snapshot.
+    #[must_use]
+    pub fn new(snapshot: Snapshot, table: TableId, keys: Vec<RowKey>) -> Self {
+        Self { snapshot, table, keys: keys.into_iter() }
+    }
+
+    /// The snapshot that keeps the rows' bytes in place.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Gives the next row to `visit`; None at the end. The row's bytes stay where they are while the snapshot lives.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Result<Option<R>, StoreError> {
+        for key in self.keys.by_ref() {
+            // It was there when the list was made, in the same snapshot.
+            if let Some(cell) = self.snapshot.get(self.table, &key.code)? {
+                return Ok(Some(visit(Row { key: &key.code, spelling: &key.spelling, record: cell.record })));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Walk for Listed {
+    fn step<B>(
+        &mut self,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, Fault> {
+        Ok(self.next(visit)?)
+    }
+}
+
+/// Rows that were copied, in an order of their own.
+#[derive(Default)]
+pub struct Copied {
+    rows: std::collections::VecDeque<(RowKey, Box<[u8]>)>,
+}
+
+impl Copied {
+    /// Adds a row behind the others.
+    pub fn push(&mut self, key: RowKey, record: &[u8]) {
+        self.rows.push_back((key, record.into()));
+    }
+
+    /// Gives the next row to `visit`; None at the end.
+    pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Option<R> {
+        let (key, record) = self.rows.pop_front()?;
+        Some(visit(Row { key: &key.code, spelling: &key.spelling, record: &record }))
+    }
+}
+
+impl Walk for Copied {
+    fn step<B>(
+        &mut self,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, Fault> {
+        Ok(self.next(visit))
+    }
+}
+
+/// Steps between two looks at the clock; a step is some rows, a page of them at most.
+const CLOCK_INTERVAL: u32 = 64;
+/// Time between two looks at whether to stop. Asking may take another thread's lock.
+const STOP_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Calls `visit` with each row until it breaks; `Some` is what it broke with.
+///
+/// # Errors
+/// Damage, what `visit` broke with, or `Stopped` soon after `is_stopped` says so.
+pub fn for_each<B>(
+    rows: &mut impl Walk,
+    is_stopped: impl Fn() -> bool,
+    mut visit: impl FnMut(Row<'_>) -> ControlFlow<Result<B, Fault>>,
+) -> Result<Option<B>, Fault> {
+    let (mut steps, mut looked) = (0, Instant::now());
+    let mut said = None;
+    loop {
+        let step = rows.step(|row| match visit(row) {
+            ControlFlow::Continue(()) => ControlFlow::Continue(()),
+            ControlFlow::Break(result) => {
+                said = Some(result);
+                ControlFlow::Break(())
+            }
+        })?;
+        match step {
+            Some(ControlFlow::Continue(())) => {}
+            None | Some(ControlFlow::Break(())) => return said.transpose(),
+        }
+        steps += 1;
+        if steps == CLOCK_INTERVAL {
+            steps = 0;
+            if looked.elapsed() >= STOP_INTERVAL {
+                if is_stopped() {
+                    return Err(Fault::Stopped);
+                }
+                looked = Instant::now();
+            }
+        }
+    }
+}
+
+/// What a visit breaks with where a row's record is damaged.
+pub fn damaged<B>(row: &Row<'_>, error: Corrupt) -> ControlFlow<Result<B, Fault>> {
+    ControlFlow::Break(Err(Fault::Record(row.key.to_vec(), error)))
 }

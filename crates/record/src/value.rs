@@ -43,7 +43,9 @@ pub enum OwnedZone {
 }
 
 impl OwnedZone {
-    fn borrow(&self) -> Zone<'_> {
+    /// The same, borrowed.
+    #[must_use]
+    pub fn borrow(&self) -> Zone<'_> {
         match self {
             OwnedZone::Fixed(offset, name) => Zone::Fixed { offset: *offset, name },
             OwnedZone::Key(key) => Zone::Key(key),

@@ -199,6 +199,12 @@ impl Scan {
         self.walk.snapshot()
     }
 
+    /// The table that it walks over.
+    #[must_use]
+    pub fn table(&self) -> TableId {
+        self.table
+    }
+
     /// The next row. Its bytes stay where they are for as long as the snapshot lives, also when the walk has
     /// gone on; the borrow is shorter so that nobody forgets whom they belong to.
     ///
@@ -249,6 +255,28 @@ impl Scan {
         }
         self.index = self.end;
         Ok(Some(ControlFlow::Continue(())))
+    }
+
+    /// Goes on until `test` breaks at a row, which is then the one that comes next, and returns what it said; None at the end.
+    ///
+    /// # Errors
+    /// As `next`.
+    #[inline]
+    pub fn seek<B>(
+        &mut self,
+        mut test: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<B>, StoreError> {
+        loop {
+            let said = self.next_rows(&mut test)?;
+            match said {
+                None => return Ok(None),
+                Some(ControlFlow::Continue(())) => {}
+                Some(ControlFlow::Break(value)) => {
+                    self.index -= 1;
+                    return Ok(Some(value));
+                }
+            }
+        }
     }
 
     /// Find the next rows to hand out; false at the end of the walk.

@@ -12,8 +12,12 @@
 //! 3. Nothing that runs while the iterator's state is borrowed calls into Python code: it makes and
 //!    releases records, ints, strs and tuples alone; rarer keys and values are made afterwards.
 
+use std::ops::ControlFlow;
+
+use pellucid_query::Selection;
+use pellucid_record::Corrupt;
 use pellucid_record::layout::Kind;
-use pellucid_store::{Row as StoredRow, Snapshot, StoreError};
+use pellucid_store::{Row as StoredRow, Scan, Snapshot, StoreError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -50,6 +54,9 @@ pub struct RowIterator {
 
 struct Walk {
     rows: Rows,
+    // Which of them are shown; None: all.
+    selection: Option<Selection>,
+    shapes: GilRc<Names>,
     // Where the rows' bytes stay while this lives; None inside a transaction that has changed
     // something: there rows are copies.
     snapshot: Option<Snapshot>,
@@ -72,7 +79,7 @@ impl Key {
 }
 
 /// What all rows of a walk have in common.
-struct RowSource {
+pub struct RowSource {
     gate: GilRc<Gate>,
     names: GilRc<Names>,
     table: Strong<Table>,
@@ -86,34 +93,49 @@ enum Step {
     Key,
     Record(Strong<Record>),
     Other(GilRc<Row>),
+    // None of some rows was wanted: whoever waits for the GIL may have it, and signals are looked at.
+    Pause,
 }
+
+/// Rows that are passed over before a pause: some 100 us.
+const PAUSE_INTERVAL: u32 = 4096;
 
 /// Why there is no step; made into an exception outside of the borrow.
 enum Failure {
     Store(StoreError),
     IsOver,
     Python(PyErr),
+    Damaged(Vec<u8>, Corrupt),
 }
 
 impl RowIterator {
-    /// An iterator over `rows` of `table`.
+    /// An iterator over `rows`; over those that `selection` takes, if there is one.
     pub fn new(
         py: Python<'_>,
         rows: Rows,
-        table: Strong<Table>,
-        names: GilRc<Names>,
-        gate: GilRc<Gate>,
+        selection: Option<Selection>,
+        source: RowSource,
         shows: Shows,
-        frozen: Option<&'static str>,
     ) -> Self {
         let (snapshot, serial) = match &rows {
             Rows::Pinned(scan) => (Some(scan.snapshot().clone()), None),
-            Rows::Inside(_) => (None, table.get().core().running_serial(py)),
+            Rows::Listed(rows) => (Some(rows.snapshot().clone()), None),
+            Rows::Inside(_) | Rows::Copied(_) => (None, source.table.get().core().running_serial(py)),
         };
-        let inside = serial.map(|serial| (table.clone_ref(py), serial));
+        let inside = serial.map(|serial| (source.table.clone_ref(py), serial));
         let serial = serial.unwrap_or(0);
-        let source = RowSource { gate: gate.clone(), names, table, frozen };
-        let walk = Walk { rows, snapshot, source, serial, recent: [None, None], key: Key::default() };
+        let gate = source.gate.clone();
+        let shapes = source.table.get().core().names.clone();
+        let walk = Walk {
+            rows,
+            selection,
+            shapes,
+            snapshot,
+            source,
+            serial,
+            recent: [None, None],
+            key: Key::default(),
+        };
         Self { walk: GilCell::new(Some(walk)), shows, gate, inside }
     }
 
@@ -137,14 +159,30 @@ impl RowIterator {
         {
             return Err(Self::is_over(py));
         }
-        let (step, key) = self.walk.with(py, |walk| match walk {
-            Some(walk) => (walk.step(py, self.shows), std::mem::take(&mut walk.key)),
-            None => (Ok(Step::Done), Key::default()),
-        });
+        let (step, key) = loop {
+            let (step, key) = self.walk.with(py, |walk| match walk {
+                Some(walk) => (walk.step(py, self.shows), std::mem::take(&mut walk.key)),
+                None => (Ok(Step::Done), Key::default()),
+            });
+            if !matches!(step, Ok(Step::Pause)) {
+                break (step, key);
+            }
+            py.check_signals()?;
+            py.detach(|| ());
+            if !self.gate.is_open() {
+                return self.step(py);
+            }
+        };
         let step = step.map_err(|why| match why {
             Failure::Store(error) => errors::of_store(py, error),
             Failure::IsOver => Self::is_over(py),
             Failure::Python(error) => error,
+            Failure::Damaged(key, error) => {
+                let table =
+                    self.walk.with(py, |walk| walk.as_ref().map(|walk| walk.source.table.clone_ref(py)));
+                let name = table.map(|table| table.get().name(py).to_string()).unwrap_or_default();
+                errors::corrupt_key(py, &name, &key, &error)
+            }
         })?;
         if matches!(step, Step::Done) {
             // Lets go of the snapshot, and gives kept rows their copies (Walk::drop).
@@ -154,7 +192,7 @@ impl RowIterator {
         let key = self.key(py, key)?;
         let value = match step {
             Step::Record(record) => record.into_bound(py).into_any(),
-            Step::Key | Step::Done => return Ok(key),
+            Step::Key | Step::Done | Step::Pause => return Ok(key),
             Step::Other(row) => crate::table::value_of_row(py, row)?,
         };
         match key {
@@ -181,8 +219,15 @@ impl Walk {
     #[inline]
     fn step(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
         let (Rows::Pinned(scan), Some(snapshot)) = (&mut self.rows, &self.snapshot) else {
-            return self.step_inside(py, shows);
+            return self.step_apart(py, shows);
         };
+        if let Some(selection) = &mut self.selection {
+            match seek(scan, selection, &self.shapes)? {
+                Sought::Row => {}
+                Sought::End => return Ok(Step::Done),
+                Sought::Pause => return Ok(Step::Pause),
+            }
+        }
         let row = match scan.next() {
             Ok(Some(row)) => row,
             Ok(None) => return Ok(Step::Done),
@@ -220,30 +265,83 @@ impl Walk {
         Ok(Step::Record(record))
     }
 
-    /// A step inside a transaction that has changed something: its rows are copies.
-    fn step_inside(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
-        let Rows::Inside(scan) = &mut self.rows else { return Ok(Step::Done) };
+    /// A step over rows that are not a scan's: they are copied.
+    fn step_apart(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
         let core: &Core = self.source.table.get().core();
-        // Of the transaction, which may have been taken back to a savepoint since the last step.
-        self.source.gate = core.running_gate(py).ok_or(Failure::IsOver)?;
+        if matches!(self.rows, Rows::Inside(_) | Rows::Copied(_)) && self.serial > 0 {
+            // Of the transaction, which may have been taken back to a savepoint since the last step.
+            self.source.gate = core.running_gate(py).ok_or(Failure::IsOver)?;
+        }
         let (source, key) = (&self.source, &mut self.key);
-        let copy = |row: StoredRow<'_>| {
+        let mut copy = |row: StoredRow<'_>| {
             key.copy_from(row);
             source.owned(py, row)
         };
-        let found = core
-            .in_serial(py, self.serial, |transaction| scan.next(transaction, copy))
-            .ok_or(Failure::IsOver)?
-            .map_err(Failure::Store)?;
-        Ok(match found {
-            None => Step::Done,
-            Some(_) if shows == Shows::Keys => Step::Key,
-            Some(row) => Step::Other(GilRc::new(row)),
-        })
+        let (selection, shapes) = (&mut self.selection, &*self.shapes);
+        let found = match &mut self.rows {
+            Rows::Pinned(_) => None,
+            Rows::Listed(rows) => rows.next(copy).map_err(Failure::Store)?.map(Ok),
+            Rows::Copied(rows) => rows.next(copy).map(Ok),
+            Rows::Inside(scan) => core
+                .in_serial(py, self.serial, |transaction| {
+                    scan.next(transaction, |row| match selection {
+                        None => Ok(copy(row)),
+                        Some(selection) => match selection.takes(&row, shapes) {
+                            Ok(ControlFlow::Continue(true)) => Ok(copy(row)),
+                            Ok(ControlFlow::Continue(false)) => Err(Ok(Step::Pause)),
+                            Ok(ControlFlow::Break(())) => Err(Ok(Step::Done)),
+                            Err(error) => Err(Err(Failure::Damaged(row.key.to_vec(), error))),
+                        },
+                    })
+                })
+                .ok_or(Failure::IsOver)?
+                .map_err(Failure::Store)?,
+        };
+        match found {
+            None => Ok(Step::Done),
+            Some(Err(step)) => step,
+            Some(Ok(_)) if shows == Shows::Keys => Ok(Step::Key),
+            Some(Ok(row)) => Ok(Step::Other(GilRc::new(row))),
+        }
     }
 }
 
+/// Where a search for the next row that is wanted has come to.
+enum Sought {
+    Row,
+    End,
+    Pause,
+}
+
+/// Goes on to the next row that is wanted.
+fn seek(scan: &mut Scan, selection: &mut Selection, shapes: &Names) -> Result<Sought, Failure> {
+    let mut left = PAUSE_INTERVAL;
+    let sought = scan.seek(|row| {
+        if left == 0 {
+            return ControlFlow::Break(Ok(Sought::Pause));
+        }
+        left -= 1;
+        match selection.takes(&row, shapes) {
+            Ok(ControlFlow::Continue(true)) => ControlFlow::Break(Ok(Sought::Row)),
+            Ok(ControlFlow::Continue(false)) => ControlFlow::Continue(()),
+            Ok(ControlFlow::Break(())) => ControlFlow::Break(Ok(Sought::End)),
+            Err(error) => ControlFlow::Break(Err(Failure::Damaged(row.key.to_vec(), error))),
+        }
+    });
+    sought.map_err(Failure::Store)?.unwrap_or(Ok(Sought::End))
+}
+
 impl RowSource {
+    /// Rows of this table, to be read while the gate is open.
+    pub fn new(
+        gate: GilRc<Gate>,
+        names: GilRc<Names>,
+        table: Strong<Table>,
+        frozen: Option<&'static str>,
+    ) -> Self {
+        Self { gate, names, table, frozen }
+    }
+
     fn owned(&self, py: Python<'_>, row: StoredRow<'_>) -> Row {
         let table = Some(self.table.clone_ref(py));
         Row::owned(row.record, row.key, self.names.clone(), self.gate.clone(), table, self.frozen)

@@ -1,6 +1,8 @@
 //! Which rows does a table's handle find, and whose: those committed, those of a snapshot, or those of
 //! the transaction that is running?
 
+use pellucid_query::{Copied, Listed, Selection};
+use pellucid_record::view::Slot;
 use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -8,11 +10,12 @@ use pyo3::types::PyTuple;
 use super::Table;
 use super::typed::value_of_row;
 use crate::bounds::Bounds;
-use crate::bytes::handle_of_row;
+use crate::bytes;
 use crate::errors;
+use crate::hot::decode;
 use crate::hot::gil::{GilRc, Strong};
 use crate::hot::row::Row;
-use crate::hot::rows::RowIterator;
+use crate::hot::rows::{RowIterator, RowSource};
 use crate::keys::{self, Key};
 use crate::views::Shows;
 
@@ -22,6 +25,10 @@ pub enum Rows {
     Pinned(Box<Scan>),
     /// Over the state of a transaction that has changed something.
     Inside(TransactionScan),
+    /// Under a list of keys of a snapshot.
+    Listed(Box<Listed>),
+    /// Copied out of a transaction that has changed something.
+    Copied(Copied),
 }
 
 /// The key that `object` is; None where it is none, and so can be under no row.
@@ -123,7 +130,7 @@ impl Table {
         }
         let mut count = 0;
         match self.rows(py, bounds, false)? {
-            None => {}
+            None | Some(Rows::Listed(_) | Rows::Copied(_)) => {}
             Some(Rows::Pinned(mut scan)) => {
                 while scan.next().map_err(|error| errors::of_store(py, error))?.is_some() {
                     count += 1;
@@ -185,16 +192,21 @@ impl Table {
         let Some(rows) = this.rows(py, bounds, reverse)? else {
             return Ok(PyTuple::empty(py).try_iter()?.into_any());
         };
-        let iterator = RowIterator::new(
-            py,
-            rows,
-            Strong::new(slf),
-            this.core.names.clone(),
-            this.gate().clone(),
-            shows,
-            this.why_frozen(),
-        );
-        Ok(Bound::new(py, iterator)?.into_any())
+        Self::iterate_rows(slf, rows, None, shows)
+    }
+
+    /// An iterator over what `shows` says of rows; of those that `selection` takes, if there is one.
+    pub fn iterate_rows<'py>(
+        slf: &Bound<'py, Self>,
+        rows: Rows,
+        selection: Option<Selection>,
+        shows: Shows,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let this = slf.get();
+        let source =
+            RowSource::new(this.gate().clone(), this.core.names.clone(), Strong::new(slf), this.why_frozen());
+        let iterator = RowIterator::new(slf.py(), rows, selection, source, shows);
+        Ok(Bound::new(slf.py(), iterator)?.into_any())
     }
 
     /// The bytes of a value that lies apart; in `snapshot`, if the record came from one.
@@ -219,24 +231,26 @@ impl Table {
         found(self.snapshot(py)?.blob(id)).map_err(|error| errors::of_store(py, error))
     }
 
-    /// The value at a path of one row, in plain containers.
-    pub fn value_at<'py>(
+    /// What stands in a slot of a record, in plain containers; `key` is its row's.
+    pub fn plain_part<'py>(
         slf: &Bound<'py, Self>,
         key: &[u8],
         record: &[u8],
-        path: &Bound<'py, PyTuple>,
+        slot: &Slot<'_>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        decode::plain(slf.py(), &GilRc::new(Self::copied_row(slf, key, record)), slot)
+    }
+
+    /// The value of a record that stands alone, in plain containers.
+    pub fn plain_record<'py>(slf: &Bound<'py, Self>, record: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        bytes::plain_of_row(slf.py(), &GilRc::new(Self::copied_row(slf, &[], record)))
+    }
+
+    fn copied_row(slf: &Bound<'_, Self>, key: &[u8], record: &[u8]) -> Row {
         let this = slf.get();
-        let row = Row::owned(
-            record,
-            key,
-            this.core.names.clone(),
-            this.gate().clone(),
-            Some(Strong::new(slf)),
-            this.why_frozen(),
-        );
-        let record = handle_of_row(slf.py(), GilRc::new(row))?;
-        crate::record::detached(&record.call_method1("path", (path,))?)
+        let table = Some(Strong::new(slf));
+        let (names, gate) = (this.core.names.clone(), this.gate().clone());
+        Row::owned(record, key, names, gate, table, this.why_frozen())
     }
 
     pub(super) fn edge<'py>(

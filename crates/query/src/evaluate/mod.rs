@@ -17,7 +17,7 @@ use pellucid_store::Row;
 use regex::bytes::Regex;
 
 use crate::expression::{Comparison, Expression, Function, Kind, Operation, Part, Source, Step};
-use crate::field::{self, FieldReader};
+use crate::field::FieldReader;
 use found::Found;
 use quick::Quick;
 
@@ -105,26 +105,15 @@ impl Evaluator {
     }
 }
 
-fn plain_path(path: &[Step]) -> Option<Vec<field::Step>> {
-    path.iter()
-        .map(|step| match step {
-            Step::Field(name) => Some(field::Step::Field(name.clone())),
-            Step::Index(index) => Some(field::Step::Index(*index)),
-            Step::Key(key) => Some(field::Step::Key(key.clone())),
-            Step::Each => None,
-        })
-        .collect()
-}
-
 impl Operator {
     fn of(expression: &Expression) -> Result<Self, BadPattern> {
         let one = |node: &Expression| Self::of(node).map(Box::new);
         let two = |one: &Expression, other: &Expression| Ok(Box::new([Self::of(one)?, Self::of(other)?]));
         let operator = match expression.kind() {
             Kind::Field(Source::Key, path) => Self::Key(path.clone()),
-            Kind::Field(Source::Record, path) => match plain_path(path) {
-                Some(steps) if !steps.is_empty() => Self::Field(FieldReader::new(steps)),
-                _ => Self::Reach(path.clone()),
+            Kind::Field(Source::Record, path) => match FieldReader::of(path) {
+                Some(reader) => Self::Field(reader),
+                None => Self::Reach(path.clone()),
             },
             Kind::Literal(value) => Self::Literal(value.clone()),
             Kind::Compare(comparison, left, right) => Self::Compare(*comparison, two(left, right)?),

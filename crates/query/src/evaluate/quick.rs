@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use pellucid_record::{Corrupt, Shapes, Value};
 
 use crate::expression::{Comparison, Expression, Kind, Source, Step};
-use crate::field::{FieldReader, Number, Step as FieldStep};
+use crate::field::{FieldReader, Number};
 use crate::order::exact_cmp;
 
 /// A test of one field of the root.
@@ -43,9 +43,7 @@ impl Quick {
         };
         match field {
             Kind::Field(Source::Record, path) => match &**path {
-                [Step::Field(name)] => {
-                    Some(Self { reader: FieldReader::new(vec![FieldStep::Field(name.clone())]), test })
-                }
+                [Step::Field(_)] => Some(Self { reader: FieldReader::of(path)?, test }),
                 _ => None,
             },
             _ => None,

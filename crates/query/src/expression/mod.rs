@@ -206,6 +206,13 @@ impl Expression {
         &self.kind
     }
 
+    /// Whether it reads the row's key.
+    #[must_use]
+    pub fn reads_key(&self) -> bool {
+        matches!(&self.kind, Kind::Field(Source::Key, _))
+            || self.kind.parts().iter().any(|part| part.reads_key())
+    }
+
     /// Shows each path that it reads of the record to `visit`.
     pub fn for_each_field(&self, visit: &mut impl FnMut(&[Step])) {
         if let Kind::Field(Source::Record, path) = &self.kind {

@@ -1,0 +1,172 @@
+//! By which bytes is a value ordered, and by which is it grouped?
+//!
+//! Bytes whose order is that of the values, whatever their types: first what can be a key, as keys are ordered (None, numbers,
+//! strings, bytes, dates, ...); then times; then spans of time; then what has no order (NaN, dicts, lists), all as one; then what is
+//! missing. No code is the begin of another, so that codes can follow each other.
+
+use pellucid_record::key::KeyEncoder;
+use pellucid_record::layout::tag;
+use pellucid_record::payload::{bigint_magnitude, push_zone};
+use pellucid_record::value::{NoShapes, OwnedZone, encode_value};
+use pellucid_record::{Corrupt, Damage, Shapes, Slot, Value};
+
+use crate::evaluate::found::Found;
+
+// Behind all codes of keys (format.md, "Ordered keys").
+const TIME: u8 = 0xF1;
+const SPAN: u8 = 0xF2;
+const UNORDERED: u8 = 0xF3;
+// Before each code, never turned: what is missing is last in either order.
+const PRESENT: u8 = 0;
+const MISSING: u8 = 1;
+
+/// Codes of values, one behind the other, in memory that is used again.
+#[derive(Default)]
+pub struct Code {
+    bytes: Vec<u8>,
+    encoder: KeyEncoder,
+}
+
+impl Code {
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Turns the order of the code that begins at `start`; what is missing stays behind the others.
+    pub fn turn(&mut self, start: usize) {
+        for byte in self.bytes.get_mut(start + 1..).unwrap_or_default() {
+            *byte = !*byte;
+        }
+    }
+
+    /// Adds the code of a value.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn push<S: Shapes + ?Sized>(&mut self, found: &Found<'_>, shapes: &S) -> Result<(), Corrupt> {
+        self.push_as(found, shapes, false)
+    }
+
+    /// Adds bytes that are the same for equal values alone, also where these have no order.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn push_group<S: Shapes + ?Sized>(&mut self, found: &Found<'_>, shapes: &S) -> Result<(), Corrupt> {
+        self.push_as(found, shapes, true)
+    }
+
+    fn push_as<S: Shapes + ?Sized>(
+        &mut self,
+        found: &Found<'_>,
+        shapes: &S,
+        is_group: bool,
+    ) -> Result<(), Corrupt> {
+        let encoder = &mut self.encoder;
+        encoder.clear();
+        self.bytes.push(if found.is_missing() { MISSING } else { PRESENT });
+        match found {
+            Found::Missing => return Ok(()),
+            Found::Slot(Slot::Int(value), _) => encoder.int(*value),
+            Found::Slot(Slot::Str(text), _) => encoder.str(text),
+            Found::Slot(Slot::Float(value), _) if encoder.float(*value).is_ok() => {}
+            Found::Slot(Slot::Heap { tag: tag::STR_SURROGATES, payload, .. }, _) => encoder.str(payload),
+            found => {
+                let Some(value) = found.to_value(shapes)? else { return Ok(()) };
+                encoder.clear();
+                if !push_value(encoder, &value) {
+                    *encoder = KeyEncoder::new();
+                    return push_other(&mut self.bytes, &value, is_group);
+                }
+            }
+        }
+        self.bytes.extend_from_slice(encoder.as_bytes());
+        Ok(())
+    }
+}
+
+fn push_other(code: &mut Vec<u8>, value: &Value, is_group: bool) -> Result<(), Corrupt> {
+    match value {
+        Value::Time(micros, _, zone) => {
+            let offset = match zone {
+                Some(OwnedZone::Fixed(offset, _)) => *offset,
+                _ => 0,
+            };
+            code.push(TIME);
+            code.extend_from_slice(&((micros - offset).cast_unsigned() ^ (1 << 63)).to_be_bytes());
+        }
+        Value::Timedelta(delta) => {
+            code.push(SPAN);
+            code.extend_from_slice(&(delta.days.cast_unsigned() ^ (1 << 31)).to_be_bytes());
+            code.extend_from_slice(&delta.seconds.to_be_bytes());
+            code.extend_from_slice(&delta.micros.to_be_bytes());
+        }
+        _ => {
+            code.push(UNORDERED);
+            if is_group {
+                let record =
+                    encode_value(value, &mut NoShapes).map_err(|_| Corrupt::new(Damage::Range, 0))?;
+                code.extend_from_slice(&(record.len() as u64).to_be_bytes());
+                code.extend_from_slice(&record);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Pushes a value as a key, if it can be one; else it may have pushed a part.
+pub fn push_value(encoder: &mut KeyEncoder, value: &Value) -> bool {
+    match value {
+        Value::None => encoder.none(),
+        Value::Bool(value) => encoder.bool(*value),
+        Value::Int(value) => encoder.int(*value),
+        Value::BigInt(bytes) => {
+            let (negative, magnitude) = bigint_magnitude(bytes);
+            return encoder.bigint(negative, &magnitude).is_ok();
+        }
+        Value::Float(value) => return encoder.float(value.0).is_ok(),
+        Value::Str(text) => encoder.str(text.as_bytes()),
+        Value::Surrogates(text) => encoder.str(text),
+        Value::Bytes(bytes) => encoder.bytes(bytes),
+        Value::Decimal(text) => return encoder.decimal(text).is_ok(),
+        Value::Uuid(uuid) => encoder.uuid(uuid),
+        Value::Date(ordinal) => return encoder.date(*ordinal).is_ok(),
+        Value::Datetime(local, fold) => return encoder.datetime(*local, *fold).is_ok(),
+        Value::Aware { local, fold, offset, zone } => {
+            let mut bytes = Vec::new();
+            push_zone(&zone.borrow(), &mut bytes);
+            return encoder.aware(local - offset, *offset, *fold, &bytes).is_ok();
+        }
+        Value::Tuple(elements) => {
+            if encoder.begin_tuple().is_err() {
+                return false;
+            }
+            for element in elements {
+                if !push_value(encoder, element) {
+                    return false;
+                }
+            }
+            encoder.end_tuple();
+        }
+        _ => return false,
+    }
+    true
+}

@@ -1,0 +1,108 @@
+//! What does an expression come to in row after row?
+
+use pellucid_record::value::{NoShapes, decode_slot, encode_value};
+use pellucid_record::view::{Root, Slot, root};
+use pellucid_record::{Corrupt, Damage, Shapes, Value};
+use pellucid_store::Row;
+
+use crate::evaluate::{BadPattern, Evaluator};
+use crate::expression::{Expression, Kind, Source};
+use crate::field::{FieldReader, Number};
+
+/// One value for each row: that of a field, read in place, or one that is computed.
+pub struct Column {
+    kind: ColumnKind,
+}
+
+enum ColumnKind {
+    Field(FieldReader),
+    /// And the record of the value computed last.
+    Computed(Box<Evaluator>, Vec<u8>),
+}
+
+impl From<FieldReader> for Column {
+    fn from(reader: FieldReader) -> Self {
+        Self { kind: ColumnKind::Field(reader) }
+    }
+}
+
+impl Column {
+    /// The column of an expression.
+    ///
+    /// # Errors
+    /// A regular expression in it is none.
+    pub fn new(expression: &Expression) -> Result<Self, BadPattern> {
+        if let Kind::Field(Source::Record, path) = expression.kind()
+            && let Some(reader) = FieldReader::of(path)
+        {
+            return Ok(reader.into());
+        }
+        Ok(Self { kind: ColumnKind::Computed(Box::new(Evaluator::new(expression)?), Vec::new()) })
+    }
+
+    /// The number, if it is an int or a float in a field and a record with the same head was met before.
+    #[inline]
+    #[must_use]
+    pub fn quick_number(&self, record: &[u8]) -> Option<Number> {
+        match &self.kind {
+            ColumnKind::Field(reader) => reader.quick_number(record),
+            ColumnKind::Computed(..) => None,
+        }
+    }
+
+    /// As `quick_number`, for ints alone.
+    #[inline]
+    #[must_use]
+    pub fn quick_int(&self, record: &[u8]) -> Option<i64> {
+        match &self.kind {
+            ColumnKind::Field(reader) => reader.quick_int(record),
+            ColumnKind::Computed(..) => None,
+        }
+    }
+
+    /// The value in a row, and the record in which it stands; None where it is missing.
+    ///
+    /// # Errors
+    /// Damage of the record.
+    pub fn read<'a, S: Shapes + ?Sized>(
+        &'a mut self,
+        row: &Row<'a>,
+        shapes: &S,
+    ) -> Result<Option<(Slot<'a>, &'a [u8])>, Corrupt> {
+        match &mut self.kind {
+            ColumnKind::Field(reader) => Ok(reader.read(row.record, shapes)?.map(|slot| (slot, row.record))),
+            ColumnKind::Computed(evaluator, record) => {
+                let Some(value) = evaluator.value(row, shapes)? else { return Ok(None) };
+                *record = encode_value(&value, &mut NoShapes).map_err(|_| Corrupt::new(Damage::Range, 0))?;
+                Ok(Some(match root(record, &NoShapes)? {
+                    Root::Container(container) => (Slot::Container(container), record),
+                    Root::Scalar(slot) => (slot, record),
+                }))
+            }
+        }
+    }
+
+    /// The value in a row; None where it is missing.
+    ///
+    /// # Errors
+    /// Damage of the record.
+    pub fn value<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, shapes: &S) -> Result<Option<Value>, Corrupt> {
+        match self.read(row, shapes)? {
+            None => Ok(None),
+            Some((slot, record)) => decode_slot(record, shapes, slot).map(Some),
+        }
+    }
+
+    /// The value in a row as a record of its own; None where it is missing.
+    ///
+    /// # Errors
+    /// Damage of the record.
+    pub fn record<S: Shapes + ?Sized>(
+        &mut self,
+        row: &Row<'_>,
+        shapes: &S,
+    ) -> Result<Option<Vec<u8>>, Corrupt> {
+        let Some(value) = self.value(row, shapes)? else { return Ok(None) };
+        encode_value(&value, &mut NoShapes).map(Some).map_err(|_| Corrupt::new(Damage::Range, 0))
+    }
+}

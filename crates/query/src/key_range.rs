@@ -1,0 +1,133 @@
+//! Which part of a table do conditions on the key leave?
+//!
+//! A condition that compares the row's whole key with a value is a bound of the scan, and needs no test: the codes of keys are ordered
+//! as the keys are, and comparisons never hold between unlike types, whose codes stand apart.
+
+use std::ops::Bound;
+
+use pellucid_record::Value;
+use pellucid_record::key::{KeyEncoder, prefix_range};
+use pellucid_store::Range;
+
+use crate::code::push_value;
+use crate::expression::{Comparison, Kind, Node, Part, Source};
+
+/// The codes of keys that are Decimals (format.md, "Ordered keys"): they compare with other numbers, and stand apart from them.
+#[must_use]
+pub fn decimals() -> Range {
+    Range::half_open(vec![0x20], vec![0x21])
+}
+
+/// The range of keys that all `conditions` leave, and those of them that have to be tested still. `has_decimals`: there may be
+/// Decimals among the keys.
+#[must_use]
+pub fn of(conditions: &[Node], has_decimals: bool) -> (Range, Vec<Node>) {
+    let mut range = Range::ALL;
+    let mut rest = Vec::new();
+    let mut flat = Vec::new();
+    for condition in conditions {
+        match condition.kind() {
+            Kind::And(parts) => flat.extend(parts.iter().cloned()),
+            _ => flat.push(condition.clone()),
+        }
+    }
+    for condition in flat {
+        match bounds(condition.kind()) {
+            Some((bounds, is_number)) if !(is_number && has_decimals) => narrow(&mut range, bounds),
+            _ => rest.push(condition),
+        }
+    }
+    (range, rest)
+}
+
+/// The range, and whether it is one of numbers.
+fn bounds(kind: &Kind) -> Option<(Range, bool)> {
+    match kind {
+        Kind::Compare(comparison, one, other) => match (one.kind(), other.kind()) {
+            (Kind::Field(Source::Key, path), Kind::Literal(value)) if path.is_empty() => {
+                compared(*comparison, value)
+            }
+            (Kind::Literal(value), Kind::Field(Source::Key, path)) if path.is_empty() => {
+                compared(comparison.turned(), value)
+            }
+            _ => None,
+        },
+        Kind::Between(key, least, greatest) => match (key.kind(), least.kind(), greatest.kind()) {
+            (Kind::Field(Source::Key, path), Kind::Literal(least), Kind::Literal(greatest))
+                if path.is_empty() =>
+            {
+                let (mut range, is_number) = compared(Comparison::GreaterOrEqual, least)?;
+                narrow(&mut range, compared(Comparison::LessOrEqual, greatest)?.0);
+                Some((range, is_number))
+            }
+            _ => None,
+        },
+        Kind::Has(Part::Start, key, prefix) => match (key.kind(), prefix.kind()) {
+            (Kind::Field(Source::Key, path), Kind::Literal(prefix @ (Value::Str(_) | Value::Bytes(_))))
+                if path.is_empty() =>
+            {
+                let found = prefix_range(&code_of(prefix)?)?;
+                Some((Range::half_open(found.start, found.end), false))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn code_of(value: &Value) -> Option<Vec<u8>> {
+    let mut encoder = KeyEncoder::new();
+    push_value(&mut encoder, value).then(|| encoder.take().0)
+}
+
+/// The keys of which a comparison with a value holds. Those of another type have codes that begin otherwise.
+fn compared(comparison: Comparison, value: &Value) -> Option<(Range, bool)> {
+    let code = code_of(value)?;
+    let (least, end, is_number) = family(value)?;
+    let (start, end) = match comparison {
+        Comparison::Equal => (Bound::Included(code.clone()), Bound::Included(code)),
+        Comparison::NotEqual => return None,
+        Comparison::Less => (Bound::Included(least), Bound::Excluded(code)),
+        Comparison::LessOrEqual => (Bound::Included(least), Bound::Included(code)),
+        Comparison::Greater => (Bound::Excluded(code), Bound::Excluded(end)),
+        Comparison::GreaterOrEqual => (Bound::Included(code), Bound::Excluded(end)),
+    };
+    Some((Range { start, end }, is_number))
+}
+
+/// Where the codes of all keys that compare with a value begin and end, Decimals apart, and whether they are numbers; None where
+/// only a test of each tells.
+fn family(value: &Value) -> Option<(Vec<u8>, Vec<u8>, bool)> {
+    let first = *code_of(value)?.first()?;
+    match value {
+        // All numbers, from -inf to +inf (format.md, "Ordered keys").
+        Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_) => {
+            Some((vec![0x0A], vec![0x1F], true))
+        }
+        Value::Str(_) | Value::Bytes(_) | Value::Date(_) | Value::Uuid(_) | Value::Datetime(..) => {
+            Some((vec![first], vec![first + 1], false))
+        }
+        // Tuples of unlike elements do not compare; an aware datetime's code has its zone.
+        _ => None,
+    }
+}
+
+fn narrow(range: &mut Range, other: Range) {
+    let key = |edge: &Bound<Vec<u8>>| match edge {
+        Bound::Included(key) => Some((key.clone(), false)),
+        Bound::Excluded(key) => Some((key.clone(), true)),
+        Bound::Unbounded => None,
+    };
+    // Of two starts at one key, the one that leaves it out is behind.
+    if key(&other.start) > key(&range.start) {
+        range.start = other.start;
+    }
+    let ends_before = match (key(&other.end), key(&range.end)) {
+        (Some((one, is_out)), Some((two, two_is_out))) => (one, !is_out) < (two, !two_is_out),
+        (Some(_), None) => true,
+        (None, _) => false,
+    };
+    if ends_before {
+        range.end = other.end;
+    }
+}
