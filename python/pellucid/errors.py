@@ -16,6 +16,7 @@ caller would catch without knowing pellucid; a missing key is plain `KeyError`, 
     |-- StaleRecord             ReferenceError   a record of a closed snapshot or database
     |-- StaleTable              ReferenceError   a table that was dropped since
     |-- HistoryGone             LookupError      changes that are not kept any more
+    |-- NotOneRow               LookupError      a query that should have one row, and has none or many
     |-- ReadOnly                TypeError        a change of something that cannot be changed
     |-- Closed                  ValueError       a handle used after close
     |-- Busy                    TimeoutError     a lock that others hold
@@ -42,6 +43,7 @@ __all__ = [
     "NetworkFilesystemWarning",
     "NewerFormat",
     "NotADatabase",
+    "NotOneRow",
     "ParseError",
     "PickleDenied",
     "ReadOnly",
@@ -130,6 +132,10 @@ class HistoryGone(Error, LookupError):
 
     since: int
     oldest: int
+
+
+class NotOneRow(Error, LookupError):
+    """A query of which `one` row was asked, and which has none, or more than one."""
 
 
 class DatabaseError(Error, OSError):

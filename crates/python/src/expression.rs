@@ -18,7 +18,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::errors;
+use crate::query::group::{self as aggregate, Aggregate};
+use crate::query::plan::SortBy;
 use operand::{condition, key_step, operand, values_of};
+pub use operand::{literal_of, node_of};
 
 /// A condition or a computed value over the fields of a record, made of `pellucid.F` and operators.
 ///
@@ -396,6 +399,53 @@ impl Expression {
     /// people[*].name == 'Ann'
     fn each(&self) -> PyResult<Self> {
         self.stepped(Step::Each).map_err(errors::type_error)
+    }
+
+    /// For `order_by`: from the greatest to the least.
+    ///
+    /// >>> from pellucid import F
+    /// >>> F.age.desc()
+    /// F.age.desc()
+    fn desc(&self) -> SortBy {
+        SortBy::new(self.node.clone(), true)
+    }
+
+    /// For `order_by`: from the least to the greatest, as without it.
+    fn asc(&self) -> SortBy {
+        SortBy::new(self.node.clone(), false)
+    }
+
+    /// For `agg`: how many rows have a value there; None is one, a missing field is not.
+    fn count(&self) -> Aggregate {
+        Aggregate::new(aggregate::Kind::Count, Some(self.node.clone()))
+    }
+
+    /// For `agg`: what the numbers add up to; 0 where there are none.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> sales = pellucid.open(":memory:").table("sales")
+    /// >>> sales.extend([{"n": 2, "price": 5}, {"n": 1, "price": 3}])
+    /// 2
+    /// >>> sales.agg(total=(F.n * F.price).sum())
+    /// {'total': 13}
+    fn sum(&self) -> Aggregate {
+        Aggregate::new(aggregate::Kind::Sum, Some(self.node.clone()))
+    }
+
+    /// For `agg`: the mean of the numbers; None where there are none.
+    fn mean(&self) -> Aggregate {
+        Aggregate::new(aggregate::Kind::Mean, Some(self.node.clone()))
+    }
+
+    /// For `agg`: the least value that is not None, in the order of keys.
+    fn min(&self) -> Aggregate {
+        Aggregate::new(aggregate::Kind::Least, Some(self.node.clone()))
+    }
+
+    /// For `agg`: the greatest value that is not None, in the order of keys.
+    fn max(&self) -> Aggregate {
+        Aggregate::new(aggregate::Kind::Greatest, Some(self.node.clone()))
     }
 
     /// Whether the other is the same expression; `==` makes a condition.

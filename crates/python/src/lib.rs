@@ -30,6 +30,7 @@ mod members;
 mod open;
 mod path;
 mod put;
+mod query;
 mod record;
 mod record_list;
 mod report;
@@ -65,6 +66,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(expression::parse, module)?,
         wrap_pyfunction!(open::limit_log, module)?,
         wrap_pyfunction!(open::open, module)?,
+        wrap_pyfunction!(query::group::count, module)?,
     ] {
         module.add_function(function)?;
     }
@@ -75,6 +77,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Expression>()?;
     module.add("F", Expression::root(Source::Record)?)?;
     module.add("KEY", Expression::root(Source::Key)?)?;
+    module.add_class::<query::Query>()?;
+    module.add_class::<query::group::Groups>()?;
+    module.add_class::<query::group::Aggregate>()?;
+    module.add_class::<query::plan::SortBy>()?;
     module.add_class::<Record>()?;
     module.add_class::<RecordList>()?;
     module.add_class::<ListIterator>()?;

@@ -209,6 +209,70 @@ impl SnapshotHandle {
         self.default(py)?.call_method0("last")
     }
 
+    /// The rows of the default table of which all these conditions are true; see `Table.where`.
+    #[pyo3(signature = (*conditions))]
+    fn r#where<'py>(&self, py: Python<'py>, conditions: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("where", conditions, None)
+    }
+
+    /// The rows of the default table whose fields equal these values; see `Table.find`.
+    #[pyo3(signature = (**fields))]
+    fn find<'py>(&self, py: Python<'py>, fields: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("find", (), fields)
+    }
+
+    /// The rows of the default table for which a function returns something true; see `Table.filter`.
+    fn filter<'py>(&self, py: Python<'py>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method1("filter", (function,))
+    }
+
+    /// The rows of the default table in an order; see `Table.order_by`.
+    #[pyo3(signature = (*expressions))]
+    fn order_by<'py>(
+        &self,
+        py: Python<'py>,
+        expressions: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("order_by", expressions, None)
+    }
+
+    /// The first rows of the default table; see `Table.limit`.
+    fn limit<'py>(&self, py: Python<'py>, count: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method1("limit", (count,))
+    }
+
+    /// Dicts of expressions over the default table; see `Table.select`.
+    #[pyo3(signature = (*expressions, **named))]
+    fn select<'py>(
+        &self,
+        py: Python<'py>,
+        expressions: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("select", expressions, named)
+    }
+
+    /// The rows of the default table in groups; see `Table.group_by`.
+    #[pyo3(signature = (*expressions, **named))]
+    fn group_by<'py>(
+        &self,
+        py: Python<'py>,
+        expressions: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("group_by", expressions, named)
+    }
+
+    /// What all rows of the default table come to; see `Table.agg`.
+    #[pyo3(signature = (**aggregates))]
+    fn agg<'py>(
+        &self,
+        py: Python<'py>,
+        aggregates: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("agg", (), aggregates)
+    }
+
     /// The sum of the numbers at a field path of the default table; see `Table.sum`.
     fn sum<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         column::sum(&self.default(py)?, path)

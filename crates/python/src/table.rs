@@ -21,6 +21,8 @@ use crate::hot::gil::GilRc;
 use crate::hot::row::{Gate, Row};
 use crate::keys::{self, Key};
 use crate::put;
+use crate::query::group::Groups;
+use crate::query::{self, Query};
 use crate::transaction::{self, EditContext};
 use crate::views::{DictView, Owner, Shows};
 use crate::watch::WatchHandle;
@@ -100,6 +102,11 @@ impl Table {
     /// Which table it is, however it is called.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Whether both are handles on one table.
+    pub fn is_same_as(&self, py: Python<'_>, other: &Table) -> bool {
+        Arc::ptr_eq(&self.core, &other.core) && self.name(py) == other.name(py)
     }
 
     fn gate(&self) -> &GilRc<Gate> {
@@ -546,6 +553,70 @@ impl Table {
     /// The mean of the numbers at a field path; None where no row has one. As `sum` otherwise.
     fn mean<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         crate::column::mean(slf, path)
+    }
+
+    /// The rows of which all these conditions are true: a query, see `Query`.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people.update(ann={"age": 30}, bob={"age": 20})
+    /// >>> people.where(F.age > 25).to_list()
+    /// [{'age': 30}]
+    #[pyo3(signature = (*conditions))]
+    fn r#where(slf: &Bound<'_, Self>, conditions: &Bound<'_, PyTuple>) -> PyResult<Query> {
+        query::of_table(slf).r#where(conditions)
+    }
+
+    /// The rows whose fields equal these values: a query, see `Query.find`.
+    #[pyo3(signature = (**fields))]
+    fn find(slf: &Bound<'_, Self>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<Query> {
+        query::of_table(slf).find(slf.py(), fields)
+    }
+
+    /// The rows for which a Python function returns something true: a query, see `Query.filter`.
+    fn filter(slf: &Bound<'_, Self>, function: &Bound<'_, PyAny>) -> PyResult<Query> {
+        query::of_table(slf).filter(function)
+    }
+
+    /// All rows in the order of these expressions or field paths: a query, see `Query.order_by`.
+    #[pyo3(signature = (*expressions))]
+    fn order_by(slf: &Bound<'_, Self>, expressions: &Bound<'_, PyTuple>) -> PyResult<Query> {
+        query::of_table(slf).order_by(expressions)
+    }
+
+    /// The first `count` rows, at most: a query, see `Query.limit`.
+    fn limit(slf: &Bound<'_, Self>, count: &Bound<'_, PyAny>) -> PyResult<Query> {
+        query::of_table(slf).limit(count)
+    }
+
+    /// Dicts of these expressions or field paths, in place of records: a query, see `Query.select`.
+    #[pyo3(signature = (*expressions, **named))]
+    fn select(
+        slf: &Bound<'_, Self>,
+        expressions: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Query> {
+        query::of_table(slf).select(expressions, named)
+    }
+
+    /// All rows in groups; see `Query.group_by`.
+    #[pyo3(signature = (*expressions, **named))]
+    fn group_by(
+        slf: &Bound<'_, Self>,
+        expressions: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Groups> {
+        Groups::new(&Bound::new(slf.py(), query::of_table(slf))?, expressions, named)
+    }
+
+    /// What all rows come to, in a dict; see `Query.agg`.
+    #[pyo3(signature = (**aggregates))]
+    fn agg<'py>(
+        slf: &Bound<'py, Self>,
+        aggregates: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        query::group::whole(&Bound::new(slf.py(), query::of_table(slf))?, aggregates)
     }
 
     /// How many rows have a value at a field path (`None` counts, a missing field does not); without

@@ -1,0 +1,325 @@
+//! How does Python ask for rows by what is in them?
+//!
+//! A `Query` is a table and a plan: which rows, in which order, which part of them. It is made anew by each method and
+//! does nothing until it is iterated or one of its ends is called; `source.rs` says how its rows are found then.
+
+mod change;
+mod ends;
+mod explain;
+pub mod group;
+pub mod plan;
+mod source;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::errors;
+use crate::expression;
+use crate::table::Table;
+use group::Groups;
+use plan::{Plan, sort_part};
+
+/// Rows of a table, chosen by what is in them: a lazy, immutable question.
+///
+/// Made by `where`, `find`, `filter`, `order_by`, `limit`, `select` of a table, and refined by the same methods. Iterating
+/// it gives records, attached as those of a table. Each iteration asks anew.
+///
+/// >>> import pellucid
+/// >>> from pellucid import F
+/// >>> people = pellucid.open(":memory:").table("people")
+/// >>> people.update(ann={"age": 30, "city": "Bath"}, bob={"age": 20, "city": "Bath"}, cid={"age": 40})
+/// >>> adults = people.where(F.age > 25)
+/// >>> [person.age for person in adults.order_by(F.age.desc())]
+/// [40, 30]
+/// >>> adults.find(city="Bath").count()
+/// 1
+#[pyclass(frozen, module = "pellucid", name = "Query")]
+pub struct Query {
+    table: Py<Table>,
+    plan: Plan,
+}
+
+/// The query of all rows of a table.
+pub fn of_table(table: &Bound<'_, Table>) -> Query {
+    Query { table: table.clone().unbind(), plan: Plan::default() }
+}
+
+impl Query {
+    fn with(&self, py: Python<'_>, change: impl FnOnce(&mut Plan) -> PyResult<()>) -> PyResult<Self> {
+        let mut plan = self.plan.copy(py);
+        change(&mut plan)?;
+        Ok(Self { table: self.table.clone_ref(py), plan })
+    }
+}
+
+#[pymethods]
+impl Query {
+    /// The rows of which all these conditions are true as well.
+    #[pyo3(signature = (*conditions))]
+    pub fn r#where(&self, conditions: &Bound<'_, PyTuple>) -> PyResult<Self> {
+        self.with(conditions.py(), |plan| {
+            for condition in conditions {
+                plan.conditions.push(expression::node_of(&condition)?);
+            }
+            Ok(())
+        })
+    }
+
+    /// The rows whose fields equal these values.
+    ///
+    /// >>> import pellucid
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people.update(ann={"age": 30, "city": "Bath"}, bob={"age": 20, "city": "Bath"})
+    /// >>> people.find(city="Bath", age=20).one()
+    /// {'age': 20, 'city': 'Bath'}
+    #[pyo3(signature = (**fields))]
+    pub fn find(&self, py: Python<'_>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        self.with(py, |plan| {
+            for (name, value) in fields.into_iter().flatten() {
+                plan.conditions.push(plan::equality(&name.extract::<String>()?, &value)?);
+            }
+            Ok(())
+        })
+    }
+
+    /// The rows for which a Python function returns something true: the slow, honest way out.
+    ///
+    /// It is called with each row that the other conditions leave, in order. What it raises ends the iteration.
+    pub fn filter(&self, function: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if function.is_callable() {
+            return self.with(function.py(), |plan| {
+                plan.filters.push(function.clone().unbind());
+                Ok(())
+            });
+        }
+        Err(errors::type_error(format!(
+            "filter() takes a function of a record, not {}; conditions like F.age > 20 go to where()",
+            function.get_type().name()?
+        )))
+    }
+
+    /// The same rows in the order of these expressions, or field paths, first to last; `F.age.desc()` turns one round.
+    ///
+    /// Values of unlike types are ordered as keys are: None, numbers, strings, bytes, dates; then what has no order;
+    /// what is missing comes last, either way. Rows of which all that is the same come in the order of their keys.
+    #[pyo3(signature = (*expressions))]
+    pub fn order_by(&self, expressions: &Bound<'_, PyTuple>) -> PyResult<Self> {
+        self.with(expressions.py(), |plan| {
+            plan.order = expressions.iter().map(|part| sort_part(&part)).collect::<PyResult<_>>()?;
+            Ok(())
+        })
+    }
+
+    /// The first `count` of these rows, at most.
+    pub fn limit(&self, count: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let limit = plan::count_of(count, "limit")?;
+        self.with(count.py(), |plan| {
+            plan.limit = plan.limit.min(limit);
+            Ok(())
+        })
+    }
+
+    /// These rows without the first `count`.
+    pub fn offset(&self, count: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let offset = plan::count_of(count, "offset")?;
+        self.with(count.py(), |plan| {
+            plan.offset = plan.offset.saturating_add(offset);
+            if plan.limit != u64::MAX {
+                plan.limit = plan.limit.saturating_sub(offset);
+            }
+            Ok(())
+        })
+    }
+
+    /// The rows that come behind this one, a record of the same table that was read before: the next page.
+    ///
+    /// Rows that were put or deleted meanwhile move no other one from page to page.
+    ///
+    /// >>> import pellucid
+    /// >>> numbers = pellucid.open(":memory:").table("numbers")
+    /// >>> numbers.extend({"n": n % 3} for n in range(5))
+    /// 5
+    /// >>> pages = numbers.order_by("n").limit(2)
+    /// >>> page = pages.to_list()
+    /// >>> page, pages.after(page[-1]).to_list()
+    /// ([{'n': 0}, {'n': 0}], [{'n': 1}, {'n': 1}])
+    pub fn after(&self, row: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.with(row.py(), |plan| {
+            plan.after = Some(plan::After::of(row, self.table.bind(row.py()))?);
+            Ok(())
+        })
+    }
+
+    /// Instead of records, dicts of these expressions: fields under their paths, others under the names given.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people["ann"] = {"name": {"last": "Lee"}, "age": 30}
+    /// >>> people.select(F.name.last, adult=F.age >= 18).first()
+    /// {'name.last': 'Lee', 'adult': True}
+    #[pyo3(signature = (*expressions, **named))]
+    pub fn select(
+        &self,
+        expressions: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        self.with(expressions.py(), |plan| {
+            plan.chosen = Some(plan::chosen("select", expressions, named)?);
+            Ok(())
+        })
+    }
+
+    /// The rows in groups that have these expressions, or field paths, in common; see `Groups.agg`.
+    #[pyo3(signature = (*expressions, **named))]
+    pub fn group_by(
+        slf: &Bound<'_, Self>,
+        expressions: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Groups> {
+        Groups::new(slf, expressions, named)
+    }
+
+    /// What all rows come to, in a dict: `agg(n=count(), oldest=F.age.max())`.
+    #[pyo3(signature = (**aggregates))]
+    pub fn agg<'py>(
+        slf: &Bound<'py, Self>,
+        aggregates: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        group::whole(slf, aggregates)
+    }
+
+    /// All rows as a list: records, or the dicts that were selected.
+    fn to_list<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        ends::to_list(slf)
+    }
+
+    /// All rows as plain dicts (or what else their values are), or the dicts that were selected.
+    fn to_dicts<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        ends::to_dicts(slf)
+    }
+
+    /// The keys of the rows, as an iterator.
+    fn keys<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        ends::iterate(slf, crate::views::Shows::Keys)
+    }
+
+    /// Pairs of key and record, as an iterator.
+    fn items<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        ends::iterate(slf, crate::views::Shows::Items)
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        ends::rows(slf)
+    }
+
+    /// The first row; None where there is none.
+    fn first<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        ends::first(slf)
+    }
+
+    /// The only row. `NotOneRow`, a `LookupError`, where there is none or a second one.
+    fn one<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        ends::one(slf)
+    }
+
+    /// Whether there is any row.
+    fn exists(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        ends::exists(slf)
+    }
+
+    /// How many rows there are; with an expression or a field path, how many have it (None counts, a missing field does not).
+    #[pyo3(signature = (path=None))]
+    fn count(slf: &Bound<'_, Self>, path: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
+        match path {
+            None => ends::count(slf),
+            Some(path) => crate::column::count(slf, path),
+        }
+    }
+
+    /// The sum of an expression, or of the numbers at a field path; see `Table.sum`.
+    fn sum<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        crate::column::sum(slf, path)
+    }
+
+    /// The least value of an expression, or at a field path; see `Table.min`.
+    fn min<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        crate::column::least(slf, path)
+    }
+
+    /// The greatest value of an expression, or at a field path; see `Table.max`.
+    fn max<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        crate::column::greatest(slf, path)
+    }
+
+    /// The mean of an expression, or of the numbers at a field path; see `Table.mean`.
+    fn mean<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        crate::column::mean(slf, path)
+    }
+
+    /// The values of an expression, or at a field path, in a list; None where a row has none.
+    fn column<'py>(
+        slf: &Bound<'py, Self>,
+        path: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, pyo3::types::PyList>> {
+        crate::column::column(slf, path)
+    }
+
+    /// Change the rows, in one transaction: each field to a value, or to what an expression comes to in the row as it
+    /// was. Returns how many rows there were.
+    ///
+    /// A field to which an expression gives nothing, since something in it is missing, stays as it is. A dict as the one argument
+    /// names fields that are no identifiers.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people.update(ann={"age": 30}, bob={"age": 20})
+    /// >>> people.where(F.age > 25).update(age=F.age + 1, senior=True)
+    /// 1
+    /// >>> people["ann"]
+    /// {'age': 31, 'senior': True}
+    #[pyo3(signature = (changes=None, /, **fields))]
+    fn update(
+        slf: &Bound<'_, Self>,
+        changes: Option<&Bound<'_, PyDict>>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<u64> {
+        change::update(slf, changes, fields)
+    }
+
+    /// Delete the rows, in one transaction. Returns how many there were.
+    fn delete(slf: &Bound<'_, Self>) -> PyResult<u64> {
+        change::delete(slf)
+    }
+
+    /// What the query does, in lines for people; with `analyze`, it is run, and how many rows were found in what time is
+    /// said as well. A field that no record has is remarked on.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people["ann"] = {"age": 30}
+    /// >>> print(people.where(F.agee > 25).explain())
+    /// scan table "people", all 1 rows, in the order of keys
+    /// filter natively: agee > 25
+    /// on 1 thread
+    /// note: no record in "people" has "agee"; did you mean "age"?
+    #[pyo3(signature = (*, analyze=false))]
+    fn explain(slf: &Bound<'_, Self>, analyze: bool) -> PyResult<String> {
+        explain::explain(slf, analyze)
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let (py, this) = (slf.py(), slf.get());
+        this.plan.shown(py, &this.table.get().name(py))
+    }
+
+    // A query has no length before it is asked, and is true as any object: `if query` would hide a whole scan.
+    #[expect(clippy::unused_self, reason = "a slot")]
+    fn __bool__(&self) -> PyResult<bool> {
+        Err(errors::type_error(
+            "a query is neither true nor false; ask query.exists(), or query.count()".to_owned(),
+        ))
+    }
+}

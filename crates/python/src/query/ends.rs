@@ -1,0 +1,130 @@
+//! What does a query come to?
+
+use std::ops::ControlFlow;
+
+use pellucid_query::walk::for_each;
+use pellucid_query::{Column, Fault, Walk};
+use pellucid_record::Shapes;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+
+use super::Query;
+use crate::column::{Queried, Work, for_each_values, is_interrupted, over};
+use crate::errors;
+use crate::record::detached;
+use crate::table::Table;
+use crate::views::Shows;
+
+/// An iterator over keys, records or both.
+pub fn iterate<'py>(query: &Bound<'py, Query>, shows: Shows) -> PyResult<Bound<'py, PyAny>> {
+    match query.source()? {
+        Some(source) => Table::iterate_rows(query.table(), source.rows, source.selection, shows),
+        None => Ok(PyTuple::empty(query.py()).try_iter()?.into_any()),
+    }
+}
+
+/// An iterator over records, or over the dicts that were selected.
+pub fn rows<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
+    match selected(query)? {
+        Some(rows) => Ok(rows.try_iter()?.into_any()),
+        None => iterate(query, Shows::Values),
+    }
+}
+
+/// The dicts that were selected, if any were.
+fn selected<'py>(query: &Bound<'py, Query>) -> PyResult<Option<Bound<'py, PyList>>> {
+    let Some(chosen) = &query.get().plan.chosen else { return Ok(None) };
+    let py = query.py();
+    let names: Vec<_> = chosen.iter().map(|(name, _)| PyString::intern(py, name)).collect();
+    let columns: Result<Vec<_>, _> = chosen.iter().map(|(_, node)| Column::new(node)).collect();
+    let columns = columns.map_err(|error| errors::value_error(error.to_string()))?;
+    let rows = PyList::empty(py);
+    for_each_values(query, columns, |values| {
+        let row = PyDict::new(py);
+        for (name, value) in names.iter().zip(values) {
+            row.set_item(name, value)?;
+        }
+        rows.append(row)
+    })?;
+    Ok(Some(rows))
+}
+
+/// All rows.
+pub fn to_list<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
+    match selected(query)? {
+        Some(rows) => Ok(rows.into_any()),
+        None => Ok(query.py().get_type::<PyList>().call1((iterate(query, Shows::Values)?,))?),
+    }
+}
+
+/// All rows in plain containers.
+pub fn to_dicts<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(rows) = selected(query)? {
+        return Ok(rows.into_any());
+    }
+    let rows = PyList::empty(query.py());
+    for row in iterate(query, Shows::Values)?.try_iter()? {
+        rows.append(detached(&row?)?)?;
+    }
+    Ok(rows.into_any())
+}
+
+fn limited<'py>(query: &Bound<'py, Query>, count: u64) -> PyResult<Bound<'py, Query>> {
+    let py = query.py();
+    let limited = query.get().with(py, |plan| {
+        plan.limit = plan.limit.min(count);
+        Ok(())
+    })?;
+    Bound::new(py, limited)
+}
+
+/// The first row, or None.
+pub fn first<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
+    match rows(&limited(query, 1)?)?.try_iter()?.next() {
+        Some(row) => row,
+        None => Ok(query.py().None().into_bound(query.py())),
+    }
+}
+
+/// The only row.
+pub fn one<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
+    let py = query.py();
+    let mut rows = rows(&limited(query, 2)?)?.try_iter()?;
+    let not_one = |what: &str| {
+        let asked = query.repr().map(|text| text.to_string()).unwrap_or_default();
+        errors::raise(py, "NotOneRow", format!("{asked} has {what}; first() takes none and many"))
+    };
+    let Some(row) = rows.next() else { return Err(not_one("no row")) };
+    match rows.next() {
+        None => row,
+        Some(_) => Err(not_one("more than one row")),
+    }
+}
+
+/// Whether there is any row.
+pub fn exists(query: &Bound<'_, Query>) -> PyResult<bool> {
+    Ok(count(&limited(query, 1)?)? > 0)
+}
+
+/// How many rows there are.
+pub fn count(query: &Bound<'_, Query>) -> PyResult<u64> {
+    match query.source()? {
+        Some(source) => over(query.table(), source, CountRows),
+        None => Ok(0),
+    }
+}
+
+struct CountRows;
+
+impl Work for CountRows {
+    type Result = u64;
+
+    fn run<S: Shapes>(self, rows: &mut impl Walk, _shapes: &S) -> Result<Self::Result, Fault> {
+        let mut count = 0;
+        for_each::<()>(rows, is_interrupted, |_| {
+            count += 1;
+            ControlFlow::Continue(())
+        })?;
+        Ok(count)
+    }
+}

@@ -1,0 +1,147 @@
+//! What does a query do, and what did it meet?
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use pellucid_query::expression::Step;
+use pellucid_query::walk::for_each;
+use pellucid_query::{Fault, FieldReader, Walk};
+use pellucid_record::view::{Root, Slot, root};
+use pellucid_record::{Kind, Shapes};
+use pyo3::prelude::*;
+
+use super::Query;
+use super::ends;
+use crate::column::{Queried, Work, is_interrupted, over};
+
+/// `query.explain()`: lines for people.
+pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
+    let (py, plan) = (query.py(), &query.get().plan);
+    let table = query.table();
+    let name = table.get().name(py).to_string();
+    let total = table.as_any().len()?;
+    let mut lines = Vec::new();
+    let (bounds, rest) = plan.scan(table)?;
+    lines.push(if bounds.is_all {
+        format!("scan table {name:?}, all {total} rows, in the order of keys")
+    } else {
+        format!("scan a range of the keys of table {name:?}, which has {total} rows")
+    });
+    if let Some(condition) = &rest {
+        lines.push(format!("filter natively: {condition}"));
+    }
+    if !plan.order.is_empty() {
+        let how = match plan.offset.checked_add(plan.limit) {
+            Some(count) if plan.filters.is_empty() && count <= pellucid_query::sort::TOP_MAX => {
+                format!("keep the first {count} by")
+            }
+            _ => "sort all of them by".to_owned(),
+        };
+        lines.push(format!("{how} {}", plan.shown_order()));
+    }
+    for filter in &plan.filters {
+        lines.push(format!("filter in Python, row by row: {}", filter.bind(py).repr()?));
+    }
+    if plan.offset > 0 || plan.limit != u64::MAX {
+        let limit = if plan.limit == u64::MAX { "all".to_owned() } else { plan.limit.to_string() };
+        lines.push(format!("leave out {}, give {limit}", plan.offset));
+    }
+    if let Some(chosen) = &plan.chosen {
+        let parts: Vec<_> = chosen.iter().map(|(name, _)| name.as_str()).collect();
+        lines.push(format!("select {}", parts.join(", ")));
+    }
+    lines.push("on 1 thread".to_owned());
+    if analyze {
+        let start = Instant::now();
+        let count = ends::count(query)?;
+        let seconds = start.elapsed().as_secs_f64();
+        lines.push(format!("found {count} of {total} rows in {:.3} ms", seconds * 1e3));
+    }
+    lines.extend(remarks(query, &name)?);
+    Ok(lines.join("\n"))
+}
+
+/// What is remarkable: a field that no record has.
+fn remarks(query: &Bound<'_, Query>, name: &str) -> PyResult<Vec<String>> {
+    let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
+    let mut fields: BTreeSet<Box<str>> = BTreeSet::new();
+    let mut note = |path: &[Step]| {
+        if let Some(Step::Field(field)) = path.first() {
+            fields.insert(field.clone());
+        }
+    };
+    let chosen = plan.chosen.iter().flatten().map(|(_, node)| node);
+    let ordered = plan.order.iter().map(|(node, _)| node);
+    for node in plan.conditions.iter().chain(ordered).chain(chosen) {
+        node.for_each_field(&mut note);
+    }
+    let mut remarks = Vec::new();
+    for field in fields {
+        let reader = FieldReader::of(&[Step::Field(field.clone())]);
+        let Some(source) = table.source()? else { break };
+        if reader.is_none_or(|reader| over(table, source, HasField(reader)).unwrap_or(true)) {
+            continue;
+        }
+        let names: Vec<String> = match table.source()? {
+            Some(source) => over(table, source, FieldNames)?.into_iter().collect(),
+            None => Vec::new(),
+        };
+        if names.is_empty() {
+            continue;
+        }
+        let close = py.import("difflib")?.call_method1("get_close_matches", (&*field, names, 1))?;
+        let hint = match close.try_iter()?.next() {
+            Some(close) => format!("; did you mean {:?}?", close?.extract::<String>()?),
+            None => String::new(),
+        };
+        remarks.push(format!("note: no record in {name:?} has {field:?}{hint}"));
+    }
+    Ok(remarks)
+}
+
+/// Whether any record has a field.
+struct HasField(FieldReader);
+
+impl Work for HasField {
+    type Result = bool;
+
+    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault> {
+        let found = for_each(rows, is_interrupted, |row| match self.0.read(row.record, shapes) {
+            Ok(None) => ControlFlow::Continue(()),
+            // A damaged record may have it.
+            Ok(Some(_)) | Err(_) => ControlFlow::Break(Ok(())),
+        })?;
+        Ok(found.is_some())
+    }
+}
+
+/// The names of the fields of records, as far as their shapes tell.
+struct FieldNames;
+
+impl Work for FieldNames {
+    type Result = BTreeSet<String>;
+
+    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault> {
+        let mut names = BTreeSet::new();
+        let mut last = None;
+        for_each::<()>(rows, is_interrupted, |row| {
+            let Ok(Root::Container(dict)) = root(row.record, shapes) else {
+                return ControlFlow::Continue(());
+            };
+            if dict.kind == Kind::Shaped && last.replace(dict.shape) != Some(dict.shape) {
+                let shape = shapes.shape(dict.shape);
+                names.extend(shape.iter().flat_map(|shape| shape.names()).map(ToString::to_string));
+            }
+            if dict.kind == Kind::Keyed {
+                for entry in (0..dict.count).step_by(2) {
+                    if let Ok(Slot::Str(name)) = dict.slot(row.record, shapes, entry) {
+                        names.extend(std::str::from_utf8(name).ok().map(str::to_owned));
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(names)
+    }
+}

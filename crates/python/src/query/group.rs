@@ -1,0 +1,244 @@
+//! How does Python ask what the rows of each group come to?
+
+use pellucid_query::expression::Node;
+use pellucid_query::group::{self, Group, Total, grouped};
+use pellucid_query::{Column, Fault, Sum, Walk};
+use pellucid_record::{Shapes, Value};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
+
+use super::{Query, change, plan};
+use crate::column::{Queried, Work, is_interrupted, over};
+use crate::errors;
+use crate::table::Table;
+
+/// What is made of a group's values, or of a query's: `count()`, `F.age.mean()`.
+///
+/// >>> import pellucid
+/// >>> from pellucid import F, count
+/// >>> people = pellucid.open(":memory:").table("people")
+/// >>> people.update(ann={"age": 30}, bob={"age": 20})
+/// >>> people.agg(n=count(), mean=F.age.mean())
+/// {'n': 2, 'mean': 25.0}
+#[pyclass(frozen, module = "pellucid", name = "Aggregate")]
+pub struct Aggregate {
+    kind: Kind,
+    node: Option<Node>,
+}
+
+/// What is made of values.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// How many there are.
+    Count,
+    /// Their sum.
+    Sum,
+    /// Their mean.
+    Mean,
+    /// The least.
+    Least,
+    /// The greatest.
+    Greatest,
+}
+
+impl Aggregate {
+    /// The aggregate of an expression, or, to count, of rows.
+    pub fn new(kind: Kind, node: Option<Node>) -> Self {
+        Self { kind, node }
+    }
+
+    fn native(&self) -> PyResult<group::Aggregate> {
+        let Some(node) = &self.node else { return Ok(group::Aggregate::Count) };
+        let column = Column::new(node).map_err(|error| errors::value_error(error.to_string()))?;
+        Ok(match self.kind {
+            Kind::Count => group::Aggregate::CountOf(column),
+            Kind::Sum => group::Aggregate::Sum(column),
+            Kind::Mean => group::Aggregate::Mean(column),
+            Kind::Least => group::Aggregate::Least(column),
+            Kind::Greatest => group::Aggregate::Greatest(column),
+        })
+    }
+}
+
+#[pymethods]
+impl Aggregate {
+    fn __repr__(&self) -> String {
+        let name = match self.kind {
+            Kind::Count => "count",
+            Kind::Sum => "sum",
+            Kind::Mean => "mean",
+            Kind::Least => "min",
+            Kind::Greatest => "max",
+        };
+        match &self.node {
+            None => format!("<pellucid.Aggregate {name} of rows>"),
+            Some(node) => format!("<pellucid.Aggregate {name} of {node}>"),
+        }
+    }
+}
+
+/// For `agg`: how many rows there are; with an expression or a field path, how many have it (None counts, a missing field does not).
+///
+/// >>> import pellucid
+/// >>> from pellucid import count
+/// >>> table = pellucid.open(":memory:").table("t")
+/// >>> table.extend([{"a": 1}, {"b": 2}])
+/// 2
+/// >>> table.agg(rows=count(), a=count("a"))
+/// {'rows': 2, 'a': 1}
+#[pyfunction]
+#[pyo3(signature = (path=None, /))]
+pub fn count(path: Option<&Bound<'_, PyAny>>) -> PyResult<Aggregate> {
+    Ok(Aggregate { kind: Kind::Count, node: path.map(plan::value_of).transpose()? })
+}
+
+/// Rows of a query, grouped; `agg` says what is made of each group.
+///
+/// >>> import pellucid
+/// >>> table = pellucid.open(":memory:").table("t")
+/// >>> table.extend([{"a": 1}, {"a": 1}, {"a": 2}])
+/// 3
+/// >>> table.group_by("a").agg(n=pellucid.count())
+/// [{'a': 1, 'n': 2}, {'a': 2, 'n': 1}]
+#[pyclass(frozen, module = "pellucid", name = "Groups")]
+pub struct Groups {
+    query: Py<Query>,
+    by: Vec<(String, Node)>,
+}
+
+impl Groups {
+    /// The rows of `query`, grouped by these expressions.
+    pub fn new(
+        query: &Bound<'_, Query>,
+        expressions: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let by = plan::chosen("group_by", expressions, named)?;
+        Ok(Self { query: query.clone().unbind(), by })
+    }
+}
+
+#[pymethods]
+impl Groups {
+    /// A dict for each group, in the order of what its rows have in common: that, and these aggregates.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F, count
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people.update(ann={"age": 30, "city": "Bath"}, bob={"age": 20, "city": "Bath"}, cid={"age": 40, "city": "York"})
+    /// >>> for row in people.group_by("city").agg(n=count(), oldest=F.age.max()):
+    /// ...     print(row)
+    /// {'city': 'Bath', 'n': 2, 'oldest': 30}
+    /// {'city': 'York', 'n': 1, 'oldest': 40}
+    #[pyo3(signature = (**aggregates))]
+    fn agg<'py>(
+        slf: &Bound<'py, Self>,
+        aggregates: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        aggregated(slf.get().query.bind(slf.py()), &slf.get().by, aggregates)
+    }
+}
+
+/// `query.agg(...)`: one dict.
+pub fn whole<'py>(
+    query: &Bound<'py, Query>,
+    aggregates: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    aggregated(query, &[], aggregates)?.get_item(0)
+}
+
+fn aggregated<'py>(
+    query: &Bound<'py, Query>,
+    by: &[(String, Node)],
+    aggregates: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyList>> {
+    let (py, table) = (query.py(), query.table());
+    let mut names: Vec<_> = by.iter().map(|(name, _)| PyString::intern(py, name)).collect();
+    let mut native = Vec::new();
+    for (name, aggregate) in aggregates.into_iter().flatten() {
+        let Ok(aggregate) = aggregate.cast_exact::<Aggregate>() else {
+            return Err(errors::type_error(format!(
+                "agg() takes aggregates like {name}=count() or {name}=F.age.mean(), not {}",
+                aggregate.get_type().name()?
+            )));
+        };
+        native.push(aggregate.get().native()?);
+        let name = name.cast_into::<PyString>()?;
+        if names.iter().any(|other| other.as_any().eq(&name).unwrap_or(false)) {
+            return Err(errors::value_error(format!(
+                "agg() has {name}, by which rows are grouped; give it another name"
+            )));
+        }
+        names.push(name);
+    }
+    let columns: Result<Vec<_>, _> = by.iter().map(|(_, node)| Column::new(node)).collect();
+    let columns = columns.map_err(|error| errors::value_error(error.to_string()))?;
+    let work = GroupUp { columns, aggregates: native };
+    let groups = match query.source()? {
+        Some(source) => over(table, source, work)?,
+        None => work.of_nothing(),
+    };
+    let rows = PyList::empty(py);
+    for group in groups {
+        let row = PyDict::new(py);
+        let values = group.values.iter().map(|value| match value {
+            None => Ok(py.None().into_bound(py)),
+            Some(value) => object_of(table, value),
+        });
+        let totals = group.totals.iter().map(|total| object_of_total(table, total));
+        for (name, value) in names.iter().zip(values.chain(totals)) {
+            row.set_item(name, value?)?;
+        }
+        rows.append(row)?;
+    }
+    Ok(rows)
+}
+
+struct GroupUp {
+    columns: Vec<Column>,
+    aggregates: Vec<group::Aggregate>,
+}
+
+impl GroupUp {
+    /// What a table that does not exist comes to.
+    fn of_nothing(&self) -> Vec<Group> {
+        if self.columns.is_empty() { vec![Group::empty(&self.aggregates)] } else { Vec::new() }
+    }
+}
+
+impl Work for GroupUp {
+    type Result = Vec<Group>;
+
+    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault> {
+        grouped(rows, shapes, &mut self.columns, &mut self.aggregates, is_interrupted)
+    }
+}
+
+fn object_of<'py>(table: &Bound<'py, Table>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Table::plain_record(table, &change::record_of(value)?)
+}
+
+fn object_of_total<'py>(table: &Bound<'py, Table>, total: &Total) -> PyResult<Bound<'py, PyAny>> {
+    let py = table.py();
+    let sum_of = |sum: &Sum, others: &[Value]| -> PyResult<Bound<'py, PyAny>> {
+        let mut total = match sum.int() {
+            Some(value) => value.into_pyobject(py)?.into_any(),
+            None => PyFloat::new(py, sum.float()).into_any(),
+        };
+        // Big ints and Decimals, which Python adds.
+        for other in others {
+            total = total.add(object_of(table, other)?)?;
+        }
+        Ok(total)
+    };
+    match total {
+        Total::Count(count) => Ok(count.into_pyobject(py)?.into_any()),
+        Total::Sum(sum, others) => sum_of(sum, others),
+        Total::Mean(sum, others) => match sum.count() + others.len() as u64 {
+            0 => Ok(py.None().into_bound(py)),
+            count => sum_of(sum, others)?.div(count),
+        },
+        Total::Extreme(None) => Ok(py.None().into_bound(py)),
+        Total::Extreme(Some((_, value))) => object_of(table, value),
+    }
+}

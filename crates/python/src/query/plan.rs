@@ -1,0 +1,275 @@
+//! What does a query ask for?
+
+use std::ops::Bound as Edge;
+
+use pellucid_query::expression::{Comparison, Expression as Node_, Kind, Node, Step};
+use pellucid_query::key_range;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use crate::bounds::Bounds;
+use crate::errors;
+use crate::expression::{self, Expression};
+use crate::path;
+use crate::record::Record;
+use crate::table::Table;
+
+/// What `order_by` is given to turn an order round.
+///
+/// >>> from pellucid import F
+/// >>> F.age.desc()
+/// F.age.desc()
+#[pyclass(frozen, module = "pellucid", name = "SortBy")]
+pub struct SortBy {
+    node: Node,
+    is_descending: bool,
+}
+
+impl SortBy {
+    /// The order by this expression.
+    pub fn new(node: Node, is_descending: bool) -> Self {
+        Self { node, is_descending }
+    }
+}
+
+#[pymethods]
+impl SortBy {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let shown = Bound::new(py, Expression::of(self.node.clone()))?.repr()?;
+        let shown = match self.node.kind() {
+            Kind::Field(..) => shown.to_string(),
+            _ => format!("({shown})"),
+        };
+        Ok(format!("{shown}.{}()", if self.is_descending { "desc" } else { "asc" }))
+    }
+}
+
+/// Which rows, in which order, which part of them, and what of each.
+pub struct Plan {
+    /// All of which must be true.
+    pub conditions: Vec<Node>,
+    /// Python functions that must all return something true.
+    pub filters: Vec<Py<PyAny>>,
+    /// First to last, and whether descending.
+    pub order: Vec<(Node, bool)>,
+    /// Rows left out first.
+    pub offset: u64,
+    /// Rows wanted then, at most.
+    pub limit: u64,
+    /// The row behind which to begin.
+    pub after: Option<After>,
+    /// What dicts are made of, in place of records.
+    pub chosen: Option<Vec<(String, Node)>>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            conditions: Vec::new(),
+            filters: Vec::new(),
+            order: Vec::new(),
+            offset: 0,
+            limit: u64::MAX,
+            after: None,
+            chosen: None,
+        }
+    }
+}
+
+/// A row that was read before: its key and its record.
+#[derive(Clone)]
+pub struct After {
+    /// The key's code.
+    pub key: Vec<u8>,
+    /// The record, as it was read.
+    pub record: Vec<u8>,
+}
+
+impl After {
+    /// What is known of a record of `table`.
+    pub fn of(row: &Bound<'_, PyAny>, table: &Bound<'_, Table>) -> PyResult<Self> {
+        let wrong = || {
+            Err(errors::type_error(format!(
+                "after() takes a record that was read from table {:?}",
+                table.get().name(row.py())
+            )))
+        };
+        let Ok(record) = row.cast_exact::<Record>() else { return wrong() };
+        let row_py = row.py();
+        let row = &record.get().node.row;
+        match &row.table {
+            Some(of) if record.get().node.parent.is_none() && of.get().is_same_as(row_py, table.get()) => {
+                Ok(Self { key: row.key().to_vec(), record: row.bytes().to_vec() })
+            }
+            _ => wrong(),
+        }
+    }
+}
+
+impl Plan {
+    /// The same once more.
+    pub fn copy(&self, py: Python<'_>) -> Self {
+        Self {
+            conditions: self.conditions.clone(),
+            filters: self.filters.iter().map(|filter| filter.clone_ref(py)).collect(),
+            order: self.order.clone(),
+            offset: self.offset,
+            limit: self.limit,
+            after: self.after.clone(),
+            chosen: self.chosen.clone(),
+        }
+    }
+
+    /// The part of the table in which all rows are, as far as conditions on the key tell, and what is left of the conditions as
+    /// one; None where nothing is.
+    pub fn scan(&self, table: &Bound<'_, Table>) -> PyResult<(Bounds, Option<Node>)> {
+        let decimals = Bounds { range: key_range::decimals(), is_all: false, ..Bounds::all() };
+        let reads_key = |node: &Node| node.reads_key();
+        let has_decimals =
+            self.conditions.iter().any(reads_key) && table.get().count_within(table.py(), &decimals)? > 0;
+        let (range, rest) = key_range::of(&self.conditions, has_decimals);
+        let mut bounds = Bounds { range, ..Bounds::all() };
+        if let (Some(after), true) = (&self.after, self.order.is_empty()) {
+            let is_behind = match &bounds.range.start {
+                Edge::Included(start) | Edge::Excluded(start) => *start > after.key,
+                Edge::Unbounded => false,
+            };
+            if !is_behind {
+                bounds.range.start = Edge::Excluded(after.key.clone());
+            }
+        }
+        let is_open = |edge: &Edge<Vec<u8>>| matches!(edge, Edge::Unbounded);
+        bounds.is_all = is_open(&bounds.range.start) && is_open(&bounds.range.end);
+        let condition = match &*rest {
+            [] => None,
+            [one] => Some(one.clone()),
+            all => Some(node(Kind::And(all.to_vec()))?),
+        };
+        Ok((bounds, condition))
+    }
+
+    /// The query as it was typed, as far as that can be told.
+    pub fn shown(&self, py: Python<'_>, table: &str) -> PyResult<String> {
+        let mut shown = vec![format!("<pellucid.Query of table {table:?}")];
+        shown.extend(self.conditions.iter().map(|condition| format!("where {condition}")));
+        for filter in &self.filters {
+            shown.push(format!("filter {}", filter.bind(py).repr()?));
+        }
+        if !self.order.is_empty() {
+            shown.push(format!("ordered by {}", self.shown_order()));
+        }
+        if self.after.is_some() {
+            shown.push("after a row".to_owned());
+        }
+        if self.offset > 0 {
+            shown.push(format!("offset {}", self.offset));
+        }
+        if self.limit != u64::MAX {
+            shown.push(format!("limit {}", self.limit));
+        }
+        if let Some(chosen) = &self.chosen {
+            let names: Vec<_> = chosen.iter().map(|(name, _)| name.as_str()).collect();
+            shown.push(format!("select {}", names.join(", ")));
+        }
+        Ok(shown.join(", ") + ">")
+    }
+
+    /// What rows are ordered by.
+    pub fn shown_order(&self) -> String {
+        let part = |(node, is_descending): &(Node, bool)| {
+            format!("{node}{}", if *is_descending { " descending" } else { "" })
+        };
+        self.order.iter().map(part).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The expression of this kind.
+///
+/// # Errors
+/// `ValueError` where it nests too deep.
+pub fn node(kind: Kind) -> PyResult<Node> {
+    Node_::new(kind).map_err(|error| errors::value_error(error.to_string()))
+}
+
+/// The condition that the field `name` equals `value`.
+pub fn equality(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Node> {
+    let field = Node_::field(vec![Step::Field(name.into())]);
+    node(Kind::Compare(Comparison::Equal, field, Node_::literal(expression::literal_of(value)?)))
+}
+
+/// An expression, or the field that a path names.
+pub fn value_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
+    if argument.is_instance_of::<Expression>() {
+        return expression::node_of(argument);
+    }
+    let mut steps = Vec::new();
+    for step in path::parse(argument)? {
+        if let Ok(index) = step.extract::<i64>() {
+            steps.push(Step::Index(index));
+            continue;
+        }
+        steps.push(match path::field_step(&step)? {
+            Some(crate::hot::node::Step::Field(name)) => Step::Field(name),
+            Some(crate::hot::node::Step::Key(key)) => Step::Key(key),
+            Some(crate::hot::node::Step::Index(index)) => Step::Index(index),
+            None => {
+                return Err(errors::type_error(format!(
+                    "{} cannot be a step of a field path",
+                    step.get_type().name()?
+                )));
+            }
+        });
+    }
+    Ok(Node_::field(steps))
+}
+
+/// What rows are ordered by, and whether descending.
+pub fn sort_part(argument: &Bound<'_, PyAny>) -> PyResult<(Node, bool)> {
+    match argument.cast_exact::<SortBy>() {
+        Ok(part) => Ok((part.get().node.clone(), part.get().is_descending)),
+        Err(_) => Ok((value_of(argument)?, false)),
+    }
+}
+
+/// A number of rows.
+pub fn count_of(argument: &Bound<'_, PyAny>, method: &str) -> PyResult<u64> {
+    let count: Result<i64, _> = argument.extract();
+    match count.map(u64::try_from) {
+        Ok(Ok(count)) => Ok(count),
+        Ok(Err(_)) => Err(errors::value_error(format!("{method}() takes a count of rows, not {argument}"))),
+        Err(_) => Err(errors::type_error(format!(
+            "{method}() takes a count of rows, an int, not {}",
+            argument.get_type().name()?
+        ))),
+    }
+}
+
+/// What `select` or `group_by` was given: a name and an expression each.
+pub fn chosen(
+    method: &str,
+    expressions: &Bound<'_, PyTuple>,
+    named: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Vec<(String, Node)>> {
+    let mut chosen: Vec<(String, Node)> = Vec::new();
+    for argument in expressions {
+        let name = match argument.cast::<PyString>() {
+            Ok(path) => path.to_str()?.to_owned(),
+            Err(_) => value_of(&argument)?.to_string(),
+        };
+        chosen.push((name, value_of(&argument)?));
+    }
+    for (name, argument) in named.into_iter().flatten() {
+        chosen.push((name.extract()?, value_of(&argument)?));
+    }
+    if chosen.is_empty() {
+        return Err(errors::type_error(format!("{method}() takes at least one expression or field path")));
+    }
+    for (index, (name, _)) in chosen.iter().enumerate() {
+        if chosen.iter().take(index).any(|(other, _)| other == name) {
+            return Err(errors::value_error(format!(
+                "{method}() has {name:?} twice; give one of them another name: {method}(..., other_name=...)"
+            )));
+        }
+    }
+    Ok(chosen)
+}

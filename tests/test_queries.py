@@ -1,0 +1,455 @@
+"""Does a query find what a plain filter over a list of dicts finds?
+
+The model is written down as the documents say it: what is missing or unlike compares as false, `!=` is
+exactly `not ==`. Each query is asked with and without an order, in and outside of a transaction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pellucid
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pellucid import KEY, F, count
+
+MISSING: Any = object()
+NUMBERS = (int, float)
+
+
+class Asked(NamedTuple):
+    """An expression, and all values that it should have in a plain row; a condition asks for any."""
+
+    expression: Any
+    values: Callable[[Any], list[Any]]
+
+
+# ---- Rows ----------------------------------------------------------------------------------------
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.sampled_from([2**63, -(2**70), 10**30]),
+    st.sampled_from([0.0, -0.0, 1.0, 1.5, -2.5, 1e300, math.inf, math.nan]),
+    st.sampled_from(["", "a", "ab", "B", "\u00e9", "stra\u00dfe"]),
+    st.sampled_from([b"", b"a", bytearray(b"ab")]),
+    st.sampled_from([Decimal("1"), Decimal("1.50"), Decimal("-0"), Decimal("1E+30")]),
+    st.sampled_from([date(2020, 2, 29), date(1, 1, 1), datetime(2020, 2, 29, 1, 2, 3), timedelta(days=1)]),
+)
+plain = scalars.filter(lambda value: value == value)
+containers = st.one_of(
+    st.lists(plain, max_size=3),
+    st.tuples(plain, plain),
+    st.frozensets(st.integers(0, 3), max_size=2),
+    st.dictionaries(st.sampled_from("xy"), plain, max_size=2),
+)
+rows = st.dictionaries(
+    st.sampled_from(["a", "b", "tags", "sub"]), scalars | containers, max_size=4
+) | st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(-3, 3))
+
+
+# ---- Expressions and what they mean --------------------------------------------------------------
+
+
+def step(value: Any, name: str) -> Any:
+    return value[name] if isinstance(value, dict) and name in value else MISSING
+
+
+def each(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple, set, frozenset)) else []
+
+
+fields = st.sampled_from(
+    [
+        Asked(F.a, lambda row: [step(row, "a")]),
+        Asked(F.b, lambda row: [step(row, "b")]),
+        Asked(F.sub.x, lambda row: [step(step(row, "sub"), "x")]),
+        Asked(F.tags.each(), lambda row: each(step(row, "tags"))),
+        Asked(F["sub"], lambda row: [step(row, "sub")]),
+        Asked(F["tags"], lambda row: [step(row, "tags")]),
+    ]
+)
+
+
+def in_python(work: Callable[..., Any], *values: Any) -> Any:
+    """What Python makes of values; MISSING where one is, and where it raises."""
+    if any(value is MISSING for value in values):
+        return MISSING
+    try:
+        return work(*values)
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError, ArithmeticError):
+        return MISSING
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, NUMBERS)
+
+
+def arithmetic(work: Callable[..., Any], is_sum: bool) -> Callable[[Any, Any], Any]:
+    def compute(one: Any, other: Any) -> Any:
+        numbers = is_number(one) and is_number(other)
+        texts = is_sum and isinstance(one, str) and isinstance(other, str)
+        return in_python(work, one, other) if numbers or texts else MISSING
+
+    return compute
+
+
+OPERATIONS: list[tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = [
+    (lambda a, b: a + b, arithmetic(lambda a, b: a + b, is_sum=True)),
+    (lambda a, b: a - b, arithmetic(lambda a, b: a - b, is_sum=False)),
+    (lambda a, b: a * b, arithmetic(lambda a, b: a * b, is_sum=False)),
+    (lambda a, b: a / b, arithmetic(lambda a, b: a / b, is_sum=False)),
+    (lambda a, b: a % b, arithmetic(lambda a, b: a % b, is_sum=False)),
+]
+FUNCTIONS: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
+    (lambda a: -a, lambda v: -v if is_number(v) or isinstance(v, timedelta) else MISSING),
+    (lambda a: a.length(), lambda v: in_python(len, v)),
+    (lambda a: a.lower(), lambda v: v.lower() if isinstance(v, str) else MISSING),
+    (lambda a: a.upper(), lambda v: v.upper() if isinstance(v, str) else MISSING),
+    (lambda a: a.abs(), lambda v: in_python(abs, v)),
+    (lambda a: a.year(), lambda v: v.year if isinstance(v, date) else MISSING),
+    (lambda a: a.month(), lambda v: v.month if isinstance(v, date) else MISSING),
+    (lambda a: a.day(), lambda v: v.day if isinstance(v, date) else MISSING),
+]
+
+
+def computed(inner: st.SearchStrategy[Asked]) -> st.SearchStrategy[Asked]:
+    def two(one: Asked, other: Asked, work: Any) -> Asked:
+        build, mean = work
+        return Asked(
+            build(one.expression, other.expression),
+            lambda row: [mean(a, b) for a in one.values(row) for b in other.values(row)],
+        )
+
+    def single(one: Asked, work: Any) -> Asked:
+        build, mean = work
+        return Asked(
+            build(one.expression), lambda row: [MISSING if a is MISSING else mean(a) for a in one.values(row)]
+        )
+
+    return st.builds(two, inner, inner, st.sampled_from(OPERATIONS)) | st.builds(
+        single, inner, st.sampled_from(FUNCTIONS)
+    )
+
+
+operands = st.recursive(fields, computed, max_leaves=3)
+
+
+def is_true(value: Any) -> bool:
+    return value is not MISSING and value is True
+
+
+def compares(work: Callable[..., Any]) -> Callable[..., bool]:
+    def ask(*values: Any) -> bool:
+        if any(isinstance(value, (set, frozenset)) for value in values):
+            return False
+        return is_true(in_python(work, *values))
+
+    return ask
+
+
+def equals(one: Any, other: Any) -> bool:
+    return one is not MISSING and other is not MISSING and bool(one == other)
+
+
+COMPARISONS: list[tuple[Callable[[Any, Any], Any], Callable[[Any, Any], bool]]] = [
+    (lambda a, b: a == b, equals),
+    (lambda a, b: a < b, compares(lambda a, b: a < b)),
+    (lambda a, b: a <= b, compares(lambda a, b: a <= b)),
+    (lambda a, b: a > b, compares(lambda a, b: a > b)),
+    (lambda a, b: a >= b, compares(lambda a, b: a >= b)),
+]
+
+
+def same_kind(one: Any, other: Any) -> bool:
+    kinds = [(str,), (bytes, bytearray)]
+    return any(isinstance(one, kind) and isinstance(other, kind) for kind in kinds)
+
+
+def starts(one: Any, other: Any) -> bool:
+    return same_kind(one, other) and one.startswith(other)
+
+
+def ends(one: Any, other: Any) -> bool:
+    return same_kind(one, other) and one.endswith(other)
+
+
+def contains(one: Any, other: Any) -> bool:
+    if other is MISSING:
+        return False
+    if isinstance(one, (list, tuple, set, frozenset, dict)):
+        return any(equals(element, other) for element in one)
+    return same_kind(one, other) and other in one
+
+
+def compare(one: Asked, value: Any, is_turned: bool, work: Any) -> Asked:
+    build, mean = work
+    return Asked(
+        build(value, one.expression) if is_turned else build(one.expression, value),
+        lambda row: [any(mean(value, a) if is_turned else mean(a, value) for a in one.values(row))],
+    )
+
+
+def unequal(one: Asked, value: Any) -> Asked:
+    return Asked(one.expression != value, lambda row: [not any(equals(a, value) for a in one.values(row))])
+
+
+def between(one: Asked, least: Any, greatest: Any) -> Asked:
+    holds = compares(lambda a: bool(least <= a <= greatest))
+    sets = (set, frozenset)
+    return Asked(
+        one.expression.between(least, greatest),
+        lambda row: [
+            any(holds(a) for a in one.values(row))
+            and not isinstance(least, sets)
+            and not isinstance(greatest, sets)
+        ],
+    )
+
+
+def asked_of(one: Asked, value: Any, work: Any) -> Asked:
+    build, mean = work
+    return Asked(build(one.expression, value), lambda row: [any(mean(a, value) for a in one.values(row))])
+
+
+PARTS: list[tuple[Callable[[Any, Any], Any], Callable[[Any, Any], bool]]] = [
+    (lambda a, value: a.startswith(value), starts),
+    (lambda a, value: a.endswith(value), ends),
+    (lambda a, value: a.contains(value), contains),
+]
+
+
+def is_in(one: Asked, values: list[Any]) -> Asked:
+    return Asked(
+        one.expression.isin(values),
+        lambda row: [any(equals(a, value) for a in one.values(row) for value in values)],
+    )
+
+
+def exists(one: Asked) -> Asked:
+    return Asked(one.expression.exists(), lambda row: [any(a is not MISSING for a in one.values(row))])
+
+
+def is_none(one: Asked) -> Asked:
+    return Asked(one.expression.is_none(), lambda row: [any(a is None for a in one.values(row))])
+
+
+leaves = st.one_of(
+    st.builds(compare, operands, scalars | containers, st.booleans(), st.sampled_from(COMPARISONS)),
+    st.builds(unequal, operands, scalars | containers),
+    st.builds(between, operands, scalars, scalars),
+    st.builds(asked_of, operands, scalars, st.sampled_from(PARTS)),
+    st.builds(is_in, operands, st.lists(scalars, max_size=4)),
+    st.builds(exists, operands),
+    st.builds(is_none, operands),
+)
+
+
+def combined(inner: st.SearchStrategy[Asked]) -> st.SearchStrategy[Asked]:
+    def both(one: Asked, other: Asked) -> Asked:
+        return Asked(
+            one.expression & other.expression, lambda row: [one.values(row)[0] and other.values(row)[0]]
+        )
+
+    def either(one: Asked, other: Asked) -> Asked:
+        return Asked(
+            one.expression | other.expression, lambda row: [one.values(row)[0] or other.values(row)[0]]
+        )
+
+    def neither(one: Asked) -> Asked:
+        return Asked(~one.expression, lambda row: [not one.values(row)[0]])
+
+    return st.builds(both, inner, inner) | st.builds(either, inner, inner) | st.builds(neither, inner)
+
+
+conditions = st.recursive(leaves, combined, max_leaves=4)
+
+
+# ---- The tests -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["memory", "file"])
+def table(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Any]:
+    target = ":memory:" if request.param == "memory" else tmp_path / "queries.pel"
+    with pellucid.open(target) as db:
+        yield db.table("t")
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    stored=st.lists(rows, max_size=12),
+    condition=conditions,
+    part=st.tuples(st.integers(0, 4), st.integers(0, 4)),
+)
+def test_a_query_finds_what_a_filter_finds(
+    stored: list[Any], condition: Asked, part: tuple[int, int]
+) -> None:
+    db = pellucid.open(":memory:")
+    table = db.table("t")
+    table.extend(stored)
+    expected = [key for key, row in enumerate(stored) if condition.values(row)[0]]
+    query = table.where(condition.expression)
+    assert list(query.keys()) == expected
+    assert query.count() == len(query.to_list()) == len(expected)
+    assert query.exists() == bool(expected)
+    offset, limit = part
+    assert list(query.offset(offset).limit(limit).keys()) == expected[offset:][:limit]
+    assert list(query.order_by(-KEY).keys()) == expected[::-1]
+    with db.transaction():
+        table["behind"] = {"a": 1}
+        assert list(filter(lambda key: key != "behind", query.keys())) == expected
+        assert list(filter(lambda key: key != "behind", query.order_by(-KEY).keys())) == expected[::-1]
+    # As a text, and out of a pickle, it is the same condition.
+    assert pellucid.parse(str(condition.expression)).same_as(condition.expression)
+
+
+def test_ends(table: Any) -> None:
+    table.update(
+        ann={"n": 3, "c": "Bath"}, bob={"n": 1.5, "c": "York"}, cid={"n": 2, "c": "Bath"}, dan={"c": "Bath"}
+    )
+    bath = table.find(c="Bath")
+    assert bath.count() == 3
+    assert (bath.sum("n"), bath.min("n"), bath.max("n"), bath.mean("n")) == (5, 2, 3, 2.5)
+    assert bath.sum(F.n * 2) == 10
+    assert bath.column("n") == [3, 2, None]
+    assert bath.count("n") == 2
+    assert list(bath.keys()) == ["ann", "cid", "dan"]
+    assert dict(bath.items()) == {
+        "ann": {"n": 3, "c": "Bath"},
+        "cid": {"n": 2, "c": "Bath"},
+        "dan": {"c": "Bath"},
+    }
+    assert bath.first() == {"n": 3, "c": "Bath"}
+    assert table.find(c="Rome").first() is None
+    assert table.find(c="York").one().n == 1.5
+    for query in (bath, table.find(c="Rome")):
+        with pytest.raises(pellucid.NotOneRow, match="row"):
+            query.one()
+    assert bath.order_by("n").select("n", twice=F.n * 2).to_list() == [
+        {"n": 2, "twice": 4},
+        {"n": 3, "twice": 6},
+        {"n": None, "twice": None},
+    ]
+    assert bath.order_by(F.n.desc()).to_dicts()[0] == {"n": 3, "c": "Bath"}
+    assert table.filter(lambda row: row.get("n", 0) > 1).order_by("n").limit(2).column("n") == [1.5, 2]
+
+
+def test_the_order_of_unlike_values(table: Any) -> None:
+    values = [None, True, 2, 2.5, Decimal(1), "a", b"a", date(2020, 1, 1), timedelta(1), [1], math.nan]
+    table.extend({"v": value} for value in values)
+    table["none"] = {}
+    ordered = [row.get("v", MISSING) for row in table.order_by("v").to_dicts()]
+    assert ordered[:4] == [None, b"a", "a", True]
+    assert ordered[-1] is MISSING
+    backwards = [row.get("v", MISSING) for row in table.order_by(F.v.desc()).to_dicts()]
+    assert backwards[-1] is MISSING
+    assert backwards[-2] is None
+
+
+def test_groups(table: Any) -> None:
+    table.extend(
+        {"c": c, "n": n} for c, n in [("x", 1), ("y", 2), ("x", 3), (1, 5), (1.0, 6), ([1], 7), ([1], 8)]
+    )
+    table["k"] = {"n": 9}
+    groups = table.group_by("c").agg(
+        n=count(), total=F.n.sum(), least=F.n.min(), most=F.n.max(), mean=F.n.mean()
+    )
+    assert [tuple(group.values()) for group in groups] == [
+        ("x", 2, 4, 1, 3, 2.0),
+        ("y", 1, 2, 2, 2, 2.0),
+        (1, 2, 11, 5, 6, 5.5),
+        ([1], 2, 15, 7, 8, 7.5),
+        (None, 1, 9, 9, 9, 9.0),
+    ]
+    assert table.where(F.n > 100).agg(n=count(), total=F.n.sum(), mean=F.n.mean()) == {
+        "n": 0,
+        "total": 0,
+        "mean": None,
+    }
+    assert table.agg(big=(F.n * 2**70).sum()) == {"big": 41 * 2**70}
+
+
+def test_changes(table: Any) -> None:
+    table.extend({"n": n, "s": "x"} for n in range(10))
+    assert table.where(F.n >= 5).update(n=F.n * 10, s="a longer text than before", new=True) == 5
+    assert table[5] == {"n": 50, "s": "a longer text than before", "new": True}
+    assert table[4] == {"n": 4, "s": "x"}
+    assert table.where(F.n >= 50).limit(2).delete() == 2
+    assert list(table.keys()) == [0, 1, 2, 3, 4, 7, 8, 9]
+    # Each row is met once, whatever it becomes.
+    assert table.where(F.n < 5).update(n=F.n + 1) == 5
+    assert table.where(F.s == "x").update({"of another": [1, {"a": 2}]}) == 5
+    assert table[0]["of another"] == [1, {"a": 2}]
+    with pellucid.open(":memory:") as db:
+        db.table("t")["a"] = {"n": 1}
+        kept = db.snapshot().table("t").where(F.n == 1)
+        with pytest.raises(pellucid.ReadOnly):
+            kept.delete()
+
+
+def test_pages(table: Any) -> None:
+    table.extend({"n": n % 3} for n in range(10))
+    query = table.order_by("n").limit(4)
+    first = query.to_list()
+    # What comes before the page's end moves nothing behind it.
+    table["a"] = {"n": -1}
+    del table[0]
+    second = query.after(first[-1]).to_list()
+    third = query.after(second[-1]).to_list()
+    assert [row.n for row in first + second + third] == [0, 0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert query.after(third[-1]).to_list() == []
+    assert list(table.limit(2).after(table.limit(3).to_list()[-1]).keys()) == [3, 4]
+
+
+def test_key_ranges(table: Any) -> None:
+    table.update({1: 1, 2.5: 1, "a": 1, "ab": 1, "b": 1, b"a": 1, ("a", 1): 1, ("b", 2): 1})
+    assert list(table.where(KEY >= "ab").keys()) == ["ab", "b"]
+    assert list(table.where(KEY.startswith("a")).keys()) == ["a", "ab"]
+    assert list(table.where(KEY < 2, KEY > 0.5).keys()) == [1]
+    assert list(table.where(KEY[0] == "b").keys()) == [("b", 2)]
+    assert list(table.where(KEY == "b").keys()) == ["b"]
+    assert list(table.where(KEY.between(1, 3)).keys()) == [1, 2.5]
+    table[Decimal("1.5")] = 1
+    assert list(table.where(KEY < 2, KEY > 0.5).keys()) == [1, Decimal("1.5")]
+    assert "a range of the keys" in table.where(KEY >= "ab").explain()
+
+
+def test_what_goes_wrong(table: Any) -> None:
+    table["a"] = {"n": 1}
+    with pytest.raises(TypeError, match=r"pellucid.parse\(text\)"):
+        table.where("n > 1")
+    with pytest.raises(TypeError, match=r"filter\(\) takes a function"):
+        table.filter(F.n > 1)
+    with pytest.raises(ValueError, match=r"limit\(\) takes a count"):
+        table.limit(-1)
+    with pytest.raises(TypeError, match=r"exists\(\)"):
+        bool(table.where(F.n > 1))
+    with pytest.raises(ZeroDivisionError):
+        table.filter(lambda row: 1 / 0).to_list()
+    assert table.where(F.n / 0 == 1).count() == 0
+    assert table.where(F.n * 2**64 == 2**64).count() == 1
+    with pytest.raises(TypeError, match="after"):
+        table.limit(1).after({"n": 1})
+    assert (
+        'did you mean "n"' in table.where(F.nn > 1).explain()
+        or "no record" in table.where(F.nn > 1).explain()
+    )
+
+
+def test_a_query_kept_while_its_table_goes(table: Any) -> None:
+    with pellucid.open(":memory:") as db:
+        made = db.table("gone")
+        made.extend({"n": n} for n in range(3))
+        query = made.where(F.n > 0)
+        rows = iter(query)
+        assert next(rows).n == 1
+        db.drop_table("gone")
+        assert next(rows).n == 2
+        with pytest.raises(pellucid.StaleTable):
+            query.count()
