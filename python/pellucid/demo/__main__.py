@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (result.rows, result.lines) != (stored.storing.count, stored.lines):
             raise AssertionError(f"stored {stored.storing.count} records, found {result.rows}")
         show.read(console, result)
+        show.asked(console, tour.ask(path))
         show.changed(console, tour.change(path))
     console.print(f"[green]All of it took {time.perf_counter() - started:.1f} s.[/]")
     if options.keep:

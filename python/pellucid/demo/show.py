@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pellucid.demo.library import Record, source_files
-from pellucid.demo.tour import Changed, Read, Stored, Timing
+from pellucid.demo.tour import ARGUMENTS_MANY, Asked, Changed, Read, Stored, Timing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,9 +82,48 @@ def read(console: Console, result: Read) -> None:
     console.print(table)
 
 
+def asked(console: Console, result: Asked) -> None:
+    """What queries found."""
+    from rich.markup import escape
+
+    console.print("[bold]5. Found by what is in them[/], over the packed bytes:")
+    table = _table()
+    table.add_row('group_by("module").agg(F.size.max())', _rate(result.modules, "rows"))
+    table.add_row("", "\n".join(f"{size:>6,} lines  {name}" for size, name in result.longest))
+    table.add_row(f"where(F.args.length() > {ARGUMENTS_MANY}).count()", _rate(result.many, "rows"))
+    table.add_row("", f"{result.many_count:>6,} functions, those with the most arguments:")
+    table.add_row("", "\n".join(f"{count:>6,}        {name}" for count, name in result.most_arguments))
+    table.add_row("column(F.decorators.each()), counted", _rate(result.decorated, "rows"))
+    table.add_row("", "\n".join(f"{count:>6,}        @{name}" for name, count in result.decorators))
+    console.print(table)
+    console.print(f"   [cyan]{escape(result.question)}[/] explains itself:")
+    for line in result.explained.splitlines():
+        console.print(f"      [dim]{escape(line)}[/]")
+    console.print('   [cyan]column("size")[/]: lines of a function, and how many have so many')
+    console.print(_histogram(result.sizes))
+
+
+def _histogram(sizes: list[int]) -> Table:
+    """How many sizes there are between a power of two and the next."""
+    from rich.bar import Bar
+    from rich.table import Table
+
+    counts = Counter(max(size, 1).bit_length() for size in sizes)
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="right", min_width=12)
+    table.add_column(justify="right", style="cyan")
+    table.add_column()
+    most = max(counts.values(), default=1)
+    for bits in range(min(counts, default=1), max(counts, default=1) + 1):
+        first, last = 1 << (bits - 1), (1 << bits) - 1
+        label = f"{first}-{last}" if last > first else str(first)
+        table.add_row(label, f"{counts[bits]:,}", Bar(most, 0, counts[bits], width=50))
+    return table
+
+
 def changed(console: Console, result: Changed) -> None:
     """What was changed."""
-    console.print(f"[bold]5. Changed in place[/], all {result.moved.count:,} definitions of {result.module}:")
+    console.print(f"[bold]6. Changed in place[/], all {result.moved.count:,} definitions of {result.module}:")
     table = _table()
     before, after = ("-".join(map(str, lines)) for lines in (result.before, result.after))
     table.add_row("r.lines.first += 1; r.lines.last += 1", _rate(result.moved, "records"))

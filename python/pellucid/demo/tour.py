@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pellucid
+from pellucid import F
 from pellucid.demo.library import Key, Record, definitions, source_files
 
 TABLE = "definitions"
@@ -23,6 +24,7 @@ BATCH = 4_000
 """Records in one transaction: each commit waits for the disk, so a few large ones."""
 LOOKUPS = 50_000
 NEW_CALL = "pellucid.open"
+ARGUMENTS_MANY = 7
 
 
 @dataclass(slots=True)
@@ -189,6 +191,60 @@ def _example(table: pellucid.Table, keys: list[Key]) -> Key:
     if known := [key for key in keys if key[:2] == ("json", "dumps")]:
         return known[0]
     return next((key for key in keys if "doc" in table[key] and "args" in table[key]), keys[0])
+
+
+@dataclass(slots=True)
+class Asked:
+    """What queries found."""
+
+    modules: Timing
+    longest: list[tuple[int, str]]
+    """The longest function of each module, of those the five longest."""
+    many: Timing
+    many_count: int
+    most_arguments: list[tuple[int, str]]
+    decorated: Timing
+    decorators: list[tuple[str, int]]
+    sizes: list[int]
+    """Lines of each function."""
+    question: str
+    explained: str
+
+
+def ask(path: Path) -> Asked:
+    """Find records by what is in them, without a loop in Python."""
+    with pellucid.open(path, mode="r") as db:
+        table = db.table(TABLE)
+        modules, many, decorated = (Timing() for _ in range(3))
+        functions = table.where(F.kind != "class")
+        with modules.running(len(table)):
+            groups = functions.group_by("module").agg(size=F.size.max())
+        longest = [
+            (size, f"{module}.{functions.find(module=module, size=size).column('name')[0]}")
+            for size, module in sorted(((group["size"], group["module"]) for group in groups), reverse=True)[
+                :5
+            ]
+        ]
+        wide = functions.where(F.args.length() > ARGUMENTS_MANY)
+        with many.running(len(table)):
+            many_count = wide.count()
+        widest = wide.order_by(F.args.length().desc()).limit(5).select("module", "name", n=F.args.length())
+        with decorated.running(len(table)):
+            names = table.where(F.decorators.exists()).column(F.decorators.each())
+        question = wide.order_by("module", F.size.desc()).limit(10)
+        return Asked(
+            modules=modules,
+            longest=longest,
+            many=many,
+            many_count=many_count,
+            most_arguments=[(row["n"], f"{row['module']}.{row['name']}") for row in widest],
+            decorated=decorated,
+            decorators=Counter(name for several in names for name in several).most_common(5),
+            sizes=functions.column("size"),
+            question=f"where(F.kind != 'class', F.args.length() > {ARGUMENTS_MANY})"
+            '.order_by("module", F.size.desc()).limit(10)',
+            explained=question.explain(analyze=True),
+        )
 
 
 @dataclass(slots=True)

@@ -43,9 +43,11 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     for filter in &plan.filters {
         lines.push(format!("filter in Python, row by row: {}", filter.bind(py).repr()?));
     }
-    if plan.offset > 0 || plan.limit != u64::MAX {
-        let limit = if plan.limit == u64::MAX { "all".to_owned() } else { plan.limit.to_string() };
-        lines.push(format!("leave out {}, give {limit}", plan.offset));
+    if plan.offset > 0 {
+        lines.push(format!("leave out the first {}", plan.offset));
+    }
+    if plan.limit != u64::MAX {
+        lines.push(format!("give {} at most", plan.limit));
     }
     if let Some(chosen) = &plan.chosen {
         let parts: Vec<_> = chosen.iter().map(|(name, _)| name.as_str()).collect();
