@@ -391,6 +391,25 @@ fn what_nests_is_limited_and_what_goes_on_is_not() {
 }
 
 #[test]
+fn a_small_stack_is_enough_for_any_nesting() {
+    let texts = [
+        "(".repeat(5000),
+        "(".repeat(199) + "a" + &")".repeat(199),
+        "abs(".repeat(199) + "a" + &")".repeat(199),
+        "not (".repeat(99) + "a or b" + &")".repeat(99),
+        "(".repeat(190) + &"{1:".repeat(5000),
+    ];
+    // Frames are larger without optimization: half of this does there.
+    let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
+        texts
+            .iter()
+            .filter(|text| parse(text).is_ok_and(|parsed| parse(&parsed.to_string()) == Ok(parsed)))
+            .count()
+    });
+    assert_eq!(thread.unwrap().join().unwrap(), 3);
+}
+
+#[test]
 fn contains_looks_into_keys_and_literals_as_into_records() {
     let mut key = KeyEncoder::new();
     key.begin_tuple().unwrap();

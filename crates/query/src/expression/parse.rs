@@ -21,6 +21,7 @@
 //! says it for users. Not here: what an expression comes to (`evaluate/`).
 //!
 //! Chains of `and` and `or` are a loop; whatever else nests is limited, so that no text overflows the stack.
+//! Nothing is inlined into the functions that call each other: their frames together took twice the stack, and 256 KB are enough now.
 
 use pellucid_record::Value;
 use pellucid_record::layout;
@@ -104,6 +105,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
+    #[inline(never)]
     fn advance(&mut self) -> Result<Token<'a>, Fault> {
         let (token, start) = self.tokens.next()?;
         self.start = start;
@@ -114,6 +116,7 @@ impl<'a> Parser<'a> {
         matches!(self.token, Token::Word(found) if found.eq_ignore_ascii_case(word))
     }
 
+    #[inline(never)]
     fn take_word(&mut self, word: &str) -> Result<bool, Fault> {
         let is_there = self.is_word(word);
         if is_there {
@@ -122,6 +125,7 @@ impl<'a> Parser<'a> {
         Ok(is_there)
     }
 
+    #[inline(never)]
     fn take_sign(&mut self, sign: &str) -> Result<bool, Fault> {
         let is_there = matches!(self.token, Token::Sign(found) if found == sign);
         if is_there {
@@ -130,6 +134,7 @@ impl<'a> Parser<'a> {
         Ok(is_there)
     }
 
+    #[inline(never)]
     fn close(&mut self, sign: &str, opened: usize) -> Result<(), Fault> {
         if self.take_sign(sign)? {
             return Ok(());
@@ -163,6 +168,7 @@ impl<'a> Parser<'a> {
         Fault::new(self.start, message)
     }
 
+    #[inline(never)]
     fn deeper(&mut self) -> Result<(), Fault> {
         self.nest += 1;
         if self.nest <= NEST_MAX {
@@ -211,6 +217,7 @@ impl<'a> Parser<'a> {
         Fault::new(self.start, why.to_owned())
     }
 
+    #[inline(never)]
     fn chain(
         &mut self,
         first: Node,
@@ -227,6 +234,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `not` and `-`, however many, and what they stand before.
+    #[inline(never)]
     fn prefixed(&mut self, least: u8) -> Result<Node, Fault> {
         let start = self.start;
         let mut count = 0u32;
@@ -280,6 +288,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The condition of which `left` is the first operand; its operator is next.
+    #[inline(never)]
     fn condition(&mut self, left: Node, infix: Infix, place: usize) -> Result<Node, Fault> {
         self.advance()?;
         let kind = match infix {
@@ -329,6 +338,7 @@ impl<'a> Parser<'a> {
         made(kind, place)
     }
 
+    #[inline(never)]
     fn is_none(&mut self, left: Node, place: usize) -> Result<Node, Fault> {
         let is_negated = self.take_word("not")?;
         if !self.take_word("none")? && !self.take_word("null")? {
@@ -338,6 +348,7 @@ impl<'a> Parser<'a> {
         if is_negated { made(Kind::Not(node), place) } else { Ok(node) }
     }
 
+    #[inline(never)]
     fn pattern(&mut self, left: Node) -> Result<Kind, Fault> {
         let start = self.start;
         let Token::Text(Value::Str(pattern)) = &self.token else {
@@ -354,6 +365,7 @@ impl<'a> Parser<'a> {
         Ok(Kind::Matches(left, pattern))
     }
 
+    #[inline(never)]
     fn primary(&mut self) -> Result<Node, Fault> {
         match &self.token {
             Token::Sign("(") => self.group(),
@@ -384,6 +396,7 @@ impl<'a> Parser<'a> {
     }
 
     /// What stands in parentheses: an expression, or the literals of a tuple.
+    #[inline(never)]
     fn group(&mut self) -> Result<Node, Fault> {
         let opened = self.start;
         self.deeper()?;
@@ -414,6 +427,7 @@ impl<'a> Parser<'a> {
         Ok(node)
     }
 
+    #[inline(never)]
     fn call(&mut self, word: &str, start: usize) -> Result<Node, Fault> {
         let opened = self.start;
         self.deeper()?;
@@ -440,6 +454,7 @@ impl<'a> Parser<'a> {
         made(Kind::Call(function, part), start)
     }
 
+    #[inline(never)]
     fn path(&mut self, source: Source, mut path: Vec<Step>) -> Result<Node, Fault> {
         loop {
             let place = self.start;
@@ -469,6 +484,7 @@ impl<'a> Parser<'a> {
     }
 
     /// What stands between brackets behind a path.
+    #[inline(never)]
     fn index(&mut self) -> Result<Step, Fault> {
         let start = self.start;
         if self.take_sign("*")? {
@@ -496,6 +512,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A literal.
+    #[inline(never)]
     fn value(&mut self, what: &str) -> Result<Value, Fault> {
         let start = self.start;
         match &self.token {
@@ -542,6 +559,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A literal that begins with this word; a string, bytes or a brace is next.
+    #[inline(never)]
     fn typed(&mut self, word: &str, start: usize) -> Result<Value, Fault> {
         if let Token::Text(text) = &self.token {
             let value = literal::of_typed(word, text).map_err(|why| Fault::new(start, why))?;
@@ -554,6 +572,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Literals up to a sign; the one that opens them is next.
+    #[inline(never)]
     fn values(&mut self, close: &str) -> Result<Vec<Value>, Fault> {
         let opened = self.start;
         self.deeper()?;
@@ -571,6 +590,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A set, a frozenset or a dict; the brace is next.
+    #[inline(never)]
     fn braces(&mut self, make: Option<&str>) -> Result<Value, Fault> {
         match make {
             Some("frozenset") => return self.elements().map(Value::FrozenSet),
@@ -620,11 +640,13 @@ impl<'a> Parser<'a> {
     }
 }
 
+#[inline(never)]
 fn made(kind: Kind, start: usize) -> Result<Node, Fault> {
     Expression::new(kind).map_err(|error| Fault::new(start, error.to_string()))
 }
 
 /// The literal, if a record can hold it.
+#[inline(never)]
 fn literal_of(value: Value, start: usize) -> Result<Node, Fault> {
     let is_container = matches!(
         value,

@@ -57,6 +57,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// The next token, and where it begins.
+    #[inline(never)]
     pub fn next(&mut self) -> Result<(Token<'a>, usize), Fault> {
         self.offset = self.text.len() - self.rest().trim_start().len();
         let (rest, start) = (self.rest(), self.offset);
