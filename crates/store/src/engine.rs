@@ -275,6 +275,16 @@ pub trait ReadTxn: Send + Sync {
     /// # Errors
     /// When memory is short.
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError>;
+
+    /// Whether a tree has no entry.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn is_empty(&self, tree: Tree) -> Result<bool, EngineError> {
+        let mut cursor = self.cursor(tree)?;
+        cursor.start(Start::Edge, Direction::Forward)?;
+        Ok(cursor.step()?.is_none())
+    }
 }
 
 /// A place in a tree, and a direction.

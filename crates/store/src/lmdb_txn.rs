@@ -85,13 +85,18 @@ impl LmdbRead {
     pub(crate) fn entry_counts(&self) -> Result<[u64; 3], EngineError> {
         let mut counts = [0; 3];
         for (tree, count) in Tree::ALL.into_iter().zip(&mut counts) {
-            let handle = self.warm(tree)?;
-            let mut stat = empty_stat();
-            // SAFETY: the transaction is live.
-            check(unsafe { ffi::mdb_stat(self.txn, handle, &raw mut stat) })?;
-            *count = stat.ms_entries as u64;
+            *count = self.stat(tree)?.ms_entries as u64;
         }
         Ok(counts)
+    }
+
+    /// What the head of a tree says.
+    fn stat(&self, tree: Tree) -> Result<ffi::MDB_stat, EngineError> {
+        let handle = self.warm(tree)?;
+        let mut stat = empty_stat();
+        // SAFETY: the transaction is live.
+        check(unsafe { ffi::mdb_stat(self.txn, handle, &raw mut stat) })?;
+        Ok(stat)
     }
 
     /// Pages that hold nothing.
@@ -139,6 +144,11 @@ impl ReadTxn for LmdbRead {
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
         let handle = self.warm(tree)?;
         Ok(Box::new(LmdbCursor::open(self.txn, handle, &self.environment)?))
+    }
+
+    /// As the tree's head says: this is asked when a file is opened, and nobody has looked at its rows' pages then.
+    fn is_empty(&self, tree: Tree) -> Result<bool, EngineError> {
+        Ok(self.stat(tree)?.ms_entries == 0)
     }
 }
 

@@ -143,6 +143,51 @@ fn damage_where_pages_keep_their_books_is_found_or_hit_nothing() {
     );
 }
 
+/// Where the flags of the first and the last node of each leaf page are.
+fn flags_of_nodes(bytes: &[u8]) -> Vec<[usize; 2]> {
+    const LEAF: u16 = 2;
+    let number = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    let mut places = Vec::new();
+    for page in (2 * 4096..bytes.len()).step_by(4096) {
+        let count = usize::from(number(page + 12)).saturating_sub(16) / 2;
+        if number(page + 10) == LEAF && (1..2000).contains(&count) {
+            places.push([0, count - 1].map(|index| page + usize::from(number(page + 16 + 2 * index)) + 4));
+        }
+    }
+    places
+}
+
+#[test]
+fn values_that_say_they_are_trees_or_many_are_found_before_the_engine_believes_them() {
+    let scratch = Scratch::new();
+    let path = scratch.path("sound.pel");
+    let whole_contents = build(&path);
+    let whole = std::fs::read(&path).unwrap();
+    let store = Store::open(&path, &OpenOptions::with_mode(Mode::Read)).unwrap();
+    let damaged_path = scratch.path("damaged.pel");
+    let untrusted = OpenOptions { is_untrusted: true, ..OpenOptions::with_mode(Mode::Read) };
+    let mut found = 0;
+    for (page, [first, last]) in flags_of_nodes(&whole).into_iter().enumerate() {
+        // "Has duplicates" where a walk begins; elsewhere "describes a tree", alone or with it.
+        for (offset, flags) in [(first, 4), (last, [2, 6][page % 2])] {
+            let mut damaged = whole.clone();
+            damaged[offset] ^= flags;
+            std::fs::write(&damaged_path, &damaged).unwrap();
+            if !is_found(&damaged_path) {
+                let why = store.unused_bytes(&[offset as u64]).unwrap()[0];
+                assert!(why.is_some(), "flags {flags} at {offset} are not found");
+                continue;
+            }
+            found += 1;
+            // The version before is none of its business.
+            if let Ok(copy) = Store::open(&damaged_path, &untrusted) {
+                assert!(contents(&copy) == whole_contents, "flags {flags} at {offset}");
+            }
+        }
+    }
+    assert!(found > 100);
+}
+
 #[test]
 fn pages_that_were_never_written_are_found() {
     let scratch = Scratch::new();

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use crate::catalog::{self, Applied, CatalogError};
-use crate::engine::{Direction, Engine, EngineError, ReadTxn, Start, Tree};
+use crate::engine::{Engine, EngineError, ReadTxn, Tree};
 use crate::log::areas::{AreaHead, Areas};
 use crate::log::draft::Draft;
 use crate::log::group::{self, Change};
@@ -71,7 +71,7 @@ impl State {
     pub(crate) fn new(tree: &dyn Engine, areas: &Areas) -> Result<Self, EngineError> {
         let (txn, applied) = newest(tree)?;
         let newest = Arc::downgrade(&txn);
-        let has_rows = has_rows(&*txn)?;
+        let has_rows = !txn.is_empty(Tree::Rows)?;
         let mut state = Self {
             layers: VecDeque::new(),
             kept: Some(txn),
@@ -188,7 +188,7 @@ impl State {
 
     fn set_tree(&mut self, tree: &dyn Engine) -> Result<(), EngineError> {
         let (txn, applied) = newest(tree)?;
-        self.has_rows = has_rows(&*txn)?;
+        self.has_rows = !txn.is_empty(Tree::Rows)?;
         self.newest = Arc::downgrade(&txn);
         self.kept = Some(txn);
         self.applied = applied;
@@ -347,12 +347,6 @@ impl State {
         }
         Ok(())
     }
-}
-
-fn has_rows(txn: &dyn ReadTxn) -> Result<bool, EngineError> {
-    let mut rows = txn.cursor(Tree::Rows)?;
-    rows.start(Start::Edge, Direction::Forward)?;
-    Ok(rows.step()?.is_some())
 }
 
 /// The tree's newest version, and what it has.
