@@ -6,9 +6,7 @@
 
 use crate::engine::Tree;
 use crate::lmdb_page::{PAGE_HEAD_SIZE, read_u64};
-use crate::pages::{
-    DEPTH_MAX, FREE_TREE_FLAGS, Fault, LeafNode, META_SIZE, Meta, Page, PageFile, TreeHead, free_list,
-};
+use crate::pages::{DEPTH_MAX, Fault, LeafNode, META_SIZE, Meta, Page, PageFile, TreeHead, free_list};
 use crate::stamp;
 
 const KEY_SIZE_MAX: usize = 511;
@@ -115,12 +113,11 @@ impl Walk<'_, '_> {
     }
 
     fn check_heads(&mut self, meta: &Meta) {
-        let is_plain = |tree: &TreeHead| tree.pad == 0 && tree.flags == 0;
         if meta.address != 0 || !meta.map_size.is_power_of_two() {
             self.fault(meta.number, "its map is none that this library makes");
         }
-        if meta.free.flags != FREE_TREE_FLAGS || !is_plain(&meta.main) {
-            self.fault(meta.number, "its trees are of a kind that this library does not make");
+        if let Err(fault) = meta.check_kinds() {
+            self.visitor.fault(fault);
         }
         if meta.txn & 1 != meta.number {
             self.fault(meta.number, "its version belongs into the other meta page");
@@ -247,7 +244,7 @@ impl Walk<'_, '_> {
                     return Err(fault("it names a tree that this library does not have"));
                 };
                 let head = TreeHead::parse(node.data).ok_or_else(|| fault("a tree's head is cut off"))?;
-                if head.pad != 0 || head.flags != 0 {
+                if !head.is_plain() {
                     return Err(fault("a tree is of a kind that this library does not make"));
                 }
                 self.tree(&head, Kind::Ours(tree));

@@ -92,6 +92,11 @@ impl TreeHead {
     pub(crate) fn is_empty(&self) -> bool {
         self.root == NO_PAGE
     }
+
+    /// Whether it is of the kind of all our trees but that of free pages: one value for a key, in the order of bytes.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.pad == 0 && self.flags == 0
+    }
 }
 
 /// One of the two pages where a version begins.
@@ -130,6 +135,14 @@ impl Meta {
             last_page: read_u64(bytes, 136)?,
             txn: read_u64(bytes, 144)?,
         })
+    }
+
+    /// The flags of its two trees are those of our files: others would have the engine follow what is not there.
+    pub(crate) fn check_kinds(&self) -> Result<(), Fault> {
+        if self.free.flags == FREE_TREE_FLAGS && self.main.is_plain() {
+            return Ok(());
+        }
+        Err(Fault { page: self.number, what: "its trees are of a kind that this library does not make" })
     }
 
     /// Whether nothing was ever committed.
@@ -326,6 +339,13 @@ impl<'f> PageFile<'f> {
         for index in 0..page.count() {
             if page.is_branch() {
                 self.probe(page.child(index)?, depth - 1, budget)?;
+                continue;
+            }
+            let node = page.leaf_node(index)?;
+            if let Some(first) = node.overflow_page() {
+                // That it lies in the file with its whole size; what it says is looked at by whoever reads it.
+                let count = self.overflow(first, node.size)?;
+                self.read(first + count - 1, 0, self.page_size())?;
             }
         }
         Ok(())

@@ -22,7 +22,7 @@ use crate::catalog::FORMAT_VERSION;
 use crate::engine::Tree;
 use crate::error::StoreError;
 use crate::lmdb_page::{read_u16, read_u32, read_u64};
-use crate::pages::{LMDB_MAGIC, Meta, PAGE_SIZE, PageFile, new_metas};
+use crate::pages::{Fault, LMDB_MAGIC, Meta, PAGE_SIZE, PageFile, new_metas};
 
 const MAGIC: &[u8; 16] = b"pellucid db\0\r\n\x1a\n";
 const OFFSET: u64 = 4032;
@@ -135,11 +135,22 @@ fn probe(file: &File, size: u64, path: &str) -> Result<(), StoreError> {
     let Some(meta) = metas.iter().flatten().max_by_key(|meta| meta.txn) else { return Ok(()) };
     let pages = PageFile::new(file, meta.page_size, size);
     let mut budget = PAGES_MAX;
-    let probed = pages.probe(meta.main.root, meta.main.depth, &mut budget).and_then(|()| {
-        let catalog = pages.tree(meta, Tree::Meta.name().as_bytes())?;
-        pages.probe(catalog.root, catalog.depth, &mut budget)
-    });
-    probed.map_err(|fault| StoreError::Corrupt {
+    let mut probe = || {
+        meta.check_kinds()?;
+        pages.probe(meta.main.root, meta.main.depth, &mut budget)?;
+        for tree in Tree::ALL {
+            let head = pages.tree(meta, tree.name().as_bytes())?;
+            if !head.is_plain() {
+                let what = "a tree is of a kind that this library does not make";
+                return Err(Fault { page: meta.main.root, what });
+            }
+            if tree == Tree::Meta {
+                pages.probe(head.root, head.depth, &mut budget)?;
+            }
+        }
+        Ok(())
+    };
+    probe().map_err(|fault| StoreError::Corrupt {
         path: path.to_owned(),
         place: format!("page {}", fault.page),
         what: fault.what.to_owned(),

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pellucid_record::{Encoder, Kind};
-use pellucid_store::{Mode, OpenOptions, Range, Store};
+use pellucid_store::{Mode, OpenOptions, Range, Store, StoreError};
 use support::{Chance, Scratch, key, record};
 
 const WAIT: Duration = Duration::from_secs(10);
@@ -186,6 +186,36 @@ fn values_that_say_they_are_trees_or_many_are_found_before_the_engine_believes_t
         }
     }
     assert!(found > 100);
+}
+
+#[test]
+fn trees_of_a_kind_that_nobody_makes_are_refused_before_the_engine_believes_them() {
+    /// Where a meta page has the flags of the tree of free pages, and of the main tree.
+    const FLAGS: [usize; 2] = [44, 92];
+    let scratch = Scratch::new();
+    let path = scratch.path("sound.pel");
+    build(&path);
+    let whole = std::fs::read(&path).unwrap();
+    let txn_of = |page: usize| u64::from_le_bytes(*whole[page * 4096 + 144..].first_chunk().unwrap());
+    let newest = usize::from(txn_of(1) > txn_of(0));
+    let root = u64::from_le_bytes(*whole[newest * 4096 + 128..].first_chunk().unwrap()) as usize;
+    let mut places: Vec<usize> = FLAGS.map(|flags| newest * 4096 + flags).to_vec();
+    for index in 0..3 {
+        // A node of the main tree: eight bytes, the name, and the head of a tree, whose flags come behind four bytes.
+        let at = root * 4096 + 16 + 2 * index;
+        let node = root * 4096 + usize::from(u16::from_le_bytes([whole[at], whole[at + 1]]));
+        places.push(node + 8 + usize::from(whole[node + 6]) + 4);
+    }
+    let damaged_path = scratch.path("damaged.pel");
+    for offset in places {
+        let mut damaged = whole.clone();
+        damaged[offset] ^= 4;
+        std::fs::write(&damaged_path, &damaged).unwrap();
+        for mode in [Mode::Read, Mode::Write] {
+            let opened = Store::open(&damaged_path, &OpenOptions::with_mode(mode));
+            assert!(matches!(opened, Err(StoreError::Corrupt { .. })), "flags at {offset}");
+        }
+    }
 }
 
 #[test]
