@@ -285,6 +285,21 @@ pub trait ReadTxn: Send + Sync {
         cursor.start(Start::Edge, Direction::Forward)?;
         Ok(cursor.step()?.is_none())
     }
+
+    /// Keys from `start` on, below `end`, that part what lies there in `count` parts or fewer, of about the same size; none where the engine
+    /// does not know of any. They need not be keys of entries.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn separators(
+        &self,
+        _tree: Tree,
+        _start: &[u8],
+        _end: Option<&[u8]>,
+        _count: usize,
+    ) -> Result<Vec<Vec<u8>>, EngineError> {
+        Ok(Vec::new())
+    }
 }
 
 /// A place in a tree, and a direction.

@@ -34,6 +34,7 @@ mod os_wait;
 mod own_file;
 mod page_walk;
 mod pages;
+mod parts;
 mod patch;
 mod pin;
 mod pin_bytes;

@@ -68,25 +68,33 @@ impl MapBounds {
         None
     }
 
+    /// The page with a number.
+    ///
+    /// # Safety
+    /// Pages 0 to `page_count` lie in the map, and for `'m` none of those that the caller's transaction
+    /// reaches is written to; `number` came from that transaction.
+    pub(crate) unsafe fn page<'m>(self, number: u64, page_count: u64) -> Option<&'m [u8]> {
+        if number >= page_count {
+            return None;
+        }
+        let offset = usize::try_from(number).ok()?.checked_mul(self.page_size)?;
+        // SAFETY: the page lies in the map (checked above against the last page), where it stays and is
+        // not written to, as the caller promises.
+        Some(unsafe { std::slice::from_raw_parts((self.base + offset) as *const u8, self.page_size) })
+    }
+
     /// The leaf page around an address.
     ///
     /// # Safety
     /// Pages 0 to `page_count` lie in the map, and for `'m` none of those that the caller's transaction
     /// reaches is written to; `address` came from that transaction.
     pub(crate) unsafe fn leaf_around<'m>(self, address: usize, page_count: u64) -> Option<Leaf<'m>> {
+        let number = (address.checked_sub(self.base)? / self.page_size) as u64;
+        // SAFETY: as the caller promises.
+        let page = unsafe { self.page(number, page_count) }?;
         let limit = usize::try_from(page_count).ok()?.checked_mul(self.page_size)?;
-        let offset = address.checked_sub(self.base)?;
-        let number = offset / self.page_size;
-        let page_offset = number * self.page_size;
-        if page_offset.checked_add(self.page_size)? > limit {
-            return None;
-        }
-        // SAFETY: the page lies in the map (checked above against the last page), where it stays and is
-        // not written to, as the caller promises.
-        let page =
-            unsafe { std::slice::from_raw_parts((self.base + page_offset) as *const u8, self.page_size) };
         let leaf = Leaf { page, bounds: self, limit, upper: usize::from(read_u16(page, 14)?), count: 0 };
-        leaf.checked(number as u64)
+        leaf.checked(number)
     }
 }
 

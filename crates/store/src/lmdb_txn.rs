@@ -17,9 +17,13 @@ use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteT
 use crate::lmdb::{Environment, check, error_of};
 use crate::lmdb_cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
 use crate::lmdb_page::read_u64;
+use crate::pages::TreeHead;
+use crate::parts;
 
 /// LMDB's handle of the tree that lists free pages.
 const FREE_TREE: ffi::MDB_dbi = 0;
+/// LMDB's handle of the tree that names the others, and has their heads.
+const MAIN_TREE: ffi::MDB_dbi = 1;
 
 /// # Safety
 /// The transaction is live, and nothing is written in it for `'t`.
@@ -149,6 +153,29 @@ impl ReadTxn for LmdbRead {
     /// As the tree's head says: this is asked when a file is opened, and nobody has looked at its rows' pages then.
     fn is_empty(&self, tree: Tree) -> Result<bool, EngineError> {
         Ok(self.stat(tree)?.ms_entries == 0)
+    }
+
+    fn separators(
+        &self,
+        tree: Tree,
+        start: &[u8],
+        end: Option<&[u8]>,
+        count: usize,
+    ) -> Result<Vec<Vec<u8>>, EngineError> {
+        if !self.environment.is_ours() {
+            return Err(EngineError::Forked);
+        }
+        // SAFETY: the transaction is live while `self` is borrowed, and it cannot be written in.
+        let Some(head) = (unsafe { get(self.txn, MAIN_TREE, tree.name().as_bytes()) })? else {
+            return Ok(Vec::new());
+        };
+        let bounds = self.environment.map_bounds(head.as_ptr() as usize);
+        let (Some(head), Some(bounds)) = (TreeHead::parse(head), bounds) else { return Ok(Vec::new()) };
+        let page_count = self.environment.info().me_last_pgno as u64 + 1;
+        // SAFETY: the numbers come from this transaction, whose pages stay as they are while `self` is borrowed, and the file had
+        // `page_count` pages a moment ago, and never has fewer later.
+        let page = |number| unsafe { bounds.page(number, page_count) };
+        Ok(parts::separators(&head, start, end, count, page))
     }
 }
 

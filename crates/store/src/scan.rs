@@ -178,6 +178,11 @@ impl Scan {
     ) -> Result<Self, StoreError> {
         let database = Arc::clone(snapshot.database());
         let range = RowRange::new(table, range, reverse, database.key_size_max);
+        Self::over(snapshot, table, range)
+    }
+
+    fn over(snapshot: Snapshot, table: TableId, range: RowRange) -> Result<Self, StoreError> {
+        let database = Arc::clone(snapshot.database());
         let mut walk = PinnedWalk::new(snapshot, Tree::Rows).map_err(|error| database.error(error))?;
         walk.start(range.first(), range.direction).map_err(|error| database.error(error))?;
         Ok(Self {
@@ -203,6 +208,29 @@ impl Scan {
     #[must_use]
     pub fn table(&self) -> TableId {
         self.table
+    }
+
+    /// The same walk from its begin, cut into `count` parts or fewer that follow each other and are of about the same size, to be walked by
+    /// several threads at once. None but itself where the walk goes backwards, or the engine does not know where to cut.
+    ///
+    /// # Errors
+    /// When the engine's pages are damaged.
+    pub fn parts(&self, count: usize) -> Result<Vec<Self>, StoreError> {
+        let (snapshot, range) = (self.snapshot(), &self.range);
+        let mut cuts = Vec::new();
+        if range.direction == Direction::Forward {
+            let database = snapshot.database();
+            let found = snapshot.read_txn().separators(Tree::Rows, &range.start, range.end.as_deref(), count);
+            cuts = found.map_err(|error| database.error(error))?;
+            // Rows of one run are sorted together.
+            cuts.retain(|cut| range.run_of(cut).is_none());
+        }
+        let starts = std::iter::once(range.start.clone()).chain(cuts.iter().cloned());
+        let ends = cuts.iter().cloned().map(Some).chain(std::iter::once(range.end.clone()));
+        let parts = starts.zip(ends).map(|(start, end)| {
+            Self::over(snapshot.clone(), self.table, RowRange { start, end, ..range.clone() })
+        });
+        parts.collect()
     }
 
     /// The next row. Its bytes stay where they are for as long as the snapshot lives, also when the walk has

@@ -99,6 +99,7 @@ contract! {
     gives_keys_in_memcmp_order_both_ways
     starts_a_walk_at_any_key
     a_page_at_a_time_equals_one_at_a_time
+    separators_part_a_range_evenly
     a_snapshot_stays_as_it_was_during_writes
     savepoints_nest_and_commit_includes_open_ones
     append_takes_only_keys_above_all_others
@@ -318,6 +319,51 @@ fn a_page_at_a_time_equals_one_at_a_time(fixture: fn(usize) -> Fixture) {
         }
         assert!(paged == single, "{start:?} {direction:?}: {} entries of {}", paged.len(), single.len());
     }
+}
+
+fn separators_part_a_range_evenly(fixture: fn(usize) -> Fixture) {
+    let Fixture { engine, _scratch } = fixture(64);
+    let mut txn = engine.begin_write().unwrap();
+    for (key, value) in mixed_entries(20_000) {
+        txn.put(Tree::Rows, &key, &[&value]).unwrap();
+    }
+    txn.commit().unwrap();
+    // A log has written its tree by then, or part of it.
+    assert!(engine.settle(Duration::from_secs(10), Duration::from_secs(10)).unwrap());
+    let read = engine.begin_read().unwrap();
+    let number_of = |key: &[u8]| u32::from_be_bytes(key.try_into().unwrap());
+    for (start, end) in [(0, 20_000), (0, 7_000), (6_000, 15_000), (10_000, 10_010), (500, 500)] {
+        let bounds = (u32::to_be_bytes(start), u32::to_be_bytes(end));
+        for count in [1, 2, 7, 32] {
+            let found = read.separators(Tree::Rows, &bounds.0, Some(&bounds.1), count).unwrap();
+            assert!(found.len() < count && found.is_sorted(), "{found:?} of {count}");
+            assert!(found.iter().all(|key| key[..] > bounds.0[..] && key[..] < bounds.1[..]), "{found:?}");
+            // In memory nobody knows; in a file, parts are about the same.
+            if !found.is_empty() && end - start >= 5_000 {
+                let mut edges: Vec<u32> = found.iter().map(|key| number_of(key)).collect();
+                edges.insert(0, start);
+                edges.push(end);
+                let sizes: Vec<u32> = edges.windows(2).map(|pair| pair[1] - pair[0]).collect();
+                let even = (end - start) / sizes.len() as u32;
+                assert!(sizes.len() >= count.div_ceil(2), "{sizes:?} of {count}");
+                assert!(sizes.iter().all(|size| *size < 3 * even), "{sizes:?} of {count}");
+            }
+        }
+    }
+}
+
+/// Where nobody knows of the map (`MapBounds::find`), there is nothing to cut at.
+#[test]
+#[cfg(all(target_os = "linux", target_endian = "little"))]
+fn a_file_knows_where_to_cut() {
+    let Fixture { engine, _scratch } = lmdb(64);
+    let mut txn = engine.begin_write().unwrap();
+    for (key, value) in mixed_entries(20_000) {
+        txn.put(Tree::Rows, &key, &[&value]).unwrap();
+    }
+    txn.commit().unwrap();
+    let found = engine.begin_read().unwrap().separators(Tree::Rows, &[0], None, 16).unwrap();
+    assert_eq!(found.len(), 15);
 }
 
 fn a_snapshot_stays_as_it_was_during_writes(fixture: fn(usize) -> Fixture) {

@@ -104,6 +104,9 @@ fn check_snapshot(store: &Store, model: &Model, chance: &mut Chance) {
             let part = range(chance);
             let found = all_of(snapshot.scan(table, &part, reverse).unwrap());
             assert_eq!(found, expected(rows, &part, reverse), "{part:?} reverse={reverse}");
+            let pieces = snapshot.scan(table, &part, reverse).unwrap().parts(1 + chance.below(9)).unwrap();
+            let found: Vec<_> = pieces.into_iter().flat_map(all_of).collect();
+            assert_eq!(found, expected(rows, &part, reverse), "{part:?} in parts, reverse={reverse}");
         }
     }
 }

@@ -111,4 +111,15 @@ impl ReadTxn for LoggedRead {
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
         self.cursor_under(tree, None)
     }
+
+    /// The tree's: what lies over it is little.
+    fn separators(
+        &self,
+        tree: Tree,
+        start: &[u8],
+        end: Option<&[u8]>,
+        count: usize,
+    ) -> Result<Vec<Vec<u8>>, EngineError> {
+        self.tree.separators(tree, start, end, count)
+    }
 }
