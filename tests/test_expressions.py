@@ -252,3 +252,12 @@ def test_a_literal_may_be_anything_that_a_record_holds() -> None:
         assert str(F.x == value) == f"x == {text}"
     with pytest.raises(pellucid.UnsupportedValue):
         F.x.contains(datetime.timezone.utc)
+
+
+def test_a_misspelt_method_is_told_from_a_field() -> None:
+    with pytest.raises(TypeError, match=r"F\.place\.isinn is a field.*did you mean isin\(\)\?"):
+        F.place.isinn(["Bath"])
+    with pytest.raises(TypeError, match=r"F\.age is a field, and no function of expressions$"):
+        F.age(3)
+    with pytest.raises(TypeError, match="is no function"):
+        (F.age + 1)(3)

@@ -21,6 +21,7 @@ from pellucid._native import (
     loads,
     open,
     parse,
+    set_threads,
     validate,
     view,
 )
@@ -45,6 +46,7 @@ from pellucid.errors import (
     RecordTooLarge,
     StaleRecord,
     StaleTable,
+    TooManyGroups,
     TransactionError,
     UnregisteredType,
     UnsupportedKey,
@@ -86,6 +88,7 @@ __all__ = [
     "StaleRecord",
     "StaleTable",
     "Table",
+    "TooManyGroups",
     "TransactionError",
     "UnregisteredType",
     "UnsupportedKey",
@@ -99,6 +102,7 @@ __all__ = [
     "open",
     "parse",
     "register",
+    "set_threads",
     "validate",
     "view",
 ]

@@ -17,6 +17,7 @@ caller would catch without knowing pellucid; a missing key is plain `KeyError`, 
     |-- StaleTable              ReferenceError   a table that was dropped since
     |-- HistoryGone             LookupError      changes that are not kept any more
     |-- NotOneRow               LookupError      a query that should have one row, and has none or many
+    |-- TooManyGroups           ValueError       a group-by that memory has no room for
     |-- ReadOnly                TypeError        a change of something that cannot be changed
     |-- Closed                  ValueError       a handle used after close
     |-- Busy                    TimeoutError     a lock that others hold
@@ -50,6 +51,7 @@ __all__ = [
     "RecordTooLarge",
     "StaleRecord",
     "StaleTable",
+    "TooManyGroups",
     "TransactionError",
     "UnregisteredType",
     "UnsupportedKey",
@@ -136,6 +138,10 @@ class HistoryGone(Error, LookupError):
 
 class NotOneRow(Error, LookupError):
     """A query of which `one` row was asked, and which has none, or more than one."""
+
+
+class TooManyGroups(Error, ValueError):
+    """A query whose rows fall into so many groups that they take more memory than a query may: 1 GiB."""
 
 
 class DatabaseError(Error, OSError):

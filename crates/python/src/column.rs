@@ -7,8 +7,7 @@ use std::ops::ControlFlow;
 
 use pellucid_query::walk::{damaged, for_each};
 use pellucid_query::{
-    Column, Extreme, Extremes, Fault, FieldReader, Inside, Outcome, Selected, Selection, Step, Sum, Walk,
-    aggregate,
+    Column, Extreme, Extremes, Fault, FieldReader, Outcome, Selected, Step, Sum, Walk, aggregate,
 };
 use pellucid_record::Shapes;
 use pellucid_store::{Row, TransactionScan};
@@ -16,7 +15,6 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList};
 
-use crate::bounds::Bounds;
 use crate::errors;
 use crate::expression::Expression;
 use crate::hot::decode;
@@ -24,6 +22,7 @@ use crate::hot::node;
 use crate::path;
 use crate::scalars;
 use crate::table::{Rows, Table};
+use crate::work::{Parallel, Queried, Source, Stop, Work, is_interrupted, of_fault, over, over_parts};
 
 /// The column that a field path or an expression names.
 pub fn column_of(argument: &Bound<'_, PyAny>) -> PyResult<Column> {
@@ -54,145 +53,47 @@ pub fn column_of(argument: &Bound<'_, PyAny>) -> PyResult<Column> {
     Ok(FieldReader::new(steps).into())
 }
 
-/// Rows to compute over, and which of them.
-pub struct Source {
-    /// Where they come from.
-    pub rows: Rows,
-    /// Which of them; None: all.
-    pub selection: Option<Selection>,
-}
-
-/// What rows can be asked for again and again: a table, a query.
-pub trait Queried<'py> {
-    /// The table that has them.
-    fn table(&self) -> &Bound<'py, Table>;
-
-    /// The rows as they are now; None where the table does not exist.
-    ///
-    /// # Errors
-    /// What looking for them raises.
-    fn source(&self) -> PyResult<Option<Source>>;
-}
-
-impl<'py> Queried<'py> for Bound<'py, Table> {
-    fn table(&self) -> &Bound<'py, Table> {
-        self
-    }
-
-    fn source(&self) -> PyResult<Option<Source>> {
-        let rows = self.get().rows(self.py(), &Bounds::all(), false)?;
-        Ok(rows.map(|rows| Source { rows, selection: None }))
-    }
-}
-
-/// Work that runs over any kind of walk.
-pub trait Work: Send {
-    /// What comes of it.
-    type Result: Send;
-
-    /// Does it.
-    ///
-    /// # Errors
-    /// Damage, or a stop.
-    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault>;
-
-    /// Does it over those rows that are wanted.
-    ///
-    /// # Errors
-    /// As `run`.
-    fn run_over<S: Shapes>(
-        self,
-        rows: &mut impl Walk,
-        selection: Option<&mut Selection>,
-        shapes: &S,
-    ) -> Result<Self::Result, Fault>
-    where
-        Self: Sized,
-    {
-        match selection {
-            None => self.run(rows, shapes),
-            Some(selection) => self.run(&mut Selected { rows, selection, shapes }, shapes),
-        }
-    }
-}
-
-/// Runs `work` over rows, with the GIL released.
-///
-/// # Errors
-/// What the store raises, `CorruptRecord`, and what a signal handler raises.
-pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyResult<W::Result> {
-    let py = table.py();
-    let this = table.get();
-    let core = this.core();
-    let Source { rows, mut selection } = source;
-    let result = match rows {
-        Rows::Pinned(mut scan) => {
-            let shapes = scan.snapshot().dictionary().clone();
-            py.detach(move || work.run_over(&mut *scan, selection.as_mut(), &*shapes))
-        }
-        Rows::Listed(mut rows) => {
-            let shapes = rows.snapshot().dictionary().clone();
-            py.detach(move || work.run_over(&mut *rows, selection.as_mut(), &*shapes))
-        }
-        Rows::Copied(mut rows) => core.in_running(py, |transaction| {
-            let shapes = transaction.shapes().clone();
-            Ok(work.run_over(&mut rows, selection.as_mut(), &*shapes))
-        })?,
-        Rows::Inside(mut scan) => core.in_running(py, |transaction| {
-            let shapes = transaction.shapes().clone();
-            let mut rows = Inside { scan: &mut scan, transaction };
-            Ok(work.run_over(&mut rows, selection.as_mut(), &*shapes))
-        })?,
-    };
-    result.map_err(|fault| of_fault(table, fault))
-}
-
-/// What a walk that broke off raises.
-pub fn of_fault(table: &Bound<'_, Table>, fault: Fault) -> PyErr {
-    let py = table.py();
-    match fault {
-        Fault::Store(error) => errors::of_store(py, error),
-        Fault::Record(key, error) => errors::corrupt_key(py, &table.get().name(py), &key, &error),
-        Fault::Stopped => stopped(py),
-    }
-}
-
-/// As `over`, for rows as they are now; None where the table does not exist.
-fn over_now<'py, W: Work>(of: &impl Queried<'py>, work: W) -> PyResult<Option<W::Result>> {
+/// As `over_parts`, for rows as they are now; None where the table does not exist.
+fn parts_now<'py, W: Parallel>(of: &impl Queried<'py>, work: W) -> PyResult<Option<W::Result>> {
     match of.source()? {
-        Some(source) => over(of.table(), source, work).map(Some),
+        Some(source) => over_parts(of.table(), source, work).map(Some),
         None => Ok(None),
     }
 }
 
-/// Whether Ctrl-C waits to be noticed.
-pub fn is_interrupted() -> bool {
-    Python::attach(|py| match py.check_signals() {
-        Ok(()) => false,
-        Err(error) => {
-            error.restore(py);
-            true
-        }
-    })
-}
-
-fn stopped(py: Python<'_>) -> PyErr {
-    PyErr::take(py).unwrap_or_else(|| pyo3::exceptions::PyKeyboardInterrupt::new_err(()))
-}
-
+#[derive(Clone)]
 struct SumUp(Column);
 
 impl Work for SumUp {
     type Result = Outcome<Sum>;
-    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault> {
-        aggregate::sum(rows, &mut self.0, shapes, is_interrupted)
+
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        aggregate::sum(rows, &mut self.0, shapes, || stop.is_set())
+    }
+}
+
+impl Parallel for SumUp {
+    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+        let mut whole = Sum::default();
+        for part in parts {
+            match part {
+                Outcome::Done(part) => whole.add(&part),
+                Outcome::Foreign => return Ok(Outcome::Foreign),
+            }
+        }
+        Ok(Outcome::Done(whole))
     }
 }
 
 /// `table.sum(path)`.
 pub fn sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = of.table().py();
-    match over_now(of, SumUp(column_of(path)?))? {
+    match parts_now(of, SumUp(column_of(path)?))? {
         None => Ok(0i64.into_pyobject(py)?.into_any()),
         Some(Outcome::Done(sum)) => object_of_sum(py, &sum),
         Some(Outcome::Foreign) => by_python(of, "sum", path, &numbers(of, path)?),
@@ -234,7 +135,7 @@ fn object_of_sum<'py>(py: Python<'py>, sum: &Sum) -> PyResult<Bound<'py, PyAny>>
 /// `table.mean(path)`.
 pub fn mean<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = of.table().py();
-    let (total, count) = match over_now(of, SumUp(column_of(path)?))? {
+    let (total, count) = match parts_now(of, SumUp(column_of(path)?))? {
         None => return Ok(py.None().into_bound(py)),
         Some(Outcome::Done(sum)) => (object_of_sum(py, &sum)?, sum.count()),
         Some(Outcome::Foreign) => {
@@ -259,12 +160,26 @@ fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     Ok(numbers)
 }
 
+#[derive(Clone)]
 struct FindExtreme(Column, Extremes);
 
 impl Work for FindExtreme {
     type Result = Outcome<Option<Extreme>>;
-    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault> {
-        aggregate::extreme(rows, &mut self.0, shapes, self.1, is_interrupted)
+
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        aggregate::extreme(rows, &mut self.0, shapes, self.1, || stop.is_set())
+    }
+}
+
+impl Parallel for FindExtreme {
+    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+        let best = |one, other| aggregate::better(one, other, self.1);
+        Ok(parts.into_iter().fold(Outcome::Done(None), best))
     }
 }
 
@@ -275,7 +190,7 @@ fn extreme<'py>(
     function: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = of.table().py();
-    match over_now(of, FindExtreme(column_of(path)?, which))? {
+    match parts_now(of, FindExtreme(column_of(path)?, which))? {
         None | Some(Outcome::Done(None)) => Ok(py.None().into_bound(py)),
         Some(Outcome::Done(Some(value))) => match value {
             Extreme::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
@@ -315,18 +230,31 @@ pub fn greatest<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResu
     extreme(of, path, Extremes::Greatest, "max")
 }
 
+#[derive(Clone)]
 struct Count(Column);
 
 impl Work for Count {
     type Result = u64;
-    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault> {
-        aggregate::count(rows, &mut self.0, shapes, is_interrupted)
+
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        aggregate::count(rows, &mut self.0, shapes, || stop.is_set())
+    }
+}
+
+impl Parallel for Count {
+    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+        Ok(parts.into_iter().sum())
     }
 }
 
 /// `table.count(path)`.
 pub fn count<'py>(of: &impl Queried<'py>, path: &Bound<'_, PyAny>) -> PyResult<u64> {
-    Ok(over_now(of, Count(column_of(path)?))?.unwrap_or(0))
+    Ok(parts_now(of, Count(column_of(path)?))?.unwrap_or(0))
 }
 
 /// `table.column(path)`: a list of the values, None where a row has no such field.
@@ -420,17 +348,26 @@ struct CollectValues(Vec<Column>);
 impl Work for CollectValues {
     type Result = Vec<Option<Vec<u8>>>;
 
-    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
         let mut values = Vec::new();
-        for_each::<()>(rows, is_interrupted, |row| {
-            for column in &mut self.0 {
-                match column.record(&row, shapes) {
-                    Ok(value) => values.push(value),
-                    Err(error) => return damaged(&row, error),
+        for_each::<()>(
+            rows,
+            || stop.is_set(),
+            |row| {
+                for column in &mut self.0 {
+                    match column.record(&row, shapes) {
+                        Ok(value) => values.push(value),
+                        Err(error) => return damaged(&row, error),
+                    }
                 }
-            }
-            ControlFlow::Continue(())
-        })?;
+                ControlFlow::Continue(())
+            },
+        )?;
         Ok(values)
     }
 }

@@ -5,6 +5,7 @@
 
 use pellucid_record::error::{Corrupt, EncodeError};
 use pellucid_store::StoreError;
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{
     PyAttributeError, PyException, PyIndexError, PyKeyError, PyMemoryError, PyRuntimeError, PySystemError,
     PyTypeError, PyUnicodeDecodeError, PyValueError,
@@ -61,6 +62,17 @@ pub fn argument<T>(
 pub fn pairs<'py>(other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
     let wanted = "a mapping or an iterable of pairs of key and value";
     argument(other, other.try_iter(), "the argument of update()", wanted)
+}
+
+/// What somebody who wrote `word` may have meant.
+pub fn close_match<'py>(
+    py: Python<'py>,
+    word: &str,
+    words: impl IntoPyObject<'py>,
+) -> PyResult<Option<String>> {
+    let words = words.into_bound_py_any(py)?;
+    let close = py.import("difflib")?.call_method1("get_close_matches", (word, words, 1))?;
+    close.try_iter()?.next().map(|close| close?.extract()).transpose()
 }
 
 /// `1 row`, `2 rows`.

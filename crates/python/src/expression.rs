@@ -15,7 +15,7 @@ use pellucid_record::Value;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::errors;
 use crate::query::group::{self as aggregate, Aggregate};
@@ -147,6 +147,25 @@ impl Expression {
         Err(errors::type_error(format!(
             "`in` has no answer before a record is there; write {field}.contains({element})"
         )))
+    }
+
+    /// Who calls an expression has most likely misspelt one of its methods: any other name is a field.
+    #[pyo3(signature = (*_arguments, **_keywords))]
+    fn __call__(
+        slf: &Bound<'_, Self>,
+        _arguments: &Bound<'_, PyTuple>,
+        _keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let shown = python_text::short(&slf.get().node);
+        let Kind::Field(_, path) = slf.get().node.kind() else {
+            return Err(errors::type_error(format!("the expression {shown} is no function")));
+        };
+        let close = match path.last() {
+            Some(Step::Field(name)) => errors::close_match(slf.py(), name, slf.dir()?.as_any())?,
+            _ => None,
+        };
+        let hint = close.map_or_else(String::new, |close| format!("; did you mean {close}()?"));
+        Err(errors::type_error(format!("{shown} is a field, and no function of expressions{hint}")))
     }
 
     fn __bool__(&self) -> PyResult<bool> {

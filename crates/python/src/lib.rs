@@ -41,6 +41,7 @@ mod table;
 mod transaction;
 mod views;
 mod watch;
+mod work;
 
 use pellucid_query::expression::Source;
 use pyo3::prelude::*;
@@ -67,6 +68,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(open::limit_log, module)?,
         wrap_pyfunction!(open::open, module)?,
         wrap_pyfunction!(query::group::count, module)?,
+        wrap_pyfunction!(work::threads::set_threads, module)?,
     ] {
         module.add_function(function)?;
     }

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::errors;
-use crate::expression;
+use crate::expression::{self, Expression};
 use crate::table::Table;
 use group::Groups;
 use plan::{Plan, sort_part};
@@ -86,7 +86,7 @@ impl Query {
     ///
     /// It is called with each row that the other conditions leave, in order. What it raises ends the iteration.
     pub fn filter(&self, function: &Bound<'_, PyAny>) -> PyResult<Self> {
-        if function.is_callable() {
+        if function.is_callable() && !function.is_instance_of::<Expression>() {
             return self.with(function.py(), |plan| {
                 plan.filters.push(function.clone().unbind());
                 Ok(())

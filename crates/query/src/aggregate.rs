@@ -153,6 +153,37 @@ pub fn extreme<S: Shapes + ?Sized>(
     Ok(if foreign.is_some() { Outcome::Foreign } else { Outcome::Done(best) })
 }
 
+/// The better of what two walks have found, of which the first came first.
+#[must_use]
+pub fn better(
+    one: Outcome<Option<Extreme>>,
+    other: Outcome<Option<Extreme>>,
+    which: Extremes,
+) -> Outcome<Option<Extreme>> {
+    let wanted = if which == Extremes::Least { Ordering::Less } else { Ordering::Greater };
+    let (Outcome::Done(one), Outcome::Done(other)) = (one, other) else { return Outcome::Foreign };
+    match (one, other) {
+        (None, found) | (found, None) => Outcome::Done(found),
+        (Some(one), Some(other)) => match compare(&other.slot(), &one) {
+            Some(order) if order == wanted => Outcome::Done(Some(other)),
+            Some(_) => Outcome::Done(Some(one)),
+            None => Outcome::Foreign,
+        },
+    }
+}
+
+impl Extreme {
+    fn slot(&self) -> Slot<'_> {
+        match self {
+            Self::Int(value) => Slot::Int(*value),
+            Self::Float(value) => Slot::Float(*value),
+            Self::Str(value) => Slot::Str(value),
+            Self::Date(value) => Slot::Date(*value),
+            Self::Datetime(value) => Slot::Datetime(*value),
+        }
+    }
+}
+
 /// Compares a slot with the best value so far. None: not ours to compare.
 fn compare(slot: &Slot<'_>, best: &Extreme) -> Option<Ordering> {
     match (slot, best) {

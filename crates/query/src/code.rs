@@ -21,7 +21,7 @@ const PRESENT: u8 = 0;
 const MISSING: u8 = 1;
 
 /// Codes of values, one behind the other, in memory that is used again.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Code {
     bytes: Vec<u8>,
     encoder: KeyEncoder,

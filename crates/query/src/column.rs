@@ -9,11 +9,13 @@ use crate::evaluate::{BadPattern, Evaluator};
 use crate::expression::{Expression, Kind, Source};
 use crate::field::{FieldReader, Number};
 
-/// One value for each row: that of a field, read in place, or one that is computed.
+/// One value for each row: that of a field, read in place, or one that is computed. Clones serve other threads.
+#[derive(Clone)]
 pub struct Column {
     kind: ColumnKind,
 }
 
+#[derive(Clone)]
 enum ColumnKind {
     Field(FieldReader),
     /// And the record of the value computed last.

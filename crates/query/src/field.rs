@@ -55,6 +55,7 @@ struct Place {
 const PLACE_COUNT: usize = 256;
 
 /// Reads the field at one path out of many records.
+#[derive(Clone)]
 pub struct FieldReader {
     path: Box<[Way]>,
     places: Box<[Place; PLACE_COUNT]>,
@@ -66,6 +67,7 @@ const SHAPE_COUNT: usize = 16;
 const NO_SHAPE: u32 = u32::MAX;
 
 /// One step, and which slot it leads to in the shapes met: looking a name up was half the time of reading a field.
+#[derive(Clone)]
 struct Way {
     step: Step,
     slots: [(u32, Option<u32>); SHAPE_COUNT],

@@ -1,6 +1,8 @@
 //! What do the rows of each group come to?
 
+use std::cmp::Ordering;
 use std::ops::ControlFlow;
+use std::sync::atomic::{self, AtomicUsize};
 
 use hashbrown::HashMap;
 use pellucid_record::{Corrupt, Shapes, Slot, Value};
@@ -14,6 +16,7 @@ use crate::sum::Sum;
 use crate::walk::{Fault, Walk, damaged, for_each};
 
 /// What is made of the values of a group.
+#[derive(Clone)]
 pub enum Aggregate {
     /// How many rows there are.
     Count,
@@ -38,8 +41,18 @@ pub enum Total {
     Sum(Sum, Vec<Value>),
     /// A mean, likewise.
     Mean(Sum, Vec<Value>),
-    /// The code of the value found so far, and the value; None where there was none.
-    Extreme(Option<(Vec<u8>, Value)>),
+    /// The least value so far; None where there was none.
+    Least(Option<Extreme>),
+    /// The greatest.
+    Greatest(Option<Extreme>),
+}
+
+/// A value, and the code by which it is compared.
+#[derive(Clone, Debug)]
+pub struct Extreme {
+    code: Vec<u8>,
+    /// The value.
+    pub value: Value,
 }
 
 /// A group: what its rows have in common, None where it is missing; and what they come to.
@@ -51,21 +64,57 @@ pub struct Group {
     pub totals: Vec<Total>,
 }
 
-/// Groups rows by columns, and computes aggregates over each group. Groups come in the order of what they have in
-/// common; what is missing is last. Without columns all rows are one group, also where there are none.
+/// The groups of some rows, in the order of the codes of what theirs have in common; what is missing is last.
+#[derive(Debug, Default)]
+pub struct Groups {
+    groups: Vec<(Box<[u8]>, Group)>,
+}
+
+/// The memory that groups may take, those of several walks together.
+#[derive(Debug)]
+pub struct Room {
+    used: AtomicUsize,
+    size_max: usize,
+}
+
+impl Room {
+    /// About so many bytes.
+    #[must_use]
+    pub fn new(size_max: usize) -> Self {
+        Self { used: AtomicUsize::new(0), size_max }
+    }
+
+    /// Takes some of it; false where that is more than there is.
+    fn take(&self, size: usize) -> bool {
+        self.used.fetch_add(size, atomic::Ordering::Relaxed) + size <= self.size_max
+    }
+}
+
+/// More groups than memory should hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyGroups {
+    /// How many there were when there were too many.
+    pub count: usize,
+    /// How many bytes they may take.
+    pub size_max: usize,
+}
+
+/// Groups rows by columns, and computes aggregates over each group. Without columns all rows are one group, also where there are none.
 ///
 /// # Errors
-/// Damage, or a stop.
+/// Damage, a stop, or there are so many groups that they do not fit into the room.
 pub fn grouped<S: Shapes + ?Sized>(
     rows: &mut impl Walk,
     shapes: &S,
     columns: &mut [Column],
     aggregates: &mut [Aggregate],
+    room: &Room,
     is_stopped: impl Fn() -> bool,
-) -> Result<Vec<Group>, Fault> {
+) -> Result<Groups, Fault> {
     let mut places: HashMap<Box<[u8]>, usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
     if columns.is_empty() {
+        places.insert(Box::default(), 0);
         groups.push(Group::empty(aggregates));
     }
     let mut code = Code::default();
@@ -73,6 +122,7 @@ pub fn grouped<S: Shapes + ?Sized>(
     // Groups of one string each, which need no code to be found.
     let mut texts: HashMap<Box<[u8]>, usize> = HashMap::new();
     for_each::<()>(rows, is_stopped, |row| {
+        let mut has_room = true;
         let mut add = || -> Result<(), Corrupt> {
             let place = if let Some(place) = known_place(columns, &row, shapes, &texts)? {
                 place
@@ -88,6 +138,7 @@ pub fn grouped<S: Shapes + ?Sized>(
                 } else {
                     let values = columns.iter_mut().map(|column| column.value(&row, shapes));
                     let values = values.collect::<Result<_, _>>()?;
+                    has_room = room.take(size_of_group(code.as_bytes(), aggregates.len()));
                     places.insert(code.as_bytes().into(), groups.len());
                     groups.push(Group { values, totals: aggregates.iter().map(Total::of).collect() });
                     groups.len() - 1
@@ -107,17 +158,53 @@ pub fn grouped<S: Shapes + ?Sized>(
             Ok(())
         };
         match add() {
-            Ok(()) => ControlFlow::Continue(()),
+            Ok(()) if has_room => ControlFlow::Continue(()),
+            Ok(()) => {
+                let error = TooManyGroups { count: groups.len(), size_max: room.size_max };
+                ControlFlow::Break(Err(Fault::Groups(error)))
+            }
             Err(error) => damaged(&row, error),
         }
     })?;
     let mut places: Vec<(Box<[u8]>, usize)> = places.into_iter().collect();
-    if places.is_empty() {
-        return Ok(groups);
-    }
     places.sort_unstable();
     let mut groups: Vec<Option<Group>> = groups.into_iter().map(Some).collect();
-    Ok(places.into_iter().filter_map(|(_, place)| groups.get_mut(place).and_then(Option::take)).collect())
+    let group = |(code, place): (Box<[u8]>, usize)| Some((code, groups.get_mut(place)?.take()?));
+    Ok(Groups { groups: places.into_iter().filter_map(group).collect() })
+}
+
+/// About how much memory a group takes.
+fn size_of_group(code: &[u8], aggregate_count: usize) -> usize {
+    const ALLOCATIONS: usize = 6 * 16;
+    // Its code stands in two tables, and its values in another form.
+    size_of::<Group>() + 3 * code.len() + aggregate_count * size_of::<Total>() + ALLOCATIONS
+}
+
+impl Groups {
+    /// The groups, in order.
+    #[must_use]
+    pub fn into_groups(self) -> Vec<Group> {
+        self.groups.into_iter().map(|(_, group)| group).collect()
+    }
+
+    /// The groups of all rows, from those of parts of them that follow each other.
+    #[must_use]
+    pub fn merge(parts: Vec<Self>) -> Self {
+        let mut all: Vec<(Box<[u8]>, Group)> = Vec::new();
+        for part in parts {
+            all.extend(part.groups);
+        }
+        // Stable: of equal codes, those of earlier rows stay first.
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        let mut whole = Self::default();
+        for (code, group) in all {
+            match whole.groups.last_mut() {
+                Some((last, into)) if *last == code => into.add(group),
+                _ => whole.groups.push((code, group)),
+            }
+        }
+        whole
+    }
 }
 
 /// The group of a row, where that is found without a code.
@@ -144,6 +231,13 @@ impl Group {
     pub fn empty(aggregates: &[Aggregate]) -> Self {
         Self { values: Vec::new(), totals: aggregates.iter().map(Total::of).collect() }
     }
+
+    /// Adds what later rows of the same group come to.
+    fn add(&mut self, later: Self) {
+        for (total, other) in self.totals.iter_mut().zip(later.totals) {
+            total.add(other);
+        }
+    }
 }
 
 impl Total {
@@ -152,7 +246,32 @@ impl Total {
             Aggregate::Count | Aggregate::CountOf(_) => Total::Count(0),
             Aggregate::Sum(_) => Total::Sum(Sum::default(), Vec::new()),
             Aggregate::Mean(_) => Total::Mean(Sum::default(), Vec::new()),
-            Aggregate::Least(_) | Aggregate::Greatest(_) => Total::Extreme(None),
+            Aggregate::Least(_) => Total::Least(None),
+            Aggregate::Greatest(_) => Total::Greatest(None),
+        }
+    }
+
+    /// Adds what later rows come to.
+    fn add(&mut self, later: Self) {
+        match (self, later) {
+            (Total::Count(count), Total::Count(other)) => *count += other,
+            (Total::Sum(sum, values), Total::Sum(other, others))
+            | (Total::Mean(sum, values), Total::Mean(other, others)) => {
+                sum.add(&other);
+                values.extend(others);
+            }
+            (Total::Least(best), Total::Least(Some(other)))
+                if best.as_ref().is_none_or(|best| other.code < best.code) =>
+            {
+                *best = Some(other);
+            }
+            (Total::Greatest(best), Total::Greatest(Some(other)))
+                if best.as_ref().is_none_or(|best| other.code > best.code) =>
+            {
+                *best = Some(other);
+            }
+            // None is better; both were made of one aggregate.
+            _ => {}
         }
     }
 }
@@ -165,7 +284,6 @@ impl Aggregate {
         shapes: &S,
         scratch: &mut Code,
     ) -> Result<(), Corrupt> {
-        let is_least = matches!(self, Aggregate::Least(_));
         match (self, total) {
             (Aggregate::Count, Total::Count(count)) => *count += 1,
             (Aggregate::CountOf(column), Total::Count(count)) => {
@@ -177,27 +295,38 @@ impl Aggregate {
                 Some(Number::Float(value)) => sum.add_float(value),
                 None => add_number(column, row, shapes, sum, others)?,
             },
-            (Aggregate::Least(column) | Aggregate::Greatest(column), Total::Extreme(best)) => {
-                let Some((slot, record)) = column.read(row, shapes)? else { return Ok(()) };
-                if matches!(slot, Slot::None) {
-                    return Ok(());
-                }
-                scratch.clear();
-                scratch.push(&Found::of_slot(slot, record), shapes)?;
-                let is_better = match best {
-                    None => true,
-                    Some((code, _)) if is_least => scratch.as_bytes() < &**code,
-                    Some((code, _)) => scratch.as_bytes() > &**code,
-                };
-                if is_better && let Some(value) = Found::of_slot(slot, record).to_value(shapes)? {
-                    *best = Some((scratch.as_bytes().to_vec(), value));
-                }
+            (Aggregate::Least(column), Total::Least(best)) => {
+                take_better(column, best, Ordering::Less, row, shapes, scratch)?;
+            }
+            (Aggregate::Greatest(column), Total::Greatest(best)) => {
+                take_better(column, best, Ordering::Greater, row, shapes, scratch)?;
             }
             // A total was made of its aggregate.
             _ => {}
         }
         Ok(())
     }
+}
+
+fn take_better<S: Shapes + ?Sized>(
+    column: &mut Column,
+    best: &mut Option<Extreme>,
+    wanted: Ordering,
+    row: &Row<'_>,
+    shapes: &S,
+    scratch: &mut Code,
+) -> Result<(), Corrupt> {
+    let Some((slot, record)) = column.read(row, shapes)? else { return Ok(()) };
+    if matches!(slot, Slot::None) {
+        return Ok(());
+    }
+    scratch.clear();
+    scratch.push(&Found::of_slot(slot, record), shapes)?;
+    let is_better = best.as_ref().is_none_or(|best| scratch.as_bytes().cmp(&best.code) == wanted);
+    if is_better && let Some(value) = Found::of_slot(slot, record).to_value(shapes)? {
+        *best = Some(Extreme { code: scratch.as_bytes().to_vec(), value });
+    }
+    Ok(())
 }
 
 fn add_number<S: Shapes + ?Sized>(

@@ -15,6 +15,7 @@ pub mod field;
 pub mod group;
 pub mod key_range;
 pub mod order;
+mod runs;
 pub mod sort;
 pub mod sum;
 pub mod walk;

@@ -2,13 +2,16 @@
 //!
 //! In that of the codes of what they are ordered by (`code.rs`), so that values of unlike types have an order too. What is missing comes
 //! last, also where the order is descending. Rows that are ordered by the same come in the order of their keys, either way.
+//!
+//! Where few rows are wanted, only those are kept. Otherwise what a [`Sort`] holds is bounded: sorted runs of rows go to a file of no name
+//! (`runs.rs`), and are merged as they are read.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
 use pellucid_record::{Corrupt, Shapes};
-use pellucid_store::Row;
+use pellucid_store::{Row, StoreError};
 
 use crate::code::Code;
 use crate::column::Column;
@@ -16,14 +19,17 @@ use crate::evaluate::found::Found;
 use crate::expression::Expression;
 use crate::field::Number;
 use crate::order::exact_cmp;
+use crate::runs::{Merge, RunReader, Runs, failed};
 use crate::walk::{Fault, RowKey, Walk, damaged, for_each};
 
 /// What rows are ordered by, first to last.
+#[derive(Clone)]
 pub struct SortKey {
     parts: Vec<Part>,
     code: Code,
 }
 
+#[derive(Clone)]
 struct Part {
     column: Column,
     is_descending: bool,
@@ -86,10 +92,10 @@ impl SortKey {
 }
 
 /// A row and what it is ordered by. The code is followed by the key's, which settles what is the same.
-struct Entry {
-    code: Box<[u8]>,
-    key: Box<[u8]>,
-    spelling: Box<[u8]>,
+pub(crate) struct Entry {
+    pub(crate) code: Box<[u8]>,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) spelling: Box<[u8]>,
     number: Option<Number>,
 }
 
@@ -114,82 +120,210 @@ impl PartialEq for Entry {
 impl Eq for Entry {}
 
 impl Entry {
-    fn into_key(self) -> RowKey {
+    pub(crate) fn of(code: Box<[u8]>, key: Box<[u8]>, spelling: Box<[u8]>) -> Self {
+        Self { code, key, spelling, number: None }
+    }
+
+    pub(crate) fn into_key(self) -> RowKey {
         RowKey { code: self.key, spelling: self.spelling }
     }
-}
 
-/// The keys of a walk's rows in the order of `sort_key`: of those from `offset` on, `limit` at most.
-///
-/// Where the limit is small, only so many rows are kept, and the rest is told apart by one comparison.
-///
-/// # Errors
-/// Damage, or a stop.
-pub fn sorted<S: Shapes + ?Sized>(
-    rows: &mut impl Walk,
-    shapes: &S,
-    sort_key: &mut SortKey,
-    after: Option<&(Vec<u8>, Vec<u8>)>,
-    offset: u64,
-    limit: u64,
-    is_stopped: impl Fn() -> bool,
-) -> Result<Vec<RowKey>, Fault> {
-    let wanted = offset.saturating_add(limit);
-    if wanted == 0 || limit == 0 {
-        return Ok(Vec::new());
+    /// About how much memory it takes.
+    fn size(&self) -> usize {
+        const ALLOCATION: usize = 16;
+        size_of::<Self>() + self.code.len() + self.key.len() + self.spelling.len() + 3 * ALLOCATION
     }
-    // The greatest of those that are wanted is on top.
-    let mut kept: BinaryHeap<Entry> = BinaryHeap::new();
-    let mut all: Vec<Entry> = Vec::new();
-    let is_top = wanted <= TOP_MAX;
-    // The number by which the greatest of those that are kept is ordered first: most rows are behind it.
-    let mut edge: Option<Number> = None;
-    for_each::<()>(rows, is_stopped, |row| {
-        let number = sort_key.quick_number(row.record);
-        if let (Some(number), Some(edge)) = (number, edge)
-            && sort_key.is_behind(number, edge)
-        {
-            return ControlFlow::Continue(());
-        }
-        let code = match sort_key.of(&row, shapes) {
-            Ok(code) => code,
-            Err(error) => return damaged(&row, error),
-        };
-        if let Some((last_code, last_key)) = after
-            && (code, row.key) <= (&**last_code, &**last_key)
-        {
-            return ControlFlow::Continue(());
-        }
-        let is_full = is_top && kept.len() as u64 == wanted;
-        if is_full
-            && let Some(greatest) = kept.peek()
-            && (code, row.key) >= (&*greatest.code, &*greatest.key)
-        {
-            return ControlFlow::Continue(());
-        }
-        let entry = Entry { code: code.into(), key: row.key.into(), spelling: row.spelling.into(), number };
-        if !is_top {
-            all.push(entry);
-            return ControlFlow::Continue(());
-        }
-        if is_full {
-            kept.pop();
-        }
-        kept.push(entry);
-        if kept.len() as u64 == wanted {
-            edge = kept.peek().and_then(|greatest| greatest.number);
-        }
-        ControlFlow::Continue(())
-    })?;
-    if is_top {
-        all = kept.into_sorted_vec();
-    } else {
-        all.sort_unstable();
-    }
-    let skip = usize::try_from(offset).unwrap_or(usize::MAX);
-    let take = usize::try_from(limit).unwrap_or(usize::MAX);
-    Ok(all.into_iter().skip(skip).take(take).map(Entry::into_key).collect())
 }
 
 /// Up to so many rows, a heap of the best ones beats a sort of all.
 pub const TOP_MAX: u64 = 10_000;
+
+/// A sort of the keys of a walk's rows.
+#[derive(Clone)]
+pub struct Sort {
+    by: SortKey,
+    after: Option<(Vec<u8>, Vec<u8>)>,
+    wanted: u64,
+    /// Bytes of memory that its rows may take; the rest goes to a file.
+    pub memory_max: usize,
+}
+
+/// Rows that were sorted, or some of them; [`Sorted::merge`] puts parts together.
+pub struct Sorted {
+    /// In order.
+    entries: Vec<Entry>,
+    runs: Vec<RunReader>,
+}
+
+impl Sort {
+    /// A sort by `by`, of which the first `wanted` rows are of use; of those behind `after`, the code and key of a row. What does not fit into
+    /// `memory_max` bytes goes to a file.
+    #[must_use]
+    pub fn new(by: SortKey, after: Option<(Vec<u8>, Vec<u8>)>, wanted: u64, memory_max: usize) -> Self {
+        Self { by, after, wanted, memory_max }
+    }
+
+    /// Sorts the rows of a walk.
+    ///
+    /// # Errors
+    /// Damage, a stop, or there is no room for a file.
+    pub fn run<S: Shapes + ?Sized>(
+        &mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        is_stopped: impl Fn() -> bool,
+    ) -> Result<Sorted, Fault> {
+        match self.wanted {
+            0 => Ok(Sorted { entries: Vec::new(), runs: Vec::new() }),
+            1..=TOP_MAX => self.top(rows, shapes, is_stopped),
+            _ => self.all(rows, shapes, is_stopped),
+        }
+    }
+
+    /// The first rows, by a heap: the rest is told apart by one comparison.
+    fn top<S: Shapes + ?Sized>(
+        &mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        is_stopped: impl Fn() -> bool,
+    ) -> Result<Sorted, Fault> {
+        let Self { by, after, wanted, .. } = self;
+        // The greatest of those that are wanted is on top.
+        let mut kept: BinaryHeap<Entry> = BinaryHeap::new();
+        // The number by which the greatest of those that are kept is ordered first: most rows are behind it.
+        let mut edge: Option<Number> = None;
+        for_each::<()>(rows, is_stopped, |row| {
+            let number = by.quick_number(row.record);
+            if let (Some(number), Some(edge)) = (number, edge)
+                && by.is_behind(number, edge)
+            {
+                return ControlFlow::Continue(());
+            }
+            let code = match by.of(&row, shapes) {
+                Ok(code) => code,
+                Err(error) => return damaged(&row, error),
+            };
+            if is_before(code, &row, after.as_ref()) {
+                return ControlFlow::Continue(());
+            }
+            if kept.len() as u64 == *wanted {
+                if let Some(greatest) = kept.peek()
+                    && (code, row.key) >= (&*greatest.code, &*greatest.key)
+                {
+                    return ControlFlow::Continue(());
+                }
+                kept.pop();
+            }
+            kept.push(entry_of(code, &row, number));
+            if kept.len() as u64 == *wanted {
+                edge = kept.peek().and_then(|greatest| greatest.number);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(Sorted { entries: kept.into_sorted_vec(), runs: Vec::new() })
+    }
+
+    fn all<S: Shapes + ?Sized>(
+        &mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        is_stopped: impl Fn() -> bool,
+    ) -> Result<Sorted, Fault> {
+        let Self { by, after, wanted, memory_max } = self;
+        let wanted = usize::try_from(*wanted).unwrap_or(usize::MAX);
+        let (mut entries, mut size): (Vec<Entry>, usize) = (Vec::new(), 0);
+        let mut runs = Runs::default();
+        for_each::<()>(rows, is_stopped, |row| {
+            let code = match by.of(&row, shapes) {
+                Ok(code) => code,
+                Err(error) => return damaged(&row, error),
+            };
+            if is_before(code, &row, after.as_ref()) {
+                return ControlFlow::Continue(());
+            }
+            let entry = entry_of(code, &row, None);
+            size += entry.size();
+            entries.push(entry);
+            if size > *memory_max {
+                entries.sort_unstable();
+                entries.truncate(wanted);
+                if let Err(error) = runs.write(&entries) {
+                    return ControlFlow::Break(Err(failed("write to", error).into()));
+                }
+                entries.clear();
+                size = 0;
+            }
+            ControlFlow::Continue(())
+        })?;
+        entries.sort_unstable();
+        Ok(Sorted { entries, runs: runs.into_readers() })
+    }
+}
+
+fn is_before(code: &[u8], row: &Row<'_>, after: Option<&(Vec<u8>, Vec<u8>)>) -> bool {
+    after.is_some_and(|(last_code, last_key)| (code, row.key) <= (&**last_code, &**last_key))
+}
+
+fn entry_of(code: &[u8], row: &Row<'_>, number: Option<Number>) -> Entry {
+    Entry { code: code.into(), key: row.key.into(), spelling: row.spelling.into(), number }
+}
+
+impl Sorted {
+    /// What was sorted in parts.
+    #[must_use]
+    pub fn merge(parts: Vec<Self>) -> Self {
+        let mut whole = Self { entries: Vec::new(), runs: Vec::new() };
+        for part in parts {
+            whole.entries.extend(part.entries);
+            whole.runs.extend(part.runs);
+        }
+        // Not `sort_unstable`: this one sees that there are parts in order, and merges them.
+        whole.entries.sort();
+        whole
+    }
+
+    /// The keys in order: of those from `offset` on, `limit` at most.
+    ///
+    /// # Errors
+    /// What is in a file cannot be read.
+    pub fn into_keys(self, offset: u64, limit: u64) -> Result<SortedKeys, StoreError> {
+        let skip = usize::try_from(offset).unwrap_or(usize::MAX);
+        let take = usize::try_from(limit).unwrap_or(usize::MAX);
+        if self.runs.is_empty() {
+            let keys: Vec<_> = self.entries.into_iter().skip(skip).take(take).map(Entry::into_key).collect();
+            return Ok(SortedKeys::Listed(keys.into_iter()));
+        }
+        let mut merge = Merge::new(self.entries, self.runs).map_err(|error| failed("read from", error))?;
+        for _ in 0..offset {
+            if merge.next().map_err(|error| failed("read from", error))?.is_none() {
+                break;
+            }
+        }
+        Ok(SortedKeys::Merged(Box::new(merge), limit))
+    }
+}
+
+/// Keys in an order.
+pub enum SortedKeys {
+    /// Those of a list.
+    Listed(std::vec::IntoIter<RowKey>),
+    /// Those that are merged from files, and how many more are wanted.
+    Merged(Box<Merge>, u64),
+}
+
+impl Iterator for SortedKeys {
+    type Item = Result<RowKey, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            SortedKeys::Listed(keys) => keys.next().map(Ok),
+            SortedKeys::Merged(merge, left) => {
+                *left = left.checked_sub(1)?;
+                match merge.next() {
+                    Ok(entry) => entry.map(|entry| Ok(entry.into_key())),
+                    Err(error) => Some(Err(failed("read from", error))),
+                }
+            }
+        }
+    }
+}

@@ -40,6 +40,16 @@ impl Sum {
         self.float_count += 1;
     }
 
+    /// Adds what another sum has come to.
+    pub fn add(&mut self, other: &Self) {
+        self.ints += other.ints;
+        self.int_count += other.int_count;
+        let count = self.float_count + other.float_count;
+        self.add_float(other.floats);
+        self.lost += other.lost;
+        self.float_count = count;
+    }
+
     /// How many numbers were added.
     #[must_use]
     pub fn count(&self) -> u64 {

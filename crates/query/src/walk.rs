@@ -10,6 +10,8 @@ use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::{Row, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
 
 use crate::evaluate::Evaluator;
+use crate::group::TooManyGroups;
+use crate::sort::SortedKeys;
 
 /// Why a walk broke off.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub enum Fault {
     Store(StoreError),
     /// A damaged record, under this key.
     Record(Vec<u8>, Corrupt),
+    /// Rows fall into too many groups.
+    Groups(TooManyGroups),
     /// The caller asked to stop (`is_stopped`).
     Stopped,
 }
@@ -69,6 +73,7 @@ impl Walk for Inside<'_> {
 }
 
 /// Which rows of a walk are wanted: those of which all conditions are true; of these, some after the first.
+#[derive(Clone)]
 pub struct Selection {
     /// The condition; None is true of all rows.
     pub condition: Option<Evaluator>,
@@ -168,14 +173,14 @@ pub struct RowKey {
 pub struct Listed {
     snapshot: Snapshot,
     table: TableId,
-    keys: std::vec::IntoIter<RowKey>,
+    keys: SortedKeys,
 }
 
 impl Listed {
     /// The rows of this table of the snapshot.
     #[must_use]
-    pub fn new(snapshot: Snapshot, table: TableId, keys: Vec<RowKey>) -> Self {
-        Self { snapshot, table, keys: keys.into_iter() }
+    pub fn new(snapshot: Snapshot, table: TableId, keys: SortedKeys) -> Self {
+        Self { snapshot, table, keys }
     }
 
     /// The snapshot that keeps the rows' bytes in place.
@@ -187,9 +192,10 @@ impl Listed {
     /// Gives the next row to `visit`; None at the end. The row's bytes stay where they are while the snapshot lives.
     ///
     /// # Errors
-    /// Damage.
+    /// Damage, or the list cannot be read.
     pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Result<Option<R>, StoreError> {
         for key in self.keys.by_ref() {
+            let key = key?;
             // It was there when the list was made, in the same snapshot.
             if let Some(cell) = self.snapshot.get(self.table, &key.code)? {
                 return Ok(Some(visit(Row { key: &key.code, spelling: &key.spelling, record: cell.record })));

@@ -17,10 +17,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::Query;
-use crate::column::{Queried, Work, is_interrupted, over};
 use crate::errors;
 use crate::expression::{self, Expression};
 use crate::transaction;
+use crate::work::{Queried, Stop, Work, over};
 
 /// `query.update(...)`: how many rows there were.
 pub fn update(
@@ -113,12 +113,21 @@ struct Keys;
 impl Work for Keys {
     type Result = Vec<RowKey>;
 
-    fn run<S: Shapes>(self, rows: &mut impl Walk, _shapes: &S) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(
+        self,
+        rows: &mut impl Walk,
+        _shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
         let mut keys = Vec::new();
-        for_each::<()>(rows, is_interrupted, |row| {
-            keys.push(RowKey { code: row.key.into(), spelling: row.spelling.into() });
-            ControlFlow::Continue(())
-        })?;
+        for_each::<()>(
+            rows,
+            || stop.is_set(),
+            |row| {
+                keys.push(RowKey { code: row.key.into(), spelling: row.spelling.into() });
+                ControlFlow::Continue(())
+            },
+        )?;
         Ok(keys)
     }
 }

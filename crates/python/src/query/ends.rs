@@ -9,11 +9,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::Query;
-use crate::column::{Queried, Work, for_each_values, is_interrupted, over};
+use crate::column::for_each_values;
 use crate::errors;
 use crate::record::detached;
 use crate::table::Table;
 use crate::views::Shows;
+use crate::work::{Parallel, Queried, Stop, Work, over_parts};
 
 /// An iterator over keys, records or both.
 pub fn iterate<'py>(query: &Bound<'py, Query>, shows: Shows) -> PyResult<Bound<'py, PyAny>> {
@@ -109,22 +110,38 @@ pub fn exists(query: &Bound<'_, Query>) -> PyResult<bool> {
 /// How many rows there are.
 pub fn count(query: &Bound<'_, Query>) -> PyResult<u64> {
     match query.source()? {
-        Some(source) => over(query.table(), source, CountRows),
+        Some(source) => over_parts(query.table(), source, CountRows),
         None => Ok(0),
     }
 }
 
+#[derive(Clone)]
 struct CountRows;
 
 impl Work for CountRows {
     type Result = u64;
 
-    fn run<S: Shapes>(self, rows: &mut impl Walk, _shapes: &S) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(
+        self,
+        rows: &mut impl Walk,
+        _shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
         let mut count = 0;
-        for_each::<()>(rows, is_interrupted, |_| {
-            count += 1;
-            ControlFlow::Continue(())
-        })?;
+        for_each::<()>(
+            rows,
+            || stop.is_set(),
+            |_| {
+                count += 1;
+                ControlFlow::Continue(())
+            },
+        )?;
         Ok(count)
+    }
+}
+
+impl Parallel for CountRows {
+    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+        Ok(parts.into_iter().sum())
     }
 }

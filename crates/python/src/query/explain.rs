@@ -13,7 +13,10 @@ use pyo3::prelude::*;
 
 use super::Query;
 use super::ends;
-use crate::column::{Queried, Work, is_interrupted, over};
+use crate::bounds::Bounds;
+use crate::errors;
+use crate::work::threads::threads_for;
+use crate::work::{Queried, Source, Stop, Work, over};
 
 /// `query.explain()`: lines for people.
 pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
@@ -53,7 +56,7 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
         let parts: Vec<_> = chosen.iter().map(|(name, _)| name.as_str()).collect();
         lines.push(format!("select {}", parts.join(", ")));
     }
-    lines.push("on 1 thread".to_owned());
+    lines.push(format!("on {}", errors::counted(thread_count(query, &bounds)?, "thread")));
     if analyze {
         let start = Instant::now();
         let count = ends::count(query)?;
@@ -62,6 +65,17 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     }
     lines.extend(remarks(query, &name)?);
     Ok(lines.join("\n"))
+}
+
+/// On how many threads the rows are walked over.
+fn thread_count(query: &Bound<'_, Query>, bounds: &Bounds) -> PyResult<usize> {
+    let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
+    let Some(rows) = table.get().rows(py, bounds, false)? else { return Ok(1) };
+    let is_ordered = !plan.order.is_empty();
+    if !is_ordered && (plan.offset > 0 || plan.limit < u64::MAX || !plan.filters.is_empty()) {
+        return Ok(1);
+    }
+    threads_for(py, &Source { rows, selection: None })
 }
 
 /// What is remarkable: a field that no record has.
@@ -92,11 +106,8 @@ fn remarks(query: &Bound<'_, Query>, name: &str) -> PyResult<Vec<String>> {
         if names.is_empty() {
             continue;
         }
-        let close = py.import("difflib")?.call_method1("get_close_matches", (&*field, names, 1))?;
-        let hint = match close.try_iter()?.next() {
-            Some(close) => format!("; did you mean {:?}?", close?.extract::<String>()?),
-            None => String::new(),
-        };
+        let close = errors::close_match(py, &field, names)?;
+        let hint = close.map_or_else(String::new, |close| format!("; did you mean {close:?}?"));
         remarks.push(format!("note: no record in {name:?} has {field:?}{hint}"));
     }
     Ok(remarks)
@@ -108,12 +119,21 @@ struct HasField(FieldReader);
 impl Work for HasField {
     type Result = bool;
 
-    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault> {
-        let found = for_each(rows, is_interrupted, |row| match self.0.read(row.record, shapes) {
-            Ok(None) => ControlFlow::Continue(()),
-            // A damaged record may have it.
-            Ok(Some(_)) | Err(_) => ControlFlow::Break(Ok(())),
-        })?;
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        let found = for_each(
+            rows,
+            || stop.is_set(),
+            |row| match self.0.read(row.record, shapes) {
+                Ok(None) => ControlFlow::Continue(()),
+                // A damaged record may have it.
+                Ok(Some(_)) | Err(_) => ControlFlow::Break(Ok(())),
+            },
+        )?;
         Ok(found.is_some())
     }
 }
@@ -124,26 +144,30 @@ struct FieldNames;
 impl Work for FieldNames {
     type Result = BTreeSet<String>;
 
-    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault> {
+    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault> {
         let mut names = BTreeSet::new();
         let mut last = None;
-        for_each::<()>(rows, is_interrupted, |row| {
-            let Ok(Root::Container(dict)) = root(row.record, shapes) else {
-                return ControlFlow::Continue(());
-            };
-            if dict.kind == Kind::Shaped && last.replace(dict.shape) != Some(dict.shape) {
-                let shape = shapes.shape(dict.shape);
-                names.extend(shape.iter().flat_map(|shape| shape.names()).map(ToString::to_string));
-            }
-            if dict.kind == Kind::Keyed {
-                for entry in (0..dict.count).step_by(2) {
-                    if let Ok(Slot::Str(name)) = dict.slot(row.record, shapes, entry) {
-                        names.extend(std::str::from_utf8(name).ok().map(str::to_owned));
+        for_each::<()>(
+            rows,
+            || stop.is_set(),
+            |row| {
+                let Ok(Root::Container(dict)) = root(row.record, shapes) else {
+                    return ControlFlow::Continue(());
+                };
+                if dict.kind == Kind::Shaped && last.replace(dict.shape) != Some(dict.shape) {
+                    let shape = shapes.shape(dict.shape);
+                    names.extend(shape.iter().flat_map(|shape| shape.names()).map(ToString::to_string));
+                }
+                if dict.kind == Kind::Keyed {
+                    for entry in (0..dict.count).step_by(2) {
+                        if let Ok(Slot::Str(name)) = dict.slot(row.record, shapes, entry) {
+                            names.extend(std::str::from_utf8(name).ok().map(str::to_owned));
+                        }
                     }
                 }
-            }
-            ControlFlow::Continue(())
-        })?;
+                ControlFlow::Continue(())
+            },
+        )?;
         Ok(names)
     }
 }

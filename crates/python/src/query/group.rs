@@ -1,16 +1,18 @@
 //! How does Python ask what the rows of each group come to?
 
+use std::sync::Arc;
+
 use pellucid_query::expression::Node;
-use pellucid_query::group::{self, Group, Total, grouped};
+use pellucid_query::group::{self, Group, Room, Total, grouped};
 use pellucid_query::{Column, Fault, Sum, Walk};
 use pellucid_record::{Shapes, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 
 use super::{Query, change, plan};
-use crate::column::{Queried, Work, is_interrupted, over};
 use crate::errors;
 use crate::table::Table;
+use crate::work::{Parallel, Queried, Stop, Work, over_parts};
 
 /// What is made of a group's values, or of a query's: `count()`, `F.age.mean()`.
 ///
@@ -173,9 +175,9 @@ fn aggregated<'py>(
     }
     let columns: Result<Vec<_>, _> = by.iter().map(|(_, node)| Column::new(node)).collect();
     let columns = columns.map_err(|error| errors::value_error(error.to_string()))?;
-    let work = GroupUp { columns, aggregates: native };
+    let work = GroupUp { columns, aggregates: native, room: None };
     let groups = match query.source()? {
-        Some(source) => over(table, source, work)?,
+        Some(source) => over_parts(table, source, work)?.into_groups(),
         None => work.of_nothing(),
     };
     let rows = PyList::empty(py);
@@ -194,9 +196,15 @@ fn aggregated<'py>(
     Ok(rows)
 }
 
+/// Bytes that the groups of one query may take.
+const GROUPS_SIZE_MAX: usize = 1 << 30;
+
+#[derive(Clone)]
 struct GroupUp {
     columns: Vec<Column>,
     aggregates: Vec<group::Aggregate>,
+    /// What its parts take together.
+    room: Option<Arc<Room>>,
 }
 
 impl GroupUp {
@@ -207,10 +215,26 @@ impl GroupUp {
 }
 
 impl Work for GroupUp {
-    type Result = Vec<Group>;
+    type Result = group::Groups;
 
-    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault> {
-        grouped(rows, shapes, &mut self.columns, &mut self.aggregates, is_interrupted)
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        let room = self.room.unwrap_or_else(|| Arc::new(Room::new(GROUPS_SIZE_MAX)));
+        grouped(rows, shapes, &mut self.columns, &mut self.aggregates, &room, || stop.is_set())
+    }
+}
+
+impl Parallel for GroupUp {
+    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+        Ok(group::Groups::merge(parts))
+    }
+
+    fn in_parts(&self, _count: usize) -> Self {
+        Self { room: Some(Arc::new(Room::new(GROUPS_SIZE_MAX))), ..self.clone() }
     }
 }
 
@@ -238,7 +262,7 @@ fn object_of_total<'py>(table: &Bound<'py, Table>, total: &Total) -> PyResult<Bo
             0 => Ok(py.None().into_bound(py)),
             count => sum_of(sum, others)?.div(count),
         },
-        Total::Extreme(None) => Ok(py.None().into_bound(py)),
-        Total::Extreme(Some((_, value))) => object_of(table, value),
+        Total::Least(None) | Total::Greatest(None) => Ok(py.None().into_bound(py)),
+        Total::Least(Some(best)) | Total::Greatest(Some(best)) => object_of(table, &best.value),
     }
 }

@@ -3,7 +3,7 @@
 //! Without an order and without Python functions the rows of a scan are tested one by one, as they are wanted. Otherwise the keys
 //! of all that pass are found first, in the order that is asked for, in one snapshot; the rows are read from there.
 
-use pellucid_query::sort::{SortKey, sorted};
+use pellucid_query::sort::{Sort, SortKey, Sorted, SortedKeys};
 use pellucid_query::{Copied, Evaluator, Fault, Listed, RowKey, Selection, Walk};
 use pellucid_record::Shapes;
 use pellucid_store::{Row, Snapshot, TableId};
@@ -12,11 +12,11 @@ use pyo3::types::PyTuple;
 
 use super::Query;
 use crate::bounds::Bounds;
-use crate::column::{Queried, Source, Work, is_interrupted, over};
 use crate::errors;
 use crate::keys;
 use crate::table::{Rows, Table};
 use crate::views::Shows;
+use crate::work::{Parallel, Queried, Source, Stop, Work, over_parts};
 
 impl<'py> Queried<'py> for Bound<'py, Query> {
     fn table(&self) -> &Bound<'py, Table> {
@@ -54,8 +54,11 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
                     Some((code, after.key.clone()))
                 }
             };
-            let part = if plan.filters.is_empty() { (offset, limit) } else { (0, u64::MAX) };
-            let keys = over(table, source, Sort { by: sort_key()?, after, part })?;
+            let (skip, take) = if plan.filters.is_empty() { (offset, limit) } else { (0, u64::MAX) };
+            let wanted = if take == 0 { 0 } else { skip.saturating_add(take) };
+            let sort = Sort::new(sort_key()?, after, wanted, SORT_MEMORY_MAX);
+            let sorted = over_parts(table, source, SortUp(sort))?;
+            let keys = sorted.into_keys(skip, take).map_err(|error| errors::of_store(py, error))?;
             source = Source { rows: place.list(table, keys)?, selection: None };
             (offset, limit) = if plan.filters.is_empty() { (0, u64::MAX) } else { (offset, limit) };
         }
@@ -63,6 +66,7 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
             return Ok(Some(source));
         }
         let keys = pass_filters(table, source, &plan.filters, offset, limit)?;
+        let keys = SortedKeys::Listed(keys.into_iter());
         Ok(Some(Source { rows: place.list(table, keys)?, selection: None }))
     }
 }
@@ -98,7 +102,7 @@ impl Place {
     }
 
     /// The rows under these keys.
-    fn list(&self, table: &Bound<'_, Table>, keys: Vec<RowKey>) -> PyResult<Rows> {
+    fn list(&self, table: &Bound<'_, Table>, keys: SortedKeys) -> PyResult<Rows> {
         let (py, this) = (table.py(), table.get());
         match self {
             Self::Snapshot(snapshot, id) => {
@@ -108,6 +112,7 @@ impl Place {
                 let mut rows = Copied::default();
                 if let Some(id) = this.id_in_transaction(py, transaction)? {
                     for key in keys {
+                        let key = key?;
                         if let Some(cell) = transaction.get(id, &key.code)? {
                             rows.push(key, cell.record);
                         }
@@ -119,19 +124,35 @@ impl Place {
     }
 }
 
+/// Bytes of memory that the rows of a sort may take; the rest goes to files.
+const SORT_MEMORY_MAX: usize = 1 << 28;
+
 /// Finds the keys of rows in an order.
-struct Sort {
-    by: SortKey,
-    after: Option<(Vec<u8>, Vec<u8>)>,
-    part: (u64, u64),
+#[derive(Clone)]
+struct SortUp(Sort);
+
+impl Work for SortUp {
+    type Result = Sorted;
+
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        self.0.run(rows, shapes, || stop.is_set())
+    }
 }
 
-impl Work for Sort {
-    type Result = Vec<RowKey>;
+impl Parallel for SortUp {
+    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+        Ok(Sorted::merge(parts))
+    }
 
-    fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S) -> Result<Self::Result, Fault> {
-        let (offset, limit) = self.part;
-        sorted(rows, shapes, &mut self.by, self.after.as_ref(), offset, limit, is_interrupted)
+    fn in_parts(&self, count: usize) -> Self {
+        let mut part = self.clone();
+        part.0.memory_max /= count.max(1);
+        part
     }
 }
 

@@ -32,11 +32,13 @@ pub fn check_pattern(pattern: &str) -> Result<(), BadPattern> {
     Regex::new(pattern).map(|_| ())
 }
 
-/// An expression, ready for rows of one database.
+/// An expression, ready for rows of one database. Clones serve other threads.
+#[derive(Clone)]
 pub struct Evaluator {
     operator: Operator,
 }
 
+#[derive(Clone)]
 enum Operator {
     Field(FieldReader),
     Reach(Vec<Step>),

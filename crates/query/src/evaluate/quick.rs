@@ -12,11 +12,13 @@ use crate::field::{FieldReader, Number};
 use crate::order::exact_cmp;
 
 /// A test of one field of the root.
+#[derive(Clone)]
 pub struct Quick {
     reader: FieldReader,
     test: Test,
 }
 
+#[derive(Clone)]
 enum Test {
     Int(Comparison, i64),
     Float(Comparison, f64),

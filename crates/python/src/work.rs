@@ -1,0 +1,165 @@
+//! How does native work run over the rows of a table or a query?
+//!
+//! With the GIL released, over any kind of walk, and answering signals; over a large table of a file on several threads (`threads.rs`).
+
+pub mod threads;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pellucid_query::{Fault, Inside, Selected, Selection, Walk};
+use pellucid_record::Shapes;
+use pyo3::prelude::*;
+
+use crate::bounds::Bounds;
+use crate::errors;
+use crate::table::{Rows, Table};
+pub use threads::{Parallel, over_parts};
+
+/// Rows to compute over, and which of them.
+pub struct Source {
+    /// Where they come from.
+    pub rows: Rows,
+    /// Which of them; None: all.
+    pub selection: Option<Selection>,
+}
+
+/// What rows can be asked for again and again: a table, a query.
+pub trait Queried<'py> {
+    /// The table that has them.
+    fn table(&self) -> &Bound<'py, Table>;
+
+    /// The rows as they are now; None where the table does not exist.
+    ///
+    /// # Errors
+    /// What looking for them raises.
+    fn source(&self) -> PyResult<Option<Source>>;
+}
+
+impl<'py> Queried<'py> for Bound<'py, Table> {
+    fn table(&self) -> &Bound<'py, Table> {
+        self
+    }
+
+    fn source(&self) -> PyResult<Option<Source>> {
+        let rows = self.get().rows(self.py(), &Bounds::all(), false)?;
+        Ok(rows.map(|rows| Source { rows, selection: None }))
+    }
+}
+
+/// Who says that a walk is to stop.
+#[derive(Clone, Copy)]
+pub enum Stop<'a> {
+    /// Signals, as Ctrl-C: asked in the thread that Python called.
+    Signals,
+    /// A thread that has asked, for others.
+    Flag(&'a AtomicBool),
+}
+
+impl Stop<'_> {
+    /// Whether to stop now.
+    pub fn is_set(self) -> bool {
+        match self {
+            Stop::Signals => is_interrupted(),
+            Stop::Flag(flag) => flag.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Work that runs over any kind of walk.
+pub trait Work: Send {
+    /// What comes of it.
+    type Result: Send;
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// Damage, or a stop.
+    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault>;
+
+    /// Does it over those rows that are wanted.
+    ///
+    /// # Errors
+    /// As `run`.
+    fn run_over<S: Shapes>(
+        self,
+        rows: &mut impl Walk,
+        selection: Option<&mut Selection>,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault>
+    where
+        Self: Sized,
+    {
+        match selection {
+            None => self.run(rows, shapes, stop),
+            Some(selection) => self.run(&mut Selected { rows, selection, shapes }, shapes, stop),
+        }
+    }
+}
+
+/// Runs `work` over rows, with the GIL released.
+///
+/// # Errors
+/// What the store raises, `CorruptRecord`, and what a signal handler raises.
+pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyResult<W::Result> {
+    let py = table.py();
+    let this = table.get();
+    let core = this.core();
+    let Source { rows, mut selection } = source;
+    let result = match rows {
+        Rows::Pinned(mut scan) => {
+            let shapes = scan.snapshot().dictionary().clone();
+            py.detach(move || work.run_over(&mut *scan, selection.as_mut(), &*shapes, Stop::Signals))
+        }
+        Rows::Listed(mut rows) => {
+            let shapes = rows.snapshot().dictionary().clone();
+            py.detach(move || work.run_over(&mut *rows, selection.as_mut(), &*shapes, Stop::Signals))
+        }
+        Rows::Copied(mut rows) => core.in_running(py, |transaction| {
+            let shapes = transaction.shapes().clone();
+            Ok(work.run_over(&mut rows, selection.as_mut(), &*shapes, Stop::Signals))
+        })?,
+        Rows::Inside(mut scan) => core.in_running(py, |transaction| {
+            let shapes = transaction.shapes().clone();
+            let mut rows = Inside { scan: &mut scan, transaction };
+            Ok(work.run_over(&mut rows, selection.as_mut(), &*shapes, Stop::Signals))
+        })?,
+    };
+    result.map_err(|fault| of_fault(table, fault))
+}
+
+/// What a walk that broke off raises.
+pub fn of_fault(table: &Bound<'_, Table>, fault: Fault) -> PyErr {
+    let py = table.py();
+    match fault {
+        Fault::Store(error) => errors::of_store(py, error),
+        Fault::Record(key, error) => errors::corrupt_key(py, &table.get().name(py), &key, &error),
+        Fault::Groups(error) => errors::raise(
+            py,
+            "TooManyGroups",
+            format!(
+                "{} groups and more of table {:?} take over {} MiB of memory; group by what has fewer values, or filter the rows \
+                 first",
+                error.count,
+                table.get().name(py),
+                error.size_max >> 20
+            ),
+        ),
+        Fault::Stopped => stopped(py),
+    }
+}
+
+/// Whether Ctrl-C waits to be noticed.
+pub fn is_interrupted() -> bool {
+    Python::attach(|py| match py.check_signals() {
+        Ok(()) => false,
+        Err(error) => {
+            error.restore(py);
+            true
+        }
+    })
+}
+
+fn stopped(py: Python<'_>) -> PyErr {
+    PyErr::take(py).unwrap_or_else(|| pyo3::exceptions::PyKeyboardInterrupt::new_err(()))
+}

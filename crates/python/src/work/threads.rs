@@ -1,0 +1,201 @@
+//! How do several threads share a walk over a large table?
+//!
+//! The walk is cut where the tree of the file has branches, in more parts than there are threads, and each thread takes the next part as soon as
+//! it is done with one: parts are of different sizes, and other programs want the processors too. The thread that Python
+//! called looks for signals meanwhile.
+
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use pellucid_query::{Fault, Selection};
+use pellucid_record::Shapes;
+use pellucid_store::Scan;
+use pyo3::prelude::*;
+
+use super::{Source, Stop, Work, is_interrupted, of_fault, over};
+use crate::errors;
+use crate::table::{Rows, Table};
+
+/// Tables with fewer rows are done before threads have begun.
+const ROW_COUNT_MIN: u64 = 100_000;
+/// More threads wait for memory, not for processors.
+const THREAD_COUNT_MAX: usize = 16;
+/// Parts of a walk for each thread.
+const PARTS: usize = 8;
+/// Time between two looks at signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What `set_threads` was told; 0: as many as there are processors for this process.
+static WANTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Says how many threads a query or an aggregate over a large table runs on; None, which it begins with: as many as there are processors
+/// for this process, 16 at most. Raises `ValueError` where it is less than 1.
+///
+/// It holds for the whole process, from the next query on. Tables of fewer than 100,000 rows, tables in memory and the changed tables of
+/// a running transaction are walked by one thread.
+///
+/// >>> import pellucid
+/// >>> pellucid.set_threads(1)
+/// >>> pellucid.set_threads(None)
+#[pyfunction]
+#[pyo3(signature = (count))]
+pub fn set_threads(count: Option<usize>) -> PyResult<()> {
+    if count == Some(0) {
+        return Err(errors::value_error("set_threads() takes a count from 1 on, or None".to_owned()));
+    }
+    WANTED.store(count.map_or(0, |count| count.min(THREAD_COUNT_MAX)), Ordering::Relaxed);
+    Ok(())
+}
+
+fn thread_count() -> usize {
+    match WANTED.load(Ordering::Relaxed) {
+        0 => thread::available_parallelism().map_or(1, NonZero::get).min(THREAD_COUNT_MAX),
+        count => count,
+    }
+}
+
+/// Work that may be done in parts, of rows that follow each other.
+pub trait Parallel: Work + Clone + Sync {
+    /// What comes of the whole, from what came of its parts, in the order of their rows.
+    ///
+    /// # Errors
+    /// They cannot stand together.
+    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault>;
+
+    /// What is done in each of so many parts; its clones may share what bounds their memory.
+    #[must_use]
+    fn in_parts(&self, _count: usize) -> Self {
+        self.clone()
+    }
+}
+
+/// On how many threads work over these rows would run.
+pub fn threads_for(py: Python<'_>, source: &Source) -> PyResult<usize> {
+    let Rows::Pinned(scan) = &source.rows else { return Ok(1) };
+    if source.selection.as_ref().is_some_and(|selection| selection.offset > 0 || selection.limit < u64::MAX) {
+        // Which rows are wanted depends on those before them.
+        return Ok(1);
+    }
+    let wanted = thread_count();
+    let of_store = |error| errors::of_store(py, error);
+    if wanted == 1 || scan.snapshot().count(scan.table()).map_err(of_store)? < ROW_COUNT_MIN {
+        return Ok(1);
+    }
+    Ok(scan.parts(wanted * PARTS).map_err(of_store)?.len().min(wanted))
+}
+
+/// As [`over`], on several threads where the rows are many.
+///
+/// # Errors
+/// As `over`.
+pub fn over_parts<W: Parallel>(table: &Bound<'_, Table>, source: Source, work: W) -> PyResult<W::Result> {
+    let py = table.py();
+    let thread_count = threads_for(py, &source)?;
+    let Rows::Pinned(scan) = &source.rows else { return over(table, source, work) };
+    if thread_count == 1 {
+        return over(table, source, work);
+    }
+    let parts = scan.parts(thread_count * PARTS).map_err(|error| errors::of_store(py, error))?;
+    let shapes = scan.snapshot().dictionary().clone();
+    let (selection, shared) = (source.selection.as_ref(), work.in_parts(parts.len()));
+    match py.detach(|| in_threads(parts, thread_count, selection, &*shapes, &shared)) {
+        // One thread has each group once.
+        Err(Fault::Groups(_)) => over(table, source, work),
+        done => done.map_err(|fault| of_fault(table, fault)),
+    }
+}
+
+/// What came of which part.
+type Done<R> = (usize, Result<R, Fault>);
+
+/// What threads have in common.
+struct Shared<'a, W: Work, S> {
+    parts: Vec<Mutex<Option<Scan>>>,
+    /// The part that is taken next.
+    next: AtomicUsize,
+    is_stopped: AtomicBool,
+    results: Mutex<Vec<Done<W::Result>>>,
+    selection: Option<&'a Selection>,
+    shapes: &'a S,
+    work: &'a W,
+}
+
+impl<W: Parallel, S: Shapes + Sync> Shared<'_, W, S> {
+    /// Takes part after part.
+    fn run(&self) {
+        while !self.is_stopped.load(Ordering::Relaxed) {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(part) = self.parts.get(index) else { return };
+            let Some(mut rows) = part.lock().unwrap_or_else(PoisonError::into_inner).take() else { continue };
+            let mut selection = self.selection.cloned();
+            let stop = Stop::Flag(&self.is_stopped);
+            let result = self.work.clone().run_over(&mut rows, selection.as_mut(), self.shapes, stop);
+            if result.is_err() {
+                self.is_stopped.store(true, Ordering::Relaxed);
+            }
+            self.results.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
+        }
+    }
+}
+
+fn in_threads<W: Parallel, S: Shapes + Sync>(
+    parts: Vec<Scan>,
+    thread_count: usize,
+    selection: Option<&Selection>,
+    shapes: &S,
+    work: &W,
+) -> Result<W::Result, Fault> {
+    let shared = Shared {
+        parts: parts.into_iter().map(|part| Mutex::new(Some(part))).collect(),
+        next: AtomicUsize::new(0),
+        is_stopped: AtomicBool::new(false),
+        results: Mutex::new(Vec::new()),
+        selection,
+        shapes,
+        work,
+    };
+    let is_interrupted = thread::scope(|scope| {
+        let (alive, ended) = mpsc::channel::<()>();
+        let mut has_threads = false;
+        for _ in 0..thread_count {
+            let (shared, alive) = (&shared, alive.clone());
+            let run = move || {
+                let _alive = alive;
+                shared.run();
+            };
+            has_threads |= thread::Builder::new().spawn_scoped(scope, run).is_ok();
+        }
+        drop(alive);
+        if !has_threads {
+            // The system has no room for threads; this one is there.
+            shared.run();
+        }
+        loop {
+            match ended.recv_timeout(SIGNAL_INTERVAL) {
+                Err(RecvTimeoutError::Timeout) if is_interrupted() => {
+                    shared.is_stopped.store(true, Ordering::Relaxed);
+                    return true;
+                }
+                Err(RecvTimeoutError::Timeout) | Ok(()) => {}
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+    });
+    if is_interrupted {
+        return Err(Fault::Stopped);
+    }
+    let mut results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(index, _)| *index);
+    // Those that stopped because another one failed say only that.
+    let (done, failed): (Vec<_>, Vec<_>) =
+        results.into_iter().map(|(_, result)| result).partition(Result::is_ok);
+    let mut failed = failed.into_iter().filter_map(Result::err);
+    if let Some(first) = failed.next() {
+        return Err(if matches!(first, Fault::Stopped) { failed.next().unwrap_or(first) } else { first });
+    }
+    work.merge(done.into_iter().filter_map(Result::ok).collect())
+}

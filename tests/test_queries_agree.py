@@ -1,0 +1,177 @@
+"""Does a query find the same, however its rows are walked over?
+
+One table of many irregular rows is asked the same questions by one thread and by several, in a file and in
+memory, behind a checkpoint and while its last rows wait in the log, page by page and, in a transaction that
+has changed it, entry by entry.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pellucid
+import pytest
+from pellucid import KEY, F, count
+
+ROW_COUNT = 130_000  # More than the 100,000 from which on a table is shared by threads.
+PENDING_COUNT = 500
+PLACES = ["Bath", "York", "Ely", "Stra\u00dfe", ""]
+
+Questions = dict[str, Callable[[Any], Any]]
+
+
+def row(number: int, choose: random.Random) -> Any:
+    """A row that often lacks fields, or has them of another type."""
+    if number % 997 == 0:
+        return [number, "no dict"]
+    made: dict[str, Any] = {
+        "number": number,
+        "price": choose.random() * 10 ** choose.randint(-3, 6),
+        "place": choose.choice(PLACES),
+        "tags": [choose.choice("abc") for _ in range(choose.randint(0, 3))],
+        "name": {"first": choose.choice("XYZ"), "last": f"B{choose.randint(0, 999):03}"},
+        "born": date(2020, 1, 1) + timedelta(days=choose.randint(0, 3000)),
+        "age": choose.randint(0, 90),
+    }
+    if choose.random() < 0.1:
+        made["age"] = choose.choice([None, True, 33.0, math.nan, "33", 2**70, -(2**70)])
+    if choose.random() < 0.05:
+        del made["name"]
+    if choose.random() < 0.05:
+        made[choose.choice("xyz")] = choose.choice([1, 1.0, True, b"x", Decimal("1.5")])
+    return made
+
+
+QUESTIONS: Questions = {
+    "count": lambda t: t.where(F.age >= 40).count(),
+    "count of a field": lambda t: t.count("x"),
+    "count by a prefix": lambda t: t.where(F.name.last.startswith("B7")).count(),
+    "count by a range of keys": lambda t: t.where(KEY > 1000, KEY <= 90_000, F.place != "Ely").count(),
+    "count over lists": lambda t: t.where(F.tags.each() == "b").count(),
+    "sum of ints": lambda t: t.sum("number"),
+    "sum of floats": lambda t: t.where(F.place == "York").sum("price"),
+    "mean": lambda t: t.mean("number"),
+    "least": lambda t: t.where(F.place.isin(["Bath", "York"])).min("born"),
+    "greatest": lambda t: t.max("name.last"),
+    "least of none": lambda t: t.where(F.age == "no such").min("age"),
+    "groups": lambda t: t.group_by("place", "age").agg(
+        n=count(), total=F.number.sum(), mean=F.price.mean(), first=F.name.last.min(), last=F.born.max()
+    ),
+    "groups of their own": lambda t: t.where(F.number < 40_000).group_by("number").agg(n=count()),
+    "one group": lambda t: t.agg(n=count(), exact=F.age.sum(), x=count("x"), least=F.age.min()),
+    "first ten": lambda t: list(t.order_by(F.age.desc(), "place").limit(10).keys()),
+    "a later page": lambda t: list(t.order_by("price").offset(300).limit(50).keys()),
+    "behind a row": lambda t: list(t.order_by("born").after(t[7]).limit(50).keys()),
+    "all in an order": lambda t: list(t.where(F.age < 30).order_by("born", F.price.desc()).keys()),
+    "a limit": lambda t: list(t.where(F.age == 50).offset(5).limit(7).keys()),
+    "a column": lambda t: t.where(F.number > 100_000).column(F.age + 1),
+}
+
+
+def answers(table: Any) -> dict[str, Any]:
+    # By their text: NaN is unlike itself, and 1 is like True.
+    return {question: repr(ask(table)) for question, ask in QUESTIONS.items()}
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Any]:
+    choose = random.Random(20)
+    return [row(number, choose) for number in range(ROW_COUNT)]
+
+
+@pytest.fixture(scope="module")
+def expected(rows: list[Any]) -> dict[str, Any]:
+    """What one thread finds in memory."""
+    with pellucid.open(":memory:") as db:
+        db.table("t").extend(rows)
+        return answers(db.table("t"))
+
+
+@pytest.fixture(scope="module")
+def in_file(rows: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A file whose last rows, and some changed ones, wait in its log."""
+    path = tmp_path_factory.mktemp("agree") / "rows.pel"
+    with pellucid.open(path) as db:
+        stored = list(rows)
+        for number in range(0, ROW_COUNT, ROW_COUNT // PENDING_COUNT):
+            stored[number] = {"age": 1, "place": "not this one"}
+        db.table("t").extend(stored[:-PENDING_COUNT])
+        yield path
+
+
+def put_pending(table: Any, rows: list[Any]) -> None:
+    for number in range(0, ROW_COUNT - PENDING_COUNT, ROW_COUNT // PENDING_COUNT):
+        table[number] = rows[number]
+    for number in range(ROW_COUNT - PENDING_COUNT, ROW_COUNT):
+        table[number] = rows[number]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_and_one_thread_find_the_same(
+    in_file: Path, rows: list[Any], expected: dict[str, Any], threads: int
+) -> None:
+    with pellucid.open(in_file) as db:
+        put_pending(db.table("t"), rows)
+        pellucid.set_threads(threads)
+        try:
+            assert answers(db.table("t")) == expected
+            said = db.table("t").where(F.age > 3).explain()
+            assert f"on {threads} thread" in said
+        finally:
+            pellucid.set_threads(None)
+
+
+def test_a_changed_transaction_finds_the_same(
+    in_file: Path, rows: list[Any], expected: dict[str, Any]
+) -> None:
+    with pellucid.open(in_file) as db:
+        put_pending(db.table("t"), rows)
+        with db.transaction():
+            db.table("t")[10] = rows[10]
+            assert answers(db.table("t")) == expected
+
+
+def test_small_tables_and_pages_stay_with_one_thread(in_file: Path, rows: list[Any]) -> None:
+    pellucid.set_threads(4)
+    try:
+        with pellucid.open(in_file) as db:
+            put_pending(db.table("t"), rows)
+            assert "on 1 thread" in db.table("t").where(F.age > 3).limit(5).explain()
+            assert "on 4 threads" in db.table("t").order_by("age").limit(5).explain()
+            db.table("small").extend([1, 2])
+            assert "on 1 thread" in db.table("small").where(F.age > 3).explain()
+        with pellucid.open(":memory:") as db:
+            db.table("t").extend(rows)
+            assert "on 1 thread" in db.table("t").where(F.age > 3).explain()
+    finally:
+        pellucid.set_threads(None)
+
+
+@pytest.mark.parametrize("threads", [0, -1, "2", 1.5])
+def test_a_thread_count_that_is_none_is_refused(threads: Any) -> None:
+    with pytest.raises((ValueError, TypeError, OverflowError)):
+        pellucid.set_threads(threads)
+
+
+def test_a_damaged_row_is_named_by_whoever_meets_it(tmp_path: Path) -> None:
+    """Several threads, of which one meets damage: its error is raised, and the others stop."""
+    path = tmp_path / "damaged.pel"
+    marker = "the text of the row that is damaged"
+    with pellucid.open(path) as db:
+        db.table("t").extend({"age": n, "text": marker if n == 77_777 else "plain"} for n in range(ROW_COUNT))
+    data = bytearray(path.read_bytes())
+    place = data.index(marker.encode())
+    data[place - 24 : place] = b"\xff" * 24
+    path.write_bytes(data)
+    pellucid.set_threads(3)
+    try:
+        with pellucid.open(path) as db, pytest.raises(pellucid.CorruptRecord, match="77777"):
+            db.table("t").where(F.age.length() == 3).count()
+    finally:
+        pellucid.set_threads(None)
