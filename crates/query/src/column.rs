@@ -62,6 +62,16 @@ impl Column {
         }
     }
 
+    /// The tag and the slot, if it is a field and a record with the same head was met before.
+    #[inline]
+    #[must_use]
+    pub fn quick_bits(&self, record: &[u8]) -> Option<(u8, u64)> {
+        match &self.kind {
+            ColumnKind::Field(reader) => reader.quick_bits(record),
+            ColumnKind::Computed(..) => None,
+        }
+    }
+
     /// The value in a row, and the record in which it stands; None where it is missing.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 //! of one shape differ in neither, so that reading the next is one comparison and two loads. A
 //! longer path is walked container by container.
 
-use pellucid_record::layout::{ROOT_HEAD_SIZE, tag};
+use pellucid_record::layout::{ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, slots_size, tag};
 use pellucid_record::path::{Step as PathStep, slot_index};
 use pellucid_record::view::{Container, Root, Slot, root};
 use pellucid_record::{Corrupt, Kind, Shapes};
@@ -53,6 +53,18 @@ struct Place {
 
 /// Heads remembered. A table rarely has more shapes at its root, and then only the walk is slower.
 const PLACE_COUNT: usize = 256;
+
+/// The string on the heap of a shaped root that a slot of it refers to; None where there is none, which `FieldReader::read` tells
+/// more of.
+#[inline]
+#[must_use]
+pub fn heap_text(record: &[u8], bits: u64) -> Option<&[u8]> {
+    let head = u64::from_le_bytes(*record.first_chunk()?);
+    let (offset, size) = ((bits & 0xFFFF_FFFF) as usize, (bits >> 32) as usize);
+    // Where the heap begins, which `Container` would check.
+    let start = ROOT_HEAD_SIZE + slots_size((head >> 16) as u32 & 0xFFFF, ROOT_WIDTH_LOG2) as usize;
+    if offset < start { None } else { record.get(offset..offset + size) }
+}
 
 /// Reads the field at one path out of many records.
 #[derive(Clone)]
@@ -163,6 +175,13 @@ impl FieldReader {
             (tag::FLOAT, slot) => Some(Number::Float(f64::from_le_bytes(slot))),
             _ => None,
         }
+    }
+
+    /// The tag and the slot of the field, if a record with the same head was met before.
+    #[inline]
+    #[must_use]
+    pub fn quick_bits(&self, record: &[u8]) -> Option<(u8, u64)> {
+        self.quick(record).map(|(tag, slot)| (tag, u64::from_le_bytes(slot)))
     }
 
     /// What is in the field; None where the record has no such field.

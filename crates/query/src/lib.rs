@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
+pub mod arrow;
 pub mod code;
 pub mod column;
 pub mod evaluate;

@@ -1,0 +1,152 @@
+//! Which number is a Decimal, apart from how it is written?
+//!
+//! Arrow has digits and a scale that all values of a column share; Python has a scale for each value. Both ways every digit stays.
+
+use num_bigint::BigInt;
+use pellucid_record::layout::tag;
+use pellucid_record::payload;
+
+use super::kind::{DECIMAL_DIGIT_COUNT_MAX, Type};
+use super::text;
+
+/// A number, times a power of ten.
+#[derive(Clone, Copy, Default)]
+pub struct Unscaled {
+    /// All its digits.
+    pub digits: i128,
+    /// How many of them stand behind the point.
+    pub scale: u8,
+}
+
+impl Unscaled {
+    /// The type that has this number.
+    pub fn kind(self) -> Type {
+        let digits = self.digits.unsigned_abs().checked_ilog10().map_or(0, |log| log as u8 + 1);
+        Type::Decimal { whole: digits.saturating_sub(self.scale), scale: self.scale }
+    }
+
+    /// Its digits where all values have this many behind the point.
+    pub fn digits_at(self, scale: u8) -> i128 {
+        self.digits * 10i128.pow(u32::from(scale.saturating_sub(self.scale)))
+    }
+}
+
+/// The number of a payload: `Some(None)` where it has too many digits, or is none at all; None where it is damaged.
+#[expect(clippy::option_option, reason = "damage, and what does not fit")]
+pub fn unscaled(tag: u8, bytes: &[u8]) -> Option<Option<Unscaled>> {
+    match tag {
+        tag::BIGINT => {
+            if !payload::is_bigint(bytes) {
+                return None;
+            }
+            let value = i128::try_from(text::big_int(bytes)).ok();
+            let fits = |value: &i128| {
+                value
+                    .unsigned_abs()
+                    .checked_ilog10()
+                    .is_none_or(|log| log < u32::from(DECIMAL_DIGIT_COUNT_MAX))
+            };
+            Some(value.filter(fits).map(|digits| Unscaled { digits, scale: 0 }))
+        }
+        tag::DECIMAL => Some(unscaled_text(payload::decimal(bytes)?)),
+        // Not a number at all.
+        _ => Some(None),
+    }
+}
+
+/// The number that a Decimal's text says, if it has at most 38 digits; NaN and infinities are none.
+fn unscaled_text(written: &str) -> Option<Unscaled> {
+    let (is_negative, rest) = match written.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, written),
+    };
+    let (digits, exponent) = match rest.split_once(['E', 'e']) {
+        Some((digits, exponent)) => (digits, exponent.parse::<i64>().ok()?),
+        None => (rest, 0),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut value: i128 = 0;
+    for digit in whole.bytes().chain(fraction.bytes()) {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        value = value.checked_mul(10)?.checked_add(i128::from(digit))?;
+    }
+    let mut scale = i64::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
+    while scale < 0 {
+        value = value.checked_mul(10)?;
+        scale += 1;
+        if value == 0 {
+            scale = 0;
+        }
+    }
+    let size = value.unsigned_abs().checked_ilog10().map_or(0, |log| log + 1);
+    if size > u32::from(DECIMAL_DIGIT_COUNT_MAX) || scale > i64::from(DECIMAL_DIGIT_COUNT_MAX) {
+        return None;
+    }
+    Some(Unscaled { digits: if is_negative { -value } else { value }, scale: u8::try_from(scale).ok()? })
+}
+
+/// The Decimal as Python writes it: `digits` behind an optional sign, times ten to the power of `-scale`.
+pub fn written(digits: &str, scale: i32) -> String {
+    let (sign, digits) = match digits.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", digits),
+    };
+    let digits = digits.trim_start_matches('0');
+    let digits = if digits.is_empty() { "0" } else { digits };
+    let count = i64::try_from(digits.len()).unwrap_or(i64::MAX);
+    let point = count - i64::from(scale);
+    if scale == 0 {
+        return format!("{sign}{digits}");
+    }
+    if scale > 0 && point > -6 {
+        if point <= 0 {
+            return format!("{sign}0.{}{digits}", "0".repeat(point.unsigned_abs() as usize));
+        }
+        let (whole, fraction) =
+            digits.split_at_checked(point.unsigned_abs() as usize).unwrap_or((digits, ""));
+        return format!("{sign}{whole}.{fraction}");
+    }
+    let (first, rest) = digits.split_at_checked(1).unwrap_or((digits, ""));
+    let dot = if rest.is_empty() { "" } else { "." };
+    format!("{sign}{first}{dot}{rest}E{:+}", point - 1)
+}
+
+/// An int of any size as the format has it: two's complement, little-endian, as short as it goes.
+pub fn big_int_payload(value: &BigInt) -> Vec<u8> {
+    value.to_signed_bytes_le()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_taken_to_the_last_digit_or_not_at_all() {
+        let parts = |text| unscaled_text(text).map(|value| (value.digits, value.scale));
+        assert_eq!(parts("-1.50"), Some((-150, 2)));
+        assert_eq!(parts("1E+3"), Some((1000, 0)));
+        assert_eq!(parts("1.5E-7"), Some((15, 8)));
+        assert_eq!(parts("0E+50"), Some((0, 0)));
+        assert_eq!(parts("1E+38"), None);
+        assert_eq!(parts("1E-39"), None);
+        assert_eq!(parts("NaN"), None);
+        assert_eq!(parts("-Infinity"), None);
+    }
+
+    #[test]
+    fn decimals_are_written_as_python_does() {
+        for (digits, scale, expected) in [
+            ("150", 2, "1.50"),
+            ("-5", 3, "-0.005"),
+            ("1", 7, "1E-7"),
+            ("12", 8, "1.2E-7"),
+            ("1", 6, "0.000001"),
+            ("0", 2, "0.00"),
+            ("0", 8, "0E-8"),
+            ("15", -3, "1.5E+4"),
+            ("7", 0, "7"),
+        ] {
+            assert_eq!(written(digits, scale), expected);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! How do rows become the columns that other libraries take?
+//!
+//! One walk over the rows gathers every column, in batches, and learns its type meanwhile. Where that turns out to be another than it
+//! seemed, the rows are walked once more, knowing better: [`gather`] says so. Arrow's memory layout is all that is here; how
+//! columns are handed to others, the caller knows. `writer.rs` is the way in.
+
+mod builder;
+mod cells;
+mod data;
+mod decimal;
+mod fields;
+mod freeze;
+mod kind;
+mod ndarray;
+mod text;
+pub mod writer;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{Schema, SchemaRef};
+use pellucid_record::Shapes;
+use pellucid_record::view::{Root, Slot, root};
+use pellucid_store::Row;
+
+use crate::column::Column;
+use crate::walk::{Fault, Walk, for_each};
+pub use builder::Large;
+use builder::{Builder, Ground, Stop};
+use fields::Fields;
+pub use kind::{Type, double};
+
+/// Rows in one batch.
+const BATCH_ROW_COUNT_MAX: usize = 1 << 16;
+/// Bytes of records in one batch, so that the text of none reaches the 2 GiB that an array of strings may have.
+const BATCH_SIZE_MAX: usize = 1 << 28;
+/// The column of rows that are no dicts.
+const VALUE: &str = "value";
+
+/// The names of columns, and the types of their values.
+pub type Kinds = Vec<(Box<str>, Type)>;
+
+/// Which columns.
+pub enum Wanted {
+    /// All fields that any row has, in the order of first sight.
+    All,
+    /// These.
+    Chosen(Vec<(Box<str>, Column)>),
+}
+
+/// Columns, in batches.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Names and types.
+    pub schema: SchemaRef,
+    /// The rows.
+    pub batches: Vec<RecordBatch>,
+}
+
+/// Why there are no columns.
+#[derive(Debug)]
+pub struct Refusal {
+    /// Of which column.
+    pub column: String,
+    /// The key of the row, where it is known.
+    pub key: Option<Vec<u8>>,
+    /// What is wrong with its value.
+    pub why: String,
+}
+
+/// What comes of a walk.
+#[derive(Debug)]
+pub enum Gathered {
+    /// The columns.
+    Done(Table),
+    /// Other types than were known before: to be walked once more.
+    Again(Kinds),
+    /// A value that no column has.
+    Refused(Refusal),
+    /// A string that is none.
+    Damaged(Refusal),
+}
+
+/// The columns of no rows.
+#[must_use]
+pub fn nothing(wanted: &Wanted) -> Table {
+    let names: Vec<_> = match wanted {
+        Wanted::All => Vec::new(),
+        Wanted::Chosen(columns) => columns.iter().map(|(name, _)| Type::Null.field(name)).collect(),
+    };
+    Table { schema: Arc::new(Schema::new(names)), batches: Vec::new() }
+}
+
+/// Rows that are gathered.
+struct Batch {
+    fields: Fields,
+    kinds: Type,
+    row_count: usize,
+}
+
+/// What is gathered.
+struct Gatherer {
+    fields: Fields,
+    row_count: usize,
+    size: usize,
+    batches: Vec<Batch>,
+    kinds: Type,
+    is_again: bool,
+}
+
+/// Gathers the columns of all rows. `known` are the types that the last walk found.
+///
+/// # Errors
+/// Damage, or a stop.
+pub fn gather<S: Shapes + ?Sized>(
+    rows: &mut impl Walk,
+    shapes: &S,
+    wanted: &mut Wanted,
+    known: &Kinds,
+    large: &dyn Large,
+    is_stopped: impl Fn() -> bool,
+) -> Result<Gathered, Fault> {
+    let mut gatherer = Gatherer::new(wanted, known);
+    let ground = Ground { shapes, large };
+    let refused = for_each(rows, is_stopped, |row| {
+        let done = match wanted {
+            Wanted::All => gatherer.take_all(&row, &ground),
+            Wanted::Chosen(columns) => gatherer.take(columns, &row, &ground),
+        };
+        match done {
+            Ok(()) => {}
+            Err(Stop::Corrupt(error)) => return crate::walk::damaged(&row, error),
+            Err(Stop::Store(error)) => return ControlFlow::Break(Err(Fault::Store(error))),
+            Err(Stop::Refused { column, why }) => {
+                return ControlFlow::Break(Ok(Refusal { column, key: Some(row.key.to_vec()), why }));
+            }
+        }
+        gatherer.row_count += 1;
+        gatherer.size += row.record.len();
+        if gatherer.row_count == BATCH_ROW_COUNT_MAX || gatherer.size > BATCH_SIZE_MAX {
+            gatherer.cut();
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(match refused {
+        Some(refusal) => Gathered::Refused(refusal),
+        None => gatherer.finish(),
+    })
+}
+
+impl Gatherer {
+    fn new(wanted: &Wanted, known: &Kinds) -> Self {
+        let fields = match wanted {
+            Wanted::Chosen(columns) if known.is_empty() => {
+                let kinds: Kinds = columns.iter().map(|(name, _)| (name.clone(), Type::Null)).collect();
+                Fields::of(&kinds)
+            }
+            _ => Fields::of(known),
+        };
+        Self { fields, row_count: 0, size: 0, batches: Vec::new(), kinds: Type::Null, is_again: false }
+    }
+
+    /// Takes the chosen columns of a row.
+    #[inline]
+    fn take<S: Shapes + ?Sized>(
+        &mut self,
+        columns: &mut [(Box<str>, Column)],
+        row: &Row<'_>,
+        ground: &Ground<'_, S>,
+    ) -> Result<(), Stop> {
+        let at = self.row_count;
+        for ((name, column), builder) in columns.iter_mut().zip(&mut self.fields.builders) {
+            let done = column
+                .quick_bits(row.record)
+                .is_some_and(|(tag, bits)| builder.push_bits(at, tag, bits, row.record));
+            if !done {
+                take_slowly(column, builder, at, row, ground).map_err(|stop| stop.of_field(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all fields of a row.
+    fn take_all<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, ground: &Ground<'_, S>) -> Result<(), Stop> {
+        let slot = match root(row.record, ground.shapes)? {
+            Root::Container(container) if container.kind.is_dict() => {
+                return match self.fields.push(self.row_count, &container, row.record, 0, ground)? {
+                    Some(_) => Ok(()),
+                    None => Err(Stop::refused("keys that are no names, or more than 1,024 of them")),
+                };
+            }
+            Root::Container(container) => Slot::Container(container),
+            Root::Scalar(slot) => slot,
+        };
+        let index = self.fields.named(VALUE);
+        match self.fields.builders.get_mut(index) {
+            Some(builder) => {
+                builder
+                    .push(self.row_count, &slot, row.record, 0, ground)
+                    .map_err(|stop| stop.of_field(VALUE))?;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Ends a batch.
+    fn cut(&mut self) {
+        let own = self.fields.kinds();
+        let fresh = self.fields.emptied(&own);
+        let fields = std::mem::replace(&mut self.fields, fresh);
+        let own = Type::Struct(own);
+        self.kinds = std::mem::replace(&mut self.kinds, Type::Null).join(own.clone());
+        self.is_again |= fields.builders.iter().any(Builder::is_lost);
+        if self.is_again {
+            // Walked once more: what was gathered is of no use.
+            self.batches.clear();
+        } else {
+            self.batches.push(Batch { fields, kinds: own, row_count: self.row_count });
+        }
+        self.row_count = 0;
+        self.size = 0;
+    }
+
+    fn finish(mut self) -> Gathered {
+        if self.row_count > 0 || self.batches.is_empty() {
+            self.cut();
+        }
+        let kinds = self.kinds;
+        let is_again = self.is_again || !self.batches.iter().all(|batch| batch.kinds.becomes(&kinds));
+        let Type::Struct(kinds) = kinds else { return Gathered::Again(Vec::new()) };
+        if is_again {
+            return Gathered::Again(kinds);
+        }
+        let fields: Vec<_> = kinds.iter().map(|(name, kind)| kind.field(name)).collect();
+        let schema = Arc::new(Schema::new(fields));
+        let mut batches = Vec::with_capacity(self.batches.len());
+        for Batch { fields, row_count, .. } in self.batches {
+            if row_count == 0 {
+                continue;
+            }
+            let options = RecordBatchOptions::new().with_row_count(Some(row_count));
+            let made = freeze::columns_of(fields, row_count, &kinds).and_then(|columns| {
+                RecordBatch::try_new_with_options(schema.clone(), columns, &options)
+                    .map_err(|error| (String::new(), error))
+            });
+            match made {
+                Ok(batch) => batches.push(batch),
+                Err((column, error)) => {
+                    return Gathered::Damaged(Refusal { column, key: None, why: error.to_string() });
+                }
+            }
+        }
+        Gathered::Done(Table { schema, batches })
+    }
+}
+
+#[inline(never)]
+fn take_slowly<S: Shapes + ?Sized>(
+    column: &mut Column,
+    builder: &mut Builder,
+    at: usize,
+    row: &Row<'_>,
+    ground: &Ground<'_, S>,
+) -> Result<(), Stop> {
+    match column.read(row, ground.shapes)? {
+        Some((slot, record)) => builder.push(at, &slot, record, 0, ground).map(|_| ()),
+        None => Ok(()),
+    }
+}

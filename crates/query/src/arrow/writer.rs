@@ -1,0 +1,292 @@
+//! How do columns become records?
+//!
+//! A [`Writer`] has a batch of columns in the form in which rows are made of them; `cells.rs` has looked at every value that may not
+//! fit, so that writing goes through but for the limits of a record. Which dicts have shapes is the caller's to say.
+
+use std::ops::Range;
+
+use arrow_array::Array;
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, Field};
+use pellucid_record::EncodeError;
+use pellucid_record::encode::Encoder;
+use pellucid_record::layout::{Kind, tag};
+use pellucid_record::payload::{self, Apart, Timedelta};
+
+use super::cells::{Blobs, Cells};
+pub use super::cells::{Unfit, Zones};
+use super::decimal::big_int_payload;
+
+/// A batch of rows, ready to be written.
+pub struct Writer {
+    root: Column,
+    row_count: usize,
+}
+
+/// The values of a column, and which are there.
+pub(super) struct Column {
+    pub cells: Cells,
+    pub nulls: Option<NullBuffer>,
+}
+
+/// Records, one behind the other.
+#[derive(Default)]
+pub struct Records {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    large: Vec<(usize, Vec<u8>)>,
+}
+
+/// Where large values go.
+struct Beside<'a> {
+    size_min: usize,
+    record: usize,
+    large: &'a mut Vec<(usize, Vec<u8>)>,
+}
+
+impl Records {
+    /// Forgets them and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.large.clear();
+    }
+
+    /// Each record, and the values that lie apart from it, in the order of their references.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[(usize, Vec<u8>)])> {
+        let mut large = self.large.as_slice();
+        let mut start = 0;
+        self.ends.iter().enumerate().map(move |(index, end)| {
+            let record = self.bytes.get(start..*end).unwrap_or_default();
+            start = *end;
+            let own = large.partition_point(|(record, _)| *record <= index);
+            let (own, rest) = large.split_at_checked(own).unwrap_or((large, &[]));
+            large = rest;
+            (record, own)
+        })
+    }
+}
+
+impl Writer {
+    /// The rows of an array: dicts of a struct array's fields, or plain values.
+    ///
+    /// # Errors
+    /// A type or a value that has no place in a record, or none in Python.
+    pub fn new(array: &dyn Array, zones: &mut dyn Zones) -> Result<Self, Unfit> {
+        let field = Field::new("", array.data_type().clone(), true);
+        Ok(Self { root: Column::of(&field, array, zones)?, row_count: array.len() })
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn row_count(&self) -> usize {
+        self.row_count
+    }
+
+    /// Asks which shape the dicts with these names have; None: they are written with their keys. The second argument says
+    /// whether the dicts are whole records.
+    ///
+    /// # Errors
+    /// What `assign` returns.
+    pub fn give_shapes<E>(
+        &mut self,
+        assign: &mut impl FnMut(&[&str], bool) -> Result<Option<u32>, E>,
+    ) -> Result<(), E> {
+        self.root.give_shapes(assign, true)
+    }
+
+    /// Writes rows. Strings and bytes of `large_size_min` and more lie apart from them.
+    ///
+    /// # Errors
+    /// A record is too large, or nests too deep.
+    pub fn write(
+        &self,
+        rows: Range<usize>,
+        encoder: &mut Encoder,
+        records: &mut Records,
+        large_size_min: usize,
+    ) -> Result<(), EncodeError> {
+        for row in rows {
+            let beside = &mut Beside {
+                size_min: large_size_min,
+                record: records.ends.len(),
+                large: &mut records.large,
+            };
+            encoder.clear();
+            self.root.write(row, encoder, beside)?;
+            records.bytes.extend_from_slice(encoder.bytes());
+            records.ends.push(records.bytes.len());
+        }
+        Ok(())
+    }
+}
+
+impl Column {
+    fn give_shapes<E>(
+        &mut self,
+        assign: &mut impl FnMut(&[&str], bool) -> Result<Option<u32>, E>,
+        is_root: bool,
+    ) -> Result<(), E> {
+        match &mut self.cells {
+            Cells::Dictionary(_, values) => values.give_shapes(assign, is_root),
+            Cells::List(_, elements) => elements.give_shapes(assign, false),
+            Cells::Map(_, _, values) => values.give_shapes(assign, false),
+            Cells::Struct { names, shape, columns } => {
+                let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+                *shape = assign(&names, is_root)?;
+                columns.iter_mut().try_for_each(|column| column.give_shapes(assign, false))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    fn write(&self, row: usize, encoder: &mut Encoder, beside: &mut Beside<'_>) -> Result<(), EncodeError> {
+        if self.is_null(row) {
+            encoder.none();
+            return Ok(());
+        }
+        match &self.cells {
+            Cells::Ints(values) => encoder.int(at(values, row)),
+            Cells::Floats(values) => encoder.float(at(values, row)),
+            Cells::Str(values) => write_text(values.get(row), encoder, beside),
+            Cells::Bool(values) => encoder.bool(values.value(row)),
+            Cells::Dates(values) => encoder.date(at(values, row)),
+            Cells::Datetimes(values) => encoder.datetime(payload::datetime_bits(at(values, row), false)),
+            Cells::Struct { names, shape, columns } => {
+                let count = columns.len() as u32;
+                if let Some(shape) = shape {
+                    encoder.begin(Kind::Shaped, count, *shape)?;
+                    for column in columns {
+                        column.write(row, encoder, beside)?;
+                    }
+                } else {
+                    encoder.begin(Kind::Keyed, count * 2, 0)?;
+                    for (name, column) in names.iter().zip(columns) {
+                        encoder.str(name.as_bytes());
+                        column.write(row, encoder, beside)?;
+                    }
+                }
+                return encoder.end();
+            }
+            Cells::List(ranges, elements) => {
+                let range = ranges.get(row).cloned().unwrap_or_default();
+                let count = u32::try_from(range.len()).map_err(|_| EncodeError::TooLarge)?;
+                encoder.begin(Kind::List, count, 0)?;
+                for element in range {
+                    elements.write(element, encoder, beside)?;
+                }
+                return encoder.end();
+            }
+            Cells::Dictionary(keys, values) => return values.write(at(keys, row), encoder, beside),
+            cells => return Self::write_rarer(cells, row, encoder, beside),
+        }
+        Ok(())
+    }
+
+    fn write_rarer(
+        cells: &Cells,
+        row: usize,
+        encoder: &mut Encoder,
+        beside: &mut Beside<'_>,
+    ) -> Result<(), EncodeError> {
+        match cells {
+            Cells::BigInts(values) => match i64::try_from(at(values, row)) {
+                Ok(value) => encoder.int(value),
+                Err(_) => encoder.heap(tag::BIGINT, &big_int_payload(&at(values, row).into())),
+            },
+            Cells::Bytes(values) => write_bytes(values.get(row), encoder, beside),
+            Cells::Uuids(values) => encoder.heap(tag::UUID, values.get(row)),
+            Cells::Aware(values, zone) => {
+                let (local, offset, fold) = at(values, row);
+                let mut payload = payload::datetime_bits(local, fold).to_le_bytes().to_vec();
+                payload.extend_from_slice(&offset.to_le_bytes());
+                payload.extend_from_slice(zone);
+                encoder.heap(tag::AWARE, &payload);
+            }
+            Cells::Times(values) => {
+                encoder.heap(tag::TIME, &payload::datetime_bits(at(values, row), false).to_le_bytes());
+            }
+            Cells::Durations(values) => {
+                let micros = at(values, row);
+                let delta = Timedelta {
+                    days: micros.div_euclid(86_400_000_000) as i32,
+                    seconds: (micros.rem_euclid(86_400_000_000) / 1_000_000) as u32,
+                    micros: micros.rem_euclid(1_000_000) as u32,
+                };
+                encoder.heap(tag::TIMEDELTA, &payload::timedelta_bytes(&delta));
+            }
+            Cells::Decimals(values) => {
+                encoder.heap(tag::DECIMAL, values.get(row).map_or(b"0", |text| text.as_bytes()));
+            }
+            Cells::Map(ranges, keys, values) => {
+                let range = ranges.get(row).cloned().unwrap_or_default();
+                let count = u32::try_from(range.len() * 2).map_err(|_| EncodeError::TooLarge)?;
+                encoder.begin(Kind::Keyed, count, 0)?;
+                // Keys are compared by their bytes, so nothing of them lies apart.
+                let mut nowhere = Vec::new();
+                let within = &mut Beside { size_min: usize::MAX, record: 0, large: &mut nowhere };
+                for entry in range {
+                    keys.write(entry, encoder, within)?;
+                    values.write(entry, encoder, beside)?;
+                }
+                return encoder.end();
+            }
+            _ => encoder.none(),
+        }
+        Ok(())
+    }
+}
+
+/// The value of a row that is there.
+#[inline]
+fn at<T: Copy + Default>(values: &[T], row: usize) -> T {
+    values.get(row).copied().unwrap_or_default()
+}
+
+#[inline]
+fn write_text(text: &[u8], encoder: &mut Encoder, beside: &mut Beside<'_>) {
+    if text.len() >= beside.size_min && encoder.depth() > 0 {
+        write_apart(tag::STR, text, encoder, beside);
+    } else {
+        encoder.str(text);
+    }
+}
+
+fn write_bytes(bytes: &[u8], encoder: &mut Encoder, beside: &mut Beside<'_>) {
+    if bytes.len() >= beside.size_min && encoder.depth() > 0 {
+        write_apart(tag::BYTES, bytes, encoder, beside);
+    } else {
+        encoder.bytes_value(bytes);
+    }
+}
+
+#[cold]
+fn write_apart(tag: u8, bytes: &[u8], encoder: &mut Encoder, beside: &mut Beside<'_>) {
+    // The id is filled in where it is given out; the size is the truth.
+    let apart = Apart { tag, blob: 0, size: bytes.len() as u64 };
+    encoder.heap(tag::APART, &payload::apart_bytes(&apart));
+    beside.large.push((beside.record, bytes.to_vec()));
+}
+
+/// Whether values of a type may be the names of a dict's fields.
+pub(super) fn is_text(kind: &DataType) -> bool {
+    matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+impl Blobs {
+    /// The bytes of a row.
+    #[inline]
+    fn get(&self, row: usize) -> &[u8] {
+        match self {
+            Blobs::Small(array) => array.value(row),
+            Blobs::Large(array) => array.value(row),
+            Blobs::View(array) => array.value(row),
+            Blobs::Fixed(array) => array.value(row),
+        }
+    }
+}
