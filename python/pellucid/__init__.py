@@ -3,6 +3,7 @@
 from pellucid._native import (
     KEY,
     Aggregate,
+    ArrowStream,
     Change,
     Database,
     Expression,
@@ -46,6 +47,7 @@ from pellucid.errors import (
     RecordTooLarge,
     StaleRecord,
     StaleTable,
+    StreamError,
     TooManyGroups,
     TransactionError,
     UnregisteredType,
@@ -58,6 +60,7 @@ from pellucid.objects import register
 __all__ = [
     "KEY",
     "Aggregate",
+    "ArrowStream",
     "Busy",
     "Change",
     "Closed",
@@ -87,6 +90,7 @@ __all__ = [
     "SortBy",
     "StaleRecord",
     "StaleTable",
+    "StreamError",
     "Table",
     "TooManyGroups",
     "TransactionError",

@@ -15,6 +15,7 @@ caller would catch without knowing pellucid; a missing key is plain `KeyError`, 
     |-- ParseError              ValueError       a text that is no expression
     |-- StaleRecord             ReferenceError   a record of a closed snapshot or database
     |-- StaleTable              ReferenceError   a table that was dropped since
+    |-- StreamError             ValueError       columns from elsewhere that broke off or are damaged
     |-- HistoryGone             LookupError      changes that are not kept any more
     |-- NotOneRow               LookupError      a query that should have one row, and has none or many
     |-- TooManyGroups           ValueError       a group-by that memory has no room for
@@ -51,6 +52,7 @@ __all__ = [
     "RecordTooLarge",
     "StaleRecord",
     "StaleTable",
+    "StreamError",
     "TooManyGroups",
     "TransactionError",
     "UnregisteredType",
@@ -108,6 +110,10 @@ class StaleRecord(Error, ReferenceError):
 
 class StaleTable(Error, ReferenceError):
     """A table that was dropped, here or by another process, after this handle on it was made."""
+
+
+class StreamError(Error, ValueError):
+    """Columns from elsewhere that broke off or are damaged; nothing of them was stored."""
 
 
 class ReadOnly(Error, TypeError):

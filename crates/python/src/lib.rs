@@ -13,6 +13,7 @@
     reason = "CPython counts in signed numbers, and the calendar may go below zero; none comes near a limit"
 )]
 
+mod arrow;
 mod bounds;
 mod bytes;
 mod calendar;
@@ -27,6 +28,7 @@ mod hooks;
 mod hot;
 mod keys;
 mod members;
+mod numpy;
 mod open;
 mod path;
 mod put;
@@ -79,6 +81,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Expression>()?;
     module.add("F", Expression::root(Source::Record)?)?;
     module.add("KEY", Expression::root(Source::Key)?)?;
+    module.add_class::<arrow::ArrowStream>()?;
     module.add_class::<query::Query>()?;
     module.add_class::<query::group::Groups>()?;
     module.add_class::<query::group::Aggregate>()?;

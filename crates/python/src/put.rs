@@ -4,6 +4,8 @@
 //! only the lock can give, the ids of new shapes and of values that lie apart, is written into the
 //! finished bytes under it: both have fixed places.
 
+mod columns;
+
 use std::ops::Bound as Edge;
 
 use pellucid_record::envelope::renumber;
@@ -311,6 +313,9 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
     let py = table.py();
     let this = table.get();
     this.check_writable(py)?;
+    if let Some(is_stream) = columns::hands_over(values)? {
+        return columns::extend(table, values, is_stream);
+    }
     let core = this.core();
     transaction::within(py, core, || {
         let start = core.in_running(py, |transaction| {

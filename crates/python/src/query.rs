@@ -13,6 +13,7 @@ mod source;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::arrow::ArrowStream;
 use crate::errors;
 use crate::expression::{self, Expression};
 use crate::table::Table;
@@ -263,6 +264,38 @@ impl Query {
         path: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, pyo3::types::PyList>> {
         crate::column::column(slf, path)
+    }
+
+    /// The rows as columns, which any library that knows Arrow takes without a copy: an `ArrowStream`.
+    ///
+    /// The columns are those that were selected; without `select`, all fields that any row has, in the order in which they were
+    /// met. What has no Arrow type in common becomes text.
+    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ArrowStream>> {
+        ends::to_arrow(slf)
+    }
+
+    /// `to_arrow()`, for a library that asks for it: `polars.DataFrame(query)`.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        slf: &Bound<'py, Self>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        ends::to_arrow(slf)?.call_method1("__arrow_c_stream__", (requested_schema,))
+    }
+
+    /// The rows as a DataFrame of polars.
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        crate::arrow::to_polars(&ends::to_arrow(slf)?)
+    }
+
+    /// The rows as a DataFrame of pandas.
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        crate::arrow::to_pandas(&ends::to_arrow(slf)?)
+    }
+
+    /// The values of an expression, or at a field path, as an array of NumPy; see `Table.to_numpy`.
+    fn to_numpy<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        crate::numpy::to_numpy(slf, path)
     }
 
     /// Change the rows, in one transaction: each field to a value, or to what an expression comes to in the row as it

@@ -273,6 +273,26 @@ impl SnapshotHandle {
         self.default(py)?.call_method("agg", (), aggregates)
     }
 
+    /// The rows of the default table as columns; see `Table.to_arrow`.
+    fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method0("to_arrow")
+    }
+
+    /// The rows of the default table as a DataFrame of polars.
+    fn to_polars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method0("to_polars")
+    }
+
+    /// The rows of the default table as a DataFrame of pandas.
+    fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method0("to_pandas")
+    }
+
+    /// The values at a field path of the default table as an array of NumPy; see `Table.to_numpy`.
+    fn to_numpy<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method1("to_numpy", (path,))
+    }
+
     /// The sum of the numbers at a field path of the default table; see `Table.sum`.
     fn sum<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         column::sum(&self.default(py)?, path)

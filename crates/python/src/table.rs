@@ -14,6 +14,7 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
+use crate::arrow::{self, ArrowStream};
 use crate::bounds::Bounds;
 use crate::core::Core;
 use crate::errors;
@@ -374,6 +375,10 @@ impl Table {
     }
 
     /// Append all values, in one transaction. Returns how many there were.
+    ///
+    /// Columns are appended row by row, natively: any Arrow stream or array, a DataFrame of polars or pandas, a pyarrow Table.
+    /// What is null is None. `UnsupportedValue` names a column that has no place in a record; `StreamError` where the
+    /// stream breaks off, or is damaged.
     fn extend(slf: &Bound<'_, Self>, values: &Bound<'_, PyAny>) -> PyResult<usize> {
         put::extend(slf, values)
     }
@@ -634,6 +639,45 @@ impl Table {
     /// The values at a field path of all rows, in key order; None where a row has none.
     fn column<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         crate::column::column(slf, path)
+    }
+
+    /// All rows as columns, which any library that knows Arrow takes without a copy: an `ArrowStream`; see `Query.to_arrow`.
+    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ArrowStream>> {
+        arrow::to_arrow(slf, None)
+    }
+
+    /// `to_arrow()`, for a library that asks for it: `polars.DataFrame(table)`.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        slf: &Bound<'py, Self>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        arrow::to_arrow(slf, None)?.call_method1("__arrow_c_stream__", (requested_schema,))
+    }
+
+    /// All rows as a DataFrame of polars.
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        arrow::to_polars(&arrow::to_arrow(slf, None)?)
+    }
+
+    /// All rows as a DataFrame of pandas.
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        arrow::to_pandas(&arrow::to_arrow(slf, None)?)
+    }
+
+    /// The values at a field path of all rows, in key order, as an array of NumPy.
+    ///
+    /// int64, float64, bool, datetime64[us] (UTC where they are aware), datetime64[D], timedelta64[us]; else objects, as
+    /// `column` has them. Where a row has none: NaN, which makes floats of ints, NaT, and None among objects and bools.
+    ///
+    /// >>> import pellucid
+    /// >>> table = pellucid.open(":memory:").table("t")
+    /// >>> table.extend([{"n": 1}, {"n": 2}, {}])
+    /// 3
+    /// >>> table.to_numpy("n")
+    /// array([ 1.,  2., nan])
+    fn to_numpy<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        crate::numpy::to_numpy(slf, path)
     }
 
     fn __eq__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -13,6 +13,7 @@
 
 pub mod ahead;
 pub mod alloc;
+pub mod arrow;
 pub mod buffer;
 pub mod call_site;
 pub mod decode;

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::Query;
+use crate::arrow::ArrowStream;
 use crate::column::for_each_values;
 use crate::errors;
 use crate::record::detached;
@@ -48,6 +49,15 @@ fn selected<'py>(query: &Bound<'py, Query>) -> PyResult<Option<Bound<'py, PyList
         rows.append(row)
     })?;
     Ok(Some(rows))
+}
+
+/// The rows as columns: those that were selected, or all.
+pub fn to_arrow<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, ArrowStream>> {
+    let Some(chosen) = &query.get().plan.chosen else { return crate::arrow::to_arrow(query, None) };
+    let columns: Result<Vec<_>, _> = chosen.iter().map(|(_, node)| Column::new(node)).collect();
+    let columns = columns.map_err(|error| errors::value_error(error.to_string()))?;
+    let names = chosen.iter().map(|(name, _)| name.as_str().into());
+    crate::arrow::to_arrow(query, Some(names.zip(columns).collect()))
 }
 
 /// All rows.

@@ -1,0 +1,219 @@
+//! How are rows handed over as columns?
+//!
+//! The columns are made at once, natively, and given to whoever asks as Arrow's C stream, which takes them without a copy:
+//! polars, pandas, DuckDB, pyarrow. NumPy gets one column (`numpy.rs`).
+
+use arrow_array::RecordBatchIterator;
+use arrow_array::ffi::FFI_ArrowSchema;
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use pellucid_query::arrow::{self, Gathered, Kinds, Large, Refusal, Wanted};
+use pellucid_query::{Column, Fault, Inside, Selected, Selection, Walk};
+use pellucid_record::Shapes;
+use pellucid_store::{Snapshot, StoreError, Transaction};
+use pyo3::exceptions::PyImportError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::errors;
+use crate::keys;
+use crate::table::{Rows, Table};
+use crate::work::{Queried, Source, is_interrupted, of_fault};
+
+/// Rows as columns, which any library that knows Arrow takes without a copy.
+///
+/// Made by `to_arrow`. It holds all columns in memory, and can be taken any number of times: `pyarrow.table(stream)`,
+/// `polars.DataFrame(stream)`, `duckdb.from_arrow(stream)`. `len` is how many rows there are.
+///
+/// >>> import pellucid, pyarrow
+/// >>> table = pellucid.open(":memory:").table("t")
+/// >>> table.extend([{"n": 1, "s": "a"}, {"n": 2}])
+/// 2
+/// >>> stream = table.to_arrow()
+/// >>> stream
+/// <pellucid.ArrowStream of 2 rows: n Int64, s Utf8>
+/// >>> pyarrow.table(stream).to_pydict()
+/// {'n': [1, 2], 's': ['a', None]}
+#[pyclass(frozen, module = "pellucid", name = "ArrowStream")]
+pub struct ArrowStream {
+    table: arrow::Table,
+}
+
+#[pymethods]
+impl ArrowStream {
+    /// A capsule with the columns, for a library that takes them; `requested_schema` is not looked at.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // A request is a wish, which nobody needs to grant.
+        let _ = requested_schema;
+        let arrow::Table { schema, batches } = self.table.clone();
+        let reader = RecordBatchIterator::new(batches.into_iter().map(Ok), schema);
+        PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), c"arrow_array_stream")
+    }
+
+    /// A capsule with the names and types of the columns.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = FFI_ArrowSchema::try_from(self.table.schema.as_ref());
+        let schema = schema.map_err(|error| errors::value_error(error.to_string()))?;
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
+    }
+
+    fn __len__(&self) -> usize {
+        self.table.batches.iter().map(arrow_array::RecordBatch::num_rows).sum()
+    }
+
+    fn __repr__(&self) -> String {
+        let fields = self.table.schema.fields().iter();
+        let shown: Vec<_> = fields.map(|field| format!("{} {}", field.name(), field.data_type())).collect();
+        let rows = errors::counted(self.__len__(), "row");
+        format!("<pellucid.ArrowStream of {rows}: {}>", shown.join(", "))
+    }
+}
+
+/// What rows lie in, which also has what lies apart from them.
+enum Place<'a> {
+    Snapshot(Snapshot),
+    Transaction(&'a Transaction),
+}
+
+impl Large for Place<'_> {
+    fn read(&self, blob: u64) -> Result<Vec<u8>, StoreError> {
+        let found = match self {
+            Place::Snapshot(snapshot) => snapshot.blob(blob)?,
+            Place::Transaction(transaction) => transaction.blob(blob)?,
+        };
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(found.len()).map_err(|_| StoreError::NoMemory { what: "a large value" })?;
+        copy.extend_from_slice(found);
+        Ok(copy)
+    }
+}
+
+/// Gathers columns over rows, with the GIL released where nobody's transaction is lent.
+fn gathered(
+    table: &Bound<'_, Table>,
+    source: Source,
+    wanted: &mut Wanted,
+    known: &Kinds,
+) -> PyResult<Result<Gathered, Fault>> {
+    let (py, core) = (table.py(), table.get().core());
+    let Source { rows, mut selection } = source;
+    let selection = selection.as_mut();
+    Ok(match rows {
+        Rows::Pinned(mut scan) => {
+            let snapshot = scan.snapshot().clone();
+            let shapes = snapshot.dictionary().clone();
+            py.detach(|| run(&mut *scan, selection, &*shapes, &Place::Snapshot(snapshot), wanted, known))
+        }
+        Rows::Listed(mut rows) => {
+            let snapshot = rows.snapshot().clone();
+            let shapes = snapshot.dictionary().clone();
+            py.detach(|| run(&mut *rows, selection, &*shapes, &Place::Snapshot(snapshot), wanted, known))
+        }
+        Rows::Copied(mut rows) => core.in_running(py, |transaction| {
+            let shapes = transaction.shapes().clone();
+            Ok(run(&mut rows, selection, &*shapes, &Place::Transaction(transaction), wanted, known))
+        })?,
+        Rows::Inside(mut scan) => core.in_running(py, |transaction| {
+            let shapes = transaction.shapes().clone();
+            let mut rows = Inside { scan: &mut scan, transaction };
+            Ok(run(&mut rows, selection, &*shapes, &Place::Transaction(transaction), wanted, known))
+        })?,
+    })
+}
+
+fn run<S: Shapes>(
+    rows: &mut impl Walk,
+    selection: Option<&mut Selection>,
+    shapes: &S,
+    large: &dyn Large,
+    wanted: &mut Wanted,
+    known: &Kinds,
+) -> Result<Gathered, Fault> {
+    match selection {
+        None => arrow::gather(rows, shapes, wanted, known, large, is_interrupted),
+        Some(selection) => {
+            let mut rows = Selected { rows, selection, shapes };
+            arrow::gather(&mut rows, shapes, wanted, known, large, is_interrupted)
+        }
+    }
+}
+
+/// The columns of rows as they are now.
+pub fn columns_of<'py>(of: &impl Queried<'py>, mut wanted: Wanted) -> PyResult<arrow::Table> {
+    let table = of.table();
+    let mut known = Kinds::new();
+    loop {
+        let Some(source) = of.source()? else { return Ok(arrow::nothing(&wanted)) };
+        match gathered(table, source, &mut wanted, &known)?.map_err(|fault| of_fault(table, fault))? {
+            Gathered::Done(columns) => return Ok(columns),
+            // The rows are asked for anew: what is walked the last time is one state of the table.
+            Gathered::Again(kinds) => known = kinds,
+            Gathered::Refused(refusal) => return Err(refused(table, &refusal)),
+            Gathered::Damaged(Refusal { column, why, .. }) => {
+                let name = table.get().name(table.py());
+                return Err(errors::corrupt_record(
+                    table.py(),
+                    format!("a record of table {name:?} is damaged, in column {column:?}: {why}"),
+                ));
+            }
+        }
+    }
+}
+
+fn refused(table: &Bound<'_, Table>, refusal: &Refusal) -> PyErr {
+    let (py, name) = (table.py(), table.get().name(table.py()));
+    let key = refusal.key.as_deref().and_then(|key| keys::object_of(py, key, &[]).ok());
+    let record =
+        key.and_then(|key| key.repr().ok()).map_or_else(|| "a record".into(), |key| format!("record {key}"));
+    let place = match refusal.column.as_str() {
+        "" => record,
+        column => format!("column {column:?} of {record}"),
+    };
+    errors::raise(
+        py,
+        "UnsupportedValue",
+        format!(
+            "{place} of table {name:?} has {}; select() columns without it, or take to_dicts()",
+            refusal.why
+        ),
+    )
+}
+
+/// `to_arrow()` of all fields, or of those that were selected.
+pub fn to_arrow<'py>(
+    of: &impl Queried<'py>,
+    chosen: Option<Vec<(Box<str>, Column)>>,
+) -> PyResult<Bound<'py, ArrowStream>> {
+    let py = of.table().py();
+    let wanted = chosen.map_or(Wanted::All, Wanted::Chosen);
+    Bound::new(py, ArrowStream { table: columns_of(of, wanted)? })
+}
+
+/// A module of somebody else's, for the method `what`.
+pub fn module<'py>(py: Python<'py>, name: &str, what: &str, pip: &str) -> PyResult<Bound<'py, PyModule>> {
+    py.import(name).map_err(|error| {
+        if !error.is_instance_of::<PyImportError>(py) {
+            return error;
+        }
+        let missing = PyImportError::new_err(format!("{what}() needs {name}: pip install {pip}"));
+        missing.set_cause(py, Some(error));
+        missing
+    })
+}
+
+/// The columns as a DataFrame of polars.
+pub fn to_polars<'py>(stream: &Bound<'py, ArrowStream>) -> PyResult<Bound<'py, PyAny>> {
+    module(stream.py(), "polars", "to_polars", "polars")?.getattr("DataFrame")?.call1((stream,))
+}
+
+/// The columns as a DataFrame of pandas.
+pub fn to_pandas<'py>(stream: &Bound<'py, ArrowStream>) -> PyResult<Bound<'py, PyAny>> {
+    let py = stream.py();
+    module(py, "pandas", "to_pandas", "pandas pyarrow")?;
+    let arrow = module(py, "pyarrow", "to_pandas", "pandas pyarrow")?;
+    arrow.getattr("table")?.call1((stream,))?.call_method0("to_pandas")
+}

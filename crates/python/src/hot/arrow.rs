@@ -1,0 +1,221 @@
+//! How do columns cross into memory that is not ours, and out of it?
+//!
+//! Invariants:
+//!
+//! 1. Elements of somebody else's array are written while the GIL is held and none of his code runs, in an array that was
+//!    made for us and is initialized.
+//! 2. What a capsule of Arrow's names holds is the C struct of that name, as its maker promises: a Python object cannot make
+//!    such a capsule, only native code can. Its contents are moved out, so that nobody else uses or releases them; one that was
+//!    taken before is marked so.
+//! 3. A stream's functions are called with the stream that they came from, by one thread at a time, before it is released.
+//! 4. Every array is validated in full before a value of it is looked at. What cannot be told from the data alone, that a
+//!    buffer is as long as its array says, is its maker's promise.
+
+use std::ffi::{CStr, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{ArrayRef, make_array};
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+
+use crate::errors;
+
+/// Shows the elements of an array that was made for us to `fill`, which calls no Python.
+///
+/// # Errors
+/// It is no array of one dimension of such elements, or cannot be written to.
+pub fn elements<T: Element>(array: &Bound<'_, PyAny>, fill: impl FnOnce(&mut [T])) -> PyResult<()> {
+    let buffer = PyBuffer::<T>::get(array)?;
+    if buffer.readonly() || !buffer.is_c_contiguous() {
+        return Err(errors::internal("a new array that cannot be written to"));
+    }
+    if buffer.item_count() > 0 {
+        // SAFETY: the exporter has so many initialized elements of this type there, aligned for it, and keeps them there while
+        // the buffer lives; nobody else reads or writes them meanwhile (invariant 1).
+        fill(unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast(), buffer.item_count()) });
+    }
+    Ok(())
+}
+
+/// Arrays that somebody hands over, one after the other, all of one type.
+pub struct Incoming {
+    data_type: DataType,
+    source: Source,
+}
+
+enum Source {
+    Stream(FFI_ArrowArrayStream),
+    Array(Option<FFI_ArrowArray>),
+}
+
+/// Why there is no next array.
+pub enum Broken {
+    /// The stream says so.
+    Raised(String),
+    /// What it gave is not what it should be.
+    Damaged(String),
+}
+
+impl Incoming {
+    /// What an object hands over as a stream, or as one array.
+    ///
+    /// # Errors
+    /// What its method raises; `TypeError` where that gives no capsule of this kind.
+    pub fn of(object: &Bound<'_, PyAny>, is_stream: bool) -> PyResult<Result<Self, Broken>> {
+        if is_stream {
+            let given = object.call_method0("__arrow_c_stream__")?;
+            // SAFETY: the struct of a stream; an empty one is left in its place.
+            let stream = unsafe { FFI_ArrowArrayStream::from_raw(contents(&given, c"arrow_array_stream")?) };
+            return Ok(Self::of_stream(stream));
+        }
+        let given = object.call_method0("__arrow_c_array__")?.cast_into::<PyTuple>()?;
+        let (schema, array) = (given.get_item(0)?, given.get_item(1)?);
+        let (schema, array) = (contents(&schema, c"arrow_schema")?, contents(&array, c"arrow_array")?);
+        // SAFETY: the structs of a schema and an array; empty ones are left in their places.
+        let (schema, array) = unsafe { (FFI_ArrowSchema::from_raw(schema), FFI_ArrowArray::from_raw(array)) };
+        if array.is_released() {
+            return Ok(Err(Broken::Damaged("its array was taken before".into())));
+        }
+        Ok(type_of(&schema).map(|data_type| Self { data_type, source: Source::Array(Some(array)) }))
+    }
+
+    fn of_stream(mut stream: FFI_ArrowArrayStream) -> Result<Self, Broken> {
+        let Some(get_schema) = stream.get_schema() else {
+            return Err(Broken::Damaged("its stream was taken before".into()));
+        };
+        let mut schema = FFI_ArrowSchema::empty();
+        // SAFETY: the stream's own function, which fills the schema (invariant 3).
+        let status = unsafe { get_schema(&raw mut stream, &raw mut schema) };
+        if status != 0 {
+            return Err(raised(&mut stream, status));
+        }
+        Ok(Self { data_type: type_of(&schema)?, source: Source::Stream(stream) })
+    }
+
+    /// The next array; None behind the last. Runs the maker's code, which takes the GIL if it needs it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn next(&mut self) -> Result<Option<ArrayRef>, Broken> {
+        let array = match &mut self.source {
+            Source::Array(array) => match array.take() {
+                Some(array) => array,
+                None => return Ok(None),
+            },
+            Source::Stream(stream) => {
+                let Some(get_next) = stream.get_next() else { return Ok(None) };
+                let mut array = FFI_ArrowArray::empty();
+                // SAFETY: the stream's own function, which fills the array (invariant 3).
+                let status = unsafe { get_next(&raw mut *stream, &raw mut array) };
+                if status != 0 {
+                    return Err(raised(stream, status));
+                }
+                if array.is_released() {
+                    return Ok(None);
+                }
+                array
+            }
+        };
+        // Arrow's import asserts what it relies on.
+        let data_type = self.data_type.clone();
+        match catch_unwind(AssertUnwindSafe(|| checked(array, data_type))) {
+            Ok(Ok(array)) => Ok(Some(array)),
+            Ok(Err(error)) => Err(Broken::Damaged(error.to_string())),
+            Err(_) => Err(Broken::Damaged("its array is not of the type that its schema says".into())),
+        }
+    }
+}
+
+fn checked(array: FFI_ArrowArray, data_type: DataType) -> Result<ArrayRef, ArrowError> {
+    let read_as = without_nulls(&array, &data_type);
+    // SAFETY: an array as the C interface has it (invariant 2); what is in its buffers is looked at by `validate_full`
+    // first (invariant 4).
+    let mut data = unsafe { from_ffi_and_data_type(array, read_as.clone()) }?;
+    if read_as != data_type {
+        data = with_nulls(data, &data_type)?;
+    }
+    data.validate_full()?;
+    Ok(make_array(data))
+}
+
+/// The type with empty structs in place of nulls that have a validity buffer: polars gives them one, and Arrow's import refuses it.
+fn without_nulls(array: &FFI_ArrowArray, data_type: &DataType) -> DataType {
+    let child = |index: usize, field: &FieldRef| {
+        if index >= array.num_children() {
+            return field.clone();
+        }
+        let read_as = without_nulls(array.child(index), field.data_type());
+        Arc::new(field.as_ref().clone().with_data_type(read_as))
+    };
+    match data_type {
+        DataType::Null if array.num_buffers() == 1 => DataType::Struct(Fields::empty()),
+        DataType::List(field) => DataType::List(child(0, field)),
+        DataType::LargeList(field) => DataType::LargeList(child(0, field)),
+        DataType::FixedSizeList(field, size) => DataType::FixedSizeList(child(0, field), *size),
+        DataType::Struct(fields) => {
+            DataType::Struct(fields.iter().enumerate().map(|(index, field)| child(index, field)).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// The array as what it is, with its nulls.
+fn with_nulls(data: ArrayData, data_type: &DataType) -> Result<ArrayData, ArrowError> {
+    if *data_type == DataType::Null {
+        return Ok(ArrayData::new_null(data_type, data.len()));
+    }
+    let types: Vec<&DataType> = match data_type {
+        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
+            vec![field.data_type()]
+        }
+        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
+        _ => return Ok(data),
+    };
+    let children = data.child_data().iter().cloned().zip(types);
+    let children = children.map(|(child, kind)| with_nulls(child, kind)).collect::<Result<_, _>>()?;
+    data.into_builder().data_type(data_type.clone()).child_data(children).build()
+}
+
+/// What the capsule of this name holds.
+fn contents<T>(capsule: &Bound<'_, PyAny>, name: &'static CStr) -> PyResult<*mut T> {
+    let wrong = |_| {
+        let class = capsule.get_type().name().map(|name| name.to_string()).unwrap_or_default();
+        errors::type_error(format!(
+            "an Arrow object gave {class} in place of a capsule {:?}; it does not keep to the Arrow PyCapsule interface",
+            name.to_string_lossy()
+        ))
+    };
+    let found = capsule.cast::<PyCapsule>().map_err(PyErr::from).map_err(wrong)?;
+    Ok(found.pointer_checked(Some(name)).map_err(wrong)?.as_ptr().cast())
+}
+
+/// What a schema says of its rows.
+fn type_of(schema: &FFI_ArrowSchema) -> Result<DataType, Broken> {
+    let field = catch_unwind(AssertUnwindSafe(|| Field::try_from(schema)));
+    match field {
+        Ok(Ok(field)) => Ok(field.data_type().clone()),
+        Ok(Err(error)) => Err(Broken::Damaged(error.to_string())),
+        Err(_) => Err(Broken::Damaged("its schema cannot be read".into())),
+    }
+}
+
+/// What a stream says of its last failure.
+fn raised(stream: &mut FFI_ArrowArrayStream, status: c_int) -> Broken {
+    if let Some(get_last_error) = stream.get_last_error() {
+        // SAFETY: the stream's own function (invariant 3); what it returns stays until the next call.
+        let message = unsafe {
+            let message = get_last_error(&raw mut *stream);
+            (!message.is_null()).then(|| CStr::from_ptr(message).to_string_lossy().into_owned())
+        };
+        if let Some(message) = message {
+            return Broken::Raised(message);
+        }
+    }
+    Broken::Raised(format!("error number {status}"))
+}

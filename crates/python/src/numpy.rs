@@ -1,0 +1,117 @@
+//! How does NumPy get a column?
+//!
+//! Numbers, bools and times are copied into an array of NumPy's own type; everything else comes as Python objects.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, DurationMicrosecondType, Float64Type, Int64Type, TimestampMicrosecondType,
+};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
+use arrow_schema::DataType;
+use pellucid_query::Column;
+use pellucid_query::arrow::{Wanted, double};
+use pyo3::buffer::Element;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::arrow::{columns_of, module};
+use crate::column::{column, column_of};
+use crate::hot::arrow::elements;
+use crate::work::Queried;
+
+/// What NumPy has for "no time".
+const NOT_A_TIME: i64 = i64::MIN;
+
+/// `to_numpy(path)`.
+pub fn to_numpy<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = module(of.table().py(), "numpy", "to_numpy", "numpy")?;
+    let one: (Box<str>, Column) = ("".into(), column_of(path)?);
+    let columns = columns_of(of, Wanted::Chosen(vec![one]))?;
+    let parts: Vec<ArrayRef> =
+        columns.batches.iter().filter_map(|batch| batch.columns().first().cloned()).collect();
+    let has_nulls = parts.iter().any(|part| part.null_count() > 0);
+    let kind = columns.schema.fields().first().map(|field| field.data_type().clone());
+    match kind {
+        Some(DataType::Int64) if has_nulls => filled(&numpy, "float64", &parts, |part, places| {
+            floats::<Int64Type>(part, places, double);
+        }),
+        Some(DataType::Int64) => filled(&numpy, "int64", &parts, whole::<Int64Type>),
+        Some(DataType::Float64) if has_nulls => filled(&numpy, "float64", &parts, |part, places| {
+            floats::<Float64Type>(part, places, |value| value);
+        }),
+        Some(DataType::Float64) => filled(&numpy, "float64", &parts, whole::<Float64Type>),
+        Some(DataType::Boolean) if !has_nulls => {
+            let bools = filled(&numpy, "uint8", &parts, |part, places: &mut [u8]| {
+                for (value, place) in part.as_boolean().values().iter().zip(places) {
+                    *place = u8::from(value);
+                }
+            })?;
+            bools.call_method1("view", ("bool",))
+        }
+        Some(DataType::Timestamp(..)) => times::<TimestampMicrosecondType>(&numpy, &parts, "datetime64[us]"),
+        Some(DataType::Duration(_)) => times::<DurationMicrosecondType>(&numpy, &parts, "timedelta64[us]"),
+        Some(DataType::Date32) => {
+            let days = filled(&numpy, "int64", &parts, |part, places: &mut [i64]| {
+                for (value, place) in part.as_primitive::<Date32Type>().iter().zip(places) {
+                    *place = value.map_or(NOT_A_TIME, i64::from);
+                }
+            })?;
+            days.call_method1("view", ("datetime64[D]",))
+        }
+        _ => {
+            let values = column(of, path)?;
+            let keywords = PyDict::new(of.table().py());
+            keywords.set_item("dtype", "object")?;
+            keywords.set_item("count", values.len())?;
+            numpy.call_method("fromiter", (values,), Some(&keywords))
+        }
+    }
+}
+
+/// A new array of NumPy's, of which each part of the column fills its share.
+fn filled<'py, T: Element>(
+    numpy: &Bound<'py, PyModule>,
+    dtype: &str,
+    parts: &[ArrayRef],
+    fill: impl Fn(&ArrayRef, &mut [T]),
+) -> PyResult<Bound<'py, PyAny>> {
+    let count: usize = parts.iter().map(Array::len).sum();
+    let array = numpy.call_method1("zeros", (count, dtype))?;
+    elements(&array, |mut places: &mut [T]| {
+        for part in parts {
+            let Some((own, rest)) = places.split_at_mut_checked(part.len()) else { return };
+            fill(part, own);
+            places = rest;
+        }
+    })?;
+    Ok(array)
+}
+
+/// Numbers of which none is missing.
+fn whole<T: ArrowPrimitiveType>(part: &ArrayRef, places: &mut [T::Native]) {
+    let values = part.as_primitive::<T>().values();
+    if places.len() == values.len() {
+        places.copy_from_slice(values);
+    }
+}
+
+/// Numbers, with NaN where one is missing.
+fn floats<T: ArrowPrimitiveType>(part: &ArrayRef, places: &mut [f64], of: impl Fn(T::Native) -> f64) {
+    for (value, place) in part.as_primitive::<T>().iter().zip(places) {
+        *place = value.map_or(f64::NAN, &of);
+    }
+}
+
+/// Times, with NaT where one is missing.
+fn times<'py, T: ArrowPrimitiveType<Native = i64>>(
+    numpy: &Bound<'py, PyModule>,
+    parts: &[ArrayRef],
+    dtype: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let array = filled(numpy, "int64", parts, |part, places: &mut [i64]| {
+        for (value, place) in part.as_primitive::<T>().iter().zip(places) {
+            *place = value.unwrap_or(NOT_A_TIME);
+        }
+    })?;
+    array.call_method1("view", (dtype,))
+}

@@ -1,0 +1,290 @@
+//! How do the columns of somebody else become rows?
+//!
+//! Batch by batch: taken and turned into records with the GIL released, then put, some thousand rows at a time, within one
+//! transaction. A stream that breaks off takes all of it back.
+
+use std::collections::HashMap;
+
+use pellucid_query::arrow::writer::{Records, Unfit, Writer, Zones};
+use pellucid_record::EncodeError;
+use pellucid_record::encode::Encoder;
+use pellucid_record::key::KeyEncoder;
+use pellucid_record::layout::{ADMISSION_SIGHTING, MICROS_PER_DAY};
+use pellucid_record::shape::{Shape, Sighting};
+use pellucid_store::{StoreError, TableId, Transaction};
+use pyo3::prelude::*;
+use pyo3::types::{PyDateTime, PyDelta, PyTzInfo};
+
+use super::{apart_places, next_int, no_next};
+use crate::errors;
+use crate::hot::arrow::{Broken, Incoming};
+use crate::hot::encode::APART_SIZE_MIN;
+use crate::query::Query;
+use crate::scalars;
+use crate::table::Table;
+use crate::transaction;
+
+/// Rows that are put before others may have the GIL, and signals are looked at: some milliseconds.
+const CHUNK_ROW_COUNT: usize = 4096;
+
+/// How an object hands over columns, if it does: true as a stream, false as one array.
+pub fn hands_over(object: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+    // Ours are rows: what is copied from one table to another stays what it is.
+    if object.is_exact_instance_of::<Query>() || object.is_exact_instance_of::<Table>() {
+        return Ok(None);
+    }
+    let class = object.get_type();
+    if class.hasattr("__arrow_c_stream__")? {
+        return Ok(Some(true));
+    }
+    Ok(class.hasattr("__arrow_c_array__")?.then_some(false))
+}
+
+/// `table.extend(columns)`: how many rows there were.
+pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: bool) -> PyResult<usize> {
+    let (py, this) = (table.py(), table.get());
+    if let Some(class) = &this.class {
+        let wanted = class.bind(py).fully_qualified_name()?;
+        return Err(errors::raise(
+            py,
+            "WrongClass",
+            format!(
+                "columns have rows of no class, and the table was opened with type={wanted}: open it without type=, or \
+                 make instances of them"
+            ),
+        ));
+    }
+    let mut incoming = Incoming::of(columns, is_stream)?.map_err(|broken| of_broken(py, broken, this))?;
+    let core = this.core();
+    transaction::within(py, core, || {
+        let serial = core.running_serial(py);
+        let id = core.in_running(py, |transaction| this.id_for_writing(py, transaction))?;
+        let mut loading = Loading::new(table, id);
+        // The stream's own code may have stored something: perhaps here.
+        let mut stored_count = None;
+        while let Some(array) = py.detach(|| incoming.next()).map_err(|broken| of_broken(py, broken, this))? {
+            if core.running_serial(py) != serial {
+                return Err(errors::raise(
+                    py,
+                    "TransactionError",
+                    "the transaction was ended by the stream that is being stored; nothing of it is stored",
+                ));
+            }
+            if stored_count != Some(core.stored_count()) {
+                let next = core.in_running(py, |transaction| next_int(transaction, id))?;
+                loading.next = next.ok_or_else(|| no_next(&this.name(py)))?.max(loading.next);
+            }
+            let writer = Writer::new(&array, &mut PythonZones { py });
+            loading.put(writer.map_err(|unfit| of_unfit(py, &unfit, this))?)?;
+            stored_count = Some(core.stored_count());
+        }
+        Ok(loading.count)
+    })
+}
+
+/// A load under way.
+struct Loading<'a, 'py> {
+    table: &'a Bound<'py, Table>,
+    id: TableId,
+    next: i64,
+    count: usize,
+    shapes: HashMap<Vec<String>, Option<u32>>,
+    encoder: Encoder,
+    records: Records,
+}
+
+impl<'a, 'py> Loading<'a, 'py> {
+    fn new(table: &'a Bound<'py, Table>, id: TableId) -> Self {
+        Self {
+            table,
+            id,
+            next: 0,
+            count: 0,
+            shapes: HashMap::new(),
+            encoder: Encoder::new(),
+            records: Records::default(),
+        }
+    }
+
+    /// Puts the rows of a batch.
+    fn put(&mut self, mut writer: Writer) -> PyResult<()> {
+        let (py, this) = (self.table.py(), self.table.get());
+        let core = this.core();
+        let (id, shapes, table) = (self.id, &mut self.shapes, self.table);
+        core.in_running(py, |transaction| {
+            writer.give_shapes(&mut |names, is_root| {
+                let known: Vec<String> = names.iter().map(ToString::to_string).collect();
+                if let Some(shape) = shapes.get(&known) {
+                    return Ok(*shape);
+                }
+                let shape = shape_of(table, id, transaction, names, is_root)?;
+                shapes.insert(known, shape);
+                Ok(shape)
+            })
+        })?;
+        let mut start = 0;
+        while start < writer.row_count() {
+            let end = writer.row_count().min(start + CHUNK_ROW_COUNT);
+            let (encoder, records) = (&mut self.encoder, &mut self.records);
+            records.clear();
+            py.detach(|| writer.write(start..end, encoder, records, APART_SIZE_MIN))
+                .map_err(|error| of_encode(py, &error, this))?;
+            self.put_records()?;
+            py.check_signals()?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn put_records(&mut self) -> PyResult<()> {
+        let (py, this) = (self.table.py(), self.table.get());
+        let core = this.core();
+        let mut key = KeyEncoder::new();
+        let mut patched = Vec::new();
+        let (id, records, next, count) = (self.id, &self.records, &mut self.next, &mut self.count);
+        let is_done = core.in_running(py, |transaction| {
+            for (record, large) in records.iter() {
+                let mut blobs = Vec::with_capacity(large.len());
+                let mut record = record;
+                if !large.is_empty() {
+                    patched.clear();
+                    patched.extend_from_slice(record);
+                    let places = apart_places(record, &*core.names).map_err(StoreError::Record)?;
+                    for ((_, data), place) in large.iter().zip(places) {
+                        let blob = transaction.put_blob(data)?;
+                        blobs.push(blob);
+                        if let Some(bytes) = patched.get_mut(place..place + 8) {
+                            bytes.copy_from_slice(&blob.to_le_bytes());
+                        }
+                    }
+                    record = &patched;
+                }
+                if *next == i64::MAX {
+                    return Ok(false);
+                }
+                key.clear();
+                key.int(*next);
+                core.count_stored();
+                transaction.put(id, key.as_bytes(), &[], record, &blobs)?;
+                *next += 1;
+                *count += 1;
+            }
+            Ok(true)
+        })?;
+        if is_done { Ok(()) } else { Err(no_next(&this.name(py))) }
+    }
+}
+
+/// The shape for all dicts with these names; None where they can have none.
+fn shape_of(
+    table: &Bound<'_, Table>,
+    id: TableId,
+    transaction: &mut Transaction,
+    names: &[&str],
+    is_root: bool,
+) -> Result<Option<u32>, StoreError> {
+    let (py, core) = (table.py(), table.get().core());
+    // There are many of them, so they count as often as it takes.
+    let mut sighting = Sighting::Keyed;
+    for _ in 0..ADMISSION_SIGHTING {
+        sighting = core.store.sight(id, names, is_root)?;
+        if sighting != Sighting::Keyed {
+            break;
+        }
+    }
+    match sighting {
+        Sighting::Known(shape) => Ok(Some(shape)),
+        Sighting::Admit => {
+            let shape = transaction.admit(id, names)?;
+            if core.names.met_as(py, shape).is_none()
+                && let Ok(made) = Shape::new(names)
+            {
+                core.names.add_draft(py, shape, made, core.running_serial(py).unwrap_or(0));
+            }
+            Ok(Some(shape))
+        }
+        Sighting::Keyed => Ok(None),
+    }
+}
+
+/// The zones that Python knows.
+struct PythonZones<'py> {
+    py: Python<'py>,
+}
+
+/// Within a quarter of an hour a zone rarely changes its offset; whether it does is looked at.
+const QUARTER: i64 = 15 * 60 * 1_000_000;
+
+impl PythonZones<'_> {
+    fn offset(&self, zone: &Bound<'_, PyTzInfo>, micros: i64) -> PyResult<(i64, bool)> {
+        let days = micros.div_euclid(MICROS_PER_DAY);
+        let rest = micros.rem_euclid(MICROS_PER_DAY);
+        let since =
+            PyDelta::new(self.py, days as i32, (rest / 1_000_000) as i32, (rest % 1_000_000) as i32, false)?;
+        let epoch = PyDateTime::new(self.py, 1970, 1, 1, 0, 0, 0, 0, Some(zone))?;
+        let local = zone.call_method1("fromutc", (epoch.add(since)?,))?;
+        Ok((scalars::offset_micros(&local)?, local.getattr("fold")?.extract::<u8>()? == 1))
+    }
+
+    fn all(&self, zone: &str, instants: &[i64]) -> PyResult<Vec<(i64, bool)>> {
+        let zone =
+            self.py.import("zoneinfo")?.getattr("ZoneInfo")?.call1((zone,))?.cast_into::<PyTzInfo>()?;
+        // None: it changes within this quarter.
+        let mut quarters: HashMap<i64, Option<(i64, bool)>> = HashMap::new();
+        let mut found = Vec::with_capacity(instants.len());
+        for micros in instants {
+            let quarter = micros.div_euclid(QUARTER);
+            let known = if let Some(known) = quarters.get(&quarter) {
+                *known
+            } else {
+                let first = self.offset(&zone, quarter * QUARTER)?;
+                let last = self.offset(&zone, quarter * QUARTER + QUARTER - 1)?;
+                let known = (first == last).then_some(first);
+                quarters.insert(quarter, known);
+                known
+            };
+            found.push(match known {
+                Some(known) => known,
+                None => self.offset(&zone, *micros)?,
+            });
+        }
+        Ok(found)
+    }
+}
+
+impl Zones for PythonZones<'_> {
+    fn offsets(&mut self, zone: &str, instants: &[i64]) -> Result<Vec<(i64, bool)>, String> {
+        self.all(zone, instants).map_err(|error| error.to_string())
+    }
+}
+
+fn of_unfit(py: Python<'_>, unfit: &Unfit, table: &Table) -> PyErr {
+    let column = match unfit.column.as_str() {
+        "" => "the stream".to_owned(),
+        column => format!("column {column:?}"),
+    };
+    let message = format!("{column} given to extend() of table {:?} has {}", table.name(py), unfit.why);
+    errors::raise(py, "UnsupportedValue", message)
+}
+
+fn of_broken(py: Python<'_>, broken: Broken, table: &Table) -> PyErr {
+    let name = table.name(py);
+    let message = match broken {
+        Broken::Raised(message) => {
+            format!(
+                "the stream given to extend() of table {name:?} broke off, nothing of it is stored: {message}"
+            )
+        }
+        Broken::Damaged(message) => {
+            format!(
+                "what was given to extend() of table {name:?} is no Arrow data, nothing of it is stored: {message}"
+            )
+        }
+    };
+    errors::raise(py, "StreamError", message)
+}
+
+fn of_encode(py: Python<'_>, error: &EncodeError, table: &Table) -> PyErr {
+    let message = format!("a row given to extend() of table {:?} cannot be stored: {error}", table.name(py));
+    errors::raise(py, "RecordTooLarge", message)
+}
