@@ -49,6 +49,9 @@ def register(cls: type[T], encode: Callable[[T], object], decode: Callable[[Any]
             f"register() is for classes of your own; {cls.__module__}.{cls.__qualname__} is stored as it is, "
             "by the format itself: make a class of your own for what you mean by it, and register that"
         )
+    for role, function in (("encode", encode), ("decode", decode)):
+        if not callable(function):
+            raise TypeError(f"register() wants a function as {role}, not {function!r}")
     name = f"{cls.__module__}.{cls.__qualname__}"
     _BY_CLASS[cls] = (name, encode)
     _BY_NAME[name] = decode
@@ -99,7 +102,13 @@ def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] |
     cls = type(value)
     if cls in _BY_CLASS:
         name, encode_instance = _BY_CLASS[cls]
-        return ("registered", name, encode_instance(value))
+        plain = encode_instance(value)
+        if type(plain) is cls:
+            raise TypeError(
+                f"the encode function registered for {name} returned another {cls.__qualname__}; "
+                "it is to return what can be stored without it, such as a dict of the instance's fields"
+            )
+        return ("registered", name, plain)
     numpy = sys.modules.get("numpy")
     if numpy is not None and (cls is numpy.ndarray or isinstance(value, numpy.generic)):
         return _encode_array(numpy, value)
@@ -116,7 +125,14 @@ def way_out(value: Any) -> str:
     import os
     from collections.abc import Iterable, Mapping
 
+    from pellucid._native import Expression
+
     cls = type(value)
+    if cls is Expression:
+        return (
+            ", which has another value in each record and none of its own; in query.update(field=expression) "
+            "it may stand for all of a field's new value"
+        )
     if_pickled = (
         'allow pickles with pickle="allow" or a list of globals in open() or dumps(), knowing that a '
         "pickle runs code of whoever wrote it when it is read"

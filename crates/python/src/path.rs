@@ -34,13 +34,14 @@ pub fn parse<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny
 /// The step that leads to the field `key` of a dict; None where no record can have such a key.
 ///
 /// # Errors
-/// What the key's own code raises.
+/// What the key's own code raises; `TypeError` for what no dict has as a key, such as a list.
 pub fn field_step(key: &Bound<'_, PyAny>) -> PyResult<Option<Step>> {
     if let Ok(name) = key.cast_exact::<PyString>()
         && let Ok(name) = name.to_str()
     {
         return Ok(Some(Step::Field(name.into())));
     }
+    key.hash()?;
     Ok(crate::bytes::key_record(key)?.map(|key| Step::Key(key.into_boxed_slice())))
 }
 
