@@ -24,12 +24,8 @@ use crate::scalars;
 use crate::table::{Rows, Table};
 use crate::work::{Parallel, Queried, Source, Stop, Work, is_interrupted, of_fault, over, over_parts};
 
-/// The column that a field path or an expression names.
-pub fn column_of(argument: &Bound<'_, PyAny>) -> PyResult<Column> {
-    if let Ok(expression) = argument.cast_exact::<Expression>() {
-        let column = Column::new(expression.get().node());
-        return column.map_err(|error| errors::value_error(error.to_string()));
-    }
+/// The steps of a field path.
+pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
     let mut steps = Vec::new();
     for step in path::parse(argument)? {
         if let Ok(index) = step.cast_exact::<PyInt>()
@@ -50,7 +46,16 @@ pub fn column_of(argument: &Bound<'_, PyAny>) -> PyResult<Column> {
             }
         });
     }
-    Ok(FieldReader::new(steps).into())
+    Ok(steps)
+}
+
+/// The column that a field path or an expression names.
+pub fn column_of(argument: &Bound<'_, PyAny>) -> PyResult<Column> {
+    if let Ok(expression) = argument.cast_exact::<Expression>() {
+        let column = Column::new(expression.get().node());
+        return column.map_err(|error| errors::value_error(error.to_string()));
+    }
+    Ok(FieldReader::new(steps_of(argument)?).into())
 }
 
 /// As `over_parts`, for rows as they are now; None where the table does not exist.

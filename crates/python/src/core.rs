@@ -11,14 +11,12 @@ use std::time::Duration;
 
 use pellucid_record::shape::Shapes;
 use pellucid_store::{Savepoint, Snapshot, Store, StoreError, Transaction, thread_number};
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::errors;
 use crate::hooks::PicklePolicy;
 use crate::hot::ahead;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
-use crate::hot::modules;
 use crate::hot::names::{Names, Source};
 use crate::hot::row::Gate;
 use crate::table::Standing;
@@ -206,10 +204,7 @@ impl Core {
                 ),
             ));
         }
-        // Whoever gives up the GIL may have to wait for it with the writer lock in hand, and all other writers with them.
-        let begun = self.store.begin_at_once(self.timeout).transpose();
-        let begun = begun.unwrap_or_else(|| py.detach(|| self.store.begin(self.timeout)));
-        begun.map_err(|error| errors::of_store(py, error))
+        py.detach(|| self.store.begin(self.timeout)).map_err(|error| errors::of_store(py, error))
     }
 
     /// Raises where an operation of the running transaction is under way, further up the stack.
@@ -394,16 +389,7 @@ impl Core {
             py.detach(|| drop(transaction));
             return Ok(());
         }
-        let published = if transaction.publishes_at_once() {
-            transaction.publish()
-        } else {
-            py.detach(|| transaction.publish())
-        };
-        let committed = match published {
-            Ok(()) if transaction.is_to_settle() => py.detach(move || transaction.settle()),
-            published => published,
-        };
-        match committed {
+        match py.detach(move || transaction.commit()) {
             Ok(()) => {
                 self.names.keep_drafts(py, serial);
                 Ok(())
@@ -501,11 +487,9 @@ impl Core {
 /// The asyncio task that is running, if asyncio is in use at all.
 fn current_task(py: Python<'_>) -> Option<Py<PyAny>> {
     ahead::code_may_run(py);
-    let asyncio = modules::loaded(intern!(py, "asyncio"))?;
-    // Outside of a running loop there is no task, and to ask for one raises.
-    if asyncio.call_method0(intern!(py, "_get_running_loop")).ok()?.is_none() {
-        return None;
-    }
-    let task = asyncio.call_method0(intern!(py, "current_task")).ok()?;
+    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+    let asyncio = modules.get_item("asyncio").ok()?;
+    // Outside of a running loop this raises RuntimeError: no task.
+    let task = asyncio.call_method0("current_task").ok()?;
     (!task.is_none()).then(|| task.unbind())
 }

@@ -506,7 +506,16 @@ impl Expression {
 /// >>> pellucid.parse("age >= 21 and name.last startswith 'B'")
 /// (F.age >= 21) & F.name.last.startswith('B')
 #[pyfunction]
-pub fn parse(py: Python<'_>, text: &str) -> PyResult<Expression> {
+pub fn parse(text: &Bound<'_, PyAny>) -> PyResult<Expression> {
+    let py = text.py();
+    let Ok(text) = text.cast::<PyString>() else {
+        let kind = text.get_type();
+        return Err(errors::type_error(format!(
+            "parse() takes the text of an expression, not {}",
+            kind.name()?
+        )));
+    };
+    let text = text.to_str()?;
     expression::parse(text).map(Expression::of).map_err(|error| {
         let raised = errors::raise(py, "ParseError", error.to_string());
         let value = raised.value(py);

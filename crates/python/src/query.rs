@@ -77,7 +77,7 @@ impl Query {
     pub fn find(&self, py: Python<'_>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         self.with(py, |plan| {
             for (name, value) in fields.into_iter().flatten() {
-                plan.conditions.push(plan::equality(&name.extract::<String>()?, &value)?);
+                plan.conditions.push(plan::equality(&name, &value)?);
             }
             Ok(())
         })
@@ -111,7 +111,7 @@ impl Query {
         })
     }
 
-    /// The first `count` of these rows, at most.
+    /// The first `count` of these rows, at most; behind those that `offset` leaves out, whichever is called first.
     pub fn limit(&self, count: &Bound<'_, PyAny>) -> PyResult<Self> {
         let limit = plan::count_of(count, "limit")?;
         self.with(count.py(), |plan| {
@@ -125,9 +125,6 @@ impl Query {
         let offset = plan::count_of(count, "offset")?;
         self.with(count.py(), |plan| {
             plan.offset = plan.offset.saturating_add(offset);
-            if plan.limit != u64::MAX {
-                plan.limit = plan.limit.saturating_sub(offset);
-            }
             Ok(())
         })
     }
@@ -302,7 +299,8 @@ impl Query {
     /// was. Returns how many rows there were.
     ///
     /// A field to which an expression gives nothing, since something in it is missing, stays as it is. A dict as the one argument
-    /// names fields that are no identifiers.
+    /// names fields by their paths: `{"address.city": "York"}`, or tuples. Where a table has a type, each row is made into an
+    /// instance afterwards, and nothing is changed where that raises.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -315,7 +313,7 @@ impl Query {
     #[pyo3(signature = (changes=None, /, **fields))]
     fn update(
         slf: &Bound<'_, Self>,
-        changes: Option<&Bound<'_, PyDict>>,
+        changes: Option<&Bound<'_, PyAny>>,
         fields: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<u64> {
         change::update(slf, changes, fields)

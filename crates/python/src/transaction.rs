@@ -156,6 +156,15 @@ impl Drop for TransactionContext {
 
 #[pymethods]
 impl TransactionContext {
+    fn __repr__(&self) -> String {
+        let state = match self.entered.get() {
+            None => "not running",
+            Some(Entered { savepoint: None, .. }) => "running",
+            Some(_) => "running, inside another one",
+        };
+        format!("<pellucid.TransactionContext, {state}>")
+    }
+
     fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
         slf.get().enter_block(py)?;
         Ok(slf)
@@ -234,6 +243,14 @@ impl EditContext {
 
 #[pymethods]
 impl EditContext {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!(
+            "<pellucid.EditContext of {} in {}>",
+            self.key.bind(py).repr()?,
+            self.table.bind(py).repr()?
+        ))
+    }
+
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.transaction.enter_block(py)?;
         self.enter(py).map_err(|error| match self.transaction.exit(py, false) {

@@ -4,7 +4,9 @@ use pellucid_query::expression::{self, Kind, Node, Step};
 use pellucid_record::Value;
 use pellucid_record::value::Double;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyFrozenSet, PyInt, PySet, PySlice, PyString};
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyCFunction, PyFloat, PyFrozenSet, PyInt, PySet, PySlice, PyString,
+};
 
 use super::Expression;
 use crate::bytes;
@@ -22,7 +24,10 @@ pub fn node_of(object: &Bound<'_, PyAny>) -> PyResult<Node> {
     let instead = if object.is_exact_instance_of::<PyString>() {
         "; pellucid.parse(text) makes one of a text"
     } else if object.is_exact_instance_of::<PyBool>() {
-        "; `is`, `in`, `not`, `and` and `or` answer at once: write F.a.is_none(), F.a.isin(...), ~, & and |"
+        "; `is`, `in`, `not`, `and` and `or` answer at once: write F.a.is_none(), F.a.isin(...), ~, & and |; and a field that \
+         has the name of a method is F[\"count\"], not F.count"
+    } else if object.is_instance_of::<PyCFunction>() {
+        "; a method is called, F.born.year(), and a field of its name is F[\"year\"]"
     } else if object.is_callable() {
         "; .filter(callable) takes a function"
     } else {

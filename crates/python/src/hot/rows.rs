@@ -396,6 +396,19 @@ impl RowIterator {
         slf
     }
 
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let table = self.walk.with(py, |walk| walk.as_ref().map(|walk| walk.source.table.clone_ref(py)));
+        let shows = match self.shows {
+            Shows::Keys => "keys",
+            Shows::Values => "values",
+            Shows::Items => "items",
+        };
+        match table {
+            Some(table) => format!("<pellucid.RowIterator over {shows} of table {:?}>", table.get().name(py)),
+            None => format!("<pellucid.RowIterator over {shows}, at its end>"),
+        }
+    }
+
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.step(py)
     }

@@ -7,29 +7,30 @@ use std::ops::ControlFlow;
 
 use pellucid_query::expression::Kind;
 use pellucid_query::walk::for_each;
-use pellucid_query::{Column, Fault, RowKey, Walk};
+use pellucid_query::{Column, Fault, RowKey, Step, Walk};
 use pellucid_record::patch::{self, Change, PatchError};
-use pellucid_record::path::Step;
 use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Shapes, Value};
 use pellucid_store::{Row, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyMapping};
 
 use super::Query;
 use crate::errors;
 use crate::expression::{self, Expression};
+use crate::table::Table;
 use crate::transaction;
 use crate::work::{Queried, Stop, Work, over};
 
 /// `query.update(...)`: how many rows there were.
 pub fn update(
     query: &Bound<'_, Query>,
-    changes: Option<&Bound<'_, PyDict>>,
+    changes: Option<&Bound<'_, PyAny>>,
     fields: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<u64> {
+    let changes = changes.map(changes_of).transpose()?;
     let mut edits = Vec::new();
-    for (name, value) in changes.into_iter().chain(fields).flatten() {
+    for (place, value) in changes.iter().chain(fields).flatten() {
         let node = if value.is_instance_of::<Expression>() {
             expression::node_of(&value)?
         } else {
@@ -40,24 +41,40 @@ pub fn update(
             Kind::Literal(value) => Some(record_of(value)?),
             _ => None,
         };
-        edits.push(Edit { name: name.extract()?, value: NewValue { column, constant } });
+        edits.push(Edit { path: crate::column::steps_of(&place)?, value: NewValue { column, constant } });
     }
     if edits.is_empty() {
         return Err(errors::type_error(
             "update() takes at least one field: update(age=F.age + 1)".to_owned(),
         ));
     }
-    in_each(query, |transaction, id, key| change_row(transaction, id, key, &mut edits))
+    let after = |keys: &[RowKey]| check_class(query.table(), keys);
+    in_each(query, |transaction, id, key| change_row(transaction, id, key, &mut edits), after)
+}
+
+/// The dict that `update` was given.
+fn changes_of<'py>(changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let py = changes.py();
+    if let Ok(dict) = changes.cast::<PyDict>() {
+        return Ok(dict.clone());
+    }
+    match changes.cast::<PyMapping>() {
+        Ok(_) => Ok(py.get_type::<PyDict>().call1((changes,))?.cast_into()?),
+        Err(_) => Err(errors::type_error(format!(
+            "update() takes a dict of field paths and values, or fields by name, as in update(age=F.age + 1), not {}",
+            changes.get_type().name()?
+        ))),
+    }
 }
 
 /// `query.delete()`: how many rows there were.
 pub fn delete(query: &Bound<'_, Query>) -> PyResult<u64> {
-    in_each(query, |transaction, id, key| transaction.delete(id, &key.code).map(Ok))
+    in_each(query, |transaction, id, key| transaction.delete(id, &key.code).map(Ok), |_| Ok(()))
 }
 
 /// A field, and what it becomes.
 struct Edit {
-    name: String,
+    path: Vec<Step>,
     value: NewValue,
 }
 
@@ -67,12 +84,27 @@ struct NewValue {
     constant: Option<Vec<u8>>,
 }
 
+fn borrowed(path: &[Step]) -> Vec<pellucid_record::path::Step<'_>> {
+    path.iter().map(Step::borrowed).collect()
+}
+
 type Done = Result<Result<bool, PatchError>, StoreError>;
 
-/// Does `work` with each row, in one transaction; how many rows there were.
+/// Where a table has a class, its changed rows still make instances of it.
+fn check_class(table: &Bound<'_, Table>, keys: &[RowKey]) -> PyResult<()> {
+    if table.get().class.is_some() {
+        for key in keys {
+            table.get_item(crate::keys::object_of(table.py(), &key.code, &key.spelling)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Does `work` with each row and `after` with the keys of some, in one transaction; how many rows there were.
 fn in_each(
     query: &Bound<'_, Query>,
     mut work: impl FnMut(&mut Transaction, TableId, &RowKey) -> Done,
+    after: impl Fn(&[RowKey]) -> PyResult<()>,
 ) -> PyResult<u64> {
     let (py, table) = (query.py(), query.table());
     let this = table.get();
@@ -99,6 +131,8 @@ fn in_each(
                     this.name(py)
                 )));
             }
+            core.learn_drafts(py);
+            after(chunk)?;
         }
         Ok(keys.len() as u64)
     })
@@ -140,7 +174,8 @@ fn change_row(transaction: &mut Transaction, id: TableId, key: &RowKey, edits: &
         let before = record.to_vec();
         let row = Row { key: &key.code, spelling: &key.spelling, record: &before };
         for edit in edits.iter_mut() {
-            let slot = match edit.value.new_slot(&row, shapes) {
+            let Edit { path, value } = edit;
+            let slot = match value.new_slot(&row, shapes) {
                 Ok(Some(slot)) => slot,
                 Ok(None) => continue,
                 Err(error) => {
@@ -148,7 +183,7 @@ fn change_row(transaction: &mut Transaction, id: TableId, key: &RowKey, edits: &
                     return Ok::<bool, PatchError>(false);
                 }
             };
-            if patch::overwrite(record, shapes, &[Step::Field(&edit.name)], &slot) != Ok(true) {
+            if patch::overwrite(record, shapes, &borrowed(path), &slot) != Ok(true) {
                 is_rest = true;
                 return Ok(false);
             }
@@ -176,7 +211,7 @@ fn change_row(transaction: &mut Transaction, id: TableId, key: &RowKey, edits: &
     for (edit, value) in edits.iter().zip(values) {
         let Some(value) = value else { continue };
         let change = Change::Set(&value);
-        let patched = transaction.patch(id, &key.code, &[Step::Field(&edit.name)], change, &[])?;
+        let patched = transaction.patch(id, &key.code, &borrowed(&edit.path), change, &[])?;
         if let Some(Err(error)) = patched {
             return Ok(Err(error));
         }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use pellucid_query::expression::Step;
+use pellucid_query::expression::{Node, Step};
 use pellucid_query::walk::for_each;
-use pellucid_query::{Fault, FieldReader, Walk};
+use pellucid_query::{Fault, FieldReader, Walk, key_range};
 use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Kind, Shapes};
 use pyo3::prelude::*;
@@ -29,7 +29,10 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     lines.push(if bounds.is_all {
         format!("scan table {name:?}, all {total} rows, in the order of keys")
     } else {
-        format!("scan a range of the keys of table {name:?}, which has {total} rows")
+        let of_keys = |part: &Node| key_range::of(std::slice::from_ref(part), false).1.is_empty();
+        let parts = key_range::parts(&plan.conditions).into_iter().filter(of_keys);
+        let shown: Vec<_> = parts.map(|part| part.to_string()).collect();
+        format!("scan table {name:?}, of its {total} rows those where {}", shown.join(" and "))
     });
     if let Some(condition) = &rest {
         lines.push(format!("filter natively: {condition}"));

@@ -122,6 +122,11 @@ impl Groups {
 
 #[pymethods]
 impl Groups {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let by: Vec<_> = self.by.iter().map(|(_, node)| node.to_string()).collect();
+        Ok(format!("<pellucid.Groups of {} by {}>", self.query.bind(py).repr()?, by.join(", ")))
+    }
+
     /// A dict for each group, in the order of what its rows have in common: that, and these aggregates.
     ///
     /// >>> import pellucid

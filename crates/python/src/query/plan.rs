@@ -5,7 +5,7 @@ use std::ops::Bound as Edge;
 use pellucid_query::expression::{Comparison, Expression as Node_, Kind, Node, Step};
 use pellucid_query::key_range;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
 
 use crate::bounds::Bounds;
 use crate::errors;
@@ -191,15 +191,16 @@ pub fn node(kind: Kind) -> PyResult<Node> {
     Node_::new(kind).map_err(|error| errors::value_error(error.to_string()))
 }
 
-/// The condition that the field `name` equals `value`.
-pub fn equality(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Node> {
-    let field = Node_::field(vec![Step::Field(name.into())]);
+/// The condition that the field at `path` equals `value`.
+pub fn equality(path: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Node> {
+    let field = value_of(path)?;
     node(Kind::Compare(Comparison::Equal, field, Node_::literal(expression::literal_of(value)?)))
 }
 
 /// An expression, or the field that a path names.
 pub fn value_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
-    if argument.is_instance_of::<Expression>() {
+    // A method that was not called: what to write instead is said there.
+    if argument.is_instance_of::<Expression>() || argument.is_instance_of::<PyCFunction>() {
         return expression::node_of(argument);
     }
     let mut steps = Vec::new();
@@ -225,10 +226,27 @@ pub fn value_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
 
 /// What rows are ordered by, and whether descending.
 pub fn sort_part(argument: &Bound<'_, PyAny>) -> PyResult<(Node, bool)> {
-    match argument.cast_exact::<SortBy>() {
-        Ok(part) => Ok((part.get().node.clone(), part.get().is_descending)),
-        Err(_) => Ok((value_of(argument)?, false)),
+    if let Ok(part) = argument.cast_exact::<SortBy>() {
+        return Ok((part.get().node.clone(), part.get().is_descending));
     }
+    if let Ok(text) = argument.cast::<PyString>() {
+        refuse_direction(text.to_str()?)?;
+    }
+    Ok((value_of(argument)?, false))
+}
+
+/// Other libraries say in the field's name that rows come in descending order.
+fn refuse_direction(path: &str) -> PyResult<()> {
+    let lower = path.to_ascii_lowercase();
+    let name = match path.strip_prefix('-') {
+        Some(name) => name,
+        None if lower.ends_with(" desc") || lower.ends_with(" asc") => path.split(' ').next().unwrap_or(path),
+        None => return Ok(()),
+    };
+    Err(errors::value_error(format!(
+        "order_by() takes field paths and expressions, not {path:?}: write F.{name}.desc(), or F.{name} to ascend (a field of that very \
+         name is F[{path:?}])"
+    )))
 }
 
 /// A number of rows.

@@ -24,8 +24,7 @@ pub(crate) struct LoggedWrite {
     tree_lock: Option<TreeLock>,
     draft: Draft,
     base: LoggedRead,
-    /// Of the key that was found last, its tree and itself; empty where none was.
-    found: Vec<u8>,
+    found: Option<(Tree, Vec<u8>)>,
     owner: u64,
     lock: WriterLock,
     /// How long it waits for others who write the tree.
@@ -35,8 +34,6 @@ pub(crate) struct LoggedWrite {
 
 /// A bulk commit takes this much of the positions, so that it stands at one of its own.
 const BULK_SIZE: u64 = 8;
-/// A group beyond this takes so long that others are to go on meanwhile.
-const AT_ONCE_SIZE_MAX: usize = 64 << 10;
 
 impl LoggedWrite {
     /// Begin, with the writer lock.
@@ -46,29 +43,18 @@ impl LoggedWrite {
         patience: Duration,
     ) -> Result<Self, EngineError> {
         shared.check_sound()?;
-        Ok(Self::new(shared, lock, shared.read()?, patience))
-    }
-
-    /// Begin with the writer lock, over the newest version.
-    pub(crate) fn new(shared: &Arc<Shared>, lock: WriterLock, base: LoggedRead, patience: Duration) -> Self {
-        Self {
+        let base = shared.read()?;
+        Ok(Self {
             bulk: None,
             tree_lock: None,
             draft: Draft::new(),
             base,
-            found: Vec::new(),
+            found: None,
             owner: os::thread_number(),
             lock,
             patience,
             shared: Arc::clone(shared),
-        }
-    }
-
-    /// Whether a group of this size has room in the active area.
-    fn has_room(&self, size: u64) -> bool {
-        let areas = &self.shared.areas;
-        let used = areas.tail().saturating_sub(areas.begin_of(areas.active()));
-        used + size <= areas.room()
+        })
     }
 
     fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
@@ -134,9 +120,10 @@ impl LoggedWrite {
     }
 
     fn take_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError> {
-        let is_found = self.found.split_first() == Some((&(tree as u8), key));
-        self.found.clear();
-        if is_found { Ok(()) } else { Err(EngineError::Misuse("no find of this key came before")) }
+        match self.found.take() {
+            Some(found) if found.0 == tree && found.1 == key => Ok(()),
+            _ => Err(EngineError::Misuse("no find of this key came before")),
+        }
     }
 
     fn commit_bulk(&self, txn: Recording) -> Result<(), EngineError> {
@@ -157,11 +144,15 @@ impl LoggedWrite {
         while areas.has_found() {
             self.checkpoint(in_a_while(self.patience))?;
         }
-        while !self.has_room(size) {
+        let has_room = || {
+            let used = areas.tail().saturating_sub(areas.begin_of(areas.active()));
+            used + size <= areas.room()
+        };
+        while !has_room() {
             // Full: what the other area has goes into the tree, or this one's.
             let done = self.checkpoint(in_a_while(self.patience));
             // Even if the tree cannot take it, the other area may have become the active one.
-            if !self.has_room(size) {
+            if !has_room() {
                 done?;
             }
         }
@@ -178,16 +169,6 @@ impl WriteTxn for LoggedWrite {
 
     fn is_owner(&self) -> bool {
         self.owner == os::thread_number()
-    }
-
-    fn commits_at_once(&self) -> bool {
-        let size = self.draft.size();
-        self.bulk.is_none()
-            && (self.draft.is_empty()
-                || size <= AT_ONCE_SIZE_MAX
-                    && !self.shared.areas.has_found()
-                    && self.has_room(size as u64)
-                    && self.shared.state_at_once().is_some())
     }
 
     fn rows_beyond(&self, table: TableId) -> i64 {
@@ -220,16 +201,12 @@ impl WriteTxn for LoggedWrite {
         if self.bulk.is_some() {
             return self.bulk.as_mut().map_or(Ok(None), |txn| txn.find(tree, key));
         }
-        let value = match self.draft.find(tree, key) {
-            Some(said) => said.value(),
-            None => self.base.get(tree, key)?,
+        let is_there = match self.draft.find(tree, key) {
+            Some(said) => said.value().is_some(),
+            None => self.base.get(tree, key)?.is_some(),
         };
-        self.found.clear();
-        if value.is_some() {
-            self.found.push(tree as u8);
-            self.found.extend_from_slice(key);
-        }
-        Ok(value)
+        self.found = is_there.then(|| (tree, key.to_vec()));
+        self.get(tree, key)
     }
 
     fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
