@@ -61,6 +61,7 @@ __all__ = [
     "loads",
     "open",
     "parse",
+    "set_threads",
     "validate",
     "view",
 ]
