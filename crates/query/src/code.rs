@@ -19,6 +19,8 @@ const UNORDERED: u8 = 0xF3;
 // Before each code, never turned: what is missing is last in either order.
 const PRESENT: u8 = 0;
 const MISSING: u8 = 1;
+// Behind each code that a key would have: that of 2 is the begin of 2.5's, which goes on with FE. Without it, a turned 2 came first.
+const END: u8 = 0;
 
 /// Codes of values, one behind the other, in memory that is used again.
 #[derive(Clone, Default)]
@@ -99,6 +101,7 @@ impl Code {
             }
         }
         self.bytes.extend_from_slice(encoder.as_bytes());
+        self.bytes.push(END);
         Ok(())
     }
 }

@@ -24,9 +24,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The same, borrowed.
-    #[must_use]
-    pub fn borrowed(&self) -> PathStep<'_> {
+    fn borrowed(&self) -> PathStep<'_> {
         match self {
             Step::Field(name) => PathStep::Field(name),
             Step::Index(index) => PathStep::Index(*index),

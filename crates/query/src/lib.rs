@@ -15,7 +15,6 @@ pub mod expression;
 pub mod field;
 pub mod group;
 pub mod key_range;
-pub mod numpy;
 pub mod order;
 mod runs;
 pub mod sort;
