@@ -49,8 +49,10 @@ pub fn sum<S: Shapes + ?Sized>(
             Ok(Some(Slot::Int(value))) => sum.add_int(value),
             Ok(Some(Slot::Float(value))) => sum.add_float(value),
             Ok(Some(Slot::Bool(value))) => sum.add_int(i64::from(value)),
-            // Big ints and Decimals are numbers too, but not ours to add.
-            Ok(Some(Slot::Heap { tag: tag::BIGINT | tag::DECIMAL | tag::COMPLEX, .. })) => {
+            // Big ints, Decimals and NumPy's scalars are numbers too, but not ours to add.
+            Ok(Some(Slot::Heap {
+                tag: tag::BIGINT | tag::DECIMAL | tag::COMPLEX | tag::NDARRAY, ..
+            })) => {
                 return ControlFlow::Break(Ok(()));
             }
             Ok(_) => {}

@@ -24,7 +24,9 @@ pub enum Step {
 }
 
 impl Step {
-    fn borrowed(&self) -> PathStep<'_> {
+    /// The same, borrowed.
+    #[must_use]
+    pub fn borrowed(&self) -> PathStep<'_> {
         match self {
             Step::Field(name) => PathStep::Field(name),
             Step::Index(index) => PathStep::Index(*index),

@@ -336,7 +336,9 @@ fn add_number<S: Shapes + ?Sized>(
     sum: &mut Sum,
     others: &mut Vec<Value>,
 ) -> Result<(), Corrupt> {
-    match column.value(row, shapes)? {
+    let found = column.read(row, shapes)?;
+    let found = found.map_or(Found::Missing, |(slot, record)| Found::of_slot(slot, record));
+    match found.to_value(shapes)? {
         Some(Value::Int(value)) => sum.add_int(value),
         Some(Value::Float(value)) => sum.add_float(value.0),
         Some(Value::Bool(value)) => sum.add_int(i64::from(value)),

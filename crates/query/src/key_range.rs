@@ -24,20 +24,23 @@ pub fn decimals() -> Range {
 pub fn of(conditions: &[Node], has_decimals: bool) -> (Range, Vec<Node>) {
     let mut range = Range::ALL;
     let mut rest = Vec::new();
-    let mut flat = Vec::new();
-    for condition in conditions {
-        match condition.kind() {
-            Kind::And(parts) => flat.extend(parts.iter().cloned()),
-            _ => flat.push(condition.clone()),
-        }
-    }
-    for condition in flat {
+    for condition in parts(conditions) {
         match bounds(condition.kind()) {
             Some((bounds, is_number)) if !(is_number && has_decimals) => narrow(&mut range, bounds),
             _ => rest.push(condition),
         }
     }
     (range, rest)
+}
+
+/// Conditions that are all to be true, each by itself.
+#[must_use]
+pub fn parts(conditions: &[Node]) -> Vec<Node> {
+    let parts = |condition: &Node| match condition.kind() {
+        Kind::And(parts) => parts.clone(),
+        _ => vec![condition.clone()],
+    };
+    conditions.iter().flat_map(parts).collect()
 }
 
 /// The range, and whether it is one of numbers.

@@ -8,6 +8,7 @@ use pellucid_record::value::{Double, decode_slot};
 use pellucid_record::view::Slot;
 use pellucid_record::{Corrupt, Shapes, Value};
 
+use crate::numpy;
 use crate::order::{equal, exact_cmp, order};
 
 /// A value of an expression, where possible still in the record.
@@ -35,11 +36,18 @@ enum Plain<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// What stands in a slot; Missing for a field that was deleted.
+    /// What stands in a slot; Missing for a field that was deleted. A NumPy scalar is the value that it equals.
     #[inline]
     #[must_use]
     pub fn of_slot(slot: Slot<'a>, record: &'a [u8]) -> Self {
-        if matches!(slot, Slot::Absent) { Found::Missing } else { Found::Slot(slot, record) }
+        match slot {
+            Slot::Absent => Found::Missing,
+            Slot::Heap { tag: tag::NDARRAY, .. } => match numpy::scalar(&slot, record) {
+                Some(value) => Found::of_value(value),
+                None => Found::Slot(slot, record),
+            },
+            _ => Found::Slot(slot, record),
+        }
     }
 
     /// A value made just now.
