@@ -187,6 +187,32 @@ def test_batches_agree_on_what_came_late() -> None:
     assert found["new"].to_pylist()[-2:] == [None, {"a": 1}]
 
 
+def test_threads_gather_the_same_columns_in_the_same_order(tmp_path: Path) -> None:
+    count = 120_000
+    rows = [{"n": n, "x": n / 2, "mixed": n, "s": str(n), "l": [n % 3], "d": {"a": n}} for n in range(count)]
+    rows[count // 2] = {"new": {"b": 1}, **rows[count // 2], "mixed": "x", "l": [0.5], "d": {"c": "y"}}
+    rows[-1] = {"last": True, **rows[-1], "x": 1, "s": None}
+    with pellucid.open(tmp_path / "db.pel") as db:
+        db.extend(rows)
+        found = {}
+        for thread_count in [1, 4]:
+            pellucid.set_threads(thread_count)
+            try:
+                columns = [pa.table(db.to_arrow()), pa.table(db.where(F.n % 2 == 0).select("mixed", "d"))]
+                arrays = [db.to_numpy(path) for path in ["n", "x", "mixed"]]
+            finally:
+                pellucid.set_threads(None)
+            for table in columns:
+                table.validate(full=True)
+            found[thread_count] = [table.to_pydict() for table in columns] + [
+                (array.dtype, array.tolist()) for array in arrays
+            ]
+    assert found[4] == found[1]
+    assert list(found[4][0]) == ["n", "x", "mixed", "s", "l", "d", "new", "last"]
+    assert [str(dtype) for dtype, _ in found[4][2:]] == ["int64", "float64", "object"]
+    assert found[4][2][1] == list(range(count))
+
+
 def test_select_chooses_columns_and_computes_them() -> None:
     table = table_of([{"a": {"b": n}, "s": "x" * n} for n in range(4)])
     found = pa.table(table.where(F.a.b > 0).order_by(F.a.b.desc()).limit(2).select("a.b", more=F.a.b + 0.5))

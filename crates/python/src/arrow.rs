@@ -6,10 +6,10 @@
 use arrow_array::RecordBatchIterator;
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use pellucid_query::arrow::{self, Gathered, Kinds, Large, Refusal, Wanted};
-use pellucid_query::{Column, Fault, Inside, Selected, Selection, Walk};
+use pellucid_query::arrow::{self, Gathered, Kinds, Part, Refusal, Wanted};
+use pellucid_query::{Column, Fault, Inside, Walk};
 use pellucid_record::Shapes;
-use pellucid_store::{Snapshot, StoreError, Transaction};
+use pellucid_store::{Snapshot, Transaction};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -17,7 +17,7 @@ use pyo3::types::PyCapsule;
 use crate::errors;
 use crate::keys;
 use crate::table::{Rows, Table};
-use crate::work::{Queried, Source, is_interrupted, of_fault};
+use crate::work::{Parallel, Queried, Source, Stop, Work, of_fault, over_parts};
 
 /// Rows as columns, which any library that knows Arrow takes without a copy.
 ///
@@ -73,82 +73,82 @@ impl ArrowStream {
     }
 }
 
-/// What rows lie in, which also has what lies apart from them.
-enum Place<'a> {
-    Snapshot(Snapshot),
-    Transaction(&'a Transaction),
+/// Gathers columns of rows that lie in a snapshot.
+#[derive(Clone)]
+struct Gather {
+    wanted: Wanted,
+    known: Kinds,
+    /// Which also has what lies apart from the rows.
+    snapshot: Snapshot,
 }
 
-impl Large for Place<'_> {
-    fn read(&self, blob: u64) -> Result<Vec<u8>, StoreError> {
-        let found = match self {
-            Place::Snapshot(snapshot) => snapshot.blob(blob)?,
-            Place::Transaction(transaction) => transaction.blob(blob)?,
-        };
-        let mut copy = Vec::new();
-        copy.try_reserve_exact(found.len()).map_err(|_| StoreError::NoMemory { what: "a large value" })?;
-        copy.extend_from_slice(found);
-        Ok(copy)
+impl Work for Gather {
+    type Result = Part;
+
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        arrow::gather(rows, shapes, &mut self.wanted, &self.known, &self.snapshot, || stop.is_set())
     }
 }
 
-/// Gathers columns over rows, with the GIL released where nobody's transaction is lent.
-fn gathered(
-    table: &Bound<'_, Table>,
-    source: Source,
-    wanted: &mut Wanted,
-    known: &Kinds,
-) -> PyResult<Result<Gathered, Fault>> {
+impl Parallel for Gather {
+    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+        Ok(Part::joined(parts))
+    }
+}
+
+/// Gathers columns of rows of a running transaction, which also has what lies apart from them.
+struct GatherInside<'a> {
+    wanted: &'a Wanted,
+    known: &'a Kinds,
+    transaction: &'a Transaction,
+}
+
+impl Work for GatherInside<'_> {
+    type Result = Part;
+
+    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault> {
+        arrow::gather(rows, shapes, &mut self.wanted.clone(), self.known, self.transaction, || stop.is_set())
+    }
+}
+
+fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &Kinds) -> PyResult<Part> {
     let (py, core) = (table.py(), table.get().core());
-    let Source { rows, mut selection } = source;
-    let selection = selection.as_mut();
-    Ok(match rows {
-        Rows::Pinned(mut scan) => {
-            let snapshot = scan.snapshot().clone();
-            let shapes = snapshot.dictionary().clone();
-            py.detach(|| run(&mut *scan, selection, &*shapes, &Place::Snapshot(snapshot), wanted, known))
-        }
-        Rows::Listed(mut rows) => {
-            let snapshot = rows.snapshot().clone();
-            let shapes = snapshot.dictionary().clone();
-            py.detach(|| run(&mut *rows, selection, &*shapes, &Place::Snapshot(snapshot), wanted, known))
-        }
-        Rows::Copied(mut rows) => core.in_running(py, |transaction| {
-            let shapes = transaction.shapes().clone();
-            Ok(run(&mut rows, selection, &*shapes, &Place::Transaction(transaction), wanted, known))
-        })?,
-        Rows::Inside(mut scan) => core.in_running(py, |transaction| {
-            let shapes = transaction.shapes().clone();
-            let mut rows = Inside { scan: &mut scan, transaction };
-            Ok(run(&mut rows, selection, &*shapes, &Place::Transaction(transaction), wanted, known))
-        })?,
-    })
-}
-
-fn run<S: Shapes>(
-    rows: &mut impl Walk,
-    selection: Option<&mut Selection>,
-    shapes: &S,
-    large: &dyn Large,
-    wanted: &mut Wanted,
-    known: &Kinds,
-) -> Result<Gathered, Fault> {
-    match selection {
-        None => arrow::gather(rows, shapes, wanted, known, large, is_interrupted),
-        Some(selection) => {
-            let mut rows = Selected { rows, selection, shapes };
-            arrow::gather(&mut rows, shapes, wanted, known, large, is_interrupted)
-        }
+    let snapshot = match &source.rows {
+        Rows::Pinned(scan) => Some(scan.snapshot().clone()),
+        Rows::Listed(rows) => Some(rows.snapshot().clone()),
+        Rows::Copied(_) | Rows::Inside(_) => None,
+    };
+    if let Some(snapshot) = snapshot {
+        return over_parts(table, source, Gather { wanted: wanted.clone(), known: known.clone(), snapshot });
     }
+    let Source { rows, mut selection } = source;
+    let part = core.in_running(py, |transaction| {
+        let shapes = transaction.shapes().clone();
+        let work = GatherInside { wanted, known, transaction };
+        Ok(match rows {
+            Rows::Copied(mut rows) => work.run_over(&mut rows, selection.as_mut(), &*shapes, Stop::Signals),
+            Rows::Inside(mut scan) => {
+                let mut rows = Inside { scan: &mut scan, transaction };
+                work.run_over(&mut rows, selection.as_mut(), &*shapes, Stop::Signals)
+            }
+            Rows::Pinned(_) | Rows::Listed(_) => Ok(Part::default()),
+        })
+    })?;
+    part.map_err(|fault| of_fault(table, fault))
 }
 
 /// The columns of rows as they are now.
-pub fn columns_of<'py>(of: &impl Queried<'py>, mut wanted: Wanted) -> PyResult<arrow::Table> {
+pub fn columns_of<'py>(of: &impl Queried<'py>, wanted: &Wanted) -> PyResult<arrow::Table> {
     let table = of.table();
     let mut known = Kinds::new();
     loop {
-        let Some(source) = of.source()? else { return Ok(arrow::nothing(&wanted)) };
-        match gathered(table, source, &mut wanted, &known)?.map_err(|fault| of_fault(table, fault))? {
+        let Some(source) = of.source()? else { return Ok(arrow::nothing(wanted)) };
+        match gathered(table, source, wanted, &known)?.finish() {
             Gathered::Done(columns) => return Ok(columns),
             // The rows are asked for anew: what is walked the last time is one state of the table.
             Gathered::Again(kinds) => known = kinds,
@@ -190,7 +190,7 @@ pub fn to_arrow<'py>(
 ) -> PyResult<Bound<'py, ArrowStream>> {
     let py = of.table().py();
     let wanted = chosen.map_or(Wanted::All, Wanted::Chosen);
-    Bound::new(py, ArrowStream { table: columns_of(of, wanted)? })
+    Bound::new(py, ArrowStream { table: columns_of(of, &wanted)? })
 }
 
 /// A module of somebody else's, for the method `what`.

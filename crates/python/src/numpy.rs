@@ -26,7 +26,7 @@ const NOT_A_TIME: i64 = i64::MIN;
 pub fn to_numpy<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let numpy = module(of.table().py(), "numpy", "to_numpy", "numpy")?;
     let one: (Box<str>, Column) = ("".into(), column_of(path)?);
-    let columns = columns_of(of, Wanted::Chosen(vec![one]))?;
+    let columns = columns_of(of, &Wanted::Chosen(vec![one]))?;
     let parts: Vec<ArrayRef> =
         columns.batches.iter().filter_map(|batch| batch.columns().first().cloned()).collect();
     let has_nulls = parts.iter().any(|part| part.null_count() > 0);

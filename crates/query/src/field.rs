@@ -210,7 +210,7 @@ impl FieldReader {
         if matches!(slot, Slot::Absent) {
             return Ok(None);
         }
-        if is_short && container.kind == Kind::Shaped && matches!(slot, Slot::Int(_) | Slot::Float(_)) {
+        if is_short && container.kind == Kind::Shaped {
             self.remember(record, &container, index);
         }
         Ok(Some(slot))

@@ -10,7 +10,7 @@ use pellucid_record::payload;
 use pellucid_record::value::{NoShapes, decode_slot, encode_value};
 use pellucid_record::view::{Container, Root, Slot, Walker, root};
 use pellucid_record::{Corrupt, Damage, Shapes, Value};
-use pellucid_store::StoreError;
+use pellucid_store::{Snapshot, StoreError, Transaction};
 
 use super::data::Data;
 use super::decimal::{Unscaled, unscaled};
@@ -70,6 +70,25 @@ pub trait Large {
     /// # Errors
     /// It is not there, or cannot be read.
     fn read(&self, blob: u64) -> Result<Vec<u8>, StoreError>;
+}
+
+impl Large for Snapshot {
+    fn read(&self, blob: u64) -> Result<Vec<u8>, StoreError> {
+        copied(self.blob(blob)?)
+    }
+}
+
+impl Large for Transaction {
+    fn read(&self, blob: u64) -> Result<Vec<u8>, StoreError> {
+        copied(self.blob(blob)?)
+    }
+}
+
+fn copied(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).map_err(|_| StoreError::NoMemory { what: "a large value" })?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
 }
 
 /// What is needed to read a record.

@@ -44,6 +44,17 @@ impl Fields {
         }
     }
 
+    /// Takes the column of this name out.
+    pub fn take(&mut self, name: &str) -> Option<Builder> {
+        let index = self.by_name.remove(name)?;
+        self.builders.get_mut(index).map(|builder| std::mem::replace(builder, Builder::of(&Type::Null)))
+    }
+
+    /// Whether all columns were taken out, or none was there.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
     /// The columns with these names, and the types that they had the last time.
     pub fn of(kinds: &[(Box<str>, Type)]) -> Self {
         match Data::of(&Type::Struct(kinds.to_vec())) {

@@ -106,20 +106,17 @@ fn structs(
 
 /// An array for each of these columns; an error says of which.
 pub fn columns_of(
-    fields: Fields,
+    mut fields: Fields,
     count: usize,
     kinds: &[(Box<str>, Type)],
 ) -> Result<Vec<ArrayRef>, (String, ArrowError)> {
-    // Names that were met first stand first in all batches, so that the two go together up to where one ends.
-    let mut gathered = fields.names.into_iter().zip(fields.builders).peekable();
     let mut arrays = Vec::with_capacity(kinds.len());
     for (name, kind) in kinds {
-        let builder = gathered.next_if(|(gathered, _)| gathered == name).map(|(_, builder)| builder);
-        arrays.push(match builder {
+        arrays.push(match fields.take(name) {
             Some(builder) => array_of(builder, count, kind).map_err(|error| (name.to_string(), error))?,
             None => new_null_array(&kind.data_type(), count),
         });
     }
-    debug_assert!(gathered.next().is_none(), "every column that was gathered has a type");
+    debug_assert!(fields.is_empty(), "every column that was gathered has a type");
     Ok(arrays)
 }

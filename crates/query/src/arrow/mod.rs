@@ -42,6 +42,7 @@ const VALUE: &str = "value";
 pub type Kinds = Vec<(Box<str>, Type)>;
 
 /// Which columns.
+#[derive(Clone)]
 pub enum Wanted {
     /// All fields that any row has, in the order of first sight.
     All,
@@ -99,17 +100,23 @@ struct Batch {
     row_count: usize,
 }
 
+/// What some rows have, in their order.
+pub struct Part {
+    batches: Vec<Batch>,
+    kinds: Type,
+    is_again: bool,
+    refusal: Option<Refusal>,
+}
+
 /// What is gathered.
 struct Gatherer {
     fields: Fields,
     row_count: usize,
     size: usize,
-    batches: Vec<Batch>,
-    kinds: Type,
-    is_again: bool,
+    part: Part,
 }
 
-/// Gathers the columns of all rows. `known` are the types that the last walk found.
+/// Gathers the columns of rows. `known` are the types that the last walk over all of them found.
 ///
 /// # Errors
 /// Damage, or a stop.
@@ -120,10 +127,10 @@ pub fn gather<S: Shapes + ?Sized>(
     known: &Kinds,
     large: &dyn Large,
     is_stopped: impl Fn() -> bool,
-) -> Result<Gathered, Fault> {
+) -> Result<Part, Fault> {
     let mut gatherer = Gatherer::new(wanted, known);
     let ground = Ground { shapes, large };
-    let refused = for_each(rows, is_stopped, |row| {
+    let refusal = for_each(rows, is_stopped, |row| {
         let done = match wanted {
             Wanted::All => gatherer.take_all(&row, &ground),
             Wanted::Chosen(columns) => gatherer.take(columns, &row, &ground),
@@ -143,10 +150,8 @@ pub fn gather<S: Shapes + ?Sized>(
         }
         ControlFlow::Continue(())
     })?;
-    Ok(match refused {
-        Some(refusal) => Gathered::Refused(refusal),
-        None => gatherer.finish(),
-    })
+    gatherer.cut();
+    Ok(Part { refusal, ..gatherer.part })
 }
 
 impl Gatherer {
@@ -158,7 +163,7 @@ impl Gatherer {
             }
             _ => Fields::of(known),
         };
-        Self { fields, row_count: 0, size: 0, batches: Vec::new(), kinds: Type::Null, is_again: false }
+        Self { fields, row_count: 0, size: 0, part: Part::default() }
     }
 
     /// Takes the chosen columns of a row.
@@ -211,21 +216,54 @@ impl Gatherer {
         let fresh = self.fields.emptied(&own);
         let fields = std::mem::replace(&mut self.fields, fresh);
         let own = Type::Struct(own);
-        self.kinds = std::mem::replace(&mut self.kinds, Type::Null).join(own.clone());
-        self.is_again |= fields.builders.iter().any(Builder::is_lost);
-        if self.is_again {
-            // Walked once more: what was gathered is of no use.
-            self.batches.clear();
-        } else {
-            self.batches.push(Batch { fields, kinds: own, row_count: self.row_count });
-        }
+        let is_again = fields.builders.iter().any(Builder::is_lost);
+        self.part.add(Batch { fields, kinds: own, row_count: self.row_count }, is_again);
         self.row_count = 0;
         self.size = 0;
     }
+}
 
-    fn finish(mut self) -> Gathered {
-        if self.row_count > 0 || self.batches.is_empty() {
-            self.cut();
+impl Default for Part {
+    fn default() -> Self {
+        Self { batches: Vec::new(), kinds: Type::Struct(Vec::new()), is_again: false, refusal: None }
+    }
+}
+
+impl Part {
+    /// All parts, which follow each other.
+    #[must_use]
+    pub fn joined(parts: Vec<Part>) -> Self {
+        let mut all = Self::default();
+        for part in parts {
+            all.join(part.kinds, part.is_again);
+            if all.refusal.is_none() {
+                all.refusal = part.refusal;
+            }
+            all.batches.extend(part.batches);
+        }
+        all
+    }
+
+    fn join(&mut self, kinds: Type, is_again: bool) {
+        self.kinds = std::mem::replace(&mut self.kinds, Type::Null).join(kinds);
+        self.is_again |= is_again;
+    }
+
+    fn add(&mut self, batch: Batch, is_again: bool) {
+        self.join(batch.kinds.clone(), is_again);
+        if self.is_again {
+            // Walked once more: what was gathered is of no use.
+            self.batches.clear();
+        } else if batch.row_count > 0 {
+            self.batches.push(batch);
+        }
+    }
+
+    /// The columns, if all batches can have the types that hold the values of all.
+    #[must_use]
+    pub fn finish(self) -> Gathered {
+        if let Some(refusal) = self.refusal {
+            return Gathered::Refused(refusal);
         }
         let kinds = self.kinds;
         let is_again = self.is_again || !self.batches.iter().all(|batch| batch.kinds.becomes(&kinds));
@@ -237,9 +275,6 @@ impl Gatherer {
         let schema = Arc::new(Schema::new(fields));
         let mut batches = Vec::with_capacity(self.batches.len());
         for Batch { fields, row_count, .. } in self.batches {
-            if row_count == 0 {
-                continue;
-            }
             let options = RecordBatchOptions::new().with_row_count(Some(row_count));
             let made = freeze::columns_of(fields, row_count, &kinds).and_then(|columns| {
                 RecordBatch::try_new_with_options(schema.clone(), columns, &options)
