@@ -8,16 +8,18 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::DataType;
-use pellucid_query::Column;
 use pellucid_query::arrow::{Wanted, double};
+use pellucid_query::numbers::{Numbers, joined, numbers};
+use pellucid_query::{Column, Fault, Outcome, Walk};
+use pellucid_record::Shapes;
 use pyo3::buffer::Element;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrow::{columns_of, module};
-use crate::column::{column, column_of};
+use crate::column::{column as objects, column_of};
 use crate::hot::arrow::elements;
-use crate::work::Queried;
+use crate::work::{Parallel, Queried, Stop, Work, over_parts};
 
 /// What NumPy has for "no time".
 const NOT_A_TIME: i64 = i64::MIN;
@@ -25,33 +27,91 @@ const NOT_A_TIME: i64 = i64::MIN;
 /// `to_numpy(path)`.
 pub fn to_numpy<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let numpy = module(of.table().py(), "numpy", "to_numpy", "numpy")?;
-    let one: (Box<str>, Column) = ("".into(), column_of(path)?);
+    let column = column_of(path)?;
+    if let Some(source) = of.source()? {
+        match over_parts(of.table(), source, GatherNumbers(column.clone()))? {
+            Outcome::Done(Some(Numbers::Ints(pieces))) => return copied(&numpy, "int64", &pieces),
+            Outcome::Done(Some(Numbers::Floats(pieces))) => return copied(&numpy, "float64", &pieces),
+            Outcome::Done(None) | Outcome::Foreign => {}
+        }
+    }
+    of_any_type(of, path, &numpy, column)
+}
+
+#[derive(Clone)]
+struct GatherNumbers(Column);
+
+impl Work for GatherNumbers {
+    type Result = Outcome<Option<Numbers>>;
+
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        numbers(rows, &mut self.0, shapes, || stop.is_set())
+    }
+}
+
+impl Parallel for GatherNumbers {
+    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+        Ok(joined(parts))
+    }
+}
+
+/// A new array of NumPy's with these numbers.
+fn copied<'py, T: Element>(
+    numpy: &Bound<'py, PyModule>,
+    dtype: &str,
+    pieces: &[Vec<T>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let count: usize = pieces.iter().map(Vec::len).sum();
+    let array = numpy.call_method1("zeros", (count, dtype))?;
+    elements(&array, |mut places: &mut [T]| {
+        for piece in pieces {
+            let Some((own, rest)) = places.split_at_mut_checked(piece.len()) else { return };
+            own.copy_from_slice(piece);
+            places = rest;
+        }
+    })?;
+    Ok(array)
+}
+
+/// `to_numpy(path)` where values are not all ints, and not all floats.
+fn of_any_type<'py>(
+    of: &impl Queried<'py>,
+    path: &Bound<'py, PyAny>,
+    numpy: &Bound<'py, PyModule>,
+    column: Column,
+) -> PyResult<Bound<'py, PyAny>> {
+    let one: (Box<str>, Column) = ("".into(), column);
     let columns = columns_of(of, &Wanted::Chosen(vec![one]))?;
     let parts: Vec<ArrayRef> =
         columns.batches.iter().filter_map(|batch| batch.columns().first().cloned()).collect();
     let has_nulls = parts.iter().any(|part| part.null_count() > 0);
     let kind = columns.schema.fields().first().map(|field| field.data_type().clone());
     match kind {
-        Some(DataType::Int64) if has_nulls => filled(&numpy, "float64", &parts, |part, places| {
+        Some(DataType::Int64) if has_nulls => filled(numpy, "float64", &parts, |part, places| {
             floats::<Int64Type>(part, places, double);
         }),
-        Some(DataType::Int64) => filled(&numpy, "int64", &parts, whole::<Int64Type>),
-        Some(DataType::Float64) if has_nulls => filled(&numpy, "float64", &parts, |part, places| {
+        Some(DataType::Int64) => filled(numpy, "int64", &parts, whole::<Int64Type>),
+        Some(DataType::Float64) if has_nulls => filled(numpy, "float64", &parts, |part, places| {
             floats::<Float64Type>(part, places, |value| value);
         }),
-        Some(DataType::Float64) => filled(&numpy, "float64", &parts, whole::<Float64Type>),
+        Some(DataType::Float64) => filled(numpy, "float64", &parts, whole::<Float64Type>),
         Some(DataType::Boolean) if !has_nulls => {
-            let bools = filled(&numpy, "uint8", &parts, |part, places: &mut [u8]| {
+            let bools = filled(numpy, "uint8", &parts, |part, places: &mut [u8]| {
                 for (value, place) in part.as_boolean().values().iter().zip(places) {
                     *place = u8::from(value);
                 }
             })?;
             bools.call_method1("view", ("bool",))
         }
-        Some(DataType::Timestamp(..)) => times::<TimestampMicrosecondType>(&numpy, &parts, "datetime64[us]"),
-        Some(DataType::Duration(_)) => times::<DurationMicrosecondType>(&numpy, &parts, "timedelta64[us]"),
+        Some(DataType::Timestamp(..)) => times::<TimestampMicrosecondType>(numpy, &parts, "datetime64[us]"),
+        Some(DataType::Duration(_)) => times::<DurationMicrosecondType>(numpy, &parts, "timedelta64[us]"),
         Some(DataType::Date32) => {
-            let days = filled(&numpy, "int64", &parts, |part, places: &mut [i64]| {
+            let days = filled(numpy, "int64", &parts, |part, places: &mut [i64]| {
                 for (value, place) in part.as_primitive::<Date32Type>().iter().zip(places) {
                     *place = value.map_or(NOT_A_TIME, i64::from);
                 }
@@ -59,7 +119,7 @@ pub fn to_numpy<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResu
             days.call_method1("view", ("datetime64[D]",))
         }
         _ => {
-            let values = column(of, path)?;
+            let values = objects(of, path)?;
             let keywords = PyDict::new(of.table().py());
             keywords.set_item("dtype", "object")?;
             keywords.set_item("count", values.len())?;

@@ -15,6 +15,7 @@ pub mod expression;
 pub mod field;
 pub mod group;
 pub mod key_range;
+pub mod numbers;
 pub mod numpy;
 pub mod order;
 mod runs;

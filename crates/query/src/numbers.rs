@@ -1,0 +1,149 @@
+//! What are the numbers in a field, one behind the other?
+//!
+//! The quick way to a column that has nothing but ints, or nothing but floats: without a type to be found, without nulls. Where anything
+//! else turns up it gives up, and `arrow/` is the way.
+
+use std::ops::ControlFlow;
+
+use pellucid_record::view::Slot;
+use pellucid_record::{Corrupt, Shapes};
+use pellucid_store::Row;
+
+use crate::aggregate::Outcome;
+use crate::column::Column;
+use crate::field::Number;
+use crate::walk::{Fault, Walk, damaged, for_each};
+
+/// Numbers that lie together. To let all of them lie together, memory would be copied as often as it grows.
+const PIECE_COUNT: usize = 1 << 15;
+
+/// Numbers of one type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Numbers {
+    /// Ints, in pieces.
+    Ints(Vec<Vec<i64>>),
+    /// Floats, in pieces.
+    Floats(Vec<Vec<f64>>),
+}
+
+/// Gathers the numbers that a column has in all rows; None of no rows.
+///
+/// # Errors
+/// Damage, or a stop.
+pub fn numbers<S: Shapes + ?Sized>(
+    rows: &mut impl Walk,
+    column: &mut Column,
+    shapes: &S,
+    is_stopped: impl Fn() -> bool,
+) -> Result<Outcome<Option<Numbers>>, Fault> {
+    let mut found = None;
+    let foreign = for_each(rows, is_stopped, |row| {
+        let taken = match &mut found {
+            Some(Pieces::Ints(pieces)) => match column.quick_int(row.record) {
+                Some(value) => {
+                    pieces.push(value);
+                    return ControlFlow::Continue(());
+                }
+                None => slow(column, &row, shapes, &mut found),
+            },
+            Some(Pieces::Floats(pieces)) => match column.quick_number(row.record) {
+                Some(Number::Float(value)) => {
+                    pieces.push(value);
+                    return ControlFlow::Continue(());
+                }
+                _ => slow(column, &row, shapes, &mut found),
+            },
+            None => slow(column, &row, shapes, &mut found),
+        };
+        match taken {
+            Ok(true) => ControlFlow::Continue(()),
+            Ok(false) => ControlFlow::Break(Ok(())),
+            Err(error) => damaged(&row, error),
+        }
+    })?;
+    Ok(if foreign.is_some() { Outcome::Foreign } else { Outcome::Done(found.map(Pieces::finish)) })
+}
+
+/// The numbers of several walks, one behind the other.
+#[must_use]
+pub fn joined(parts: Vec<Outcome<Option<Numbers>>>) -> Outcome<Option<Numbers>> {
+    let mut all = None;
+    for part in parts {
+        let Outcome::Done(part) = part else { return Outcome::Foreign };
+        match (&mut all, part) {
+            (_, None) => {}
+            (None, part) => all = part,
+            (Some(Numbers::Ints(all)), Some(Numbers::Ints(part))) => all.extend(part),
+            (Some(Numbers::Floats(all)), Some(Numbers::Floats(part))) => all.extend(part),
+            (Some(_), Some(_)) => return Outcome::Foreign,
+        }
+    }
+    Outcome::Done(all)
+}
+
+/// Numbers that are being gathered.
+enum Pieces {
+    Ints(Piecewise<i64>),
+    Floats(Piecewise<f64>),
+}
+
+struct Piecewise<T> {
+    full: Vec<Vec<T>>,
+    last: Vec<T>,
+}
+
+impl<T> Piecewise<T> {
+    fn of(first: T) -> Self {
+        let mut pieces = Self { full: Vec::new(), last: Vec::new() };
+        pieces.push(first);
+        pieces
+    }
+
+    #[inline]
+    fn push(&mut self, value: T) {
+        if self.last.len() == self.last.capacity() {
+            self.begin_another();
+        }
+        self.last.push(value);
+    }
+
+    #[cold]
+    fn begin_another(&mut self) {
+        let last = std::mem::replace(&mut self.last, Vec::with_capacity(PIECE_COUNT));
+        if !last.is_empty() {
+            self.full.push(last);
+        }
+    }
+
+    fn finish(mut self) -> Vec<Vec<T>> {
+        self.full.push(self.last);
+        self.full
+    }
+}
+
+impl Pieces {
+    fn finish(self) -> Numbers {
+        match self {
+            Pieces::Ints(pieces) => Numbers::Ints(pieces.finish()),
+            Pieces::Floats(pieces) => Numbers::Floats(pieces.finish()),
+        }
+    }
+}
+
+/// Takes the number of a row, wherever it is; false where it is none, or of the other type.
+#[inline(never)]
+fn slow<S: Shapes + ?Sized>(
+    column: &mut Column,
+    row: &Row<'_>,
+    shapes: &S,
+    found: &mut Option<Pieces>,
+) -> Result<bool, Corrupt> {
+    match (column.read(row, shapes)?.map(|(slot, _)| slot), found) {
+        (Some(Slot::Int(value)), Some(Pieces::Ints(pieces))) => pieces.push(value),
+        (Some(Slot::Float(value)), Some(Pieces::Floats(pieces))) => pieces.push(value),
+        (Some(Slot::Int(value)), found @ None) => *found = Some(Pieces::Ints(Piecewise::of(value))),
+        (Some(Slot::Float(value)), found @ None) => *found = Some(Pieces::Floats(Piecewise::of(value))),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
