@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -578,3 +579,56 @@ def test_a_query_kept_while_its_table_goes(table: Any) -> None:
         assert next(rows).n == 2
         with pytest.raises(pellucid.StaleTable):
             query.count()
+
+
+def test_update_stores_values_as_a_field_would(path: Path) -> None:
+    large = "x" * 300_000
+    with pellucid.open(path) as db:
+        table = db.table("t")
+        table.extend({"n": n, "address": {"city": "Bath"}} for n in range(4))
+        table[4] = {"n": 4, "address": {"city": "York", "zip": 5}}
+        table[5] = table[4].to_dict()
+        table[4].address = {"city": "Ely", "zip": 1}
+        assert table.where(KEY == 5).update(address={"city": "Ely", "zip": 1}) == 1
+        # As the assignment stored it: by shape, and not with the keys in each row.
+        assert pellucid.dumps(table[4].address) == pellucid.dumps(table[5].address)
+        assert len(memoryview(table[4])) == len(memoryview(table[5]))
+        assert table.where(F.n < 2).update(text=large, tags=["a", {"b": 1}]) == 2
+        assert [row.text for row in table.where(F.n < 2)] == [large, large]
+        del table[0]
+        assert table[1].text == large
+        assert db.check() == []
+
+
+def test_a_search_lets_other_threads_and_iterators_run(path: Path) -> None:
+    """Rows that are far apart are looked for with the GIL released, by several threads of one iterator."""
+    count_of_rows, step_size = 60_000, 3_000
+    with pellucid.open(path) as db:
+        table = db.table("t")
+        table.extend({"n": n, "wanted": n % step_size == 7} for n in range(count_of_rows))
+        expected = list(range(7, count_of_rows, step_size))
+        rows = table.where(F.wanted == True).select("n")  # noqa: E712
+        assert [row["n"] for row in rows] == expected
+        for shared in [iter(table.where(F.wanted.isin([True]))), table.where(F.wanted.isin([True])).items()]:
+            found: list[int] = []
+
+            def take(shared: Any = shared, found: list[int] = found) -> None:
+                for row in shared:
+                    found.append(row[1].n if isinstance(row, tuple) else row.n)
+
+            threads = [threading.Thread(target=take) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert sorted(found) == expected
+
+
+def test_a_search_ends_when_the_database_is_closed(path: Path) -> None:
+    db = pellucid.open(path)
+    db.table("t").extend({"n": n} for n in range(20_000))
+    rows = iter(db.table("t").where(F.n.isin([5, 19_000])))
+    assert next(rows).n == 5
+    db.close()
+    with pytest.raises(pellucid.Closed):
+        next(rows)

@@ -56,7 +56,10 @@ pub struct Settled {
 }
 
 /// Encode a value for `table`; `place` names it in messages.
-fn encode_for<'py>(
+///
+/// # Errors
+/// `UnsupportedValue` and its like, what the value's own code raises, `TransactionError` where that has ended the transaction.
+pub fn encode_for<'py>(
     table: &Bound<'py, Table>,
     value: &Bound<'py, PyAny>,
     place: impl FnOnce() -> String,
@@ -79,7 +82,10 @@ fn encode_for<'py>(
 }
 
 /// Give a record the ids that it lacks; None where it lacks none and can be stored as it is.
-fn settle(
+///
+/// # Errors
+/// What the store refuses.
+pub fn settle(
     py: Python<'_>,
     core: &Core,
     transaction: &mut Transaction,

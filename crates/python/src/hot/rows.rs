@@ -14,9 +14,9 @@
 
 use std::ops::ControlFlow;
 
-use pellucid_query::Selection;
-use pellucid_record::Corrupt;
+use pellucid_query::{Copied, Selection};
 use pellucid_record::layout::Kind;
+use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::{Row as StoredRow, Scan, Snapshot, StoreError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -67,6 +67,10 @@ struct Walk {
     recent: [Option<Strong<Record>>; 2],
     // The key of the last step, in memory that is used again.
     key: Key,
+    // The scan stands at a row that is wanted.
+    is_found: bool,
+    // Some thread looks for the next row that is wanted, with the GIL released; the scan is with it.
+    is_lent: bool,
 }
 
 impl Key {
@@ -93,12 +97,14 @@ enum Step {
     Key,
     Record(Strong<Record>),
     Other(GilRc<Row>),
-    // None of some rows was wanted: whoever waits for the GIL may have it, and signals are looked at.
+    // None of some rows was wanted: the search goes on with the GIL released, and signals are looked at.
     Pause,
 }
 
-/// Rows that are passed over before a pause: some 100 us.
-const PAUSE_INTERVAL: u32 = 4096;
+/// Rows that are passed over before the GIL is released. Releasing it takes as long as testing some ten rows.
+const PAUSE_INTERVAL: u32 = 256;
+/// Rows that are passed over with the GIL released before signals are looked at: some 10 ms.
+const SIGNAL_INTERVAL: u32 = 1 << 19;
 
 /// Why there is no step; made into an exception outside of the borrow.
 enum Failure {
@@ -135,6 +141,8 @@ impl RowIterator {
             serial,
             recent: [None, None],
             key: Key::default(),
+            is_found: false,
+            is_lent: false,
         };
         Self { walk: GilCell::new(Some(walk)), shows, gate, inside }
     }
@@ -168,7 +176,9 @@ impl RowIterator {
                 break (step, key);
             }
             py.check_signals()?;
-            py.detach(|| ());
+            if let Err(failure) = self.seek_released(py) {
+                break (Err(failure), key);
+            }
             if !self.gate.is_open() {
                 return self.step(py);
             }
@@ -201,6 +211,24 @@ impl RowIterator {
         }
     }
 
+    /// Looks for the next row that is wanted with the GIL released. Another thread that asks this iterator meanwhile waits.
+    fn seek_released(&self, py: Python<'_>) -> Result<(), Failure> {
+        let Some((mut scan, mut selection)) = self.walk.with(py, |walk| walk.as_mut().and_then(Walk::lend))
+        else {
+            py.detach(std::thread::yield_now);
+            return Ok(());
+        };
+        let shapes = scan.snapshot().dictionary().clone();
+        let sought = py.detach(|| seek(&mut scan, &mut selection, &*shapes, SIGNAL_INTERVAL));
+        self.walk.with(py, |walk| {
+            if let Some(walk) = walk {
+                walk.take_back(scan, selection);
+                walk.is_found = matches!(sought, Ok(Sought::Row));
+            }
+        });
+        sought.map(|_| ())
+    }
+
     /// The key of the step just made, where keys are shown. It was taken out of the walk with the step: making
     /// an object of it, or of the value, may let another thread take the next one.
     #[inline]
@@ -218,11 +246,16 @@ impl RowIterator {
 impl Walk {
     #[inline]
     fn step(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
+        if self.is_lent {
+            return Ok(Step::Pause);
+        }
         let (Rows::Pinned(scan), Some(snapshot)) = (&mut self.rows, &self.snapshot) else {
             return self.step_apart(py, shows);
         };
-        if let Some(selection) = &mut self.selection {
-            match seek(scan, selection, &self.shapes)? {
+        if let Some(selection) = &mut self.selection
+            && !std::mem::take(&mut self.is_found)
+        {
+            match seek(scan, selection, &*self.shapes, PAUSE_INTERVAL)? {
                 Sought::Row => {}
                 Sought::End => return Ok(Step::Done),
                 Sought::Pause => return Ok(Step::Pause),
@@ -263,6 +296,31 @@ impl Walk {
         };
         self.recent.swap(0, 1);
         Ok(Step::Record(record))
+    }
+
+    /// What is needed to look for the next row, unless somebody has it already.
+    fn lend(&mut self) -> Option<(Box<Scan>, Selection)> {
+        if self.is_lent || !matches!(self.rows, Rows::Pinned(_)) {
+            return None;
+        }
+        let selection = self.selection.take()?;
+        match std::mem::replace(&mut self.rows, Rows::Copied(Copied::default())) {
+            Rows::Pinned(scan) => {
+                self.is_lent = true;
+                Some((scan, selection))
+            }
+            rows => {
+                self.rows = rows;
+                self.selection = Some(selection);
+                None
+            }
+        }
+    }
+
+    fn take_back(&mut self, scan: Box<Scan>, selection: Selection) {
+        self.rows = Rows::Pinned(scan);
+        self.selection = Some(selection);
+        self.is_lent = false;
     }
 
     /// A step over rows that are not a scan's: they are copied.
@@ -313,9 +371,13 @@ enum Sought {
     Pause,
 }
 
-/// Goes on to the next row that is wanted.
-fn seek(scan: &mut Scan, selection: &mut Selection, shapes: &Names) -> Result<Sought, Failure> {
-    let mut left = PAUSE_INTERVAL;
+/// Goes on to the next row that is wanted, past so many that are not.
+fn seek<S: Shapes + ?Sized>(
+    scan: &mut Scan,
+    selection: &mut Selection,
+    shapes: &S,
+    mut left: u32,
+) -> Result<Sought, Failure> {
     let sought = scan.seek(|row| {
         if left == 0 {
             return ControlFlow::Break(Ok(Sought::Pause));

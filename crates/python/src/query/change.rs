@@ -5,19 +5,21 @@
 
 use std::ops::ControlFlow;
 
-use pellucid_query::expression::Kind;
 use pellucid_query::walk::for_each;
 use pellucid_query::{Column, Fault, RowKey, Step, Walk};
 use pellucid_record::patch::{self, Change, PatchError};
 use pellucid_record::view::{Root, Slot, root};
-use pellucid_record::{Shapes, Value};
+use pellucid_record::{Corrupt, Shapes, Value};
 use pellucid_store::{Row, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping};
 
 use super::Query;
+use crate::core::Core;
 use crate::errors;
 use crate::expression::{self, Expression};
+use crate::hot::encode::Encoded;
+use crate::put;
 use crate::table::Table;
 use crate::transaction;
 use crate::work::{Queried, Stop, Work, over};
@@ -28,20 +30,19 @@ pub fn update(
     changes: Option<&Bound<'_, PyAny>>,
     fields: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<u64> {
+    let py = query.py();
     let changes = changes.map(changes_of).transpose()?;
     let mut edits = Vec::new();
     for (place, value) in changes.iter().chain(fields).flatten() {
-        let node = if value.is_instance_of::<Expression>() {
-            expression::node_of(&value)?
+        let path = crate::column::steps_of(&place)?;
+        let value = if value.is_instance_of::<Expression>() {
+            let node = expression::node_of(&value)?;
+            let column = Column::new(&node);
+            NewValue::Column(column.map_err(|error| errors::value_error(error.to_string()))?)
         } else {
-            pellucid_query::Expression::literal(expression::literal_of(&value)?)
+            NewValue::Constant(Constant::new(query.table(), &place, &value)?)
         };
-        let column = Column::new(&node).map_err(|error| errors::value_error(error.to_string()))?;
-        let constant = match node.kind() {
-            Kind::Literal(value) => Some(record_of(value)?),
-            _ => None,
-        };
-        edits.push(Edit { path: crate::column::steps_of(&place)?, value: NewValue { column, constant } });
+        edits.push(Edit { path, value });
     }
     if edits.is_empty() {
         return Err(errors::type_error(
@@ -49,7 +50,8 @@ pub fn update(
         ));
     }
     let after = |keys: &[RowKey]| check_class(query.table(), keys);
-    in_each(query, |transaction, id, key| change_row(transaction, id, key, &mut edits), after)
+    let core = query.table().get().core();
+    in_each(query, |transaction, id, key| change_row((py, core), transaction, id, key, &mut edits), after)
 }
 
 /// The dict that `update` was given.
@@ -78,10 +80,58 @@ struct Edit {
     value: NewValue,
 }
 
-struct NewValue {
-    column: Column,
-    /// The record of its new value, where that is the same for all rows.
-    constant: Option<Vec<u8>>,
+/// What a field becomes.
+enum NewValue {
+    /// In each row what an expression comes to.
+    Column(Column),
+    /// The same in all rows.
+    Constant(Constant),
+}
+
+/// A value, encoded once for all rows.
+struct Constant {
+    encoded: Encoded,
+    /// The same with all ids that it lacked, where that is the same for all rows.
+    settled: Option<Vec<u8>>,
+}
+
+impl Constant {
+    fn new(table: &Bound<'_, Table>, place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let what = || format!("the value for {} of table {:?}", place, table.get().name(table.py()));
+        Ok(Self { encoded: put::encode_for(table, value, what)?, settled: None })
+    }
+
+    /// The scalar that it is, if it is one.
+    fn scalar<S: Shapes + ?Sized>(&self, shapes: &S) -> Result<Option<Slot<'_>>, Corrupt> {
+        if !self.encoded.pending.is_empty() || !self.encoded.apart.is_empty() {
+            return Ok(None);
+        }
+        match root(self.encoded.encoder.bytes(), shapes)? {
+            Root::Scalar(slot) => Ok(Some(slot)),
+            Root::Container(_) => Ok(None),
+        }
+    }
+
+    /// The record to be stored, and the ids of the values that lie apart from it: each row has its own.
+    fn settle(
+        &mut self,
+        (py, core): (Python<'_>, &Core),
+        transaction: &mut Transaction,
+        table: TableId,
+    ) -> Result<(Vec<u8>, Vec<u64>), StoreError> {
+        if let Some(record) = &self.settled {
+            return Ok((record.clone(), Vec::new()));
+        }
+        let settled = put::settle(py, core, transaction, table, &self.encoded, true)?;
+        let (record, blobs) = match settled {
+            Some(settled) => (settled.record, settled.blobs),
+            None => (self.encoded.encoder.bytes().to_vec(), Vec::new()),
+        };
+        if blobs.is_empty() {
+            self.settled = Some(record.clone());
+        }
+        Ok((record, blobs))
+    }
 }
 
 fn borrowed(path: &[Step]) -> Vec<pellucid_record::path::Step<'_>> {
@@ -166,7 +216,13 @@ impl Work for Keys {
     }
 }
 
-fn change_row(transaction: &mut Transaction, id: TableId, key: &RowKey, edits: &mut [Edit]) -> Done {
+fn change_row(
+    who: (Python<'_>, &Core),
+    transaction: &mut Transaction,
+    id: TableId,
+    key: &RowKey,
+    edits: &mut [Edit],
+) -> Done {
     let mut is_rest = false;
     let mut outcome = Ok(());
     // All at once, where each is a scalar that fits its slot.
@@ -175,9 +231,20 @@ fn change_row(transaction: &mut Transaction, id: TableId, key: &RowKey, edits: &
         let row = Row { key: &key.code, spelling: &key.spelling, record: &before };
         for edit in edits.iter_mut() {
             let Edit { path, value } = edit;
-            let slot = match value.new_slot(&row, shapes) {
+            let slot = match value {
+                NewValue::Column(column) => match column.read(&row, shapes) {
+                    Ok(Some((slot, _))) => Ok(Some(slot)),
+                    Ok(None) => continue,
+                    Err(error) => Err(error),
+                },
+                NewValue::Constant(constant) => constant.scalar(shapes),
+            };
+            let slot = match slot {
                 Ok(Some(slot)) => slot,
-                Ok(None) => continue,
+                Ok(None) => {
+                    is_rest = true;
+                    return Ok(false);
+                }
                 Err(error) => {
                     outcome = Err(PatchError::Corrupt(error));
                     return Ok::<bool, PatchError>(false);
@@ -198,42 +265,24 @@ fn change_row(transaction: &mut Transaction, id: TableId, key: &RowKey, edits: &
     let shapes = transaction.shapes().clone();
     let row = Row { key: &key.code, spelling: &key.spelling, record: &before };
     let mut values = Vec::with_capacity(edits.len());
-    for edit in edits.iter_mut() {
-        let value = match &edit.value.constant {
-            Some(record) => Ok(Some(record.clone())),
-            None => edit.value.column.record(&row, &*shapes),
-        };
-        match value {
-            Ok(value) => values.push(value),
-            Err(error) => return Ok(Err(PatchError::Corrupt(error))),
-        }
+    for Edit { value, .. } in edits.iter_mut() {
+        values.push(match value {
+            NewValue::Constant(constant) => Some(constant.settle(who, transaction, id)?),
+            NewValue::Column(column) => match column.record(&row, &*shapes) {
+                Ok(value) => value.map(|record| (record, Vec::new())),
+                Err(error) => return Ok(Err(PatchError::Corrupt(error))),
+            },
+        });
     }
     for (edit, value) in edits.iter().zip(values) {
-        let Some(value) = value else { continue };
+        let Some((value, blobs)) = value else { continue };
         let change = Change::Set(&value);
-        let patched = transaction.patch(id, &key.code, &borrowed(&edit.path), change, &[])?;
+        let patched = transaction.patch(id, &key.code, &borrowed(&edit.path), change, &blobs)?;
         if let Some(Err(error)) = patched {
             return Ok(Err(error));
         }
     }
     Ok(Ok(true))
-}
-
-impl NewValue {
-    /// The new value as it stands in a slot; None where it is missing.
-    fn new_slot<'a, S: Shapes + ?Sized>(
-        &'a mut self,
-        row: &Row<'a>,
-        shapes: &S,
-    ) -> Result<Option<Slot<'a>>, pellucid_record::Corrupt> {
-        match &self.constant {
-            Some(record) => Ok(Some(match root(record, shapes)? {
-                Root::Scalar(slot) => slot,
-                Root::Container(container) => Slot::Container(container),
-            })),
-            None => Ok(self.column.read(row, shapes)?.map(|(slot, _)| slot)),
-        }
-    }
 }
 
 /// The record of a value that stands alone.
