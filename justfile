@@ -43,7 +43,7 @@ fuzz *args:
 crash *args: build
     @PYTHONPATH=tests python -m crash "$@"
 
-# Compare speed and size with rivals, in one run: bench [records dict writes]
+# Compare speed and size with rivals, in one run: bench [records dict writes query]
 bench *args: build
     @tools/rivals.sh
     @python -m pellucid.bench "$@"

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import doctest
 import io
+import itertools
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy
+import pyarrow
 import pytest
+from pellucid import F
 from pellucid.bench import __main__ as shell
-from pellucid.bench import child, dicts, machine, measures, peers, pending, report, writers
+from pellucid.bench import child, columns, dicts, machine, measures, peers, pending, query, report, writers
 from pellucid.bench.mappings import Player, Session, players
 from pellucid.bench.measures import Measure, Result, Target, Unit, Verdict
-from pellucid.bench.populations import FIELD_NAMES, MIXED, SHAPES, UNIFORM, Population
+from pellucid.bench.populations import FIELD_NAMES, MIXED, SHAPES, STARTS, UNIFORM, VARIED, Population
+from pellucid.bench.queried import Ours, Queried, queried
 from pellucid.bench.rivals import Rivals
-from pellucid.bench.run import Run
+from pellucid.bench.run import QUICK, Run
 from pellucid.bench.runner import (
     Contender,
     Pace,
@@ -154,6 +161,16 @@ def test_the_mixed_population_has_64_kinds_of_record_a_tenth_of_their_fields_mis
     assert 0.88 < there / possible < 0.92
     ages = {type(record["age"]) for record in records if "age" in record}
     assert ages == {int, float}
+
+
+def test_the_varied_population_has_something_to_ask() -> None:
+    records = VARIED.records(2_400)
+    assert list(records[0]) == list(UNIFORM.record(0))
+    assert len({record["end"] for record in records}) == 100
+    assert len({record["amt"] for record in records}) == len(records)
+    assert sum(record["age"] >= 75 for record in records) == len(records) / 10
+    nested = [record["mydict"]["c"]["nested"] for record in records]
+    assert sum(text.startswith("this") for text in nested) == len(records) / len(STARTS)
 
 
 @pytest.fixture(params=[UNIFORM, MIXED], ids=lambda population: population.name)
@@ -368,6 +385,96 @@ def test_a_log_that_never_stays_pending_is_an_error() -> None:
         pending.again("a scan", sample)
 
 
+# Queries
+
+
+@pytest.fixture
+def everybody(tmp_path: Path) -> Iterator[list[Queried]]:
+    found = queried(Rivals(), tmp_path)
+    for one in found:
+        one.fill(VARIED.records(ROWS))
+    yield found
+    for one in found:
+        one.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_everybody_answers_a_query_alike(everybody: list[Queried]) -> None:
+    records = VARIED.records(ROWS)
+    above = sum(record["age"] > 50 for record in records)
+    begins = sum(record["mydict"]["c"]["nested"][:4] == "this" for record in records)
+    ends = sorted({record["end"] for record in records})
+    greatest = sorted((record["amt"] for record in records), reverse=True)
+    passing = sum(record["amt"] for record in records if record["age"] >= 75)
+    for one in everybody:
+        assert (one.count_above(), one.count_prefix()) == (above, begins), one.name
+        groups = one.groups()
+        assert [end for end, _, _ in groups] == ends, one.name
+        assert sum(total for _, total, _ in groups) == sum(greatest), one.name
+        assert groups[7][2] == sum(record["age"] for record in records[7::100]) / (ROWS / 100), one.name
+        assert (one.top(), one.add_matches()) == (greatest[:10], passing), one.name
+        one.grow_older()
+        assert one.ages() == [record["age"] + 1 for record in records], one.name
+    names = [one.name for one in everybody]
+    assert names[0] == "pellucid"
+    assert {"list of live dicts", "sqlite3, columns", "sqlite3, JSON"} <= set(names)
+
+
+def test_the_plain_cursor_is_that_of_a_transaction_which_leaves_nothing(everybody: list[Queried]) -> None:
+    ours = everybody[0]
+    assert isinstance(ours, Ours)
+    before = list(ours.table.values())
+    with ours.in_changed_transaction():
+        assert ours.table.where(F.name == "Fred").count() == 1
+        assert ours.count_above() > 0
+    assert list(ours.table.values()) == before
+
+
+def test_everybody_hands_over_the_same_columns(everybody: list[Queried]) -> None:
+    records = VARIED.records(ROWS)
+    table = pyarrow.Table.from_pylist(
+        [
+            {name: record[name] for name in ("age", "amt", "end")}
+            | {"nested": record["mydict"]["c"]["nested"]}
+            for record in records
+        ]
+    )
+    for one in everybody:
+        assert columns.ages(one, numpy)().tolist() == table["age"].to_pylist(), one.name
+        assert columns.four(one, pyarrow)().to_pylist() == table.to_pylist(), one.name
+
+
+def test_a_query_that_answers_otherwise_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ours, "count_prefix", lambda _self: 7)
+    run = Run(tmp_path, scale=QUICK, pace=Pace(rounds=1), only=query.COUNT_PREFIX)
+    with pytest.raises(WrongAnswerError, match="pellucid answers 7, not 375"):
+        query.run(run)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_change_that_is_not_kept_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = itertools.count()
+    grow = Ours.grow_older
+    monkeypatch.setattr(Ours, "grow_older", lambda self: None if next(times) else grow(self))
+    run = Run(tmp_path, scale=QUICK, pace=Pace(rounds=1), only=query.GROW)
+    with pytest.raises(WrongAnswerError, match="pellucid did not keep what was set"):
+        query.run(run)
+
+
+def test_polars_says_how_many_threads_it_has(tmp_path: Path) -> None:
+    # In an interpreter of its own: here it may have been imported, with as many as there are processors.
+    line = (
+        "import sys; from pellucid.bench.queried import polars_of; from pellucid.bench.rivals import Rivals"
+    )
+    ask = f"{line}; print(polars_of(Rivals())[1])"
+    run = partial(subprocess.run, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert run([sys.executable, "-c", ask]).stdout == "polars, in memory\n"
+    environment = {**os.environ, "POLARS_MAX_THREADS": "3"}
+    started = f"import polars; polars.thread_pool_size(); {ask}"
+    found = run([sys.executable, "-c", started], env=environment).stdout
+    assert found == "polars, in memory, 3 threads\n"
+
+
 # Reports
 
 
@@ -467,6 +574,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
             ],
             13,
         ),
+        ("query", [*query.TITLES, *columns.TITLES], 11),
     ],
 )
 def test_a_quick_run_measures_everything(

@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pellucid.bench import dicts, machine, records, report, writes
+from pellucid.bench import dicts, machine, query, records, report, writes
 from pellucid.bench.run import QUICK, Run, Scale
 from pellucid.bench.runner import Pace
 
-WORKLOADS = {"records": records.run, "dict": dicts.run, "writes": writes.run}
+WORKLOADS = {"records": records.run, "dict": dicts.run, "writes": writes.run, "query": query.run}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

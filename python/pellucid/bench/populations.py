@@ -1,8 +1,9 @@
 """Which records are measured?
 
-Two populations go through every measure. *uniform*: one record, from the experiment that this project set
-out to beat, a million times with another age. *mixed*: 64 kinds of record with 10 % of the fields missing and
-ints mixed with floats, which no cache of one layout can serve and which overflows a table's list of shapes.
+Two populations go through every measure of records. *uniform*: one record, from the experiment that this
+project set out to beat, a million times with another age. *mixed*: 64 kinds of record with 10 % of the fields
+missing and ints mixed with floats, which no cache of one layout can serve and which overflows a table's list
+of shapes. Queries ask a third one, *varied*: the uniform record with more values to tell apart.
 
 A population also knows how its field is read: `rec.age` where it is always there, `rec.get("age", 0)` where
 it may be missing. All contenders of a measure read it in the same way.
@@ -60,6 +61,23 @@ def fred(number: int) -> Record:
     }
 
 
+STARTS = ["this", "that", "those", "which", "what", "here", "there", "where"]
+
+
+def varied(number: int) -> Record:
+    """Make the record of the experiment with more fields that differ, so that there is something to ask.
+
+    Of as many records in a row as there are `STARTS`, one has a string that begins with each; `end` has 100
+    values, and `amt` another one in each of a million. Quarters are exact in binary: any order of adding
+    gives the same sum.
+    """
+    record = fred(number)
+    record["amt"] = number * 7919 % 1_000_003 / 4
+    record["end"] = f"**{number % 100:02}"
+    record["mydict"]["c"]["nested"] = f"{STARTS[number % len(STARTS)]} is a long string"
+    return record
+
+
 def _shapes() -> list[list[str]]:
     chance = random.Random(64)
     shapes = []
@@ -106,6 +124,14 @@ UNIFORM = Population(
     "uniform",
     "one kind of record, every field there",
     fred,
+    by_attribute=".age",
+    by_item="['age']",
+    always_there=True,
+)
+VARIED = Population(
+    "varied",
+    "the uniform record, with four more fields that differ",
+    varied,
     by_attribute=".age",
     by_item="['age']",
     always_there=True,

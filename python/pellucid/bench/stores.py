@@ -391,7 +391,7 @@ def stores(rivals: Rivals, population: Population, directory: Path) -> list[Stor
     found: list[Store] = [Pellucid(population, directory), LiveDicts(population)]
     if modules := rivals.found(lmdb="lmdb", orjson="orjson"):
         found.append(LmdbJson(population, directory, **modules))
-    dumps = _json_text(rivals)
+    dumps = json_text(rivals)
     rivals.find("sqlite3")
     found += [SqliteColumns(population, directory, dumps), SqliteJson(population, directory, dumps)]
     if duckdb := rivals.find("duckdb"):
@@ -399,7 +399,7 @@ def stores(rivals: Rivals, population: Population, directory: Path) -> list[Stor
     return found
 
 
-def _json_text(rivals: Rivals) -> Callable[[object], str]:
+def json_text(rivals: Rivals) -> Callable[[object], str]:
     """The fastest JSON text here, so that the databases do not pay for a slow encoder."""
     if orjson := rivals.find("orjson"):
         dumps = orjson.dumps
