@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
@@ -632,3 +633,12 @@ def test_a_search_ends_when_the_database_is_closed(path: Path) -> None:
     db.close()
     with pytest.raises(pellucid.Closed):
         next(rows)
+
+
+def test_explain_tells_what_was_met(table: Any) -> None:
+    table.extend({"n": n} for n in range(20))
+    said = table.where(F.n >= 5, KEY >= 2).order_by(F.n.desc()).limit(3).explain(analyze=True)
+    assert re.search(r"met 18 rows: 15 passed, in [0-9.]+ ms\ngave 3 in the end, in [0-9.]+ ms", said)
+    said = table.where(F.n >= 5).explain(analyze=True)
+    assert "met 20 rows: 15 passed" in said
+    assert "in the end" not in said

@@ -61,13 +61,36 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     }
     lines.push(format!("on {}", errors::counted(thread_count(query, &bounds)?, "thread")));
     if analyze {
-        let start = Instant::now();
-        let count = ends::count(query)?;
-        let seconds = start.elapsed().as_secs_f64();
-        lines.push(format!("found {count} of {total} rows in {:.3} ms", seconds * 1e3));
+        lines.extend(measured(query, &bounds)?);
     }
     lines.extend(remarks(query, &name)?);
     Ok(lines.join("\n"))
+}
+
+/// How many rows were met on the way, and in what time: those of the scan that pass the conditions, then those that are left in the end.
+fn measured(query: &Bound<'_, Query>, bounds: &Bounds) -> PyResult<Vec<String>> {
+    let (py, plan) = (query.py(), &query.get().plan);
+    let timed = |query: &Bound<'_, Query>| -> PyResult<(u64, String)> {
+        let start = Instant::now();
+        let count = ends::count(query)?;
+        Ok((count, format!("{:.3} ms", start.elapsed().as_secs_f64() * 1e3)))
+    };
+    let bare = query.get().with(py, |plan| {
+        plan.order.clear();
+        plan.filters.clear();
+        (plan.after, plan.offset, plan.limit) = (None, 0, u64::MAX);
+        Ok(())
+    })?;
+    let met = query.table().get().count_within(py, bounds)?;
+    let (passed, time) = timed(&Bound::new(py, bare)?)?;
+    let mut lines = vec![format!("met {}: {passed} passed, in {time}", errors::counted(met, "row"))];
+    let is_bare =
+        plan.order.is_empty() && plan.filters.is_empty() && plan.offset == 0 && plan.limit == u64::MAX;
+    if !is_bare {
+        let (given, time) = timed(query)?;
+        lines.push(format!("gave {given} in the end, in {time}"));
+    }
+    Ok(lines)
 }
 
 /// On how many threads the rows are walked over.
