@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use pellucid_record::shape::Shapes;
 use pellucid_store::{Savepoint, Snapshot, Store, StoreError, Transaction, thread_number};
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::errors;
 use crate::hooks::PicklePolicy;
 use crate::hot::ahead;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
+use crate::hot::modules;
 use crate::hot::names::{Names, Source};
 use crate::hot::row::Gate;
 use crate::table::Standing;
@@ -487,9 +489,11 @@ impl Core {
 /// The asyncio task that is running, if asyncio is in use at all.
 fn current_task(py: Python<'_>) -> Option<Py<PyAny>> {
     ahead::code_may_run(py);
-    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
-    let asyncio = modules.get_item("asyncio").ok()?;
-    // Outside of a running loop this raises RuntimeError: no task.
-    let task = asyncio.call_method0("current_task").ok()?;
+    let asyncio = modules::loaded(intern!(py, "asyncio"))?;
+    // Outside of a running loop there is no task, and to ask for one raises.
+    if asyncio.call_method0(intern!(py, "_get_running_loop")).ok()?.is_none() {
+        return None;
+    }
+    let task = asyncio.call_method0(intern!(py, "current_task")).ok()?;
     (!task.is_none()).then(|| task.unbind())
 }

@@ -23,6 +23,7 @@ pub mod field;
 pub mod functions;
 pub mod gil;
 pub mod item;
+pub mod modules;
 pub mod names;
 pub mod node;
 pub mod row;

@@ -18,15 +18,23 @@ use crate::log::layer::{Said, Saying};
 
 /// Up to this many entries are looked through.
 const FEW: usize = 8;
+/// From then on there is room for as many in the index.
+const INDEXED_MIN: usize = 28;
 
 /// The changes of one transaction.
 pub(crate) struct Draft {
     bytes: Vec<u8>,
     changes: Vec<Change>,
-    /// The number of the newest entry of each key; only when they are many.
-    index: HashTable<usize>,
+    /// The newest entry of each key; only when they are many.
+    index: HashTable<Newest>,
     ordered: Mutex<Ordered>,
     savepoints: Vec<(usize, usize)>,
+}
+
+/// The number of a key's newest entry, and the key's hash, so that growing looks at no key.
+struct Newest {
+    hash: u64,
+    number: usize,
 }
 
 /// The newest entries in order, by the tree's number and the key, up to some entry.
@@ -71,30 +79,28 @@ impl Draft {
     fn add(&mut self, change: Change) {
         self.changes.push(change);
         let count = self.changes.len();
-        let first = if count <= FEW {
-            count
-        } else if self.index.is_empty() {
-            0
-        } else {
-            count - 1
-        };
-        self.index_from(first);
+        if count > FEW {
+            self.index_from(if self.index.is_empty() { 0 } else { count - 1 });
+        }
     }
 
     fn index_from(&mut self, first: usize) {
         let (bytes, changes) = (&self.bytes, &self.changes);
         let key_of = |change: &Change| bytes.get(change.key.clone()).unwrap_or_default();
+        if self.index.is_empty() {
+            self.index.reserve(INDEXED_MIN, |newest| newest.hash);
+        }
         for (number, change) in changes.iter().enumerate().skip(first) {
             let key = key_of(change);
-            let is_it = |other: &usize| {
-                changes.get(*other).is_some_and(|other| other.tree == change.tree && key_of(other) == key)
+            let hash = hash_of(change.tree, key);
+            let is_it = |newest: &Newest| {
+                let other = changes.get(newest.number).filter(|_| newest.hash == hash);
+                other.is_some_and(|other| other.tree == change.tree && key_of(other) == key)
             };
-            let hash_again =
-                |other: &usize| changes.get(*other).map_or(0, |other| hash_of(other.tree, key_of(other)));
-            match self.index.entry(hash_of(change.tree, key), is_it, hash_again) {
-                Entry::Occupied(mut entry) => *entry.get_mut() = number,
+            match self.index.entry(hash, is_it, |newest| newest.hash) {
+                Entry::Occupied(mut entry) => entry.get_mut().number = number,
                 Entry::Vacant(entry) => {
-                    entry.insert(number);
+                    entry.insert(Newest { hash, number });
                 }
             }
         }
@@ -117,12 +123,13 @@ impl Draft {
                 self.changes.iter().rev().find(|change| change.tree == tree && self.key(change) == key)?;
             return Some(self.said(change));
         }
-        let change_of = |number: &usize| self.changes.get(*number);
-        let is_it = |number: &usize| {
-            change_of(number).is_some_and(|change| change.tree == tree && self.key(change) == key)
+        let hash = hash_of(tree, key);
+        let is_it = |newest: &Newest| {
+            let change = self.changes.get(newest.number).filter(|_| newest.hash == hash);
+            change.is_some_and(|change| change.tree == tree && self.key(change) == key)
         };
-        let number = self.index.find(hash_of(tree, key), is_it)?;
-        change_of(number).map(|change| self.said(change))
+        let newest = self.index.find(hash, is_it)?;
+        self.changes.get(newest.number).map(|change| self.said(change))
     }
 
     /// As [`crate::log::layer::Layer::walk`].

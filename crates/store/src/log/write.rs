@@ -24,7 +24,8 @@ pub(crate) struct LoggedWrite {
     tree_lock: Option<TreeLock>,
     draft: Draft,
     base: LoggedRead,
-    found: Option<(Tree, Vec<u8>)>,
+    /// Of the key that was found last, its tree and itself; empty where none was.
+    found: Vec<u8>,
     owner: u64,
     lock: WriterLock,
     /// How long it waits for others who write the tree.
@@ -49,7 +50,7 @@ impl LoggedWrite {
             tree_lock: None,
             draft: Draft::new(),
             base,
-            found: None,
+            found: Vec::new(),
             owner: os::thread_number(),
             lock,
             patience,
@@ -120,10 +121,9 @@ impl LoggedWrite {
     }
 
     fn take_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError> {
-        match self.found.take() {
-            Some(found) if found.0 == tree && found.1 == key => Ok(()),
-            _ => Err(EngineError::Misuse("no find of this key came before")),
-        }
+        let is_found = self.found.split_first() == Some((&(tree as u8), key));
+        self.found.clear();
+        if is_found { Ok(()) } else { Err(EngineError::Misuse("no find of this key came before")) }
     }
 
     fn commit_bulk(&self, txn: Recording) -> Result<(), EngineError> {
@@ -205,8 +205,12 @@ impl WriteTxn for LoggedWrite {
             Some(said) => said.value().is_some(),
             None => self.base.get(tree, key)?.is_some(),
         };
-        self.found = is_there.then(|| (tree, key.to_vec()));
-        self.get(tree, key)
+        self.found.clear();
+        if value.is_some() {
+            self.found.push(tree as u8);
+            self.found.extend_from_slice(key);
+        }
+        Ok(value)
     }
 
     fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
