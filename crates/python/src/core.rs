@@ -206,7 +206,10 @@ impl Core {
                 ),
             ));
         }
-        py.detach(|| self.store.begin(self.timeout)).map_err(|error| errors::of_store(py, error))
+        // Whoever gives up the GIL may have to wait for it with the writer lock in hand, and all other writers with them.
+        let begun = self.store.begin_at_once(self.timeout).transpose();
+        let begun = begun.unwrap_or_else(|| py.detach(|| self.store.begin(self.timeout)));
+        begun.map_err(|error| errors::of_store(py, error))
     }
 
     /// Raises where an operation of the running transaction is under way, further up the stack.
@@ -391,7 +394,16 @@ impl Core {
             py.detach(|| drop(transaction));
             return Ok(());
         }
-        match py.detach(move || transaction.commit()) {
+        let published = if transaction.publishes_at_once() {
+            transaction.publish()
+        } else {
+            py.detach(|| transaction.publish())
+        };
+        let committed = match published {
+            Ok(()) if transaction.is_to_settle() => py.detach(move || transaction.settle()),
+            published => published,
+        };
+        match committed {
             Ok(()) => {
                 self.names.keep_drafts(py, serial);
                 Ok(())

@@ -144,6 +144,14 @@ pub trait Engine: Send + Sync {
         self.begin_write().map(Some)
     }
 
+    /// As `begin_write_until`, if nobody is in the way: waits for nobody, `None` where it would have to.
+    ///
+    /// # Errors
+    /// As `begin_write`.
+    fn begin_write_at_once(&self, _patience: Duration) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
+        Ok(None)
+    }
+
     /// Change one row in a commit of its own, if that can be done at once: `choose` is shown the row, and may write its new value
     /// into the buffer. `known` is the catalog's version on which all this builds. Waits for nobody.
     ///
@@ -347,6 +355,11 @@ pub trait WriteTxn: Send + Sync {
 
     /// Whether the calling thread began this transaction.
     fn is_owner(&self) -> bool;
+
+    /// Whether `commit` would wait for nobody, neither a disk, and be done soon.
+    fn commits_at_once(&self) -> bool {
+        false
+    }
 
     /// As [`ReadTxn::rows_beyond`], with the changes made so far.
     fn rows_beyond(&self, _table: TableId) -> i64 {

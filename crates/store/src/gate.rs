@@ -40,6 +40,16 @@ impl Gate {
         inside.owner = Some(thread::current().id());
         Some(GateGuard(Arc::clone(self)))
     }
+
+    /// Enter where nobody is inside, and nobody waits who was there first.
+    pub(crate) fn try_enter(self: &Arc<Self>) -> Option<GateGuard> {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        if inside.owner.is_some() || inside.waiting > 0 {
+            return None;
+        }
+        inside.owner = Some(thread::current().id());
+        Some(GateGuard(Arc::clone(self)))
+    }
 }
 
 impl Drop for GateGuard {
@@ -49,5 +59,33 @@ impl Drop for GateGuard {
         if inside.waiting > 0 {
             self.0.opened.notify_one();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn whoever_waits_goes_ahead_of_those_who_try() {
+        let gate = Arc::new(Gate::default());
+        let guard = gate.try_enter().expect("nobody is inside");
+        assert!(gate.try_enter().is_none());
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                drop(gate.enter(Instant::now() + Duration::from_secs(60)).expect("in time"));
+            });
+            while gate.inside.lock().unwrap().waiting == 0 {
+                thread::yield_now();
+            }
+            // As it is for a moment after the guard went: nobody inside, one about to enter.
+            gate.inside.lock().unwrap().owner = None;
+            assert!(gate.try_enter().is_none());
+            drop(guard);
+            waiter.join().unwrap();
+        });
+        assert!(gate.try_enter().is_some());
     }
 }

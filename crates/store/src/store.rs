@@ -203,6 +203,20 @@ impl Store {
     /// # Errors
     /// `ReadOnly`, `Busy` after the timeout, `Closed`, `DiskFull`.
     pub fn begin(&self, timeout: Duration) -> Result<Transaction, StoreError> {
+        Transaction::begin(self.writable()?, timeout, self.options.durability)
+    }
+
+    /// As `begin`, if nobody is in the way: waits for nobody, `None` where it would have to. What the transaction waits for
+    /// later, it waits for until the timeout.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Closed`, `DiskFull`.
+    pub fn begin_at_once(&self, timeout: Duration) -> Result<Option<Transaction>, StoreError> {
+        Transaction::begin_at_once(self.writable()?, timeout, self.options.durability)
+    }
+
+    /// The database, if it may be written to.
+    fn writable(&self) -> Result<Arc<Database>, StoreError> {
         let database = self.database()?;
         if self.options.mode == Mode::Read {
             return Err(StoreError::ReadOnly {
@@ -213,7 +227,7 @@ impl Store {
         if let Some(why) = database.read_only {
             return Err(StoreError::ReadOnly { path: database.path.clone(), why });
         }
-        Transaction::begin(database, timeout, self.options.durability)
+        Ok(database)
     }
 
     /// The shapes that records of this database name.

@@ -44,6 +44,7 @@ pub struct Transaction {
     catalog: u64,
     is_changed: bool,
     is_failed: bool,
+    is_to_settle: bool,
     scans: Mutex<Vec<Weak<Mutex<DirtyScan>>>>,
     pub(crate) head: Vec<u8>,
     pub(crate) database: Arc<Database>,
@@ -75,6 +76,25 @@ impl Transaction {
         durability: Durability,
     ) -> Result<Self, StoreError> {
         let (write, gate) = writer_lock::acquire(&database, timeout)?;
+        Self::over(database, write, gate, durability)
+    }
+
+    /// As `begin`, if nobody is in the way.
+    pub(crate) fn begin_at_once(
+        database: Arc<Database>,
+        timeout: Duration,
+        durability: Durability,
+    ) -> Result<Option<Self>, StoreError> {
+        let acquired = writer_lock::acquire_at_once(&database, timeout)?;
+        acquired.map(|(write, gate)| Self::over(database, write, gate, durability)).transpose()
+    }
+
+    fn over(
+        database: Arc<Database>,
+        write: Box<dyn WriteTxn>,
+        gate: GateGuard,
+        durability: Durability,
+    ) -> Result<Self, StoreError> {
         let mut counters = database.catch_up_to_writer(&*write)?;
         counters.next_blob = counters.next_blob.max(database.blob_floor.load(Ordering::Relaxed));
         Ok(Self {
@@ -88,6 +108,7 @@ impl Transaction {
             catalog: NEXT_CATALOG.fetch_add(1, Ordering::Relaxed),
             is_changed: false,
             is_failed: false,
+            is_to_settle: false,
             scans: Mutex::default(),
             head: Vec::new(),
             database,
@@ -342,6 +363,15 @@ impl Transaction {
     /// # Errors
     /// When the changes could not be written; then none is visible.
     pub fn commit(&mut self) -> Result<(), StoreError> {
+        self.publish()?;
+        self.settle()
+    }
+
+    /// The first half of a commit: all changes are visible, and survive the process.
+    ///
+    /// # Errors
+    /// As `commit`.
+    pub fn publish(&mut self) -> Result<(), StoreError> {
         self.reader()?;
         if !self.is_changed {
             self.abort();
@@ -349,9 +379,28 @@ impl Transaction {
         }
         let committed = self.write_books().and_then(|()| self.commit_engine());
         self.abort();
-        committed?;
-        if self.durability == Durability::Full {
-            // Behind the lock, so that others commit meanwhile and one sync serves all who wait for it.
+        self.is_to_settle = committed.is_ok() && self.durability == Durability::Full;
+        committed
+    }
+
+    /// Whether `publish` would wait for nobody, and be done soon.
+    #[must_use]
+    pub fn publishes_at_once(&self) -> bool {
+        !self.is_changed || self.write.as_ref().is_some_and(|write| write.commits_at_once())
+    }
+
+    /// Whether the disk is to be waited for behind `publish`.
+    #[must_use]
+    pub fn is_to_settle(&self) -> bool {
+        self.is_to_settle
+    }
+
+    /// The other half of a commit: behind the lock, so that others commit meanwhile and one sync serves all who wait for it.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn settle(&mut self) -> Result<(), StoreError> {
+        if std::mem::take(&mut self.is_to_settle) {
             self.database.engine.sync().map_err(|error| self.database.write_error(error))?;
         }
         Ok(())

@@ -10,13 +10,13 @@ use crate::engine::WriteTxn;
 use crate::error::{Holder, StoreError, Wanted};
 use crate::gate::GateGuard;
 
+/// The engine's transaction, and the right of this process's thread to it.
+type Acquired = (Box<dyn WriteTxn>, GateGuard);
+
 const COMMAND_SIZE_MAX: usize = 120;
 
 /// Wait for the right to write, until other threads and processes have had theirs or the time is over.
-pub(crate) fn acquire(
-    database: &Database,
-    timeout: Duration,
-) -> Result<(Box<dyn WriteTxn>, GateGuard), StoreError> {
+pub(crate) fn acquire(database: &Database, timeout: Duration) -> Result<Acquired, StoreError> {
     let begin = Instant::now();
     let deadline =
         begin.checked_add(timeout).unwrap_or_else(|| begin + Duration::from_secs(u64::from(u32::MAX)));
@@ -40,6 +40,17 @@ pub(crate) fn acquire(
             Holder { pid, command, since: String::new() }
         }))),
     }
+}
+
+/// The same if nobody is in the way: waits for nobody.
+pub(crate) fn acquire_at_once(
+    database: &Database,
+    timeout: Duration,
+) -> Result<Option<Acquired>, StoreError> {
+    let Some(gate) = database.gate.try_enter() else { return Ok(None) };
+    database.mark()?;
+    let txn = database.engine.begin_write_at_once(timeout).map_err(|error| database.error(error))?;
+    Ok(txn.map(|txn| (txn, gate)))
 }
 
 /// The command line of a process, for messages; empty where it cannot be read.

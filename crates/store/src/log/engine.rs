@@ -3,7 +3,7 @@
 //! Reads go over both, commits go into the log, and the tree is written by checkpoints and by what is too large for the log.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::engine::{AtOnce, Choose, Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
@@ -164,11 +164,28 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The same if no other thread has it.
+    #[inline]
+    pub(crate) fn state_at_once(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// The newest version.
     pub(crate) fn read(&self) -> Result<LoggedRead, EngineError> {
         let mut state = self.state();
         let tree = state.read(&*self.tree, &self.areas)?;
         Ok(LoggedRead::new(&state, tree))
+    }
+
+    /// As `read`; `None` where another thread is about to take over what was committed.
+    fn read_at_once(&self) -> Result<Option<LoggedRead>, EngineError> {
+        let Some(mut state) = self.state_at_once() else { return Ok(None) };
+        let tree = state.read(&*self.tree, &self.areas)?;
+        Ok(Some(LoggedRead::new(&state, tree)))
     }
 
     /// Make what is acknowledged now survive a power cut.
@@ -265,6 +282,17 @@ impl Engine for LoggedEngine {
         }
     }
 
+    fn begin_write_at_once(&self, patience: Duration) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
+        // The first commit starts the keeper, on the long way.
+        if !self.has_keeper.load(Ordering::Relaxed) || !lock::try_acquire(&self.shared.areas) {
+            return Ok(None);
+        }
+        let lock = WriterLock { shared: Arc::clone(&self.shared) };
+        self.shared.check_sound()?;
+        let Some(base) = self.shared.read_at_once()? else { return Ok(None) };
+        Ok(Some(Box::new(LoggedWrite::new(&self.shared, lock, base, patience))))
+    }
+
     #[inline]
     fn change_row(&self, key: &[u8], known: u64, choose: &mut Choose<'_>) -> Result<AtOnce<()>, EngineError> {
         self.change_row_at_once(key, known, choose)
@@ -353,5 +381,39 @@ mod tests {
             engine.quiet();
             assert_eq!(Arc::strong_count(&engine.shared), 1);
         }
+    }
+
+    #[test]
+    fn what_is_done_at_once_waits_for_nobody() {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        let begin = || engine.begin_write_at_once(Duration::ZERO).unwrap();
+        assert!(begin().is_none(), "the keeper has yet to be started");
+        let txn = engine.begin_write().unwrap();
+        assert!(begin().is_none(), "another one writes");
+        drop(txn);
+        let state = engine.shared.state();
+        assert!(begin().is_none(), "another thread takes over what was committed");
+        drop(state);
+        let put = |mut txn: Box<dyn WriteTxn>, size: usize| {
+            txn.put(Tree::Rows, b"key", &[&vec![0; size]]).unwrap();
+            txn
+        };
+        let txn = put(begin().expect("nobody is in the way"), 4_000);
+        assert!(txn.commits_at_once());
+        let state = engine.shared.state();
+        assert!(!txn.commits_at_once(), "another thread takes over what was committed");
+        drop(state);
+        txn.commit().unwrap();
+        assert!(!put(engine.begin_write().unwrap(), 5_000).commits_at_once(), "it goes into the tree");
+        // Until a checkpoint has to make room.
+        loop {
+            let txn = put(engine.begin_write().unwrap(), 4_000);
+            if !txn.commits_at_once() {
+                break;
+            }
+            txn.commit().unwrap();
+        }
+        let read = engine.begin_read().unwrap();
+        assert_eq!(read.get(Tree::Rows, b"key").unwrap().map(<[u8]>::len), Some(4_000));
     }
 }

@@ -4,7 +4,6 @@
 //! a snapshot to read by: ten times the work. Here the row is looked up in the layers and the tree and its group is appended,
 //! all under the two locks that a commit needs. Whatever is more than that, or would have to wait, goes the long way.
 
-use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 
 use crate::engine::{AtOnce, Choice, Choose, EngineError, Tree};
@@ -58,11 +57,7 @@ impl LoggedEngine {
         show: &mut dyn FnMut(Option<&[u8]>),
     ) -> Result<AtOnce<()>, EngineError> {
         let shared = &self.shared;
-        let mut state = match shared.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(AtOnce::Unable),
-        };
+        let Some(mut state) = shared.state_at_once() else { return Ok(AtOnce::Unable) };
         let below = state.read_row(&*shared.tree, &shared.areas)?;
         if state.catalog_version() > known {
             return Ok(AtOnce::Stale);
@@ -76,11 +71,7 @@ impl Shared {
     /// For whoever holds the writer lock.
     #[inline]
     fn change_row(&self, key: &[u8], known: u64, choose: &mut Choose<'_>) -> Result<AtOnce<()>, EngineError> {
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(AtOnce::Unable),
-        };
+        let Some(mut state) = self.state_at_once() else { return Ok(AtOnce::Unable) };
         let areas = &self.areas;
         let below = state.read_row(&*self.tree, areas)?;
         if state.catalog_version() > known {

@@ -35,6 +35,8 @@ pub(crate) struct LoggedWrite {
 
 /// A bulk commit takes this much of the positions, so that it stands at one of its own.
 const BULK_SIZE: u64 = 8;
+/// A group beyond this takes so long that others are to go on meanwhile.
+const AT_ONCE_SIZE_MAX: usize = 64 << 10;
 
 impl LoggedWrite {
     /// Begin, with the writer lock.
@@ -44,8 +46,12 @@ impl LoggedWrite {
         patience: Duration,
     ) -> Result<Self, EngineError> {
         shared.check_sound()?;
-        let base = shared.read()?;
-        Ok(Self {
+        Ok(Self::new(shared, lock, shared.read()?, patience))
+    }
+
+    /// Begin with the writer lock, over the newest version.
+    pub(crate) fn new(shared: &Arc<Shared>, lock: WriterLock, base: LoggedRead, patience: Duration) -> Self {
+        Self {
             bulk: None,
             tree_lock: None,
             draft: Draft::new(),
@@ -55,7 +61,14 @@ impl LoggedWrite {
             lock,
             patience,
             shared: Arc::clone(shared),
-        })
+        }
+    }
+
+    /// Whether a group of this size has room in the active area.
+    fn has_room(&self, size: u64) -> bool {
+        let areas = &self.shared.areas;
+        let used = areas.tail().saturating_sub(areas.begin_of(areas.active()));
+        used + size <= areas.room()
     }
 
     fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
@@ -144,15 +157,11 @@ impl LoggedWrite {
         while areas.has_found() {
             self.checkpoint(in_a_while(self.patience))?;
         }
-        let has_room = || {
-            let used = areas.tail().saturating_sub(areas.begin_of(areas.active()));
-            used + size <= areas.room()
-        };
-        while !has_room() {
+        while !self.has_room(size) {
             // Full: what the other area has goes into the tree, or this one's.
             let done = self.checkpoint(in_a_while(self.patience));
             // Even if the tree cannot take it, the other area may have become the active one.
-            if !has_room() {
+            if !self.has_room(size) {
                 done?;
             }
         }
@@ -169,6 +178,16 @@ impl WriteTxn for LoggedWrite {
 
     fn is_owner(&self) -> bool {
         self.owner == os::thread_number()
+    }
+
+    fn commits_at_once(&self) -> bool {
+        let size = self.draft.size();
+        self.bulk.is_none()
+            && (self.draft.is_empty()
+                || size <= AT_ONCE_SIZE_MAX
+                    && !self.shared.areas.has_found()
+                    && self.has_room(size as u64)
+                    && self.shared.state_at_once().is_some())
     }
 
     fn rows_beyond(&self, table: TableId) -> i64 {
@@ -201,9 +220,9 @@ impl WriteTxn for LoggedWrite {
         if self.bulk.is_some() {
             return self.bulk.as_mut().map_or(Ok(None), |txn| txn.find(tree, key));
         }
-        let is_there = match self.draft.find(tree, key) {
-            Some(said) => said.value().is_some(),
-            None => self.base.get(tree, key)?.is_some(),
+        let value = match self.draft.find(tree, key) {
+            Some(said) => said.value(),
+            None => self.base.get(tree, key)?,
         };
         self.found.clear();
         if value.is_some() {
