@@ -136,7 +136,8 @@ impl Store {
         work: impl FnOnce(&Database, &[u8]) -> Result<AtOnce<R>, StoreError>,
     ) -> Result<AtOnce<R>, StoreError> {
         let database = self.link()?.database.lock().unwrap_or_else(PoisonError::into_inner);
-        let database = database.as_ref().ok_or(StoreError::Closed { what: "database" })?;
+        // Not `ok_or`, which makes an error and drops it for each row.
+        let Some(database) = database.as_ref() else { return Err(StoreError::Closed { what: "database" }) };
         let row_key = RowKey::new(table, key, database.key_size_max);
         if is_long(row_key.as_bytes(), database.key_size_max) {
             return Ok(AtOnce::Unable);

@@ -299,7 +299,9 @@ impl State {
         bytes: &mut Vec<u8>,
         change: &Change,
     ) -> Result<(), EngineError> {
-        let placed = self.layers.back_mut().ok_or(EngineError::Misuse("no area to append to"))?;
+        let Some(placed) = self.layers.back_mut() else {
+            return Err(EngineError::Misuse("no area to append to"));
+        };
         let sequence = placed.sequence + 1;
         let check = group::finish(bytes, 1, sequence, placed.chain);
         placed.publish(areas, bytes, check)?;
