@@ -16,6 +16,7 @@
 #![allow(unsafe_code)]
 
 use crate::engine::{Direction, Entry};
+use crate::os::prefetch;
 
 /// Bytes before a page's node offsets, and before an overflow page's data.
 pub(crate) const PAGE_HEAD_SIZE: usize = 16;
@@ -201,18 +202,6 @@ impl<'m> Leaf<'m> {
         // this page, and so stays as it is, is what LMDB itself relies on.
         Some(unsafe { std::slice::from_raw_parts((self.bounds.base + start) as *const u8, size) })
     }
-}
-
-/// Asks the processor for the memory at an address.
-#[inline]
-fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint; the processor ignores addresses that are not mapped.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 pub(crate) fn read_u16(bytes: &[u8], offset: usize) -> Option<u16> {

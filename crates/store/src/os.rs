@@ -148,6 +148,18 @@ pub(crate) fn may_create_beside(file: &Path) -> bool {
     unsafe { libc::access(folder.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
+/// Asks the processor for the memory at an address.
+#[inline]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint; the processor ignores addresses that are not mapped.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// Bytes of a page of a map.
 pub(crate) fn page_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();

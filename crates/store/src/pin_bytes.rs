@@ -16,6 +16,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::os::prefetch;
+
 /// The size of the first bucket, as a power of two; each has twice the size of the one before.
 const FIRST_BITS: u32 = 14;
 const BUCKET_COUNT: usize = 22;
@@ -105,6 +107,17 @@ impl<T> Pinned<T> {
             // SAFETY: the bytes are in the bucket and below `end`: they stay there and do not change (1, 2).
             Some(start) => unsafe { std::slice::from_raw_parts(start, size) },
             None => &[],
+        }
+    }
+
+    /// Ask the processor for the first bytes at a place.
+    #[inline]
+    pub(crate) fn ask_for(&self, place: u64) {
+        let (number, offset) = locate(place);
+        if let Some(bucket) = self.buckets.get(number).and_then(OnceLock::get)
+            && let Some(start) = bucket.at(offset, 0)
+        {
+            prefetch(start);
         }
     }
 }

@@ -185,6 +185,20 @@ impl Layer {
         }
     }
 
+    /// As `add`, for a group that somebody else has made. Whoever makes one has just looked its keys up; of those of others what was
+    /// said last lies all over memory, and is asked for at once instead of one after the other.
+    pub(crate) fn take_over(&self, sequence: u64, group: &[u8]) {
+        let index = self.versions.lock();
+        for change in group::changes(group) {
+            let hash = hash_of(change.tree, group.get(change.key).unwrap_or_default());
+            if let Some(newest) = index.newest.find(Newest::spread(hash), |newest| newest.hash == hash) {
+                self.versions.ask_for(u64::from(newest.version) * UNIT);
+            }
+        }
+        drop(index);
+        self.add(sequence, group);
+    }
+
     /// Look a key up, to read what was said of it last and to say more. Nothing is added to the layer in between.
     #[inline]
     pub(crate) fn place(&self, tree: Tree, key: &[u8]) -> Place {

@@ -245,7 +245,7 @@ impl State {
         if group::changes_catalog(bytes) {
             self.catalog = sequence;
         }
-        placed.layer.add(sequence, bytes);
+        placed.layer.take_over(sequence, bytes);
         true
     }
 
