@@ -25,7 +25,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -69,6 +69,8 @@ pub(crate) struct Areas {
     area_words: usize,
     piece_words: usize,
     pub(super) pace: Pace,
+    /// Whether this process has waited for the disk for a commit since it synced for all that it has written.
+    pub(super) is_synced_often: AtomicBool,
     /// The last group when this process gave the writer lock back.
     pub(super) left_at: AtomicU64,
 }
@@ -111,6 +113,7 @@ impl Areas {
             area_words,
             piece_words,
             pace: Pace::default(),
+            is_synced_often: AtomicBool::new(false),
             left_at: AtomicU64::new(u64::MAX),
         }
     }
@@ -264,7 +267,7 @@ impl Areas {
         if offset % self.piece_words + bytes.len() / 8 <= self.piece_words {
             // In one piece, as nearly all.
             let start = self.word_at(area, offset);
-            return self.write_part(start..start + bytes.len() / 8, bytes);
+            return self.write_part(start..start + bytes.len() / 8, bytes, self.is_clean(position));
         }
         for part in self.parts(area, words.clone()) {
             self.space.reserve(part)?;
@@ -272,15 +275,27 @@ impl Areas {
         let mut rest = bytes;
         for part in self.parts(area, words) {
             let (here, behind) = rest.split_at_checked(part.len() * 8).unwrap_or((rest, &[]));
-            self.write_part(part, here)?;
+            self.write_part(part, here, false)?;
             rest = behind;
         }
         Ok(())
     }
 
+    /// Whether the page at a position was most likely written to the disk since somebody stored into it: where commits wait for the
+    /// disk one by one.
     #[inline]
-    fn write_part(&self, part: Range<usize>, bytes: &[u8]) -> std::io::Result<()> {
+    fn is_clean(&self, position: u64) -> bool {
+        const UNSYNCED_MAX: u64 = 16 << 10;
+        self.is_synced_often.load(Ordering::Relaxed)
+            && position.saturating_sub(self.load(SYNCED)) <= UNSYNCED_MAX
+    }
+
+    #[inline]
+    fn write_part(&self, part: Range<usize>, bytes: &[u8], is_clean: bool) -> std::io::Result<()> {
         self.space.reserve(part.clone())?;
+        if is_clean && self.space.write(part.start, bytes)? {
+            return Ok(());
+        }
         let words = self.words.get(part).unwrap_or_default();
         for (word, chunk) in words.iter().zip(bytes.as_chunks().0) {
             word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);

@@ -24,6 +24,16 @@ pub(crate) trait Space: Send + Sync {
     /// When the disk is full.
     fn reserve(&self, words: Range<usize>) -> io::Result<()>;
 
+    /// Write bytes to words that were reserved, from this one on, by asking the system; false where that is not done, and they are
+    /// to be stored. To store into a page that was just written to the disk takes a fault, and takes the page from all who have it
+    /// mapped when it is written again: both together take longer than to ask.
+    ///
+    /// # Errors
+    /// Whatever the operating system says.
+    fn write(&self, _start: usize, _bytes: &[u8]) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Whether the words below `end` are there to be read: what nobody has reserved need not be.
     fn has(&self, end: usize) -> bool;
 

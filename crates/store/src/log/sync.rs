@@ -61,6 +61,7 @@ impl Areas {
         if self.is_synced(goal) {
             return Ok(());
         }
+        self.is_synced_often.store(extent == Extent::Commits, Ordering::Relaxed);
         let arrived = self.word(ARRIVED).fetch_add(1, Ordering::AcqRel) + 1;
         let own = self.space().member();
         let syncer = self.word(SYNCER);
