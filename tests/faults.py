@@ -25,6 +25,7 @@ FAULTS = r"""
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,13 +35,14 @@ static struct rule {
     char suffix[64];
     volatile int action;
     volatile int count;
-} rules[8];
-static const char *calls[8] = {"open", "mmap", "fallocate", "fdatasync", "whole", "write", "clock", "read"};
+} rules[9];
+static const char *calls[9] = {"open",  "mmap",  "fallocate", "fdatasync", "whole",
+                               "write", "clock", "read",      "room"};
 static volatile unsigned long long covered;
 static volatile long long clock_at;
 
 static struct rule *rule_of(const char *call) {
-    for (int i = 0; i < 8 && calls[i]; i++)
+    for (int i = 0; i < 9; i++)
         if (!strcmp(calls[i], call)) return &rules[i];
     return 0;
 }
@@ -114,6 +116,21 @@ int fallocate(int file, int mode, off_t offset, off_t size) {
     return REAL(fallocate)(file, mode, offset, size);
 }
 int fallocate64(int file, int mode, off_t offset, off_t size) { return fallocate(file, mode, offset, size); }
+int posix_fallocate(int file, off_t offset, off_t size) {
+    int action = meets_file("fallocate", file);
+    return action > 0 ? action : REAL(posix_fallocate)(file, offset, size);
+}
+int posix_fallocate64(int file, off_t offset, off_t size) { return posix_fallocate(file, offset, size); }
+
+/* The room on the disk that any file lies on: with an action, none. */
+#define ROOM(name, type)                                                             \
+    int name(int file, struct type *out) {                                           \
+        int failed = ((int (*)(int, struct type *))dlsym(RTLD_NEXT, #name))(file, out); \
+        if (rule_of("room")->action > 0) out->f_bavail = 0;                          \
+        return failed;                                                               \
+    }
+ROOM(fstatvfs, statvfs)
+ROOM(fstatvfs64, statvfs64)
 
 static int synced(int file, int (*sync)(int)) {
     unsigned long long sequence = 0;

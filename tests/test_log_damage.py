@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pellucid
 import pytest
-from processes import Child
+from processes import Child, Raised
 from values import plain
 
 SEQUENCE, TAIL, ACTIVE, FOUND, WRITER, APPLIED, SYNCED = 64, 128, 136, 144, 192, 256, 320
@@ -330,6 +330,75 @@ def test_what_is_no_log_of_this_database_is_told(path: Path, tmp_path: Path, mod
         with pellucid.open(path, mode) as db:  # type: ignore[call-overload]
             assert dict(db) == ({} if mode == "n" else {"a": 1})
         assert not log_of(path).exists()
+
+
+@pytest.mark.parametrize("is_renamed", [True, False])
+def test_an_open_of_a_path_whose_file_went_elsewhere_harms_nobody(path: Path, is_renamed: bool) -> None:
+    new = path.with_name("new.pel")
+    with pellucid.open(path) as db:
+        db.update({n: n for n in range(100)})
+        db.sync()
+        db["x"] = 1
+        if is_renamed:
+            path.rename(new)
+        else:
+            path.unlink()
+        beside = sorted(file.name for file in path.parent.iterdir())
+        for mode in ("c", "n"):
+            with pytest.raises(pellucid.DatabaseCorrupt, match="that this process has open") as told:
+                pellucid.open(path, mode)  # type: ignore[call-overload]
+            assert str(log_of(path)) in str(told.value)
+            with (
+                Child() as other,
+                pytest.raises(Raised, match=f"DatabaseCorrupt.*that PID {os.getpid()} has"),
+            ):
+                other(f"pellucid.open({str(path)!r}, {mode!r})")
+            assert sorted(file.name for file in path.parent.iterdir()) == beside
+        # Nor by a file that is another database's.
+        other_path = path.with_name("other.pel")
+        with pellucid.open(other_path) as other_db:
+            other_db["other"] = 1
+        other_path.rename(path)
+        with pytest.raises(pellucid.DatabaseCorrupt, match="that this process has open"):
+            pellucid.open(path)
+        path.unlink()
+        for key in ("z0", "z1"):
+            db[key] = 3
+            db.sync()
+        assert len(db) == 103
+        assert db.check() == []
+    if is_renamed:
+        with pellucid.open(new) as db:
+            assert len(db) == 103
+    # Nobody has it open any more.
+    with pellucid.open(path, "n") as db:
+        assert dict(db) == {}
+
+
+def test_the_log_of_a_database_that_is_gone_says_what_it_holds_and_gives_way_to_a_new_one(path: Path) -> None:
+    leave(path)
+    path.rename(path.with_name("kept.pel"))
+    log = log_of(path).read_bytes()
+    told = r"last 3\d commits of that one, versions \d to 3\d: bring its file .* together again"
+    with pytest.raises(pellucid.DatabaseCorrupt, match=told):
+        pellucid.open(path)
+    assert not path.exists()
+    assert log_of(path).read_bytes() == log
+    # A file that was there stays, as it is.
+    path.touch()
+    with pytest.raises(pellucid.DatabaseCorrupt, match=told):
+        pellucid.open(path)
+    assert path.read_bytes() == b""
+    path.with_name("kept.pel").replace(path)
+    assert prefix_of(path) == 30
+    leave(path, 5, first=30)
+    path.unlink()
+    with pellucid.open(path, "n") as db:
+        assert dict(db) == {}
+        db["new"] = 1
+    with pellucid.open(path) as db:
+        assert dict(db) == {"new": 1}
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("words", [b"notes", b"some more notes", bytes(8) + b"image" * 10_000])

@@ -121,14 +121,65 @@ except pellucid.DiskFull as error:
     # Somebody who tries the same in the background may be in the way once.
     with pytest.raises(Raised, match="DiskFull"):
         child("while True: db.sync()")
+    assert child("db.check()") == []
     # Nor can the last one to close write it all there: the log stays.
-    child("db.close()")
+    child(CAUGHT)
+    child("with caught() as told: db.close()")
+    [told] = child("[(type(one.message).__name__, str(one.message)) for one in told]")
+    size = -(-log_of(path).stat().st_size // 1_000_000)
+    assert told[0] == "DatabaseWarning"
+    assert f"they are in '{log_of(path)}', and the two files belong together; free about {size} MB" in told[1]
     assert log_of(path).exists()
     with pellucid.open(path) as db:
         assert db.stats()["log_recovered"] == count + 1
         assert len(db) == count + 1
         assert all(db[number] == MEGABYTE for number in range(count))
         assert db.check() == []
+    assert list(path.parent.iterdir()) == [path]
+
+
+# Warnings, for a process that sees them once.
+CAUGHT = "import warnings\ndef caught(): return warnings.catch_warnings(record=True, action='always')"
+
+
+@pytest.mark.parametrize("code", ["ENOSPC", "EIO"])
+def test_a_database_on_a_full_disk_is_read_and_says_how_much_room_it_needs(
+    path: Path, child: Child, code: str
+) -> None:
+    with Child(path) as dying:
+        dying("for n in range(1000): db[n] = os.urandom(500)")
+        dying.kill()
+    before = (path.read_bytes(), log_of(path).stat().st_size)
+    needed = f"free about {-(-before[1] // 1_000_000)} MB, and try again; mode 'r' opens it without room"
+    # What is cut short by a full disk is an EIO of the engine's.
+    child(f"fault('room', '', 1); fault('write', '.pel', errno.{code})")
+    for mode in ("c", "w", "n"):
+        with pytest.raises(Raised, match=rf"DiskFull.*commits in '{log_of(path)}' into '{path}'.*{needed}"):
+            child(opening(path, mode))
+    # Nor is there room for a lock file.
+    child("fault('fallocate', '.pel-lock', errno.ENOSPC)")
+    with pytest.raises(Raised, match=needed):
+        child(opening(path))
+    child(CAUGHT)
+    child("with caught() as told: " + opening(path, "r"))
+    assert child("[type(one.message).__name__ for one in told]") == ["DatabaseWarning"]
+    assert child("len(db), db.check()") == (1000, [])
+    assert not path.with_name(path.name + "-lock").exists()
+    # Others read as well, and nobody writes beside who cannot be seen.
+    with Child(preload=child.preload) as other:
+        other(faults.PRELUDE)
+        other("fault('room', '', 1)")
+        other(opening(path, "r"))
+        assert other("len(db)") == 1000
+        other("db.close()")
+        with pytest.raises(Raised, match=f"Busy.*PID {child.pid}"):
+            other(opening(path, timeout=0))
+    child("db.close()")
+    child("fault('write', '.pel', COUNT); fault('fallocate', '.pel-lock', COUNT); fault('room', '', COUNT)")
+    assert (path.read_bytes(), log_of(path).stat().st_size) == before
+    child(opening(path))
+    assert child("len(db), db.check()") == (1000, [])
+    child("db.close()")
     assert list(path.parent.iterdir()) == [path]
 
 

@@ -28,6 +28,7 @@ caller would catch without knowing pellucid; a missing key is plain `KeyError`, 
         |-- DatabaseCorrupt                      truncated or damaged
         |-- NewerFormat                          written by a newer release
         `-- DiskFull                             no space left for the write
+    DatabaseWarning             UserWarning      what is to be known of a database that works
     LostCommitsWarning          UserWarning      the last commits are gone, or a copy lacks them
     NetworkFilesystemWarning    UserWarning      a database where locks may not hold
 """
@@ -38,6 +39,7 @@ __all__ = [
     "CorruptRecord",
     "DatabaseCorrupt",
     "DatabaseError",
+    "DatabaseWarning",
     "DiskFull",
     "Error",
     "HistoryGone",
@@ -170,9 +172,13 @@ class DiskFull(DatabaseError):
     """No space was left for a write; the transaction was dropped, all before it is intact."""
 
 
+class DatabaseWarning(UserWarning):
+    """Something to know of a database that works: its log stays there, no lock file, an old snapshot."""
+
+
 class LostCommitsWarning(UserWarning):
     """A database whose last commits a power cut took, or that was copied without its log."""
 
 
 class NetworkFilesystemWarning(UserWarning):
-    """A database on a network file system, whose locks may not hold between machines."""
+    """A database whose locks may not hold: on a network file system, or open in another container."""

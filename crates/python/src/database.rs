@@ -14,7 +14,7 @@ use crate::errors;
 use crate::hooks::PicklePolicy;
 use crate::hot::gil::{GilCell, GilRc};
 use crate::hot::row::Gate;
-use crate::open::path_of;
+use crate::open::{self, path_of};
 use crate::snapshot::SnapshotHandle;
 use crate::table::{Table, class_of, name_of};
 use crate::transaction::TransactionContext;
@@ -111,7 +111,8 @@ impl Database {
 
     /// Close the database; its records, tables and snapshots can then no longer be used.
     ///
-    /// Closing twice does nothing. A transaction that is running is dropped.
+    /// Closing twice does nothing. A transaction that is running is dropped. Where the disk has no room for what the log has,
+    /// `DatabaseWarning` says how much is needed: the log stays beside the file then, and the two belong together.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if !self.core.gate.is_open() {
             return Ok(());
@@ -124,8 +125,10 @@ impl Database {
         for gate in self.snapshots.with(py, std::mem::take) {
             gate.close();
         }
-        py.detach(|| self.core.store.close());
-        Ok(())
+        match py.detach(|| self.core.store.close()) {
+            Some(warning) => open::warn(py, &warning),
+            None => Ok(()),
+        }
     }
 
     /// Whether the database has been closed.

@@ -3,7 +3,7 @@
 //! The classes are the table in `pellucid/errors.py`; this file makes their messages. Each says
 //! what, where, which limit, and what to do now.
 
-use pellucid_record::error::{Corrupt, EncodeError};
+use pellucid_record::error::{Corrupt, Damage, EncodeError};
 use pellucid_store::StoreError;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{
@@ -11,7 +11,7 @@ use pyo3::exceptions::{
     PyTypeError, PyUnicodeDecodeError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyIterator, PyType};
+use pyo3::types::{PyBytes, PyIterator, PyType};
 
 use crate::hot::encode::{Failure, Reason};
 use crate::hot::node::{Node, Step};
@@ -204,9 +204,22 @@ pub fn undecodable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
     if is_ours || !is_damage {
         return error;
     }
-    let wrapped = corrupt_record(py, format!("{} is damaged: {}", describe(py, row), error.value(py)));
+    let wrapped = match text_offset(py, row, &error) {
+        Some(offset) => corrupt_row(py, row, &Corrupt::new(Damage::Text, offset)),
+        None => corrupt_record(py, format!("{} is damaged: {}", describe(py, row), error.value(py))),
+    };
     wrapped.set_cause(py, Some(error));
     wrapped
+}
+
+/// Which byte of a record is no UTF-8, where Python says which of a text in it. If the same bytes stand there twice, both are damaged.
+fn text_offset(py: Python<'_>, row: &Row, error: &PyErr) -> Option<usize> {
+    let value = error.value(py).cast::<PyUnicodeDecodeError>().ok()?;
+    let start: usize = value.getattr("start").ok()?.extract().ok()?;
+    let text = value.getattr("object").ok()?.cast_into::<PyBytes>().ok()?;
+    let text = text.as_bytes();
+    let place = row.bytes().windows(text.len().max(1)).position(|bytes| bytes == text)?;
+    Some(place + start)
 }
 
 /// A change of what cannot be changed.
@@ -357,7 +370,7 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         }
         StoreError::Record(_) => "CorruptRecord",
         StoreError::ReadOnly { .. } => "ReadOnly",
-        StoreError::DiskFull { .. } => "DiskFull",
+        StoreError::DiskFull { .. } | StoreError::NoRoomForLog { .. } => "DiskFull",
         StoreError::Busy { .. } | StoreError::TooManyReaders { .. } => "Busy",
         StoreError::TooLarge { .. }
         | StoreError::KeyCollision { .. }
@@ -374,6 +387,7 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
     let raised = raise(py, class, message);
     let number = match &error {
         StoreError::DiskFull { source, .. }
+        | StoreError::NoRoomForLog { source, .. }
         | StoreError::SyncFailed { source, .. }
         | StoreError::Io { source, .. } => source.raw_os_error(),
         _ => None,

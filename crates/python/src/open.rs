@@ -124,6 +124,18 @@ pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
     Ok(path)
 }
 
+/// Issue a warning of the store's, at the line that called us.
+pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
+    let class = match warning {
+        Warning::LostCommits { .. } | Warning::LogMissing { .. } => "LostCommitsWarning",
+        Warning::NetworkFileSystem { .. } | Warning::OtherNamespace { .. } => "NetworkFilesystemWarning",
+        _ => "DatabaseWarning",
+    };
+    let class = py.import("pellucid.errors")?.getattr(class)?;
+    py.import("warnings")?.getattr("warn")?.call1((warning.to_string(), class, 1))?;
+    Ok(())
+}
+
 /// Open a database.
 ///
 /// `target` is a path (str, bytes or `PathLike`), or ":memory:". `mode` is as in `dbm.open`: "r" only
@@ -200,12 +212,7 @@ pub fn open(
     let opened = py.detach(|| Store::open(std::path::Path::new(&path), &options));
     let store = opened.map_err(|error| errors::of_store(py, error))?;
     for warning in store.warnings().map_err(|error| errors::of_store(py, error))? {
-        let class = match warning {
-            Warning::LostCommits { .. } | Warning::LogMissing { .. } => "LostCommitsWarning",
-            _ => "NetworkFilesystemWarning",
-        };
-        let class = py.import("pellucid.errors")?.getattr(class)?;
-        py.import("warnings")?.getattr("warn")?.call1((warning.to_string(), class, 2))?;
+        warn(py, &warning)?;
     }
     Database::new(py, store, policy, timeout, Some(path), mode, durability, untrusted)
 }

@@ -128,6 +128,7 @@ impl CatalogError {
                 path: path.to_owned(),
                 place: format!("catalog entry {entry}"),
                 what: "its check or form is wrong".to_owned(),
+                is_open: true,
             },
         }
     }

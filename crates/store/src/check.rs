@@ -347,7 +347,12 @@ pub(crate) fn check_file(database: &Arc<Database>) -> Result<(Vec<Finding>, Opti
     let failed = |source| StoreError::from_io("read", database.path.clone(), source);
     for _ in 0..TRIES {
         if database.read_only.is_none() {
-            database.engine.settle(PATIENCE, PATIENCE).map_err(|error| database.write_error(error))?;
+            let settled = database.engine.settle(PATIENCE, PATIENCE);
+            let settled = settled.map_err(|error| database.settle_error(error));
+            // Where the disk has no room for it, as where a writer is in the way.
+            if let Some(error) = settled.err().filter(|error| !error.is_of_room()) {
+                return Err(error);
+            }
         }
         let snapshot = database.snapshot()?;
         let version = snapshot.read_txn().tree_version();

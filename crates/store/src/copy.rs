@@ -194,7 +194,12 @@ impl Drop for NewFile {
 /// Read a stranger's file without letting the engine near it, and copy what is sound into a file of our own.
 pub(crate) fn copy_stranger(file: &File, name: &str) -> Result<LmdbEngine, StoreError> {
     let failed = |source| StoreError::from_io("read", name.to_owned(), source);
-    let corrupt = |place: String, what: String| StoreError::Corrupt { path: name.to_owned(), place, what };
+    let corrupt = |place: String, what: String| StoreError::Corrupt {
+        path: name.to_owned(),
+        place,
+        what,
+        is_open: false,
+    };
     let metas = PageFile::metas(file).map_err(failed)?;
     let meta = metas.iter().flatten().max_by_key(|meta| meta.txn);
     let meta = meta.ok_or_else(|| corrupt("its meta pages".to_owned(), "neither is one".to_owned()))?;

@@ -5,7 +5,6 @@
 //! transaction are gone.
 
 use std::fmt::Write as _;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -17,6 +16,7 @@ use crate::cell::{CHECK_SIZE, Cell};
 use crate::engine::{Engine, EngineError};
 use crate::error::{StoreError, Warning};
 use crate::gate::Gate;
+use crate::log_file;
 use crate::opening::{Leaving, Opening};
 use crate::os;
 use crate::row_key::{Prefix, TableId, is_long, split};
@@ -48,6 +48,8 @@ pub(crate) struct Database {
     pub(crate) read_only: Option<&'static str>,
     /// The file's locks; none in memory.
     pub(crate) opening: Option<Opening>,
+    /// Whether `leave` is done.
+    has_left: bool,
 }
 
 impl Database {
@@ -76,6 +78,7 @@ impl Database {
             warnings,
             read_only,
             opening,
+            has_left: false,
         };
         let txn = database.engine.begin_read().map_err(|error| database.error(error))?;
         let header = catalog::header(&*txn).map_err(|error| database.catalog_error(error))?;
@@ -166,9 +169,16 @@ impl Database {
         let is_short_write =
             matches!(&error, EngineError::Io(source) if source.raw_os_error() == Some(libc::EIO));
         let file = self.opening.as_ref().filter(|_| is_short_write).and_then(|opening| opening.file().ok());
-        let probe = file.map(|file| file.metadata().and_then(|metadata| file.write_at(&[0], metadata.len())));
-        match probe {
-            Some(Err(source)) => self.error(EngineError::of_system(source)),
+        match file.and_then(os::full_disk) {
+            Some(source) => self.error(EngineError::of_system(source)),
+            None => self.error(error),
+        }
+    }
+
+    /// What it means that the log's commits could not be written into the file.
+    pub(crate) fn settle_error(&self, error: EngineError) -> StoreError {
+        match self.opening.as_ref().map(|opening| (opening, opening.file())) {
+            Some((opening, Ok(file))) => log_file::not_written(&opening.path, file, error),
             _ => self.error(error),
         }
     }
@@ -178,7 +188,8 @@ impl Database {
     }
 
     pub(crate) fn corrupt(&self, place: &str, what: &str) -> StoreError {
-        StoreError::Corrupt { path: self.path.clone(), place: place.to_owned(), what: what.to_owned() }
+        let (place, what) = (place.to_owned(), what.to_owned());
+        StoreError::Corrupt { path: self.path.clone(), place, what, is_open: true }
     }
 
     #[inline]
@@ -276,24 +287,34 @@ impl Database {
     #[cold]
     pub(crate) fn damaged_row(&self, table: TableId, row_key: &[u8]) -> StoreError {
         let key = split(row_key).map_or(row_key, |(_, key)| key);
+        if key.is_empty() {
+            return self.corrupt("a page of its rows", "the rows on it have no keys: it is overwritten");
+        }
         let place = format!("row {} of table number {}", hex(key), table.0);
         self.corrupt(&place, &format!("its cell cannot be read (a cell has at least {CHECK_SIZE} bytes)"))
     }
 }
 
-impl Drop for Database {
-    fn drop(&mut self) {
-        let Some(opening) = &self.opening else { return };
-        if self.generation != os::generation() {
-            return;
+impl Database {
+    /// Leave the file as a database at rest, if nobody else has it open; what to tell where that could not be done. For whoever drops
+    /// it next; done once.
+    pub(crate) fn leave(&mut self) -> Option<Warning> {
+        let opening = self.opening.as_ref()?;
+        if self.generation != os::generation() || std::mem::replace(&mut self.has_left, true) {
+            return None;
         }
+        let mut failed = None;
         // To ask whether we are the last costs our share where we are not, and without one nothing may touch tree or log: whoever
         // is the last then, or opens it next, is alone.
         let has_committed = self.engine.quiet();
         // The last one leaves one file behind, if the tree takes it all; else the next one finds the log.
         let is_settled = match opening.leaving() {
             Leaving::Last => {
-                let is_settled = self.read_only.is_none() && self.come_to_rest().is_ok_and(|done| done);
+                let is_settled = self.read_only.is_none()
+                    && self.come_to_rest().unwrap_or_else(|error| {
+                        failed = Some(self.settle_error(error));
+                        false
+                    });
                 opening.keeps_log.store(!is_settled, Ordering::Relaxed);
                 is_settled
             }
@@ -304,6 +325,36 @@ impl Drop for Database {
         if has_committed && !is_settled {
             self.engine.leave();
         }
+        self.tell_of_log(failed.as_ref()?)
+    }
+
+    /// That commits stay in the log, if it has any that the file has not.
+    fn tell_of_log(&self, failed: &StoreError) -> Option<Warning> {
+        let log = log_file::path_of(&self.opening.as_ref()?.path);
+        if self.engine.pending() == 0 {
+            return None;
+        }
+        let size = log.metadata().map_or(0, |metadata| metadata.len());
+        let is_of_room = failed.is_of_room();
+        let why = match failed {
+            StoreError::NoRoomForLog { source, .. } | StoreError::DiskFull { source, .. } => {
+                source.to_string()
+            }
+            error => error.to_string(),
+        };
+        Some(Warning::LogStays {
+            path: self.path.clone(),
+            log: log.display().to_string(),
+            size,
+            why,
+            is_of_room,
+        })
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

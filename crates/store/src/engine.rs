@@ -12,6 +12,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 pub use crate::history::{Commit, Keep, Next, Place, What, Written};
+use crate::os;
 use crate::row_key::TableId;
 
 /// The trees of one database.
@@ -551,10 +552,7 @@ pub enum EngineError {
 impl EngineError {
     /// What an error of the operating system means for a write.
     pub(crate) fn of_system(source: io::Error) -> Self {
-        match source.raw_os_error() {
-            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Self::DiskFull(source),
-            _ => Self::Io(source),
-        }
+        if os::is_of_room(&source) { Self::DiskFull(source) } else { Self::Io(source) }
     }
 }
 

@@ -47,6 +47,8 @@ pub enum Wanted {
     Alone,
     /// To have it alone within this process too: for `compact`.
     AloneHere,
+    /// The same, where nobody in this process may have it open at all: to copy a stranger's.
+    ClosedHere,
     /// To share lock files with those who have the file open.
     Locks,
     /// To write the file itself, because the log is full or the transaction too large for it.
@@ -115,11 +117,24 @@ pub enum StoreError {
         path: String,
         /// What it said.
         source: io::Error,
+        /// Whether it can be read.
+        is_readable: bool,
     },
     /// The disk is full, or the user's share of it.
     DiskFull {
         /// The database.
         path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The disk has no room for the commits of the log to be written into the file.
+    NoRoomForLog {
+        /// The database.
+        path: String,
+        /// The log, in which they stay.
+        log: String,
+        /// Its size: about the room that it takes.
+        size: u64,
         /// What the system said.
         source: io::Error,
     },
@@ -211,6 +226,8 @@ pub enum StoreError {
         place: String,
         /// What is wrong there.
         what: String,
+        /// Whether it could be opened nonetheless, so that all of it can be checked.
+        is_open: bool,
     },
     /// A record's own bytes are damaged.
     Record(Corrupt),
@@ -240,7 +257,7 @@ pub enum StoreError {
         /// The log.
         path: String,
         /// What is known about it, and what to do.
-        what: &'static str,
+        what: String,
     },
     /// The disk did not take what was committed; it may be lost in a power cut, and nothing can be written before it is
     /// opened again.
@@ -298,10 +315,11 @@ impl StoreError {
             EngineError::MapTooSmall { reserved } => Self::MapTooSmall { path, reserved },
             EngineError::ReadersFull { slots } => Self::TooManyReaders { path, slots },
             EngineError::Damaged { what, .. } => {
-                Self::Corrupt { path, place: "its pages".to_owned(), what: what.to_owned() }
+                let (place, what) = ("its pages".to_owned(), what.to_owned());
+                Self::Corrupt { path, place, what, is_open: true }
             }
             EngineError::SyncFailed(source) => Self::SyncFailed { path, source },
-            EngineError::ForeignLog(what) => Self::ForeignLog { path, what },
+            EngineError::ForeignLog(what) => Self::ForeignLog { path, what: what.to_owned() },
             EngineError::NewerLog { found, newest } => Self::NewerFormat { path, found, newest },
             EngineError::Broken => Self::Broken { path },
             EngineError::KeySize { size, .. } => Self::TooLarge { size: size as u64 },
@@ -313,7 +331,8 @@ impl StoreError {
             }
             EngineError::TransactionTooLarge => Self::TransactionTooLarge { path },
             EngineError::Misuse(what) => {
-                Self::Corrupt { path, place: "the engine".to_owned(), what: what.to_owned() }
+                let (place, what) = ("the engine".to_owned(), what.to_owned());
+                Self::Corrupt { path, place, what, is_open: true }
             }
             EngineError::WrongThread => Self::WrongThread,
             EngineError::Forked => Self::Forked { what: "snapshot or transaction" },
@@ -326,7 +345,7 @@ impl StoreError {
         match source.raw_os_error() {
             Some(libc::ENOENT) => Self::NotFound { path },
             Some(libc::EISDIR) => Self::IsDirectory { path },
-            Some(libc::EACCES | libc::EPERM) => Self::AccessDenied { path, source },
+            Some(libc::EACCES | libc::EPERM) => Self::AccessDenied { path, source, is_readable: false },
             Some(libc::ENOMEM) => Self::NoMemory { what: "pages of the database" },
             Some(libc::EROFS) => Self::ReadOnly { path, why: "its file system is mounted read-only" },
             Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Self::DiskFull { path, source },
@@ -336,6 +355,19 @@ impl StoreError {
 }
 
 impl StoreError {
+    /// The same, of a database that could not be opened for it.
+    pub(crate) fn of_opening(mut self) -> Self {
+        if let Self::Corrupt { is_open, .. } = &mut self {
+            *is_open = false;
+        }
+        self
+    }
+
+    /// Whether it is for want of room on the disk.
+    pub(crate) fn is_of_room(&self) -> bool {
+        matches!(self, Self::DiskFull { .. } | Self::NoRoomForLog { .. })
+    }
+
     /// What `Display` says, without the path: for those who show the path beside it. None where an error is of no path
     /// that the system knows.
     #[must_use]
@@ -346,7 +378,9 @@ impl StoreError {
             Self::NoFolder { path } => (path, "no such folder".to_owned()),
             Self::IsDirectory { path } => (path, "it is a directory".to_owned()),
             Self::TargetExists { path } => (path, "it exists already".to_owned()),
-            Self::AccessDenied { path, source } => (path, format!("no permission ({source})")),
+            Self::AccessDenied { path, is_readable, .. } => {
+                (path, format!("no permission{}", if *is_readable { " to write it" } else { "" }))
+            }
             _ => return None,
         };
         let advice = self.advice();
@@ -369,8 +403,11 @@ impl StoreError {
                 write!(out, "'{path}' has format {found}, but this build reads up to {newest}")
             }
             Self::ReadOnly { path, why } => write!(out, "'{path}' cannot be written: {why}"),
-            Self::AccessDenied { path, source } => write!(out, "no permission for '{path}' ({source})"),
+            Self::AccessDenied { path, is_readable, .. } => {
+                write!(out, "no permission for '{path}'{}", if *is_readable { " to be written" } else { "" })
+            }
             Self::DiskFull { path, source } => write!(out, "no room on the disk for '{path}' ({source})"),
+            Self::NoRoomForLog { path, log, source, .. } => fmt_no_room(out, path, log, source),
             Self::TargetExists { path } => write!(out, "'{path}' exists already"),
             Self::Busy { path, wanted, holders, waited } => fmt_busy(out, path, *wanted, holders, *waited),
             Self::TooManyReaders { path, slots } => {
@@ -396,14 +433,12 @@ impl StoreError {
             Self::NoSuchBlob { id } => {
                 write!(out, "large value {id} is gone: its record was changed or deleted meanwhile")
             }
-            Self::Corrupt { path, place, what } => write!(out, "'{path}' is damaged at {place}: {what}"),
+            Self::Corrupt { path, place, what, .. } => write!(out, "'{path}' is damaged at {place}: {what}"),
             Self::Record(source) => write!(out, "{source}"),
             Self::Closed { what } => write!(out, "the {what} is closed"),
             Self::Forked { what } => write!(out, "this {what} belongs to the parent process"),
             Self::WrongThread => write!(out, "a transaction belongs to the thread that began it"),
-            Self::TransactionFailed => {
-                write!(out, "an earlier change in this transaction failed, so it can only be rolled back")
-            }
+            Self::TransactionFailed => write!(out, "{FAILED}"),
             Self::NoSuchSavepoint => write!(out, "the savepoint was released or rolled back before"),
             Self::LogBeside { path } => write!(out, "'{path}' may hold commits that a copy would lack"),
             Self::ForeignLog { path, what } => write!(out, "'{path}' cannot be used: {what}"),
@@ -432,9 +467,8 @@ impl StoreError {
             Self::NoFolder { .. } => "create it first",
             Self::IsDirectory { .. } => "a database is a single file",
             Self::NotADatabase { .. } => "it was left as it is",
-            Self::Truncated { .. } => "restore a backup",
             Self::NewerFormat { .. } => "upgrade pellucid to read it",
-            Self::DiskFull { .. } => "nothing of this transaction was written",
+            Self::DiskFull { .. } => "nothing of this was written: make room, and try again",
             Self::TargetExists { .. } => "delete it first, or choose another name",
             Self::TooManyReaders { .. } => "close some, or copy records that are kept",
             Self::TableDropped { .. } => {
@@ -448,7 +482,9 @@ impl StoreError {
             Self::TooLarge { .. } => "split it, or keep it in a file",
             Self::KeyCollision { .. } => "change or shorten it",
             Self::NoSuchBlob { .. } => "read the record again",
-            Self::Corrupt { .. } => "run check, and restore a backup",
+            Self::Corrupt { is_open: true, .. } => "run check, and restore a backup",
+            Self::Corrupt { .. } | Self::Truncated { .. } => "restore a backup",
+            Self::AccessDenied { is_readable: true, .. } => "open it with mode 'r' to read it",
             Self::Forked { .. } => "begin a new one after a fork",
             Self::WrongThread => "use it there, or begin another one here",
             Self::LogBeside { .. } => {
@@ -473,8 +509,40 @@ impl fmt::Display for StoreError {
         match self.advice() {
             "" => Ok(()),
             advice => write!(out, "; {advice}"),
+        }?;
+        match self {
+            Self::NoRoomForLog { size, .. } => write!(
+                out,
+                "; free about {}, and try again; mode 'r' opens it without room, commits included",
+                Bytes(*size)
+            ),
+            _ => Ok(()),
         }
     }
+}
+
+const FAILED: &str = "an earlier change in this transaction failed, so it can only be rolled back";
+
+/// So many bytes, as people say it.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const KILO: u64 = 1000;
+        const MEGA: u64 = 1_000_000;
+        if self.0 < MEGA {
+            write!(out, "{} KB", self.0.div_ceil(KILO))
+        } else {
+            write!(out, "{} MB", self.0.div_ceil(MEGA))
+        }
+    }
+}
+
+fn fmt_no_room(out: &mut fmt::Formatter<'_>, path: &str, log: &str, source: &io::Error) -> fmt::Result {
+    write!(
+        out,
+        "no room on the disk to write the commits in '{log}' into '{path}' ({source}): they are all there, and the two files belong together"
+    )
 }
 
 fn fmt_unsynced(out: &mut fmt::Formatter<'_>, path: &str, source: &io::Error) -> fmt::Result {
@@ -513,6 +581,12 @@ fn fmt_busy(
                 "'{path}' is in use in this process: by a loop or an iterator that is not at its end, a snapshot or a record read in one, a transaction, or another handle of the same file; end, close or drop these first"
             );
         }
+        Wanted::ClosedHere => {
+            return write!(
+                out,
+                "'{path}' is open in this process, and must be open nowhere for this; close it first"
+            );
+        }
         Wanted::Write => ("is being written by", "try again, or open it with a longer timeout"),
         Wanted::Open => {
             ("is being opened, closed or compacted by", "try again, or open it with a longer timeout")
@@ -546,6 +620,7 @@ impl std::error::Error for StoreError {
         match self {
             Self::AccessDenied { source, .. }
             | Self::DiskFull { source, .. }
+            | Self::NoRoomForLog { source, .. }
             | Self::SyncFailed { source, .. }
             | Self::Io { source, .. } => Some(source),
             Self::Shape(source) => Some(source),
@@ -598,6 +673,19 @@ pub enum Warning {
         /// The version up to which it has everything.
         version: u64,
     },
+    /// The last one closed it, and could not write into the file what the log has.
+    LogStays {
+        /// The file.
+        path: String,
+        /// The log.
+        log: String,
+        /// Its size: about the room that it takes.
+        size: u64,
+        /// What the system said.
+        why: String,
+        /// Whether there was no room.
+        is_of_room: bool,
+    },
     /// Another process, in another container, has it open.
     OtherNamespace {
         /// The file.
@@ -628,6 +716,16 @@ impl fmt::Display for Warning {
                 out,
                 "'{path}' was copied or renamed while it was open, or its log was taken away: it has everything up to version {version}, and what was committed after that is not there; it is in the '-log' beside the original or under the old name, if there still is one: close this, rename that to '{path}-log', and open it again (close a database before you rename it; use backup to copy an open one)"
             ),
+            Self::LogStays { path, log, size, why, is_of_room } => {
+                write!(
+                    out,
+                    "'{path}' is closed, but the last commits could not be written into it ({why}): they are in '{log}', and the two files belong together"
+                )?;
+                if *is_of_room {
+                    write!(out, "; free about {}, then open and close it again", Bytes(*size))?;
+                }
+                Ok(())
+            }
             Self::OtherNamespace { path } => write!(
                 out,
                 "'{path}' is open in another container, whose process numbers mean nothing here; share a PID namespace, or the file only between processes that never have the same number"

@@ -157,6 +157,11 @@ impl LmdbEngine {
     }
 }
 
+/// Whether the disk that a file lies on may soon be full.
+pub(crate) fn is_room_short(file: &File) -> bool {
+    !os::room_beside(file).is_ok_and(|room| room >= ROOM_ENOUGH)
+}
+
 /// Make room for the lock file where room is short. LMDB leaves a hole there and writes to it through a map; on a full disk
 /// that kills the process instead of failing. Elsewhere the hole is better: to free the blocks again, when the last one
 /// closes, takes milliseconds on some disks. The file is opened and closed here only because this process does not have the environment
@@ -167,7 +172,7 @@ fn reserve_lock_file(path: &Path) -> Result<(), EngineError> {
     // Where it cannot be opened, LMDB will say so, or do without.
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&lock_path);
     let Ok(file) = options else { return Ok(()) };
-    if os::room_beside(&file).is_ok_and(|room| room >= ROOM_ENOUGH) {
+    if !is_room_short(&file) {
         return Ok(());
     }
     os::allocate(&file, LOCK_FILE_SIZE).or_else(|error| match error.raw_os_error() {

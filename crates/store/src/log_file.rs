@@ -7,16 +7,21 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::Builder;
+use std::time::{Duration, Instant};
 
 use crate::catalog;
-use crate::engine::Engine;
+use crate::engine::{Engine, EngineError};
 use crate::error::{StoreError, Warning};
-use crate::log::{LoggedEngine, MemorySpace, Met, Opened, words_for};
-use crate::os_map::FileSpace;
+use crate::log::{self, LoggedEngine, MemorySpace, Met, OF_ANOTHER, Opened, Space, words_for};
+use crate::os;
+use crate::os_map::{self, FileSpace};
 use crate::own_file::OwnFile;
+use crate::writer_lock::is_dead;
 
 /// Bytes of groups that each of the two areas holds.
 const AREA_SIZE: usize = 32 << 20;
+/// Bytes of a log that holds nothing.
+const LOG_SIZE_LEAST: u64 = 40_960;
 
 /// Where the log of a database lies.
 pub(crate) fn path_of(database: &Path) -> PathBuf {
@@ -54,10 +59,17 @@ pub(crate) struct Manner {
     pub(crate) area_size: usize,
 }
 
-/// Put the log over the tree of the database at `path`.
+impl Manner {
+    fn words(&self) -> usize {
+        words_for(if self.area_size == 0 { AREA_SIZE } else { self.area_size })
+    }
+}
+
+/// Put the log over the tree of the database at `path`, whose file is this.
 pub(crate) fn attach(
     tree: Box<dyn Engine>,
     path: &Path,
+    file: &File,
     manner: Manner,
     warnings: &mut Vec<Warning>,
 ) -> Result<Box<dyn Engine>, StoreError> {
@@ -68,14 +80,12 @@ pub(crate) fn attach(
     let header = catalog::header(&*txn).map_err(|error| error.at(&name))?;
     drop(txn);
     let Some(header) = header else { return Ok(tree) };
-    let count = words_for(if manner.area_size == 0 { AREA_SIZE } else { manner.area_size });
-    let opened = if manner.is_writable {
-        let space = FileSpace::open(&log_path, count, manner.is_alone, true);
+    let (space, opened): (Box<dyn Space>, _) = if manner.is_writable {
+        let space = FileSpace::open(&log_path, manner.words(), manner.is_alone, true);
         let space = space.map_err(|source| open_error(&log_name, source))?;
-        let opened = Opened { is_alone: manner.is_alone, writes: manner.writes, joins: true };
-        LoggedEngine::open(tree, Box::new(space), header.identity, opened)
+        (Box::new(space), Opened { is_alone: manner.is_alone, joins: true })
     } else {
-        let space = match FileSpace::open(&log_path, count, false, false) {
+        let space = match FileSpace::open(&log_path, manner.words(), false, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if manner.mark != 0 {
                     warnings.push(missing_log(&*tree, &name)?);
@@ -84,16 +94,22 @@ pub(crate) fn attach(
             }
             space => space.map_err(|source| open_error(&log_name, source))?,
         };
-        if manner.is_alone {
-            // Nobody writes it, nor may we: what has to be put right in it is put right in a copy.
-            let opened = Opened { is_alone: true, writes: false, joins: false };
-            LoggedEngine::open(tree, Box::new(MemorySpace::copy_of(&space)), header.identity, opened)
-        } else {
-            let opened = Opened { is_alone: false, writes: false, joins: false };
-            LoggedEngine::open(tree, Box::new(space), header.identity, opened)
-        }
+        // Nobody writes it, nor may we: what has to be put right in it is put right in a copy.
+        let space: Box<dyn Space> =
+            if manner.is_alone { Box::new(MemorySpace::copy_of(&space)) } else { Box::new(space) };
+        (space, Opened { is_alone: manner.is_alone, joins: false })
     };
-    let (engine, met) = opened.map_err(|error| StoreError::from_engine(&log_name, error))?;
+    let told = |error| match error {
+        EngineError::ForeignLog(what) if what == OF_ANOTHER => {
+            let what = format!("{what}; {}", whose_it_is(&log_path, manner));
+            StoreError::ForeignLog { path: log_name.clone(), what }
+        }
+        error => StoreError::from_engine(&log_name, error),
+    };
+    let (engine, met) = LoggedEngine::open(tree, space, header.identity, opened).map_err(told)?;
+    if manner.is_alone && manner.is_writable && manner.writes {
+        engine.take_over().map_err(|error| not_written(path, file, error))?;
+    }
     let Met { lost, applied } = met;
     if manner.is_alone && engine.misses_log(manner.mark) {
         warnings.push(Warning::LogMissing { path: name.clone(), version: applied });
@@ -105,6 +121,95 @@ pub(crate) fn attach(
         warnings.push(Warning::LostCommits { path: name, commits: lost });
     }
     Ok(Box::new(engine))
+}
+
+/// What it means that commits of the log could not be written into the file: mostly that the disk is full, which the engine calls a
+/// fault of the disk where a part was written.
+pub(crate) fn not_written(path: &Path, file: &File, error: EngineError) -> StoreError {
+    let name = path.display().to_string();
+    match error {
+        EngineError::DiskFull(source) => no_room(path, source),
+        EngineError::Io(source) if source.raw_os_error() == Some(libc::EIO) => match os::full_disk(file) {
+            Some(source) => no_room(path, source),
+            None => StoreError::from_io("write", name, source),
+        },
+        error => StoreError::from_engine(&name, error),
+    }
+}
+
+/// What it means that there is no room for something of a database, and how much would do.
+pub(crate) fn no_room(path: &Path, source: io::Error) -> StoreError {
+    let log = path_of(path);
+    let path = path.display().to_string();
+    match log.metadata() {
+        Ok(metadata) if metadata.len() > LOG_SIZE_LEAST => {
+            StoreError::NoRoomForLog { path, log: log.display().to_string(), size: metadata.len(), source }
+        }
+        _ => StoreError::DiskFull { path, source },
+    }
+}
+
+/// What lies where the log of a database will be that nobody has open, seen by whoever is alone with its file and has made nothing yet:
+/// refused when it is another's. Whoever wants a new database whatever was there gets rid of the log of one that is gone.
+pub(crate) fn meet(path: &Path, is_new: bool, replaces: bool, area_size: usize) -> Result<(), StoreError> {
+    let log_path = path_of(path);
+    let Ok(file) = File::open(&log_path) else { return Ok(()) };
+    let refused = |what| StoreError::ForeignLog { path: log_path.display().to_string(), what };
+    if let Some(pid) = lasting_member(&file) {
+        let who = if pid == std::process::id() { "this process".to_owned() } else { format!("PID {pid}") };
+        return Err(refused(format!(
+            "it belongs to a database that {who} has open, and whose file was renamed, deleted or replaced meanwhile; close that one first, or use another path"
+        )));
+    }
+    if !is_new || !os_map::is_log(&file) {
+        return Ok(());
+    }
+    if replaces {
+        remove(path);
+        return Ok(());
+    }
+    let manner = Manner { is_alone: false, is_writable: false, writes: false, mark: 0, area_size };
+    Err(refused(format!(
+        "it is the log of a database whose file is not here any more; {}; mode 'n' begins a new database without them",
+        whose_it_is(&log_path, manner)
+    )))
+}
+
+/// Somebody who has a log open and is not just dying: the system gives back the locks of a process one after the other.
+fn lasting_member(file: &File) -> Option<u32> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let begin = Instant::now();
+    loop {
+        let pid = living_member(file)?;
+        if begin.elapsed() >= PATIENCE {
+            return Some(pid);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn living_member(file: &File) -> Option<u32> {
+    // A child that was forked keeps its dead parent's lock, by the map that it has of the log. In another PID namespace nobody can be
+    // asked whether a process lives.
+    let is_ours = own_namespace().is_some_and(|own| os_map::namespace_of(file) == Some(own));
+    let lives = |pid| !is_ours || !is_dead(pid);
+    let is_locked = |member: i64| os::is_byte_locked(file, os_map::MEMBERS_AT + member).unwrap_or(false);
+    let mut members = os_map::members(file).ok()?.into_iter();
+    members.find(|(member, pid)| is_locked(*member) && lives(*pid)).map(|(_, pid)| pid)
+}
+
+/// What the log of another database holds, and what to do with it.
+fn whose_it_is(log_path: &Path, manner: Manner) -> String {
+    let space = FileSpace::open(log_path, manner.words(), false, false).ok();
+    let held = space.and_then(|space| log::unapplied(Box::new(space)));
+    match held {
+        Some((first, last)) => format!(
+            "it holds the last {} commits of that one, versions {first} to {last}: bring its file and this log together again, under names that match, or move the log away if the file is gone",
+            last - first + 1
+        ),
+        None => "it holds no commit that the file of that one lacks: move it away if that one is not in use"
+            .to_owned(),
+    }
 }
 
 /// That a database's file is marked by a log which is not there.
@@ -125,7 +230,7 @@ fn open_error(name: &str, source: io::Error) -> StoreError {
         _ => "",
     };
     if !what.is_empty() {
-        return StoreError::ForeignLog { path: name.to_owned(), what };
+        return StoreError::ForeignLog { path: name.to_owned(), what: what.to_owned() };
     }
     match source.raw_os_error() {
         Some(libc::ENOMEM) => StoreError::NoMemory { what: "the log: 64 MiB of address space" },

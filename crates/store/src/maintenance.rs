@@ -188,7 +188,7 @@ impl Store {
         database.engine.quiet();
         let new_path = beside(&opening.path, "-compact");
         let copied = opening.be_alone(timeout).and_then(|()| {
-            database.engine.settle(timeout, timeout).map_err(|error| database.write_error(error))?;
+            database.engine.settle(timeout, timeout).map_err(|error| database.settle_error(error))?;
             copy_beside(database, opening, &new_path)
         });
         if copied.is_err() && opening.share()? {

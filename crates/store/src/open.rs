@@ -14,7 +14,7 @@ use crate::copy;
 use crate::database::Database;
 use crate::engine::{Engine, EngineError, Tree};
 use crate::error::{StoreError, Wanted, Warning};
-use crate::lmdb::{FirstEntries, LmdbEngine, LmdbOptions};
+use crate::lmdb::{self, FirstEntries, LmdbEngine, LmdbOptions};
 use crate::log_file::{self, Manner};
 use crate::maintenance;
 use crate::memory::MemoryEngine;
@@ -63,7 +63,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>,
             // to share it. So did perhaps others who came with us.
             Err(StoreError::Busy { wanted: Wanted::Locks, .. })
                 if begin.elapsed() < options.timeout.min(LOCKS_PATIENCE) => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.of_opening()),
         }
         if begin.elapsed() >= options.timeout {
             let (path, waited) = (path.display().to_string(), Some(options.timeout));
@@ -86,7 +86,9 @@ fn open_stranger(path: &Path, options: &OpenOptions) -> Result<Arc<Database>, St
     };
     if !found.is_alone {
         let holders = found.opening.others();
-        return Err(StoreError::Busy { path: name, wanted: Wanted::Alone, holders, waited: None });
+        let is_here = holders.is_empty() && registry::is_open(found.opening.file_id);
+        let wanted = if is_here { Wanted::ClosedHere } else { Wanted::Alone };
+        return Err(StoreError::Busy { path: name, wanted, holders, waited: None });
     }
     let log = log_file::path_of(path);
     if log.symlink_metadata().is_ok() {
@@ -178,12 +180,13 @@ fn open_at(
         maintenance::remove_leftover(&opening.path);
     }
     let mut warnings = Vec::new();
-    let engine = match prepare(&mut opening, state, options, &mut warnings) {
-        Ok(engine) => engine,
+    let (engine, read_only) = match prepare_as_wished(&mut opening, state, options, &mut warnings) {
+        Ok(prepared) => prepared,
         Err(error) => {
             if state.is_new {
                 // Half a file would be taken for a foreign one; an empty one can be tried again.
                 let _ = opening.file()?.set_len(0);
+                opening.is_unwanted = opening.is_made;
             }
             return Err(error);
         }
@@ -193,7 +196,6 @@ fn open_at(
         return Ok(None);
     }
     let path = opening.path.display().to_string();
-    let read_only = if state.is_writable { None } else { Some("this user may only read it") };
     let database = Arc::new(Database::new(engine, path, Some(opening), read_only, warnings)?);
     if let Some(opening) = &database.opening {
         opening.is_registered.store(true, Ordering::Relaxed);
@@ -201,6 +203,42 @@ fn open_at(
     let opened: Arc<Opened> = Arc::clone(&database) as Arc<dyn Any + Send + Sync>;
     *place = Place::Open(Arc::downgrade(&opened));
     Ok(Some(database))
+}
+
+/// Open the engine, and say why nobody may write through it, if so. To read needs no room on the disk: where there is none, it is
+/// opened as by one who may write nothing.
+fn prepare_as_wished(
+    opening: &mut Opening,
+    mut state: State,
+    options: &OpenOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<(Box<dyn Engine>, Option<&'static str>), StoreError> {
+    const NO_ROOM: &str = "there was no room on the disk for more than reading when this process opened it";
+    if !state.is_writable {
+        let engine = prepare(opening, state, options, warnings)?;
+        return Ok((engine, Some("this user may only read it")));
+    }
+    let reads = options.mode == Mode::Read;
+    let has_log = log_file::path_of(&opening.path).exists();
+    let has_lock_file = opening.lock_path().exists();
+    // Whoever reads there already has perhaps found no room for a lock file.
+    let is_lockless = reads && !state.is_alone && !has_lock_file && lmdb::is_room_short(opening.file()?);
+    if !is_lockless {
+        let prepared = prepare(opening, state, options, warnings);
+        let is_of_room = prepared.as_ref().is_err_and(StoreError::is_of_room);
+        if !is_of_room || !reads || !state.is_alone && has_lock_file {
+            return Ok((prepared?, None));
+        }
+        if state.is_alone {
+            let _ = std::fs::remove_file(opening.lock_path());
+            if !has_log {
+                let _ = std::fs::remove_file(log_file::path_of(&opening.path));
+            }
+        }
+        warnings.clear();
+    }
+    state.is_writable = false;
+    Ok((prepare(opening, state, options, warnings)?, Some(NO_ROOM)))
 }
 
 /// Open the engine and what lies beside it, and write what a new database has.
@@ -211,6 +249,12 @@ fn prepare(
     warnings: &mut Vec<Warning>,
 ) -> Result<Box<dyn Engine>, StoreError> {
     let path = opening.path.display().to_string();
+    if state.is_alone && state.is_writable {
+        // Ahead of all else: the files beside it may be in use by others, who had the name before.
+        log_file::meet(&opening.path, state.is_new, options.mode == Mode::New, options.log_area_size)?;
+        // Nobody has this file open, so that a lock file there is of a dead one, or of another database.
+        let _ = std::fs::remove_file(opening.lock_path());
+    }
     if state.is_new {
         // Nobody else's, so what is made beside it is ours to remove again; what lies there already is not.
         opening.is_open = true;
@@ -244,6 +288,8 @@ fn open_engine(
     }
     let lmdb = LmdbOptions {
         is_read_only: !is_writable,
+        // Whoever reads there does without one: with one of ours there, writers would not know of them.
+        is_lockless: !is_writable && !is_alone && !has_lock_file,
         key_size_max: options.key_size_max,
         ..LmdbOptions::default()
     };
@@ -255,36 +301,65 @@ fn open_engine(
         mark,
         area_size: options.log_area_size,
     };
-    let opened = if is_new {
-        LmdbEngine::create(&opening.path, lmdb, &mut |version, size| {
-            let applied = Applied { position: 0, sequence: version, version };
-            let mut entries = first_entries(version, size);
-            entries.push(applied.entry());
-            entries
-        })
-    } else {
-        LmdbEngine::open(&opening.path, lmdb)
+    let opened = open_lmdb(opening, is_new, lmdb);
+    let file = opening.file()?;
+    // Where nobody can write at all there is nothing to be told.
+    let mut tell_lockless = || {
+        if !os::is_on_read_only(file) {
+            warnings.push(Warning::Unregistered { path: path.clone() });
+        }
     };
-    match opened {
+    let refused = match opened {
         Ok(engine) => {
             if !opening.lock_path().exists() {
                 // LMDB itself does without it where the file system is read-only.
-                warnings.push(Warning::Unregistered { path });
+                tell_lockless();
             }
-            log_file::attach(Box::new(engine), &opening.path, manner, warnings)
+            return log_file::attach(Box::new(engine), &opening.path, file, manner, warnings);
         }
-        // Without a lock file nobody sees us reading; that must not happen beside somebody who writes.
-        Err(EngineError::Io(error)) if !is_writable && is_denied(&error) && (is_alone || !has_lock_file) => {
-            let engine = LmdbEngine::open(&opening.path, LmdbOptions { is_lockless: true, ..lmdb });
-            let engine = engine.map_err(|error| StoreError::from_engine(&path, error))?;
-            warnings.push(Warning::Unregistered { path });
-            log_file::attach(Box::new(engine), &opening.path, manner, warnings)
+        Err(refused) => refused,
+    };
+    let is_needless = match &refused {
+        EngineError::Io(error) => is_denied(error),
+        EngineError::DiskFull(_) => true,
+        _ => false,
+    };
+    // Without a lock file nobody sees us reading; that must not happen beside somebody who writes.
+    if is_needless && !is_writable && (is_alone || !has_lock_file) {
+        if !has_lock_file {
+            // Of which only a part found room.
+            let _ = std::fs::remove_file(opening.lock_path());
         }
-        Err(EngineError::Io(source)) if is_denied(&source) && !opening.lock_path().exists() => {
-            Err(StoreError::from_io("create", opening.lock_path().display().to_string(), source))
+        let engine = LmdbEngine::open(&opening.path, LmdbOptions { is_lockless: true, ..lmdb });
+        let engine = engine.map_err(|error| StoreError::from_engine(&path, error))?;
+        tell_lockless();
+        return log_file::attach(Box::new(engine), &opening.path, file, manner, warnings);
+    }
+    Err(refused_as(opening, is_new, refused))
+}
+
+fn open_lmdb(opening: &Opening, is_new: bool, options: LmdbOptions) -> Result<LmdbEngine, EngineError> {
+    if !is_new {
+        return LmdbEngine::open(&opening.path, options);
+    }
+    LmdbEngine::create(&opening.path, options, &mut |version, size| {
+        let applied = Applied { position: 0, sequence: version, version };
+        let mut entries = first_entries(version, size);
+        entries.push(applied.entry());
+        entries
+    })
+}
+
+/// What it means that the engine could not be opened.
+fn refused_as(opening: &Opening, is_new: bool, refused: EngineError) -> StoreError {
+    let path = opening.path.display().to_string();
+    match refused {
+        EngineError::DiskFull(source) if !is_new => log_file::no_room(&opening.path, source),
+        EngineError::Io(source) if is_denied(&source) && !opening.lock_path().exists() => {
+            StoreError::from_io("create", opening.lock_path().display().to_string(), source)
         }
-        Err(EngineError::Io(source)) => Err(StoreError::from_io("open", path, source)),
-        Err(error) => Err(StoreError::from_engine(&path, error)),
+        EngineError::Io(source) => StoreError::from_io("open", path, source),
+        error => StoreError::from_engine(&path, error),
     }
 }
 

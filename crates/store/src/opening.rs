@@ -39,6 +39,9 @@ pub(crate) struct Opening {
     was_away: AtomicBool,
     /// The files beside it that were there when it was opened: they are ours as long as they are the same.
     beside: OnceLock<Beside>,
+    /// Whether it was made just now, and whether it is to go again since no database came of it.
+    pub(crate) is_made: bool,
+    pub(crate) is_unwanted: bool,
 }
 
 /// LMDB's lock file and the log.
@@ -77,7 +80,7 @@ impl Opening {
         let begin = Instant::now();
         let name = path.display().to_string();
         loop {
-            let (file, is_writable) = open_file(path, wish)?;
+            let Opened { file, is_writable, is_made } = open_file(path, wish)?;
             let lock =
                 try_either(&file).map_err(|source| StoreError::from_io("lock", name.clone(), source))?;
             // The file may have been replaced or removed while we waited.
@@ -92,6 +95,8 @@ impl Opening {
                     is_registered: AtomicBool::new(false),
                     was_away: AtomicBool::new(false),
                     beside: OnceLock::new(),
+                    is_made,
+                    is_unwanted: false,
                 };
                 return Ok(Found { opening, is_alone, is_writable });
             }
@@ -216,15 +221,18 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        if !self.is_open || !self.file.is_ours() {
+        if !self.file.is_ours() {
             return;
         }
         // The engine has closed the file. If nobody else has it open, nobody needs the files beside it.
-        if self.leaving() == Leaving::Last {
+        if self.is_open && self.leaving() == Leaving::Last {
             if !self.keeps_log.load(Ordering::Relaxed) {
                 log_file::remove(&self.path);
             }
             let _ = std::fs::remove_file(self.lock_path());
+        }
+        if self.is_unwanted && self.is_same() {
+            let _ = std::fs::remove_file(&self.path);
         }
         if self.is_registered.load(Ordering::Relaxed) {
             registry::close(self.file_id);
@@ -232,7 +240,20 @@ impl Drop for Opening {
     }
 }
 
-fn open_file(path: &Path, wish: Wish) -> Result<(File, bool), StoreError> {
+/// A file that was opened, or made.
+struct Opened {
+    file: File,
+    is_writable: bool,
+    is_made: bool,
+}
+
+impl Opened {
+    fn found(file: File, is_writable: bool) -> Self {
+        Self { file, is_writable, is_made: false }
+    }
+}
+
+fn open_file(path: &Path, wish: Wish) -> Result<Opened, StoreError> {
     let name = path.display().to_string();
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => return Err(StoreError::IsDirectory { path: name }),
@@ -242,22 +263,39 @@ fn open_file(path: &Path, wish: Wish) -> Result<(File, bool), StoreError> {
         }
         _ => {}
     }
-    let both = File::options().read(true).write(true).create(wish.creates).truncate(false).open(path);
-    match both {
+    let mut both = File::options();
+    both.read(true).write(true);
+    let found = match both.open(path) {
+        Err(error) if wish.creates && error.kind() == io::ErrorKind::NotFound => {
+            if let Ok(file) = both.create_new(true).open(path) {
+                return Ok(Opened { file, is_writable: true, is_made: true });
+            }
+            // Somebody else was faster, or it is a link that leads to nothing yet.
+            both.create_new(false).create(true).truncate(false).open(path)
+        }
+        found => found,
+    };
+    match found {
         // Who may write the file, and no other beside it, can only read.
         Ok(file) if !wish.writes && !lock_path_of(path).exists() && !os::may_create_beside(path) => {
-            Ok((file, false))
+            Ok(Opened::found(file, false))
         }
-        Ok(file) => Ok((file, true)),
+        Ok(file) => Ok(Opened::found(file, true)),
         Err(error) if !wish.writes && is_denied(&error) => {
             let file = File::open(path).map_err(|source| StoreError::from_io("open", name, source))?;
-            Ok((file, false))
+            Ok(Opened::found(file, false))
         }
         // The folder is there (`real_path`), but its file system makes no files.
         Err(error) if wish.creates && error.kind() == io::ErrorKind::NotFound => {
             Err(StoreError::NotCreatable { path: name })
         }
-        Err(source) => Err(StoreError::from_io("open", name, source)),
+        Err(source) => Err(match StoreError::from_io("open", name, source) {
+            StoreError::AccessDenied { path: name, source, .. } => {
+                let is_readable = wish.writes && File::open(path).is_ok();
+                StoreError::AccessDenied { path: name, source, is_readable }
+            }
+            error => error,
+        }),
     }
 }
 

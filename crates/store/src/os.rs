@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Once, OnceLock};
@@ -128,6 +129,12 @@ pub(crate) fn no_longer_close_in_children(descriptor: RawFd) {
 
 /// Bytes that this user may still write on a file's disk.
 pub(crate) fn room_beside(file: &File) -> io::Result<u64> {
+    let statvfs = statvfs(file)?;
+    #[allow(clippy::unnecessary_cast, reason = "the fields have other types elsewhere")]
+    Ok((statvfs.f_bavail as u64).saturating_mul(statvfs.f_frsize as u64))
+}
+
+fn statvfs(file: &File) -> io::Result<libc::statvfs> {
     let mut buffer = std::mem::MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the descriptor is open while `file` is borrowed, and the buffer has the size that the call fills.
     let failed = unsafe { libc::fstatvfs(file.as_raw_fd(), buffer.as_mut_ptr()) };
@@ -135,9 +142,31 @@ pub(crate) fn room_beside(file: &File) -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call succeeded, so it has filled the whole structure.
-    let statvfs = unsafe { buffer.assume_init() };
-    #[allow(clippy::unnecessary_cast, reason = "the fields have other types elsewhere")]
-    Ok((statvfs.f_bavail as u64).saturating_mul(statvfs.f_frsize as u64))
+    Ok(unsafe { buffer.assume_init() })
+}
+
+/// Whether nobody can write on the file system that a file lies on.
+pub(crate) fn is_on_read_only(file: &File) -> bool {
+    statvfs(file).is_ok_and(|statvfs| statvfs.f_flag & libc::ST_RDONLY != 0)
+}
+
+/// Whether a write that came to an end too early met a full disk: then one more byte has no room either.
+pub(crate) fn full_disk(file: &File) -> Option<io::Error> {
+    /// Less than this is none for whoever writes pages, and the system's accounts of its blocks.
+    const ROOM_LEAST: u64 = 1 << 18;
+    let probe = file.metadata().and_then(|metadata| file.write_at(&[0], metadata.len()));
+    match probe {
+        Err(error) if is_of_room(&error) => Some(error),
+        _ if room_beside(file).is_ok_and(|room| room < ROOM_LEAST) => {
+            Some(io::Error::from_raw_os_error(libc::ENOSPC))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an error says that the disk is full, or the user's share of it.
+pub(crate) fn is_of_room(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }
 
 /// Whether this user may create files in the folder of a file.
@@ -211,6 +240,24 @@ pub(crate) fn seize_byte(file: &File, offset: i64) -> io::Result<bool> {
 #[cfg(target_os = "linux")]
 fn byte_lock(offset: i64, kind: libc::c_int) -> libc::flock {
     libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: offset, l_len: 1, l_pid: 0 }
+}
+
+/// Whether somebody has locked a byte of a file, by another open file than this.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_byte_locked(file: &File, offset: i64) -> io::Result<bool> {
+    let mut lock = byte_lock(offset, libc::F_WRLCK);
+    // SAFETY: the descriptor is open while `file` is borrowed; the call reads and fills the structure and keeps nothing.
+    let failed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(lock.l_type != libc::F_UNLCK as i16)
+}
+
+/// Elsewhere nobody can be asked.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_byte_locked(_file: &File, _offset: i64) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Elsewhere there is no such lock.

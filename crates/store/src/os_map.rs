@@ -29,7 +29,10 @@ const HEAD_SIZE: u64 = 40_960;
 /// Where the heads of the areas stand.
 const AREA_HEADS_AT: u64 = 4096;
 /// Where the bytes stand that openers lock: behind everything that is ever written.
-const MEMBERS_AT: i64 = 1 << 40;
+pub(crate) const MEMBERS_AT: i64 = 1 << 40;
+/// Where the number of each one's process stands.
+const PIDS_AT: u64 = 8192;
+const NAMESPACE_AT: u64 = 32;
 
 /// Words that stay where they are. Whoever looks at some with every commit keeps them themselves: to ask a space for them each time
 /// was a tenth of a put.
@@ -214,6 +217,27 @@ impl FileSpace {
     }
 }
 
+/// Whether a file begins as logs do.
+pub(crate) fn is_log(file: &File) -> bool {
+    let mut magic = [0; 8];
+    file.read_exact_at(&mut magic, 0).is_ok() && u64::from_le_bytes(magic) == LOG_MAGIC
+}
+
+/// Who has, or had, a log open: their numbers, and those of their processes.
+pub(crate) fn members(file: &File) -> io::Result<Vec<(i64, u32)>> {
+    let mut pids = vec![0; MEMBER_MAX as usize * 8];
+    file.read_exact_at(&mut pids, PIDS_AT + 8)?;
+    let pids = pids.as_chunks().0.iter().map(|pid| u64::from_le_bytes(*pid) as u32);
+    Ok((1..).zip(pids).filter(|(_, pid)| *pid != 0).collect())
+}
+
+/// The PID namespace of whoever made a log.
+pub(crate) fn namespace_of(file: &File) -> Option<u64> {
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, NAMESPACE_AT).ok()?;
+    Some(u64::from_le_bytes(word))
+}
+
 /// Whether whoever created the file died before anything was in it. Anything that is not what they can have left is somebody
 /// else's, and an error.
 fn is_unfinished(file: &File, size_max: u64) -> io::Result<bool> {
@@ -255,6 +279,15 @@ fn make_room(file: &File, size: u64) -> io::Result<()> {
         file.write_all_at(&chunk, offset)?;
     }
     Ok(())
+}
+
+impl Drop for FileSpace {
+    fn drop(&mut self) {
+        // To close the file is not enough where a forked child has a map of it.
+        if let Some(file) = self.file.file().filter(|_| self.member != 0) {
+            let _ = os::lock_byte(file, MEMBERS_AT + self.member.cast_signed(), false);
+        }
+    }
 }
 
 impl Space for FileSpace {

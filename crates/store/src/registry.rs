@@ -37,6 +37,12 @@ pub(crate) fn place_of(file: FileId) -> Arc<Mutex<Place>> {
     Arc::clone(hold().places.entry(file).or_insert_with(|| Arc::new(Mutex::new(Place::Closed))))
 }
 
+/// Whether this process has a file open.
+pub(crate) fn is_open(file: FileId) -> bool {
+    let place = hold().places.get(&file).cloned();
+    place.is_some_and(|place| matches!(&*lock(&place), Place::Open(opened) if opened.strong_count() > 0))
+}
+
 /// Say that a file is closed, and forget its place unless somebody is about to use it.
 pub(crate) fn close(file: FileId) {
     let Some(place) = hold().places.get(&file).cloned() else { return };

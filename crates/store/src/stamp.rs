@@ -122,7 +122,8 @@ pub(crate) fn set_mark(file: &File, mark: u64) -> io::Result<()> {
 }
 
 fn corrupt(path: &str, what: &str) -> StoreError {
-    StoreError::Corrupt { path: path.to_owned(), place: "its first page".to_owned(), what: what.to_owned() }
+    let place = "its first page".to_owned();
+    StoreError::Corrupt { path: path.to_owned(), place, what: what.to_owned(), is_open: false }
 }
 
 /// Look at the pages that the engine reads first, before it does: it believes whatever they say. Only when nobody else has
@@ -154,6 +155,7 @@ fn probe(file: &File, size: u64, path: &str) -> Result<(), StoreError> {
         path: path.to_owned(),
         place: format!("page {}", fault.page),
         what: fault.what.to_owned(),
+        is_open: false,
     })
 }
 

@@ -261,17 +261,19 @@ impl Store {
         // What it is about is done by the first of these; the second makes the log shorter if nobody is in the way, and lets who
         // does it already come to an end.
         let timeout = self.options.timeout;
-        let done = database.engine.sync().and_then(|()| database.engine.settle(Duration::ZERO, timeout));
-        done.map(|_| ()).map_err(|error| database.write_error(error))
+        database.engine.sync().map_err(|error| database.write_error(error))?;
+        let settled = database.engine.settle(Duration::ZERO, timeout);
+        settled.map(|_| ()).map_err(|error| database.settle_error(error))
     }
 
     /// Close this handle. The file is closed when its snapshots and transactions, and other handles of it in this
-    /// process, are gone too. Closing twice does nothing.
-    pub fn close(&self) {
-        if let Ok(link) = self.link() {
-            let database = link.database.lock().unwrap_or_else(PoisonError::into_inner).take();
-            drop(database);
-        }
+    /// process, are gone too. Closing twice does nothing. Returns what a user should know of how it was left.
+    pub fn close(&self) -> Option<Warning> {
+        let link = self.link().ok()?;
+        let database = link.database.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let warning = Arc::into_inner(database?)?.leave();
+        // Who only reads has left nothing there.
+        warning.filter(|_| self.options.mode != Mode::Read)
     }
 
     /// Whether `close` was called.

@@ -65,3 +65,17 @@ pub(crate) fn command_of(process: &str) -> String {
     }
     command
 }
+
+/// Whether a process of this PID namespace has ended, if only nobody has taken notice of it yet.
+pub(crate) fn is_dead(pid: u32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => {
+            let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+            matches!(state, Some('Z' | 'X'))
+        }
+        // Where nobody can be asked, nobody is dead.
+        Err(error) => {
+            error.kind() == std::io::ErrorKind::NotFound && std::fs::metadata("/proc/self/stat").is_ok()
+        }
+    }
+}

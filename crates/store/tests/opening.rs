@@ -207,6 +207,7 @@ fn a_damaged_first_page_is_not_taken_for_a_foreign_file() {
             // Without our magic number nothing says that it was ours.
             || matches!(error, StoreError::NotADatabase { .. }) && offset == 4040;
         assert!(is_clear, "offset {offset}: {error:?}");
+        assert!(!error.to_string().contains("run check"), "what cannot be opened cannot be checked: {error}");
     }
 }
 
@@ -233,6 +234,7 @@ fn without_the_right_to_write_it_is_read() {
     let name = path.display();
     let answer = child.ask(&format!("open {name} w 100"));
     assert!(answer.starts_with("error AccessDenied no permission for"), "{answer}");
+    assert!(answer.ends_with("to be written; open it with mode 'r' to read it"), "{answer}");
     child.must(&[&format!("open {name} r 100")]);
     assert!(child.ask("warnings").contains("without a lock file"));
     assert_eq!(child.ask("get t 000001"), "value 1 ".repeat(10).trim_end());

@@ -118,6 +118,13 @@ impl Areas {
         }
     }
 
+    /// The log in a space, of whichever database; `None` if it is none.
+    pub(crate) fn of_any(space: Box<dyn Space>) -> Option<Self> {
+        let mut areas = Self::new(space, [0; 16]);
+        areas.seed = areas.load(2);
+        matches!((areas.load(0), areas.load(1)), (MAGIC, FORMAT)).then_some(areas)
+    }
+
     /// Whether the log is this database's; who is alone with it puts right what a power cut took of its first page.
     pub(crate) fn identify(&self, is_alone: bool) -> Result<(), Foreign> {
         match (self.load(0), self.load(1), self.load(2)) {

@@ -14,6 +14,7 @@ use crate::log::group;
 use crate::log::history;
 use crate::log::layer::{Layer, Said};
 use crate::log::lock;
+use crate::log::space::Space;
 use crate::log::state::{applied_of, newest};
 
 /// How a checkpoint ended.
@@ -75,6 +76,25 @@ fn read_chain(
 /// Where the chain of an area ends.
 fn end_of_chain(areas: &Areas, area: usize, head: AreaHead, sequence: u64) -> Chain {
     read_chain(areas, area, head, sequence, |_, _| ())
+}
+
+/// The first and the last commit of a log, of whichever database, that its file lacks.
+pub(crate) fn unapplied(space: Box<dyn Space>) -> Option<(u64, u64)> {
+    let areas = Areas::of_any(space)?;
+    let mut lacked: Option<(u64, u64)> = None;
+    for area in [0, 1] {
+        let Some(head) = areas.head(area) else { continue };
+        let Some(first) = areas.first_group(area, head) else { continue };
+        let mut end = head.begin;
+        read_chain(&areas, area, head, first.saturating_sub(1), |sequence, group| {
+            end += group.len() as u64;
+            if end > areas.applied() {
+                let (first, last) = lacked.unwrap_or((sequence, sequence));
+                lacked = Some((first.min(sequence), last.max(sequence)));
+            }
+        });
+    }
+    lacked
 }
 
 /// [W6] Set tail and sequence to where the chain ends, behind a writer that died.

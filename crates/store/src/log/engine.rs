@@ -41,8 +41,6 @@ pub(crate) struct Shared {
 pub(crate) struct Opened {
     /// Nobody else has it.
     pub(crate) is_alone: bool,
-    /// The tree may be written.
-    pub(crate) writes: bool,
     /// The log may be written.
     pub(crate) joins: bool,
 }
@@ -57,8 +55,7 @@ pub(crate) struct Met {
 }
 
 impl LoggedEngine {
-    /// Put a log over a tree. With nobody else beside, an empty space becomes a log, and what a log has that the tree
-    /// has not is written into the tree; returns also what is to be told.
+    /// Put a log over a tree. With nobody else beside, an empty space becomes a log; returns also what is to be told.
     pub(crate) fn open(
         tree: Box<dyn Engine>,
         space: Box<dyn Space>,
@@ -95,14 +92,17 @@ impl LoggedEngine {
             state: Mutex::new(state),
             recovered: if opened.is_alone { recovered } else { 0 },
         });
-        if opened.is_alone && opened.writes && recovered > 0 {
-            shared.checkpoint_all(Duration::ZERO, Duration::ZERO)?;
-        }
-        if opened.is_alone && opened.writes {
-            shared.areas.forget_failure();
-        }
         let met = Met { lost, applied: applied.sequence };
         Ok((Self { keeper: Mutex::new(None), has_keeper: AtomicBool::new(false), shared }, met))
+    }
+
+    /// Write into the tree what was found, for whoever is alone and writes.
+    pub(crate) fn take_over(&self) -> Result<(), EngineError> {
+        if self.shared.recovered > 0 {
+            self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO)?;
+        }
+        self.shared.areas.forget_failure();
+        Ok(())
     }
 
     /// Note in whose PID namespace the log is; says whether somebody noted another one before.
@@ -127,7 +127,7 @@ impl LoggedEngine {
     /// When the tree cannot be read.
     pub fn in_memory(tree: Box<dyn Engine>, area_size: usize) -> Result<Self, EngineError> {
         let space = Box::new(MemorySpace::new(words_for(area_size)));
-        Ok(Self::open(tree, space, [0; 16], Opened { is_alone: true, writes: true, joins: true })?.0)
+        Ok(Self::open(tree, space, [0; 16], Opened { is_alone: true, joins: true })?.0)
     }
 }
 
@@ -147,11 +147,14 @@ impl LoggedEngine {
     }
 }
 
+/// What is told of the log of another database, ahead of what it holds.
+pub(crate) const OF_ANOTHER: &str = "it is the log of another database";
+
 /// What lies where the log should, and what to do with it.
 fn what_is_told(foreign: Foreign) -> EngineError {
     EngineError::ForeignLog(match foreign {
         Foreign::Newer(found) => return EngineError::NewerLog { found, newest: FORMAT as u16 },
-        Foreign::Identity => "it is the log of another database; move it away if that one is gone",
+        Foreign::Identity => OF_ANOTHER,
         Foreign::Empty | Foreign::NoLog => {
             "it is no log, or one whose first page is damaged; move it away if you can do without the last commits"
         }

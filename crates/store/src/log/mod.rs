@@ -23,8 +23,9 @@ mod sync;
 mod write;
 
 pub(crate) use areas::{FORMAT as LOG_FORMAT, MAGIC as LOG_MAGIC, words_for};
+pub(crate) use checkpoint::unapplied;
 pub use engine::LoggedEngine;
-pub(crate) use engine::{Met, Opened};
+pub(crate) use engine::{Met, OF_ANOTHER, Opened};
 pub(crate) use history::CHUNK as CHUNK_KEY;
 pub(crate) use history::Chunk;
 #[cfg(test)]
