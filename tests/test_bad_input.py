@@ -576,6 +576,20 @@ def test_a_read_only_file_system_is_read_and_not_written(filled: Path, shim: str
     assert list(filled.parent.iterdir()) == [filled]
 
 
+def test_a_folder_that_takes_no_files_has_nothing_to_do_with_a_network(filled: Path, shim: str) -> None:
+    code = """
+import sys, warnings
+import pellucid
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    pellucid.open(sys.argv[1], "r").close()
+    print([(w.category.__name__, "without a lock file" in str(w.message)) for w in caught])
+"""
+    out = in_process(code, filled, LD_PRELOAD=shim, READ_ONLY_FOLDER=str(filled.parent))
+    assert out == "[('DatabaseWarning', True)]\n"
+
+
 def test_a_network_file_system_is_warned_of(path: Path, shim: str) -> None:
     code = """
 import sys, warnings
@@ -617,6 +631,11 @@ def test_a_file_that_must_be_alone_is_refused_without_waiting_and_says_what_to_c
             with pytest.raises(pellucid.Busy, match=rf"PID {other.pid}\b.*; close it there first") as busy:
                 pellucid.open(filled, "r", untrusted=True, timeout=timeout)
             assert "timeout" not in str(busy.value)
+    with (
+        pellucid.open(filled),
+        pytest.raises(pellucid.Busy, match=r"is open in this process.*; close it first"),
+    ):
+        pellucid.open(filled, "r", untrusted=True)
     with pellucid.open(filled, timeout=0.05) as db, db.snapshot():
         with pytest.raises(
             pellucid.Busy, match="another handle of the same file; end, close or drop"
@@ -939,3 +958,61 @@ def test_values_that_do_not_fit_memory_are_a_memory_error(path: Path) -> None:
     *errors, after = in_process(NO_MEMORY, path).splitlines()
     assert errors == ["MemoryError"] * 13
     assert after == "{'a': 1} 2 []"
+
+
+# Damage that no reader notices
+
+
+def damaged(path: Path, old: bytes, new: bytes) -> None:
+    """Change bytes of a database at rest."""
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new))
+
+
+def test_a_change_never_gives_damage_a_check_that_fits(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db.update({n: {"name": f"frederick {n}", "n": n, "l": [n]} for n in range(3)})
+    damaged(path, b"frederick 1", b"fredeRick 1")
+    with pellucid.open(path) as db:
+        # It is a string as good as any other.
+        assert db[1].name == "fredeRick 1"
+        told = r"record 1 of .* is damaged: the record is not what was written: .* at byte \d+.*check"
+
+        def in_transaction(change: Callable[[], object]) -> None:
+            with db.transaction():
+                change()
+
+        changes: list[Callable[[], object]] = [
+            lambda: setattr(db[1], "n", 7),
+            lambda: setattr(db[1], "n", "longer than it was"),
+            lambda: setattr(db[1], "more", [1, 2]),
+            lambda: db[1].l.append(1),
+            lambda: delattr(db[1], "name"),
+            lambda: db.where(pellucid.F.n == 1).update(n=8),
+            lambda: db.where(pellucid.F.n == 1).update(more=[1]),
+        ]
+        for change in changes:
+            for made in (change, lambda change=change: in_transaction(change)):
+                with pytest.raises(pellucid.CorruptRecord, match=told):
+                    made()
+        assert len(db.check()) == 1
+        # The others are as they were, and whoever writes all of it anew says what it is to be.
+        db[0].n = db[2].n = 9
+        db[1] = {"name": "frederick 1"}
+        assert db.check() == []
+        assert dict(db)[1] == {"name": "frederick 1"}
+
+
+def test_text_that_is_none_is_told_with_its_place_in_the_record(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db[1] = {"first": "ascii " * 10, "name": "fr\xe9d\xe9rick"}
+    damaged(path, "fr\xe9d\xe9rick".encode(), "fr\xe9d\xe9r".encode() + b"\xffck")
+    with pellucid.open(path) as db:
+        told = r"record 1 of .* is damaged: text is not valid UTF-8 at byte (\d+); the other records"
+        with pytest.raises(pellucid.CorruptRecord, match=told) as error:
+            db[1].name
+        found = re.search(told, str(error.value))
+        assert found is not None
+        # Not the place in the name, which is 8.
+        assert int(found[1]) > len("ascii " * 10 + "fr\xe9d\xe9r".encode().decode("latin-1"))

@@ -66,6 +66,8 @@ impl SnapshotHandle {
     }
 
     /// Let go of the snapshot; its records can then no longer be used. Closing twice does nothing.
+    ///
+    /// What it keeps on the disk is free for use again when nobody refers to one of its records any more.
     fn close(&self, py: Python<'_>) {
         self.gate.close();
         drop(self.default.with(py, Option::take));

@@ -88,6 +88,8 @@ damages! {
     Tables = "the tables of the envelope are damaged",
     /// The checksum of an envelope does not fit.
     Checksum = "the checksum does not fit the bytes",
+    /// What a database keeps beside a record to tell whether it is as it was written.
+    CellCheck = "the record is not what was written: its check does not fit its bytes",
     /// Not damage: the caller asked for a slot that the container does not have.
     NoSuchSlot = "the container has no slot of this index",
 }

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Most cells have no head: a record's first byte is never 0xE1. The check is there because LMDB's pages have none: a
-//! flipped bit in a string is still a string. It costs four bytes and some 10 ns a write; reads do not look at
-//! it, `check` and `backup` of a stranger's file do. Seeding by the key also finds a record under a wrong key.
+//! flipped bit in a string is still a string. It costs four bytes and some 10 ns a write. Reads do not look at
+//! it; `check`, the copy of a stranger's file, and a change of a part of a record do: else that would give damage a check that fits. Seeding by the key also finds a record under a wrong key.
 
 use pellucid_record::layout::{push_varint, read_varint};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -94,6 +94,12 @@ impl<'a> Cell<'a> {
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.spelling.is_empty() && self.whole_key.is_empty() && self.blobs.is_empty()
+    }
+
+    /// As `is_intact`, of a plain cell.
+    #[inline]
+    pub(crate) fn is_intact_alone(&self, row_key: &[u8]) -> bool {
+        check_of(row_key, &[], self.record) == self.check
     }
 
     /// Whether head and record are what was written under this row key.

@@ -6,6 +6,7 @@
 
 use std::sync::PoisonError;
 
+use pellucid_record::error::Damage;
 use pellucid_record::layout::{DEPTH_MAX, tag};
 use pellucid_record::patch::{self, Change, PatchError, Patched, ShapeBook};
 use pellucid_record::path::Step;
@@ -51,6 +52,12 @@ impl ShapeBook for Book<'_> {
     }
 }
 
+/// What is known of a row whose record was copied.
+struct Copied {
+    blobs: Vec<u64>,
+    is_intact: bool,
+}
+
 impl Transaction {
     /// Change one part of a stored record; gives the whole record as it is now, `None` when the row is not there. When the
     /// record cannot change so, nothing is changed and the inner error says why. `blobs` are the ids of new large values
@@ -71,14 +78,18 @@ impl Transaction {
         let row_key = RowKey::new(table, key, self.database.key_size_max);
         let found = self.copy_row(table, key, row_key.as_bytes(), 0, &mut head, &mut record);
         let outcome = match found {
-            Ok(Some(old_blobs)) => self.patch_copy(
+            // It would get a check that fits what is damaged.
+            Ok(Some(row)) if !row.is_intact => {
+                Ok(Some(Err(Corrupt::new(Damage::CellCheck, record.len()).into())))
+            }
+            Ok(Some(row)) => self.patch_copy(
                 table,
                 key,
                 row_key.as_bytes(),
                 &mut head,
                 record,
                 (path, change),
-                (&old_blobs, blobs),
+                (&row.blobs, blobs),
             ),
             Ok(None) => Ok(None),
             Err(error) => Err(error),
@@ -89,7 +100,8 @@ impl Transaction {
 
     /// Write over a part of a stored record: `work` gets a copy of the record, and says whether it has written something that
     /// is to be stored in its place. Gives the record, in memory with room for `room` bytes more, and what `work` gave; `None`
-    /// when the row is not there. Large values stay as they are.
+    /// when the row is not there. Large values stay as they are. A record that is not as it was written is not changed, and `work` not
+    /// asked: `patch` says why.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -106,7 +118,8 @@ impl Transaction {
         let row_key = RowKey::new(table, key, self.database.key_size_max);
         let row_key = row_key.as_bytes();
         let found = self.copy_row(table, key, row_key, room, &mut head, &mut record)?;
-        let outcome = found.map(|_| work(&mut record, self.shapes()));
+        let outcome =
+            found.map(|row| if row.is_intact { work(&mut record, self.shapes()) } else { Ok(false) });
         if let Some(Ok(true)) = outcome {
             self.replace_found(row_key, &head, &record)?;
         }
@@ -115,7 +128,7 @@ impl Transaction {
     }
 
     /// Look a row up, stay there, and copy its head and its record, in memory with room for `room` bytes more; the blobs it
-    /// has, if it is there.
+    /// has, and whether its check fits, if it is there.
     fn copy_row(
         &mut self,
         table: TableId,
@@ -124,7 +137,7 @@ impl Transaction {
         room: usize,
         head: &mut Vec<u8>,
         record: &mut Vec<u8>,
-    ) -> Result<Option<Vec<u64>>, StoreError> {
+    ) -> Result<Option<Copied>, StoreError> {
         let (writer, database) = self.writer_and_database()?;
         let found = writer.find(Tree::Rows, row_key);
         let Some(bytes) = found.map_err(|error| database.error(error))? else { return Ok(None) };
@@ -133,7 +146,7 @@ impl Transaction {
         head.extend_from_slice(bytes.get(..bytes.len() - CHECK_SIZE - cell.record.len()).unwrap_or_default());
         record.reserve_exact(cell.record.len() + room);
         record.extend_from_slice(cell.record);
-        Ok(Some(cell.blobs().collect()))
+        Ok(Some(Copied { blobs: cell.blobs().collect(), is_intact: cell.is_intact(row_key, bytes) }))
     }
 
     #[allow(clippy::too_many_arguments, reason = "one call's locals, in two functions")]

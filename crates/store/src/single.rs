@@ -28,14 +28,15 @@ impl Store {
     /// As [`crate::Transaction::put`] and its commit.
     #[inline]
     pub fn put_at_once(&self, known: Known, key: &[u8], record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
-        self.change_at_once(known, key, |old, out| {
+        self.alter(known, key, |row_key, old, out| {
             out.extend_from_slice(record);
-            Some(old.is_some())
+            push_check(row_key, out);
+            Some((Choice::Put, old.is_some()))
         })
     }
 
-    /// Change a row in a commit of its own: `change` is shown the record, if there is one, and writes the new one into the
-    /// buffer; `None` leaves it to a transaction.
+    /// Change a row in a commit of its own: `change` is shown the record, if there is one that is as it was written, and writes
+    /// the new one into the buffer; `None` leaves it to a transaction.
     ///
     /// # Errors
     /// As [`crate::Transaction::put`] and its commit.
@@ -47,9 +48,10 @@ impl Store {
         mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Option<R>,
     ) -> Result<AtOnce<R>, StoreError> {
         self.alter(known, key, |row_key, old, out| {
-            let done = change(old, out)?;
-            let check = check_of(row_key, &[], out).to_le_bytes();
-            out.extend_from_slice(&check);
+            // A new check must not hide that the old one is wrong.
+            let is_intact = old.is_none_or(|cell| cell.is_intact_alone(row_key));
+            let done = is_intact.then(|| change(old.map(|cell| cell.record), out))??;
+            push_check(row_key, out);
             Some((Choice::Put, done))
         })
     }
@@ -67,7 +69,7 @@ impl Store {
         &self,
         known: Known,
         key: &[u8],
-        mut change: impl FnMut(&[u8], Option<&[u8]>, &mut Vec<u8>) -> Option<(Choice, R)>,
+        mut change: impl FnMut(&[u8], Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
     ) -> Result<AtOnce<R>, StoreError> {
         if self.options().durability == Durability::Full || self.options().mode == Mode::Read {
             return Ok(AtOnce::Unable);
@@ -80,7 +82,7 @@ impl Store {
             let changed = database.engine.change_row(row_key, known.version, &mut |bytes, out| {
                 let old = match bytes.map(Cell::parse) {
                     None => None,
-                    Some(Some(cell)) if cell.is_plain() => Some(cell.record),
+                    Some(Some(cell)) if cell.is_plain() => Some(cell),
                     Some(_) => return Choice::Leave,
                 };
                 let Some((choice, result)) = change(row_key, old, out) else { return Choice::Leave };
@@ -144,4 +146,11 @@ impl Store {
         }
         work(database, row_key.as_bytes())
     }
+}
+
+/// Complete a cell that is a record alone.
+#[inline]
+fn push_check(row_key: &[u8], record: &mut Vec<u8>) {
+    let check = check_of(row_key, &[], record).to_le_bytes();
+    record.extend_from_slice(&check);
 }

@@ -174,6 +174,9 @@ fn in_each(
                 }
                 Ok(None)
             })?;
+            if let Some((key, PatchError::Corrupt(error))) = &failed {
+                return Err(errors::corrupt_key(py, &this.name(py), &key.code, error));
+            }
             if let Some((key, error)) = failed {
                 let shown = crate::keys::object_of(py, &key.code, &key.spelling)?.repr()?;
                 return Err(errors::value_error(format!(
@@ -223,10 +226,12 @@ fn change_row(
     key: &RowKey,
     edits: &mut [Edit],
 ) -> Done {
-    let mut is_rest = false;
+    // Unless it is asked: where the record is not what was written, the other way says so.
+    let mut is_rest = true;
     let mut outcome = Ok(());
     // All at once, where each is a scalar that fits its slot.
     let found = transaction.rewrite(id, &key.code, 0, |record, shapes| {
+        is_rest = false;
         let before = record.to_vec();
         let row = Row { key: &key.code, spelling: &key.spelling, record: &before };
         for edit in edits.iter_mut() {
