@@ -68,7 +68,7 @@ impl Walk for Inside<'_> {
         &mut self,
         visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<ControlFlow<B>>, Fault> {
-        Ok(self.scan.next(self.transaction, visit)?)
+        Ok(self.scan.next_rows(self.transaction, visit)?)
     }
 }
 

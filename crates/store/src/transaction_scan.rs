@@ -5,10 +5,11 @@
 //! a time, and the transaction makes it copy the rest before the first later change.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::database::Database;
-use crate::engine::{Direction, Entry, Start, Tree, WriteTxn};
+use crate::engine::{Batch, Cursor, Direction, Entry, Start, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::row_key::TableId;
 use crate::scan::{Row, RowRange, Scan};
@@ -16,6 +17,8 @@ use crate::transaction::Transaction;
 
 /// Rows copied at a time.
 const CHUNK: usize = 64;
+/// Rows shown in place before the walk has to be found again.
+const VISITED: usize = 4096;
 
 /// A walk inside a transaction.
 pub enum TransactionScan {
@@ -45,6 +48,34 @@ impl TransactionScan {
                 Ok(scan.rows.pop_front().map(|row| use_row(row.as_row())))
             }
         }
+    }
+}
+
+impl TransactionScan {
+    /// Gives the next rows to `visit`, until it breaks: some thousands, mostly, and in place, since nothing is written meanwhile. Returns
+    /// what it said last; None at the end of the walk.
+    ///
+    /// # Errors
+    /// As `next`.
+    pub fn next_rows<B>(
+        &mut self,
+        transaction: &Transaction,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+        let scan = match self {
+            Self::Clean(scan) => return scan.next_rows(visit),
+            Self::Dirty(scan) => scan,
+        };
+        let mut scan = scan.lock().unwrap_or_else(PoisonError::into_inner);
+        if scan.rows.is_empty() && !scan.is_over {
+            let database = &transaction.database;
+            if let Some(said) = scan.visit(transaction.scan_source()?, database, &mut visit)? {
+                return Ok(Some(said));
+            }
+            // Rows of a run, or the end.
+            scan.take(transaction.scan_source()?, database, 1)?;
+        }
+        Ok(scan.rows.pop_front().map(|row| visit(row.as_row())))
     }
 }
 
@@ -91,16 +122,7 @@ impl DirtyScan {
             return Ok(());
         }
         let mut cursor = source.cursor(Tree::Rows).map_err(|error| database.error(error))?;
-        let behind;
-        let start = match (&self.position, self.range.direction) {
-            (None, _) => self.range.first(),
-            (Some(position), Direction::Reverse) => Start::At(position),
-            (Some(position), Direction::Forward) => {
-                behind = [position, &b"\0"[..]].concat();
-                Start::At(&behind)
-            }
-        };
-        cursor.start(start, self.range.direction).map_err(|error| database.error(error))?;
+        self.start(&mut *cursor, database)?;
         let mut run: Vec<Entry<'_>> = Vec::new();
         let mut position = None;
         let mut copied = 0;
@@ -135,6 +157,57 @@ impl DirtyScan {
             self.position = Some(position.to_vec());
         }
         Ok(())
+    }
+
+    /// Shows the next rows where they stand, up to one that might be of a run. Returns what was said last; None where there is no such row.
+    fn visit<B>(
+        &mut self,
+        source: &dyn WriteTxn,
+        database: &Database,
+        visit: &mut impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+        let mut cursor = source.cursor(Tree::Rows).map_err(|error| database.error(error))?;
+        self.start(&mut *cursor, database)?;
+        let mut batch = Batch::default();
+        let (mut seen, mut position) = (0, None);
+        let mut said = None;
+        'pages: while seen < VISITED {
+            cursor.fill(&mut batch).map_err(|error| database.error(error))?;
+            for entry in &batch.entries {
+                if !self.range.has(entry.0) || self.range.run_of(entry.0).is_some() {
+                    break 'pages;
+                }
+                let row = self.range.row(*entry).ok_or_else(|| database.damaged_row(self.table, entry.0))?;
+                (seen, position) = (seen + 1, Some(entry.0));
+                let one = visit(row);
+                let is_break = one.is_break();
+                said = Some(one);
+                if is_break {
+                    break 'pages;
+                }
+            }
+            if batch.entries.is_empty() {
+                break;
+            }
+        }
+        if let Some(position) = position {
+            self.position = Some(position.to_vec());
+        }
+        Ok(said)
+    }
+
+    /// Goes to where the walk goes on.
+    fn start(&self, cursor: &mut dyn Cursor<'_>, database: &Database) -> Result<(), StoreError> {
+        let behind;
+        let start = match (&self.position, self.range.direction) {
+            (None, _) => self.range.first(),
+            (Some(position), Direction::Reverse) => Start::At(position),
+            (Some(position), Direction::Forward) => {
+                behind = [position, &b"\0"[..]].concat();
+                Start::At(&behind)
+            }
+        };
+        cursor.start(start, self.range.direction).map_err(|error| database.error(error))
     }
 
     fn copy(&mut self, entries: &[Entry<'_>], database: &Database) -> Result<(), StoreError> {
