@@ -1,5 +1,6 @@
 //! What does an expression come to in row after row?
 
+use pellucid_record::layout::tag;
 use pellucid_record::value::{NoShapes, decode_slot, encode_value};
 use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Corrupt, Damage, Shapes, Value};
@@ -7,7 +8,7 @@ use pellucid_store::Row;
 
 use crate::evaluate::{BadPattern, Evaluator};
 use crate::expression::{Expression, Kind, Source};
-use crate::field::{FieldReader, Number};
+use crate::field::{FieldReader, Number, heap_text};
 
 /// One value for each row: that of a field, read in place, or one that is computed. Clones serve other threads.
 #[derive(Clone)]
@@ -69,6 +70,20 @@ impl Column {
         match &self.kind {
             ColumnKind::Field(reader) => reader.quick_bits(record),
             ColumnKind::Computed(..) => None,
+        }
+    }
+
+    /// The string, if it is one in a field and a record with the same head was met before. One that stands in its slot is put into `inline`.
+    #[inline]
+    #[must_use]
+    pub fn quick_text<'a>(&self, record: &'a [u8], inline: &'a mut [u8; 8]) -> Option<&'a [u8]> {
+        match self.quick_bits(record)? {
+            (tag::STR, bits) => heap_text(record, bits),
+            (tag @ tag::STR_INLINE..=tag::STR_INLINE_LAST, bits) => {
+                *inline = bits.to_le_bytes();
+                inline.get(..usize::from(tag - tag::STR_INLINE))
+            }
+            _ => None,
         }
     }
 

@@ -5,7 +5,9 @@
 //! of one shape differ in neither, so that reading the next is one comparison and two loads. A
 //! longer path is walked container by container.
 
-use pellucid_record::layout::{ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, slots_size, tag};
+use pellucid_record::layout::{
+    NESTED_SHAPED_HEAD_SIZE, ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, read_varint, slots_size, tag,
+};
 use pellucid_record::path::{Step as PathStep, slot_index};
 use pellucid_record::view::{Container, Root, Slot, root};
 use pellucid_record::{Corrupt, Kind, Shapes};
@@ -85,6 +87,132 @@ const NO_SHAPE: u32 = u32::MAX;
 struct Way {
     step: Step,
     slots: [(u32, Option<u32>); SHAPE_COUNT],
+    /// Where it led in the container in which it was made the last time.
+    hop: Hop,
+}
+
+/// Where a step leads in a shaped container with this head: all of them are alike but for where they stand. Looking at shapes, and at
+/// containers as a whole, took nine tenths of the time of a path of four steps.
+#[derive(Clone, Copy, Default)]
+struct Hop {
+    // 0 is no head of a shaped container.
+    head: u64,
+    // These count from the container's begin on.
+    tag_offset: u32,
+    slot_offset: u32,
+    heap: u32,
+    width_log2: u8,
+}
+
+/// A part of a record, and what a hop found in it.
+struct Landing {
+    tag: u8,
+    bits: u64,
+    slot: usize,
+    /// Of the container in which it was found.
+    start: usize,
+    heap: usize,
+    end: usize,
+    width_log2: u8,
+}
+
+impl Hop {
+    fn of(record: &[u8], container: &Container, index: u32) -> Option<Self> {
+        let start = container.start;
+        let head_size = if start == 0 { ROOT_HEAD_SIZE } else { NESTED_SHAPED_HEAD_SIZE };
+        let (tag, slot) = container.position(index);
+        (container.kind == Kind::Shaped).then_some(Self {
+            head: head_at(record, start as usize, head_size)?,
+            tag_offset: tag as u32 - start,
+            slot_offset: slot as u32 - start,
+            heap: container.heap_start() - start,
+            width_log2: container.width_log2,
+        })
+    }
+
+    /// What is there in the container from `start` to `end`; None where that has another head, or does not fit.
+    #[inline]
+    fn land(&self, record: &[u8], head_size: usize, start: usize, end: usize) -> Option<Landing> {
+        if head_at(record, start, head_size)? != self.head {
+            return None;
+        }
+        let (slot, heap) = (start + self.slot_offset as usize, start + self.heap as usize);
+        if heap > end || end > record.len() {
+            return None;
+        }
+        let bits = match self.width_log2 {
+            3 => u64::from_le_bytes(*record.get(slot..)?.first_chunk()?),
+            2 => u64::from(u32::from_le_bytes(*record.get(slot..)?.first_chunk()?)),
+            1 => u64::from(u16::from_le_bytes(*record.get(slot..)?.first_chunk()?)),
+            _ => u64::from(*record.get(slot)?),
+        };
+        let tag = *record.get(start + self.tag_offset as usize)?;
+        Some(Landing { tag, bits, slot, start, heap, end, width_log2: self.width_log2 })
+    }
+}
+
+#[inline]
+fn head_at(record: &[u8], start: usize, size: usize) -> Option<u64> {
+    let head = record.get(start..)?;
+    Some(if size == ROOT_HEAD_SIZE {
+        u64::from_le_bytes(*head.first_chunk()?)
+    } else {
+        u64::from(u32::from_le_bytes(*head.first_chunk()?))
+    })
+}
+
+impl Landing {
+    /// Where the payload begins that the slot refers to; None where that lies outside of its container's heap.
+    #[inline]
+    fn offset(&self) -> Option<usize> {
+        let offset = self.start + (self.bits & 0xFFFF_FFFF) as usize;
+        (self.heap <= offset && offset <= self.end).then_some(offset)
+    }
+
+    /// From where to where the container reaches that the slot refers to.
+    #[inline]
+    fn container(&self) -> Option<(usize, usize)> {
+        let offset = self.offset().filter(|_| self.tag == tag::CONTAINER)?;
+        let end = if self.width_log2 == 3 { offset + (self.bits >> 32) as usize } else { self.end };
+        (end <= self.end).then_some((offset, end))
+    }
+
+    /// The value, where that is a string, a number, a bool or None.
+    #[inline]
+    fn value<'a>(&self, record: &'a [u8]) -> Option<Slot<'a>> {
+        Some(match self.tag {
+            tag::STR => {
+                let offset = self.offset()?;
+                let (size, start) = if self.width_log2 == 3 {
+                    ((self.bits >> 32) as usize, offset)
+                } else {
+                    let (size, behind) = read_varint(record, offset)?;
+                    (size as usize, behind)
+                };
+                let text = record.get(start..start + size)?;
+                if start + size > self.end {
+                    return None;
+                }
+                Slot::Str(text)
+            }
+            tag @ tag::STR_INLINE..=tag::STR_INLINE_LAST => {
+                let size = usize::from(tag - tag::STR_INLINE);
+                if size > 1 << self.width_log2 {
+                    return None;
+                }
+                Slot::Str(record.get(self.slot..self.slot + size)?)
+            }
+            tag::INT => {
+                let unused = 64 - (8 << self.width_log2);
+                Slot::Int((self.bits << unused).cast_signed() >> unused)
+            }
+            tag::FLOAT if self.width_log2 == 3 => Slot::Float(f64::from_bits(self.bits)),
+            tag::TRUE => Slot::Bool(true),
+            tag::FALSE => Slot::Bool(false),
+            tag::NONE => Slot::None,
+            _ => return None,
+        })
+    }
 }
 
 impl Way {
@@ -129,7 +257,8 @@ impl FieldReader {
     /// A reader of `path`, which has at least one step.
     #[must_use]
     pub fn new(path: Vec<Step>) -> Self {
-        let path = path.into_iter().map(|step| Way { step, slots: [(NO_SHAPE, None); SHAPE_COUNT] });
+        let way = |step| Way { step, slots: [(NO_SHAPE, None); SHAPE_COUNT], hop: Hop::default() };
+        let path = path.into_iter().map(way);
         Self { path: path.collect(), places: Box::new([Place::default(); PLACE_COUNT]) }
     }
 
@@ -195,17 +324,22 @@ impl FieldReader {
         record: &'a [u8],
         shapes: &S,
     ) -> Result<Option<Slot<'a>>, Corrupt> {
+        if let Some(slot) = self.hop(record) {
+            return Ok(Some(slot));
+        }
         let Root::Container(mut container) = root(record, shapes)? else { return Ok(None) };
         let is_short = self.path.len() == 1;
         let Some((last, ways)) = self.path.split_last_mut() else { return Ok(None) };
         for way in ways {
             let Some(index) = way.slot_index(record, shapes, &container)? else { return Ok(None) };
+            way.hop = Hop::of(record, &container, index).unwrap_or_default();
             match container.slot(record, shapes, index)? {
                 Slot::Container(inner) => container = inner,
                 _ => return Ok(None),
             }
         }
         let Some(index) = last.slot_index(record, shapes, &container)? else { return Ok(None) };
+        last.hop = Hop::of(record, &container, index).unwrap_or_default();
         let slot = container.slot(record, shapes, index)?;
         if matches!(slot, Slot::Absent) {
             return Ok(None);
@@ -214,6 +348,18 @@ impl FieldReader {
             self.remember(record, &container, index);
         }
         Ok(Some(slot))
+    }
+
+    /// The value, where each step leads to where it led the last time.
+    #[inline]
+    fn hop<'a>(&self, record: &'a [u8]) -> Option<Slot<'a>> {
+        let (first, rest) = self.path.split_first()?;
+        let mut landing = first.hop.land(record, ROOT_HEAD_SIZE, 0, record.len())?;
+        for way in rest {
+            let (start, end) = landing.container()?;
+            landing = way.hop.land(record, NESTED_SHAPED_HEAD_SIZE, start, end)?;
+        }
+        landing.value(record)
     }
 
     fn remember(&mut self, record: &[u8], container: &Container, index: u32) {

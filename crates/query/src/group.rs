@@ -217,9 +217,12 @@ fn known_place<S: Shapes + ?Sized>(
 ) -> Result<Option<usize>, Corrupt> {
     Ok(match columns {
         [] => Some(0),
-        [column] => match column.read(row, shapes)? {
-            Some((Slot::Str(text), _)) => texts.get(text).copied(),
-            _ => None,
+        [column] => match column.quick_text(row.record, &mut [0; 8]) {
+            Some(text) => texts.get(text).copied(),
+            None => match column.read(row, shapes)? {
+                Some((Slot::Str(text), _)) => texts.get(text).copied(),
+                _ => None,
+            },
         },
         _ => None,
     })

@@ -8,6 +8,7 @@ pub mod compute;
 pub mod found;
 mod quick;
 pub mod reach;
+mod text;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -20,6 +21,7 @@ use crate::expression::{Comparison, Expression, Function, Kind, Operation, Part,
 use crate::field::FieldReader;
 use found::Found;
 use quick::Quick;
+use text::Text;
 
 /// A regular expression cannot be used: it is none, or too large. The text says where and why.
 pub type BadPattern = regex::Error;
@@ -45,6 +47,7 @@ enum Operator {
     Key(Vec<Step>),
     Literal(Value),
     Quick(Quick, Box<Operator>),
+    Text(Box<Text>, Box<Operator>),
     Compare(Comparison, Box<[Operator; 2]>),
     All(Vec<Operator>),
     Any(Vec<Operator>),
@@ -134,8 +137,11 @@ impl Operator {
             Kind::IsNone(part) => Self::IsNone(one(part)?),
             Kind::Call(function, part) => Self::Call(*function, one(part)?),
         };
-        Ok(match Quick::of(expression) {
-            Some(quick) => Self::Quick(quick, Box::new(operator)),
+        if let Some(quick) = Quick::of(expression) {
+            return Ok(Self::Quick(quick, Box::new(operator)));
+        }
+        Ok(match Text::of(expression) {
+            Some(text) => Self::Text(Box::new(text), Box::new(operator)),
             None => operator,
         })
     }
@@ -160,6 +166,10 @@ impl Operator {
                 quick.learn(row.record, shapes)?;
                 whole.test(row, shapes)
             }
+            Self::Text(text, whole) => match text.test(row.record, shapes)? {
+                Some(is_true) => Ok(is_true),
+                None => whole.test(row, shapes),
+            },
             Self::All(parts) => {
                 for part in parts {
                     if !part.is_true(row, shapes)? {
@@ -175,7 +185,7 @@ impl Operator {
     fn test<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, shapes: &S) -> Result<bool, Corrupt> {
         match self {
             Self::Quick(_, whole) => whole.test(row, shapes),
-            Self::All(_) => self.is_true(row, shapes),
+            Self::All(_) | Self::Text(..) => self.is_true(row, shapes),
             Self::Any(parts) => {
                 for part in parts {
                     if part.is_true(row, shapes)? {
