@@ -139,7 +139,14 @@ except pellucid.DiskFull as error:
 
 
 # Warnings, for a process that sees them once.
-CAUGHT = "import warnings\ndef caught(): return warnings.catch_warnings(record=True, action='always')"
+CAUGHT = """
+import contextlib, warnings
+@contextlib.contextmanager
+def caught():
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        yield told
+"""
 
 
 @pytest.mark.parametrize("code", ["ENOSPC", "EIO"])
