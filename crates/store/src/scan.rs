@@ -254,6 +254,22 @@ impl Scan {
         }
     }
 
+    /// The row that comes next, if it is at hand: in the page that was read last, and sound. `pass` goes on behind it.
+    #[inline]
+    #[must_use]
+    pub fn at_hand(&self) -> Option<Row<'_>> {
+        if self.is_in_run || self.index >= self.end {
+            return None;
+        }
+        self.range.row(*self.walk.entries().get(self.index)?)
+    }
+
+    /// Goes on behind the row that is at hand.
+    #[inline]
+    pub fn pass(&mut self) {
+        self.index += 1;
+    }
+
     /// Gives the next rows to `visit`, until it breaks: those of a page, mostly. Returns what it said last; None at the end of
     /// the walk.
     ///

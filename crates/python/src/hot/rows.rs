@@ -153,7 +153,21 @@ impl RowIterator {
         errors::raise(py, "TransactionError", why)
     }
 
+    /// Most steps are the same: a record is shown that is at hand, in the object of the last step but one. What else may happen made this
+    /// one too large to stand in one piece, and a loop took half as long again.
+    #[inline]
     fn step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if self.shows == Shows::Values && self.inside.is_none() && self.gate.is_open() {
+            let record = self.walk.with(py, |walk| walk.as_mut().and_then(|walk| walk.step_at_hand(py)));
+            if let Some(record) = record {
+                return Ok(Some(record.into_bound(py).into_any()));
+            }
+        }
+        self.step_any(py)
+    }
+
+    #[inline(never)]
+    fn step_any<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if !self.gate.is_open() {
             drop(self.walk.with(py, Option::take));
             return Err(errors::closed(
@@ -180,7 +194,7 @@ impl RowIterator {
                 break (Err(failure), key);
             }
             if !self.gate.is_open() {
-                return self.step(py);
+                return self.step_any(py);
             }
         };
         let step = step.map_err(|why| match why {
@@ -244,6 +258,21 @@ impl RowIterator {
 }
 
 impl Walk {
+    /// The next record, if it is at hand and an object is there to be used again.
+    #[inline]
+    fn step_at_hand(&mut self, py: Python<'_>) -> Option<Strong<Record>> {
+        let (Rows::Pinned(scan), None) = (&mut self.rows, &self.selection) else { return None };
+        let [Some(recent), _] = &self.recent else { return None };
+        let row = scan.at_hand()?;
+        if !is_dict(row) || self.source.table.get().class.is_some() || !reuse(py, recent, row) {
+            return None;
+        }
+        let record = recent.clone_ref(py);
+        scan.pass();
+        self.recent.swap(0, 1);
+        Some(record)
+    }
+
     #[inline]
     fn step(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
         if self.is_lent {
@@ -273,11 +302,7 @@ impl Walk {
             }
         }
         let source = &self.source;
-        let is_dict = row
-            .record
-            .first()
-            .is_some_and(|byte| byte >> 4 == Kind::Shaped as u8 || byte >> 4 == Kind::Keyed as u8);
-        if !is_dict || source.table.get().class.is_some() {
+        if !is_dict(row) || source.table.get().class.is_some() {
             // A list, or a value that is made whole: its row stands for itself alone.
             return Ok(Step::Other(GilRc::new(source.owned(py, row))));
         }
@@ -362,6 +387,12 @@ impl Walk {
             Some(Ok(row)) => Ok(Step::Other(GilRc::new(row))),
         }
     }
+}
+
+#[inline]
+fn is_dict(row: StoredRow<'_>) -> bool {
+    let first = row.record.first();
+    first.is_some_and(|byte| byte >> 4 == Kind::Shaped as u8 || byte >> 4 == Kind::Keyed as u8)
 }
 
 /// Where a search for the next row that is wanted has come to.
