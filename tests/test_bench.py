@@ -420,7 +420,7 @@ def test_everybody_answers_a_query_alike(everybody: list[Queried]) -> None:
     assert {"list of live dicts", "sqlite3, columns", "sqlite3, JSON"} <= set(names)
 
 
-def test_the_plain_cursor_is_that_of_a_transaction_which_leaves_nothing(everybody: list[Queried]) -> None:
+def test_the_changed_transaction_leaves_nothing(everybody: list[Queried]) -> None:
     ours = everybody[0]
     assert isinstance(ours, Ours)
     before = list(ours.table.values())

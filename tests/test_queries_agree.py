@@ -1,8 +1,8 @@
 """Does a query find the same, however its rows are walked over?
 
 One table of many irregular rows is asked the same questions by one thread and by several, in a file and in
-memory, behind a checkpoint and while its last rows wait in the log, page by page and, in a transaction that
-has changed it, entry by entry.
+memory, behind a checkpoint and while its last rows wait in the log, in and outside of a transaction that
+has changed it.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ enum Step {
     Pause,
 }
 
-/// Rows that are passed over before the GIL is released. Releasing it takes as long as testing some ten rows.
+/// Rows that are passed over before the GIL is released. Each release costs a call of the interpreter's, and may hand the GIL to another thread.
 const PAUSE_INTERVAL: u32 = 256;
 /// Rows that are passed over with the GIL released before signals are looked at: some 10 ms.
 const SIGNAL_INTERVAL: u32 = 1 << 19;
@@ -154,7 +154,7 @@ impl RowIterator {
     }
 
     /// Most steps are the same: a record is shown that is at hand, in the object of the last step but one. What else may happen made this
-    /// one too large to stand in one piece, and a loop took half as long again.
+    /// one too large to stand in one piece, and a loop took twice as long.
     #[inline]
     fn step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if self.shows == Shows::Values && self.inside.is_none() && self.gate.is_open() {
