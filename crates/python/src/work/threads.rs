@@ -73,19 +73,29 @@ pub trait Parallel: Work + Clone + Sync {
     }
 }
 
-/// On how many threads work over these rows would run.
-pub fn threads_for(py: Python<'_>, source: &Source) -> PyResult<usize> {
-    let Rows::Pinned(scan) = &source.rows else { return Ok(1) };
+/// A walk cut into parts, and how many threads are to share them; None where one thread walks over all.
+fn parts_of(py: Python<'_>, source: &Source) -> PyResult<Option<(Vec<Scan>, usize)>> {
+    let Rows::Pinned(scan) = &source.rows else { return Ok(None) };
     if source.selection.as_ref().is_some_and(|selection| selection.offset > 0 || selection.limit < u64::MAX) {
         // Which rows are wanted depends on those before them.
-        return Ok(1);
+        return Ok(None);
     }
     let wanted = thread_count();
     let of_store = |error| errors::of_store(py, error);
     if wanted == 1 || scan.snapshot().count(scan.table()).map_err(of_store)? < ROW_COUNT_MIN {
-        return Ok(1);
+        return Ok(None);
     }
-    Ok(scan.parts(wanted * PARTS).map_err(of_store)?.len().min(wanted))
+    let parts = scan.parts(wanted * PARTS).map_err(of_store)?;
+    let count = parts.len().min(wanted);
+    Ok((count > 1).then_some((parts, count)))
+}
+
+/// On how many threads work over these rows would run.
+///
+/// # Errors
+/// What the store raises.
+pub fn threads_for(py: Python<'_>, source: &Source) -> PyResult<usize> {
+    Ok(parts_of(py, source)?.map_or(1, |(_, count)| count))
 }
 
 /// As [`over`], on several threads where the rows are many.
@@ -94,12 +104,8 @@ pub fn threads_for(py: Python<'_>, source: &Source) -> PyResult<usize> {
 /// As `over`.
 pub fn over_parts<W: Parallel>(table: &Bound<'_, Table>, source: Source, work: W) -> PyResult<W::Result> {
     let py = table.py();
-    let thread_count = threads_for(py, &source)?;
+    let Some((parts, thread_count)) = parts_of(py, &source)? else { return over(table, source, work) };
     let Rows::Pinned(scan) = &source.rows else { return over(table, source, work) };
-    if thread_count == 1 {
-        return over(table, source, work);
-    }
-    let parts = scan.parts(thread_count * PARTS).map_err(|error| errors::of_store(py, error))?;
     let shapes = scan.snapshot().dictionary().clone();
     let (selection, shared) = (source.selection.as_ref(), work.in_parts(parts.len()));
     match py.detach(|| in_threads(parts, thread_count, selection, &*shapes, &shared)) {
