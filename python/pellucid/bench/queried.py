@@ -104,7 +104,7 @@ class Ours(Pellucid):
 
     @contextlib.contextmanager
     def in_changed_transaction(self) -> Iterator[None]:
-        """Inside a transaction that has changed a row, and is dropped: its queries walk over the table and the change."""
+        """Inside a transaction that has changed a row, and is dropped: its queries see the change."""
         with contextlib.suppress(_DroppedError), self.database.transaction():
             next(iter(self.table.values())).name = "Fred"
             yield

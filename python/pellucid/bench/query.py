@@ -111,7 +111,7 @@ def counts(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) ->
             found,
             expected=sum(record["age"] > ABOVE for record in records),
             targets=[Target(50e6), Target(35e6, ours=CHANGED), Target(1.7, "pellucid", TWO_THREADS)],
-            notes=["half of the rows pass; *in a changed transaction*: one that has changed a row of the table"],
+            notes=["half of the rows pass; *in a changed transaction*: one that changed a row"],
         )
     if run.wants(COUNT_PREFIX):
         run.measure(
