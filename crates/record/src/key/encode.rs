@@ -2,6 +2,7 @@
 
 use super::decimal::Decimal;
 use super::number::{self, Whole};
+use super::parts::PartsMark;
 use super::{KEY_DEPTH_MAX, KeyError, KeyPart, code, is_instant, is_text, is_zone, spelled};
 use crate::layout::{DATE_ORDINAL_MAX, push_varint};
 
@@ -39,6 +40,53 @@ impl KeyEncoder {
         self.spelling.clear();
         self.plain_count = 0;
         self.depth = 0;
+    }
+
+    /// Forgets the key, and takes parts from here on (`parts.rs`): elements of a tuple that is neither begun nor ended.
+    #[inline]
+    pub fn clear_for_parts(&mut self) {
+        self.clear();
+        self.depth = 1;
+    }
+
+    /// The bytes of the parts so far.
+    #[inline]
+    #[must_use]
+    pub fn parts(&self) -> &[u8] {
+        debug_assert!(self.depth == 1, "a tuple was begun and not ended, or no parts were");
+        &self.bytes
+    }
+
+    /// What has been pushed of parts so far.
+    #[inline]
+    #[must_use]
+    pub fn mark(&self) -> PartsMark {
+        PartsMark {
+            size: self.bytes.len(),
+            spelling_size: self.spelling.len(),
+            plain_count: self.plain_count,
+        }
+    }
+
+    /// Takes back what parts were pushed since.
+    #[inline]
+    pub fn reset(&mut self, mark: PartsMark) {
+        self.bytes.truncate(mark.size);
+        self.spelling.truncate(mark.spelling_size);
+        self.plain_count = mark.plain_count;
+        self.depth = 1;
+    }
+
+    /// Pushes a part in descending order.
+    pub(super) fn descending(&mut self, push: impl FnOnce(&mut Self) -> bool) -> bool {
+        self.bytes.push(code::END);
+        let start = self.bytes.len();
+        let is_pushed = push(self);
+        self.bytes.push(code::END);
+        for byte in self.bytes.get_mut(start..).unwrap_or_default() {
+            *byte = !*byte;
+        }
+        is_pushed
     }
 
     /// The bytes, which sort as the key does.
