@@ -7,7 +7,8 @@
 //! "k"                 keep       u64 bytes of changes to keep, u64 seconds; nothing is kept where it is missing
 //! "g" + ...           history    changes that are kept: `log/history.rs`
 //! "n" + table name    name       u32 table id
-//! "t" + u32 table id  table      u64 rows, u32 shapes admitted
+//! "t" + u32 table id  table      u64 rows, u32 shapes admitted, u32 serial of its indexes: not there where it has none
+//! "i" + ...           index      `index/books.rs`; it has an entry "t" of its own, for its entries
 //! "s" + u32 shape id  shape      for each name: size varint, UTF-8
 //! ```
 //!
@@ -23,20 +24,25 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::history::Keep;
+use crate::index::IndexInfo;
 use crate::log::{CHUNK_KEY, Chunk};
 use crate::row_key::TableId;
 
-/// The format that this build writes, and the newest that it reads.
-pub(crate) const FORMAT_VERSION: u16 = 1;
+/// The newest format that this build reads, and the one of databases with indexes.
+pub(crate) const FORMAT_VERSION: u16 = 2;
+/// The format of databases without indexes. Who knows no more than this must not write rows beside which there are entries to be kept
+/// in step.
+pub(crate) const FORMAT_WITHOUT_INDEXES: u16 = 1;
 /// The longest name of a table, in bytes.
 pub(crate) const TABLE_NAME_SIZE_MAX: usize = 255;
 
-const HEADER_KEY: &[u8] = b"h";
+pub(crate) const HEADER_KEY: &[u8] = b"h";
 const COUNTERS_KEY: &[u8] = b"c";
 pub(crate) const APPLIED_KEY: &[u8] = b"a";
 pub(crate) const KEEP_KEY: &[u8] = b"k";
 pub(crate) const NAME: u8 = b'n';
 pub(crate) const TABLE: u8 = b't';
+pub(crate) const INDEX: u8 = b'i';
 const SHAPE: u8 = b's';
 const CHECK_SIZE: usize = 8;
 
@@ -106,6 +112,8 @@ pub(crate) struct Applied {
 pub(crate) struct TableState {
     pub(crate) row_count: u64,
     pub(crate) shapes_admitted: u32,
+    /// Another number with each change of its indexes; 0 where it has none.
+    pub(crate) index_serial: u32,
 }
 
 /// How reading the catalog fails: the engine, or an entry whose check or form is wrong.
@@ -146,10 +154,10 @@ pub(crate) fn unsealed<'a>(key: &[u8], bytes: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Reads fields one after the other.
-struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (field, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
         Some(*field)
@@ -157,10 +165,10 @@ impl Fields<'_> {
     fn u16(&mut self) -> Option<u16> {
         self.take().map(u16::from_le_bytes)
     }
-    fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
     fn end<T>(self, value: T) -> Option<T> {
@@ -229,16 +237,22 @@ impl Counters {
 impl TableState {
     pub(crate) fn entry(&self, table: TableId) -> (Vec<u8>, Vec<u8>) {
         let key = table_key(table);
-        let mut bytes = Vec::with_capacity(8 + 4 + CHECK_SIZE);
+        let mut bytes = Vec::with_capacity(8 + 4 + 4 + CHECK_SIZE);
         bytes.extend_from_slice(&self.row_count.to_le_bytes());
         bytes.extend_from_slice(&self.shapes_admitted.to_le_bytes());
+        if self.index_serial != 0 {
+            bytes.extend_from_slice(&self.index_serial.to_le_bytes());
+        }
         let value = sealed(&key, bytes);
         (key.to_vec(), value)
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        let state = Self { row_count: fields.u64()?, shapes_admitted: fields.u32()? };
+        let mut state = Self { row_count: fields.u64()?, shapes_admitted: fields.u32()?, index_serial: 0 };
+        if !fields.0.is_empty() {
+            state.index_serial = fields.u32().filter(|serial| *serial != 0)?;
+        }
         fields.end(state)
     }
 }
@@ -308,6 +322,9 @@ pub(crate) fn keep(source: &(impl Source + ?Sized)) -> Result<Keep, CatalogError
 fn describe(key: &[u8]) -> String {
     match key.split_first() {
         Some((&NAME, name)) => format!("of table name '{}'", String::from_utf8_lossy(name)),
+        Some((&INDEX, [_, _, _, _, name @ ..])) => {
+            format!("of index '{}'", String::from_utf8_lossy(name))
+        }
         Some((kind, [a, b, c, d])) => {
             format!("'{}{}'", char::from(*kind), u32::from_be_bytes([*a, *b, *c, *d]))
         }
@@ -315,7 +332,12 @@ fn describe(key: &[u8]) -> String {
     }
 }
 
-fn read<T>(
+/// That this entry is not what was written.
+pub(crate) fn damaged(key: &[u8]) -> CatalogError {
+    CatalogError::Damaged { entry: describe(key) }
+}
+
+pub(crate) fn read<T>(
     source: &(impl Source + ?Sized),
     key: &[u8],
     parse: impl FnOnce(&[u8]) -> Option<T>,
@@ -411,6 +433,7 @@ pub(crate) enum Entry {
     Name(String, TableId),
     Table(TableId, TableState),
     Shape(u32, Shape),
+    Index(IndexInfo),
 }
 
 /// Take an entry apart that was met in a walk; `None` where it is damaged.
@@ -429,6 +452,7 @@ pub(crate) fn parse_entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
         }
         (&TABLE, id) => Some(Entry::Table(TableId(id_of(id)?), TableState::parse(body)?)),
         (&SHAPE, id) => Some(Entry::Shape(id_of(id)?, parse_shape(body)?)),
+        (&INDEX, _) => IndexInfo::parse(key, body).map(Entry::Index),
         _ => None,
     }
 }
@@ -436,13 +460,28 @@ pub(crate) fn parse_entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::Building;
 
     #[test]
     fn entries_come_back_and_damaged_ones_do_not() {
         let shape = Shape::new(&["name", "age", ""]).unwrap();
         let applied = Applied { position: 1 << 33, sequence: 12, version: 5 };
         let counters = Counters { version: 7, next_table: 2, shape_count: 3, next_blob: 1 << 40 };
-        let state = TableState { row_count: 12, shapes_admitted: 1 };
+        let state = TableState { row_count: 12, shapes_admitted: 1, index_serial: 0 };
+        let indexed = TableState { index_serial: 7, ..state };
+        let info = IndexInfo {
+            id: TableId(9),
+            table: TableId(300),
+            name: "by_age".into(),
+            definition: "age desc".into(),
+            is_unique: true,
+            building: Some(Building {
+                notes: TableId(10),
+                builder: 77,
+                place: Some(b"k".to_vec()),
+                done: 1 << 40,
+            }),
+        };
         let keep = Keep { size: 1 << 20, seconds: 60 };
         let chunk =
             Chunk { first: 5, part: 1, last: 5, total: 9, time: 1 << 31, kind: crate::log::ChunkKind::Part };
@@ -451,6 +490,8 @@ mod tests {
             counters.entry(),
             applied.entry(),
             state.entry(TableId(300)),
+            indexed.entry(TableId(301)),
+            info.entry(),
             shape_entry(5, &shape),
             name_entry("people", TableId(9)),
             keep_entry(keep),
@@ -460,7 +501,9 @@ mod tests {
             match parse_entry(&key, &value).unwrap() {
                 Entry::Counters(found) => assert_eq!(found, counters),
                 Entry::Applied(found) => assert_eq!(found, applied),
+                Entry::Table(TableId(301), found) => assert_eq!(found, indexed),
                 Entry::Table(id, found) => assert_eq!((id, found), (TableId(300), state)),
+                Entry::Index(found) => assert_eq!(found, info),
                 Entry::Shape(id, found) => assert_eq!((id, found.names()), (5, shape.names())),
                 Entry::Name(name, id) => assert_eq!((&*name, id), ("people", TableId(9))),
                 Entry::Header(found) => assert_eq!(found.key_size_max, 511),

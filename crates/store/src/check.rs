@@ -8,7 +8,7 @@
 //! What no check can find: changes of bytes that nobody reads, and of a key in a branch page or the age of a free page that still
 //! fits its place, which change nothing that anybody reads.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +24,14 @@ use crate::cell::Cell;
 use crate::database::{Database, hex};
 use crate::engine::{Direction, EngineError, Start, Tree};
 use crate::error::StoreError;
+use crate::index::{IndexInfo, prove};
 use crate::page_walk::{PageMap, Value, Visitor, walk};
 use crate::pages::{Fault, Meta, PageFile};
 use crate::row_key::{Prefix, RowKey, TableId, is_long, split};
 use crate::snapshot::Snapshot;
 
 /// No more findings than this are collected: beyond, the file is lost anyway.
-const FINDINGS_MAX: usize = 1000;
+pub(crate) const FINDINGS_MAX: usize = 1000;
 /// Bytes of a large value read at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -64,6 +65,9 @@ pub(crate) struct Audit<'c> {
     applied: Option<Applied>,
     names: BTreeMap<String, TableId>,
     states: HashMap<TableId, TableState>,
+    indexes: Vec<IndexInfo>,
+    /// The ids of rows that are no table's: entries of indexes, and what is noted while they are built.
+    index_rows: HashSet<TableId>,
     shape_ids: Vec<u32>,
     row_counts: HashMap<TableId, u64>,
     /// Large values: how many rows refer to each, and whether it is there.
@@ -94,6 +98,8 @@ impl<'c> Audit<'c> {
             applied: None,
             names: BTreeMap::new(),
             states: HashMap::new(),
+            indexes: Vec::new(),
+            index_rows: HashSet::new(),
             shape_ids: Vec::new(),
             row_counts: HashMap::new(),
             blobs: HashMap::new(),
@@ -128,6 +134,13 @@ impl<'c> Audit<'c> {
             Some(Entry::Keep | Entry::History) => {}
             Some(Entry::Name(name, table)) => {
                 self.names.insert(name, table);
+            }
+            Some(Entry::Index(info)) => {
+                if let Some(building) = &info.building {
+                    self.index_rows.insert(building.notes);
+                }
+                self.index_rows.insert(info.id);
+                self.indexes.push(info);
             }
             Some(Entry::Table(table, state)) => {
                 self.states.insert(table, state);
@@ -166,6 +179,12 @@ impl<'c> Audit<'c> {
         let key = whole.get(prefix_size..).unwrap_or_default();
         if RowKey::new(table, key, self.key_size_max).as_bytes() != row_key {
             return self.find_in_row(row_key, "it does not lie where its key belongs");
+        }
+        if self.index_rows.contains(&table) {
+            if !cell.record.is_empty() {
+                self.find_in_row(row_key, "it is an entry of an index, and has a record");
+            }
+            return;
         }
         if let Err(error) = KeyValue::decode(key, cell.spelling) {
             self.find_in_row(row_key, format!("its key is no key: {error}"));
@@ -219,6 +238,7 @@ impl<'c> Audit<'c> {
         if !self.shape_ids.iter().copied().eq(0..counters.shape_count) {
             self.find("the shapes", format!("their ids are not those from 0 to {}", counters.shape_count));
         }
+        self.compare_indexes(counters);
         for (name, table) in std::mem::take(&mut self.names) {
             let place = || format!("table '{name}'");
             let Some(state) = self.states.remove(&table) else {
@@ -244,6 +264,31 @@ impl<'c> Audit<'c> {
                 format!("table number {}", table.number()),
                 format!("it has {rows} rows, but does not exist"),
             );
+        }
+    }
+
+    /// The counts of indexes. Whether they agree with their rows is another question (`index/prove.rs`).
+    fn compare_indexes(&mut self, counters: Counters) {
+        for info in std::mem::take(&mut self.indexes) {
+            let place = || format!("index '{}'", info.name);
+            if self.states.get(&info.table).is_none_or(|state| state.index_serial == 0) {
+                self.find(place(), "its table is not there, or knows no indexes");
+            }
+            let notes = info.building.as_ref().map(|building| building.notes);
+            for id in [Some(info.id), notes].into_iter().flatten() {
+                let rows = self.row_counts.remove(&id).unwrap_or(0);
+                match self.states.remove(&id) {
+                    None => self.find(place(), "its state is missing"),
+                    Some(state) if state.row_count != rows => self.find(
+                        place(),
+                        format!("it has {rows} entries, and its count says {}", state.row_count),
+                    ),
+                    Some(_) => {}
+                }
+                if id.number() >= counters.next_table {
+                    self.find(place(), "its id would be given to another one");
+                }
+            }
         }
     }
 
@@ -314,10 +359,15 @@ impl Audit<'_> {
 
 /// Check one version of a database.
 pub(crate) fn check(database: &Arc<Database>) -> Result<Vec<Finding>, StoreError> {
-    match &database.opening {
+    let mut findings = match &database.opening {
         Some(_) => check_file(database).map(|(findings, _)| findings),
         None => check_entries(&database.snapshot()?),
+    }?;
+    // What is damaged says nothing of whether it agrees with something else.
+    if findings.is_empty() {
+        findings = prove(&database.snapshot()?)?;
     }
+    Ok(findings)
 }
 
 /// Check through the engine, which is trusted then.

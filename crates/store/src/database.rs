@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use pellucid_record::{Admission, Dictionary};
@@ -16,6 +16,7 @@ use crate::cell::{CHECK_SIZE, Cell};
 use crate::engine::{Engine, EngineError};
 use crate::error::{StoreError, Warning};
 use crate::gate::Gate;
+use crate::index::{Deriver, IndexSet};
 use crate::log_file;
 use crate::opening::{Leaving, Opening};
 use crate::os;
@@ -39,6 +40,12 @@ pub(crate) struct Database {
     /// Blob ids below this were given out in this process, if only to a transaction that was aborted.
     pub(crate) blob_floor: AtomicU64,
     pub(crate) admission: Mutex<Admission>,
+    /// Says what the entries of indexes are; set by the first who opens it and can.
+    pub(crate) deriver: OnceLock<Arc<dyn Deriver>>,
+    /// Indexes made ready, by the serial under which a table has them.
+    pub(crate) index_sets: Mutex<Vec<(u32, Arc<IndexSet>)>>,
+    /// How many entries of indexes were written or deleted.
+    pub(crate) entry_writes: AtomicU64,
     pub(crate) key_size_max: usize,
     /// Whether the file says by now that a log may have what it has not.
     is_marked: AtomicBool,
@@ -72,6 +79,9 @@ impl Database {
             gate: Arc::default(),
             blob_floor: AtomicU64::new(0),
             admission: Mutex::default(),
+            deriver: OnceLock::new(),
+            index_sets: Mutex::default(),
+            entry_writes: AtomicU64::new(0),
             key_size_max,
             is_marked: AtomicBool::new(false),
             generation: os::generation(),

@@ -10,6 +10,7 @@ use std::time::Duration;
 use pellucid_record::{Corrupt, ShapeError};
 
 use crate::engine::EngineError;
+use crate::index::IndexError;
 use crate::writer_lock::command_of;
 
 /// Who holds a lock.
@@ -284,6 +285,8 @@ pub enum StoreError {
         /// What for.
         what: &'static str,
     },
+    /// An index cannot be made, written or read.
+    Index(Box<IndexError>),
     /// One transaction changes too much.
     TransactionTooLarge {
         /// The database.
@@ -355,6 +358,11 @@ impl StoreError {
 }
 
 impl StoreError {
+    /// What is wrong with an index.
+    pub(crate) fn of_index(error: IndexError) -> Self {
+        Self::Index(Box::new(error))
+    }
+
     /// The same, of a database that could not be opened for it.
     pub(crate) fn of_opening(mut self) -> Self {
         if let Self::Corrupt { is_open, .. } = &mut self {
@@ -455,6 +463,7 @@ impl StoreError {
                 write!(out, "one transaction changes too many pages of '{path}'")
             }
             Self::Unsupported { what } => write!(out, "{what}"),
+            Self::Index(error) => write!(out, "{error}"),
             Self::Io { action, path, source } => write!(out, "cannot {action} '{path}': {source}"),
         }
     }

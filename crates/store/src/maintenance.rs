@@ -4,6 +4,7 @@
 //! that deleted rows took.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::check::{self, Finding};
 use crate::copy::{self, NewFile};
 use crate::database::Database;
 use crate::error::{StoreError, Wanted};
+use crate::index::all_indexes;
 use crate::log_file;
 use crate::memory::MemoryEngine;
 use crate::open;
@@ -31,6 +33,12 @@ pub struct Stats {
     pub tables: u64,
     /// Rows in all tables.
     pub rows: u64,
+    /// Indexes of all tables.
+    pub indexes: u64,
+    /// Entries of all of them.
+    pub index_entries: u64,
+    /// Entries that were written or deleted by this process since it opened the database.
+    pub entry_writes: u64,
     /// Values that lie apart.
     pub blobs: u64,
     /// Shapes in the dictionary.
@@ -73,6 +81,11 @@ impl Store {
         for (_, table) in &tables {
             rows += snapshot.count(*table)?;
         }
+        let indexes = all_indexes(snapshot.read_txn()).map_err(|error| database.catalog_error(error))?;
+        let mut index_entries = 0;
+        for info in &indexes {
+            index_entries += snapshot.count(info.id)?;
+        }
         let file_size = match &database.opening {
             Some(opening) => {
                 let metadata = opening.file()?.metadata();
@@ -85,6 +98,9 @@ impl Store {
             version: snapshot.version(),
             tables: tables.len() as u64,
             rows,
+            indexes: indexes.len() as u64,
+            index_entries,
+            entry_writes: database.entry_writes.load(Ordering::Relaxed),
             blobs,
             shapes: u64::from(snapshot.dictionary().len()),
             file_size,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::catalog::{Applied, Counters, FORMAT_VERSION, Header};
+use crate::catalog::{Applied, Counters, FORMAT_WITHOUT_INDEXES, Header};
 use crate::copy;
 use crate::database::Database;
 use crate::engine::{Engine, EngineError, Tree};
@@ -366,8 +366,8 @@ fn refused_as(opening: &Opening, is_new: bool, refused: EngineError) -> StoreErr
 /// What every database has from its first commit on.
 fn first_entries(version: u64, key_size_max: usize) -> FirstEntries {
     let header = Header {
-        format: FORMAT_VERSION,
-        oldest_reader: FORMAT_VERSION,
+        format: FORMAT_WITHOUT_INDEXES,
+        oldest_reader: FORMAT_WITHOUT_INDEXES,
         key_size_max: key_size_max as u32,
         identity: new_identity(),
     };

@@ -4,7 +4,7 @@
 //! goes through `pellucid_record::patch`. The write cursor stays on the row in between, so that a scalar costs one search
 //! of the tree. Large values that the changed record refers to no more are deleted.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use pellucid_record::error::Damage;
 use pellucid_record::layout::{DEPTH_MAX, tag};
@@ -17,7 +17,9 @@ use pellucid_record::{Admission, Corrupt, Dictionary, Shape, Shapes, Sighting};
 use crate::cell::{CHECK_SIZE, Cell, check_of, write_head};
 use crate::engine::Tree;
 use crate::error::StoreError;
+use crate::index::{Changes, IndexSet};
 use crate::row_key::{Prefix, RowKey, TableId, is_long};
+use crate::scan::Row;
 use crate::shapes::TransactionShapes;
 use crate::transaction::Transaction;
 
@@ -58,6 +60,9 @@ struct Copied {
     is_intact: bool,
 }
 
+/// The indexes of a row's table, and its record as it was; `None` where it has none.
+type Indexed = Option<(Arc<IndexSet>, Vec<u8>)>;
+
 impl Transaction {
     /// Change one part of a stored record; gives the whole record as it is now, `None` when the row is not there. When the
     /// record cannot change so, nothing is changed and the inner error says why. `blobs` are the ids of new large values
@@ -74,9 +79,11 @@ impl Transaction {
         blobs: &[u64],
     ) -> Result<Option<Result<Patched, PatchError>>, StoreError> {
         let mut record = Vec::new();
+        let set = if self.is_here(table)? { self.index_set(table)? } else { None };
         let mut head = std::mem::take(&mut self.head);
         let row_key = RowKey::new(table, key, self.database.key_size_max);
         let found = self.copy_row(table, key, row_key.as_bytes(), 0, &mut head, &mut record);
+        let indexed = set.map(|set| (set, record.clone()));
         let outcome = match found {
             // It would get a check that fits what is damaged.
             Ok(Some(row)) if !row.is_intact => {
@@ -90,6 +97,7 @@ impl Transaction {
                 record,
                 (path, change),
                 (&row.blobs, blobs),
+                &indexed,
             ),
             Ok(None) => Ok(None),
             Err(error) => Err(error),
@@ -114,14 +122,16 @@ impl Transaction {
         work: impl FnOnce(&mut [u8], &TransactionShapes) -> Result<bool, E>,
     ) -> Result<Option<(Vec<u8>, Result<bool, E>)>, StoreError> {
         let mut record = Vec::new();
+        let set = if self.is_here(table)? { self.index_set(table)? } else { None };
         let mut head = std::mem::take(&mut self.head);
         let row_key = RowKey::new(table, key, self.database.key_size_max);
         let row_key = row_key.as_bytes();
         let found = self.copy_row(table, key, row_key, room, &mut head, &mut record)?;
+        let indexed = set.map(|set| (set, record.clone()));
         let outcome =
             found.map(|row| if row.is_intact { work(&mut record, self.shapes()) } else { Ok(false) });
         if let Some(Ok(true)) = outcome {
-            self.replace_found(row_key, &head, &record)?;
+            self.replace_indexed(table, key, row_key, &head, &record, &indexed)?;
         }
         self.head = head;
         Ok(outcome.map(|outcome| (record, outcome)))
@@ -159,10 +169,11 @@ impl Transaction {
         mut record: Vec<u8>,
         (path, change): (&[Step<'_>], Change<'_>),
         (old_blobs, new_blobs): (&[u64], &[u64]),
+        indexed: &Indexed,
     ) -> Result<Option<Result<Patched, PatchError>>, StoreError> {
         match overwrite(&mut record, self.shapes(), path, change) {
             Ok(true) => {
-                self.replace_found(row_key, head, &record)?;
+                self.replace_indexed(table, key, row_key, head, &record, indexed)?;
                 return Ok(Some(Ok(Patched { record, encoded: 0, spliced: 0 })));
             }
             Ok(false) => {}
@@ -173,7 +184,7 @@ impl Transaction {
             Err(error) => return Ok(Some(Err(error))),
         };
         if old_blobs.is_empty() && new_blobs.is_empty() {
-            self.replace_found(row_key, head, &patched.record)?;
+            self.replace_indexed(table, key, row_key, head, &patched.record, indexed)?;
             return Ok(Some(Ok(patched)));
         }
         let kept = match blobs_of(&patched.record, &**self.shapes()) {
@@ -186,12 +197,57 @@ impl Transaction {
         } else {
             Vec::new()
         };
+        let changes = self.changes_of_patch(table, key, head, &patched.record, indexed)?;
         self.attach(&kept, old_blobs)?;
         write_head(head, &spelling, &whole_key, &kept);
         self.replace_found(row_key, head, &patched.record)?;
+        if let Some(changes) = changes {
+            self.apply_index_changes(key, changes)?;
+        }
         let gone: Vec<u64> = old_blobs.iter().copied().filter(|id| !kept.contains(id)).collect();
         self.delete_blobs(&gone)?;
         Ok(Some(Ok(patched)))
+    }
+
+    /// Whether there is such a table: a row of none is not there, which is no error here.
+    fn is_here(&mut self, table: TableId) -> Result<bool, StoreError> {
+        match self.entry(table) {
+            Ok(_) => Ok(true),
+            Err(StoreError::NoSuchTable { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What a row that becomes `record` changes in indexes, where there are any.
+    fn changes_of_patch(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        head: &[u8],
+        record: &[u8],
+        indexed: &Indexed,
+    ) -> Result<Option<Changes>, StoreError> {
+        let Some((set, old)) = indexed else { return Ok(None) };
+        let spelling = Cell::parse_head(head).unwrap_or_default();
+        let (old, new) = (Row { key, spelling, record: old }, Row { key, spelling, record });
+        self.index_changes(set, table, Some(&old), Some(&new)).map(Some)
+    }
+
+    fn replace_indexed(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        row_key: &[u8],
+        head: &[u8],
+        record: &[u8],
+        indexed: &Indexed,
+    ) -> Result<(), StoreError> {
+        let changes = self.changes_of_patch(table, key, head, record, indexed)?;
+        self.replace_found(row_key, head, record)?;
+        match changes {
+            Some(changes) => self.apply_index_changes(key, changes),
+            None => Ok(()),
+        }
     }
 
     fn replace_found(&mut self, row_key: &[u8], head: &[u8], record: &[u8]) -> Result<(), StoreError> {
@@ -208,8 +264,8 @@ impl Transaction {
         path: &[Step<'_>],
         change: Change<'_>,
     ) -> Result<Result<Patched, PatchError>, StoreError> {
-        let database = std::sync::Arc::clone(&self.database);
-        let shapes = std::sync::Arc::clone(self.shapes());
+        let database = Arc::clone(&self.database);
+        let shapes = Arc::clone(self.shapes());
         let mut admission = database.admission.lock().unwrap_or_else(PoisonError::into_inner);
         let mut book = Book {
             shapes: &shapes,

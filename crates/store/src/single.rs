@@ -19,6 +19,8 @@ pub struct Known {
     pub table: TableId,
     /// The version.
     pub version: u64,
+    /// Whether the table has indexes: its rows are written by transactions then.
+    pub is_indexed: bool,
 }
 
 impl Store {
@@ -71,7 +73,8 @@ impl Store {
         key: &[u8],
         mut change: impl FnMut(&[u8], Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
     ) -> Result<AtOnce<R>, StoreError> {
-        if self.options().durability == Durability::Full || self.options().mode == Mode::Read {
+        let is_slow = self.options().durability == Durability::Full || known.is_indexed;
+        if is_slow || self.options().mode == Mode::Read {
             return Ok(AtOnce::Unable);
         }
         self.with_row_key(known.table, key, |database, row_key| {

@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::catalog::FORMAT_VERSION;
+use crate::catalog::{FORMAT_VERSION, FORMAT_WITHOUT_INDEXES};
 use crate::engine::Tree;
 use crate::error::StoreError;
 use crate::lmdb_page::{read_u16, read_u32, read_u64};
@@ -212,8 +212,8 @@ pub(crate) fn begin(file: &File) -> io::Result<()> {
     let mut pages = new_metas();
     let mut stamp = Vec::with_capacity(SIZE);
     stamp.extend_from_slice(MAGIC);
-    stamp.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-    stamp.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+    stamp.extend_from_slice(&FORMAT_WITHOUT_INDEXES.to_le_bytes());
+    stamp.extend_from_slice(&FORMAT_WITHOUT_INDEXES.to_le_bytes());
     stamp.extend_from_slice(&0_u32.to_le_bytes());
     let check = xxh3_64(&stamp);
     stamp.extend_from_slice(&check.to_le_bytes());

@@ -10,6 +10,7 @@ use crate::catalog;
 use crate::database::Database;
 use crate::error::{StoreError, Warning};
 use crate::history::Keep;
+use crate::index::Deriver;
 use crate::open;
 use crate::os;
 use crate::row_key::TableId;
@@ -57,6 +58,8 @@ pub struct OpenOptions {
     /// Bytes that each area of the log holds, for tests of one that is soon full; 0 is the usual size. A multiple of 64 KiB, and
     /// the same for all who have the database open.
     pub log_area_size: usize,
+    /// What says what the entries of indexes are; a table that has some can be written to only where there is one.
+    pub deriver: Option<Arc<dyn Deriver>>,
 }
 
 impl Default for OpenOptions {
@@ -69,6 +72,7 @@ impl Default for OpenOptions {
             keep: None,
             key_size_max: 0,
             log_area_size: 0,
+            deriver: None,
         }
     }
 }
@@ -98,7 +102,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    fn new(database: Arc<Database>) -> Self {
+    fn new(database: Arc<Database>, options: &OpenOptions) -> Self {
+        if let Some(deriver) = &options.deriver {
+            // Whoever was first has the same one.
+            let _ = database.deriver.set(Arc::clone(deriver));
+        }
         Self { generation: os::generation(), database: Mutex::new(Some(database)), in_child: OnceLock::new() }
     }
 }
@@ -110,7 +118,7 @@ impl Store {
     /// Whatever the file turns out to be: see [`StoreError`].
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, StoreError> {
         let (database, path) = open::open(path.as_ref(), options)?;
-        let store = Self { link: Link::new(database), path: Some(path), options: options.clone() };
+        let store = Self { link: Link::new(database, options), path: Some(path), options: options.clone() };
         if options.mode == Mode::New {
             store.empty()?;
         }
@@ -131,7 +139,8 @@ impl Store {
     /// # Errors
     /// When memory is short.
     pub fn memory_with(options: &OpenOptions) -> Result<Self, StoreError> {
-        let store = Self { link: Link::new(open::memory(options)?), path: None, options: options.clone() };
+        let store =
+            Self { link: Link::new(open::memory(options)?, options), path: None, options: options.clone() };
         store.keep_as_wished()?;
         Ok(store)
     }
@@ -175,7 +184,7 @@ impl Store {
         let Some(path) = &self.path else { return Err(StoreError::Forked { what: "database in memory" }) };
         let mode = if self.options.mode == Mode::Read { Mode::Read } else { Mode::Write };
         let (database, _) = open::open(path, &OpenOptions { mode, ..self.options.clone() })?;
-        Ok(parent.in_child.get_or_init(|| Box::new(Link::new(database))))
+        Ok(parent.in_child.get_or_init(|| Box::new(Link::new(database, &self.options))))
     }
 
     /// Look at what is open, without keeping it open.

@@ -19,6 +19,7 @@ use crate::database::Database;
 use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::gate::GateGuard;
+use crate::index::{Changes, IndexSet};
 use crate::row_key::{RowKey, TableId};
 use crate::scan::{Range, RowRange};
 use crate::shapes::TransactionShapes;
@@ -34,8 +35,8 @@ pub struct Transaction {
     /// Dropped before the lock.
     write: Option<Box<dyn WriteTxn>>,
     shapes: Arc<TransactionShapes>,
-    tables: Vec<TableEntry>,
-    counters: Counters,
+    pub(crate) tables: Vec<TableEntry>,
+    pub(crate) counters: Counters,
     saved: Vec<Saved>,
     /// The last row key of the tree, when known: keys above it are appended.
     tail: Option<Vec<u8>>,
@@ -43,9 +44,15 @@ pub struct Transaction {
     loose_blobs: Vec<u64>,
     catalog: u64,
     is_changed: bool,
-    is_failed: bool,
+    pub(crate) is_failed: bool,
     is_to_settle: bool,
     scans: Mutex<Vec<Weak<Mutex<DirtyScan>>>>,
+    /// Indexes of tables, by the serial under which they are these.
+    pub(crate) index_sets: Vec<(u32, Arc<IndexSet>)>,
+    /// Memory for what a row changes in indexes.
+    pub(crate) changes: Changes,
+    /// How many entries of indexes were written or deleted.
+    pub(crate) entry_writes: u64,
     pub(crate) head: Vec<u8>,
     pub(crate) database: Arc<Database>,
     gate: Option<GateGuard>,
@@ -53,10 +60,10 @@ pub struct Transaction {
 }
 
 #[derive(Clone, Copy)]
-struct TableEntry {
-    table: TableId,
-    state: TableState,
-    is_changed: bool,
+pub(crate) struct TableEntry {
+    pub(crate) table: TableId,
+    pub(crate) state: TableState,
+    pub(crate) is_changed: bool,
 }
 
 /// What the engine does not take back by itself.
@@ -110,6 +117,9 @@ impl Transaction {
             is_failed: false,
             is_to_settle: false,
             scans: Mutex::default(),
+            index_sets: Vec::new(),
+            changes: Changes::default(),
+            entry_writes: 0,
             head: Vec::new(),
             database,
             gate: Some(gate),
@@ -117,7 +127,7 @@ impl Transaction {
         })
     }
 
-    fn reader(&self) -> Result<&dyn WriteTxn, StoreError> {
+    pub(crate) fn reader(&self) -> Result<&dyn WriteTxn, StoreError> {
         // Not `ok_or`, here and below, which makes an error and drops it each time: 80 instructions for each row.
         let Some(write) = self.write.as_deref() else {
             return Err(StoreError::Closed { what: "transaction" });
@@ -229,7 +239,7 @@ impl Transaction {
         self.catalog
     }
 
-    fn catalog_changed(&mut self) {
+    pub(crate) fn catalog_changed(&mut self) {
         self.catalog = NEXT_CATALOG.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -287,7 +297,7 @@ impl Transaction {
         self.reader()
     }
 
-    fn entry(&mut self, table: TableId) -> Result<&mut TableEntry, StoreError> {
+    pub(crate) fn entry(&mut self, table: TableId) -> Result<&mut TableEntry, StoreError> {
         let known = self.tables.iter().rposition(|entry| entry.table == table);
         let index = if let Some(index) = known {
             index
@@ -378,6 +388,10 @@ impl Transaction {
             return Ok(());
         }
         let committed = self.write_books().and_then(|()| self.commit_engine());
+        if committed.is_ok() {
+            self.database.give_index_sets(std::mem::take(&mut self.index_sets));
+            self.database.entry_writes.fetch_add(self.entry_writes, Ordering::Relaxed);
+        }
         self.abort();
         self.is_to_settle = committed.is_ok() && self.durability == Durability::Full;
         committed

@@ -159,6 +159,11 @@ impl DirtyScan {
         Ok(())
     }
 
+    /// The key code and the spelling of the row that was copied first, which is taken out.
+    pub(crate) fn pop(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
+        self.rows.pop_front().map(|row| (row.key, row.spelling))
+    }
+
     /// Shows the next rows where they stand, up to one that might be of a run. Returns what was said last; None where there is no such row.
     fn visit<B>(
         &mut self,

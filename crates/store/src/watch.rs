@@ -390,7 +390,8 @@ impl Watch {
             return self.names.range(first..=last).for_each(|(table, _)| add(*table, Happened::Clear));
         }
         let Some((table, key)) = split(whole_key) else { return };
-        if !self.is_watched(table) || !self.is_key_watched(key) {
+        // What has no name is an index.
+        if !self.is_watched(table) || !self.is_key_watched(key) || !self.names.contains_key(&table) {
             return;
         }
         let (key, spelling) = (key.to_vec(), spelling.to_vec());

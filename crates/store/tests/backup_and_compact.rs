@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pellucid_record::Shapes;
 use pellucid_record::view::{Root, Slot, root};
-use pellucid_store::{AtOnce, Known, Mode, OpenOptions, Range, Store, StoreError, Wanted};
+use pellucid_store::{AtOnce, Mode, OpenOptions, Range, Store, StoreError, Wanted};
 use support::{Chance, Child, Scratch, key, record};
 
 const WAIT: Duration = Duration::from_secs(20);
@@ -55,7 +55,7 @@ fn fill(store: &Store, rows: usize) {
 /// Put and delete rows one at a time, each in a commit that counts them and nothing else.
 fn change_single_rows(store: &Store) {
     let snapshot = store.snapshot().unwrap();
-    let known = Known { table: snapshot.table("a").unwrap().unwrap(), version: snapshot.catalog_version() };
+    let known = snapshot.known(snapshot.table("a").unwrap().unwrap()).unwrap();
     for number in 0..50 {
         let key = key(&format!("single {number}"));
         assert_eq!(store.put_at_once(known, &key, &record("one")).unwrap(), AtOnce::Done(false));

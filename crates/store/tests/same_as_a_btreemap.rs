@@ -238,9 +238,12 @@ fn change_single_rows(
     for _ in 0..chance.below(30) {
         if known.is_empty() || chance.one_in(8) {
             let snapshot = store.snapshot().unwrap();
-            let version = snapshot.catalog_version();
             known.extend(
-                snapshot.tables().unwrap().into_iter().map(|(name, table)| (name, Known { table, version })),
+                snapshot
+                    .tables()
+                    .unwrap()
+                    .into_iter()
+                    .map(|(name, table)| (name, snapshot.known(table).unwrap())),
             );
         }
         if known.is_empty() {

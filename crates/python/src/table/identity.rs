@@ -104,7 +104,7 @@ impl Identity {
         let version = snapshot.catalog_version();
         match self.seen.get() {
             Some(seen) if seen.version == version => Ok(Some(seen.table)),
-            _ => self.look_in_snapshot(py, core, snapshot, version),
+            _ => self.look_in_snapshot(py, core, snapshot),
         }
     }
 
@@ -144,12 +144,12 @@ impl Identity {
         py: Python<'_>,
         core: &Core,
         snapshot: &Snapshot,
-        version: u64,
     ) -> Result<Option<TableId>, StoreError> {
         self.standing.settle(py);
         let found = snapshot.table(&self.name(py))?;
         let id = self.resolve(py, core, found, || snapshot.tables())?;
-        self.seen.set(id.map(|table| Known { table, version }));
+        let known = id.map(|table| snapshot.known(table)).transpose()?;
+        self.seen.set(known);
         if let Some(id) = id {
             self.stand_for(py, id);
         }

@@ -11,6 +11,7 @@ use crate::cell::{CHECK_SIZE, check_of, write_head};
 use crate::engine::{Direction, Start, Tree};
 use crate::error::StoreError;
 use crate::row_key::{Prefix, RowKey, TableId, is_long};
+use crate::scan::Row;
 
 /// What the head of a stored row says, apart from its key.
 pub(crate) struct Found {
@@ -33,10 +34,32 @@ impl Transaction {
         record: &[u8],
         blobs: &[u64],
     ) -> Result<bool, StoreError> {
-        let limit = self.database.key_size_max;
-        self.entry(table)?;
         Self::check_size(key.len() + spelling.len() + record.len())?;
-        let row_key = RowKey::new(table, key, limit);
+        match self.index_set(table)? {
+            None => self.put_row(table, key, spelling, record, blobs),
+            Some(set) => {
+                let old = self.old_row(table, key)?;
+                // The first spelling of a key stays.
+                let spelling = old.as_ref().map_or(spelling, |old| &old.spelling);
+                let row = |record| Row { key, spelling, record };
+                let before = old.as_ref().map(|old| row(&old.record));
+                let changes = self.index_changes(&set, table, before.as_ref(), Some(&row(record)))?;
+                let was_there = self.put_row(table, key, spelling, record, blobs)?;
+                self.apply_index_changes(key, changes)?;
+                Ok(was_there)
+            }
+        }
+    }
+
+    fn put_row(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        spelling: &[u8],
+        record: &[u8],
+        blobs: &[u64],
+    ) -> Result<bool, StoreError> {
+        let row_key = RowKey::new(table, key, self.database.key_size_max);
         let row_key = row_key.as_bytes();
         let was_there = self.put_cell(table, key, spelling, row_key, record, blobs)?;
         if !was_there {
@@ -68,12 +91,7 @@ impl Transaction {
         if self.is_above_tail(row_key)? {
             self.attach(blobs, &[])?;
             let check = self.write_head(&mut head, table, key, spelling, row_key, record, blobs);
-            let appended = self.writer()?.append(Tree::Rows, row_key, &[&head, record, &check]);
-            if appended.map_err(|error| self.failed(error))? {
-                if let Some(tail) = &mut self.tail {
-                    tail.clear();
-                    tail.extend_from_slice(row_key);
-                }
+            if self.append_row(row_key, &[&head, record, &check])? {
                 self.head = head;
                 return Ok(false);
             }
@@ -138,6 +156,27 @@ impl Transaction {
         }
     }
 
+    /// Put what is above all rows behind them; false, and nothing is written, where it is not, or where that is no cheaper.
+    pub(crate) fn append_row(&mut self, row_key: &[u8], parts: &[&[u8]]) -> Result<bool, StoreError> {
+        if !self.is_above_tail(row_key)? {
+            return Ok(false);
+        }
+        let appended = self.writer()?.append(Tree::Rows, row_key, parts);
+        let is_appended = appended.map_err(|error| self.failed(error))?;
+        if is_appended && let Some(tail) = &mut self.tail {
+            tail.clear();
+            tail.extend_from_slice(row_key);
+        }
+        Ok(is_appended)
+    }
+
+    /// Look for the last row anew, where it was this one.
+    pub(crate) fn forget_tail(&mut self, row_key: &[u8]) {
+        if self.tail.as_deref() == Some(row_key) {
+            self.tail = None;
+        }
+    }
+
     /// Whether a row key is above all there are.
     fn is_above_tail(&mut self, row_key: &[u8]) -> Result<bool, StoreError> {
         if !self.reader()?.prefers_append() {
@@ -161,7 +200,16 @@ impl Transaction {
     /// # Errors
     /// `NoSuchTable`, or when no room is left to copy a page.
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
-        self.entry(table)?;
+        let Some(set) = self.index_set(table)? else { return self.delete_row(table, key) };
+        let Some(old) = self.old_row(table, key)? else { return Ok(false) };
+        let row = Row { key, spelling: &old.spelling, record: &old.record };
+        let changes = self.index_changes(&set, table, Some(&row), None)?;
+        let was_there = self.delete_row(table, key)?;
+        self.apply_index_changes(key, changes)?;
+        Ok(was_there)
+    }
+
+    fn delete_row(&mut self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
         let row_key = RowKey::new(table, key, self.database.key_size_max);
         let row_key = row_key.as_bytes();
         let found = match self.find(table, key, row_key) {
@@ -178,9 +226,7 @@ impl Transaction {
             self.writer()?.delete_found(Tree::Rows, row_key)
         };
         deleted.map_err(|error| self.failed(error))?;
-        if self.tail.as_deref() == Some(row_key) {
-            self.tail = None;
-        }
+        self.forget_tail(row_key);
         self.delete_blobs(&found.blobs)?;
         let entry = self.entry(table)?;
         entry.state.row_count = entry.state.row_count.saturating_sub(1);

@@ -9,8 +9,10 @@ use crate::cell::Cell;
 use crate::engine::{Direction, Start, Tree};
 use crate::error::StoreError;
 use crate::history::Keep;
+use crate::index::all_indexes;
 use crate::log::CHUNK_KEY;
-use crate::row_key::{Prefix, TableId, successor};
+use crate::row_key::{Prefix, TableId, split, successor};
+use crate::scan::Range;
 
 /// Rows that `clear` looks at before it deletes them.
 const CLEAR_CHUNK: usize = 512;
@@ -41,7 +43,7 @@ impl Transaction {
     }
 
     /// Put entries into the catalog.
-    pub(super) fn put_entries(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), StoreError> {
+    pub(crate) fn put_entries(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), StoreError> {
         self.catalog_changed();
         for (key, value) in entries {
             let put = self.writer()?.put(Tree::Meta, key, &[value]);
@@ -50,7 +52,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn delete_meta(&mut self, key: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn delete_meta(&mut self, key: &[u8]) -> Result<(), StoreError> {
         self.catalog_changed();
         let deleted = self.writer()?.delete(Tree::Meta, key);
         deleted.map(|_| ()).map_err(|error| self.failed(error))
@@ -68,6 +70,7 @@ impl Transaction {
     pub fn drop_table(&mut self, name: &str) -> Result<(), StoreError> {
         let table = self.named(name)?;
         self.clear(table)?;
+        self.drop_indexes(table)?;
         self.delete_meta(&catalog::name_key(name))?;
         self.delete_meta(&catalog::table_key(table))?;
         self.tables.retain(|entry| entry.table != table);
@@ -96,28 +99,69 @@ impl Transaction {
         self.put_entries(&[catalog::keep_entry(keep)])
     }
 
-    /// Delete all rows of a table.
+    /// Delete all rows of a table, and the entries of its indexes.
     ///
     /// # Errors
     /// `NoSuchTable`, or when no room is left to copy pages.
     pub fn clear(&mut self, table: TableId) -> Result<(), StoreError> {
         self.entry(table)?;
         self.tail = None;
-        // Few rows are told one by one, so that a small table is emptied through the log.
+        let indexes = self.indexes(table)?;
+        let notes = indexes.iter().filter_map(|info| Some(info.building.as_ref()?.notes));
+        let mut ids: Vec<TableId> =
+            std::iter::once(table).chain(indexes.iter().map(|info| info.id)).collect();
+        // Few rows are told one by one, so that a small table is emptied through the log. A build goes on by the keys of rows that are gone.
         if self.count(table)? > CLEAR_CHUNK as u64
-            && self.is_only_table(table)?
+            && notes.count() == 0
+            && self.are_only_tables(&ids)?
             && self.loose_blobs.is_empty()
         {
             for tree in [Tree::Rows, Tree::Blobs] {
                 let cleared = self.writer()?.clear(tree);
                 cleared.map_err(|error| self.failed(error))?;
             }
+        } else if indexes.iter().any(|info| info.building.is_some()) {
+            self.delete_each(table)?;
+            ids.clear();
         } else {
-            while self.clear_chunk(table)? {}
+            for id in &ids {
+                while self.clear_chunk(*id)? {}
+            }
         }
-        let entry = self.entry(table)?;
-        entry.state.row_count = 0;
-        entry.is_changed = true;
+        for id in ids {
+            let entry = self.entry(id)?;
+            entry.state.row_count = 0;
+            entry.is_changed = true;
+        }
+        Ok(())
+    }
+
+    /// Delete rows as `delete` does, which notes each of them for who builds an index.
+    fn delete_each(&mut self, table: TableId) -> Result<(), StoreError> {
+        loop {
+            let mut scan = self.scan(table, &Range::ALL, false)?;
+            let mut keys = Vec::new();
+            while keys.len() < CLEAR_CHUNK
+                && let Some(key) = scan.next(self, |row| row.key.to_vec())?
+            {
+                keys.push(key);
+            }
+            drop(scan);
+            if keys.is_empty() {
+                return Ok(());
+            }
+            for key in keys {
+                self.delete(table, &key)?;
+            }
+        }
+    }
+
+    /// Delete the entries of an index with what counts them.
+    pub(crate) fn drop_rows(&mut self, id: TableId) -> Result<(), StoreError> {
+        self.tail = None;
+        while self.clear_chunk(id)? {}
+        self.delete_meta(&catalog::table_key(id))?;
+        self.tables.retain(|entry| entry.table != id);
         Ok(())
     }
 
@@ -126,9 +170,17 @@ impl Transaction {
     /// # Errors
     /// When no room is left to copy pages.
     pub fn clear_everything(&mut self) -> Result<(), StoreError> {
+        let indexes = all_indexes(self.reader()?).map_err(|error| self.database.catalog_error(error))?;
         for (name, table) in self.tables()? {
             self.delete_meta(&catalog::name_key(&name))?;
             self.delete_meta(&catalog::table_key(table))?;
+        }
+        for info in indexes {
+            self.delete_meta(&info.key())?;
+            self.delete_meta(&catalog::table_key(info.id))?;
+            if let Some(building) = info.building {
+                self.delete_meta(&catalog::table_key(building.notes))?;
+            }
         }
         for tree in [Tree::Rows, Tree::Blobs] {
             let cleared = self.writer()?.clear(tree);
@@ -162,18 +214,23 @@ impl Transaction {
         self.delete_meta(catalog::KEEP_KEY)
     }
 
-    /// Whether every row there is belongs to this table.
-    fn is_only_table(&self, table: TableId) -> Result<bool, StoreError> {
-        let prefix = Prefix::of(table);
-        let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| self.database.error(error))?;
-        for direction in [Direction::Forward, Direction::Reverse] {
-            let first = cursor.start(Start::Edge, direction).and_then(|()| cursor.step());
-            match first.map_err(|error| self.database.error(error))? {
-                Some((row_key, _)) if row_key.starts_with(prefix.as_bytes()) => {}
-                _ => return Ok(false),
+    /// Whether every row there is belongs to one of these tables and indexes.
+    fn are_only_tables(&self, ids: &[TableId]) -> Result<bool, StoreError> {
+        let database = &self.database;
+        let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| database.error(error))?;
+        let mut behind: Option<Vec<u8>> = None;
+        loop {
+            let start = behind.as_ref().map_or(Start::Edge, |behind| Start::At(behind));
+            let found = cursor.start(start, Direction::Forward).and_then(|()| cursor.step());
+            let Some((row_key, _)) = found.map_err(|error| database.error(error))? else { return Ok(true) };
+            let Some(id) = split(row_key).map(|(id, _)| id).filter(|id| ids.contains(id)) else {
+                return Ok(false);
+            };
+            match successor(Prefix::of(id).as_bytes().to_vec()) {
+                Some(successor) => behind = Some(successor),
+                None => return Ok(true),
             }
         }
-        Ok(true)
     }
 
     /// Delete some rows of a table; false when there was none.

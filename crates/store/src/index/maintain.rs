@@ -1,0 +1,418 @@
+//! How do entries keep in step with a row?
+//!
+//! The entries of what a row was and of what it is to be are derived and compared, and only what differs is written. That happens before the row
+//! itself is written, so that a row that may not have its value leaves no trace. An index that is being built is written to without looking
+//! at what the row was: whether the builder has met it is not known, and the row is noted so that it does not meet it any more.
+
+use std::sync::{Arc, PoisonError};
+
+use pellucid_record::key::{join_spellings, split_spellings};
+use pellucid_record::{Corrupt, Shapes};
+
+use super::error::{IndexError, NotUnique};
+use super::{Derived, IndexSet, Prepared, books};
+use crate::cell::{CHECK_SIZE, Cell, check_of, write_head};
+use crate::database::Database;
+use crate::engine::{Cursor, Direction, Start, Tree};
+use crate::error::StoreError;
+use crate::row_key::{Prefix, RowKey, TableId, is_long, run_size};
+use crate::scan::{Range, Row, RowRange};
+use crate::transaction::Transaction;
+use crate::transaction_scan::DirtyScan;
+
+/// Behind parts comes no byte from here on (`pellucid_record::key`, "parts").
+const BEHIND_PARTS: u8 = 0xFE;
+
+/// What is to be written into indexes, in memory that is used again.
+#[derive(Default)]
+pub(crate) struct Changes {
+    bytes: Vec<u8>,
+    list: Vec<Change>,
+    /// Whether the indexes of the table include one that is being built.
+    notes: Vec<TableId>,
+    derived: [Derived; 2],
+    spelling: Vec<u8>,
+}
+
+struct Change {
+    index: TableId,
+    is_put: bool,
+    is_new: bool,
+    code_size: usize,
+    spelling_size: usize,
+}
+
+impl Changes {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.list.clear();
+        self.notes.clear();
+    }
+
+    fn push(&mut self, index: TableId, is_put: bool, is_new: bool, parts: (&[u8], &[u8]), row: &Row<'_>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(parts.0);
+        self.bytes.extend_from_slice(row.key);
+        let code_size = self.bytes.len() - start;
+        let mut spelling_size = 0;
+        if is_put && !(parts.1.is_empty() && row.spelling.is_empty()) {
+            join_spellings(parts.1, row.spelling, &mut self.spelling);
+            self.bytes.extend_from_slice(&self.spelling);
+            spelling_size = self.spelling.len();
+        }
+        self.list.push(Change { index, is_put, is_new, code_size, spelling_size });
+    }
+}
+
+/// The code and the spelling of an entry, copied.
+pub(crate) type OwnedEntry = (Vec<u8>, Vec<u8>);
+
+/// A row as it is stored, copied.
+pub(crate) struct OldRow {
+    pub(crate) record: Vec<u8>,
+    pub(crate) spelling: Vec<u8>,
+}
+
+impl Prepared {
+    /// The entries of a row, in order.
+    fn derive(&self, row: &Row<'_>, shapes: &dyn Shapes, entries: &mut Derived) -> Result<(), Corrupt> {
+        entries.clear();
+        let mut derive = self.derive.lock().unwrap_or_else(PoisonError::into_inner);
+        derive.derive(row, shapes, entries)?;
+        entries.settle();
+        Ok(())
+    }
+
+    pub(crate) fn parts_size(&self, code: &[u8]) -> Option<usize> {
+        self.derive.lock().unwrap_or_else(PoisonError::into_inner).parts_size(code)
+    }
+}
+
+impl Transaction {
+    /// The indexes of a table, ready for rows; `None` where it has none.
+    pub(crate) fn index_set(&mut self, table: TableId) -> Result<Option<Arc<IndexSet>>, StoreError> {
+        match self.entry(table)?.state.index_serial {
+            0 => Ok(None),
+            serial => self.index_set_of(table, serial).map(Some),
+        }
+    }
+
+    fn index_set_of(&mut self, table: TableId, serial: u32) -> Result<Arc<IndexSet>, StoreError> {
+        if let Some((_, set)) = self.index_sets.iter().find(|(known, _)| *known == serial) {
+            return Ok(Arc::clone(set));
+        }
+        let set = if let Some(set) = self.database.take_index_set(serial) {
+            set
+        } else {
+            let infos = books::indexes_of(self.reader()?, table);
+            let infos = infos.map_err(|error| self.database.catalog_error(error))?;
+            let prepared = infos.into_iter().map(|info| self.database.prepare(info));
+            Arc::new(IndexSet { indexes: prepared.collect::<Result<_, _>>()? })
+        };
+        self.index_sets.push((serial, Arc::clone(&set)));
+        Ok(set)
+    }
+
+    /// A copy of a row as it is stored.
+    pub(crate) fn old_row(&self, table: TableId, key: &[u8]) -> Result<Option<OldRow>, StoreError> {
+        let cell = self.get(table, key)?;
+        Ok(cell.map(|cell| OldRow { record: cell.record.to_vec(), spelling: cell.spelling.to_vec() }))
+    }
+
+    /// What a row that becomes `new` changes in the indexes of its table; nothing is written yet.
+    ///
+    /// # Errors
+    /// `NotUnique`.
+    pub(crate) fn index_changes(
+        &mut self,
+        set: &IndexSet,
+        table: TableId,
+        old: Option<&Row<'_>>,
+        new: Option<&Row<'_>>,
+    ) -> Result<Changes, StoreError> {
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.clear();
+        let shapes = Arc::clone(self.shapes());
+        for index in &set.indexes {
+            let mut derived = std::mem::take(&mut changes.derived);
+            let done = self.changes_of(index, (old, new), &*shapes, &mut derived, &mut changes);
+            changes.derived = derived;
+            if let Err(error) = done {
+                self.changes = changes;
+                return Err(self.with_table_name(table, error));
+            }
+        }
+        Ok(changes)
+    }
+
+    fn changes_of(
+        &self,
+        index: &Prepared,
+        (old, new): (Option<&Row<'_>>, Option<&Row<'_>>),
+        shapes: &dyn Shapes,
+        [before, after]: &mut [Derived; 2],
+        changes: &mut Changes,
+    ) -> Result<(), StoreError> {
+        let Some(row) = new.or(old) else { return Ok(()) };
+        before.clear();
+        after.clear();
+        if let Some(old) = old
+            && index.derive(old, shapes, before).is_err()
+        {
+            // What cannot be read cannot be derived from: whatever there is of this row goes.
+            self.find_all_of(index, old.key, before)?;
+        }
+        if let Some(new) = new {
+            index.derive(new, shapes, after).map_err(StoreError::Record)?;
+        }
+        if let Some(building) = &index.info.building {
+            changes.notes.push(building.notes);
+        }
+        let id = index.info.id;
+        let is_building = index.info.building.is_some();
+        let (mut one, mut other) = (0, 0);
+        loop {
+            let (old, new) = (before.at(one), after.at(other));
+            match (old, new) {
+                (None, None) => return Ok(()),
+                (Some(old), Some(new)) if old.0 == new.0 => {
+                    if old.1 != new.1 || is_building {
+                        changes.push(id, true, false, new, row);
+                    }
+                    (one, other) = (one + 1, other + 1);
+                }
+                (Some(old), new) if new.is_none_or(|new| old.0 < new.0) => {
+                    changes.push(id, false, false, old, row);
+                    one += 1;
+                }
+                (_, Some(new)) => {
+                    if index.info.is_unique {
+                        self.check_unique(index, new, row)?;
+                    }
+                    changes.push(id, true, true, new, row);
+                    other += 1;
+                }
+                (Some(_), None) => one += 1,
+            }
+        }
+    }
+
+    /// Write what `index_changes` has found.
+    pub(crate) fn apply_index_changes(&mut self, key: &[u8], changes: Changes) -> Result<(), StoreError> {
+        let done = self.apply_all(key, &changes);
+        // The row is written by now: one without its entries must not be committed.
+        self.is_failed |= done.is_err();
+        self.changes = changes;
+        done
+    }
+
+    fn apply_all(&mut self, key: &[u8], changes: &Changes) -> Result<(), StoreError> {
+        let mut start = 0;
+        for change in &changes.list {
+            let middle = start + change.code_size;
+            let end = middle + change.spelling_size;
+            let code = changes.bytes.get(start..middle).unwrap_or_default();
+            let spelling = changes.bytes.get(middle..end).unwrap_or_default();
+            start = end;
+            if change.is_put {
+                self.put_entry(change.index, code, spelling, change.is_new && changes.notes.is_empty())?;
+            } else {
+                self.delete_entry(change.index, code)?;
+            }
+        }
+        for notes in &changes.notes {
+            self.put_entry(*notes, key, &[], false)?;
+        }
+        self.entry_writes += changes.list.len() as u64;
+        Ok(())
+    }
+
+    /// Write an entry of an index. `is_new`: it is known not to be there.
+    pub(crate) fn put_entry(
+        &mut self,
+        index: TableId,
+        code: &[u8],
+        spelling: &[u8],
+        is_new: bool,
+    ) -> Result<(), StoreError> {
+        Self::check_size(code.len() + spelling.len())?;
+        let limit = self.database.key_size_max;
+        let row_key = RowKey::new(index, code, limit);
+        let row_key = row_key.as_bytes();
+        let is_long = is_long(row_key, limit);
+        let was_there = (!is_new || is_long) && self.find(index, code, row_key)?.is_some();
+        let mut head = std::mem::take(&mut self.head);
+        if is_long {
+            let whole_key = [Prefix::of(index).as_bytes(), code].concat();
+            write_head(&mut head, spelling, &whole_key, &[]);
+        } else {
+            write_head(&mut head, spelling, &[], &[]);
+        }
+        let check: [u8; CHECK_SIZE] = check_of(row_key, &head, &[]).to_le_bytes();
+        let parts: [&[u8]; 2] = [&head, &check];
+        let is_appended = !was_there && self.append_row(row_key, &parts)?;
+        if !is_appended {
+            let put = self.writer()?.put(Tree::Rows, row_key, &parts);
+            put.map_err(|error| self.failed(error))?;
+        }
+        self.head = head;
+        if !was_there {
+            let entry = self.entry(index)?;
+            entry.state.row_count += 1;
+            entry.is_changed = true;
+        }
+        Ok(())
+    }
+
+    fn delete_entry(&mut self, index: TableId, code: &[u8]) -> Result<(), StoreError> {
+        let row_key = RowKey::new(index, code, self.database.key_size_max);
+        let row_key = row_key.as_bytes();
+        let found = match self.find(index, code, row_key) {
+            Ok(found) => found,
+            Err(StoreError::KeyCollision { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        if found.is_none() {
+            return Ok(());
+        }
+        let deleted = self.writer()?.delete_found(Tree::Rows, row_key);
+        deleted.map_err(|error| self.failed(error))?;
+        self.forget_tail(row_key);
+        let entry = self.entry(index)?;
+        entry.state.row_count = entry.state.row_count.saturating_sub(1);
+        entry.is_changed = true;
+        Ok(())
+    }
+
+    /// Refuse parts that another row has.
+    fn check_unique(&self, index: &Prepared, parts: (&[u8], &[u8]), row: &Row<'_>) -> Result<(), StoreError> {
+        let Some((code, spelling)) = self.first_with(index.info.id, parts.0)? else { return Ok(()) };
+        let existing = code.get(parts.0.len()..).unwrap_or_default();
+        if existing == row.key {
+            return Ok(());
+        }
+        let existing_spelling = split_spellings(&spelling).map_or(&b""[..], |(_, key)| key);
+        Err(StoreError::of_index(IndexError::NotUnique(NotUnique {
+            table: String::new(),
+            index: index.info.name.to_string(),
+            definition: index.info.definition.to_string(),
+            parts: parts.0.to_vec(),
+            parts_spelling: parts.1.to_vec(),
+            key: row.key.to_vec(),
+            key_spelling: row.spelling.to_vec(),
+            existing: existing.to_vec(),
+            existing_spelling: existing_spelling.to_vec(),
+        })))
+    }
+
+    /// The code and the spelling of the first entry that begins with these parts.
+    pub(crate) fn first_with(&self, index: TableId, parts: &[u8]) -> Result<Option<OwnedEntry>, StoreError> {
+        let (database, limit) = (&self.database, self.database.key_size_max);
+        let prefix = Prefix::of(index);
+        let start = [prefix.as_bytes(), parts].concat();
+        if start.len() < run_size(limit) {
+            let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| database.error(error))?;
+            let entry = step_to(&mut *cursor, &start, database)?;
+            let Some((row_key, bytes)) = entry.filter(|(row_key, _)| row_key.starts_with(&start)) else {
+                return Ok(None);
+            };
+            if row_key.get(start.len()).is_some_and(|byte| *byte >= BEHIND_PARTS) {
+                // 2.5 where 2 is looked for: behind all that have it.
+                return Ok(None);
+            }
+            if row_key.len() < run_size(limit) {
+                let cell = Cell::parse(bytes).ok_or_else(|| database.damaged_row(index, row_key))?;
+                let code = row_key.get(prefix.size()..).unwrap_or_default();
+                return Ok(Some((code.to_vec(), cell.spelling.to_vec())));
+            }
+        }
+        let range = RowRange::new(index, &range_of_parts(parts), false, limit);
+        let mut scan = DirtyScan::new(index, range);
+        scan.take(self.reader()?, database, 1)?;
+        Ok(scan.pop())
+    }
+
+    /// Every entry of a row, found by looking at all there are.
+    fn find_all_of(&self, index: &Prepared, key: &[u8], found: &mut Derived) -> Result<(), StoreError> {
+        found.clear();
+        let range = RowRange::new(index.info.id, &Range::ALL, false, self.database.key_size_max);
+        let mut scan = DirtyScan::new(index.info.id, range);
+        scan.take(self.reader()?, &self.database, usize::MAX)?;
+        while let Some((code, _)) = scan.pop() {
+            let size = index.parts_size(&code).unwrap_or(code.len());
+            if let Some((parts, row)) = code.split_at_checked(size)
+                && row == key
+            {
+                found.push(parts, &[]);
+            }
+        }
+        Ok(())
+    }
+
+    /// An error of an index of this table, which is told by name.
+    fn with_table_name(&self, table: TableId, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Index(error) => match *error {
+                IndexError::NotUnique(mut refused) => {
+                    refused.table = self.table_name(table);
+                    StoreError::of_index(IndexError::NotUnique(refused))
+                }
+                error => StoreError::of_index(error),
+            },
+            error => error,
+        }
+    }
+
+    /// What a table is called, for messages.
+    pub(crate) fn table_name(&self, table: TableId) -> String {
+        let tables = self.tables().unwrap_or_default();
+        tables.into_iter().find(|(_, id)| *id == table).map_or_else(String::new, |(name, _)| name)
+    }
+}
+
+/// The entries that begin with these parts.
+pub(crate) fn range_of_parts(parts: &[u8]) -> Range {
+    Range::half_open(parts.to_vec(), [parts, &[BEHIND_PARTS]].concat())
+}
+
+fn step_to<'t>(
+    cursor: &mut (dyn Cursor<'t> + 't),
+    start: &[u8],
+    database: &Database,
+) -> Result<Option<crate::engine::Entry<'t>>, StoreError> {
+    let stepped = cursor.start(Start::At(start), Direction::Forward).and_then(|()| cursor.step());
+    stepped.map_err(|error| database.error(error))
+}
+
+impl Database {
+    /// Make an index ready for rows.
+    pub(crate) fn prepare(&self, info: super::IndexInfo) -> Result<Prepared, StoreError> {
+        let Some(deriver) = self.deriver.get() else {
+            return Err(StoreError::of_index(IndexError::NoDeriver));
+        };
+        let derive = deriver
+            .prepare(&info.definition)
+            .map_err(|what| StoreError::of_index(IndexError::Bad { index: info.name.to_string(), what }))?;
+        Ok(Prepared { info: Arc::new(info), derive: std::sync::Mutex::new(derive) })
+    }
+
+    /// Indexes that a transaction before has made ready. They are taken: what a transaction learns from shapes of its own holds only if it
+    /// commits, and then it gives them back.
+    fn take_index_set(&self, serial: u32) -> Option<Arc<IndexSet>> {
+        let mut sets = self.index_sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = sets.iter().position(|(known, _)| *known == serial)?;
+        Some(sets.swap_remove(place).1)
+    }
+
+    pub(crate) fn give_index_sets(&self, used: Vec<(u32, Arc<IndexSet>)>) {
+        const COUNT_MAX: usize = 64;
+        if used.is_empty() {
+            return;
+        }
+        let mut sets = self.index_sets.lock().unwrap_or_else(PoisonError::into_inner);
+        if sets.len() > COUNT_MAX {
+            sets.clear();
+        }
+        sets.extend(used);
+    }
+}

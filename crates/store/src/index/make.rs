@@ -1,0 +1,330 @@
+//! How does an index come to be, and how does it go?
+
+use std::sync::{Arc, PoisonError};
+
+use pellucid_record::key::join_spellings;
+
+use super::error::{IndexError, NotUnique};
+use super::sorter::{SortedEntry, Sorter};
+use super::{Building, Derived, IndexInfo, books, indexes_of};
+use crate::catalog::{self, FORMAT_VERSION, Header, TABLE_NAME_SIZE_MAX, TableState};
+use crate::error::StoreError;
+use crate::row_key::TableId;
+use crate::scan::{Range, Row};
+use crate::single::Known;
+use crate::snapshot::Snapshot;
+use crate::transaction::{TableEntry, Transaction};
+
+/// Rows between two calls of `go_on`.
+const STEP: u64 = 1 << 14;
+
+impl Snapshot {
+    /// The indexes of a table, by name.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    pub fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>, StoreError> {
+        self.check_usable()?;
+        indexes_of(self.read_txn(), table).map_err(|error| self.database().catalog_error(error))
+    }
+
+    /// The index of this name.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    pub fn index(&self, table: TableId, name: &str) -> Result<Option<IndexInfo>, StoreError> {
+        self.check_usable()?;
+        books::index_of(self.read_txn(), table, name).map_err(|error| self.database().catalog_error(error))
+    }
+
+    /// What a row of a table is read and written at once by.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    pub fn known(&self, table: TableId) -> Result<Known, StoreError> {
+        let state = catalog::table_state(self.read_txn(), table);
+        let state = state.map_err(|error| self.database().catalog_error(error))?;
+        let is_indexed = state.is_some_and(|state| state.index_serial != 0);
+        Ok(Known { table, version: self.catalog_version(), is_indexed })
+    }
+}
+
+impl Transaction {
+    /// The indexes of a table, by name.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    pub fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>, StoreError> {
+        indexes_of(self.reader()?, table).map_err(|error| self.database.catalog_error(error))
+    }
+
+    /// The index of this name.
+    ///
+    /// # Errors
+    /// `Missing`.
+    pub fn index(&self, table: TableId, name: &str) -> Result<IndexInfo, StoreError> {
+        let found = books::index_of(self.reader()?, table, name);
+        let found = found.map_err(|error| self.database.catalog_error(error))?;
+        found.ok_or_else(|| {
+            StoreError::of_index(IndexError::Missing {
+                table: self.table_name(table),
+                index: name.to_owned(),
+            })
+        })
+    }
+
+    /// Make an index, and fill it with the rows that are there; one that is there already and is made of the same is left as it is. `go_on`
+    /// is told how many rows were looked at, of how many, and says whether to go on.
+    ///
+    /// # Errors
+    /// `Exists`, `Bad`, `NotUnique`; `Closed` where `go_on` said no.
+    pub fn create_index(
+        &mut self,
+        table: TableId,
+        name: &str,
+        definition: &str,
+        is_unique: bool,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<(), StoreError> {
+        if let Some(info) = self.index_to_make(table, name, definition, is_unique)? {
+            return if info.building.is_some() { self.rebuild_index(table, name, go_on) } else { Ok(()) };
+        }
+        self.or_nothing(|transaction| {
+            let info = transaction.declare_index(table, name, definition, is_unique, false)?;
+            transaction.fill_index(&info, go_on)
+        })
+    }
+
+    /// Do all of it, or nothing.
+    fn or_nothing(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let savepoint = self.savepoint()?;
+        match work(self) {
+            Ok(()) => self.release(savepoint),
+            Err(error) => {
+                self.rollback_to(savepoint)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The index of this name, if it is there and made of the same.
+    pub(crate) fn index_to_make(
+        &mut self,
+        table: TableId,
+        name: &str,
+        definition: &str,
+        is_unique: bool,
+    ) -> Result<Option<IndexInfo>, StoreError> {
+        let bad = |what: String| StoreError::of_index(IndexError::Bad { index: name.to_owned(), what });
+        if name.is_empty() || name.len() > TABLE_NAME_SIZE_MAX {
+            return Err(bad(format!(
+                "its name has {} bytes, and a name has 1 to {TABLE_NAME_SIZE_MAX}",
+                name.len()
+            )));
+        }
+        self.entry(table)?;
+        let Some(info) = self.indexes(table)?.into_iter().find(|info| *info.name == *name) else {
+            return Ok(None);
+        };
+        if *info.definition == *definition && info.is_unique == is_unique {
+            return Ok(Some(info));
+        }
+        Err(StoreError::of_index(IndexError::Exists {
+            table: self.table_name(table),
+            index: name.to_owned(),
+            definition: info.definition.into(),
+            is_unique: info.is_unique,
+        }))
+    }
+
+    /// Make an index without entries.
+    pub(crate) fn declare_index(
+        &mut self,
+        table: TableId,
+        name: &str,
+        definition: &str,
+        is_unique: bool,
+        is_building: bool,
+    ) -> Result<IndexInfo, StoreError> {
+        let mut info = IndexInfo {
+            id: table,
+            table,
+            name: name.into(),
+            definition: definition.into(),
+            is_unique,
+            building: None,
+        };
+        self.database.prepare(info.clone())?;
+        info.building = if is_building {
+            let notes = self.new_id()?;
+            Some(Building { notes, builder: 0, place: None, done: 0 })
+        } else {
+            None
+        };
+        info.id = self.new_id()?;
+        self.know_indexes()?;
+        self.put_index(&info)?;
+        Ok(info)
+    }
+
+    /// A number that no table and no index has, with a count of rows.
+    fn new_id(&mut self) -> Result<TableId, StoreError> {
+        let id = TableId(self.counters.next_table);
+        let state = TableState::default();
+        self.put_entries(&[state.entry(id)])?;
+        self.counters.next_table += 1;
+        self.tables.push(TableEntry { table: id, state, is_changed: false });
+        Ok(id)
+    }
+
+    /// Say of the database that it has indexes, so that nobody writes to it who knows none.
+    fn know_indexes(&mut self) -> Result<(), StoreError> {
+        let header = catalog::header(self.reader()?).map_err(|error| self.database.catalog_error(error))?;
+        match header {
+            Some(header) if header.oldest_reader < FORMAT_VERSION => {
+                let header = Header { format: FORMAT_VERSION, oldest_reader: FORMAT_VERSION, ..header };
+                self.put_entries(&[header.entry()])
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Write what the catalog says of an index, and let everybody notice.
+    pub(crate) fn put_index(&mut self, info: &IndexInfo) -> Result<(), StoreError> {
+        self.put_entries(&[info.entry()])?;
+        self.change_serial(info.table, true)
+    }
+
+    fn change_serial(&mut self, table: TableId, has_indexes: bool) -> Result<(), StoreError> {
+        let serial = self.counters.next_table;
+        self.counters.next_table += 1;
+        let entry = self.entry(table)?;
+        entry.state.index_serial = if has_indexes { serial } else { 0 };
+        entry.is_changed = true;
+        Ok(())
+    }
+
+    /// Delete an index with all its entries.
+    ///
+    /// # Errors
+    /// `Missing`.
+    pub fn drop_index(&mut self, table: TableId, name: &str) -> Result<(), StoreError> {
+        let info = self.index(table, name)?;
+        self.drop_entries(&info)?;
+        self.delete_meta(&info.key())?;
+        let has_others = !self.indexes(table)?.is_empty();
+        self.change_serial(table, has_others)
+    }
+
+    /// Delete an index's entries, and everything that counts them.
+    pub(crate) fn drop_entries(&mut self, info: &IndexInfo) -> Result<(), StoreError> {
+        let notes = info.building.as_ref().map(|building| building.notes);
+        for id in [Some(info.id), notes].into_iter().flatten() {
+            self.drop_rows(id)?;
+        }
+        Ok(())
+    }
+
+    /// Delete the entries of an index and derive all of them once more.
+    ///
+    /// # Errors
+    /// As `create_index`; `Missing`.
+    pub fn rebuild_index(
+        &mut self,
+        table: TableId,
+        name: &str,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<(), StoreError> {
+        let old = self.index(table, name)?;
+        self.or_nothing(|transaction| {
+            transaction.drop_entries(&old)?;
+            let info = IndexInfo { id: transaction.new_id()?, building: None, ..old };
+            transaction.put_index(&info)?;
+            transaction.fill_index(&info, go_on)
+        })
+    }
+
+    /// Derive the entries of all rows of the table, and put them in order.
+    fn fill_index(
+        &mut self,
+        info: &IndexInfo,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<(), StoreError> {
+        let total = self.count(info.table)?;
+        let prepared = self.database.prepare(info.clone())?;
+        let mut derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner);
+        let shapes = Arc::clone(self.shapes());
+        let mut scan = self.scan(info.table, &Range::ALL, false)?;
+        let (mut entries, mut gathered, mut spelling) = (Derived::default(), Sorter::default(), Vec::new());
+        let mut done = 0;
+        let mut take = |row: Row<'_>| -> Result<(), StoreError> {
+            entries.clear();
+            derive.derive(&row, &*shapes, &mut entries).map_err(StoreError::Record)?;
+            entries.settle();
+            for (parts, parts_spelling) in entries.iter() {
+                join_spellings(parts_spelling, row.spelling, &mut spelling);
+                gathered.push(parts, row.key, &spelling);
+            }
+            Ok(())
+        };
+        while let Some(taken) = scan.next(self, &mut take)? {
+            taken?;
+            done += 1;
+            if done % STEP == 0 && !go_on(done, total) {
+                return Err(StoreError::Closed { what: "build" });
+            }
+        }
+        drop(scan);
+        gathered.sort();
+        let mut last: Option<SortedEntry<'_>> = None;
+        for place in 0..gathered.len() {
+            let Some(entry) = gathered.get(place) else { break };
+            if info.is_unique
+                && let Some(last) = last.filter(|last| last.parts() == entry.parts())
+            {
+                return Err(StoreError::of_index(IndexError::NotUnique(self.clash(info, &last, &entry))));
+            }
+            self.put_entry(info.id, entry.code, entry.spelling, true)?;
+            last = Some(entry);
+        }
+        go_on(done, total);
+        Ok(())
+    }
+
+    /// That two rows have the same in a unique index.
+    pub(crate) fn clash(
+        &self,
+        info: &IndexInfo,
+        first: &SortedEntry<'_>,
+        second: &SortedEntry<'_>,
+    ) -> NotUnique {
+        let split = |entry: &SortedEntry<'_>| {
+            let spellings = pellucid_record::key::split_spellings(entry.spelling);
+            spellings.map_or_else(Default::default, |(parts, key)| (parts.to_vec(), key.to_vec()))
+        };
+        let ((parts_spelling, key_spelling), (_, existing_spelling)) = (split(second), split(first));
+        NotUnique {
+            table: self.table_name(info.table),
+            index: info.name.to_string(),
+            definition: info.definition.to_string(),
+            parts: second.parts().to_vec(),
+            parts_spelling,
+            key: second.key().to_vec(),
+            key_spelling,
+            existing: first.key().to_vec(),
+            existing_spelling,
+        }
+    }
+
+    /// Delete what the catalog says of all indexes of a table, with their entries.
+    pub(crate) fn drop_indexes(&mut self, table: TableId) -> Result<(), StoreError> {
+        for info in self.indexes(table)? {
+            self.drop_entries(&info)?;
+            self.delete_meta(&books::key_of(table, &info.name))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! How are rows found by what is in them?
+//!
+//! An index is rows of its own in the tree `rows`, under a table id of its own: the codes of its parts, then the key code of the row
+//! (`pellucid_record::key`, "parts"); the record is empty, and the spelling is that of both. Every write of a row writes what changes of its
+//! entries, in the same transaction (`maintain.rs`). What the entries of a record are is told by a [`Deriver`], since this crate knows no
+//! expressions. `books.rs` is what the catalog says of indexes, `make.rs` makes and fills them. `docs/internals/indexes.md` has the reasons.
+
+mod books;
+mod error;
+mod maintain;
+mod make;
+mod prove;
+mod sorter;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use pellucid_record::{Corrupt, Shapes};
+
+use crate::scan::Row;
+
+pub use books::{Building, IndexInfo};
+pub(crate) use books::{all_indexes, indexes_of};
+pub use error::{IndexError, NotUnique};
+pub(crate) use maintain::Changes;
+pub(crate) use prove::prove;
+
+/// Makes definitions of indexes ready for rows. Whoever opens a store brings one (`OpenOptions::deriver`).
+pub trait Deriver: Send + Sync + fmt::Debug {
+    /// What derives the entries of an index with this definition.
+    ///
+    /// # Errors
+    /// The definition is none; the text says why.
+    fn prepare(&self, definition: &str) -> Result<Box<dyn Derive>, String>;
+}
+
+/// Derives the entries of rows for one index.
+pub trait Derive: Send {
+    /// Adds the parts of each entry of a row to `entries`.
+    ///
+    /// # Errors
+    /// Damage of the record.
+    fn derive(&mut self, row: &Row<'_>, shapes: &dyn Shapes, entries: &mut Derived) -> Result<(), Corrupt>;
+
+    /// How many bytes of an entry's code are its parts; `None` where it is no entry of this index.
+    fn parts_size(&self, code: &[u8]) -> Option<usize>;
+
+    /// Another one of the same, for another thread.
+    fn again(&self) -> Box<dyn Derive>;
+}
+
+/// The entries of a row: codes of parts, and their spellings, in memory that is used again.
+#[derive(Default)]
+pub struct Derived {
+    bytes: Vec<u8>,
+    entries: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl Derived {
+    /// Adds an entry with these parts.
+    #[inline]
+    pub fn push(&mut self, parts: &[u8], spelling: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(parts);
+        let middle = self.bytes.len();
+        self.bytes.extend_from_slice(spelling);
+        self.entries.push((start..middle, middle..self.bytes.len()));
+    }
+
+    /// Forgets all entries.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+
+    /// The parts of each entry and their spelling.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.entries.iter().map(|entry| self.show(entry))
+    }
+
+    #[inline]
+    fn show(&self, (parts, spelling): &(Range<usize>, Range<usize>)) -> (&[u8], &[u8]) {
+        (
+            self.bytes.get(parts.clone()).unwrap_or_default(),
+            self.bytes.get(spelling.clone()).unwrap_or_default(),
+        )
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        self.entries.get(index).map(|entry| self.show(entry))
+    }
+
+    /// Puts them in order, each once: of those with the same parts the first stays.
+    fn settle(&mut self) {
+        if self.entries.len() < 2 {
+            return;
+        }
+        let bytes = &self.bytes;
+        let parts = |entry: &(Range<usize>, Range<usize>)| bytes.get(entry.0.clone()).unwrap_or_default();
+        self.entries.sort_by(|one, other| parts(one).cmp(parts(other)));
+        self.entries.dedup_by(|one, other| parts(one) == parts(other));
+    }
+}
+
+/// The indexes of a table as they are under one serial, ready for rows.
+pub(crate) struct IndexSet {
+    pub(crate) indexes: Vec<Prepared>,
+}
+
+/// An index, ready for rows. There is one writer at a time, so that nobody waits for the lock.
+pub(crate) struct Prepared {
+    pub(crate) info: Arc<IndexInfo>,
+    pub(crate) derive: Mutex<Box<dyn Derive>>,
+}

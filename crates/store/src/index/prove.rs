@@ -1,0 +1,134 @@
+//! Do the entries of an index and the rows of its table agree?
+//!
+//! Each row's entries are derived and looked up; where all are there, and there are no more than these, the two agree. Only where they do not
+//! is each entry looked at, for whether its row has it.
+
+use std::sync::{Arc, PoisonError};
+
+use pellucid_record::key::{join_spellings, split_spellings};
+
+use super::{Derived, IndexInfo, all_indexes};
+use crate::check::{FINDINGS_MAX, Finding};
+use crate::database::hex;
+use crate::error::StoreError;
+use crate::row_key::TableId;
+use crate::scan::{Range, Row};
+use crate::snapshot::Snapshot;
+
+/// What is wrong with the indexes of a version. Nothing is said of those that are being built, nor where nobody knows what their entries are.
+pub(crate) fn prove(snapshot: &Snapshot) -> Result<Vec<Finding>, StoreError> {
+    let database = snapshot.database();
+    let mut findings = Vec::new();
+    if database.deriver.get().is_none() {
+        return Ok(findings);
+    }
+    let infos = all_indexes(snapshot.read_txn()).map_err(|error| database.catalog_error(error))?;
+    for info in infos.into_iter().filter(|info| info.building.is_none()) {
+        let mut proof = Proof { snapshot, info: &info, findings: &mut findings };
+        proof.run()?;
+    }
+    Ok(findings)
+}
+
+struct Proof<'p> {
+    snapshot: &'p Snapshot,
+    info: &'p IndexInfo,
+    findings: &'p mut Vec<Finding>,
+}
+
+impl Proof<'_> {
+    fn find(&mut self, row: Option<(TableId, Vec<u8>)>, what: &str) {
+        if self.findings.len() < FINDINGS_MAX {
+            let of = row.as_ref().map_or_else(String::new, |(_, key)| format!(", row {}", hex(key)));
+            let place = format!("index '{}'{of}", self.info.name);
+            // A row is told by its key, and not by its place.
+            let what = match &row {
+                Some(_) => format!("index '{}': {what}", self.info.name),
+                None => what.to_owned(),
+            };
+            self.findings.push(Finding { place, page: None, row, what });
+        }
+    }
+
+    fn run(&mut self) -> Result<(), StoreError> {
+        let prepared = match self.snapshot.database().prepare(self.info.clone()) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.find(None, &format!("it cannot be read: {error}"));
+                return Ok(());
+            }
+        };
+        let mut derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner).again();
+        let shapes = Arc::clone(self.snapshot.dictionary());
+        let (mut entries, mut spelling, mut code) = (Derived::default(), Vec::new(), Vec::new());
+        let mut scan = self.snapshot.scan(self.info.table, &Range::ALL, false)?;
+        let mut count = 0;
+        while let Some(row) = scan.next()? {
+            entries.clear();
+            if derive.derive(&row, &*shapes, &mut entries).is_err() {
+                // The record is a finding already.
+                continue;
+            }
+            entries.settle();
+            for (parts, parts_spelling) in entries.iter() {
+                code.clear();
+                code.extend_from_slice(parts);
+                code.extend_from_slice(row.key);
+                join_spellings(parts_spelling, row.spelling, &mut spelling);
+                let found = self.snapshot.get(self.info.id, &code)?;
+                match found {
+                    Some(cell) if cell.spelling == &spelling[..] => {}
+                    Some(_) => {
+                        let at = (self.info.table, row.key.to_vec());
+                        self.find(Some(at), "its entry is spelled otherwise; mend it by rebuild_index");
+                    }
+                    None => {
+                        let at = (self.info.table, row.key.to_vec());
+                        self.find(Some(at), "its entry is missing; mend it by rebuild_index");
+                    }
+                }
+                count += 1;
+            }
+        }
+        self.look_at_entries(&prepared, count)
+    }
+
+    /// Look for entries that no row has, if there may be any, and for two of one value.
+    fn look_at_entries(&mut self, prepared: &super::Prepared, expected: u64) -> Result<(), StoreError> {
+        let shapes = Arc::clone(self.snapshot.dictionary());
+        let mut derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner).again();
+        let has_others = self.snapshot.count(self.info.id)? != expected;
+        if !has_others && !self.info.is_unique {
+            return Ok(());
+        }
+        let mut entries = Derived::default();
+        let mut last: Option<Vec<u8>> = None;
+        let mut scan = self.snapshot.scan(self.info.id, &Range::ALL, false)?;
+        while let Some(entry) = scan.next()? {
+            let split = derive.parts_size(entry.key).and_then(|size| entry.key.split_at_checked(size));
+            let Some((parts, key)) = split else {
+                self.find(None, &format!("entry {} is none; mend it by rebuild_index", hex(entry.key)));
+                continue;
+            };
+            let at = || Some((self.info.table, key.to_vec()));
+            if self.info.is_unique && last.as_deref() == Some(parts) {
+                self.find(at(), "it has what another row has, though the index is unique");
+            }
+            last = Some(parts.to_vec());
+            if !has_others {
+                continue;
+            }
+            let spelling = split_spellings(entry.spelling).map_or(&b""[..], |(_, key)| key);
+            let Some(cell) = self.snapshot.get(self.info.table, key)? else {
+                self.find(at(), "it has an entry, but there is no such row; mend it by rebuild_index");
+                continue;
+            };
+            entries.clear();
+            let derived = derive.derive(&Row { key, spelling, record: cell.record }, &*shapes, &mut entries);
+            if derived.is_ok() && !entries.iter().any(|(own, _)| own == parts) {
+                self.find(at(), "it has an entry that it should not have; mend it by rebuild_index");
+            }
+        }
+        Ok(())
+    }
+}

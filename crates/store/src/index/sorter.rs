@@ -1,0 +1,119 @@
+//! How do many entries get into order?
+//!
+//! Their bytes stand one behind the other in one piece of memory; what is sorted are their places, each with the first eight bytes as a
+//! number, which decide nearly always.
+
+/// Entries of one index, put in order at once.
+#[derive(Default)]
+pub(crate) struct Sorter {
+    bytes: Vec<u8>,
+    entries: Vec<Sorted>,
+}
+
+#[derive(Clone, Copy)]
+struct Sorted {
+    first: u64,
+    start: usize,
+    parts_size: u32,
+    code_size: u32,
+    spelling_size: u32,
+}
+
+/// An entry: its code, how much of that is parts, and the spelling of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SortedEntry<'a> {
+    pub(crate) code: &'a [u8],
+    pub(crate) parts_size: usize,
+    pub(crate) spelling: &'a [u8],
+}
+
+impl<'a> SortedEntry<'a> {
+    pub(crate) fn parts(&self) -> &'a [u8] {
+        self.code.get(..self.parts_size).unwrap_or_default()
+    }
+
+    pub(crate) fn key(&self) -> &'a [u8] {
+        self.code.get(self.parts_size..).unwrap_or_default()
+    }
+}
+
+impl Sorter {
+    pub(crate) fn push(&mut self, parts: &[u8], key: &[u8], spelling: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(parts);
+        self.bytes.extend_from_slice(key);
+        let code_size = self.bytes.len() - start;
+        let mut first = [0; 8];
+        for (place, byte) in first.iter_mut().zip(self.bytes.get(start..).unwrap_or_default()) {
+            *place = *byte;
+        }
+        self.bytes.extend_from_slice(spelling);
+        self.entries.push(Sorted {
+            first: u64::from_be_bytes(first),
+            start,
+            parts_size: parts.len() as u32,
+            code_size: code_size as u32,
+            spelling_size: spelling.len() as u32,
+        });
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn sort(&mut self) {
+        let bytes = &self.bytes;
+        let code = |entry: &Sorted| {
+            bytes.get(entry.start..entry.start + entry.code_size as usize).unwrap_or_default()
+        };
+        self.entries.sort_unstable_by(|one, other| {
+            one.first.cmp(&other.first).then_with(|| code(one).cmp(code(other)))
+        });
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<SortedEntry<'_>> {
+        let entry = self.entries.get(index)?;
+        let end = entry.start + entry.code_size as usize;
+        Some(SortedEntry {
+            code: self.bytes.get(entry.start..end)?,
+            parts_size: entry.parts_size as usize,
+            spelling: self.bytes.get(end..end + entry.spelling_size as usize)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_sorted_as_bytes_however_short() {
+        let mut sorter = Sorter::default();
+        let mut codes: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        // Codes that share their first eight bytes, that are shorter than these, and that are the begin of others.
+        for parts in [
+            &b""[..],
+            b"\0",
+            b"a",
+            b"aaaaaaaa",
+            b"aaaaaaaab",
+            b"aaaaaaaaa",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        ] {
+            for key in [&b"k"[..], b"\0", b"kk"] {
+                codes.push((parts.to_vec(), key.to_vec()));
+            }
+        }
+        for (parts, key) in codes.iter().rev() {
+            sorter.push(parts, key, b"spelled");
+        }
+        sorter.sort();
+        codes.sort_by_key(|(parts, key)| [&parts[..], key].concat());
+        for (index, (parts, key)) in codes.iter().enumerate() {
+            let entry = sorter.get(index).unwrap();
+            assert_eq!((entry.code, entry.spelling), (&[&parts[..], key].concat()[..], &b"spelled"[..]));
+        }
+        assert_eq!(sorter.len(), codes.len());
+        assert_eq!(sorter.get(codes.len()), None);
+    }
+}

@@ -1,0 +1,381 @@
+//! Are entries of indexes always those of the rows, whatever is done to these?
+//!
+//! The deriver here is the simplest there is: records are texts, and a definition says at which words of a text the parts stand.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pellucid_record::key::{KeyEncoder, KeyValue, parts_size, push_part};
+use pellucid_record::{Corrupt, Shapes};
+use pellucid_store::{
+    Derive, Derived, Deriver, IndexError, Mode, OpenOptions, Range, Row, Savepoint, Store, StoreError,
+    TableId, Transaction,
+};
+use support::{Chance, Scratch, key, record};
+
+const WAIT: Duration = Duration::from_secs(10);
+
+/// "0" has the first word, "1-" the second one in descending order, "*" an entry for each word.
+#[derive(Clone, Copy, Debug)]
+struct Words;
+
+struct WordEntries {
+    definition: String,
+}
+
+impl Deriver for Words {
+    fn prepare(&self, definition: &str) -> Result<Box<dyn Derive>, String> {
+        if definition.is_empty() {
+            return Err("a definition names words".to_owned());
+        }
+        Ok(Box::new(WordEntries { definition: definition.to_owned() }))
+    }
+}
+
+/// The words of a record that `record` of the support has made: a text.
+fn words_of(record: &[u8]) -> Vec<String> {
+    let text: String =
+        String::from_utf8_lossy(record).chars().filter(|c| c.is_ascii_lowercase() || *c == ' ').collect();
+    text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+fn parts_of(definition: &str, words: &[String]) -> BTreeSet<Vec<u8>> {
+    let encode = |picked: &[(&String, bool)]| {
+        let mut encoder = KeyEncoder::new();
+        encoder.clear_for_parts();
+        for (word, is_descending) in picked {
+            push_part(&mut encoder, *is_descending, |encoder| {
+                encoder.str(word.as_bytes());
+                true
+            });
+        }
+        encoder.parts().to_vec()
+    };
+    if definition == "*" {
+        return words.iter().map(|word| encode(&[(word, false)])).collect();
+    }
+    let picked: Option<Vec<(&String, bool)>> = definition
+        .split(',')
+        .map(|part| {
+            let place: usize = part.trim_end_matches('-').parse().unwrap();
+            words.get(place).map(|word| (word, part.ends_with('-')))
+        })
+        .collect();
+    picked.map(|picked| encode(&picked)).into_iter().collect()
+}
+
+impl Derive for WordEntries {
+    fn derive(&mut self, row: &Row<'_>, _: &dyn Shapes, entries: &mut Derived) -> Result<(), Corrupt> {
+        for parts in parts_of(&self.definition, &words_of(row.record)) {
+            entries.push(&parts, &[]);
+        }
+        Ok(())
+    }
+
+    fn parts_size(&self, code: &[u8]) -> Option<usize> {
+        let descending: Vec<bool> = self.definition.split(',').map(|part| part.ends_with('-')).collect();
+        parts_size(code, &descending)
+    }
+
+    fn again(&self) -> Box<dyn Derive> {
+        Box::new(WordEntries { definition: self.definition.clone() })
+    }
+}
+
+fn options() -> OpenOptions {
+    OpenOptions { key_size_max: 64, deriver: Some(Arc::new(Words)), ..OpenOptions::default() }
+}
+
+fn stores(scratch: &Scratch) -> [Store; 2] {
+    [Store::memory_with(&options()).unwrap(), Store::open(scratch.path("i.pel"), &options()).unwrap()]
+}
+
+fn write<R>(store: &Store, work: impl FnOnce(&mut Transaction) -> R) -> R {
+    let mut transaction = store.begin(WAIT).unwrap();
+    let result = work(&mut transaction);
+    transaction.commit().unwrap();
+    result
+}
+
+fn create(transaction: &mut Transaction, table: TableId, name: &str, definition: &str, is_unique: bool) {
+    transaction.create_index(table, name, definition, is_unique, &mut |_, _| true).unwrap();
+}
+
+fn put(transaction: &mut Transaction, table: TableId, name: &str, text: &str) -> Result<bool, StoreError> {
+    transaction.put(table, &key(name), &[], &record(text), &[])
+}
+
+/// The parts and the row's key of each entry, in order.
+fn entries(store: &Store, table: TableId, name: &str) -> Vec<Vec<u8>> {
+    let snapshot = store.snapshot().unwrap();
+    let id = snapshot.index(table, name).unwrap().unwrap().id;
+    let mut scan = snapshot.scan(id, &Range::ALL, false).unwrap();
+    let mut found = Vec::new();
+    while let Some(row) = scan.next().unwrap() {
+        assert!(row.record.is_empty());
+        found.push(row.key.to_vec());
+    }
+    assert_eq!(snapshot.count(id).unwrap(), found.len() as u64);
+    found
+}
+
+fn expected(rows: &BTreeMap<String, String>, definition: &str) -> Vec<Vec<u8>> {
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    for (name, text) in rows {
+        for parts in parts_of(definition, &words_of(&record(text))) {
+            found.push([parts, key(name)].concat());
+        }
+    }
+    found.sort();
+    found
+}
+
+fn refused(error: StoreError) -> (String, String, String) {
+    let StoreError::Index(error) = error else { panic!("{error}") };
+    let IndexError::NotUnique(refused) = *error else { panic!("{error}") };
+    let shown = |key: &[u8]| match KeyValue::decode(key, &[]).unwrap() {
+        KeyValue::Str(text) => String::from_utf8(text).unwrap(),
+        other => format!("{other:?}"),
+    };
+    (refused.index, shown(&refused.key), shown(&refused.existing))
+}
+
+#[test]
+fn what_rows_come_to_is_what_an_index_has_whatever_is_done() {
+    let scratch = Scratch::new();
+    let mut chance = Chance::new("what_rows_come_to_is_what_an_index_has_whatever_is_done");
+    // Words that make keys beyond the limit of 64 bytes, too, which share a run.
+    let long = "w".repeat(70);
+    let words = ["a", "ab", "b", "c", &long, "wx"];
+    let definitions = ["0", "1-", "0-,1", "*"];
+    for store in stores(&scratch) {
+        let table = write(&store, |transaction| transaction.create_table("t").unwrap());
+        let mut rows: BTreeMap<String, String> = BTreeMap::new();
+        let mut made: Vec<&str> = Vec::new();
+        for _ in 0..60 {
+            let before = (rows.clone(), made.clone());
+            let mut transaction = store.begin(WAIT).unwrap();
+            let mut savepoint: Option<(Savepoint, BTreeMap<String, String>, Vec<&str>)> = None;
+            for _ in 0..chance.below(12) {
+                let name = format!("{}{}", "k".repeat([1, 60][chance.below(2)]), chance.below(5));
+                match chance.below(9) {
+                    0..=4 => {
+                        let text: Vec<&str> =
+                            (0..chance.below(4)).map(|_| words[chance.below(words.len())]).collect();
+                        put(&mut transaction, table, &name, &text.join(" ")).unwrap();
+                        rows.insert(name, text.join(" "));
+                    }
+                    5 => assert_eq!(
+                        transaction.delete(table, &key(&name)).unwrap(),
+                        rows.remove(&name).is_some()
+                    ),
+                    6 => {
+                        let definition = definitions[chance.below(definitions.len())];
+                        if made.contains(&definition) {
+                            transaction.drop_index(table, definition).unwrap();
+                            made.retain(|other| *other != definition);
+                        } else {
+                            create(&mut transaction, table, definition, definition, false);
+                            made.push(definition);
+                        }
+                    }
+                    7 => match savepoint.take() {
+                        None => {
+                            savepoint = Some((transaction.savepoint().unwrap(), rows.clone(), made.clone()));
+                        }
+                        Some((savepoint, old_rows, old_made)) => {
+                            transaction.rollback_to(savepoint).unwrap();
+                            (rows, made) = (old_rows, old_made);
+                        }
+                    },
+                    _ if chance.one_in(4) => {
+                        transaction.clear(table).unwrap();
+                        rows.clear();
+                    }
+                    _ => {}
+                }
+            }
+            if chance.one_in(5) {
+                drop(transaction);
+                (rows, made) = before;
+            } else {
+                transaction.commit().unwrap();
+            }
+            for definition in &made {
+                assert_eq!(entries(&store, table, definition), expected(&rows, definition), "{definition}");
+            }
+            assert_eq!(store.snapshot().unwrap().indexes(table).unwrap().len(), made.len());
+            assert_eq!(store.check().unwrap(), []);
+        }
+    }
+}
+
+#[test]
+fn a_second_row_with_a_unique_value_is_refused_and_leaves_nothing() {
+    let scratch = Scratch::new();
+    for store in stores(&scratch) {
+        let table = write(&store, |transaction| {
+            let table = transaction.create_table("t").unwrap();
+            create(transaction, table, "first", "0", true);
+            create(transaction, table, "each", "*", false);
+            table
+        });
+        let long = "w".repeat(100);
+        write(&store, |transaction| {
+            put(transaction, table, "one", "a b").unwrap();
+            put(transaction, table, "long", &long).unwrap();
+            for text in ["a c", &long] {
+                let error = put(transaction, table, "two", text).unwrap_err();
+                let holder = if text == "a c" { "one" } else { "long" };
+                assert_eq!(refused(error), ("first".into(), "two".into(), holder.into()));
+                assert!(transaction.get(table, &key("two")).unwrap().is_none());
+            }
+            // Its own value again, another one, and what another row has given up.
+            put(transaction, table, "one", "a d").unwrap();
+            put(transaction, table, "one", "b").unwrap();
+            put(transaction, table, "two", "a").unwrap();
+            transaction.delete(table, &key("two")).unwrap();
+            put(transaction, table, "three", "a").unwrap();
+        });
+        assert_eq!(entries(&store, table, "first").len(), 3);
+        assert_eq!(entries(&store, table, "each").len(), 3);
+        let mut transaction = store.begin(WAIT).unwrap();
+        put(&mut transaction, table, "four", "z b").unwrap();
+        let made = transaction.create_index(table, "second", "1", true, &mut |_, _| true);
+        assert!(made.is_ok(), "one row alone has a second word");
+        put(&mut transaction, table, "five", "y").unwrap();
+        transaction.drop_index(table, "second").unwrap();
+        put(&mut transaction, table, "five", "y b").unwrap();
+        let made = transaction.create_index(table, "second", "1", true, &mut |_, _| true);
+        assert_eq!(refused(made.unwrap_err()), ("second".into(), "four".into(), "five".into()));
+        drop(transaction);
+        assert_eq!(store.check().unwrap(), []);
+    }
+}
+
+#[test]
+fn a_write_that_leaves_the_indexed_words_writes_no_entry() {
+    let scratch = Scratch::new();
+    for store in stores(&scratch) {
+        let table = write(&store, |transaction| {
+            let table = transaction.create_table("t").unwrap();
+            create(transaction, table, "first", "0", false);
+            put(transaction, table, "one", "a b").unwrap();
+            table
+        });
+        let count = || store.stats().unwrap().entry_writes;
+        let before = count();
+        write(&store, |transaction| put(transaction, table, "one", "a c").unwrap());
+        assert_eq!(count(), before);
+        write(&store, |transaction| put(transaction, table, "one", "b c").unwrap());
+        assert_eq!(count(), before + 2, "one is deleted, and one written");
+    }
+}
+
+#[test]
+fn whoever_knows_no_indexes_writes_nothing_into_an_indexed_table() {
+    let scratch = Scratch::new();
+    let path = scratch.path("i.pel");
+    let store = Store::open(&path, &options()).unwrap();
+    let table = write(&store, |transaction| {
+        let table = transaction.create_table("t").unwrap();
+        create(transaction, table, "first", "0", false);
+        put(transaction, table, "one", "a").unwrap();
+        table
+    });
+    drop(store);
+    let store = Store::open(&path, &OpenOptions { deriver: None, ..options() }).unwrap();
+    let mut transaction = store.begin(WAIT).unwrap();
+    let error = put(&mut transaction, table, "two", "b").unwrap_err();
+    assert!(error.to_string().contains("write with one that can"), "{error}");
+    assert!(transaction.delete(table, &key("one")).is_err());
+    drop(transaction);
+    let known = store.snapshot().unwrap().known(table).unwrap();
+    assert!(known.is_indexed);
+    assert_eq!(store.put_at_once(known, &key("two"), &record("b")).unwrap(), pellucid_store::AtOnce::Unable);
+    drop(store);
+    let store = Store::open(&path, &options()).unwrap();
+    assert_eq!(entries(&store, table, "first").len(), 1, "declared once, and still kept in step");
+    write(&store, |transaction| put(transaction, table, "two", "b").unwrap());
+    assert_eq!(entries(&store, table, "first").len(), 2);
+}
+
+#[test]
+fn an_index_goes_with_its_table_and_with_everything() {
+    let scratch = Scratch::new();
+    for store in stores(&scratch) {
+        let rows: BTreeMap<String, String> =
+            (0..1500).map(|n| (format!("k{n:04}"), format!("a b{}", "c".repeat(n % 7)))).collect();
+        let table = write(&store, |transaction| {
+            let table = transaction.create_table("t").unwrap();
+            create(transaction, table, "each", "*", false);
+            for (name, text) in &rows {
+                put(transaction, table, name, text).unwrap();
+            }
+            table
+        });
+        assert_eq!(entries(&store, table, "each"), expected(&rows, "*"));
+        // With nothing else in the database, and beside another table.
+        write(&store, |transaction| transaction.clear(table).unwrap());
+        assert_eq!(entries(&store, table, "each"), Vec::<Vec<u8>>::new());
+        write(&store, |transaction| {
+            let other = transaction.create_table("other").unwrap();
+            put(transaction, other, "x", "y").unwrap();
+            for (name, text) in &rows {
+                put(transaction, table, name, text).unwrap();
+            }
+            transaction.rename_table("t", "renamed").unwrap();
+        });
+        write(&store, |transaction| transaction.clear(table).unwrap());
+        assert_eq!(store.check().unwrap(), []);
+        write(&store, |transaction| {
+            put(transaction, table, "one", "a").unwrap();
+            transaction.drop_table("renamed").unwrap();
+        });
+        assert_eq!(store.check().unwrap(), []);
+        let snapshot = store.snapshot().unwrap();
+        assert_eq!(snapshot.indexes(table).unwrap(), []);
+        assert_eq!(snapshot.tables().unwrap().len(), 1);
+    }
+    let store = Store::open(scratch.path("i.pel"), &options()).unwrap();
+    write(&store, |transaction| {
+        let table = transaction.create_table("t").unwrap();
+        create(transaction, table, "each", "*", true);
+        put(transaction, table, "one", "a").unwrap();
+    });
+    drop(store);
+    let store = Store::open(scratch.path("i.pel"), &OpenOptions { mode: Mode::New, ..options() }).unwrap();
+    assert_eq!(store.check().unwrap(), []);
+    assert_eq!(store.snapshot().unwrap().tables().unwrap(), []);
+}
+
+#[test]
+fn names_and_definitions_that_cannot_be_are_refused() {
+    let store = Store::memory_with(&options()).unwrap();
+    write(&store, |transaction| {
+        let table = transaction.create_table("t").unwrap();
+        create(transaction, table, "first", "0", false);
+        let mut made = |name: &str, definition: &str, is_unique| {
+            transaction.create_index(table, name, definition, is_unique, &mut |_, _| true)
+        };
+        assert!(made("first", "0", false).is_ok(), "the same again is nothing");
+        for (name, definition, is_unique, words) in [
+            ("first", "1", false, "choose another name, or drop it first"),
+            ("first", "0", true, "choose another name, or drop it first"),
+            ("", "0", false, "its name has 0 bytes"),
+            (&"n".repeat(256), "0", false, "its name has 256 bytes"),
+            ("second", "", false, "a definition names words"),
+        ] {
+            let error = made(name, definition, is_unique).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let error = transaction.drop_index(table, "third").unwrap_err().to_string();
+        assert_eq!(error, "table 't' has no index 'third'; it was never created, or was dropped");
+        assert_eq!(transaction.indexes(table).unwrap().len(), 1);
+    });
+    assert_eq!(store.check().unwrap(), []);
+}
