@@ -17,6 +17,9 @@ caller would catch without knowing pellucid; a missing key is plain `KeyError`, 
     |-- StaleTable              ReferenceError   a table that was dropped since
     |-- StreamError             ValueError       columns from elsewhere that broke off or are damaged
     |-- HistoryGone             LookupError      changes that are not kept any more
+    |-- UniqueError             ValueError       a value that another row has in a unique index
+    |-- NoSuchIndex             LookupError      an index that was never created, or was dropped
+    |-- IndexNotReady           RuntimeError     an index that has not been built to its end
     |-- NotOneRow               LookupError      a query that should have one row, and has none or many
     |-- TooManyGroups           ValueError       a group-by that memory has no room for
     |-- ReadOnly                TypeError        a change of something that cannot be changed
@@ -43,9 +46,11 @@ __all__ = [
     "DiskFull",
     "Error",
     "HistoryGone",
+    "IndexNotReady",
     "LostCommitsWarning",
     "NetworkFilesystemWarning",
     "NewerFormat",
+    "NoSuchIndex",
     "NotADatabase",
     "NotOneRow",
     "ParseError",
@@ -57,6 +62,7 @@ __all__ = [
     "StreamError",
     "TooManyGroups",
     "TransactionError",
+    "UniqueError",
     "UnregisteredType",
     "UnsupportedKey",
     "UnsupportedValue",
@@ -142,6 +148,27 @@ class HistoryGone(Error, LookupError):
 
     since: int
     oldest: int
+
+
+class UniqueError(Error, ValueError):
+    """A value that another row has in a unique index; nothing was written.
+
+    `index` is the name of the index, `value` what both would have, `key` the key of the row that was
+    refused, `existing_key` that of the row that has the value.
+    """
+
+    index: str
+    value: object
+    key: object
+    existing_key: object
+
+
+class NoSuchIndex(Error, LookupError):
+    """An index that was never created, or was dropped, here or by another process."""
+
+
+class IndexNotReady(Error, RuntimeError):
+    """An index that has not all rows yet: it is being built, or its build was broken off."""
 
 
 class NotOneRow(Error, LookupError):

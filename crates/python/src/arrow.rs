@@ -7,7 +7,7 @@ use arrow_array::RecordBatchIterator;
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use pellucid_query::arrow::{self, Gathered, Kinds, Part, Refusal, Wanted};
-use pellucid_query::{Column, Fault, Inside, Walk};
+use pellucid_query::{Column, Fault, Inside, InsideIndexed, Walk};
 use pellucid_record::Shapes;
 use pellucid_store::{Snapshot, Transaction};
 use pyo3::exceptions::PyImportError;
@@ -121,7 +121,8 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
     let snapshot = match &source.rows {
         Rows::Pinned(scan) => Some(scan.snapshot().clone()),
         Rows::Listed(rows) => Some(rows.snapshot().clone()),
-        Rows::Copied(_) | Rows::Inside(_) => None,
+        Rows::Indexed(rows) => Some(rows.snapshot().clone()),
+        Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) => None,
     };
     if let Some(snapshot) = snapshot {
         return over_parts(table, source, Gather { wanted: wanted.clone(), known: known.clone(), snapshot });
@@ -136,7 +137,11 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
                 let mut rows = Inside { scan: &mut scan, transaction };
                 work.run_over(&mut rows, selection.as_mut(), &*shapes, Stop::Signals)
             }
-            Rows::Pinned(_) | Rows::Listed(_) => Ok(Part::default()),
+            Rows::IndexedInside(mut rows) => {
+                let mut rows = InsideIndexed { rows: &mut rows, transaction };
+                work.run_over(&mut rows, selection.as_mut(), &*shapes, Stop::Signals)
+            }
+            Rows::Pinned(_) | Rows::Listed(_) | Rows::Indexed(_) => Ok(Part::default()),
         })
     })?;
     part.map_err(|fault| of_fault(table, fault))

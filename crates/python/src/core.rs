@@ -490,6 +490,29 @@ impl Core {
         }
     }
 
+    /// As `write`, for what takes long: `work` runs with the GIL released, but inside the caller's own transaction. `prepare`, ahead of it,
+    /// has the GIL.
+    pub fn write_released<P: Send>(
+        &self,
+        py: Python<'_>,
+        prepare: impl FnOnce(&mut Transaction) -> Result<P, StoreError>,
+        work: impl FnOnce(&mut Transaction, P) -> Result<(), StoreError> + Send,
+    ) -> PyResult<()> {
+        if self.is_mine(py) {
+            return self.in_running(py, |transaction| {
+                let prepared = prepare(transaction)?;
+                work(transaction, prepared)
+            });
+        }
+        let mut transaction = self.lock(py)?;
+        let done = match prepare(&mut transaction) {
+            Ok(prepared) => py.detach(|| work(&mut transaction, prepared)),
+            Err(error) => Err(error),
+        };
+        self.finish(py, transaction, done.is_ok(), 0)?;
+        done.map_err(|error| errors::of_store(py, error))
+    }
+
     /// A snapshot of what is committed.
     #[inline]
     pub fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {

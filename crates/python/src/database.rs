@@ -14,6 +14,8 @@ use crate::errors;
 use crate::hooks::PicklePolicy;
 use crate::hot::gil::{GilCell, GilRc};
 use crate::hot::row::Gate;
+use crate::index::describe::{self, IndexDescription};
+use crate::index::{Index, making};
 use crate::open::{self, path_of};
 use crate::snapshot::SnapshotHandle;
 use crate::table::{Table, class_of, name_of};
@@ -294,6 +296,9 @@ impl Database {
     ///     version             the newest version of the data: grows with each commit
     ///     tables              tables
     ///     rows                rows, in all tables
+    ///     indexes             indexes, of all tables
+    ///     index_entries       entries of all of them
+    ///     entry_writes        entries that were written or deleted by this process since it opened the database
     ///     blobs               large values that lie apart from their records
     ///     shapes              lists of field names that records share; they only grow
     ///     file_size           bytes of the file
@@ -564,6 +569,46 @@ impl Database {
     /// The last key of the default table and its value; None where it is empty.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py).call_method0("last")
+    }
+
+    /// Make an index of the default table; see `Table.create_index`.
+    #[pyo3(signature = (name, parts, *, unique=false, r#where=None, progress=None))]
+    fn create_index(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        parts: &Bound<'_, PyAny>,
+        unique: bool,
+        r#where: Option<&Bound<'_, PyAny>>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        making::create(self.default(py), &making::name_of(name)?, parts, unique, r#where, progress)
+    }
+
+    /// Remove an index of the default table; see `Table.drop_index`.
+    fn drop_index(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<()> {
+        making::drop_index(self.default(py), &making::name_of(name)?)
+    }
+
+    /// Make the entries of an index of the default table anew; see `Table.rebuild_index`.
+    #[pyo3(signature = (name, *, progress=None))]
+    fn rebuild_index(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        making::rebuild(self.default(py), &making::name_of(name)?, progress)
+    }
+
+    /// The indexes of the default table, by name; see `Table.indexes`.
+    fn indexes(&self, py: Python<'_>) -> PyResult<Vec<IndexDescription>> {
+        describe::all(self.default(py))
+    }
+
+    /// The index of this name of the default table; see `Table.index`.
+    fn index(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<Index> {
+        Index::new(self.default(py), making::name_of(name)?)
     }
 
     /// The rows of the default table of which all these conditions are true; see `Table.where`.

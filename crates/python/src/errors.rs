@@ -3,8 +3,9 @@
 //! The classes are the table in `pellucid/errors.py`; this file makes their messages. Each says
 //! what, where, which limit, and what to do now.
 
+use pellucid_query::index::{Definition, Keys};
 use pellucid_record::error::{Corrupt, Damage, EncodeError};
-use pellucid_store::StoreError;
+use pellucid_store::{IndexError, NotUnique, StoreError};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{
     PyAttributeError, PyException, PyIndexError, PyKeyError, PyMemoryError, PyRuntimeError, PySystemError,
@@ -378,6 +379,7 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         | StoreError::TransactionTooLarge { .. } => "RecordTooLarge",
         StoreError::NoSuchBlob { .. } => "StaleRecord",
         StoreError::TableDropped { .. } => "StaleTable",
+        StoreError::Index(error) => return of_index(py, error, message),
         StoreError::Closed { .. } => "Closed",
         StoreError::Forked { .. } | StoreError::WrongThread | StoreError::NoSuchSavepoint => {
             "TransactionError"
@@ -396,6 +398,49 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         Some(Err(error)) => error,
         _ => raised,
     }
+}
+
+/// What is wrong with an index.
+fn of_index(py: Python<'_>, error: &IndexError, message: String) -> PyErr {
+    let class = match error {
+        IndexError::NotUnique(refused) => {
+            return not_unique(py, refused).unwrap_or_else(|error| error);
+        }
+        IndexError::Exists { .. } | IndexError::Bad { .. } => return value_error(message),
+        IndexError::Missing { .. } | IndexError::Gone { .. } => "NoSuchIndex",
+        IndexError::Building { .. } => "IndexNotReady",
+        IndexError::BuiltByOther { .. } => "Busy",
+        _ => "DatabaseError",
+    };
+    raise(py, class, message)
+}
+
+/// `UniqueError` with what was refused.
+fn not_unique(py: Python<'_>, refused: &NotUnique) -> PyResult<PyErr> {
+    let definition = Definition::parse(&refused.definition).map_err(value_error)?;
+    let split = Keys::of(&definition);
+    let tuple = split.tuple(&refused.parts).unwrap_or_default();
+    let value = keys::object_of(py, &tuple, &refused.parts_spelling)?;
+    let value = if split.count() == 1 { value.get_item(0)? } else { value };
+    let key = keys::object_of(py, &refused.key, &refused.key_spelling)?;
+    let existing = keys::object_of(py, &refused.existing, &refused.existing_spelling)?;
+    let message = format!(
+        "row {} of table {:?} would have {} in the unique index {:?} ({}), which row {} has; nothing was written: give it another value, \
+         or change that row first",
+        shorten(key.repr()?.to_string()),
+        refused.table,
+        shorten(value.repr()?.to_string()),
+        refused.index,
+        refused.definition,
+        shorten(existing.repr()?.to_string())
+    );
+    let raised = raise(py, "UniqueError", message);
+    let object = raised.value(py);
+    object.setattr("index", &refused.index)?;
+    object.setattr("value", value)?;
+    object.setattr("key", key)?;
+    object.setattr("existing_key", existing)?;
+    Ok(raised)
 }
 
 /// An `OSError` with number, message and file name, as the built-in `open` raises it.

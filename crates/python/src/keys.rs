@@ -89,7 +89,11 @@ impl Refusal {
     }
 }
 
-fn push(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), Refusal> {
+/// Push the key that `object` is.
+///
+/// # Errors
+/// Why it is none; a part of it may have been pushed.
+pub fn push(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), Refusal> {
     if let Ok(value) = object.cast_exact::<PyString>() {
         encoder.str(text::characters(value)?.bytes());
         return Ok(());

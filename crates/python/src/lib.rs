@@ -26,6 +26,7 @@ mod expression;
 mod hooks;
 #[allow(unsafe_code, reason = "raw CPython slots: the loops of users run through here")]
 mod hot;
+mod index;
 mod keys;
 mod members;
 mod numpy;
@@ -82,6 +83,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("F", Expression::root(Source::Record)?)?;
     module.add("KEY", Expression::root(Source::Key)?)?;
     module.add_class::<arrow::ArrowStream>()?;
+    module.add_class::<index::Index>()?;
+    module.add_class::<index::IndexKeys>()?;
+    module.add_class::<index::describe::IndexDescription>()?;
     module.add_class::<query::Query>()?;
     module.add_class::<query::group::Groups>()?;
     module.add_class::<query::group::Aggregate>()?;

@@ -1,9 +1,11 @@
 //! What does `pellucid.open` take?
 
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use pellucid_query::index::Expressions;
 use pellucid_store::{Durability, Keep, Mode, OpenOptions, Store, Warning};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt, PyString};
@@ -193,8 +195,12 @@ pub fn open(
             ));
         }
         if word == ":memory:" {
-            let store = Store::memory_with(&OpenOptions { keep, ..OpenOptions::default() })
-                .map_err(|error| errors::of_store(py, error))?;
+            let store = Store::memory_with(&OpenOptions {
+                keep,
+                deriver: Some(Arc::new(Expressions)),
+                ..OpenOptions::default()
+            })
+            .map_err(|error| errors::of_store(py, error))?;
             return Database::new(py, store, policy, timeout, None, mode, durability, false);
         }
     }
@@ -207,6 +213,7 @@ pub fn open(
         is_untrusted: untrusted,
         keep,
         log_area_size,
+        deriver: Some(Arc::new(Expressions)),
         ..OpenOptions::default()
     };
     let opened = py.detach(|| Store::open(std::path::Path::new(&path), &options));

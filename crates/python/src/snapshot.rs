@@ -11,6 +11,8 @@ use crate::core::Core;
 use crate::errors;
 use crate::hot::gil::{GilCell, GilRc};
 use crate::hot::row::Gate;
+use crate::index::describe::{self, IndexDescription};
+use crate::index::{Index, making};
 use crate::table::{Table, class_of, name_of};
 
 const UNCHANGING: &str = "a snapshot does not change; write through the database";
@@ -209,6 +211,16 @@ impl SnapshotHandle {
     /// The last key of the default table and its value; None where it is empty.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method0("last")
+    }
+
+    /// The indexes of the default table, by name; see `Table.indexes`.
+    fn indexes(&self, py: Python<'_>) -> PyResult<Vec<IndexDescription>> {
+        describe::all(&self.default(py)?)
+    }
+
+    /// The index of this name of the default table; see `Table.index`.
+    fn index(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<Index> {
+        Index::new(&self.default(py)?, making::name_of(name)?)
     }
 
     /// The rows of the default table of which all these conditions are true; see `Table.where`.

@@ -20,6 +20,8 @@ use crate::core::Core;
 use crate::errors;
 use crate::hot::gil::GilRc;
 use crate::hot::row::{Gate, Row};
+use crate::index::describe::IndexDescription;
+use crate::index::{Index, making};
 use crate::keys::{self, Key};
 use crate::put;
 use crate::query::group::Groups;
@@ -151,7 +153,8 @@ impl Table {
         }
     }
 
-    fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+    /// What the handle reads: what is committed, or its snapshot.
+    pub fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         match &self.frozen {
             Some((snapshot, gate)) if gate.is_open() => Ok(snapshot.clone()),
             Some(_) => Err(errors::closed_snapshot(py)),
@@ -159,7 +162,8 @@ impl Table {
         }
     }
 
-    fn is_in_transaction(&self, py: Python<'_>) -> bool {
+    /// Whether the handle reads what the caller's transaction has.
+    pub fn is_in_transaction(&self, py: Python<'_>) -> bool {
         self.frozen.is_none() && self.core.is_mine(py)
     }
 
@@ -678,6 +682,59 @@ impl Table {
     /// array([ 1.,  2., nan])
     fn to_numpy<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         crate::numpy::to_numpy(slf, path)
+    }
+
+    /// Make an index, and fill it with the rows that are there: rows are found by what is in them from then on, at once.
+    ///
+    /// `parts` is an expression (`F.age`), a field path, or a tuple of these; `F.age.desc()` turns the order round, `F.tags.each()` makes an
+    /// entry for each element. Rows where a part is missing, or cannot be a key, have no entry; None is a value. With `unique=True` no two
+    /// rows may have the same: `UniqueError`. With `where=` only rows of which it is true have entries. `progress` is called with how many
+    /// rows were looked at, of how many.
+    ///
+    /// The same index once more is nothing; another one of its name raises `ValueError`.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people.create_index("by_name", (F.name.last, F.name.first.desc()), unique=True)
+    /// >>> people.create_index("adults", F.name.last, where=F.age >= 18)
+    /// >>> [index.name for index in people.indexes()]
+    /// ['adults', 'by_name']
+    #[pyo3(signature = (name, parts, *, unique=false, r#where=None, progress=None))]
+    fn create_index(
+        slf: &Bound<'_, Self>,
+        name: &Bound<'_, PyAny>,
+        parts: &Bound<'_, PyAny>,
+        unique: bool,
+        r#where: Option<&Bound<'_, PyAny>>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        making::create(slf, &making::name_of(name)?, parts, unique, r#where, progress)
+    }
+
+    /// Remove an index; `NoSuchIndex` where there is none of this name.
+    fn drop_index(slf: &Bound<'_, Self>, name: &Bound<'_, PyAny>) -> PyResult<()> {
+        making::drop_index(slf, &making::name_of(name)?)
+    }
+
+    /// Make the entries of an index anew from the rows: what mends one of which `check()` says that they do not agree.
+    #[pyo3(signature = (name, *, progress=None))]
+    fn rebuild_index(
+        slf: &Bound<'_, Self>,
+        name: &Bound<'_, PyAny>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        making::rebuild(slf, &making::name_of(name)?, progress)
+    }
+
+    /// The indexes of this table, by name: an `IndexInfo` each.
+    fn indexes(slf: &Bound<'_, Self>) -> PyResult<Vec<IndexDescription>> {
+        crate::index::describe::all(slf)
+    }
+
+    /// The index of this name; `NoSuchIndex` where there is none.
+    fn index(slf: &Bound<'_, Self>, name: &Bound<'_, PyAny>) -> PyResult<Index> {
+        Index::new(slf, making::name_of(name)?)
     }
 
     fn __eq__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -6,7 +6,7 @@ pub mod threads;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pellucid_query::{Fault, Inside, Selected, Selection, Walk};
+use pellucid_query::{Fault, Inside, InsideIndexed, Selected, Selection, Walk};
 use pellucid_record::Shapes;
 use pyo3::prelude::*;
 
@@ -115,6 +115,15 @@ pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyRes
             let shapes = rows.snapshot().dictionary().clone();
             py.detach(move || work.run_over(&mut *rows, selection.as_mut(), &*shapes, Stop::Signals))
         }
+        Rows::Indexed(mut rows) => {
+            let shapes = rows.snapshot().dictionary().clone();
+            py.detach(move || work.run_over(&mut *rows, selection.as_mut(), &*shapes, Stop::Signals))
+        }
+        Rows::IndexedInside(mut rows) => core.in_running(py, |transaction| {
+            let shapes = transaction.shapes().clone();
+            let mut rows = InsideIndexed { rows: &mut rows, transaction };
+            Ok(work.run_over(&mut rows, selection.as_mut(), &*shapes, Stop::Signals))
+        })?,
         Rows::Copied(mut rows) => core.in_running(py, |transaction| {
             let shapes = transaction.shapes().clone();
             Ok(work.run_over(&mut rows, selection.as_mut(), &*shapes, Stop::Signals))

@@ -135,6 +135,38 @@ fn push_other(code: &mut Vec<u8>, value: &Value, is_group: bool) -> Result<(), C
     Ok(())
 }
 
+/// Pushes what was found as a key, if it can be one; else it may have pushed a part. A bytearray is the bytes that it equals.
+///
+/// # Errors
+/// Damage.
+pub fn push_found<S: Shapes + ?Sized>(
+    encoder: &mut KeyEncoder,
+    found: &Found<'_>,
+    shapes: &S,
+) -> Result<bool, Corrupt> {
+    match found {
+        Found::Missing => return Ok(false),
+        Found::Slot(Slot::Int(value), _) => encoder.int(*value),
+        Found::Slot(Slot::Str(text), _) => encoder.str(text),
+        Found::Slot(Slot::Float(value), _) => return Ok(encoder.float(*value).is_ok()),
+        Found::Slot(Slot::None, _) => encoder.none(),
+        Found::Slot(Slot::Bool(value), _) => encoder.bool(*value),
+        Found::Slot(Slot::Heap { tag: tag::STR_SURROGATES, payload, .. }, _) => encoder.str(payload),
+        Found::Slot(Slot::Heap { tag: tag::BYTES | tag::BYTEARRAY, payload, .. }, _) => {
+            encoder.bytes(payload);
+        }
+        Found::Slot(Slot::Container(container), _) if container.kind.is_dict() => return Ok(false),
+        Found::Value(value) => match &**value {
+            Value::Bytearray(bytes) => encoder.bytes(bytes),
+            value => return Ok(push_value(encoder, value)),
+        },
+        Found::Slot(..) => {
+            return Ok(found.to_value(shapes)?.is_some_and(|value| push_value(encoder, &value)));
+        }
+    }
+    Ok(true)
+}
+
 /// Pushes a value as a key, if it can be one; else it may have pushed a part.
 pub fn push_value(encoder: &mut KeyEncoder, value: &Value) -> bool {
     match value {

@@ -14,6 +14,7 @@ pub mod evaluate;
 pub mod expression;
 pub mod field;
 pub mod group;
+pub mod index;
 pub mod key_range;
 pub mod numbers;
 pub mod numpy;
@@ -29,4 +30,6 @@ pub use evaluate::Evaluator;
 pub use expression::Expression;
 pub use field::{FieldReader, Number, Step};
 pub use sum::Sum;
-pub use walk::{Copied, Fault, Inside, Listed, RowKey, Selected, Selection, Walk};
+pub use walk::{
+    Copied, Fault, Indexed, IndexedInside, Inside, InsideIndexed, Listed, RowKey, Selected, Selection, Walk,
+};

@@ -11,6 +11,7 @@ use pellucid_store::{Row, Scan, Snapshot, StoreError, TableId, Transaction, Tran
 
 use crate::evaluate::Evaluator;
 use crate::group::TooManyGroups;
+use crate::index::Keys;
 use crate::sort::SortedKeys;
 
 /// Why a walk broke off.
@@ -211,6 +212,108 @@ impl Walk for Listed {
         visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<ControlFlow<B>>, Fault> {
         Ok(self.next(visit)?)
+    }
+}
+
+/// The rows of a snapshot to which entries of an index lead, in the order of these.
+pub struct Indexed {
+    entries: Scan,
+    snapshot: Snapshot,
+    table: TableId,
+    keys: Keys,
+}
+
+impl Indexed {
+    /// The rows of this table to which these entries lead.
+    #[must_use]
+    pub fn new(entries: Scan, table: TableId, keys: Keys) -> Self {
+        let snapshot = entries.snapshot().clone();
+        Self { entries, snapshot, table, keys }
+    }
+
+    /// The snapshot that keeps the rows' bytes in place.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Gives the next row to `visit`; None at the end. The row's bytes stay where they are while the snapshot lives.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Result<Option<R>, StoreError> {
+        while let Some(entry) = self.entries.next()? {
+            // What has no row, or is no entry, is found by `check`.
+            let Some(parts) = self.keys.split(&entry) else { continue };
+            if let Some(cell) = self.snapshot.get(self.table, parts.key)? {
+                let row = Row { key: parts.key, spelling: parts.key_spelling, record: cell.record };
+                return Ok(Some(visit(row)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Walk for Indexed {
+    fn step<B>(
+        &mut self,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, Fault> {
+        Ok(self.next(visit)?)
+    }
+}
+
+/// The same inside a transaction.
+pub struct IndexedInside {
+    entries: TransactionScan,
+    table: TableId,
+    keys: Keys,
+}
+
+impl IndexedInside {
+    /// The rows of this table to which these entries lead.
+    #[must_use]
+    pub fn new(entries: TransactionScan, table: TableId, keys: Keys) -> Self {
+        Self { entries, table, keys }
+    }
+
+    /// Gives the next row to `visit`; None at the end.
+    ///
+    /// # Errors
+    /// Damage; the transaction has ended.
+    pub fn next<R>(
+        &mut self,
+        transaction: &Transaction,
+        visit: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        let keys = &self.keys;
+        while let Some(found) = self.entries.next(transaction, |entry| {
+            keys.split(&entry).map(|parts| (parts.key.to_vec(), parts.key_spelling.to_vec()))
+        })? {
+            let Some((key, spelling)) = found else { continue };
+            // A row that was deleted since the walk began is passed over.
+            if let Some(cell) = transaction.get(self.table, &key)? {
+                return Ok(Some(visit(Row { key: &key, spelling: &spelling, record: cell.record })));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Rows of entries inside a transaction, with the transaction they need.
+pub struct InsideIndexed<'a> {
+    /// The rows.
+    pub rows: &'a mut IndexedInside,
+    /// Their transaction.
+    pub transaction: &'a Transaction,
+}
+
+impl Walk for InsideIndexed<'_> {
+    fn step<B>(
+        &mut self,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, Fault> {
+        Ok(self.rows.next(self.transaction, visit)?)
     }
 }
 

@@ -126,7 +126,10 @@ impl RowIterator {
         let (snapshot, serial) = match &rows {
             Rows::Pinned(scan) => (Some(scan.snapshot().clone()), None),
             Rows::Listed(rows) => (Some(rows.snapshot().clone()), None),
-            Rows::Inside(_) | Rows::Copied(_) => (None, source.table.get().core().running_serial(py)),
+            Rows::Indexed(rows) => (Some(rows.snapshot().clone()), None),
+            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) => {
+                (None, source.table.get().core().running_serial(py))
+            }
         };
         let inside = serial.map(|serial| (source.table.clone_ref(py), serial));
         let serial = serial.unwrap_or(0);
@@ -351,7 +354,8 @@ impl Walk {
     /// A step over rows that are not a scan's: they are copied.
     fn step_apart(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
         let core: &Core = self.source.table.get().core();
-        if matches!(self.rows, Rows::Inside(_) | Rows::Copied(_)) && self.serial > 0 {
+        if matches!(self.rows, Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_)) && self.serial > 0
+        {
             // Of the transaction, which may have been taken back to a savepoint since the last step.
             self.source.gate = core.running_gate(py).ok_or(Failure::IsOver)?;
         }
@@ -364,6 +368,12 @@ impl Walk {
         let found = match &mut self.rows {
             Rows::Pinned(_) => None,
             Rows::Listed(rows) => rows.next(copy).map_err(Failure::Store)?.map(Ok),
+            Rows::Indexed(rows) => rows.next(copy).map_err(Failure::Store)?.map(Ok),
+            Rows::IndexedInside(rows) => core
+                .in_serial(py, self.serial, |transaction| rows.next(transaction, copy))
+                .ok_or(Failure::IsOver)?
+                .map_err(Failure::Store)?
+                .map(Ok),
             Rows::Copied(rows) => rows.next(copy).map(Ok),
             Rows::Inside(scan) => core
                 .in_serial(py, self.serial, |transaction| {

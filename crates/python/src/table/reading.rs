@@ -1,9 +1,9 @@
 //! Which rows does a table's handle find, and whose: those committed, those of a snapshot, or those of
 //! the transaction that is running?
 
-use pellucid_query::{Copied, Listed, Selection};
+use pellucid_query::{Copied, Indexed, IndexedInside, Listed, Selection};
 use pellucid_record::view::Slot;
-use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TransactionScan};
+use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TableId, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -29,6 +29,10 @@ pub enum Rows {
     Listed(Box<Listed>),
     /// Copied out of a transaction that has changed something.
     Copied(Copied),
+    /// By the entries of an index of a snapshot.
+    Indexed(Box<Indexed>),
+    /// By those of an index as a transaction has it.
+    IndexedInside(Box<IndexedInside>),
 }
 
 /// The key that `object` is; None where it is none, and so can be under no row.
@@ -103,6 +107,39 @@ impl Table {
         value
     }
 
+    /// The value under a key, as the caller sees it now.
+    pub fn value_of<'py>(slf: &Bound<'py, Self>, key: &Key) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Self::row(slf, key)?.map(|row| value_of_row(slf.py(), row)).transpose()
+    }
+
+    /// The value under a key of this very table in a snapshot.
+    pub fn value_in<'py>(
+        slf: &Bound<'py, Self>,
+        snapshot: &Snapshot,
+        id: TableId,
+        key: &Key,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, this) = (slf.py(), slf.get());
+        let cell = snapshot.get(id, &key.bytes).map_err(|error| errors::of_store(py, error))?;
+        let Some(cell) = cell else { return Ok(None) };
+        let (names, gate) = (this.core.names.clone(), this.row_gate(py));
+        let table = Some(Strong::new(slf));
+        let row = Row::owned(cell.record, &key.bytes, names, gate, table, this.why_frozen());
+        value_of_row(py, GilRc::new(row)).map(Some)
+    }
+
+    /// Raises where the snapshot or the database of the table was closed.
+    pub fn check_gate(&self, py: Python<'_>) -> PyResult<()> {
+        if self.gate().is_open() {
+            return Ok(());
+        }
+        Err(errors::closed(
+            py,
+            "the snapshot or database of this iterator",
+            "make a list of what is needed before closing",
+        ))
+    }
+
     fn value<'py>(slf: &Bound<'py, Self>, key: &Key) -> PyResult<Option<Bound<'py, PyAny>>> {
         slf.get().core.check_open(slf.py())?;
         if let AtOnce::Done(found) = Self::value_at_once(slf, key)? {
@@ -130,7 +167,7 @@ impl Table {
         }
         let mut count = 0;
         match self.rows(py, bounds, false)? {
-            None | Some(Rows::Listed(_) | Rows::Copied(_)) => {}
+            Some(Rows::Listed(_) | Rows::Copied(_) | Rows::Indexed(_) | Rows::IndexedInside(_)) | None => {}
             Some(Rows::Pinned(mut scan)) => {
                 while scan.next().map_err(|error| errors::of_store(py, error))?.is_some() {
                     count += 1;

@@ -18,7 +18,7 @@ use pellucid_record::value::{NoShapes, encode_value};
 use pellucid_record::{Container, Value};
 
 pub use error::ParseError;
-pub use parse::parse;
+pub use parse::{IndexParts, parse, parse_index};
 pub use show::{NOT_FIELDS, is_plain_name};
 
 /// How deep expressions nest. Chains of `and` and `or` are one level, however long.

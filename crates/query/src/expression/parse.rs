@@ -14,9 +14,10 @@
 //! name       := letters, digits and "_" that begin with no digit | "`" any "`"
 //! literal    := number | string | bytes | "true" | "false" | "none" | "nan" | "inf" | word (string | bytes)
 //!             | "[" literals "]" | "(" literals ")" | ["set" | "frozenset"] "{" literals "}" | "{" (literal ":" literal)... "}"
+//! index      := expression ["asc" | "desc"] ("," expression ["asc" | "desc"])* ["where" expression]
 //! ```
 //!
-//! What stands first above binds loosest. `not` may also stand before `between in startswith endswith contains matches exists`.
+//! The last is what an index is made of, and no expression. What stands first above binds loosest. `not` may also stand before `between in startswith endswith contains matches exists`.
 //! Conditions do not chain. Keywords are of either case, and `True False None` are literals as they are. `docs/reference/expressions.md`
 //! says it for users. Not here: what an expression comes to (`evaluate/`).
 //!
@@ -64,6 +65,40 @@ fn whole(text: &str) -> Result<Node, Fault> {
     match parser.token {
         Token::End => Ok(node),
         _ => Err(parser.expected("an operator, or the end")),
+    }
+}
+
+/// Parts, of which each may be descending, and a condition.
+pub type IndexParts = (Vec<(Node, bool)>, Option<Node>);
+
+/// What a text says that an index is made of.
+///
+/// # Errors
+/// As `parse`.
+pub fn parse_index(text: &str) -> Result<IndexParts, ParseError> {
+    whole_index(text).map_err(|fault| fault.in_text(text))
+}
+
+fn whole_index(text: &str) -> Result<IndexParts, Fault> {
+    let mut tokens = Tokens::new(text);
+    let (token, start) = tokens.next()?;
+    let mut parser = Parser { text, tokens, token, start, nest: 0 };
+    let mut parts = Vec::new();
+    loop {
+        let node = parser.expression(level::OR)?;
+        let is_descending = parser.take_word("desc")?;
+        if !is_descending {
+            parser.take_word("asc")?;
+        }
+        parts.push((node, is_descending));
+        if !parser.take_sign(",")? {
+            break;
+        }
+    }
+    let condition = if parser.take_word("where")? { Some(parser.expression(level::OR)?) } else { None };
+    match parser.token {
+        Token::End => Ok((parts, condition)),
+        _ => Err(parser.expected("an operator, \",\", desc, where, or the end")),
     }
 }
 

@@ -1,0 +1,572 @@
+//! How are rows found by an index, and how is one made?
+//!
+//! A handle is a table and a name: what stands behind the name is looked for with each call, and is kept as long as the catalog has not
+//! changed. So a handle goes on with an index that was built anew, and says so where there is none any more. `index/making.rs` makes and drops.
+
+pub mod describe;
+pub mod making;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use pellucid_query::index::{Definition, Keys, beginning_with, between, turned_prefix};
+use pellucid_query::{Indexed, IndexedInside};
+use pellucid_record::key::{KeyEncoder, prefix_range, push_part};
+use pellucid_store::{
+    IndexError, IndexInfo, Range, Row as StoredRow, Scan, Snapshot, StoreError, TableId, TransactionScan,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::errors;
+use crate::hot::gil::GilCell;
+use crate::keys::{self, Key, Refusal};
+use crate::table::{Rows, Table};
+use crate::views::Shows;
+
+/// What stands behind the name of an index, and how its entries are taken apart.
+pub struct Known {
+    info: IndexInfo,
+    keys: Keys,
+}
+
+/// Where an index is read: as a snapshot has it, or the caller's transaction.
+enum Place {
+    Snapshot(Snapshot),
+    Transaction,
+}
+
+/// The entries of an index, one after the other.
+enum Entries {
+    Pinned(Box<Scan>),
+    Inside(TransactionScan),
+}
+
+/// An index of a table: rows by what is in them.
+///
+/// `table.index(name)` gives it. Values are what the index is made of: of an index with several parts a tuple, or one of the first few where
+/// a method says so. Rows come in the order of the index, as they are now, or in the snapshot whose table it is; with `each()` a row comes once
+/// for each of its elements that is asked for.
+///
+/// >>> import pellucid
+/// >>> from pellucid import F
+/// >>> people = pellucid.open(":memory:").table("people")
+/// >>> people.update(ann={"age": 30}, bob={"age": 20}, eve={"age": 30})
+/// >>> people.create_index("by_age", F.age)
+/// >>> by_age = people.index("by_age")
+/// >>> by_age.get(20), by_age.count(30), list(by_age.keys())
+/// ({'age': 20}, 2, [(20, 'bob'), (30, 'ann'), (30, 'eve')])
+#[pyclass(frozen, module = "pellucid", name = "Index")]
+pub struct Index {
+    table: Py<Table>,
+    name: String,
+    // What was found last: in a transaction or not, and when the catalog had this number.
+    seen: GilCell<Option<(bool, u64, Arc<Known>)>>,
+}
+
+impl Index {
+    /// The index of this name, which must be there.
+    pub fn new(table: &Bound<'_, Table>, name: String) -> PyResult<Self> {
+        let index = Self { table: table.clone().unbind(), name, seen: GilCell::new(None) };
+        index.look(table.py())?;
+        Ok(index)
+    }
+
+    fn missing(&self, py: Python<'_>) -> StoreError {
+        let table = self.table.get().name(py).to_string();
+        StoreError::Index(Box::new(IndexError::Missing { table, index: self.name.clone() }))
+    }
+
+    /// What stands behind the name, taken from what was seen where it is the same.
+    fn known(&self, py: Python<'_>, seen: (bool, u64), info: IndexInfo) -> Result<Arc<Known>, StoreError> {
+        let same = |known: &Known| known.info == info;
+        let old = self.seen.with(py, |seen| seen.as_ref().map(|(_, _, known)| Arc::clone(known)));
+        let known = if let Some(old) = old.filter(|old| same(old)) {
+            old
+        } else {
+            let definition = Definition::parse(&info.definition).map_err(|what| {
+                StoreError::Index(Box::new(IndexError::Bad { index: self.name.clone(), what }))
+            })?;
+            Arc::new(Known { keys: Keys::of(&definition), info })
+        };
+        let old = self.seen.with(py, |place| place.replace((seen.0, seen.1, Arc::clone(&known))));
+        drop(old);
+        Ok(known)
+    }
+
+    fn seen(&self, py: Python<'_>, is_inside: bool, number: u64) -> Option<Arc<Known>> {
+        self.seen.with(py, |seen| match seen {
+            Some((was_inside, seen, known)) if *was_inside == is_inside && *seen == number => {
+                Some(Arc::clone(known))
+            }
+            _ => None,
+        })
+    }
+
+    /// The index as it is now.
+    fn look(&self, py: Python<'_>) -> PyResult<(Place, Arc<Known>)> {
+        let table = self.table.get();
+        if table.is_in_transaction(py) {
+            let known = table.core().in_running(py, |transaction| {
+                let serial = transaction.catalog_serial();
+                if let Some(known) = self.seen(py, true, serial) {
+                    return Ok(known);
+                }
+                let id = table.id_in_transaction(py, transaction)?.ok_or_else(|| self.missing(py))?;
+                self.known(py, (true, serial), transaction.index(id, &self.name)?)
+            })?;
+            return Ok((Place::Transaction, known));
+        }
+        let snapshot = table.snapshot(py)?;
+        let version = snapshot.catalog_version();
+        let known = if let Some(known) = self.seen(py, false, version) {
+            known
+        } else {
+            let found = || {
+                let id = table.identity().in_snapshot(py, table.core(), &snapshot)?;
+                let info = id.map(|id| snapshot.index(id, &self.name)).transpose()?.flatten();
+                self.known(py, (false, version), info.ok_or_else(|| self.missing(py))?)
+            };
+            found().map_err(|error| errors::of_store(py, error))?
+        };
+        Ok((Place::Snapshot(snapshot), known))
+    }
+
+    /// As `look`, of an index that has all rows.
+    #[inline]
+    fn ready(&self, py: Python<'_>) -> PyResult<(Place, Arc<Known>)> {
+        let (place, known) = self.look(py)?;
+        if known.info.building.is_some() {
+            let table = self.table.get().name(py).to_string();
+            let building = IndexError::Building { table, index: self.name.clone() };
+            return Err(errors::of_store(py, StoreError::Index(Box::new(building))));
+        }
+        Ok((place, known))
+    }
+
+    /// The codes of the parts that `value` says: one, or of a compound index as many as it has elements. None where no row can have them.
+    fn parts_of(&self, known: &Known, value: &Bound<'_, PyAny>, is_whole: bool) -> PyResult<Option<Vec<u8>>> {
+        let mut encoder = KeyEncoder::new();
+        encoder.clear_for_parts();
+        let done = if known.keys.count() == 1 {
+            push_value(&mut encoder, known.keys.is_descending(0), value)
+        } else {
+            let Ok(tuple) = value.cast::<PyTuple>() else { return Err(self.no_tuple(known, value)?) };
+            if tuple.len() > known.keys.count() || is_whole && tuple.len() < known.keys.count() {
+                return Err(self.no_tuple(known, value)?);
+            }
+            tuple.iter().enumerate().try_for_each(|(part, element)| {
+                push_value(&mut encoder, known.keys.is_descending(part), &element)
+            })
+        };
+        match done {
+            Ok(()) => Ok(Some(encoder.parts().to_vec())),
+            Err(Refusal::Raised(error)) => Err(error),
+            Err(Refusal::Unsupported { .. }) if is_whole => Ok(None),
+            Err(refusal) => Err(refusal.raised(&self.table.get().name(value.py()), value)),
+        }
+    }
+
+    #[cold]
+    fn no_tuple(&self, known: &Known, value: &Bound<'_, PyAny>) -> PyResult<PyErr> {
+        let parts = known.keys.count();
+        Ok(errors::type_error(format!(
+            "index {:?} has {parts} parts ({}), so that a value is a tuple of them, not {}; prefix() and range() take the first ones alone",
+            self.name,
+            known.info.definition,
+            value.repr()?
+        )))
+    }
+
+    /// The entries that begin as `prefix` says: a str or bytes begins texts of the first part, a tuple is the first parts, or begins
+    /// the tuples of the only one.
+    fn prefix_range(&self, known: &Known, prefix: &Bound<'_, PyAny>) -> PyResult<Range> {
+        let is_tuple = prefix.is_instance_of::<PyTuple>();
+        if is_tuple && known.keys.count() > 1 {
+            let parts = self.parts_of(known, prefix, false)?;
+            return Ok(beginning_with(&parts.unwrap_or_default()));
+        }
+        let key = keys::key_of(&self.table.get().name(prefix.py()), prefix)?;
+        let Some(found) = prefix_range(&key.bytes) else {
+            return Err(errors::type_error(format!(
+                "prefix() takes a str, bytes or a tuple, not {}; get() and range() find any value",
+                prefix.get_type().name()?
+            )));
+        };
+        if known.keys.is_descending(0) {
+            return Ok(turned_prefix(&key.bytes, is_tuple));
+        }
+        Ok(Range::half_open(found.start, found.end))
+    }
+
+    fn entries(
+        &self,
+        py: Python<'_>,
+        place: &Place,
+        id: TableId,
+        range: &Range,
+        reverse: bool,
+    ) -> PyResult<Entries> {
+        match place {
+            Place::Snapshot(snapshot) => {
+                let scan = snapshot.scan(id, range, reverse).map_err(|error| errors::of_store(py, error))?;
+                Ok(Entries::Pinned(Box::new(scan)))
+            }
+            Place::Transaction => {
+                let core = self.table.get().core();
+                let scan = core.in_running(py, |transaction| transaction.scan(id, range, reverse))?;
+                Ok(match scan {
+                    TransactionScan::Clean(scan) => Entries::Pinned(scan),
+                    dirty @ TransactionScan::Dirty(_) => Entries::Inside(dirty),
+                })
+            }
+        }
+    }
+
+    /// The rows of entries in a range.
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        range: impl FnOnce(&Known) -> PyResult<Range>,
+        reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (place, known) = self.ready(py)?;
+        let range = range(&known)?;
+        let (id, table) = (known.info.id, known.info.table);
+        let rows = match self.entries(py, &place, id, &range, reverse)? {
+            Entries::Pinned(scan) => Rows::Indexed(Box::new(Indexed::new(*scan, table, known.keys.clone()))),
+            Entries::Inside(scan) => {
+                Rows::IndexedInside(Box::new(IndexedInside::new(scan, table, known.keys.clone())))
+            }
+        };
+        Table::iterate_rows(self.table.bind(py), rows, None, Shows::Values)
+    }
+
+    /// What `work` makes of the first entry in a range.
+    fn first_entry<R>(
+        &self,
+        py: Python<'_>,
+        (place, known): (&Place, &Known),
+        range: &Range,
+        reverse: bool,
+        work: impl FnOnce(StoredRow<'_>) -> R,
+    ) -> PyResult<Option<R>> {
+        match self.entries(py, place, known.info.id, range, reverse)? {
+            Entries::Pinned(mut scan) => {
+                Ok(scan.next().map_err(|error| errors::of_store(py, error))?.map(work))
+            }
+            Entries::Inside(mut scan) => {
+                self.table.get().core().in_running(py, |transaction| scan.next(transaction, work))
+            }
+        }
+    }
+
+    /// How many entries lie in a range.
+    fn count_in(&self, py: Python<'_>, (place, known): (&Place, &Known), range: &Range) -> PyResult<u64> {
+        let mut count = 0;
+        match self.entries(py, place, known.info.id, range, false)? {
+            Entries::Pinned(mut scan) => {
+                let mut counted = |_: StoredRow<'_>| {
+                    count += 1;
+                    ControlFlow::<()>::Continue(())
+                };
+                let walked = py.detach(|| {
+                    while scan.next_rows(&mut counted)?.is_some() {}
+                    Ok(())
+                });
+                walked.map_err(|error| errors::of_store(py, error))?;
+            }
+            Entries::Inside(mut scan) => {
+                while self
+                    .table
+                    .get()
+                    .core()
+                    .in_running(py, |transaction| scan.next(transaction, |_| ()))?
+                    .is_some()
+                {
+                    count += 1;
+                }
+            }
+        }
+        Ok(count)
+    }
+}
+
+fn push_value(
+    encoder: &mut KeyEncoder,
+    is_descending: bool,
+    value: &Bound<'_, PyAny>,
+) -> Result<(), Refusal> {
+    let mut refusal = None;
+    push_part(encoder, is_descending, |encoder| match keys::push(encoder, value) {
+        Ok(()) => true,
+        Err(why) => {
+            refusal = Some(why);
+            false
+        }
+    });
+    refusal.map_or(Ok(()), Err)
+}
+
+#[pymethods]
+impl Index {
+    /// The index's name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The table whose rows it has.
+    #[getter]
+    fn table(&self, py: Python<'_>) -> Py<Table> {
+        self.table.clone_ref(py)
+    }
+
+    /// The first row that has this value, in the order of the index; `default` where none has.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people["ann"] = {"name": {"last": "Lee", "first": "Ann"}}
+    /// >>> people.create_index("by_name", (F.name.last, F.name.first))
+    /// >>> people.index("by_name").get(("Lee", "Ann")).name.first
+    /// 'Ann'
+    #[pyo3(signature = (value, default=None, /))]
+    fn get<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = value.py();
+        let (place, known) = self.ready(py)?;
+        if let Some(parts) = self.parts_of(&known, value, true)?
+            && let Some(found) = self.row_of_first(py, &place, &known, &beginning_with(&parts), false)?
+        {
+            return Ok(found);
+        }
+        Ok(default.unwrap_or_else(|| py.None().into_bound(py)))
+    }
+
+    /// Whether any row has this value.
+    fn __contains__(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = value.py();
+        let (place, known) = self.ready(py)?;
+        let Some(parts) = self.parts_of(&known, value, true)? else { return Ok(false) };
+        Ok(self.first_entry(py, (&place, &known), &beginning_with(&parts), false, |_| ())?.is_some())
+    }
+
+    /// The rows from the value `start` on, up to `stop`, which is left out; in the order of the index, or against it.
+    ///
+    /// None leaves that side open. Of a compound index, a tuple of the first few parts will do. Where the first part is descending, `start` is
+    /// the greater one.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> log = pellucid.open(":memory:").table("log")
+    /// >>> log.extend([{"level": 3}, {"level": 1}, {"level": 2}])
+    /// 3
+    /// >>> log.create_index("by_level", F.level)
+    /// >>> [row.level for row in log.index("by_level").range(2, reverse=True)]
+    /// [3, 2]
+    #[pyo3(signature = (start=None, stop=None, *, reverse=false))]
+    fn range<'py>(
+        &self,
+        py: Python<'py>,
+        start: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'py, PyAny>>,
+        reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.rows(py, |known| self.between(known, start, stop), reverse)
+    }
+
+    /// The rows whose text begins so; of a compound index, those whose first parts are these: `prefix((21,))`.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people.extend([{"name": "Ann"}, {"name": "Bob"}, {"name": "Anton"}])
+    /// 3
+    /// >>> people.create_index("by_name", F.name)
+    /// >>> [row.name for row in people.index("by_name").prefix("An")]
+    /// ['Ann', 'Anton']
+    #[pyo3(signature = (prefix, *, reverse=false))]
+    fn prefix<'py>(&self, prefix: &Bound<'py, PyAny>, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
+        self.rows(prefix.py(), |known| self.prefix_range(known, prefix), reverse)
+    }
+
+    /// All rows that have an entry, in the order of the index.
+    #[pyo3(signature = (*, reverse=false))]
+    fn values<'py>(&self, py: Python<'py>, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
+        self.rows(py, |_| Ok(Range::ALL), reverse)
+    }
+
+    /// The first row in the order of the index; None where it has no entry.
+    fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (place, known) = self.ready(py)?;
+        self.row_of_first(py, &place, &known, &Range::ALL, false)
+    }
+
+    /// The last row in the order of the index; None where it has no entry.
+    fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (place, known) = self.ready(py)?;
+        self.row_of_first(py, &place, &known, &Range::ALL, true)
+    }
+
+    /// How many rows have this value.
+    fn count(&self, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let py = value.py();
+        let (place, known) = self.ready(py)?;
+        match self.parts_of(&known, value, true)? {
+            Some(parts) => self.count_in(py, (&place, &known), &beginning_with(&parts)),
+            None => Ok(0),
+        }
+    }
+
+    /// Pairs of value and row key, from `start` on, up to `stop`; no row is read. Bounds as for `range`.
+    #[pyo3(signature = (start=None, stop=None, *, reverse=false))]
+    fn keys(
+        &self,
+        py: Python<'_>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        reverse: bool,
+    ) -> PyResult<IndexKeys> {
+        let (place, known) = self.ready(py)?;
+        let range = self.between(&known, start, stop)?;
+        let entries = self.entries(py, &place, known.info.id, &range, reverse)?;
+        let serial = self.table.get().core().running_serial(py);
+        Ok(IndexKeys { table: self.table.clone_ref(py), known, entries: GilCell::new(Some(entries)), serial })
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<IndexKeys> {
+        self.keys(py, None, None, false)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let (place, known) = self.ready(py)?;
+        let count = match place {
+            Place::Snapshot(snapshot) => {
+                snapshot.count(known.info.id).map_err(|error| errors::of_store(py, error))?
+            }
+            Place::Transaction => {
+                self.table.get().core().in_running(py, |transaction| transaction.count(known.info.id))?
+            }
+        };
+        Ok(count as usize)
+    }
+
+    /// An index is there, with or without entries.
+    #[allow(clippy::unused_self, reason = "a method of Python's")]
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let name = self.table.get().name(py);
+        let text = self.look(py).map(|(_, known)| {
+            let unique = if known.info.is_unique { "unique, " } else { "" };
+            format!(
+                "<pellucid.Index {:?} of table {name:?}, {unique}over {}>",
+                self.name, known.info.definition
+            )
+        });
+        errors::shown(py, "pellucid.Index", text)
+    }
+}
+
+impl Index {
+    fn between(
+        &self,
+        known: &Known,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Range> {
+        let part = |value: Option<&Bound<'_, PyAny>>| {
+            value.map_or(Ok(None), |value| self.parts_of(known, value, false))
+        };
+        Ok(between(part(start)?, part(stop)?))
+    }
+
+    /// The row of the first entry in a range.
+    fn row_of_first<'py>(
+        &self,
+        py: Python<'py>,
+        place: &Place,
+        known: &Known,
+        range: &Range,
+        reverse: bool,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let key = self.first_entry(py, (place, known), range, reverse, |entry| {
+            known
+                .keys
+                .split(&entry)
+                .map(|parts| Key { bytes: parts.key.to_vec(), spelling: parts.key_spelling.to_vec() })
+        })?;
+        let Some(key) = key.flatten() else { return Ok(None) };
+        match place {
+            Place::Snapshot(snapshot) => {
+                Table::value_in(self.table.bind(py), snapshot, known.info.table, &key)
+            }
+            Place::Transaction => Table::value_of(self.table.bind(py), &key),
+        }
+    }
+}
+
+/// An iterator over pairs of value and row key of an index, as they were when it began.
+///
+/// >>> import pellucid
+/// >>> from pellucid import F
+/// >>> table = pellucid.open(":memory:").table("t")
+/// >>> table.extend([{"n": 2}, {"n": 1}])
+/// 2
+/// >>> table.create_index("n", F.n)
+/// >>> list(table.index("n").keys())
+/// [(1, 1), (2, 0)]
+#[pyclass(frozen, module = "pellucid", name = "IndexKeys")]
+pub struct IndexKeys {
+    table: Py<Table>,
+    known: Arc<Known>,
+    entries: GilCell<Option<Entries>>,
+    // Of the transaction in which it was made.
+    serial: Option<u64>,
+}
+
+#[pymethods]
+impl IndexKeys {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.table.get().check_gate(py)?;
+        let database = self.table.get().core();
+        let copy = |entry: StoredRow<'_>| (entry.key.to_vec(), entry.spelling.to_vec());
+        let step = self.entries.with(py, |entries| match entries {
+            None => Ok(None),
+            Some(Entries::Pinned(scan)) => scan.next().map(|entry| entry.map(copy)),
+            Some(Entries::Inside(scan)) => {
+                let serial = self.serial.unwrap_or_default();
+                database
+                    .in_serial(py, serial, |transaction| scan.next(transaction, copy))
+                    .unwrap_or(Err(StoreError::Closed { what: "transaction that this iterator walks over" }))
+            }
+        });
+        let Some((code, spelling)) = step.map_err(|error| errors::of_store(py, error))? else {
+            drop(self.entries.with(py, Option::take));
+            return Ok(None);
+        };
+        let entry = StoredRow { key: &code, spelling: &spelling, record: &[] };
+        let parts = self.known.keys.split(&entry);
+        let tuple = parts.and_then(|parts| self.known.keys.tuple(parts.parts));
+        let (Some(parts), Some(tuple)) = (parts, tuple) else {
+            let name = &self.known.info.name;
+            let message =
+                format!("an entry of index {name:?} is damaged; run db.check(), and rebuild_index()");
+            return Err(errors::corrupt_record(py, message));
+        };
+        let value = keys::object_of(py, &tuple, parts.spelling)?;
+        let value = if self.known.keys.count() == 1 { value.get_item(0)? } else { value };
+        let key = keys::object_of(py, parts.key, parts.key_spelling)?;
+        Ok(Some(PyTuple::new(py, [value, key])?.into_any()))
+    }
+}

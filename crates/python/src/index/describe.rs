@@ -1,0 +1,121 @@
+//! What is known of an index?
+
+use pellucid_query::index::Definition;
+use pellucid_store::{IndexInfo, StoreError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::errors;
+use crate::expression::Expression;
+use crate::query::plan::SortBy;
+use crate::table::Table;
+
+/// What an index is made of, and how far it is.
+///
+/// >>> import pellucid
+/// >>> from pellucid import F
+/// >>> people = pellucid.open(":memory:").table("people")
+/// >>> people["ann"] = {"age": 30}
+/// >>> people.create_index("by_age", F.age.desc())
+/// >>> people.indexes()
+/// [<pellucid.IndexInfo 'by_age': age desc, ready, 1 entry>]
+#[pyclass(frozen, module = "pellucid", name = "IndexInfo")]
+pub struct IndexDescription {
+    info: IndexInfo,
+    definition: Definition,
+    entries: u64,
+}
+
+impl IndexDescription {
+    fn new(py: Python<'_>, info: IndexInfo, entries: u64) -> PyResult<Self> {
+        let definition = Definition::parse(&info.definition).map_err(|what| {
+            errors::raise(
+                py,
+                "DatabaseCorrupt",
+                format!("index {:?} is made of what is none: {what}", info.name),
+            )
+        })?;
+        Ok(Self { info, definition, entries })
+    }
+}
+
+/// Those of all indexes of a table, by name.
+pub fn all(table: &Bound<'_, Table>) -> PyResult<Vec<IndexDescription>> {
+    let (py, this) = (table.py(), table.get());
+    let found: Vec<(IndexInfo, u64)> = if this.is_in_transaction(py) {
+        this.core().in_running(py, |transaction| {
+            let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(Vec::new()) };
+            let infos = transaction.indexes(id)?;
+            infos.into_iter().map(|info| transaction.count(info.id).map(|count| (info, count))).collect()
+        })?
+    } else {
+        let snapshot = this.snapshot(py)?;
+        let read = || -> Result<Vec<(IndexInfo, u64)>, StoreError> {
+            let id = this.identity().in_snapshot(py, this.core(), &snapshot)?;
+            let Some(id) = id else { return Ok(Vec::new()) };
+            let infos = snapshot.indexes(id)?;
+            infos.into_iter().map(|info| snapshot.count(info.id).map(|count| (info, count))).collect()
+        };
+        read().map_err(|error| errors::of_store(py, error))?
+    };
+    found.into_iter().map(|(info, count)| IndexDescription::new(py, info, count)).collect()
+}
+
+#[pymethods]
+impl IndexDescription {
+    /// Its name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    /// What it is made of: an `Expression` for each part, or a `SortBy` where that is descending.
+    #[getter]
+    fn parts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let mut parts = Vec::new();
+        for (node, is_descending) in &self.definition.parts {
+            parts.push(if *is_descending {
+                Bound::new(py, SortBy::new(node.clone(), true))?.into_any()
+            } else {
+                Bound::new(py, Expression::of(node.clone()))?.into_any()
+            });
+        }
+        PyTuple::new(py, parts)
+    }
+
+    /// Whether no two rows may have the same value.
+    #[getter]
+    fn unique(&self) -> bool {
+        self.info.is_unique
+    }
+
+    /// The condition that rows with an entry fulfil; None where all rows may have one.
+    #[getter]
+    fn r#where(&self) -> Option<Expression> {
+        self.definition.condition.clone().map(Expression::of)
+    }
+
+    /// `"ready"`, or `"building"` while it has not all rows.
+    #[getter]
+    fn state(&self) -> &'static str {
+        if self.info.building.is_some() { "building" } else { "ready" }
+    }
+
+    /// How many entries it has.
+    #[getter]
+    fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    fn __repr__(&self) -> String {
+        let unique = if self.info.is_unique { "unique, " } else { "" };
+        let entries = if self.entries == 1 { "entry" } else { "entries" };
+        format!(
+            "<pellucid.IndexInfo '{}': {}, {unique}{}, {} {entries}>",
+            self.info.name,
+            self.info.definition,
+            self.state(),
+            self.entries
+        )
+    }
+}

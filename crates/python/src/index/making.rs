@@ -1,0 +1,120 @@
+//! How is an index made, dropped and built anew?
+
+use pellucid_query::expression::parse_index;
+use pellucid_query::index::Definition;
+use pellucid_store::{StoreError, TableId, Transaction};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::errors;
+use crate::expression::node_of;
+use crate::query::plan::sort_part;
+use crate::table::Table;
+
+/// The argument `name` of what wants the name of an index.
+pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
+    errors::argument(name, name.extract(), "name", "the name of an index, a str")
+}
+
+/// The text of what an index is made of.
+fn definition_of(
+    name: &str,
+    parts: &Bound<'_, PyAny>,
+    condition: Option<&Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let elements: Vec<Bound<'_, PyAny>> = if let Ok(tuple) = parts.cast::<PyTuple>() {
+        tuple.iter().collect()
+    } else if let Ok(list) = parts.cast::<PyList>() {
+        list.iter().collect()
+    } else {
+        vec![parts.clone()]
+    };
+    let parts = elements.iter().map(sort_part).collect::<PyResult<_>>()?;
+    let condition = condition.map(node_of).transpose()?;
+    let refused = |why: String| errors::value_error(format!("index {name:?}: {why}"));
+    let text = Definition::new((parts, condition)).map_err(refused)?.to_string();
+    // What is read back is what was meant.
+    parse_index(&text).map_err(|error| refused(error.to_string()))?;
+    Ok(text)
+}
+
+/// Who is told how far it is; and what that raised.
+struct Progress {
+    function: Option<Py<PyAny>>,
+    raised: Option<PyErr>,
+}
+
+impl Progress {
+    fn new(function: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        if let Some(function) = function
+            && !function.is_callable()
+        {
+            let kind = function.get_type();
+            return Err(errors::type_error(format!(
+                "progress has to be a function of (rows done, rows), not {}",
+                kind.name()?
+            )));
+        }
+        Ok(Self { function: function.map(|function| function.clone().unbind()), raised: None })
+    }
+
+    /// Whether to go on.
+    fn tell(&mut self, done: u64, total: u64) -> bool {
+        let told = Python::attach(|py| {
+            py.check_signals()?;
+            match &self.function {
+                Some(function) => function.call1(py, (done, total)).map(|_| ()),
+                None => Ok(()),
+            }
+        });
+        self.raised = told.err();
+        self.raised.is_none()
+    }
+}
+
+/// Does `work` in the caller's transaction, or in one of its own with the GIL released.
+fn within(
+    table: &Bound<'_, Table>,
+    progress: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&mut Transaction, TableId, &mut dyn FnMut(u64, u64) -> bool) -> Result<(), StoreError>
+    + Send,
+) -> PyResult<()> {
+    let (py, this) = (table.py(), table.get());
+    this.check_writable(py)?;
+    let mut progress = Progress::new(progress)?;
+    let core = this.core();
+    let done = core.write_released(
+        py,
+        |transaction| this.id_for_writing(py, transaction),
+        |transaction, id| work(transaction, id, &mut |done, total| progress.tell(done, total)),
+    );
+    match progress.raised.take() {
+        Some(raised) => Err(raised),
+        None => done,
+    }
+}
+
+/// `table.create_index(...)`.
+pub fn create(
+    table: &Bound<'_, Table>,
+    name: &str,
+    parts: &Bound<'_, PyAny>,
+    is_unique: bool,
+    condition: Option<&Bound<'_, PyAny>>,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let definition = definition_of(name, parts, condition)?;
+    within(table, progress, |transaction, id, go_on| {
+        transaction.create_index(id, name, &definition, is_unique, go_on)
+    })
+}
+
+/// `table.rebuild_index(name)`.
+pub fn rebuild(table: &Bound<'_, Table>, name: &str, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    within(table, progress, |transaction, id, go_on| transaction.rebuild_index(id, name, go_on))
+}
+
+/// `table.drop_index(name)`.
+pub fn drop_index(table: &Bound<'_, Table>, name: &str) -> PyResult<()> {
+    within(table, None, |transaction, id, _| transaction.drop_index(id, name))
+}

@@ -1,0 +1,280 @@
+//! Which entries has a row in an index?
+//!
+//! One for the values that the parts of the index come to, where all of them can be keys, and its condition is true; with `each()` one for each
+//! distinct element. A part that is missing, or holds what cannot be a key (a dict, a list, NaN, a large value that lies apart), leaves the row
+//! out: no comparison finds it either. [`Keys`] takes what is looked for apart into codes, and entries into values and keys.
+
+use std::fmt;
+use std::ops::Bound;
+
+use pellucid_record::key::{KeyEncoder, parts_as_tuple, parts_size, push_part, split_spellings};
+use pellucid_record::{Corrupt, Shapes};
+use pellucid_store::{Derive, Derived, Deriver, Range, Row};
+
+use crate::code::push_found;
+use crate::evaluate::Evaluator;
+use crate::expression::{IndexParts, Kind, Node, Source, Step, parse_index};
+
+/// No part begins with this byte or a greater one, so that it ends what begins with some parts.
+const BEHIND_PARTS: u8 = 0xFE;
+
+/// What an index is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// What its entries are ordered by, and whether descending.
+    pub parts: Vec<(Node, bool)>,
+    /// Which rows have entries; `None`: all.
+    pub condition: Option<Node>,
+}
+
+impl fmt::Display for Definition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (node, is_descending)) in self.parts.iter().enumerate() {
+            let separator = if place == 0 { "" } else { ", " };
+            write!(out, "{separator}{node}{}", if *is_descending { " desc" } else { "" })?;
+        }
+        match &self.condition {
+            Some(condition) => write!(out, " where {condition}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Definition {
+    /// What an index is made of; the text says why it cannot be.
+    ///
+    /// # Errors
+    /// There is no part, one that reads nothing, or more than one with `each()`.
+    pub fn new((parts, condition): IndexParts) -> Result<Self, String> {
+        if parts.is_empty() {
+            return Err("it needs a part: an expression over the fields of a record, as F.age".to_owned());
+        }
+        if let Some((node, _)) = parts.iter().find(|(node, _)| !reads(node)) {
+            return Err(format!("its part {node} is the same for all rows; name a field, as F.age"));
+        }
+        if parts.iter().filter(|(node, _)| branches(node)).count() > 1 {
+            return Err(
+                "two of its parts have each(), which would be an entry for each pair of elements; make two indexes"
+                    .to_owned(),
+            );
+        }
+        Ok(Self { parts, condition })
+    }
+
+    /// The definition of a text.
+    ///
+    /// # Errors
+    /// The text says why it is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Self::new(parse_index(text).map_err(|error| error.to_string())?)
+    }
+
+    /// Whether rows may have more than one entry.
+    #[must_use]
+    pub fn branches(&self) -> bool {
+        self.parts.iter().any(|(node, _)| branches(node))
+    }
+}
+
+fn reads(node: &Node) -> bool {
+    matches!(node.kind(), Kind::Field(..)) || node.kind().parts().into_iter().any(reads)
+}
+
+fn branches(node: &Node) -> bool {
+    match node.kind() {
+        Kind::Field(Source::Record, path) => path.contains(&Step::Each),
+        Kind::Arithmetic(_, one, other) => branches(one) || branches(other),
+        Kind::Negative(part) | Kind::Call(_, part) => branches(part),
+        _ => false,
+    }
+}
+
+/// Makes definitions ready for rows: what a store is opened with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Expressions;
+
+impl Deriver for Expressions {
+    fn prepare(&self, definition: &str) -> Result<Box<dyn Derive>, String> {
+        let definition = Definition::parse(definition)?;
+        let mut parts = Vec::with_capacity(definition.parts.len());
+        for (node, is_descending) in &definition.parts {
+            let evaluator = Evaluator::new(node).map_err(|error| error.to_string())?;
+            parts.push(Part { evaluator, is_descending: *is_descending });
+        }
+        let condition = definition.condition.as_ref().map(|node| Evaluator::new(node)).transpose();
+        Ok(Box::new(Entries {
+            descending: parts.iter().map(|part| part.is_descending).collect(),
+            parts,
+            condition: condition.map_err(|error| error.to_string())?,
+            encoder: KeyEncoder::new(),
+        }))
+    }
+}
+
+#[derive(Clone)]
+struct Part {
+    evaluator: Evaluator,
+    is_descending: bool,
+}
+
+#[derive(Clone)]
+struct Entries {
+    parts: Vec<Part>,
+    descending: Box<[bool]>,
+    condition: Option<Evaluator>,
+    encoder: KeyEncoder,
+}
+
+impl Derive for Entries {
+    fn derive(&mut self, row: &Row<'_>, shapes: &dyn Shapes, entries: &mut Derived) -> Result<(), Corrupt> {
+        if let Some(condition) = &mut self.condition
+            && !condition.is_true(row, shapes)?
+        {
+            return Ok(());
+        }
+        self.encoder.clear_for_parts();
+        descend(&mut self.parts, row, shapes, &mut self.encoder, entries)
+    }
+
+    fn parts_size(&self, code: &[u8]) -> Option<usize> {
+        parts_size(code, &self.descending)
+    }
+
+    fn again(&self) -> Box<dyn Derive> {
+        Box::new(self.clone())
+    }
+}
+
+/// Adds an entry for each value of the first part, with all values of the others behind it.
+fn descend(
+    parts: &mut [Part],
+    row: &Row<'_>,
+    shapes: &dyn Shapes,
+    encoder: &mut KeyEncoder,
+    entries: &mut Derived,
+) -> Result<(), Corrupt> {
+    let Some((part, rest)) = parts.split_first_mut() else {
+        entries.push(encoder.parts(), encoder.spelling());
+        return Ok(());
+    };
+    let is_descending = part.is_descending;
+    part.evaluator.visit(row, shapes, &mut |found| {
+        let mark = encoder.mark();
+        let mut damage = None;
+        let is_pushed = push_part(encoder, is_descending, |encoder| {
+            push_found(encoder, &found, shapes).unwrap_or_else(|error| {
+                damage = Some(error);
+                false
+            })
+        });
+        if let Some(error) = damage {
+            return Err(error);
+        }
+        if is_pushed {
+            descend(rest, row, shapes, encoder, entries)?;
+        }
+        encoder.reset(mark);
+        Ok(false)
+    })?;
+    Ok(())
+}
+
+/// The orders of an index's parts: what takes its entries apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    descending: Box<[bool]>,
+}
+
+/// An entry, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryParts<'a> {
+    /// The codes of the parts.
+    pub parts: &'a [u8],
+    /// Their spelling.
+    pub spelling: &'a [u8],
+    /// The code of the row's key.
+    pub key: &'a [u8],
+    /// Its spelling.
+    pub key_spelling: &'a [u8],
+}
+
+impl Keys {
+    /// Those of a definition.
+    #[must_use]
+    pub fn of(definition: &Definition) -> Self {
+        Self { descending: definition.parts.iter().map(|(_, is_descending)| *is_descending).collect() }
+    }
+
+    /// How many parts there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.descending.len()
+    }
+
+    /// Whether this part is descending.
+    #[must_use]
+    pub fn is_descending(&self, part: usize) -> bool {
+        self.descending.get(part).copied().unwrap_or(false)
+    }
+
+    /// The entry that stands in a row of the index; `None` where it is none.
+    #[inline]
+    #[must_use]
+    pub fn split<'a>(&self, row: &Row<'a>) -> Option<EntryParts<'a>> {
+        let size = parts_size(row.key, &self.descending)?;
+        let (parts, key) = row.key.split_at_checked(size)?;
+        let (spelling, key_spelling) = split_spellings(row.spelling)?;
+        Some(EntryParts { parts, spelling, key, key_spelling })
+    }
+
+    /// The code of the tuple of an entry's parts, which is spelled as they are; `None` where they are none.
+    #[must_use]
+    pub fn tuple(&self, parts: &[u8]) -> Option<Vec<u8>> {
+        parts_as_tuple(parts, &self.descending)
+    }
+}
+
+/// The entries that begin with these parts.
+#[must_use]
+pub fn beginning_with(parts: &[u8]) -> Range {
+    if parts.is_empty() {
+        return Range::ALL;
+    }
+    Range::half_open(parts.to_vec(), behind(parts))
+}
+
+/// What lies behind all entries that begin with these parts.
+#[must_use]
+pub fn behind(parts: &[u8]) -> Vec<u8> {
+    [parts, &[BEHIND_PARTS]].concat()
+}
+
+/// The entries from those of `start` on, below those of `stop`: of leading parts, in the order of the index.
+#[must_use]
+pub fn between(start: Option<Vec<u8>>, stop: Option<Vec<u8>>) -> Range {
+    Range {
+        start: start.map_or(Bound::Unbounded, Bound::Included),
+        end: stop.map_or(Bound::Unbounded, Bound::Excluded),
+    }
+}
+
+/// The entries whose first part, a descending one, is a text or a tuple that begins as this key does.
+#[must_use]
+pub fn turned_prefix(key: &[u8], is_tuple: bool) -> Range {
+    // Without its end.
+    let open = key.split_last().map_or(key, |(_, open)| open);
+    let turned: Vec<u8> = std::iter::once(0).chain(open.iter().map(|byte| !byte)).collect();
+    let mut end = turned.clone();
+    while end.last() == Some(&0xFF) {
+        end.pop();
+    }
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    let mut start = turned;
+    if is_tuple {
+        // What goes on with FE or FF is another element: turned 01 and 00.
+        start.push(0x02);
+    }
+    Range::half_open(start, end)
+}
