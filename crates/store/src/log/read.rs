@@ -29,10 +29,11 @@ impl LoggedRead {
     /// The newest version that a process has taken over, and the tree that goes with it.
     pub(crate) fn new(state: &State, tree: Arc<dyn ReadTxn>) -> Self {
         let mut layers = [None, None];
-        let live = state.layers.iter().rev().filter(|placed| placed.end > state.applied.position);
-        for (place, placed) in layers.iter_mut().zip(live) {
+        let mut live = state.layers.iter().rev().filter(|placed| placed.end > state.applied.position);
+        for (place, placed) in layers.iter_mut().zip(live.by_ref()) {
             *place = Some(Arc::clone(&placed.layer));
         }
+        debug_assert!(live.next().is_none(), "a log has two areas");
         let sequence = state.sequence().max(state.applied.sequence);
         Self { tree, layers, sequence, applied: state.applied.sequence, catalog: state.catalog_version() }
     }

@@ -202,7 +202,7 @@ impl State {
         loop {
             // [R3] One load says whether there is anything to do.
             while self.sequence() < areas.sequence() {
-                if self.read_group(areas) || self.enter_next_area(areas) {
+                if self.read_group(areas) || self.enter_next_area(tree, areas)? {
                     continue;
                 }
                 // [R6] Overtaken by a checkpoint; or by a bulk commit, which is in the tree alone.
@@ -250,19 +250,20 @@ impl State {
     }
 
     /// Go on in the other area, if it begins where this one ends.
-    fn enter_next_area(&mut self, areas: &Areas) -> bool {
-        let Some(placed) = self.layers.back() else { return false };
-        let (other, sequence) = (1 - placed.area, placed.sequence);
-        if placed.end == placed.head.begin {
-            return false;
+    fn enter_next_area(&mut self, tree: &dyn Engine, areas: &Areas) -> Result<bool, EngineError> {
+        let Some(placed) = self.layers.back() else { return Ok(false) };
+        let (other, end, sequence) = (1 - placed.area, placed.end, placed.sequence);
+        if end == placed.head.begin {
+            return Ok(false);
         }
-        match areas.head(other).filter(|head| head.begin == placed.end) {
-            Some(head) => {
-                self.layers.push_back(Placed::new(other, head, sequence));
-                true
-            }
-            None => false,
+        let Some(head) = areas.head(other).filter(|head| head.begin == end) else { return Ok(false) };
+        if self.layers.len() > 1 {
+            // [C2] It was begun anew, so that a tree has what it held before, though whoever wrote that may have died ahead of saying
+            // so. Under an older tree three layers would be needed, and a snapshot has two.
+            self.take_tree(tree)?;
         }
+        self.layers.push_back(Placed::new(other, head, sequence));
+        Ok(true)
     }
 
     /// Append a group and take it over. For whoever holds the writer lock and has looked for room.
@@ -314,7 +315,7 @@ impl State {
         let (active, tail) = (areas.active(), areas.tail());
         let goes_on = |placed: &Placed| placed.goes_on(active, tail, areas);
         // Else nothing was appended since this area was begun, or begun anew with another salt.
-        if !self.layers.back().is_some_and(goes_on) && !self.enter_next_area(areas) {
+        if !self.layers.back().is_some_and(goes_on) && !self.enter_next_area(tree, areas)? {
             self.restart(tree, areas)?;
         }
         self.layers.back_mut().filter(|placed| goes_on(placed)).ok_or(EngineError::Damaged {
@@ -366,4 +367,37 @@ pub(crate) fn applied_of(source: &(impl catalog::Source + ?Sized)) -> Result<App
             EngineError::Damaged { what: "the tree's place in the log cannot be read", code: 0 }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::log::engine::LoggedEngine;
+    use crate::log::read::LoggedRead;
+    use crate::memory::MemoryEngine;
+
+    #[test]
+    fn a_reader_that_keeps_its_tree_has_no_hole_when_nobody_says_what_is_applied() {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        let (tree, areas) = (&*engine.shared.tree, &engine.shared.areas);
+        // Another process, which keeps the tree that it began with.
+        let mut state = State::new(tree, areas).unwrap();
+        let mut kept = Vec::new();
+        for number in 0..6_u8 {
+            let mut txn = engine.begin_write().unwrap();
+            txn.put(Tree::Rows, &[number], &[b"row"]).unwrap();
+            txn.commit().unwrap();
+            let below = state.read(tree, areas).unwrap();
+            let read = LoggedRead::new(&state, below);
+            for number in 0..=number {
+                assert!(read.get(Tree::Rows, &[number]).unwrap().is_some(), "row {number}");
+            }
+            kept.push(read);
+            // Whoever writes the tree dies ahead of saying so.
+            assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
+            areas.begin_counting(0);
+        }
+    }
 }
