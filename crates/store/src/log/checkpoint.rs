@@ -232,6 +232,7 @@ impl Shared {
         let applied = applied_of(&*txn)?;
         let Some((area, head)) = self.sealed(applied) else {
             // Somebody else was faster.
+            self.tell_applied(applied)?;
             return Ok(Done::Applied(applied));
         };
         let Some(end) = self.areas.head(1 - area).map(|next| next.begin) else {
@@ -263,6 +264,16 @@ impl Shared {
         Ok(Done::Applied(applied))
     }
 
+    /// Say up to where the tree has everything, for whoever wrote that and died ahead of it: perhaps in the midst of the sync, so that the
+    /// disk need not have it yet, and the area that it was written from is about to be begun anew.
+    pub(crate) fn tell_applied(&self, applied: Applied) -> Result<(), EngineError> {
+        if applied.position > self.areas.applied() {
+            self.tree.sync()?;
+            self.areas.set_applied(applied.position);
+        }
+        Ok(())
+    }
+
     /// Bytes of groups that no tree has.
     pub(crate) fn pending(&self) -> u64 {
         self.areas.tail().saturating_sub(self.areas.applied())
@@ -278,6 +289,7 @@ impl Shared {
     /// Make sure that one area is sealed, so that writers go on in the other; false if there is nothing to seal.
     fn seal(&self, _lock: &WriterLock) -> Result<bool, EngineError> {
         let applied = newest(&*self.tree)?.1;
+        self.tell_applied(applied)?;
         if self.sealed(applied).is_some() {
             return Ok(true);
         }

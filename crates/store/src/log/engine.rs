@@ -238,6 +238,7 @@ impl Shared {
         };
         drop(txn);
         let (_, applied) = newest(&*self.tree)?;
+        self.tell_applied(applied)?;
         checkpoint::recover(&self.areas, applied)?;
         Ok(true)
     }

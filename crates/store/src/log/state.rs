@@ -400,4 +400,17 @@ mod tests {
             areas.begin_counting(0);
         }
     }
+
+    #[test]
+    fn what_a_dead_one_has_applied_is_told_by_the_next() {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        let mut txn = engine.begin_write().unwrap();
+        txn.put(Tree::Rows, b"key", &[b"row"]).unwrap();
+        txn.commit().unwrap();
+        for _ in 0..2 {
+            assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
+            assert_eq!(engine.shared.pending(), 0);
+            engine.shared.areas.begin_counting(0);
+        }
+    }
 }
