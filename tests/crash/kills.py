@@ -121,6 +121,7 @@ class Round:
             for _ in range(self.dice.choice([0, 0, 1, 1, 2, 4])):
                 self.die_opening()
             self.verify()
+        self.end_reader()
 
     def tell(self, line: str) -> None:
         """For whoever looks into the folder of a failed round."""

@@ -178,8 +178,12 @@ def read(notes: Notes, path: Path) -> None:
     while not notes.is_over():
         with db.snapshot() as snap:
             journal = snap.table("journal")
-            numbers = list(journal)
-            assert numbers == list(range(len(numbers))) == list(range(len(journal)))
+            numbers, count = list(journal), len(journal)
+            missing = sorted(set(range(count)) - set(numbers))
+            assert numbers == list(range(count)), (
+                f"version {snap.version}: of {count} rows that are counted, {missing} are missing; there are "
+                f"{len(numbers)}, the last {numbers[-3:]}; {db.stats()}"
+            )
             shared = snap.table("shared")
             assert (shared["total"].n if "total" in shared else 0) == len(numbers)
             newest: dict[str, int] = {}
