@@ -11,7 +11,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterator
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -633,6 +633,39 @@ def test_a_search_ends_when_the_database_is_closed(path: Path) -> None:
     db.close()
     with pytest.raises(pellucid.Closed):
         next(rows)
+
+
+def test_what_python_computes_at_the_edges_of_floats_is_computed(table: Any) -> None:
+    # Near the greatest floats, and near 0, where a quotient must not be rounded twice.
+    pairs = [
+        (3 * 2**1023, 2),
+        (3 * 2**1023, 3),
+        (2**1100, 3 * 2**80),
+        (2**1024 - 2**970 - 1, 1),
+        (2**1024 - 2**970, 1),
+        (-(3 * 2**60 - 1), 2**1135),
+        (1, 2**1074),
+        (1, 2**1075),
+        (2**2000, 1),
+        (-1, 10**400),
+        (10**30 + 1, 10**13),
+    ]
+    table.extend({"a": a, "b": b} for a, b in pairs)
+
+    def divided(a: int, b: int) -> float | None:
+        try:
+            return a / b
+        except OverflowError:
+            return None
+
+    assert repr(table.column(F.a / F.b)) == repr([divided(a, b) for a, b in pairs])
+
+
+def test_a_time_with_an_offset_and_one_without_are_two_groups(table: Any) -> None:
+    noon = time(12)
+    table.extend({"at": at} for at in (noon, noon.replace(tzinfo=timezone.utc), noon))
+    groups = table.group_by("at").agg(n=count())
+    assert groups == [{"at": noon, "n": 2}, {"at": noon.replace(tzinfo=timezone.utc), "n": 1}]
 
 
 def test_explain_tells_what_was_met(table: Any) -> None:

@@ -109,11 +109,12 @@ impl Code {
 fn push_other(code: &mut Vec<u8>, value: &Value, is_group: bool) -> Result<(), Corrupt> {
     match value {
         Value::Time(micros, _, zone) => {
-            let offset = match zone {
-                Some(OwnedZone::Fixed(offset, _)) => *offset,
-                _ => 0,
+            // A ZoneInfo has no offset without a date, so that Python compares such a time as a naive one.
+            let (is_aware, offset) = match zone {
+                Some(OwnedZone::Fixed(offset, _)) => (true, *offset),
+                _ => (false, 0),
             };
-            code.push(TIME);
+            code.extend_from_slice(&[TIME, u8::from(is_aware)]);
             code.extend_from_slice(&((micros - offset).cast_unsigned() ^ (1 << 63)).to_be_bytes());
         }
         Value::Timedelta(delta) => {

@@ -169,21 +169,38 @@ fn of_ints(operation: Operation, one: &BigInt, other: &BigInt) -> Option<Value> 
 /// The quotient of two ints as the float that is nearest to it.
 fn quotient(one: &BigInt, other: &BigInt) -> Option<f64> {
     const EXACT: u64 = 53;
+    /// Of the last bit of the floats that are nearest to 0.
+    const LEAST_EXPONENT: i64 = -1074;
     if other.is_zero() {
         return None;
     }
     if one.bits() <= EXACT && other.bits() <= EXACT {
         return Some(one.to_f64()? / other.to_f64()?);
     }
-    // 66 bits of the quotient, and one that says whether there is more: enough to round it once.
-    let shift = (66 + other.bits()).saturating_sub(one.bits());
-    let scaled = one.abs() << shift;
-    let mut whole: BigInt = &scaled / other.abs();
-    let has_more = !(&scaled % other.abs()).is_zero();
-    whole = (whole << 1u8) | BigInt::from(has_more);
-    let exponent = i32::try_from(shift + 1).ok()?;
+    // The quotient lies below 2^(size + 1), and is not below 2^(size - 1).
+    let size = i64::try_from(one.bits()).ok()? - i64::try_from(other.bits()).ok()?;
+    if size > 1024 {
+        return None;
+    }
+    // 54 bits of it and more; of what is nearer to 0 than floats are dense, those that they have, and two.
+    let exponent = (size - 55).max(LEAST_EXPONENT - 2);
+    let (mut whole, mut part) = (one.abs(), other.abs());
+    if exponent < 0 {
+        whole <<= -exponent;
+    } else {
+        part <<= exponent;
+    }
+    let has_more = !(&whole % &part).is_zero();
+    // The last bit of an odd one says that there is more: it is rounded once.
+    let whole = (whole / part).to_u64()? | u64::from(has_more);
+    let bits = i64::from(u64::BITS - whole.leading_zeros());
+    let spare = (bits - EXACT.cast_signed()).max(LEAST_EXPONENT - exponent).max(0);
+    let half = (1u64 << spare) >> 1;
+    let (kept, rest) = (whole >> spare, whole & ((1 << spare) - 1));
+    let kept = kept + u64::from(rest > half || (rest == half && spare > 0 && kept & 1 == 1));
+    let exponent = i32::try_from(exponent + spare).ok()?;
     // In two steps, for the power may be smaller than any float.
-    let value = whole.to_f64()? * 2f64.powi(-(exponent / 2)) * 2f64.powi(-(exponent - exponent / 2));
+    let value = kept as f64 * 2f64.powi(exponent / 2) * 2f64.powi(exponent - exponent / 2);
     let value = if one.is_negative() == other.is_negative() { value } else { -value };
     value.is_finite().then_some(value)
 }
@@ -356,5 +373,15 @@ mod tests {
         assert_eq!(of((1 << 60) + 1, 1 << 60), Some(1.0));
         assert_eq!(of(-((1 << 70) + (1 << 18)), 1 << 17), Some(-9_007_199_254_740_994.0));
         assert_eq!(of(1, 0), None);
+        let of = |one: u64, one_shift: u32, other_shift: u32| {
+            quotient(&(BigInt::from(one) << one_shift), &(BigInt::from(1) << other_shift))
+        };
+        assert_eq!(of((1 << 53) - 1, 1100, 129), Some(f64::MAX));
+        assert_eq!(of((1 << 54) - 1, 1100, 130), None);
+        assert_eq!(of(1, 0, 1074), Some(f64::from_bits(1)));
+        // Rounded to 53 bits first, it would be 2.
+        assert_eq!(of((3 << 60) - 1, 0, 1135), Some(f64::from_bits(1)));
+        assert_eq!(of(1, 0, 1075), Some(0.0));
+        assert_eq!(of(1, 0, 5000), Some(0.0));
     }
 }
