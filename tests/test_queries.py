@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta, timezone
@@ -633,6 +634,58 @@ def test_a_search_ends_when_the_database_is_closed(path: Path) -> None:
     db.close()
     with pytest.raises(pellucid.Closed):
         next(rows)
+
+
+class Rang(Exception):
+    pass
+
+
+@pytest.fixture
+def ring_soon() -> Iterator[Callable[[], None]]:
+    """Lets a signal raise `Rang` a millisecond after it is called."""
+
+    def ring(*_: object) -> None:
+        raise Rang
+
+    old = signal.signal(signal.SIGALRM, ring)
+    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.001)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, old)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        lambda t: t.order_by(-F.n).keys(),
+        lambda t: iter(t.order_by(-F.n)),
+        lambda t: iter(t.where(F.n >= 0)),
+        lambda t: iter(t.where(F.n >= 0).filter(bool)),
+        lambda t: iter(t.values()),
+        iter,
+    ],
+    ids=["sorted keys", "sorted rows", "rows", "filtered rows", "values", "keys"],
+)
+def test_a_list_of_rows_stops_at_a_signal(
+    path: Path, rows: Callable[[Any], Iterator[Any]], ring_soon: Callable[[], None]
+) -> None:
+    db = pellucid.open(path)
+    db.table("t").extend({"n": n} for n in range(100_000))
+    found = rows(db.table("t"))
+    ring_soon()
+    with pytest.raises(Rang):
+        list(found)
+    # It was not walked to its end before the signal was noticed.
+    assert next(found, None) is not None
+
+
+def test_a_long_list_of_values_is_searched_until_a_signal(path: Path, ring_soon: Callable[[], None]) -> None:
+    """A row may take long: rows are not counted until signals are looked at."""
+    db = pellucid.open(path)
+    db.table("t").extend({"n": Decimal(n)} for n in range(3000))
+    found = iter(db.table("t").where(F.n.isin([-1 - Decimal(n) for n in range(3000)])))
+    ring_soon()
+    with pytest.raises(Rang):
+        next(found)
 
 
 def test_what_python_computes_at_the_edges_of_floats_is_computed(table: Any) -> None:

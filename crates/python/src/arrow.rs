@@ -96,7 +96,7 @@ impl Work for Gather {
 }
 
 impl Parallel for Gather {
-    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
         Ok(Part::joined(parts))
     }
 }

@@ -83,7 +83,7 @@ impl Work for SumUp {
 }
 
 impl Parallel for SumUp {
-    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
         let mut whole = Sum::default();
         for part in parts {
             match part {
@@ -182,7 +182,7 @@ impl Work for FindExtreme {
 }
 
 impl Parallel for FindExtreme {
-    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
         let best = |one, other| aggregate::better(one, other, self.1);
         Ok(parts.into_iter().fold(Outcome::Done(None), best))
     }
@@ -252,7 +252,7 @@ impl Work for Count {
 }
 
 impl Parallel for Count {
-    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
         Ok(parts.into_iter().sum())
     }
 }
@@ -313,6 +313,7 @@ pub fn for_each_values<'py>(
     let count = columns.len();
     let found = over(table, Source { rows, selection }, CollectValues(columns))?;
     for values in found.chunks(count.max(1)) {
+        table.py().check_signals()?;
         objects.clear();
         for value in values {
             objects.push(match value {

@@ -55,7 +55,7 @@ impl Work for GatherNumbers {
 }
 
 impl Parallel for GatherNumbers {
-    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
         Ok(joined(parts))
     }
 }

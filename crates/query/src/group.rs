@@ -12,6 +12,7 @@ use crate::code::Code;
 use crate::column::Column;
 use crate::evaluate::found::Found;
 use crate::field::Number;
+use crate::stoppable::{self, Many, Pace, let_go};
 use crate::sum::Sum;
 use crate::walk::{Fault, Walk, damaged, for_each};
 
@@ -67,7 +68,7 @@ pub struct Group {
 /// The groups of some rows, in the order of the codes of what theirs have in common; what is missing is last.
 #[derive(Debug, Default)]
 pub struct Groups {
-    groups: Vec<(Box<[u8]>, Group)>,
+    groups: Many<(Box<[u8]>, Group)>,
 }
 
 /// The memory that groups may take, those of several walks together.
@@ -117,11 +118,10 @@ pub fn grouped<S: Shapes + ?Sized>(
         places.insert(Box::default(), 0);
         groups.push(Group::empty(aggregates));
     }
-    let mut code = Code::default();
-    let mut scratch = Code::default();
+    let (mut code, mut scratch) = (Code::default(), Code::default());
     // Groups of one string each, which need no code to be found.
     let mut texts: HashMap<Box<[u8]>, usize> = HashMap::new();
-    for_each::<()>(rows, is_stopped, |row| {
+    let walked = for_each::<()>(rows, &is_stopped, |row| {
         let mut has_room = true;
         let mut add = || -> Result<(), Corrupt> {
             let place = if let Some(place) = known_place(columns, &row, shapes, &texts)? {
@@ -165,12 +165,30 @@ pub fn grouped<S: Shapes + ?Sized>(
             }
             Err(error) => damaged(&row, error),
         }
-    })?;
-    let mut places: Vec<(Box<[u8]>, usize)> = places.into_iter().collect();
-    places.sort_unstable();
-    let mut groups: Vec<Option<Group>> = groups.into_iter().map(Some).collect();
-    let group = |(code, place): (Box<[u8]>, usize)| Some((code, groups.get_mut(place)?.take()?));
-    Ok(Groups { groups: places.into_iter().filter_map(group).collect() })
+    });
+    if let Err(fault) = walked {
+        let count = groups.len();
+        let_go((places, texts, groups), count);
+        return Err(fault);
+    }
+    let_go(texts, groups.len());
+    in_order(places, groups, &mut Pace::new(is_stopped))
+}
+
+/// The groups in the order of their codes, of which each has its place in the list.
+fn in_order(
+    places: HashMap<Box<[u8]>, usize>,
+    groups: Vec<Group>,
+    pace: &mut Pace<impl Fn() -> bool>,
+) -> Result<Groups, Fault> {
+    let mut groups = Many::new(groups.into_iter().map(Some).collect());
+    let places = stoppable::sort(Many::new(places.into_iter().collect()), Ord::cmp, pace)?;
+    let mut sorted = Many::new(Vec::with_capacity(groups.len()));
+    for (code, place) in places.into_rest() {
+        sorted.extend(groups.get_mut(place).and_then(Option::take).map(|group: Group| (code, group)));
+        pace.step()?;
+    }
+    Ok(Groups { groups: sorted })
 }
 
 /// About how much memory a group takes.
@@ -181,29 +199,34 @@ fn size_of_group(code: &[u8], aggregate_count: usize) -> usize {
 }
 
 impl Groups {
-    /// The groups, in order.
+    /// The one group of rows that are not told apart.
     #[must_use]
-    pub fn into_groups(self) -> Vec<Group> {
-        self.groups.into_iter().map(|(_, group)| group).collect()
+    pub fn one(group: Group) -> Self {
+        Self { groups: Many::new(vec![(Box::default(), group)]) }
+    }
+
+    /// The groups, in order.
+    pub fn into_groups(self) -> impl Iterator<Item = Group> {
+        self.groups.into_rest().map(|(_, group)| group)
     }
 
     /// The groups of all rows, from those of parts of them that follow each other.
-    #[must_use]
-    pub fn merge(parts: Vec<Self>) -> Self {
-        let mut all: Vec<(Box<[u8]>, Group)> = Vec::new();
-        for part in parts {
-            all.extend(part.groups);
-        }
-        // Stable: of equal codes, those of earlier rows stay first.
-        all.sort_by(|one, other| one.0.cmp(&other.0));
+    ///
+    /// # Errors
+    /// A stop.
+    pub fn merge(parts: Vec<Self>, is_stopped: impl Fn() -> bool) -> Result<Self, Fault> {
+        let mut pace = Pace::new(is_stopped);
+        let parts = parts.into_iter().map(|part| part.groups).collect();
+        let all = stoppable::merge(parts, |one, other| one.0.cmp(&other.0), &mut pace)?;
         let mut whole = Self::default();
-        for (code, group) in all {
+        for (code, group) in all.into_rest() {
             match whole.groups.last_mut() {
                 Some((last, into)) if *last == code => into.add(group),
                 _ => whole.groups.push((code, group)),
             }
+            pace.step()?;
         }
-        whole
+        Ok(whole)
     }
 }
 

@@ -21,6 +21,7 @@ pub mod numpy;
 pub mod order;
 mod runs;
 pub mod sort;
+pub mod stoppable;
 pub mod sum;
 pub mod walk;
 

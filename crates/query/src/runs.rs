@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pellucid_store::StoreError;
 
 use crate::sort::Entry;
+use crate::stoppable::{Many, Pace, Rest};
+use crate::walk::Fault;
 
 /// Bytes that are read or written at once.
 const BUFFER_SIZE: usize = 1 << 16;
@@ -39,23 +41,27 @@ pub(crate) fn failed(action: &'static str, source: io::Error) -> StoreError {
 
 impl Runs {
     /// Writes entries, which are in order, as a run more.
-    pub fn write(&mut self, entries: &[Entry]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// There is no room for it, or a stop.
+    pub fn write(&mut self, entries: &[Entry], pace: &mut Pace<impl Fn() -> bool>) -> Result<(), Fault> {
+        let failed = |error| failed("write to", error);
+        let mut file = self.begin(entries.len()).map_err(failed)?;
+        for entry in entries {
+            entry.write(&mut file).map_err(failed)?;
+            pace.step()?;
+        }
+        Ok(file.flush().map_err(failed)?)
+    }
+
+    /// Where to write a run of so many entries.
+    fn begin(&mut self, count: usize) -> io::Result<BufWriter<&mut File>> {
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(tempfile::tempfile()?),
         };
-        self.runs.push((file.stream_position()?, entries.len() as u64));
-        let mut file = BufWriter::with_capacity(BUFFER_SIZE, file);
-        for entry in entries {
-            for part in [&entry.code, &entry.key, &entry.spelling] {
-                let size = u32::try_from(part.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
-                file.write_all(&size.to_le_bytes())?;
-            }
-            for part in [&entry.code, &entry.key, &entry.spelling] {
-                file.write_all(part)?;
-            }
-        }
-        file.flush()
+        self.runs.push((file.stream_position()?, count as u64));
+        Ok(BufWriter::with_capacity(BUFFER_SIZE, file))
     }
 
     pub fn into_readers(self) -> Vec<RunReader> {
@@ -66,6 +72,17 @@ impl Runs {
             RunReader { file: BufReader::with_capacity(BUFFER_SIZE, part), left }
         };
         self.runs.into_iter().map(reader).collect()
+    }
+}
+
+impl Entry {
+    fn write(&self, file: &mut impl Write) -> io::Result<()> {
+        let parts = [&self.code, &self.key, &self.spelling];
+        for part in parts {
+            let size = u32::try_from(part.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+            file.write_all(&size.to_le_bytes())?;
+        }
+        parts.into_iter().try_for_each(|part| file.write_all(part))
     }
 }
 
@@ -115,13 +132,13 @@ impl RunReader {
 pub struct Merge {
     /// The first of each source that is not at its end; the least on top.
     heads: BinaryHeap<Reverse<(Entry, usize)>>,
-    memory: std::vec::IntoIter<Entry>,
+    memory: Rest<Entry>,
     runs: Vec<RunReader>,
 }
 
 impl Merge {
-    pub(crate) fn new(memory: Vec<Entry>, runs: Vec<RunReader>) -> io::Result<Self> {
-        let mut merge = Self { heads: BinaryHeap::new(), memory: memory.into_iter(), runs };
+    pub(crate) fn new(memory: Many<Entry>, runs: Vec<RunReader>) -> io::Result<Self> {
+        let mut merge = Self { heads: BinaryHeap::new(), memory: memory.into_rest(), runs };
         for source in 0..=merge.runs.len() {
             merge.take_from(source)?;
         }

@@ -20,6 +20,7 @@ use crate::expression::Expression;
 use crate::field::Number;
 use crate::order::exact_cmp;
 use crate::runs::{Merge, RunReader, Runs, failed};
+use crate::stoppable::{self, Many, Pace, Rest};
 use crate::walk::{Fault, RowKey, Walk, damaged, for_each};
 
 /// What rows are ordered by, first to last.
@@ -92,7 +93,7 @@ impl SortKey {
 }
 
 /// A row and what it is ordered by. The code is followed by the key's, which settles what is the same.
-pub(crate) struct Entry {
+pub struct Entry {
     pub(crate) code: Box<[u8]>,
     pub(crate) key: Box<[u8]>,
     pub(crate) spelling: Box<[u8]>,
@@ -151,7 +152,7 @@ pub struct Sort {
 /// Rows that were sorted, or some of them; [`Sorted::merge`] puts parts together.
 pub struct Sorted {
     /// In order.
-    entries: Vec<Entry>,
+    entries: Many<Entry>,
     runs: Vec<RunReader>,
 }
 
@@ -174,7 +175,7 @@ impl Sort {
         is_stopped: impl Fn() -> bool,
     ) -> Result<Sorted, Fault> {
         match self.wanted {
-            0 => Ok(Sorted { entries: Vec::new(), runs: Vec::new() }),
+            0 => Ok(Sorted { entries: Many::default(), runs: Vec::new() }),
             1..=TOP_MAX => self.top(rows, shapes, is_stopped),
             _ => self.all(rows, shapes, is_stopped),
         }
@@ -220,7 +221,7 @@ impl Sort {
             }
             ControlFlow::Continue(())
         })?;
-        Ok(Sorted { entries: kept.into_sorted_vec(), runs: Vec::new() })
+        Ok(Sorted { entries: Many::new(kept.into_sorted_vec()), runs: Vec::new() })
     }
 
     fn all<S: Shapes + ?Sized>(
@@ -231,9 +232,10 @@ impl Sort {
     ) -> Result<Sorted, Fault> {
         let Self { by, after, wanted, memory_max } = self;
         let wanted = usize::try_from(*wanted).unwrap_or(usize::MAX);
-        let (mut entries, mut size): (Vec<Entry>, usize) = (Vec::new(), 0);
+        let (mut entries, mut size): (Many<Entry>, usize) = (Many::default(), 0);
         let mut runs = Runs::default();
-        for_each::<()>(rows, is_stopped, |row| {
+        let mut pace = Pace::new(&is_stopped);
+        for_each::<()>(rows, &is_stopped, |row| {
             let code = match by.of(&row, shapes) {
                 Ok(code) => code,
                 Err(error) => return damaged(&row, error),
@@ -245,18 +247,18 @@ impl Sort {
             size += entry.size();
             entries.push(entry);
             if size > *memory_max {
-                entries.sort_unstable();
-                entries.truncate(wanted);
-                if let Err(error) = runs.write(&entries) {
-                    return ControlFlow::Break(Err(failed("write to", error).into()));
+                let mut write = || {
+                    let entries = stoppable::sort(std::mem::take(&mut entries), Entry::cmp, &mut pace)?;
+                    runs.write(entries.get(..wanted).unwrap_or(&entries), &mut pace)
+                };
+                if let Err(fault) = write() {
+                    return ControlFlow::Break(Err(fault));
                 }
-                entries.clear();
                 size = 0;
             }
             ControlFlow::Continue(())
         })?;
-        entries.sort_unstable();
-        Ok(Sorted { entries, runs: runs.into_readers() })
+        Ok(Sorted { entries: stoppable::sort(entries, Entry::cmp, &mut pace)?, runs: runs.into_readers() })
     }
 }
 
@@ -270,34 +272,41 @@ fn entry_of(code: &[u8], row: &Row<'_>, number: Option<Number>) -> Entry {
 
 impl Sorted {
     /// What was sorted in parts.
-    #[must_use]
-    pub fn merge(parts: Vec<Self>) -> Self {
-        let mut whole = Self { entries: Vec::new(), runs: Vec::new() };
+    ///
+    /// # Errors
+    /// A stop.
+    pub fn merge(parts: Vec<Self>, is_stopped: impl Fn() -> bool) -> Result<Self, Fault> {
+        let (mut all, mut runs) = (Vec::new(), Vec::new());
         for part in parts {
-            whole.entries.extend(part.entries);
-            whole.runs.extend(part.runs);
+            all.push(part.entries);
+            runs.extend(part.runs);
         }
-        // Not `sort_unstable`: this one sees that there are parts in order, and merges them.
-        whole.entries.sort();
-        whole
+        let entries = stoppable::merge(all, Entry::cmp, &mut Pace::new(is_stopped))?;
+        Ok(Self { entries, runs })
     }
 
     /// The keys in order: of those from `offset` on, `limit` at most.
     ///
     /// # Errors
-    /// What is in a file cannot be read.
-    pub fn into_keys(self, offset: u64, limit: u64) -> Result<SortedKeys, StoreError> {
-        let skip = usize::try_from(offset).unwrap_or(usize::MAX);
-        let take = usize::try_from(limit).unwrap_or(usize::MAX);
+    /// What is in a file cannot be read, or a stop.
+    pub fn into_keys(
+        mut self,
+        offset: u64,
+        limit: u64,
+        is_stopped: impl Fn() -> bool,
+    ) -> Result<SortedKeys, Fault> {
         if self.runs.is_empty() {
-            let keys: Vec<_> = self.entries.into_iter().skip(skip).take(take).map(Entry::into_key).collect();
-            return Ok(SortedKeys::Listed(keys.into_iter()));
+            let skip = usize::try_from(offset).unwrap_or(usize::MAX).min(self.entries.len());
+            let entries = Many::new(self.entries.split_off(skip));
+            return Ok(SortedKeys::Sorted(entries.into_rest(), limit));
         }
+        let mut pace = Pace::new(is_stopped);
         let mut merge = Merge::new(self.entries, self.runs).map_err(|error| failed("read from", error))?;
         for _ in 0..offset {
             if merge.next().map_err(|error| failed("read from", error))?.is_none() {
                 break;
             }
+            pace.step()?;
         }
         Ok(SortedKeys::Merged(Box::new(merge), limit))
     }
@@ -307,6 +316,8 @@ impl Sorted {
 pub enum SortedKeys {
     /// Those of a list.
     Listed(std::vec::IntoIter<RowKey>),
+    /// Those of rows that were sorted, and how many more are wanted.
+    Sorted(Rest<Entry>, u64),
     /// Those that are merged from files, and how many more are wanted.
     Merged(Box<Merge>, u64),
 }
@@ -317,6 +328,10 @@ impl Iterator for SortedKeys {
     fn next(&mut self) -> Option<Self::Item> {
         match self {
             SortedKeys::Listed(keys) => keys.next().map(Ok),
+            SortedKeys::Sorted(entries, left) => {
+                *left = left.checked_sub(1)?;
+                entries.next().map(|entry| Ok(entry.into_key()))
+            }
             SortedKeys::Merged(merge, left) => {
                 *left = left.checked_sub(1)?;
                 match merge.next() {

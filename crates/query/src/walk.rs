@@ -4,7 +4,6 @@
 //! of keys ([`Listed`]). What computes over rows takes any of them.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
 
 use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::{Row, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
@@ -13,6 +12,7 @@ use crate::evaluate::Evaluator;
 use crate::group::TooManyGroups;
 use crate::index::Keys;
 use crate::sort::SortedKeys;
+use crate::stoppable::Pace;
 
 /// Why a walk broke off.
 #[derive(Debug)]
@@ -345,11 +345,6 @@ impl Walk for Copied {
     }
 }
 
-/// Steps between two looks at the clock; a step is some rows, a page of them at most.
-const CLOCK_INTERVAL: u32 = 64;
-/// Time between two looks at whether to stop. Asking may take another thread's lock.
-const STOP_INTERVAL: Duration = Duration::from_millis(20);
-
 /// Calls `visit` with each row until it breaks; `Some` is what it broke with.
 ///
 /// # Errors
@@ -359,7 +354,8 @@ pub fn for_each<B>(
     is_stopped: impl Fn() -> bool,
     mut visit: impl FnMut(Row<'_>) -> ControlFlow<Result<B, Fault>>,
 ) -> Result<Option<B>, Fault> {
-    let (mut steps, mut looked) = (0, Instant::now());
+    // A step is some rows, a page of them at most.
+    let mut pace = Pace::new(is_stopped);
     let mut said = None;
     loop {
         let step = rows.step(|row| match visit(row) {
@@ -373,16 +369,7 @@ pub fn for_each<B>(
             Some(ControlFlow::Continue(())) => {}
             None | Some(ControlFlow::Break(())) => return said.transpose(),
         }
-        steps += 1;
-        if steps == CLOCK_INTERVAL {
-            steps = 0;
-            if looked.elapsed() >= STOP_INTERVAL {
-                if is_stopped() {
-                    return Err(Fault::Stopped);
-                }
-                looked = Instant::now();
-            }
-        }
+        pace.step()?;
     }
 }
 

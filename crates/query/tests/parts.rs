@@ -38,7 +38,7 @@ fn sorted(rows: &[(u32, Vec<u8>)], sort: &Sort) -> Sorted {
 }
 
 fn keys(sorted: Sorted, offset: u64, limit: u64) -> Vec<u32> {
-    let keys = sorted.into_keys(offset, limit).unwrap();
+    let keys = sorted.into_keys(offset, limit, || false).unwrap();
     keys.map(|key| u32::from_be_bytes(key.unwrap().code.as_ref().try_into().unwrap())).collect()
 }
 
@@ -92,7 +92,7 @@ fn more_groups_than_there_is_room_for_are_refused() {
     let room = Room::new(1 << 20);
     let parts: Vec<_> = rows.chunks(1_000).map(|part| groups(part, &room).is_ok()).collect();
     assert!(parts[0] && !parts[9], "{parts:?}");
-    assert_eq!(groups(&rows, &Room::new(1 << 30)).unwrap().into_groups().len(), 10_000);
+    assert_eq!(groups(&rows, &Room::new(1 << 30)).unwrap().into_groups().count(), 10_000);
 }
 
 proptest! {
@@ -116,7 +116,8 @@ proptest! {
             let sort = sort_by_value(wanted, memory_max);
             prop_assert_eq!(&keys(sorted(&rows, &sort), offset, limit), &expected);
             let size = rows.len().div_ceil(parts).max(1);
-            let merged = Sorted::merge(rows.chunks(size).map(|part| sorted(part, &sort)).collect());
+            let sorted_parts = rows.chunks(size).map(|part| sorted(part, &sort)).collect();
+            let merged = Sorted::merge(sorted_parts, || false).unwrap();
             prop_assert_eq!(&keys(merged, offset, limit), &expected);
         }
     }
@@ -128,10 +129,11 @@ proptest! {
     ) {
         let rows: Vec<_> = values.iter().enumerate().map(|(key, value)| (key as u32, record(*value))).collect();
         let room = Room::new(1 << 30);
-        let whole = groups(&rows, &room).unwrap().into_groups();
+        let whole: Vec<_> = groups(&rows, &room).unwrap().into_groups().collect();
         let size = rows.len().div_ceil(parts).max(1);
-        let merged = Groups::merge(rows.chunks(size).map(|part| groups(part, &room).unwrap()).collect());
-        let merged: Vec<_> = merged.into_groups().iter().map(shown).collect();
+        let grouped_parts = rows.chunks(size).map(|part| groups(part, &room).unwrap()).collect();
+        let merged = Groups::merge(grouped_parts, || false).unwrap();
+        let merged: Vec<_> = merged.into_groups().map(|group| shown(&group)).collect();
         prop_assert_eq!(&merged, &whole.iter().map(shown).collect::<Vec<_>>());
         let mut distinct = values.clone();
         distinct.sort_unstable();

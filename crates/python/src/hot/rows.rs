@@ -14,6 +14,7 @@
 
 use std::ops::ControlFlow;
 
+use pellucid_query::stoppable::Pace;
 use pellucid_query::{Copied, Selection};
 use pellucid_record::layout::Kind;
 use pellucid_record::{Corrupt, Shapes};
@@ -103,8 +104,6 @@ enum Step {
 
 /// Rows that are passed over before the GIL is released. Each release costs a call of the interpreter's, and may hand the GIL to another thread.
 const PAUSE_INTERVAL: u32 = 256;
-/// Rows that are passed over with the GIL released before signals are looked at: some 10 ms.
-const SIGNAL_INTERVAL: u32 = 1 << 19;
 
 /// Why there is no step; made into an exception outside of the borrow.
 enum Failure {
@@ -171,6 +170,8 @@ impl RowIterator {
 
     #[inline(never)]
     fn step_any<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        // A list that is made of this looks at none. The quick way comes here at the end of each page.
+        py.check_signals()?;
         if !self.gate.is_open() {
             drop(self.walk.with(py, Option::take));
             return Err(errors::closed(
@@ -236,7 +237,9 @@ impl RowIterator {
             return Ok(());
         };
         let shapes = scan.snapshot().dictionary().clone();
-        let sought = py.detach(|| seek(&mut scan, &mut selection, &*shapes, SIGNAL_INTERVAL));
+        let mut pace = Pace::new(|| true);
+        let is_late = || pace.step().is_err();
+        let sought = py.detach(|| seek(&mut scan, &mut selection, &*shapes, is_late));
         self.walk.with(py, |walk| {
             if let Some(walk) = walk {
                 walk.take_back(scan, selection);
@@ -287,7 +290,12 @@ impl Walk {
         if let Some(selection) = &mut self.selection
             && !std::mem::take(&mut self.is_found)
         {
-            match seek(scan, selection, &*self.shapes, PAUSE_INTERVAL)? {
+            let mut left = PAUSE_INTERVAL;
+            let is_late = || {
+                left -= 1;
+                left == 0
+            };
+            match seek(scan, selection, &*self.shapes, is_late)? {
                 Sought::Row => {}
                 Sought::End => return Ok(Step::Done),
                 Sought::Pause => return Ok(Step::Pause),
@@ -412,18 +420,17 @@ enum Sought {
     Pause,
 }
 
-/// Goes on to the next row that is wanted, past so many that are not.
+/// Goes on to the next row that is wanted, unless it is late; that is asked for each row.
 fn seek<S: Shapes + ?Sized>(
     scan: &mut Scan,
     selection: &mut Selection,
     shapes: &S,
-    mut left: u32,
+    mut is_late: impl FnMut() -> bool,
 ) -> Result<Sought, Failure> {
     let sought = scan.seek(|row| {
-        if left == 0 {
+        if is_late() {
             return ControlFlow::Break(Ok(Sought::Pause));
         }
-        left -= 1;
         match selection.takes(&row, shapes) {
             Ok(ControlFlow::Continue(true)) => ControlFlow::Break(Ok(Sought::Row)),
             Ok(ControlFlow::Continue(false)) => ControlFlow::Continue(()),

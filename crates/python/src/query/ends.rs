@@ -151,7 +151,7 @@ impl Work for CountRows {
 }
 
 impl Parallel for CountRows {
-    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
         Ok(parts.into_iter().sum())
     }
 }

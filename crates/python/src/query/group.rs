@@ -182,11 +182,11 @@ fn aggregated<'py>(
     let columns = columns.map_err(|error| errors::value_error(error.to_string()))?;
     let work = GroupUp { columns, aggregates: native, room: None };
     let groups = match query.source()? {
-        Some(source) => over_parts(table, source, work)?.into_groups(),
+        Some(source) => over_parts(table, source, work)?,
         None => work.of_nothing(),
     };
     let rows = PyList::empty(py);
-    for group in groups {
+    for group in groups.into_groups() {
         let row = PyDict::new(py);
         let values = group.values.iter().map(|value| match value {
             None => Ok(py.None().into_bound(py)),
@@ -197,6 +197,7 @@ fn aggregated<'py>(
             row.set_item(name, value?)?;
         }
         rows.append(row)?;
+        py.check_signals()?;
     }
     Ok(rows)
 }
@@ -214,8 +215,11 @@ struct GroupUp {
 
 impl GroupUp {
     /// What a table that does not exist comes to.
-    fn of_nothing(&self) -> Vec<Group> {
-        if self.columns.is_empty() { vec![Group::empty(&self.aggregates)] } else { Vec::new() }
+    fn of_nothing(&self) -> group::Groups {
+        if !self.columns.is_empty() {
+            return group::Groups::default();
+        }
+        group::Groups::one(Group::empty(&self.aggregates))
     }
 }
 
@@ -234,8 +238,8 @@ impl Work for GroupUp {
 }
 
 impl Parallel for GroupUp {
-    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
-        Ok(group::Groups::merge(parts))
+    fn merge(&self, parts: Vec<Self::Result>, stop: Stop<'_>) -> Result<Self::Result, Fault> {
+        group::Groups::merge(parts, || stop.is_set())
     }
 
     fn in_parts(&self, _count: usize) -> Self {

@@ -4,6 +4,7 @@
 //! of all that pass are found first, in the order that is asked for, in one snapshot; the rows are read from there.
 
 use pellucid_query::sort::{Sort, SortKey, Sorted, SortedKeys};
+use pellucid_query::stoppable::Pace;
 use pellucid_query::{Copied, Evaluator, Fault, Listed, RowKey, Selection, Walk};
 use pellucid_record::Shapes;
 use pellucid_store::{Row, Snapshot, TableId};
@@ -16,7 +17,7 @@ use crate::errors;
 use crate::keys;
 use crate::table::{Rows, Table};
 use crate::views::Shows;
-use crate::work::{Parallel, Queried, Source, Stop, Work, over_parts};
+use crate::work::{Parallel, Queried, Source, Stop, Work, of_fault, over_parts};
 
 impl<'py> Queried<'py> for Bound<'py, Query> {
     fn table(&self) -> &Bound<'py, Table> {
@@ -58,7 +59,8 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
             let wanted = if take == 0 { 0 } else { skip.saturating_add(take) };
             let sort = Sort::new(sort_key()?, after, wanted, SORT_MEMORY_MAX);
             let sorted = over_parts(table, source, SortUp(sort))?;
-            let keys = sorted.into_keys(skip, take).map_err(|error| errors::of_store(py, error))?;
+            let keys = py.detach(|| sorted.into_keys(skip, take, || Stop::Signals.is_set()));
+            let keys = keys.map_err(|fault| of_fault(table, fault))?;
             source = Source { rows: place.list(table, keys)?, selection: None };
             (offset, limit) = if plan.filters.is_empty() { (0, u64::MAX) } else { (offset, limit) };
         }
@@ -108,18 +110,24 @@ impl Place {
             Self::Snapshot(snapshot, id) => {
                 Ok(Rows::Listed(Box::new(Listed::new(snapshot.clone(), *id, keys))))
             }
-            Self::Transaction => this.core().in_running(py, |transaction| {
-                let mut rows = Copied::default();
-                if let Some(id) = this.id_in_transaction(py, transaction)? {
+            Self::Transaction => {
+                let copied = this.core().in_running(py, |transaction| {
+                    let mut rows = Copied::default();
+                    let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(Ok(rows)) };
+                    let mut pace = Pace::new(|| Stop::Signals.is_set());
                     for key in keys {
                         let key = key?;
                         if let Some(cell) = transaction.get(id, &key.code)? {
                             rows.push(key, cell.record);
                         }
+                        if let Err(stopped) = pace.step() {
+                            return Ok(Err(stopped));
+                        }
                     }
-                }
-                Ok(Rows::Copied(rows))
-            }),
+                    Ok(Ok(rows))
+                })?;
+                copied.map(Rows::Copied).map_err(|fault| of_fault(table, fault))
+            }
         }
     }
 }
@@ -145,8 +153,8 @@ impl Work for SortUp {
 }
 
 impl Parallel for SortUp {
-    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault> {
-        Ok(Sorted::merge(parts))
+    fn merge(&self, parts: Vec<Self::Result>, stop: Stop<'_>) -> Result<Self::Result, Fault> {
+        Sorted::merge(parts, || stop.is_set())
     }
 
     fn in_parts(&self, count: usize) -> Self {

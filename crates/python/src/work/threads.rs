@@ -63,8 +63,8 @@ pub trait Parallel: Work + Clone + Sync {
     /// What comes of the whole, from what came of its parts, in the order of their rows.
     ///
     /// # Errors
-    /// They cannot stand together.
-    fn merge(&self, parts: Vec<Self::Result>) -> Result<Self::Result, Fault>;
+    /// They cannot stand together, or a stop.
+    fn merge(&self, parts: Vec<Self::Result>, stop: Stop<'_>) -> Result<Self::Result, Fault>;
 
     /// What is done in each of so many parts; its clones may share what bounds their memory.
     #[must_use]
@@ -203,5 +203,5 @@ fn in_threads<W: Parallel, S: Shapes + Sync>(
     if let Some(first) = failed.next() {
         return Err(if matches!(first, Fault::Stopped) { failed.next().unwrap_or(first) } else { first });
     }
-    work.merge(done.into_iter().filter_map(Result::ok).collect())
+    work.merge(done.into_iter().filter_map(Result::ok).collect(), Stop::Signals)
 }
