@@ -636,6 +636,24 @@ def test_a_search_ends_when_the_database_is_closed(path: Path) -> None:
         next(rows)
 
 
+def test_mistakes_say_what_to_write_instead(table: Any) -> None:
+    table.extend([{"a": 1.5}, {"a": Decimal(1)}])
+    for method in (table.limit, table.where().offset):
+        with pytest.raises(ValueError, match=r"from 0 to 2\*\*63 - 1, not 2361183241434822606848"):
+            method(2**71)
+    total = F.a.sum()
+    for mistake in (
+        lambda: table.select(total),
+        lambda: table.group_by(total),
+        lambda: table.order_by(total),
+        lambda: table.where().update(a=total),
+    ):
+        with pytest.raises(TypeError, match=r"Aggregate sum of a> is for agg\(\)"):
+            mistake()
+    with pytest.raises(TypeError, match=r'of table "t" cannot all be added to each other: .*one type'):
+        table.agg(total=total)
+
+
 class Rang(Exception):
     pass
 

@@ -101,7 +101,7 @@ impl Query {
 
     /// The same rows in the order of these expressions, or field paths, first to last; `F.age.desc()` turns one round.
     ///
-    /// Values of unlike types are ordered as keys are: None, numbers, strings, bytes, dates; then what has no order;
+    /// Values of unlike types are ordered as keys are: None, bytes, strings, numbers, Decimals, dates; then what has no order;
     /// what is missing comes last, either way. Rows of which all that is the same come in the order of their keys.
     #[pyo3(signature = (*expressions))]
     pub fn order_by(&self, expressions: &Bound<'_, PyTuple>) -> PyResult<Self> {

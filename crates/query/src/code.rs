@@ -1,7 +1,7 @@
 //! By which bytes is a value ordered, and by which is it grouped?
 //!
-//! Bytes whose order is that of the values, whatever their types: first what can be a key, as keys are ordered (None, numbers,
-//! strings, bytes, dates, ...); then times; then spans of time; then what has no order (NaN, dicts, lists), all as one; then what is
+//! Bytes whose order is that of the values, whatever their types: first what can be a key, as keys are ordered (None, bytes,
+//! strings, numbers, Decimals, dates, ...); then times; then spans of time; then what has no order (NaN, dicts, lists), all as one; then what is
 //! missing. No code is the begin of another, so that codes can follow each other.
 
 use pellucid_record::key::KeyEncoder;

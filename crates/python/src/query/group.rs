@@ -6,6 +6,7 @@ use pellucid_query::expression::Node;
 use pellucid_query::group::{self, Group, Room, Total, grouped};
 use pellucid_query::{Column, Fault, Sum, Walk};
 use pellucid_record::{Shapes, Value};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 
@@ -251,6 +252,22 @@ fn object_of<'py>(table: &Bound<'py, Table>, value: &Value) -> PyResult<Bound<'p
     Table::plain_record(table, &change::record_of(value)?)
 }
 
+/// Says of whose values Python's own error tells that they cannot be added.
+fn unlike(table: &Bound<'_, Table>, error: PyErr) -> PyErr {
+    let py = table.py();
+    if !error.is_instance_of::<PyTypeError>(py) {
+        return error;
+    }
+    let name = table.get().name(py);
+    let unlike = errors::type_error(format!(
+        "numbers in records of table {name:?} cannot all be added to each other: {}; store them as one type, or choose those of one \
+         with where()",
+        error.value(py)
+    ));
+    unlike.set_cause(py, Some(error));
+    unlike
+}
+
 fn object_of_total<'py>(table: &Bound<'py, Table>, total: &Total) -> PyResult<Bound<'py, PyAny>> {
     let py = table.py();
     let sum_of = |sum: &Sum, others: &[Value]| -> PyResult<Bound<'py, PyAny>> {
@@ -260,7 +277,7 @@ fn object_of_total<'py>(table: &Bound<'py, Table>, total: &Total) -> PyResult<Bo
         };
         // Big ints and Decimals, which Python adds.
         for other in others {
-            total = total.add(object_of(table, other)?)?;
+            total = total.add(object_of(table, other)?).map_err(|error| unlike(table, error))?;
         }
         Ok(total)
     };

@@ -4,9 +4,11 @@ use std::ops::Bound as Edge;
 
 use pellucid_query::expression::{Comparison, Expression as Node_, Kind, Node, Step};
 use pellucid_query::key_range;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
 
+use super::group::Aggregate;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::expression::{self, Expression};
@@ -203,6 +205,7 @@ pub fn value_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
     if argument.is_instance_of::<Expression>() || argument.is_instance_of::<PyCFunction>() {
         return expression::node_of(argument);
     }
+    refuse_aggregate(argument)?;
     let mut steps = Vec::new();
     for step in path::parse(argument)? {
         if let Ok(index) = step.extract::<i64>() {
@@ -222,6 +225,17 @@ pub fn value_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
         });
     }
     Ok(Node_::field(steps))
+}
+
+/// What is made of many rows is no value of one.
+pub fn refuse_aggregate(argument: &Bound<'_, PyAny>) -> PyResult<()> {
+    if !argument.is_instance_of::<Aggregate>() {
+        return Ok(());
+    }
+    let shown = argument.repr()?;
+    Err(errors::type_error(format!(
+        "{shown} is for agg(), as in agg(name=F.age.mean()), and no value of a row"
+    )))
 }
 
 /// What rows are ordered by, and whether descending.
@@ -255,6 +269,9 @@ pub fn count_of(argument: &Bound<'_, PyAny>, method: &str) -> PyResult<u64> {
     match count.map(u64::try_from) {
         Ok(Ok(count)) => Ok(count),
         Ok(Err(_)) => Err(errors::value_error(format!("{method}() takes a count of rows, not {argument}"))),
+        Err(error) if error.is_instance_of::<PyOverflowError>(argument.py()) => Err(errors::value_error(
+            format!("{method}() takes a count of rows, from 0 to 2**63 - 1, not {}", argument.repr()?),
+        )),
         Err(_) => Err(errors::type_error(format!(
             "{method}() takes a count of rows, an int, not {}",
             argument.get_type().name()?

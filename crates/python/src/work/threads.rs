@@ -14,6 +14,7 @@ use std::time::Duration;
 use pellucid_query::{Fault, Selection};
 use pellucid_record::Shapes;
 use pellucid_store::Scan;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
 use super::{Source, Stop, Work, is_interrupted, of_fault, over};
@@ -43,11 +44,20 @@ static WANTED: AtomicUsize = AtomicUsize::new(0);
 /// >>> pellucid.set_threads(None)
 #[pyfunction]
 #[pyo3(signature = (count))]
-pub fn set_threads(count: Option<usize>) -> PyResult<()> {
-    if count == Some(0) {
-        return Err(errors::value_error("set_threads() takes a count from 1 on, or None".to_owned()));
-    }
-    WANTED.store(count.map_or(0, |count| count.min(THREAD_COUNT_MAX)), Ordering::Relaxed);
+pub fn set_threads(count: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let wanted = match count {
+        None => 0,
+        Some(count) if count.lt(1)? => {
+            let message = format!("set_threads() takes a count from 1 on, or None, not {}", count.repr()?);
+            return Err(errors::value_error(message));
+        }
+        // Too large for us is more than the maximum all the same.
+        Some(count) => match count.extract::<usize>() {
+            Err(error) if error.is_instance_of::<PyOverflowError>(count.py()) => THREAD_COUNT_MAX,
+            count => count?.min(THREAD_COUNT_MAX),
+        },
+    };
+    WANTED.store(wanted, Ordering::Relaxed);
     Ok(())
 }
 
