@@ -746,3 +746,34 @@ def test_explain_tells_what_was_met(table: Any) -> None:
     said = table.where(F.n >= 5).explain(analyze=True)
     assert "met 20 rows: 15 passed" in said
     assert "in the end" not in said
+
+
+def test_a_loop_over_matches_gives_each_as_it_is(path: Path) -> None:
+    """Whether matches are near or far from each other, kept or let go of, whatever stands between them."""
+
+    def is_match(number: int) -> bool:
+        return number % 10 == 3 and not 2_000 < number < 2_900
+
+    with pellucid.open(path) as db:
+        table = db.table("t")
+        table.extend([number] if number % 50 == 3 else {"n": number} for number in range(5_000))
+        for number in range(53, 5_000, 100):
+            table[number] = {"other": "shape", "n": number, "text": "x" * (number % 7 * 900)}
+        stored = [row for row in table.values() if isinstance(row, pellucid.Record)]
+        expected = [row.n for row in stored if is_match(row.n)]
+        query = table.where(F.n % 10 == 3, ~F.n.between(2_001, 2_899))
+        quick = table.where(F.n > 4_200)
+        assert [row.n for row in query] == expected
+        assert [row.n for row in quick] == [row.n for row in stored if row.n > 4_200]
+        kept = list(query)
+        assert [row.n for row in kept] == expected
+        some = [row for index, row in enumerate(query) if index % 3]
+        assert [row.n for row in some] == [n for index, n in enumerate(expected) if index % 3]
+        assert [row.n for row in query.offset(5).limit(30)] == expected[5:35]
+        assert [(key, row.n) for key, row in query.items()] == [(n, n) for n in expected]
+        one, other = iter(query), iter(query)
+        assert [(next(one).n, next(other).n) for _ in expected] == [(n, n) for n in expected]
+        assert (next(one, None), next(other, None), next(one, None)) == (None, None, None)
+        with db.transaction():
+            table[4_999] = {"n": 3}
+            assert [row.n for row in query] == [*expected, 3]

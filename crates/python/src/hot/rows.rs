@@ -72,6 +72,10 @@ struct Walk {
     is_found: bool,
     // Some thread looks for the next row that is wanted, with the GIL released; the scan is with it.
     is_lent: bool,
+    // What a search came upon, for the step that can say so.
+    failure: Option<Box<Failure>>,
+    // Matches that may still be shown by the quick step before the other one has its turn.
+    quick_left: u32,
 }
 
 impl Key {
@@ -145,6 +149,8 @@ impl RowIterator {
             key: Key::default(),
             is_found: false,
             is_lent: false,
+            failure: None,
+            quick_left: PAUSE_INTERVAL,
         };
         Self { walk: GilCell::new(Some(walk)), shows, gate, inside }
     }
@@ -160,7 +166,11 @@ impl RowIterator {
     #[inline]
     fn step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if self.shows == Shows::Values && self.inside.is_none() && self.gate.is_open() {
-            let record = self.walk.with(py, |walk| walk.as_mut().and_then(|walk| walk.step_at_hand(py)));
+            let record = self.walk.with(py, |walk| match walk {
+                Some(walk) if walk.selection.is_some() => walk.step_to_wanted(py),
+                Some(walk) => walk.step_at_hand(py),
+                None => None,
+            });
             if let Some(record) = record {
                 return Ok(Some(record.into_bound(py).into_any()));
             }
@@ -279,8 +289,56 @@ impl Walk {
         Some(record)
     }
 
+    /// As `step_at_hand`, of rows of which only some are wanted: the next of those, if it is not far. Where there is none, or something
+    /// else is to be said, the other step finds what was found here.
+    ///
+    /// That one for each match took a tenth of the time of a loop over one row in ten, of which the rows between take the most.
+    #[inline(never)]
+    fn step_to_wanted(&mut self, py: Python<'_>) -> Option<Strong<Record>> {
+        let (Rows::Pinned(scan), Some(selection)) = (&mut self.rows, &mut self.selection) else {
+            return None;
+        };
+        let [Some(recent), _] = &self.recent else { return None };
+        if !self.is_found {
+            if self.failure.is_some() {
+                return None;
+            }
+            // Signals are looked at by the other step, which has its turn now and then, however many rows are wanted.
+            if self.quick_left == 0 {
+                self.quick_left = PAUSE_INTERVAL;
+                return None;
+            }
+            self.quick_left -= 1;
+            let mut left = PAUSE_INTERVAL;
+            let is_late = || {
+                left -= 1;
+                left == 0
+            };
+            match seek(scan, selection, &*self.shapes, is_late) {
+                Ok(Sought::Row) => self.is_found = true,
+                Ok(Sought::End | Sought::Pause) => return None,
+                Err(failure) => {
+                    self.failure = Some(Box::new(failure));
+                    return None;
+                }
+            }
+        }
+        let row = scan.at_hand()?;
+        if !is_dict(row) || self.source.table.get().class.is_some() || !reuse(py, recent, row) {
+            return None;
+        }
+        let record = recent.clone_ref(py);
+        scan.pass();
+        self.is_found = false;
+        self.recent.swap(0, 1);
+        Some(record)
+    }
+
     #[inline]
     fn step(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
+        if let Some(failure) = self.failure.take() {
+            return Err(*failure);
+        }
         if self.is_lent {
             return Ok(Step::Pause);
         }
