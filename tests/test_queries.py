@@ -748,6 +748,31 @@ def test_explain_tells_what_was_met(table: Any) -> None:
     assert "in the end" not in said
 
 
+def test_groups_of_values_that_stand_in_their_slots(table: Any) -> None:
+    """More of them than are remembered by their slots, met again and again, and equal ones of other types."""
+    values: list[Any] = [1, 1.0, True, 0, -0.0, False, None, 2**62, -(2**62), 0.5, math.inf]
+    values += ["", "1", "\x01", "1\x00", "1234567", "12345678", "123456789", b"", b"1", b"1\x00", b"12345678"]
+    values += [date(1, 1, 1), date(2020, 2, 29), datetime(1, 1, 1), datetime(2020, 2, 29)]
+    values += [f"{number:x}" for number in range(0, 2**24, 2**13)] + list(range(-50, 2_000))
+    values += [number / 4 for number in range(400)]
+    table.extend({"v": value, "n": number} for number, value in enumerate(values * 2))
+    table[0].n = 10**6
+    del table[1]["v"]
+    expected: dict[Any, list[int]] = {}
+    missing = [table[1].n]
+    for number, value in enumerate(values * 2):
+        if number != 1:
+            # A date and a datetime, as "1" and b"1", are equal to none of the others.
+            expected.setdefault(value, []).append(10**6 if number == 0 else number)
+    found = table.group_by("v").agg(n=count(), total=F.n.sum())
+    *groups, last = [(group["v"], group["n"], group["total"]) for group in found]
+    assert last == (None, 1, missing[0])
+    assert len(groups) == len(expected)
+    assert {value: (n, total) for value, n, total in groups} == {
+        value: (len(numbers), sum(numbers)) for value, numbers in expected.items()
+    }
+
+
 def test_a_loop_over_matches_gives_each_as_it_is(path: Path) -> None:
     """Whether matches are near or far from each other, kept or let go of, whatever stands between them."""
 

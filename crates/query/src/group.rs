@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{self, AtomicUsize};
 
 use hashbrown::HashMap;
+use pellucid_record::layout::tag;
 use pellucid_record::{Corrupt, Shapes, Slot, Value};
 use pellucid_store::Row;
 
 use crate::code::Code;
 use crate::column::Column;
 use crate::evaluate::found::Found;
-use crate::field::Number;
 use crate::stoppable::{self, Many, Pace, let_go};
 use crate::sum::Sum;
 use crate::walk::{Fault, Walk, damaged, for_each};
@@ -112,47 +112,40 @@ pub fn grouped<S: Shapes + ?Sized>(
     room: &Room,
     is_stopped: impl Fn() -> bool,
 ) -> Result<Groups, Fault> {
-    let mut places: HashMap<Box<[u8]>, usize> = HashMap::new();
+    let mut found = Places::default();
     let mut groups: Vec<Group> = Vec::new();
     if columns.is_empty() {
-        places.insert(Box::default(), 0);
+        found.by_code.insert(Box::default(), 0);
         groups.push(Group::empty(aggregates));
     }
-    let (mut code, mut scratch) = (Code::default(), Code::default());
-    // Groups of one string each, which need no code to be found.
-    let mut texts: HashMap<Box<[u8]>, usize> = HashMap::new();
+    let mut scratch = Code::default();
     let walked = for_each::<()>(rows, &is_stopped, |row| {
         let mut has_room = true;
         let mut add = || -> Result<(), Corrupt> {
-            let place = if let Some(place) = known_place(columns, &row, shapes, &texts)? {
+            let slot = match &*columns {
+                [column] => column.quick_bits(row.record).filter(|(tag, _)| *tag < tag::HEAP),
+                _ => None,
+            };
+            let place = if let Some(place) = slot.and_then(|slot| found.by_slot.get(slot)) {
                 place
             } else {
-                code.clear();
-                for column in columns.iter_mut() {
-                    let found = column.read(&row, shapes)?;
-                    let found = found.map_or(Found::Missing, |(slot, record)| Found::of_slot(slot, record));
-                    code.push_group(&found, shapes)?;
-                }
-                let place = if let Some(place) = places.get(code.as_bytes()) {
-                    *place
-                } else {
+                let place = found.place(columns, &row, shapes, groups.len())?;
+                if place == groups.len() {
                     let values = columns.iter_mut().map(|column| column.value(&row, shapes));
                     let values = values.collect::<Result<_, _>>()?;
-                    has_room = room.take(size_of_group(code.as_bytes(), aggregates.len()));
-                    places.insert(code.as_bytes().into(), groups.len());
+                    has_room = room.take(size_of_group(found.code.as_bytes(), aggregates.len()));
                     groups.push(Group { values, totals: aggregates.iter().map(Total::of).collect() });
-                    groups.len() - 1
-                };
-                if let [column] = &mut *columns
-                    && let Some((Slot::Str(text), _)) = column.read(&row, shapes)?
-                {
-                    texts.insert(text.into(), place);
+                }
+                if let Some(slot) = slot {
+                    found.by_slot.set(slot, place);
                 }
                 place
             };
             if let Some(group) = groups.get_mut(place) {
                 for (aggregate, total) in aggregates.iter_mut().zip(&mut group.totals) {
-                    aggregate.add(total, &row, shapes, &mut scratch)?;
+                    if !aggregate.add_quickly(total, row.record) {
+                        aggregate.add(total, &row, shapes, &mut scratch)?;
+                    }
                 }
             }
             Ok(())
@@ -168,11 +161,11 @@ pub fn grouped<S: Shapes + ?Sized>(
     });
     if let Err(fault) = walked {
         let count = groups.len();
-        let_go((places, texts, groups), count);
+        let_go((found, groups), count);
         return Err(fault);
     }
-    let_go(texts, groups.len());
-    in_order(places, groups, &mut Pace::new(is_stopped))
+    let_go(found.by_text, groups.len());
+    in_order(found.by_code, groups, &mut Pace::new(is_stopped))
 }
 
 /// The groups in the order of their codes, of which each has its place in the list.
@@ -189,6 +182,115 @@ fn in_order(
         pace.step()?;
     }
     Ok(Groups { groups: sorted })
+}
+
+/// Which group has which place in the list of them.
+#[derive(Default)]
+struct Places {
+    by_code: HashMap<Box<[u8]>, usize>,
+    /// Groups of one string each, which need no code to be found.
+    by_text: HashMap<Box<[u8]>, usize>,
+    by_slot: SlotPlaces,
+    code: Code,
+}
+
+impl Places {
+    /// The place of a row's group; `next`, and noted, where it is a new one.
+    fn place<S: Shapes + ?Sized>(
+        &mut self,
+        columns: &mut [Column],
+        row: &Row<'_>,
+        shapes: &S,
+        next: usize,
+    ) -> Result<usize, Corrupt> {
+        if columns.is_empty() {
+            return Ok(0);
+        }
+        if let [column] = &mut *columns {
+            let place = match column.quick_text(row.record, &mut [0; 8]) {
+                Some(text) => self.by_text.get(text),
+                None => match column.read(row, shapes)? {
+                    Some((Slot::Str(text), _)) => self.by_text.get(text),
+                    _ => None,
+                },
+            };
+            if let Some(place) = place {
+                return Ok(*place);
+            }
+        }
+        self.code.clear();
+        for column in columns.iter_mut() {
+            let found = column.read(row, shapes)?;
+            let found = found.map_or(Found::Missing, |(slot, record)| Found::of_slot(slot, record));
+            self.code.push_group(&found, shapes)?;
+        }
+        let place = if let Some(place) = self.by_code.get(self.code.as_bytes()) {
+            *place
+        } else {
+            self.by_code.insert(self.code.as_bytes().into(), next);
+            next
+        };
+        if let [column] = columns
+            && let Some((Slot::Str(text), _)) = column.read(row, shapes)?
+        {
+            self.by_text.insert(text.into(), place);
+        }
+        Ok(place)
+    }
+}
+
+/// Where the groups are that were met last by a value which stands in its slot as a whole: a short string, a number, a bool, a date.
+///
+/// The same tag and bits are the same value, so that nothing is hashed but the bits, and nothing compared but them.
+struct SlotPlaces {
+    entries: Box<[SlotPlace; SLOT_COUNT]>,
+}
+
+#[derive(Clone, Copy)]
+struct SlotPlace {
+    bits: u64,
+    tag: u8,
+    place: u32,
+}
+
+/// Slots remembered: 16 KiB, a third of what is nearest to a processor.
+const SLOT_COUNT: usize = 1 << SLOT_COUNT_LOG2;
+const SLOT_COUNT_LOG2: u32 = 10;
+
+impl Default for SlotPlaces {
+    fn default() -> Self {
+        // No value in a slot has a tag of the heap's.
+        Self { entries: Box::new([SlotPlace { bits: 0, tag: tag::HEAP, place: 0 }; SLOT_COUNT]) }
+    }
+}
+
+impl SlotPlaces {
+    #[inline]
+    fn spot(bits: u64) -> usize {
+        // 2^64 by the golden ratio: neighbours go far from each other, whichever of the bits they differ in.
+        (bits.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SLOT_COUNT_LOG2)) as usize
+    }
+
+    #[inline]
+    fn get(&self, (tag, bits): (u8, u64)) -> Option<usize> {
+        let spot = Self::spot(bits);
+        let is_it = |entry: &&SlotPlace| entry.bits == bits && entry.tag == tag;
+        let at = |spot: usize| self.entries.get(spot).filter(is_it);
+        at(spot).or_else(|| at(spot ^ 1)).map(|entry| entry.place as usize)
+    }
+
+    /// The one that was there before goes beside it. With one spot for each value, nine of a hundred would share theirs with another, and
+    /// were looked up by their texts in row after row.
+    fn set(&mut self, (tag, bits): (u8, u64), place: usize) {
+        let Ok(place) = u32::try_from(place) else { return };
+        let spot = Self::spot(bits);
+        if let Some(entry) = self.entries.get_mut(spot) {
+            let before = std::mem::replace(entry, SlotPlace { bits, tag, place });
+            if let Some(beside) = self.entries.get_mut(spot ^ 1) {
+                *beside = before;
+            }
+        }
+    }
 }
 
 /// About how much memory a group takes.
@@ -228,27 +330,6 @@ impl Groups {
         }
         Ok(whole)
     }
-}
-
-/// The group of a row, where that is found without a code.
-#[inline]
-fn known_place<S: Shapes + ?Sized>(
-    columns: &mut [Column],
-    row: &Row<'_>,
-    shapes: &S,
-    texts: &HashMap<Box<[u8]>, usize>,
-) -> Result<Option<usize>, Corrupt> {
-    Ok(match columns {
-        [] => Some(0),
-        [column] => match column.quick_text(row.record, &mut [0; 8]) {
-            Some(text) => texts.get(text).copied(),
-            None => match column.read(row, shapes)? {
-                Some((Slot::Str(text), _)) => texts.get(text).copied(),
-                _ => None,
-            },
-        },
-        _ => None,
-    })
 }
 
 impl Group {
@@ -303,6 +384,26 @@ impl Total {
 }
 
 impl Aggregate {
+    /// Adds a row of which that takes no thought; whether it was one.
+    #[inline]
+    fn add_quickly(&self, total: &mut Total, record: &[u8]) -> bool {
+        match (self, total) {
+            (Aggregate::Sum(column), Total::Sum(sum, _)) | (Aggregate::Mean(column), Total::Mean(sum, _)) => {
+                match column.quick_bits(record) {
+                    Some((tag::INT, bits)) => sum.add_int(bits.cast_signed()),
+                    Some((tag::FLOAT, bits)) => sum.add_float(f64::from_bits(bits)),
+                    _ => return false,
+                }
+                true
+            }
+            (Aggregate::Count, Total::Count(count)) => {
+                *count += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
     fn add<S: Shapes + ?Sized>(
         &mut self,
         total: &mut Total,
@@ -316,11 +417,9 @@ impl Aggregate {
                 *count += u64::from(column.read(row, shapes)?.is_some());
             }
             (Aggregate::Sum(column), Total::Sum(sum, others))
-            | (Aggregate::Mean(column), Total::Mean(sum, others)) => match column.quick_number(row.record) {
-                Some(Number::Int(value)) => sum.add_int(value),
-                Some(Number::Float(value)) => sum.add_float(value),
-                None => add_number(column, row, shapes, sum, others)?,
-            },
+            | (Aggregate::Mean(column), Total::Mean(sum, others)) => {
+                add_number(column, row, shapes, sum, others)?;
+            }
             (Aggregate::Least(column), Total::Least(best)) => {
                 take_better(column, best, Ordering::Less, row, shapes, scratch)?;
             }
