@@ -100,6 +100,17 @@ impl Column {
             ColumnKind::Field(reader) => Ok(reader.read(row.record, shapes)?.map(|slot| (slot, row.record))),
             ColumnKind::Computed(evaluator, record) => {
                 let Some(value) = evaluator.value(row, shapes)? else { return Ok(None) };
+                // What stands in a slot needs no record around it.
+                let slot = match value {
+                    Value::None => Some(Slot::None),
+                    Value::Bool(value) => Some(Slot::Bool(value)),
+                    Value::Int(value) => Some(Slot::Int(value)),
+                    Value::Float(value) => Some(Slot::Float(value.0)),
+                    _ => None,
+                };
+                if let Some(slot) = slot {
+                    return Ok(Some((slot, &[])));
+                }
                 *record = encode_value(&value, &mut NoShapes).map_err(|_| Corrupt::new(Damage::Range, 0))?;
                 Ok(Some(match root(record, &NoShapes)? {
                     Root::Container(container) => (Slot::Container(container), record),

@@ -122,19 +122,35 @@ impl Transaction {
         work: impl FnOnce(&mut [u8], &TransactionShapes) -> Result<bool, E>,
     ) -> Result<Option<(Vec<u8>, Result<bool, E>)>, StoreError> {
         let mut record = Vec::new();
+        let outcome = self.rewrite_within(table, key, room, &mut record, work)?;
+        Ok(outcome.map(|outcome| (record, outcome)))
+    }
+
+    /// As `rewrite`, with the copy in memory of the caller's, who changes many rows: it is cleared first.
+    ///
+    /// # Errors
+    /// As `rewrite`.
+    pub fn rewrite_within<E>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        room: usize,
+        record: &mut Vec<u8>,
+        work: impl FnOnce(&mut [u8], &TransactionShapes) -> Result<bool, E>,
+    ) -> Result<Option<Result<bool, E>>, StoreError> {
+        record.clear();
         let set = if self.is_here(table)? { self.index_set(table)? } else { None };
         let mut head = std::mem::take(&mut self.head);
         let row_key = RowKey::new(table, key, self.database.key_size_max);
         let row_key = row_key.as_bytes();
-        let found = self.copy_row(table, key, row_key, room, &mut head, &mut record)?;
+        let found = self.copy_row(table, key, row_key, room, &mut head, record)?;
         let indexed = set.map(|set| (set, record.clone()));
-        let outcome =
-            found.map(|row| if row.is_intact { work(&mut record, self.shapes()) } else { Ok(false) });
+        let outcome = found.map(|row| if row.is_intact { work(record, self.shapes()) } else { Ok(false) });
         if let Some(Ok(true)) = outcome {
-            self.replace_indexed(table, key, row_key, &head, &record, &indexed)?;
+            self.replace_indexed(table, key, row_key, &head, record, &indexed)?;
         }
         self.head = head;
-        Ok(outcome.map(|outcome| (record, outcome)))
+        Ok(outcome)
     }
 
     /// Look a row up, stay there, and copy its head and its record, in memory with room for `room` bytes more; the blobs it

@@ -104,6 +104,13 @@ fn what_the_caller_writes_over_a_record_is_stored_if_it_says_so() {
         assert_eq!(slot_text(transaction, table, fred, &age), "23");
         assert_eq!(transaction.get(table, fred).unwrap().unwrap().spelling, *spelling);
         assert!(transaction.rewrite(table, &key("nobody"), 0, |_, _| Ok::<_, ()>(true)).unwrap().is_none());
+        // In memory that had another record before.
+        let mut record = vec![7; 10_000];
+        let again = |record: &mut [u8], shapes: &_| overwrite(record, shapes, &age, &Slot::Int(24));
+        let done = transaction.rewrite_within(table, fred, 0, &mut record, again).unwrap().unwrap();
+        assert!(done.unwrap());
+        assert_eq!(transaction.get(table, fred).unwrap().unwrap().record, record);
+        assert_eq!(slot_text(transaction, table, fred, &age), "24");
     });
 }
 

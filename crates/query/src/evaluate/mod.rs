@@ -88,12 +88,20 @@ impl Evaluator {
     /// # Errors
     /// Damage of the record.
     pub fn value<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, shapes: &S) -> Result<Option<Value>, Corrupt> {
-        let mut values = Vec::new();
+        if self.operator.branches() {
+            let mut values = Vec::new();
+            self.operator.visit(row, shapes, &mut |found| {
+                values.extend(found.to_value(shapes)?);
+                Ok(false)
+            })?;
+            return Ok(Some(Value::List(values)));
+        }
+        let mut value = None;
         self.operator.visit(row, shapes, &mut |found| {
-            values.extend(found.to_value(shapes)?);
+            value = found.to_value(shapes)?;
             Ok(false)
         })?;
-        Ok(if self.operator.branches() { Some(Value::List(values)) } else { values.pop() })
+        Ok(value)
     }
 
     /// Shows the values in a row to `visit` until it says true: one, which may be missing, or with `each()` any number.
