@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 import re
 import signal
 import threading
@@ -802,3 +803,19 @@ def test_a_loop_over_matches_gives_each_as_it_is(path: Path) -> None:
         with db.transaction():
             table[4_999] = {"n": 3}
             assert [row.n for row in query] == [*expected, 3]
+
+
+def test_ints_are_compared_up_to_the_ends_of_64_bits(table: Any) -> None:
+    ends = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1]
+    numbers: list[Any] = [*ends, -(2**63) - 1, 2**63, -0.5, 0.0, 2.0**63, math.inf, math.nan]
+    table.extend({"n": number, "place": place} for place, number in enumerate(numbers))
+    for bound in [*ends, 0.0, 0.5, 2.0**63, math.nan]:
+        for compare in (operator.lt, operator.le, operator.eq, operator.ne, operator.ge, operator.gt):
+            expected = [place for place, number in enumerate(numbers) if compare(number, bound)]
+            assert table.where(compare(F.n, bound)).column("place") == expected, (compare, bound)
+            assert table.where(compare(bound, F.n)).column("place") == [
+                place for place, number in enumerate(numbers) if compare(bound, number)
+            ]
+    for least, greatest in [(ends[0], ends[-1]), (1, -1), (ends[-1], ends[-1]), (-1, 1)]:
+        expected = [place for place, number in enumerate(numbers) if least <= number <= greatest]
+        assert table.where(F.n.between(least, greatest)).column("place") == expected

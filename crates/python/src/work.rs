@@ -91,8 +91,10 @@ pub trait Work: Send {
         Self: Sized,
     {
         match selection {
-            None => self.run(rows, shapes, stop),
-            Some(selection) => self.run(&mut Selected { rows, selection, shapes }, shapes, stop),
+            Some(selection) if !selection.takes_all() => {
+                self.run(&mut Selected { rows, selection, shapes }, shapes, stop)
+            }
+            _ => self.run(rows, shapes, stop),
         }
     }
 }

@@ -351,9 +351,13 @@ impl FieldReader {
         Ok(Some(slot))
     }
 
-    /// The value, where each step leads to where it led the last time.
+    /// The value, where each step leads to where it led the last time, and it is a string, a number, a bool or None.
+    ///
+    /// Asked before `read`: a result of that, which may be anything, goes through memory three times before it is a string in a
+    /// column, and was 40 % of the time of four columns of which one was nested.
     #[inline]
-    fn hop<'a>(&self, record: &'a [u8]) -> Option<Slot<'a>> {
+    #[must_use]
+    pub fn hop<'a>(&self, record: &'a [u8]) -> Option<Slot<'a>> {
         let (first, rest) = self.path.split_first()?;
         let mut landing = first.hop.land(record, ROOT_HEAD_SIZE, 0, record.len())?;
         for way in rest {

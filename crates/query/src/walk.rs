@@ -91,6 +91,12 @@ impl Selection {
         Self { condition, offset: 0, limit: u64::MAX }
     }
 
+    /// Whether every row is wanted.
+    #[must_use]
+    pub fn takes_all(&self) -> bool {
+        self.condition.is_none() && self.offset == 0 && self.limit == u64::MAX
+    }
+
     /// Whether a row is wanted, if it is the next one met; Break where no further one is.
     ///
     /// # Errors

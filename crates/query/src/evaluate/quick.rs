@@ -5,16 +5,19 @@
 
 use std::cmp::Ordering;
 
+use pellucid_record::layout::tag;
 use pellucid_record::{Corrupt, Shapes, Value};
 
 use crate::expression::{Comparison, Expression, Kind, Source, Step};
-use crate::field::{FieldReader, Number};
+use crate::field::FieldReader;
 use crate::order::exact_cmp;
 
 /// A test of one field of the root.
 #[derive(Clone)]
 pub struct Quick {
     reader: FieldReader,
+    /// Of ints, where they are what it is about: in the range, or not.
+    ints: Option<Ints>,
     test: Test,
 }
 
@@ -24,6 +27,38 @@ enum Test {
     Float(Comparison, f64),
     /// At least, at most.
     Ints(i64, i64),
+}
+
+/// Whether an int lies from one to another, or does not: all comparisons of two ints, in one that does not ask which it is.
+#[derive(Clone, Copy)]
+struct Ints {
+    least: i64,
+    greatest: i64,
+    is_inside: bool,
+}
+
+impl Ints {
+    fn of(test: &Test) -> Option<Self> {
+        const NONE: (i64, i64) = (1, 0);
+        let below = |bound: i64| bound.checked_sub(1).map_or(NONE, |greatest| (i64::MIN, greatest));
+        let above = |bound: i64| bound.checked_add(1).map_or(NONE, |least| (least, i64::MAX));
+        let ((least, greatest), is_inside) = match *test {
+            Test::Ints(least, greatest) => ((least, greatest), true),
+            Test::Int(Comparison::Equal, bound) => ((bound, bound), true),
+            Test::Int(Comparison::NotEqual, bound) => ((bound, bound), false),
+            Test::Int(Comparison::Less, bound) => (below(bound), true),
+            Test::Int(Comparison::GreaterOrEqual, bound) => (below(bound), false),
+            Test::Int(Comparison::Greater, bound) => (above(bound), true),
+            Test::Int(Comparison::LessOrEqual, bound) => (above(bound), false),
+            Test::Float(..) => return None,
+        };
+        Some(Self { least, greatest, is_inside })
+    }
+
+    #[inline]
+    fn test(self, value: i64) -> bool {
+        (self.least <= value && value <= self.greatest) == self.is_inside
+    }
 }
 
 impl Quick {
@@ -45,7 +80,9 @@ impl Quick {
         };
         match field {
             Kind::Field(Source::Record, path) => match &**path {
-                [Step::Field(_)] => Some(Self { reader: FieldReader::of(path)?, test }),
+                [Step::Field(_)] => {
+                    Some(Self { reader: FieldReader::of(path)?, ints: Ints::of(&test), test })
+                }
                 _ => None,
             },
             _ => None,
@@ -53,22 +90,29 @@ impl Quick {
     }
 
     /// Whether it is true; None where only the slow way can tell.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "two calls deep it had 28 % of the samples of a count")]
     pub fn test(&self, record: &[u8]) -> Option<bool> {
-        let number = self.reader.quick_number(record)?;
-        match (&self.test, number) {
-            (Test::Int(comparison, bound), Number::Int(value)) => Some(comparison.holds(value.cmp(bound))),
-            (Test::Ints(least, greatest), Number::Int(value)) => Some(least <= &value && &value <= greatest),
-            (Test::Float(comparison, bound), Number::Float(value)) => {
-                Some(holds(*comparison, value.partial_cmp(bound)))
+        let (tag, bits) = self.reader.quick_bits(record)?;
+        match &self.ints {
+            Some(ints) if tag == tag::INT => Some(ints.test(bits.cast_signed())),
+            _ => self.test_float(tag, bits),
+        }
+    }
+
+    /// The same where an int and a float meet, or two floats.
+    fn test_float(&self, tag: u8, bits: u64) -> Option<bool> {
+        match (&self.test, tag) {
+            (Test::Float(comparison, bound), tag::FLOAT) => {
+                Some(holds(*comparison, f64::from_bits(bits).partial_cmp(bound)))
             }
-            (Test::Float(comparison, bound), Number::Int(value)) => {
-                Some(holds(*comparison, exact_cmp(value, *bound)))
+            (Test::Float(comparison, bound), tag::INT) => {
+                Some(holds(*comparison, exact_cmp(bits.cast_signed(), *bound)))
             }
-            (Test::Int(comparison, bound), Number::Float(value)) => {
-                Some(holds(*comparison, exact_cmp(*bound, value).map(Ordering::reverse)))
+            (Test::Int(comparison, bound), tag::FLOAT) => {
+                Some(holds(*comparison, exact_cmp(*bound, f64::from_bits(bits)).map(Ordering::reverse)))
             }
-            (Test::Ints(..), Number::Float(_)) => None,
+            _ => None,
         }
     }
 

@@ -56,18 +56,32 @@ impl Text {
     #[inline]
     pub fn test<S: Shapes + ?Sized>(&mut self, record: &[u8], shapes: &S) -> Result<Option<bool>, Corrupt> {
         let Some(Slot::Str(text)) = self.reader.read(record, shapes)? else { return Ok(None) };
-        Ok(Some(match &self.test {
+        Ok(Some(self.test.holds(text)))
+    }
+
+    /// The same, if the record is made as the last one was.
+    #[inline(never)]
+    pub fn quick_test(&self, record: &[u8]) -> Option<bool> {
+        match self.reader.hop(record)? {
+            Slot::Str(text) => Some(self.test.holds(text)),
+            _ => None,
+        }
+    }
+}
+
+impl Test {
+    #[inline]
+    fn holds(&self, text: &[u8]) -> bool {
+        match self {
             // Most are of another size, which is at hand.
             Test::Compare(Comparison::Equal, other) => text == &**other,
             Test::Compare(comparison, other) => comparison.holds(text.cmp(other)),
             Test::Start(piece) => text.starts_with(piece),
             Test::End(piece) => text.ends_with(piece),
             Test::Anywhere(finder) => finder.find(text).is_some(),
-        }))
+        }
     }
-}
 
-impl Test {
     fn of(part: Part, piece: &[u8]) -> Self {
         match part {
             Part::Start => Test::Start(piece.into()),
