@@ -73,6 +73,16 @@ impl Column {
         }
     }
 
+    /// The string, number or bool, if it is one in a field, however deep, of a record that is made as the last one was.
+    #[inline]
+    #[must_use]
+    pub fn quick_slot<'a>(&self, record: &'a [u8]) -> Option<Slot<'a>> {
+        match &self.kind {
+            ColumnKind::Field(reader) => reader.hop(record),
+            ColumnKind::Computed(..) => None,
+        }
+    }
+
     /// The string, if it is one in a field and a record with the same head was met before. One that stands in its slot is put into `inline`.
     #[inline]
     #[must_use]

@@ -225,6 +225,21 @@ impl Builder {
         }
     }
 
+    /// Takes a string that stands in a slot, if that takes no thought.
+    #[inline]
+    fn push_inline(&mut self, row: usize, bits: u64, size: usize) -> bool {
+        match &mut self.data {
+            Data::Str(values) if values.len() == row => {
+                let is_taken = values.push_inline(bits, size);
+                if is_taken {
+                    self.is_there();
+                }
+                is_taken
+            }
+            _ => false,
+        }
+    }
+
     /// Takes a bool, if that takes no thought.
     #[inline]
     pub fn push_bool(&mut self, row: usize, value: bool) -> bool {
@@ -246,8 +261,7 @@ impl Builder {
             tag::FLOAT => self.push_float(row, f64::from_bits(bits)),
             tag::STR => heap_text(record, bits).is_some_and(|text| self.push_str(row, text)),
             tag::STR_INLINE..=tag::STR_INLINE_LAST => {
-                let bytes = bits.to_le_bytes();
-                bytes.get(..usize::from(tag - tag::STR_INLINE)).is_some_and(|text| self.push_str(row, text))
+                self.push_inline(row, bits, usize::from(tag - tag::STR_INLINE))
             }
             tag::TRUE | tag::FALSE => self.push_bool(row, tag == tag::TRUE),
             tag::NONE => true,

@@ -58,6 +58,17 @@ impl Bytes {
         true
     }
 
+    /// Takes one of up to 8 bytes. All 8 are written, and those that are none of it taken back: a copy of any size is a call.
+    #[inline]
+    pub fn push_inline(&mut self, bits: u64, size: usize) -> bool {
+        let size = self.bytes.len() + size.min(8);
+        let Ok(end) = i32::try_from(size) else { return false };
+        self.bytes.extend_from_slice(&bits.to_le_bytes());
+        self.bytes.truncate(size);
+        self.ends.push(end);
+        true
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.ends.len() - 1
