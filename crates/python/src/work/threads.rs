@@ -25,8 +25,10 @@ use crate::table::{Rows, Table};
 const ROW_COUNT_MIN: u64 = 100_000;
 /// More threads wait for memory, not for processors.
 const THREAD_COUNT_MAX: usize = 16;
-/// Parts of a walk for each thread.
-const PARTS: usize = 8;
+/// Parts of a walk for each thread. Two threads that count the same rows take no more of the processors together than one does, so that
+/// nothing is shared that is waited for; what is lost is their start, and the end, when one has no part left: with 8 parts for each
+/// that was 6 % of a count of a million rows.
+const PARTS: usize = 16;
 /// Time between two looks at signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 
