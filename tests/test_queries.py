@@ -819,3 +819,28 @@ def test_ints_are_compared_up_to_the_ends_of_64_bits(table: Any) -> None:
     for least, greatest in [(ends[0], ends[-1]), (1, -1), (ends[-1], ends[-1]), (-1, 1)]:
         expected = [place for place, number in enumerate(numbers) if least <= number <= greatest]
         assert table.where(F.n.between(least, greatest)).column("place") == expected
+
+
+def test_queries_show_what_they_are(table: Any) -> None:
+    table.extend([{"n": 1}, {"n": 2}])
+    groups = table.where(F.n > 1).group_by("n", twice=F.n * 2)
+    assert repr(groups) == f"<pellucid.Groups of {table.where(F.n > 1)!r} by n, n * 2>"
+    rows = iter(table.where(F.n > 1))
+    assert repr(rows) == '<pellucid.RowIterator over values of table "t">'
+    assert repr(table.where(F.n > 1).keys()) == '<pellucid.RowIterator over keys of table "t">'
+    assert repr(table.where(F.n > 1).items()) == '<pellucid.RowIterator over items of table "t">'
+    assert [row.n for row in rows] == [2]
+    assert repr(rows) == "<pellucid.RowIterator over values, at its end>"
+
+
+def test_transactions_show_whether_they_run(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db["a"] = {"n": 1}
+        outer = db.transaction()
+        assert repr(outer) == "<pellucid.TransactionContext, not running>"
+        with outer:
+            assert repr(outer) == "<pellucid.TransactionContext, running>"
+            with db.transaction() as inner:
+                assert repr(inner) == "<pellucid.TransactionContext, running, inside another one>"
+        assert repr(outer) == "<pellucid.TransactionContext, not running>"
+        assert repr(db.edit("a")) == f"<pellucid.EditContext of 'a' in {db.table('default')!r}>"
