@@ -78,7 +78,8 @@ impl Evaluator {
     ///
     /// # Errors
     /// Damage of the record.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as that of `Selection::takes`, which asks it")]
     pub fn is_true<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, shapes: &S) -> Result<bool, Corrupt> {
         let is_true = match &self.operator {
             Operator::Quick(quick, _) => quick.test(row.record),
