@@ -309,6 +309,20 @@ pub trait ReadTxn: Send + Sync {
     ) -> Result<Vec<Vec<u8>>, EngineError> {
         Ok(Vec::new())
     }
+
+    /// How many entries there are from `start` on, below `end`, roughly; `None` where only counting tells. What is not in the tree itself yet
+    /// is left out.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn entries_between(
+        &self,
+        _tree: Tree,
+        _start: &[u8],
+        _end: Option<&[u8]>,
+    ) -> Result<Option<u64>, EngineError> {
+        Ok(None)
+    }
 }
 
 /// A place in a tree, and a direction.

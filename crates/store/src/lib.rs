@@ -15,6 +15,7 @@ mod database;
 pub mod engine;
 mod entry;
 mod error;
+mod estimate;
 mod gate;
 mod history;
 mod index;

@@ -14,9 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lmdb_master_sys as ffi;
 
 use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
+use crate::estimate;
 use crate::lmdb::{Environment, check, error_of};
 use crate::lmdb_cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
-use crate::lmdb_page::read_u64;
+use crate::lmdb_page::{MapBounds, read_u64};
 use crate::pages::TreeHead;
 use crate::parts;
 
@@ -103,6 +104,19 @@ impl LmdbRead {
         Ok(stat)
     }
 
+    /// The head of a tree, and where the map lies in which its pages are; `None` where they cannot be read directly.
+    fn head_of(&self, tree: Tree) -> Result<Option<(TreeHead, MapBounds)>, EngineError> {
+        if !self.environment.is_ours() {
+            return Err(EngineError::Forked);
+        }
+        // SAFETY: the transaction is live while `self` is borrowed, and it cannot be written in.
+        let Some(head) = (unsafe { get(self.txn, MAIN_TREE, tree.name().as_bytes()) })? else {
+            return Ok(None);
+        };
+        let bounds = self.environment.map_bounds(head.as_ptr() as usize);
+        Ok(TreeHead::parse(head).zip(bounds))
+    }
+
     /// Pages that hold nothing.
     pub(crate) fn free_pages(&self) -> Result<u64, EngineError> {
         let mut cursor = LmdbCursor::open(self.txn, FREE_TREE, &self.environment)?;
@@ -162,20 +176,25 @@ impl ReadTxn for LmdbRead {
         end: Option<&[u8]>,
         count: usize,
     ) -> Result<Vec<Vec<u8>>, EngineError> {
-        if !self.environment.is_ours() {
-            return Err(EngineError::Forked);
-        }
-        // SAFETY: the transaction is live while `self` is borrowed, and it cannot be written in.
-        let Some(head) = (unsafe { get(self.txn, MAIN_TREE, tree.name().as_bytes()) })? else {
-            return Ok(Vec::new());
-        };
-        let bounds = self.environment.map_bounds(head.as_ptr() as usize);
-        let (Some(head), Some(bounds)) = (TreeHead::parse(head), bounds) else { return Ok(Vec::new()) };
+        let Some((head, bounds)) = self.head_of(tree)? else { return Ok(Vec::new()) };
         let page_count = self.environment.info().me_last_pgno as u64 + 1;
         // SAFETY: the numbers come from this transaction, whose pages stay as they are while `self` is borrowed, and the file had
         // `page_count` pages a moment ago, and never has fewer later.
         let page = |number| unsafe { bounds.page(number, page_count) };
         Ok(parts::separators(&head, start, end, count, page))
+    }
+
+    fn entries_between(
+        &self,
+        tree: Tree,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> Result<Option<u64>, EngineError> {
+        let Some((head, bounds)) = self.head_of(tree)? else { return Ok(None) };
+        let page_count = self.environment.info().me_last_pgno as u64 + 1;
+        // SAFETY: as in `separators`.
+        let page = |number| unsafe { bounds.page(number, page_count) };
+        Ok(estimate::entries_between(&head, start, end, page))
     }
 }
 

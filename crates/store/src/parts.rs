@@ -9,9 +9,9 @@ use crate::pages::{DEPTH_MAX, TreeHead};
 
 /// What lies from a key on, up to the next one's. The first of a level has no key of its own.
 #[derive(Clone, Copy)]
-struct Child<'m> {
-    key: &'m [u8],
-    page: u64,
+pub(crate) struct Child<'m> {
+    pub(crate) key: &'m [u8],
+    pub(crate) page: u64,
 }
 
 /// Keys between `start` and `end` that part what lies there in `count` parts or fewer, of about as many pages each. `page` gives a page's
@@ -47,18 +47,26 @@ fn below<'m>(level: &[Child<'m>], page: impl Fn(u64) -> Option<&'m [u8]>) -> Opt
     let mut next = Vec::new();
     for parent in level {
         let bytes = page(parent.page)?;
-        let is_branch = read_u64(bytes, 0)? == parent.page && read_u16(bytes, 10)? == PAGE_BRANCH;
-        let offsets = bytes.get(PAGE_HEAD_SIZE..usize::from(read_u16(bytes, 12)?))?;
-        if !is_branch || offsets.len() < 2 {
-            return None;
-        }
-        for (index, offset) in offsets.chunks_exact(2).enumerate() {
-            let node = bytes.get(usize::from(read_u16(offset, 0)?)..)?;
-            let child = u64::from(read_u32(node, 0)?) | u64::from(read_u16(node, 4)?) << 32;
-            let key = node.get(NODE_HEAD_SIZE..NODE_HEAD_SIZE + usize::from(read_u16(node, 6)?))?;
-            // A branch's first key is never looked at: all below the second one lies there.
-            next.push(Child { key: if index == 0 { parent.key } else { key }, page: child });
+        let count = entry_count(bytes, parent.page, PAGE_BRANCH)?;
+        for index in 0..count {
+            next.push(child(bytes, *parent, index)?);
         }
     }
     Some(next)
+}
+
+/// How many entries a page of this kind has; None where it is none.
+pub(crate) fn entry_count(bytes: &[u8], number: u64, kind: u16) -> Option<usize> {
+    let is_it = read_u64(bytes, 0)? == number && read_u16(bytes, 10)? == kind;
+    let count = usize::from(read_u16(bytes, 12)?).checked_sub(PAGE_HEAD_SIZE)? / 2;
+    (is_it && count > 0).then_some(count)
+}
+
+/// What a branch page says of one of its children.
+pub(crate) fn child<'m>(bytes: &'m [u8], parent: Child<'m>, index: usize) -> Option<Child<'m>> {
+    let node = bytes.get(usize::from(read_u16(bytes, PAGE_HEAD_SIZE + 2 * index)?)..)?;
+    let page = u64::from(read_u32(node, 0)?) | u64::from(read_u16(node, 4)?) << 32;
+    let key = node.get(NODE_HEAD_SIZE..NODE_HEAD_SIZE + usize::from(read_u16(node, 6)?))?;
+    // A branch's first key is never looked at: all below the second one lies there.
+    Some(Child { key: if index == 0 { parent.key } else { key }, page })
 }

@@ -15,7 +15,7 @@ use crate::row_key::{Prefix, TableId, run_size, successor};
 use crate::snapshot::Snapshot;
 
 /// Which keys a walk goes over; the bounds are key codes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Where it begins.
     pub start: Bound<Vec<u8>>,

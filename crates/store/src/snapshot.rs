@@ -14,8 +14,9 @@ use crate::cell::Cell;
 use crate::database::Database;
 use crate::engine::{ReadTxn, Tree};
 use crate::error::StoreError;
+use crate::estimate::in_share;
 use crate::row_key::{RowKey, TableId};
-use crate::scan::{Range, Scan};
+use crate::scan::{Range, RowRange, Scan};
 
 /// One version of a database. Clones see the same version and share its place among the readers.
 #[derive(Clone)]
@@ -122,6 +123,49 @@ impl Snapshot {
     pub fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Scan, StoreError> {
         self.check_usable()?;
         Scan::new(self.clone(), table, range, reverse)
+    }
+
+    /// How many rows of a table are in a range, roughly: exact where these are few, else by the pages of the tree.
+    ///
+    /// # Errors
+    /// As `scan` and `count`.
+    pub fn estimate(&self, table: TableId, range: &Range) -> Result<u64, StoreError> {
+        // Counting so many takes some microseconds; more of them only where the tree has nothing to tell.
+        const COUNT_FEW: u64 = 32;
+        const COUNT_MANY: u64 = 20_000;
+        let (few, is_all) = self.count_up_to(table, range, COUNT_FEW)?;
+        if is_all {
+            return Ok(few);
+        }
+        let total = self.count(table)?;
+        let (all, part) = (self.entries_between(table, &Range::ALL)?, self.entries_between(table, range)?);
+        if let (Some(all), Some(part)) = (all, part)
+            && all.saturating_mul(2) >= total
+        {
+            // What is not in the tree yet is taken to lie as the rest does.
+            return Ok(in_share(part, all, total).clamp(few, total));
+        }
+        let (many, is_all) = self.count_up_to(table, range, COUNT_MANY)?;
+        Ok(if is_all { many } else { (total / 2).max(many) })
+    }
+
+    fn entries_between(&self, table: TableId, range: &Range) -> Result<Option<u64>, StoreError> {
+        let range = RowRange::new(table, range, false, self.inner.database.key_size_max);
+        let found = self.read_txn().entries_between(Tree::Rows, &range.start, range.end.as_deref());
+        found.map_err(|error| self.inner.database.error(error))
+    }
+
+    /// How many rows are in a range, at most `limit`, and whether that are all.
+    fn count_up_to(&self, table: TableId, range: &Range, limit: u64) -> Result<(u64, bool), StoreError> {
+        let mut scan = self.scan(table, range, false)?;
+        let mut count = 0;
+        while count < limit {
+            if scan.next()?.is_none() {
+                return Ok((count, true));
+            }
+            count += 1;
+        }
+        Ok((count, scan.next()?.is_none()))
     }
 
     /// A value that lies apart, in place. Values of more than 4 KiB begin 16 bytes behind an address that

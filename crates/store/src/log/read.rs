@@ -123,4 +123,13 @@ impl ReadTxn for LoggedRead {
     ) -> Result<Vec<Vec<u8>>, EngineError> {
         self.tree.separators(tree, start, end, count)
     }
+
+    fn entries_between(
+        &self,
+        tree: Tree,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> Result<Option<u64>, EngineError> {
+        self.tree.entries_between(tree, start, end)
+    }
 }
