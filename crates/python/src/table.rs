@@ -25,6 +25,7 @@ use crate::index::{Index, making};
 use crate::keys::{self, Key};
 use crate::put;
 use crate::query::group::Groups;
+use crate::query::indexes::Seen;
 use crate::query::{self, Query};
 use crate::transaction::{self, EditContext};
 use crate::views::{DictView, Owner, Shows};
@@ -59,15 +60,19 @@ pub struct Table {
     /// The class that rows come back as, if the table was opened with one.
     pub class: Option<Py<PyType>>,
     // A snapshot's table reads from it, and never changes.
-    frozen: Option<(Snapshot, GilRc<Gate>)>,
+    frozen: Option<Frozen>,
+    /// The indexes that a query saw last.
+    pub indexes: Seen,
 }
+
+type Frozen = (Snapshot, GilRc<Gate>);
 
 const SNAPSHOT: &str = "this belongs to a snapshot, which does not change; write through the database";
 
 impl Table {
     /// The table `name` of a database; it is made when first written to.
     pub fn new(py: Python<'_>, core: Arc<Core>, name: String, class: Option<Py<PyType>>) -> Self {
-        let table = Self { core, identity: Identity::new(name, false), class, frozen: None };
+        let table = Self::over(core, Identity::new(name, false), class, None);
         // Known from here on, if it exists. What goes wrong here goes wrong at the first use, and is said there.
         let _ = table.id(py);
         if let Some(standing) = table.identity.pending(py) {
@@ -78,7 +83,7 @@ impl Table {
 
     /// The table that has this name, whichever that is: what a database is itself a mapping over.
     pub fn by_name(core: Arc<Core>, name: &str) -> Self {
-        Self { core, identity: Identity::new(name.to_owned(), true), class: None, frozen: None }
+        Self::over(core, Identity::new(name.to_owned(), true), None, None)
     }
 
     /// The table `name` as a snapshot sees it.
@@ -89,7 +94,11 @@ impl Table {
         snapshot: Snapshot,
         gate: GilRc<Gate>,
     ) -> Self {
-        Self { core, identity: Identity::new(name, true), class, frozen: Some((snapshot, gate)) }
+        Self::over(core, Identity::new(name, true), class, Some((snapshot, gate)))
+    }
+
+    fn over(core: Arc<Core>, identity: Identity, class: Option<Py<PyType>>, frozen: Option<Frozen>) -> Self {
+        Self { core, identity, class, frozen, indexes: Seen::default() }
     }
 
     /// What it shares with the other handles of its database.

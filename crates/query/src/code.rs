@@ -136,7 +136,8 @@ fn push_other(code: &mut Vec<u8>, value: &Value, is_group: bool) -> Result<(), C
     Ok(())
 }
 
-/// Pushes what was found as a key, if it can be one; else it may have pushed a part. A bytearray is the bytes that it equals.
+/// Pushes what was found as a key, if it can be one; else it may have pushed a part. A bytearray is the bytes that it equals, a complex number without an
+/// imaginary part the float.
 ///
 /// # Errors
 /// Damage.
@@ -157,15 +158,22 @@ pub fn push_found<S: Shapes + ?Sized>(
             encoder.bytes(payload);
         }
         Found::Slot(Slot::Container(container), _) if container.kind.is_dict() => return Ok(false),
-        Found::Value(value) => match &**value {
-            Value::Bytearray(bytes) => encoder.bytes(bytes),
-            value => return Ok(push_value(encoder, value)),
-        },
+        Found::Value(value) => return Ok(push_equal(encoder, value)),
         Found::Slot(..) => {
-            return Ok(found.to_value(shapes)?.is_some_and(|value| push_value(encoder, &value)));
+            return Ok(found.to_value(shapes)?.is_some_and(|value| push_equal(encoder, &value)));
         }
     }
     Ok(true)
+}
+
+/// Pushes a value as a key that equals it.
+fn push_equal(encoder: &mut KeyEncoder, value: &Value) -> bool {
+    match value {
+        Value::Bytearray(bytes) => encoder.bytes(bytes),
+        Value::Complex(real, imaginary) if imaginary.0 == 0.0 => return encoder.float(real.0).is_ok(),
+        value => return push_value(encoder, value),
+    }
+    true
 }
 
 /// Pushes a value as a key, if it can be one; else it may have pushed a part.

@@ -19,6 +19,7 @@ pub mod key_range;
 pub mod numbers;
 pub mod numpy;
 pub mod order;
+pub mod plan;
 mod runs;
 pub mod sort;
 pub mod stoppable;

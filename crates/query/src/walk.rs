@@ -231,6 +231,16 @@ pub struct Indexed {
     snapshot: Snapshot,
     table: TableId,
     keys: Keys,
+    turned: Option<Turned>,
+}
+
+/// Entries with the same parts that were met from the last to the first, to be given from the first to the last.
+#[derive(Default)]
+struct Turned {
+    parts: Vec<u8>,
+    run: Vec<RowKey>,
+    /// The first one behind them, which has other parts.
+    next: Option<(Vec<u8>, RowKey)>,
 }
 
 impl Indexed {
@@ -238,7 +248,13 @@ impl Indexed {
     #[must_use]
     pub fn new(entries: Scan, table: TableId, keys: Keys) -> Self {
         let snapshot = entries.snapshot().clone();
-        Self { entries, snapshot, table, keys }
+        Self { entries, snapshot, table, keys, turned: None }
+    }
+
+    /// As `new`; where the entries come from the last to the first (`is_reverse`), those with the same parts still in the order of keys.
+    #[must_use]
+    pub fn in_order(entries: Scan, table: TableId, keys: Keys, is_reverse: bool) -> Self {
+        Self { turned: is_reverse.then(Turned::default), ..Self::new(entries, table, keys) }
     }
 
     /// The snapshot that keeps the rows' bytes in place.
@@ -252,6 +268,15 @@ impl Indexed {
     /// # Errors
     /// Damage.
     pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Result<Option<R>, StoreError> {
+        if let Some(turned) = &mut self.turned {
+            while let Some(key) = turned.next(&mut self.entries, &self.keys)? {
+                if let Some(cell) = self.snapshot.get(self.table, &key.code)? {
+                    let row = Row { key: &key.code, spelling: &key.spelling, record: cell.record };
+                    return Ok(Some(visit(row)));
+                }
+            }
+            return Ok(None);
+        }
         while let Some(entry) = self.entries.next()? {
             // What has no row, or is no entry, is found by `check`.
             let Some(parts) = self.keys.split(&entry) else { continue };
@@ -261,6 +286,30 @@ impl Indexed {
             }
         }
         Ok(None)
+    }
+}
+
+impl Turned {
+    fn next(&mut self, entries: &mut Scan, keys: &Keys) -> Result<Option<RowKey>, StoreError> {
+        if let Some(key) = self.run.pop() {
+            return Ok(Some(key));
+        }
+        if let Some((parts, key)) = self.next.take() {
+            self.parts = parts;
+            self.run.push(key);
+        }
+        while let Some(entry) = entries.next()? {
+            let Some(parts) = keys.split(&entry) else { continue };
+            let key = RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() };
+            if self.run.is_empty() {
+                self.parts = parts.parts.to_vec();
+            } else if *parts.parts != *self.parts {
+                self.next = Some((parts.parts.to_vec(), key));
+                break;
+            }
+            self.run.push(key);
+        }
+        Ok(self.run.pop())
     }
 }
 

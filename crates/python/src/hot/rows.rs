@@ -417,7 +417,7 @@ impl Walk {
         self.is_lent = false;
     }
 
-    /// A step over rows that are not a scan's: they are copied.
+    /// A step over rows that are not a scan's, past a few that are not wanted: they are copied.
     fn step_apart(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
         let core: &Core = self.source.table.get().core();
         if matches!(self.rows, Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_)) && self.serial > 0
@@ -426,35 +426,41 @@ impl Walk {
             self.source.gate = core.running_gate(py).ok_or(Failure::IsOver)?;
         }
         let (source, key) = (&self.source, &mut self.key);
-        let mut copy = |row: StoredRow<'_>| {
-            key.copy_from(row);
-            source.owned(py, row)
-        };
         let (selection, shapes) = (&mut self.selection, &*self.shapes);
-        let found = match &mut self.rows {
-            Rows::Pinned(_) => None,
-            Rows::Listed(rows) => rows.next(copy).map_err(Failure::Store)?.map(Ok),
-            Rows::Indexed(rows) => rows.next(copy).map_err(Failure::Store)?.map(Ok),
-            Rows::IndexedInside(rows) => core
-                .in_serial(py, self.serial, |transaction| rows.next(transaction, copy))
-                .ok_or(Failure::IsOver)?
-                .map_err(Failure::Store)?
-                .map(Ok),
-            Rows::Copied(rows) => rows.next(copy).map(Ok),
-            Rows::Inside(scan) => core
-                .in_serial(py, self.serial, |transaction| {
-                    scan.next(transaction, |row| match selection {
-                        None => Ok(copy(row)),
-                        Some(selection) => match selection.takes(&row, shapes) {
-                            Ok(ControlFlow::Continue(true)) => Ok(copy(row)),
-                            Ok(ControlFlow::Continue(false)) => Err(Ok(Step::Pause)),
-                            Ok(ControlFlow::Break(())) => Err(Ok(Step::Done)),
-                            Err(error) => Err(Err(Failure::Damaged(row.key.to_vec(), error))),
-                        },
-                    })
-                })
-                .ok_or(Failure::IsOver)?
-                .map_err(Failure::Store)?,
+        let mut show = |row: StoredRow<'_>| {
+            let taken = match selection {
+                None => Ok(ControlFlow::Continue(true)),
+                Some(selection) => selection.takes(&row, shapes),
+            };
+            match taken {
+                Ok(ControlFlow::Continue(true)) => {
+                    key.copy_from(row);
+                    Ok(source.owned(py, row))
+                }
+                Ok(ControlFlow::Continue(false)) => Err(Ok(Step::Pause)),
+                Ok(ControlFlow::Break(())) => Err(Ok(Step::Done)),
+                Err(error) => Err(Err(Failure::Damaged(row.key.to_vec(), error))),
+            }
+        };
+        let mut left = APART_COUNT;
+        let found = loop {
+            let found = match &mut self.rows {
+                Rows::Pinned(_) => Ok(None),
+                Rows::Listed(rows) => rows.next(&mut show),
+                Rows::Indexed(rows) => rows.next(&mut show),
+                Rows::Copied(rows) => Ok(rows.next(&mut show)),
+                Rows::IndexedInside(rows) => core
+                    .in_serial(py, self.serial, |transaction| rows.next(transaction, &mut show))
+                    .ok_or(Failure::IsOver)?,
+                Rows::Inside(scan) => core
+                    .in_serial(py, self.serial, |transaction| scan.next(transaction, &mut show))
+                    .ok_or(Failure::IsOver)?,
+            };
+            let found = found.map_err(Failure::Store)?;
+            left -= 1;
+            if left == 0 || !matches!(found, Some(Err(Ok(Step::Pause)))) {
+                break found;
+            }
         };
         match found {
             None => Ok(Step::Done),
@@ -464,6 +470,9 @@ impl Walk {
         }
     }
 }
+
+/// Rows apart from a scan that are looked at between two looks at signals.
+const APART_COUNT: u32 = 64;
 
 #[inline]
 fn is_dict(row: StoredRow<'_>) -> bool {

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::Query;
+use super::source::{Found, found};
 use crate::arrow::ArrowStream;
 use crate::column::for_each_values;
 use crate::errors;
@@ -119,8 +120,9 @@ pub fn exists(query: &Bound<'_, Query>) -> PyResult<bool> {
 
 /// How many rows there are.
 pub fn count(query: &Bound<'_, Query>) -> PyResult<u64> {
-    match query.source()? {
-        Some(source) => over_parts(query.table(), source, CountRows),
+    match found(query, true)? {
+        Some(Found::Rows(source)) => over_parts(query.table(), source, CountRows),
+        Some(Found::Keys(keys)) => Ok(keys.len() as u64),
         None => Ok(0),
     }
 }

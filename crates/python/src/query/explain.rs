@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use pellucid_query::expression::{Node, Step};
+use pellucid_query::plan::{Access, Choice, Set};
 use pellucid_query::walk::for_each;
 use pellucid_query::{Fault, FieldReader, Walk, key_range};
 use pellucid_record::view::{Root, Slot, root};
@@ -12,7 +13,10 @@ use pellucid_record::{Kind, Shapes};
 use pyo3::prelude::*;
 
 use super::Query;
+use super::access::{self, Reached, Ways};
 use super::ends;
+use super::plan::Plan;
+use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::work::threads::threads_for;
@@ -26,18 +30,27 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let total = table.as_any().len()?;
     let mut lines = Vec::new();
     let (bounds, rest) = plan.scan(table)?;
-    lines.push(if bounds.is_all {
-        format!("scan table {name:?}, all {total} rows, in the order of keys")
-    } else {
-        let of_keys = |part: &Node| key_range::of(std::slice::from_ref(part), false).1.is_empty();
-        let parts = key_range::parts(&plan.conditions).into_iter().filter(of_keys);
-        let shown: Vec<_> = parts.map(|part| part.to_string()).collect();
-        format!("scan table {name:?}, of its {total} rows those where {}", shown.join(" and "))
-    });
-    if let Some(condition) = &rest {
+    let place = Place::of(table, &bounds)?;
+    let ways = match &place {
+        Some(place) => access::ways(table, plan, place, (&bounds, &rest), false)?,
+        None => None,
+    };
+    let best = ways.as_ref().and_then(|ways| ways.ways.first());
+    let (rest, is_in_order) = match best {
+        None | Some(Choice { access: Access::Scan, .. }) => {
+            lines.push(scanned(plan, &bounds, &name, total));
+            (rest, false)
+        }
+        Some(best) => {
+            lines.extend(ways.as_ref().map(|ways| described(ways, best, &name, total)).unwrap_or_default());
+            let left = rest.into_iter().zip(&best.settled).filter(|(_, is_settled)| !**is_settled);
+            (left.map(|(condition, _)| condition).collect(), matches!(best.access, Access::Ordered { .. }))
+        }
+    };
+    if let Some(condition) = super::plan::all_of(rest)? {
         lines.push(format!("filter natively: {condition}"));
     }
-    if !plan.order.is_empty() {
+    if !plan.order.is_empty() && !is_in_order {
         let how = match plan.offset.checked_add(plan.limit) {
             Some(count) if plan.filters.is_empty() && count <= pellucid_query::sort::TOP_MAX => {
                 format!("keep the first {count} by")
@@ -59,16 +72,113 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
         let parts: Vec<_> = chosen.iter().map(|(name, _)| name.as_str()).collect();
         lines.push(format!("select {}", parts.join(", ")));
     }
-    lines.push(format!("on {}", errors::counted(thread_count(query, &bounds)?, "thread")));
+    let is_scan = best.is_none_or(|best| best.access == Access::Scan);
+    let threads = if is_scan { thread_count(query, &bounds)? } else { 1 };
+    lines.push(format!("on {}", errors::counted(threads, "thread")));
+    lines.extend(ways.as_ref().and_then(weighed));
     if analyze {
-        lines.extend(measured(query, &bounds)?);
+        lines.extend(measured(query, &bounds, place.as_ref().zip(ways.as_ref()))?);
     }
     lines.extend(remarks(query, &name)?);
     Ok(lines.join("\n"))
 }
 
+fn scanned(plan: &Plan, bounds: &Bounds, name: &str, total: usize) -> String {
+    if bounds.is_all {
+        return format!("scan table {name:?}, all {total} rows, in the order of keys");
+    }
+    let of_keys = |part: &Node| key_range::of(std::slice::from_ref(part), false).1.is_empty();
+    let parts = key_range::parts(&plan.conditions).into_iter().filter(of_keys);
+    let shown: Vec<_> = parts.map(|part| part.to_string()).collect();
+    format!("scan table {name:?}, of its {total} rows those where {}", shown.join(" and "))
+}
+
+/// A way through indexes, in lines.
+fn described(ways: &Ways, way: &Choice, name: &str, total: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    match &way.access {
+        Access::Scan => {}
+        Access::Keys(set) => {
+            add_set(ways, set, "", &mut lines);
+            let expected = way.estimate.round();
+            lines.push(format!(
+                "look up the rows of table {name:?}, about {expected} of {total}, in the order of keys"
+            ));
+        }
+        Access::Ordered { index, used, is_reverse, .. } => {
+            let direction = if *is_reverse { ", from its end on" } else { "" };
+            lines.push(format!(
+                "walk along index {:?}{}{direction}",
+                index_name(ways, *index),
+                condition_text(used)
+            ));
+            lines.push(format!(
+                "look up the rows of table {name:?}, about {} of {total}",
+                way.estimate.round()
+            ));
+        }
+    }
+    lines
+}
+
+fn add_set(ways: &Ways, set: &Set, indent: &str, lines: &mut Vec<String>) {
+    let (what, sets) = match set {
+        Set::Section { index, used, estimate, .. } => {
+            let (name, expected) = (index_name(ways, *index), estimate.round());
+            lines.push(format!(
+                "{indent}read keys from index {name:?}{}, about {expected}",
+                condition_text(used)
+            ));
+            return;
+        }
+        Set::All(sets) => ("keys that are in all of", sets),
+        Set::Any(sets) => ("keys that are in any of", sets),
+    };
+    lines.push(format!("{indent}{what}"));
+    for set in sets {
+        add_set(ways, set, &format!("{indent}  "), lines);
+    }
+}
+
+fn condition_text(used: &[Node]) -> String {
+    let shown: Vec<_> = used.iter().map(ToString::to_string).collect();
+    if shown.is_empty() { String::new() } else { format!(" where {}", shown.join(" and ")) }
+}
+
+fn index_name(ways: &Ways, index: usize) -> &str {
+    ways.indexes.get(index).map_or("?", |ready| &ready.info.name)
+}
+
+/// What the ways were expected to take, and so why this one was chosen.
+fn weighed(ways: &Ways) -> Option<String> {
+    let shown = |way: &Choice| {
+        let what = match &way.access {
+            Access::Scan => "the scan".to_owned(),
+            Access::Keys(set) => set_text(ways, set),
+            Access::Ordered { index, .. } => format!("along {:?}", index_name(ways, *index)),
+        };
+        format!("{what} {:.3} ms", way.cost / 1e6)
+    };
+    let all: Vec<_> = ways.ways.iter().map(shown).collect();
+    (all.len() > 1).then(|| format!("expected to take: {}", all.join(", ")))
+}
+
+fn set_text(ways: &Ways, set: &Set) -> String {
+    let all =
+        |sets: &[Set], word: &str| sets.iter().map(|set| set_text(ways, set)).collect::<Vec<_>>().join(word);
+    match set {
+        Set::Section { index, .. } => format!("{:?}", index_name(ways, *index)),
+        Set::All(sets) => all(sets, " and "),
+        Set::Any(sets) => all(sets, " or "),
+    }
+}
+
 /// How many rows were met on the way, and in what time: those of the scan that pass the conditions, then those that are left in the end.
-fn measured(query: &Bound<'_, Query>, bounds: &Bounds) -> PyResult<Vec<String>> {
+fn measured(
+    query: &Bound<'_, Query>,
+    bounds: &Bounds,
+    through: Option<(&Place, &Ways)>,
+) -> PyResult<Vec<String>> {
     let (py, plan) = (query.py(), &query.get().plan);
     let timed = |query: &Bound<'_, Query>| -> PyResult<(u64, String)> {
         let start = Instant::now();
@@ -81,9 +191,23 @@ fn measured(query: &Bound<'_, Query>, bounds: &Bounds) -> PyResult<Vec<String>> 
         (plan.after, plan.offset, plan.limit) = (None, 0, u64::MAX);
         Ok(())
     })?;
-    let met = query.table().get().count_within(py, bounds)?;
+    let met = match through {
+        Some((place, ways)) => match ways.follow(query.table(), place, bounds, u64::MAX)? {
+            (Reached::Keys(keys), Some(way)) => {
+                let (count, expected) = (errors::counted(keys.len(), "key"), way.estimate.round());
+                Some(format!("found {count}, where about {expected} were expected"))
+            }
+            (Reached::Rows(_), _) => None,
+            _ => {
+                Some(format!("met {}", errors::counted(query.table().get().count_within(py, bounds)?, "row")))
+            }
+        },
+        None => {
+            Some(format!("met {}", errors::counted(query.table().get().count_within(py, bounds)?, "row")))
+        }
+    };
     let (passed, time) = timed(&Bound::new(py, bare)?)?;
-    let mut lines = vec![format!("met {}: {passed} passed, in {time}", errors::counted(met, "row"))];
+    let mut lines = Vec::from_iter(met.map(|met| format!("{met}: {passed} passed, in {time}")));
     let is_bare =
         plan.order.is_empty() && plan.filters.is_empty() && plan.offset == 0 && plan.limit == u64::MAX;
     if !is_bare {

@@ -122,9 +122,8 @@ impl Plan {
         }
     }
 
-    /// The part of the table in which all rows are, as far as conditions on the key tell, and what is left of the conditions as
-    /// one; None where nothing is.
-    pub fn scan(&self, table: &Bound<'_, Table>) -> PyResult<(Bounds, Option<Node>)> {
+    /// The part of the table in which all rows are, as far as conditions on the key tell, and what is left of the conditions.
+    pub fn scan(&self, table: &Bound<'_, Table>) -> PyResult<(Bounds, Vec<Node>)> {
         let decimals = Bounds { range: key_range::decimals(), is_all: false, ..Bounds::all() };
         let reads_key = |node: &Node| node.reads_key();
         let has_decimals =
@@ -142,12 +141,7 @@ impl Plan {
         }
         let is_open = |edge: &Edge<Vec<u8>>| matches!(edge, Edge::Unbounded);
         bounds.is_all = is_open(&bounds.range.start) && is_open(&bounds.range.end);
-        let condition = match &*rest {
-            [] => None,
-            [one] => Some(one.clone()),
-            all => Some(node(Kind::And(all.to_vec()))?),
-        };
-        Ok((bounds, condition))
+        Ok((bounds, rest))
     }
 
     /// The query as it was typed, as far as that can be told.
@@ -183,6 +177,14 @@ impl Plan {
         };
         self.order.iter().map(part).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// All conditions as one; None where there is none.
+pub fn all_of(mut conditions: Vec<Node>) -> PyResult<Option<Node>> {
+    Ok(match conditions.len() {
+        0 | 1 => conditions.pop(),
+        _ => Some(node(Kind::And(conditions))?),
+    })
 }
 
 /// The expression of this kind.

@@ -3,6 +3,7 @@
 //! Without an order and without Python functions the rows of a scan are tested one by one, as they are wanted. Otherwise the keys
 //! of all that pass are found first, in the order that is asked for, in one snapshot; the rows are read from there.
 
+use pellucid_query::plan::Access;
 use pellucid_query::sort::{Sort, SortKey, Sorted, SortedKeys};
 use pellucid_query::stoppable::Pace;
 use pellucid_query::{Copied, Evaluator, Fault, Listed, RowKey, Selection, Walk};
@@ -12,6 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::Query;
+use super::access::{self, Reached};
+use super::plan::{self, Plan};
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::keys;
@@ -25,63 +28,126 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
     }
 
     fn source(&self) -> PyResult<Option<Source>> {
-        let (table, plan) = (self.table(), &self.get().plan);
-        let py = self.py();
-        let (bounds, condition) = plan.scan(table)?;
-        let Some(place) = Place::of(table, &bounds)? else { return Ok(None) };
-        let condition = match condition {
-            None => None,
-            Some(node) => {
-                Some(Evaluator::new(&node).map_err(|error| errors::value_error(error.to_string()))?)
-            }
-        };
-        let mut selection = Selection::of(condition);
-        if plan.order.is_empty() && plan.filters.is_empty() {
-            (selection.offset, selection.limit) = (plan.offset, plan.limit);
-            let rows = place.rows(table, &bounds)?;
-            return Ok(Some(Source { rows, selection: Some(selection) }));
-        }
-        let mut source = Source { rows: place.rows(table, &bounds)?, selection: Some(selection) };
-        let (mut offset, mut limit) = (plan.offset, plan.limit);
-        if !plan.order.is_empty() {
-            let sort_key =
-                || SortKey::new(&plan.order).map_err(|error| errors::value_error(error.to_string()));
-            let after = match &plan.after {
-                None => None,
-                Some(after) => {
-                    let row = Row { key: &after.key, spelling: &[], record: &after.record };
-                    let code = sort_key()?.of(&row, &*table.get().core().names).map(<[u8]>::to_vec);
-                    let code = code.map_err(|error| errors::corrupt_key(py, "", &after.key, &error))?;
-                    Some((code, after.key.clone()))
-                }
-            };
-            let (skip, take) = if plan.filters.is_empty() { (offset, limit) } else { (0, u64::MAX) };
-            let wanted = if take == 0 { 0 } else { skip.saturating_add(take) };
-            let sort = Sort::new(sort_key()?, after, wanted, SORT_MEMORY_MAX);
-            let sorted = over_parts(table, source, SortUp(sort))?;
-            let keys = py.detach(|| sorted.into_keys(skip, take, || Stop::Signals.is_set()));
-            let keys = keys.map_err(|fault| of_fault(table, fault))?;
-            source = Source { rows: place.list(table, keys)?, selection: None };
-            (offset, limit) = if plan.filters.is_empty() { (0, u64::MAX) } else { (offset, limit) };
-        }
-        if plan.filters.is_empty() {
-            return Ok(Some(source));
-        }
-        let keys = pass_filters(table, source, &plan.filters, offset, limit)?;
-        let keys = SortedKeys::Listed(keys.into_iter());
-        Ok(Some(Source { rows: place.list(table, keys)?, selection: None }))
+        Ok(match found(self, false)? {
+            Some(Found::Rows(source)) => Some(source),
+            // Keys alone are given to those who ask for them.
+            Some(Found::Keys(..)) | None => None,
+        })
     }
 }
 
+/// What a query has found.
+pub enum Found {
+    /// Rows.
+    Rows(Source),
+    /// The keys of the rows, in order, and no record was looked at.
+    Keys(Vec<RowKey>),
+}
+
+/// The rows of a query; where keys will do, these alone if an index has them.
+pub fn found(query: &Bound<'_, Query>, keys_will_do: bool) -> PyResult<Option<Found>> {
+    let (table, plan) = (query.table(), &query.get().plan);
+    let (bounds, conditions) = plan.scan(table)?;
+    let Some(place) = Place::of(table, &bounds)? else { return Ok(None) };
+    let wanted = plan.offset.saturating_add(plan.limit);
+    let is_plain = plan.order.is_empty() && plan.filters.is_empty();
+    let is_near = is_plain && access::are_near(table, &place, (&bounds, &conditions), wanted)?;
+    let ways =
+        if is_near { None } else { access::ways(table, plan, &place, (&bounds, &conditions), keys_will_do)? };
+    let (reached, settled, is_ordered) = match ways {
+        None => (Reached::Scan, Vec::new(), false),
+        Some(ways) => {
+            let wanted = if is_plain { wanted } else { u64::MAX };
+            let (reached, choice) = ways.follow(table, &place, &bounds, wanted)?;
+            let settled = choice.map(|choice| choice.settled.clone()).unwrap_or_default();
+            (reached, settled, choice.is_some_and(|choice| matches!(choice.access, Access::Ordered { .. })))
+        }
+    };
+    let is_settled = |place: usize| settled.get(place).copied().unwrap_or(false);
+    let left = conditions.iter().enumerate().filter(|(place, _)| !is_settled(*place)).map(|(_, node)| node);
+    let condition = match plan::all_of(left.cloned().collect())? {
+        None => None,
+        Some(node) => Some(Evaluator::new(&node).map_err(|error| errors::value_error(error.to_string()))?),
+    };
+    let mut selection = Selection::of(condition);
+    let is_sorted = plan.order.is_empty() || is_ordered;
+    if is_sorted && plan.filters.is_empty() {
+        (selection.offset, selection.limit) = (plan.offset, plan.limit);
+    }
+    let rows = match reached {
+        Reached::Scan => place.rows(table, &bounds)?,
+        Reached::Rows(rows) => rows,
+        Reached::Keys(mut keys) => {
+            if is_plain && selection.condition.is_none() {
+                let count = keys.len() as u64;
+                keys.truncate(wanted.min(count) as usize);
+                keys.drain(..plan.offset.min(keys.len() as u64) as usize);
+                (selection.offset, selection.limit) = (0, u64::MAX);
+                if keys_will_do {
+                    return Ok(Some(Found::Keys(keys)));
+                }
+            }
+            place.list(table, SortedKeys::Listed(keys.into_iter()))?
+        }
+    };
+    let source = Source { rows, selection: Some(selection) };
+    if is_sorted && plan.filters.is_empty() {
+        return Ok(Some(Found::Rows(source)));
+    }
+    let (mut offset, mut limit) = (plan.offset, plan.limit);
+    let source = if is_sorted {
+        source
+    } else {
+        let (skip, take) = if plan.filters.is_empty() { (offset, limit) } else { (0, u64::MAX) };
+        let keys = sorted(table, plan, source, skip, take)?;
+        (offset, limit) = if plan.filters.is_empty() { (0, u64::MAX) } else { (offset, limit) };
+        Source { rows: place.list(table, keys)?, selection: None }
+    };
+    if plan.filters.is_empty() {
+        return Ok(Some(Found::Rows(source)));
+    }
+    let keys = pass_filters(table, source, &plan.filters, offset, limit)?;
+    let keys = SortedKeys::Listed(keys.into_iter());
+    Ok(Some(Found::Rows(Source { rows: place.list(table, keys)?, selection: None })))
+}
+
+/// The keys of rows in the order that is asked for, without the first few, and so many at most.
+fn sorted(
+    table: &Bound<'_, Table>,
+    plan: &Plan,
+    source: Source,
+    skip: u64,
+    take: u64,
+) -> PyResult<SortedKeys> {
+    let py = table.py();
+    let sort_key = || SortKey::new(&plan.order).map_err(|error| errors::value_error(error.to_string()));
+    let after = match &plan.after {
+        None => None,
+        Some(after) => {
+            let row = Row { key: &after.key, spelling: &[], record: &after.record };
+            let code = sort_key()?.of(&row, &*table.get().core().names).map(<[u8]>::to_vec);
+            let code = code.map_err(|error| errors::corrupt_key(py, "", &after.key, &error))?;
+            Some((code, after.key.clone()))
+        }
+    };
+    let wanted = if take == 0 { 0 } else { skip.saturating_add(take) };
+    let sort = Sort::new(sort_key()?, after, wanted, SORT_MEMORY_MAX);
+    let sorted = over_parts(table, source, SortUp(sort))?;
+    let keys = py.detach(|| sorted.into_keys(skip, take, || Stop::Signals.is_set()));
+    keys.map_err(|fault| of_fault(table, fault))
+}
+
 /// Where rows are: a table of a snapshot, or of the running transaction.
-enum Place {
+pub enum Place {
+    /// Of this snapshot.
     Snapshot(Snapshot, TableId),
+    /// Of the running transaction.
     Transaction,
 }
 
 impl Place {
     /// Where the table's rows are now; None where it does not exist.
-    fn of(table: &Bound<'_, Table>, bounds: &Bounds) -> PyResult<Option<Self>> {
+    pub fn of(table: &Bound<'_, Table>, bounds: &Bounds) -> PyResult<Option<Self>> {
         Ok(match table.get().rows(table.py(), bounds, false)? {
             None => None,
             Some(Rows::Pinned(scan)) => Some(Self::Snapshot(scan.snapshot().clone(), scan.table())),
@@ -89,7 +155,8 @@ impl Place {
         })
     }
 
-    fn rows(&self, table: &Bound<'_, Table>, bounds: &Bounds) -> PyResult<Rows> {
+    /// The rows within bounds, by a scan.
+    pub fn rows(&self, table: &Bound<'_, Table>, bounds: &Bounds) -> PyResult<Rows> {
         let py = table.py();
         match self {
             Self::Snapshot(snapshot, id) => {
@@ -104,7 +171,7 @@ impl Place {
     }
 
     /// The rows under these keys.
-    fn list(&self, table: &Bound<'_, Table>, keys: SortedKeys) -> PyResult<Rows> {
+    pub fn list(&self, table: &Bound<'_, Table>, keys: SortedKeys) -> PyResult<Rows> {
         let (py, this) = (table.py(), table.get());
         match self {
             Self::Snapshot(snapshot, id) => {

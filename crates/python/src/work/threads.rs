@@ -102,6 +102,11 @@ fn parts_of(py: Python<'_>, source: &Source) -> PyResult<Option<(Vec<Scan>, usiz
     Ok((count > 1).then_some((parts, count)))
 }
 
+/// On how many threads work over a table of so many rows would run, roughly.
+pub fn thread_count_over(row_count: u64, is_in_file: bool) -> usize {
+    if is_in_file && row_count >= ROW_COUNT_MIN { thread_count() } else { 1 }
+}
+
 /// On how many threads work over these rows would run.
 ///
 /// # Errors

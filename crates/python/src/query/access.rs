@@ -1,0 +1,381 @@
+//! Which way does a query take to its rows, and what does it find there?
+//!
+//! Where a table has indexes, all ways are weighed (`pellucid_query::plan`). A way through indexes gives keys of rows, which are read afterwards; or
+//! it follows the entries of one index and reads the row of each, where its order is the one that is asked for.
+
+use std::ops::{Bound as Edge, ControlFlow};
+
+use pellucid_query::expression::Node;
+use pellucid_query::index::Keys;
+use pellucid_query::plan::{self, Access, Choice, Question, Section, Set};
+use pellucid_query::walk::for_each;
+use pellucid_query::{Evaluator, Fault, Indexed, RowKey, Walk};
+use pellucid_record::Shapes;
+use pellucid_store::{Range, TableId, TransactionScan};
+use pyo3::prelude::*;
+
+use super::indexes::{self, Indexes};
+use super::known::Known;
+use super::plan::{Plan, all_of};
+use super::source::Place;
+use crate::bounds::Bounds;
+use crate::errors;
+use crate::table::{Rows, Table};
+use crate::work::threads::thread_count_over;
+use crate::work::{Source, Stop, Work, over};
+
+/// Tables with fewer rows are scanned before a way has been chosen.
+const ROW_COUNT_MIN: u64 = 100;
+
+/// All ways to the rows of a query, the best one first.
+pub struct Ways {
+    /// The table's indexes, in the order in which the ways number them.
+    pub indexes: Indexes,
+    /// At least one, the scan.
+    pub ways: Vec<Choice>,
+}
+
+/// Whether the rows that are wanted are among the first few of the table: then a scan is over before a way has been chosen.
+pub fn are_near(
+    table: &Bound<'_, Table>,
+    place: &Place,
+    (bounds, conditions): (&Bounds, &[Node]),
+    wanted: u64,
+) -> PyResult<bool> {
+    if wanted > NEAR_WANTED_MAX || conditions.is_empty() || indexes::of(table, place)?.is_empty() {
+        return Ok(false);
+    }
+    let Some(condition) = all_of(conditions.to_vec())? else { return Ok(false) };
+    let condition = Evaluator::new(&condition).map_err(|error| errors::value_error(error.to_string()))?;
+    let source = Source { rows: place.rows(table, bounds)?, selection: None };
+    over(table, source, LookNear { condition, wanted })
+}
+
+/// Of more it is not seen whether they are near.
+const NEAR_WANTED_MAX: u64 = 200;
+/// Rows that are looked at, beside twice those that are wanted: a microsecond's worth.
+const NEAR_COUNT: u64 = 64;
+
+struct LookNear {
+    condition: Evaluator,
+    wanted: u64,
+}
+
+impl Work for LookNear {
+    type Result = bool;
+
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        let (mut looked_at, mut found) = (0, 0);
+        let ended = for_each(
+            rows,
+            || stop.is_set(),
+            |row| {
+                if found >= self.wanted || looked_at == NEAR_COUNT + 2 * self.wanted {
+                    return ControlFlow::Break(Ok(()));
+                }
+                looked_at += 1;
+                // A damaged record is met again by whoever reads it.
+                found += u64::from(self.condition.is_true(&row, shapes).unwrap_or(false));
+                ControlFlow::Continue(())
+            },
+        )?;
+        Ok(found >= self.wanted || ended.is_none())
+    }
+}
+
+/// The ways to rows within `bounds` of which all `conditions` are true; None where there is but the scan.
+pub fn ways(
+    table: &Bound<'_, Table>,
+    plan: &Plan,
+    place: &Place,
+    (bounds, conditions): (&Bounds, &[Node]),
+    keys_will_do: bool,
+) -> PyResult<Option<Ways>> {
+    if conditions.is_empty() && plan.order.is_empty() {
+        return Ok(None);
+    }
+    let indexes = indexes::of(table, place)?;
+    if indexes.is_empty() {
+        return Ok(None);
+    }
+    let row_count = place.count(table)?;
+    if row_count < ROW_COUNT_MIN {
+        return Ok(None);
+    }
+    let candidates = indexes::candidates(table, place, &indexes)?;
+    let scan_count = if bounds.is_all { row_count } else { place.estimate(table, None, &bounds.range)? };
+    // What a filter in Python leaves of them is not known, so all are wanted; and so are all that an order has to choose from.
+    let is_cut = plan.filters.is_empty() && plan.after.is_none();
+    let is_ordered = !plan.order.is_empty();
+    let is_parallel = plan.filters.is_empty() && (is_ordered || plan.limit == u64::MAX && plan.offset == 0);
+    let question = Question {
+        conditions,
+        // An index has its order over the whole table.
+        order: &plan.order,
+        is_cut_by_key: !bounds.is_all || plan.after.is_some(),
+        wanted: if is_cut { plan.offset.saturating_add(plan.limit) } else { u64::MAX },
+        keys_will_do: keys_will_do && plan.filters.is_empty(),
+        // A transaction may have made some that nobody has counted.
+        knows_none: place.is_snapshot(),
+        row_count,
+        scan_count,
+        thread_count: if is_parallel { thread_count_over(row_count, place.is_snapshot()) } else { 1 },
+    };
+    let mut known = Known::new(table, place, &indexes);
+    let ways = plan::ways(&question, &candidates, &mut known);
+    known.finish()?;
+    Ok(Some(Ways { indexes, ways }))
+}
+
+/// Where a way leads.
+pub enum Reached {
+    /// To rows, of which conditions that are not settled are still to be tested.
+    Rows(Rows),
+    /// To the keys of such rows, in order.
+    Keys(Vec<RowKey>),
+    /// Nowhere but to a scan.
+    Scan,
+}
+
+impl Ways {
+    /// Goes the best way.
+    pub fn follow(
+        &self,
+        table: &Bound<'_, Table>,
+        place: &Place,
+        bounds: &Bounds,
+        wanted: u64,
+    ) -> PyResult<(Reached, Option<&Choice>)> {
+        let Some(best) = self.ways.first() else { return Ok((Reached::Scan, None)) };
+        let reached = match &best.access {
+            Access::Scan => Reached::Scan,
+            Access::Keys(set) => {
+                let is_settled = best.settled.iter().all(|is_settled| *is_settled) && bounds.is_all;
+                let wanted = if is_settled { wanted } else { u64::MAX };
+                let mut keys = self.gather(table, place, set, wanted)?;
+                if !bounds.is_all {
+                    keys.retain(|key| is_within(&bounds.range, &key.code));
+                }
+                Reached::Keys(keys)
+            }
+            Access::Ordered { index, section, is_reverse, .. } => {
+                Reached::Rows(self.ordered(table, place, *index, section, *is_reverse)?)
+            }
+        };
+        Ok((reached, Some(best)))
+    }
+
+    /// The keys of a set, in order, each once; no more than are wanted, where the others need not be known for that.
+    fn gather(
+        &self,
+        table: &Bound<'_, Table>,
+        place: &Place,
+        set: &Set,
+        wanted: u64,
+    ) -> PyResult<Vec<RowKey>> {
+        match set {
+            Set::Section { index, section, .. } => {
+                let Some(ready) = self.indexes.get(*index) else { return Ok(Vec::new()) };
+                let is_in_order =
+                    section.ranges.len() == 1 && section.point_count == ready.definition.parts.len();
+                let wanted = if is_in_order { wanted } else { u64::MAX };
+                let mut keys = Vec::new();
+                for range in &section.ranges {
+                    let rows = place.entries(table, ready.info.id, range)?;
+                    let gather = Gather { keys: ready.keys.clone(), wanted };
+                    let found = over(table, Source { rows, selection: None }, gather)?;
+                    if keys.is_empty() { keys = found } else { keys.extend(found) }
+                }
+                if !is_in_order {
+                    put_in_order(table.py(), &mut keys);
+                }
+                Ok(keys)
+            }
+            Set::All(sets) => {
+                let mut sets = sets.iter();
+                let Some(first) = sets.next() else { return Ok(Vec::new()) };
+                let mut keys = self.gather(table, place, first, u64::MAX)?;
+                for set in sets {
+                    let others = self.gather(table, place, set, u64::MAX)?;
+                    table.py().detach(|| keep_common(&mut keys, &others));
+                }
+                Ok(keys)
+            }
+            Set::Any(sets) => {
+                let mut keys = Vec::new();
+                for set in sets {
+                    keys.extend(self.gather(table, place, set, u64::MAX)?);
+                }
+                put_in_order(table.py(), &mut keys);
+                Ok(keys)
+            }
+        }
+    }
+
+    fn ordered(
+        &self,
+        table: &Bound<'_, Table>,
+        place: &Place,
+        index: usize,
+        section: &Section,
+        is_reverse: bool,
+    ) -> PyResult<Rows> {
+        let (Some(ready), Some(range)) = (self.indexes.get(index), section.ranges.first()) else {
+            return Err(errors::value_error("an index that was chosen is none of the table's".to_owned()));
+        };
+        let (id, keys) = (ready.info.id, ready.keys.clone());
+        let py = table.py();
+        // Entries with the same parts come in the order of keys, also from the end on.
+        match place {
+            Place::Snapshot(snapshot, of) => {
+                let scan = snapshot.scan(id, range, is_reverse);
+                let scan = scan.map_err(|error| errors::of_store(py, error))?;
+                Ok(Rows::Indexed(Box::new(Indexed::in_order(scan, *of, keys, is_reverse))))
+            }
+            Place::Transaction => {
+                let gather = Gather { keys, wanted: u64::MAX };
+                let rows = place.entries(table, id, range)?;
+                let keys = if is_reverse {
+                    over(table, Source { rows, selection: None }, GatherTurned(gather))?
+                } else {
+                    over(table, Source { rows, selection: None }, gather)?
+                };
+                place.list(table, pellucid_query::sort::SortedKeys::Listed(keys.into_iter()))
+            }
+        }
+    }
+}
+
+fn is_within(range: &Range, key: &[u8]) -> bool {
+    let is_behind_start = match &range.start {
+        Edge::Included(start) => key >= &start[..],
+        Edge::Excluded(start) => key > &start[..],
+        Edge::Unbounded => true,
+    };
+    is_behind_start
+        && match &range.end {
+            Edge::Included(end) => key <= &end[..],
+            Edge::Excluded(end) => key < &end[..],
+            Edge::Unbounded => true,
+        }
+}
+
+fn put_in_order(py: Python<'_>, keys: &mut Vec<RowKey>) {
+    // To give the GIL up and take it again takes longer than to sort a few.
+    const COUNT_FEW: usize = 1000;
+    let order = |keys: &mut Vec<RowKey>| {
+        keys.sort_unstable_by(|one, other| one.code.cmp(&other.code));
+        keys.dedup_by(|one, other| one.code == other.code);
+    };
+    if keys.len() < COUNT_FEW { order(keys) } else { py.detach(|| order(keys)) }
+}
+
+/// Leaves the keys that are also among the others; both are in order.
+fn keep_common(keys: &mut Vec<RowKey>, others: &[RowKey]) {
+    let mut others = others.iter().peekable();
+    keys.retain(|key| {
+        while others.next_if(|other| other.code < key.code).is_some() {}
+        others.peek().is_some_and(|other| other.code == key.code)
+    });
+}
+
+/// Takes the keys of rows out of the entries of an index.
+struct Gather {
+    keys: Keys,
+    wanted: u64,
+}
+
+impl Work for Gather {
+    type Result = Vec<RowKey>;
+
+    fn run<S: Shapes>(
+        self,
+        rows: &mut impl Walk,
+        _shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        let mut found = Vec::new();
+        for_each::<()>(
+            rows,
+            || stop.is_set(),
+            |entry| {
+                if found.len() as u64 >= self.wanted {
+                    return ControlFlow::Break(Ok(()));
+                }
+                // What is no entry is found by `check`.
+                if let Some(parts) = self.keys.split(&entry) {
+                    found.push(RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() });
+                }
+                ControlFlow::Continue(())
+            },
+        )?;
+        Ok(found)
+    }
+}
+
+/// The same from the last entry to the first, but for those with the same parts.
+struct GatherTurned(Gather);
+
+impl Work for GatherTurned {
+    type Result = Vec<RowKey>;
+
+    fn run<S: Shapes>(
+        self,
+        rows: &mut impl Walk,
+        _shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        let keys = self.0.keys;
+        // Runs of entries with the same parts, each in order.
+        let (mut runs, mut last): (Vec<Vec<RowKey>>, Vec<u8>) = (Vec::new(), Vec::new());
+        for_each::<()>(
+            rows,
+            || stop.is_set(),
+            |entry| {
+                if let Some(parts) = keys.split(&entry) {
+                    let key = RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() };
+                    match runs.last_mut() {
+                        Some(run) if *parts.parts == *last => run.push(key),
+                        _ => {
+                            runs.push(vec![key]);
+                            last.clear();
+                            last.extend_from_slice(parts.parts);
+                        }
+                    }
+                }
+                ControlFlow::Continue(())
+            },
+        )?;
+        Ok(runs.into_iter().rev().flatten().collect())
+    }
+}
+
+impl Place {
+    /// The entries of an index in a range.
+    fn entries(&self, table: &Bound<'_, Table>, id: TableId, range: &Range) -> PyResult<Rows> {
+        let py = table.py();
+        match self {
+            Self::Snapshot(snapshot, _) => {
+                let scan = snapshot.scan(id, range, false).map_err(|error| errors::of_store(py, error))?;
+                Ok(Rows::Pinned(Box::new(scan)))
+            }
+            Self::Transaction => {
+                let scan =
+                    table.get().core().in_running(py, |transaction| transaction.scan(id, range, false))?;
+                Ok(match scan {
+                    TransactionScan::Clean(scan) => Rows::Pinned(scan),
+                    dirty @ TransactionScan::Dirty(_) => Rows::Inside(dirty),
+                })
+            }
+        }
+    }
+
+    fn is_snapshot(&self) -> bool {
+        matches!(self, Self::Snapshot(..))
+    }
+}

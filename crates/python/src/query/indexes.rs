@@ -1,0 +1,112 @@
+//! Which indexes does a table have that a query may use?
+//!
+//! What the catalog says of them is read, and their definitions are parsed, once for each state of the catalog.
+
+use std::sync::Arc;
+
+use pellucid_query::index::{Definition, Keys};
+use pellucid_query::plan::Candidate;
+use pellucid_store::{IndexInfo, StoreError, TableId};
+use pyo3::prelude::*;
+
+use super::source::Place;
+use crate::errors;
+use crate::hot::gil::GilCell;
+use crate::table::Table;
+
+/// An index that has all its rows.
+pub struct Ready {
+    /// What the catalog says of it.
+    pub info: IndexInfo,
+    /// What it is made of.
+    pub definition: Definition,
+    /// How its entries are taken apart.
+    pub keys: Keys,
+}
+
+/// The indexes of one table, by name.
+pub type Indexes = Arc<Vec<Ready>>;
+
+/// A table, whether in a transaction, and the number that stands for the state of the catalog.
+pub type State = (TableId, bool, u64);
+
+/// What was found last, and when.
+#[derive(Default)]
+pub struct Seen(GilCell<Option<(State, Indexes)>>);
+
+impl Ready {
+    fn of(info: IndexInfo) -> Option<Self> {
+        // One that a newer version has written, and this one does not understand, is not used.
+        let definition = Definition::parse(&info.definition).ok()?;
+        Some(Self { keys: Keys::of(&definition), definition, info })
+    }
+
+    fn candidate(&self, entries: u64) -> Candidate {
+        Candidate {
+            name: self.info.name.to_string(),
+            parts: self.definition.parts.clone(),
+            condition: self.definition.condition.clone(),
+            entries,
+            is_unique: self.info.is_unique,
+        }
+    }
+}
+
+/// The indexes of a table that may be used.
+pub fn of(table: &Bound<'_, Table>, place: &Place) -> PyResult<Indexes> {
+    let (py, this) = (table.py(), table.get());
+    let found = match place {
+        Place::Snapshot(snapshot, id) => {
+            let seen = (*id, false, snapshot.catalog_version());
+            this.indexes
+                .get_or_read(py, seen, || snapshot.indexes(*id))
+                .map_err(|error| errors::of_store(py, error))?
+        }
+        Place::Transaction => this.core().in_running(py, |transaction| {
+            let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(Indexes::default()) };
+            this.indexes.get_or_read(py, (id, true, transaction.catalog_serial()), || transaction.indexes(id))
+        })?,
+    };
+    Ok(found)
+}
+
+impl Seen {
+    /// The indexes that were seen in this state of the catalog, or those that `read` reads.
+    pub fn get_or_read(
+        &self,
+        py: Python<'_>,
+        state: State,
+        read: impl FnOnce() -> Result<Vec<IndexInfo>, StoreError>,
+    ) -> Result<Indexes, StoreError> {
+        let seen = self.0.with(py, |seen| match seen {
+            Some((known, indexes)) if *known == state => Some(Arc::clone(indexes)),
+            _ => None,
+        });
+        if let Some(indexes) = seen {
+            return Ok(indexes);
+        }
+        let ready = read()?.into_iter().filter(|info| info.building.is_none()).filter_map(Ready::of);
+        let indexes: Indexes = Arc::new(ready.collect());
+        let old = self.0.with(py, |seen| seen.replace((state, Arc::clone(&indexes))));
+        drop(old);
+        Ok(indexes)
+    }
+}
+
+/// What is to be known of each to choose among them.
+pub fn candidates(table: &Bound<'_, Table>, place: &Place, indexes: &[Ready]) -> PyResult<Vec<Candidate>> {
+    let py = table.py();
+    let mut candidates = Vec::with_capacity(indexes.len());
+    for ready in indexes {
+        let entries = match place {
+            Place::Snapshot(snapshot, _) => {
+                snapshot.count(ready.info.id).map_err(|error| errors::of_store(py, error))?
+            }
+            Place::Transaction => {
+                table.get().core().in_running(py, |transaction| transaction.count(ready.info.id))?
+            }
+        };
+        candidates.push(ready.candidate(entries));
+    }
+    Ok(candidates)
+}

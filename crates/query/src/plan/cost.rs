@@ -1,0 +1,90 @@
+//! How long does it take to find rows one way or another?
+//!
+//! In nanoseconds, roughly: what counts is which way takes less, and ways that differ little may be taken for each other. The figures are
+//! those of a warm file of a million rows of 170 bytes (docs/internals/store.md, "What things cost"), rounded.
+#![allow(clippy::cast_precision_loss, reason = "rough costs")]
+
+use super::part::has_each;
+use super::spans::operand;
+use crate::expression::{Expression, Kind, Node, Source};
+
+/// What a step of some way costs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    /// How many rows the table has.
+    pub(super) row_count: f64,
+    /// On how many threads a scan runs.
+    pub(super) thread_count: f64,
+}
+
+/// To begin with a range of an index: a search in its tree.
+const RANGE: f64 = 600.0;
+/// To go on to the next entry, take it apart and copy its key.
+const ENTRY: f64 = 65.0;
+/// To put a key where it belongs among the others, for each power of two of them.
+const SORT_STEP: f64 = 3.0;
+/// To look at the next row of a scan.
+const SCAN_ROW: f64 = 10.0;
+/// To test a condition on a field of the root; on one that is deeper; on one that is computed, or on text that is searched; on elements.
+const TEST: f64 = 6.0;
+const TEST_DEEP: f64 = 15.0;
+/// To compare with one more value of a list.
+const TEST_VALUE: f64 = 12.0;
+const TEST_COMPUTED: f64 = 50.0;
+const TEST_EACH: f64 = 100.0;
+/// To take a row's sort code and compare it with the last of the first few.
+const TOP: f64 = 8.0;
+/// To take a row's sort code and key, and to keep them.
+const KEPT: f64 = 150.0;
+/// To look up a row in a table whose pages are all at hand.
+const FETCH: f64 = 300.0;
+/// More of that for each power of two by which the table has more rows than `FETCH_NEAR` has.
+const FETCH_FAR: f64 = 90.0;
+const FETCH_NEAR: f64 = 1000.0;
+/// Rows of a page: keys that lie closer have their rows on the same, which saves half of what is far.
+const PAGE: f64 = 21.0;
+
+impl Costs {
+    /// To test all rows of a scan, and to look at the order of those that pass.
+    pub(super) fn scan(&self, row_count: f64, tests: f64) -> f64 {
+        row_count * (SCAN_ROW + tests) / self.thread_count
+    }
+
+    /// To read the entries of some ranges.
+    pub(super) fn entries(range_count: usize, entry_count: f64) -> f64 {
+        RANGE * range_count as f64 + ENTRY * entry_count
+    }
+
+    /// To bring keys in order.
+    pub(super) fn keys_in_order(count: f64) -> f64 {
+        SORT_STEP * count * count.max(2.0).log2()
+    }
+
+    /// To look rows up by keys, in order or not, and to test them.
+    pub(super) fn fetch(&self, count: f64, is_in_order: bool, tests: f64) -> f64 {
+        let far = (self.row_count / FETCH_NEAR).max(1.0).log2() * FETCH_FAR;
+        let near = if is_in_order { (count * PAGE / self.row_count.max(1.0)).min(1.0) } else { 0.0 };
+        count * (FETCH + far * (1.0 - near / 2.0) + tests)
+    }
+
+    /// To bring rows in another order, of which so many are wanted.
+    pub(super) fn sort(count: f64, wanted: f64) -> f64 {
+        let kept = count.min(wanted);
+        TOP * count + (KEPT + SORT_STEP * kept.max(2.0).log2()) * kept
+    }
+}
+
+/// What it costs to test a condition on a row.
+pub(super) fn test(condition: &Node) -> f64 {
+    match condition.kind() {
+        Kind::And(parts) | Kind::Or(parts) => parts.iter().map(test).sum(),
+        Kind::Not(part) => test(part),
+        _ if has_each(condition) => TEST_EACH,
+        Kind::IsIn(_, values) => TEST + TEST_VALUE * values.len() as f64,
+        _ => match operand(condition).map(Expression::kind) {
+            Some(Kind::Field(Source::Record, path)) if path.len() == 1 => TEST,
+            Some(Kind::Field(Source::Record, _)) => TEST_DEEP,
+            _ => TEST_COMPUTED,
+        },
+    }
+}

@@ -1,0 +1,436 @@
+//! Which way leads to the rows of a query soonest?
+//!
+//! A scan of the table leads to all of them. An index leads to those in one section of it (`part.rs`); the keys of two sections can be
+//! intersected, and for `or` united. All of these give rows in the order of keys, as a scan does; an index whose own order is the one that is asked for
+//! gives them so. What each way would cost (`cost.rs`) follows from how many entries a section has, which is not kept as statistics, but asked of
+//! the tree itself. Whatever is chosen, the rows are the same: conditions that a section does not settle are tested on the rows.
+#![allow(clippy::cast_precision_loss, reason = "rough costs")]
+
+mod cost;
+pub mod part;
+pub mod spans;
+
+use pellucid_store::Range;
+
+use crate::expression::{Expression, Kind, Node};
+use crate::key_range;
+use cost::Costs;
+pub use part::{Candidate, Section, section};
+
+/// What is asked for, as far as choosing is concerned.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// All of which must be true.
+    pub conditions: &'a [Node],
+    /// First to last, and whether descending.
+    pub order: &'a [(Node, bool)],
+    /// Whether rows with some keys are left out, which the order of an index cannot tell.
+    pub is_cut_by_key: bool,
+    /// How many rows are wanted at most, those left out first included.
+    pub wanted: u64,
+    /// Whether keys will do, and no record is looked at.
+    pub keys_will_do: bool,
+    /// Whether ranges of which no entry is known have none.
+    pub knows_none: bool,
+    /// How many rows the table has.
+    pub row_count: u64,
+    /// How many of them a scan would meet.
+    pub scan_count: u64,
+    /// On how many threads a scan would run.
+    pub thread_count: usize,
+}
+
+/// Keys of rows, from indexes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Set {
+    /// Those of a section of this index.
+    Section {
+        /// Which of the candidates.
+        index: usize,
+        /// Which part of it.
+        section: Section,
+        /// The conditions that have left it.
+        used: Vec<Node>,
+        /// How many entries are expected there.
+        estimate: f64,
+    },
+    /// Those in all of them.
+    All(Vec<Set>),
+    /// Those in any.
+    Any(Vec<Set>),
+}
+
+/// A way to the rows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Access {
+    /// All rows of the table, or a part of it that conditions on the key leave.
+    Scan,
+    /// Those under these keys, in the order of keys.
+    Keys(Set),
+    /// Those of a section of this index, in its order.
+    Ordered {
+        /// Which of the candidates.
+        index: usize,
+        /// Which part of it.
+        section: Section,
+        /// The conditions that have left it.
+        used: Vec<Node>,
+        /// From its end to its begin; entries with the same parts still in the order of keys.
+        is_reverse: bool,
+    },
+}
+
+/// The way that was chosen.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The way.
+    pub access: Access,
+    /// Which of the conditions need no test.
+    pub settled: Vec<bool>,
+    /// How many rows are expected to be looked at.
+    pub estimate: f64,
+    /// What it is expected to cost, in nanoseconds.
+    pub cost: f64,
+}
+
+/// What is known of the rows that are there.
+pub trait Statistics {
+    /// How many entries an index has in a range, roughly.
+    fn entries(&mut self, index: usize, range: &Range) -> u64;
+
+    /// Of how many of a few rows from all over the table a condition is true, and how many these are.
+    fn sample(&mut self, condition: &Node) -> (usize, usize);
+}
+
+/// All ways there are, the one that is expected to cost least first.
+pub fn ways(question: &Question<'_>, indexes: &[Candidate], statistics: &mut dyn Statistics) -> Vec<Choice> {
+    let costs =
+        Costs { row_count: question.row_count as f64, thread_count: question.thread_count.max(1) as f64 };
+    let shares = vec![None; question.conditions.len()];
+    let mut planner = Planner { question, indexes, costs, statistics, shares };
+    let sections = planner.sections(question.conditions);
+    planner.note_shares(&sections);
+    let mut ways = vec![planner.scan()];
+    for found in &sections {
+        ways.extend(planner.by_keys(found.set(), &found.section.settled));
+        ways.extend(planner.in_order(found));
+    }
+    ways.extend(planner.intersection(&sections));
+    ways.extend(planner.unions());
+    ways.sort_by(|one, other| one.cost.total_cmp(&other.cost));
+    ways
+}
+
+struct Planner<'q, 's> {
+    question: &'q Question<'q>,
+    indexes: &'q [Candidate],
+    costs: Costs,
+    statistics: &'s mut dyn Statistics,
+    /// Of which share of the rows each condition is true, as far as that was asked.
+    shares: Vec<Option<f64>>,
+}
+
+/// A section of an index, and how many entries it may have.
+#[derive(Clone, Debug)]
+struct Found {
+    index: usize,
+    section: Section,
+    used: Vec<Node>,
+    estimate: f64,
+}
+
+impl Found {
+    fn set(&self) -> Set {
+        let Self { index, section, used, estimate } = self.clone();
+        Set::Section { index, section, used, estimate }
+    }
+}
+
+impl Planner<'_, '_> {
+    /// A section that one condition has left tells of which share of the rows it is true.
+    fn note_shares(&mut self, sections: &[Found]) {
+        for found in sections {
+            let mut used = (0..).zip(&found.section.used).filter(|(_, is_used)| **is_used);
+            if let (Some((place, _)), None) = (used.next(), used.next())
+                && let Some(share) = self.shares.get_mut::<usize>(place)
+            {
+                *share = Some((found.estimate / self.question.row_count.max(1) as f64).min(1.0));
+            }
+        }
+    }
+
+    /// How many of so many rows pass the conditions that are not settled. Whether few rows have to be looked at for those that are wanted depends
+    /// on it; where all are wanted, nobody asks.
+    fn passing(&mut self, count: f64, settled: &[bool]) -> f64 {
+        if self.question.wanted == u64::MAX && self.question.order.is_empty() {
+            return count;
+        }
+        let mut passing = count;
+        for (place, condition) in self.question.conditions.iter().enumerate() {
+            if settled.get(place).copied().unwrap_or(false) {
+                continue;
+            }
+            let known = self.shares.get(place).copied().flatten();
+            let share = known.unwrap_or_else(|| match self.statistics.sample(condition) {
+                // So few may be none; and then all rows are looked at in vain.
+                (0..3, _) => 0.0,
+                (count, all) => count as f64 / all as f64,
+            });
+            if let Some(place) = self.shares.get_mut(place) {
+                *place = Some(share);
+            }
+            passing *= share;
+        }
+        passing
+    }
+
+    /// What it costs to test the conditions that are not settled, one after the other up to the first that is not true.
+    fn tests(&self, settled: &[bool]) -> f64 {
+        // Of those of which nothing is known.
+        const SHARE: f64 = 0.5;
+        let (mut cost, mut left) = (0.0, 1.0);
+        for (place, condition) in self.question.conditions.iter().enumerate() {
+            if !settled.get(place).copied().unwrap_or(false) {
+                cost += left * cost::test(condition);
+                left *= self.shares.get(place).copied().flatten().unwrap_or(SHARE);
+            }
+        }
+        cost
+    }
+
+    fn scan(&mut self) -> Choice {
+        let question = self.question;
+        let conditions = question.conditions.len();
+        let all = question.scan_count as f64;
+        let wanted = question.wanted as f64;
+        let settled = vec![false; conditions];
+        let passing = self.passing(all, &settled);
+        let mut cost = self.costs.scan(all, self.tests(&settled));
+        if question.order.is_empty() {
+            // It ends with the last row that is wanted.
+            if wanted < passing {
+                cost *= wanted / passing.max(1.0);
+            }
+        } else {
+            cost += Costs::sort(passing, wanted);
+            if !question.keys_will_do {
+                cost += self.costs.fetch(passing.min(wanted), false, 0.0);
+            }
+        }
+        Choice { access: Access::Scan, settled, estimate: all, cost }
+    }
+
+    /// The section of each index that is of use; those that follow one with next to no entries are left out.
+    fn sections(&mut self, conditions: &[Node]) -> Vec<Found> {
+        // To find out about another one takes longer than to look these up.
+        const FEW: f64 = 4.0;
+        let row_count = self.question.row_count;
+        let mut sections: Vec<(usize, &Candidate, Section)> = Vec::new();
+        for (index, candidate) in self.indexes.iter().enumerate() {
+            let section = section(candidate, conditions, row_count);
+            sections.extend(section.map(|section| (index, candidate, section)));
+        }
+        let is_one = |candidate: &Candidate, section: &Section| {
+            candidate.is_unique && section.point_count == candidate.parts.len()
+        };
+        sections.sort_by_key(|(_, candidate, section)| {
+            (!is_one(candidate, section), std::cmp::Reverse(section.point_count))
+        });
+        let mut found = Vec::new();
+        for (index, candidate, mut section) in sections {
+            let estimate = if section.is_whole() {
+                candidate.entries as f64
+            } else {
+                self.count_ranges(index, &mut section) as f64
+            };
+            let used = conditions.iter().zip(&section.used).filter(|(_, is_used)| **is_used);
+            let used = used.map(|(condition, _)| condition.clone()).collect();
+            found.push(Found { index, section, used, estimate });
+            if estimate <= FEW {
+                break;
+            }
+        }
+        found
+    }
+
+    /// How many entries there are in all ranges; of a few, those without any are left out, as mostly that of Decimals, so that what is left may be
+    /// one range, which has an order.
+    fn count_ranges(&mut self, index: usize, section: &mut Section) -> u64 {
+        const RANGE_COUNT_FEW: usize = 16;
+        let mut total = 0;
+        let is_few = self.question.knows_none && section.ranges.len() <= RANGE_COUNT_FEW;
+        section.ranges.retain(|range| {
+            let count = self.statistics.entries(index, range);
+            total += count;
+            count > 0 || !is_few
+        });
+        total
+    }
+
+    /// By the keys of a set.
+    fn by_keys(&mut self, set: Set, settled: &[bool]) -> Option<Choice> {
+        let question = self.question;
+        if let Set::Section { index, section, .. } = &set {
+            // All rows, without any gain; but keys of a partial index are.
+            let of_some = self.indexes.get(*index).is_some_and(|candidate| candidate.condition.is_some());
+            if section.is_whole() && !of_some {
+                return None;
+            }
+        }
+        let (count, gathered) = self.gather(&set);
+        let untested = settled.iter().filter(|is_settled| !**is_settled).count();
+        let mut cost = gathered;
+        let (mut fetched, wanted) = (count, question.wanted as f64);
+        let passing = self.passing(count, settled);
+        if question.order.is_empty() && wanted < passing {
+            fetched = count * wanted / passing.max(1.0);
+        }
+        if untested > 0 || !question.keys_will_do || !question.order.is_empty() {
+            cost += self.costs.fetch(fetched, true, self.tests(settled));
+        }
+        if !question.order.is_empty() {
+            cost += Costs::sort(passing, wanted) + self.costs.fetch(passing.min(wanted), false, 0.0);
+        }
+        Some(Choice { access: Access::Keys(set), settled: settled.to_vec(), estimate: count, cost })
+    }
+
+    /// How many keys a set has, and what it costs to have them in order.
+    fn gather(&self, set: &Set) -> (f64, f64) {
+        match set {
+            Set::Section { index, section, estimate, .. } => {
+                let read = Costs::entries(section.ranges.len(), *estimate);
+                let is_sorted = self.is_in_key_order(*index, section);
+                (*estimate, if is_sorted { read } else { read + Costs::keys_in_order(*estimate) })
+            }
+            Set::All(sets) => {
+                let all = self.question.row_count.max(1) as f64;
+                let of_one = |(count, cost): (f64, f64), set: &Set| {
+                    let (more, gathered) = self.gather(set);
+                    (count * more / all, cost + gathered)
+                };
+                sets.iter().fold((all, 0.0), of_one)
+            }
+            Set::Any(sets) => {
+                let (count, cost) = sets
+                    .iter()
+                    .map(|set| self.gather(set))
+                    .fold((0.0, 0.0), |(count, cost), (more, gathered)| (count + more, cost + gathered));
+                (count, cost + Costs::keys_in_order(count))
+            }
+        }
+    }
+
+    /// Whether the entries come in the order of the rows' keys: there are single codes for all parts.
+    fn is_in_key_order(&self, index: usize, section: &Section) -> bool {
+        let parts = self.indexes.get(index).map_or(0, |candidate| candidate.parts.len());
+        section.ranges.len() == 1 && section.point_count == parts
+    }
+
+    /// By the order of an index, which is the one that is asked for.
+    fn in_order(&mut self, found: &Found) -> Option<Choice> {
+        let (question, candidate) = (self.question, self.indexes.get(found.index)?);
+        if question.is_cut_by_key {
+            return None;
+        }
+        let is_reverse = is_in_order(candidate, &found.section, question.order)?;
+        let settled = found.section.settled.clone();
+        let untested = settled.iter().filter(|is_settled| !**is_settled).count();
+        let (count, wanted) = (found.estimate, question.wanted as f64);
+        let passing = self.passing(count, &settled);
+        let share = if wanted < passing { wanted / passing.max(1.0) } else { 1.0 };
+        let mut cost = Costs::entries(1, count * share);
+        if untested > 0 || !question.keys_will_do {
+            cost += self.costs.fetch(count * share, false, self.tests(&settled));
+        }
+        let Found { index, section, used, .. } = found.clone();
+        let access = Access::Ordered { index, section, used, is_reverse };
+        Some(Choice { access, settled, estimate: count * share, cost })
+    }
+
+    /// The keys that are in two or three sections.
+    fn intersection(&mut self, sections: &[Found]) -> Option<Choice> {
+        const COUNT_MAX: usize = 3;
+        let mut sections: Vec<&Found> = sections.iter().filter(|found| !found.section.is_whole()).collect();
+        sections.sort_by(|one, other| one.estimate.total_cmp(&other.estimate));
+        let (mut sets, mut settled) = (Vec::new(), vec![false; self.question.conditions.len()]);
+        let mut best: Option<Choice> = None;
+        for found in sections {
+            // One that says nothing new takes time alone.
+            let is_new = |(known, new): (&bool, &bool)| *new && !*known;
+            if !sets.is_empty() && !settled.iter().zip(&found.section.settled).any(is_new) {
+                continue;
+            }
+            for (known, new) in settled.iter_mut().zip(&found.section.settled) {
+                *known |= new;
+            }
+            sets.push(found.set());
+            if sets.len() > 1 {
+                let choice = self.by_keys(Set::All(sets.clone()), &settled)?;
+                if best.as_ref().is_some_and(|best| best.cost <= choice.cost) {
+                    break;
+                }
+                best = Some(choice);
+            }
+            if sets.len() == COUNT_MAX {
+                break;
+            }
+        }
+        best
+    }
+
+    /// For each `or` the keys that are in a section for any of its branches.
+    fn unions(&mut self) -> Vec<Choice> {
+        let conditions = self.question.conditions;
+        let mut ways = Vec::new();
+        for (place, condition) in conditions.iter().enumerate() {
+            let Kind::Or(branches) = condition.kind() else { continue };
+            let (mut sets, mut is_settled) = (Vec::new(), true);
+            for branch in branches {
+                let own = key_range::parts(std::slice::from_ref(branch));
+                let others = conditions.iter().enumerate().filter(|(other, _)| *other != place);
+                let all: Vec<Node> =
+                    own.iter().cloned().chain(others.map(|(_, other)| other.clone())).collect();
+                let sections = self.sections(&all);
+                let least = sections
+                    .into_iter()
+                    .filter(|found| !found.section.is_whole())
+                    .min_by(|one, other| one.estimate.total_cmp(&other.estimate));
+                let Some(found) = least else { break };
+                is_settled &= found.section.settled.iter().take(own.len()).all(|is_settled| *is_settled);
+                sets.push(found.set());
+            }
+            if sets.len() == branches.len() {
+                let mut settled = vec![false; conditions.len()];
+                if let Some(own) = settled.get_mut(place) {
+                    *own = is_settled;
+                }
+                ways.extend(self.by_keys(Set::Any(sets), &settled));
+            }
+        }
+        ways
+    }
+}
+
+/// Whether a section of an index has the order that is asked for: `Some(true)` from its end to its begin.
+fn is_in_order(candidate: &Candidate, section: &Section, order: &[(Node, bool)]) -> Option<bool> {
+    if order.is_empty() || candidate.is_multi_valued() || section.ranges.len() != 1 {
+        return None;
+    }
+    // What is the same in all rows does not change their order.
+    let same: Vec<&Expression> =
+        candidate.parts.iter().take(section.point_count).map(|(part, _)| &**part).collect();
+    let mut wanted = order.iter().filter(|(node, _)| !same.contains(&&**node));
+    let mut direction = None;
+    for (part, is_descending) in candidate.parts.iter().skip(section.point_count) {
+        let Some((node, is_wanted_descending)) = wanted.next() else {
+            // Rows of which all that is the same come in the order of keys, not of what the index has besides.
+            return None;
+        };
+        let is_turned = is_descending != is_wanted_descending;
+        if node != part || direction.is_some_and(|direction| direction != is_turned) {
+            return None;
+        }
+        direction = Some(is_turned);
+    }
+    wanted.next().is_none().then_some(direction.unwrap_or(false))
+}

@@ -1,0 +1,180 @@
+//! Which entries of one index are those of all rows of which some conditions are true?
+//!
+//! Conditions on the first parts leave ranges of its codes, as long as each part but the last one is left with single codes. A row has no entry
+//! where a part is missing, or can be no key, or where the index's own condition is not true of it: so an index is of use only where the
+//! conditions of the query make sure that it has an entry for each row that is looked for, or where it is known to have one for every row.
+
+use pellucid_store::Range;
+
+use super::spans::{BEHIND, Spans, operand, spans};
+use crate::expression::{Expression, Kind, Node, Step};
+
+/// An index, as far as choosing is concerned.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// What it is called.
+    pub name: String,
+    /// What its entries are ordered by, and whether descending.
+    pub parts: Vec<(Node, bool)>,
+    /// Of the rows of which this is true.
+    pub condition: Option<Node>,
+    /// How many entries it has.
+    pub entries: u64,
+    /// Whether there are no two entries with the same parts.
+    pub is_unique: bool,
+}
+
+impl Candidate {
+    /// Whether a row may have several entries.
+    #[must_use]
+    pub fn is_multi_valued(&self) -> bool {
+        self.parts.iter().any(|(part, _)| has_each(part))
+    }
+
+    fn conditions(&self) -> Vec<Node> {
+        crate::key_range::parts(self.condition.as_slice())
+    }
+}
+
+/// The part of an index that a query needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Where its entries are, in order.
+    pub ranges: Vec<Range>,
+    /// Of the first parts, how many are left with a single code by each range.
+    pub point_count: usize,
+    /// Which of the conditions have left it.
+    pub used: Vec<bool>,
+    /// Which of the conditions are true of each row that has an entry there, and need no test.
+    pub settled: Vec<bool>,
+}
+
+impl Section {
+    /// Whether it is all of the index.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.ranges == [Range::ALL]
+    }
+}
+
+/// Ranges that are worth being looked up one by one.
+const RANGE_COUNT_MAX: usize = 1000;
+
+/// The part of an index with the entries of all rows of which `conditions` are true; None where it may lack some. `row_count` is that of the
+/// table.
+#[must_use]
+pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option<Section> {
+    let mut used = vec![false; conditions.len()];
+    let mut settled = used.clone();
+    for wanted in index.conditions() {
+        if !conditions.iter().any(|condition| implies(condition, &wanted)) {
+            return None;
+        }
+        for (condition, is_settled) in conditions.iter().zip(&mut settled) {
+            *is_settled |= *condition == wanted;
+        }
+    }
+    // As many entries as rows: each has one.
+    let is_total = index.condition.is_none() && !index.is_multi_valued() && index.entries == row_count;
+    let mut prefixes = vec![Vec::new()];
+    let mut ranges = None;
+    let mut point_count = 0;
+    for (place, (part, is_descending)) in index.parts.iter().enumerate() {
+        let said = on_part(part, conditions);
+        if !is_total && said.is_empty() {
+            return None;
+        }
+        if ranges.is_some() || place > point_count {
+            continue;
+        }
+        let Some(left) = all_of(part, &said, (&mut used, &mut settled)) else { continue };
+        if left.spans.iter().all(super::spans::Span::is_point)
+            && left.spans.len() * prefixes.len() <= RANGE_COUNT_MAX
+        {
+            let points = |prefix: &Vec<u8>| -> Vec<Vec<u8>> {
+                left.spans.iter().map(|span| span.point_behind(prefix, *is_descending)).collect()
+            };
+            prefixes = prefixes.iter().flat_map(points).collect();
+            point_count += 1;
+        } else {
+            let within = |prefix: &Vec<u8>| -> Vec<Range> {
+                let range = |span: &super::spans::Span| {
+                    let span = span.behind(prefix, *is_descending);
+                    Range::half_open(span.start, span.end)
+                };
+                left.spans.iter().map(range).collect()
+            };
+            ranges = Some(prefixes.iter().flat_map(within).collect::<Vec<_>>());
+        }
+    }
+    let mut ranges = match ranges {
+        Some(ranges) => ranges,
+        None if point_count == 0 => vec![Range::ALL],
+        None => prefixes.into_iter().map(starting_with).collect(),
+    };
+    ranges.sort_by(|one, other| start_of(one).cmp(start_of(other)));
+    Some(Section { ranges, point_count, used, settled })
+}
+
+fn starting_with(prefix: Vec<u8>) -> Range {
+    let end = [&prefix[..], &[BEHIND]].concat();
+    Range::half_open(prefix, end)
+}
+
+fn start_of(range: &Range) -> &[u8] {
+    match &range.start {
+        std::ops::Bound::Included(start) | std::ops::Bound::Excluded(start) => start,
+        std::ops::Bound::Unbounded => &[],
+    }
+}
+
+/// What each condition on a part leaves of it, and which one it is.
+fn on_part(part: &Expression, conditions: &[Node]) -> Vec<(usize, Spans)> {
+    let on_it =
+        conditions.iter().enumerate().filter_map(|(place, condition)| Some((place, spans(condition, part)?)));
+    on_it.collect()
+}
+
+/// What they all leave together, those of them settled that are exact; None where there are none.
+fn all_of(
+    part: &Expression,
+    said: &[(usize, Spans)],
+    (used, settled): (&mut [bool], &mut [bool]),
+) -> Option<Spans> {
+    let mut left: Option<Spans> = None;
+    for (place, spans) in said {
+        // One element may make the one condition true, and another one the other.
+        if has_each(part) && left.is_some() {
+            break;
+        }
+        if let (Some(is_used), Some(is_settled)) = (used.get_mut(*place), settled.get_mut(*place)) {
+            *is_used = true;
+            *is_settled |= spans.is_exact;
+        }
+        left = Some(match left {
+            None => spans.clone(),
+            Some(before) => before.and(spans),
+        });
+    }
+    left
+}
+
+/// Whether a row of which `condition` is true is always one of which `wanted` is.
+fn implies(condition: &Node, wanted: &Node) -> bool {
+    if condition == wanted {
+        return true;
+    }
+    let Some(part) = operand(wanted) else { return false };
+    let Some(said) = spans(condition, part) else { return false };
+    match wanted.kind() {
+        Kind::Exists(_) => true,
+        _ => spans(wanted, part).is_some_and(|wanted| wanted.is_exact && said.is_within(&wanted)),
+    }
+}
+
+pub(super) fn has_each(expression: &Expression) -> bool {
+    match expression.kind() {
+        Kind::Field(_, path) => path.contains(&Step::Each),
+        kind => kind.parts().iter().any(|part| has_each(part)),
+    }
+}

@@ -1,0 +1,273 @@
+//! Which codes may the part of an index have where a condition is true?
+//!
+//! A condition that compares the part with a value leaves spans of codes: one for the numbers and one for the Decimals, which compare with each
+//! other and stand apart; one for each value of `isin`. Whatever compares otherwise leaves none, and the index is of no use to it. Spans are in the
+//! order of elements of a tuple (`pellucid_record::key`), where a code is followed by bytes below FE.
+
+use num_bigint::{BigInt, Sign};
+use pellucid_record::Value;
+use pellucid_record::key::{KeyEncoder, prefix_range};
+use pellucid_record::payload::bigint_magnitude;
+
+use crate::code::push_value;
+use crate::expression::{Comparison, Expression, Kind, Node, Part};
+
+/// Behind every code that goes on where this one ends, in front of every greater one (format.md, "Ordered keys").
+pub(super) const BEHIND: u8 = 0xFE;
+
+/// Codes from `start` up to `end`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// The first one.
+    pub start: Vec<u8>,
+    /// The first one behind.
+    pub end: Vec<u8>,
+}
+
+impl Span {
+    fn new(start: &[u8], end: &[u8]) -> Self {
+        Self { start: start.to_vec(), end: end.to_vec() }
+    }
+
+    fn point(code: Vec<u8>) -> Self {
+        Self { end: behind(&code), start: code }
+    }
+
+    /// Whether it is one code alone.
+    #[must_use]
+    pub fn is_point(&self) -> bool {
+        self.end.split_last() == Some((&BEHIND, &self.start))
+    }
+
+    /// The same in an index, behind the parts before: `is_descending` turns each byte round.
+    #[must_use]
+    pub fn behind(&self, parts: &[u8], is_descending: bool) -> Self {
+        if !is_descending {
+            return Self { start: [parts, &self.start].concat(), end: [parts, &self.end].concat() };
+        }
+        let edge = |code: &[u8]| [parts, &[0], &turned(code)].concat();
+        Self { start: successor(edge(&self.end)), end: successor(edge(&self.start)) }
+    }
+
+    /// The code of a point in an index, behind the parts before.
+    #[must_use]
+    pub fn point_behind(&self, parts: &[u8], is_descending: bool) -> Vec<u8> {
+        if is_descending {
+            [parts, &[0], &turned(&self.start), &[0xFF]].concat()
+        } else {
+            [parts, &self.start].concat()
+        }
+    }
+}
+
+/// What a condition leaves of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spans {
+    /// In order, none touching another.
+    pub spans: Vec<Span>,
+    /// Whether each value in them makes the condition true.
+    pub is_exact: bool,
+}
+
+impl Spans {
+    /// What is in both.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let mut spans = Vec::new();
+        for one in &self.spans {
+            for other in &other.spans {
+                let (start, end) = ((&one.start).max(&other.start), (&one.end).min(&other.end));
+                if start < end {
+                    spans.push(Span::new(start, end));
+                }
+            }
+        }
+        Self { spans, is_exact: self.is_exact && other.is_exact }
+    }
+
+    fn of(mut spans: Vec<Span>, is_exact: bool) -> Self {
+        spans.retain(|span| span.start < span.end);
+        spans.sort();
+        let mut apart: Vec<Span> = Vec::with_capacity(spans.len());
+        for span in spans {
+            match apart.last_mut() {
+                Some(last) if span.start < last.end => {
+                    if span.end > last.end {
+                        last.end = span.end;
+                    }
+                }
+                _ => apart.push(span),
+            }
+        }
+        Self { spans: apart, is_exact }
+    }
+
+    /// Whether all of it is in the other.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        let is_in =
+            |span: &Span| other.spans.iter().any(|all| all.start <= span.start && span.end <= all.end);
+        self.spans.iter().all(is_in)
+    }
+}
+
+/// What `condition` leaves of `part`; None where it is no comparison of that with a value that an index could have.
+#[must_use]
+pub fn spans(condition: &Node, part: &Expression) -> Option<Spans> {
+    if operand(condition)? != part {
+        return None;
+    }
+    match condition.kind() {
+        Kind::Compare(comparison, one, other) => match (one.kind(), other.kind()) {
+            (_, Kind::Literal(value)) => compared(*comparison, value),
+            (Kind::Literal(value), _) => compared(comparison.turned(), value),
+            _ => None,
+        },
+        Kind::Between(_, least, greatest) => match (least.kind(), greatest.kind()) {
+            (Kind::Literal(least), Kind::Literal(greatest)) => {
+                let least = compared(Comparison::GreaterOrEqual, least)?;
+                Some(least.and(&compared(Comparison::LessOrEqual, greatest)?))
+            }
+            _ => None,
+        },
+        Kind::IsIn(_, values) => {
+            let all: Option<Vec<_>> = values.iter().map(|value| compared(Comparison::Equal, value)).collect();
+            let all = all?;
+            let is_exact = all.iter().all(|spans| spans.is_exact);
+            Some(Spans::of(all.into_iter().flat_map(|spans| spans.spans).collect(), is_exact))
+        }
+        Kind::IsNone(_) => compared(Comparison::Equal, &Value::None),
+        Kind::Has(Part::Start, _, prefix) => match prefix.kind() {
+            Kind::Literal(value @ (Value::Str(_) | Value::Surrogates(_))) => {
+                let range = prefix_range(&code_of(value)?)?;
+                Some(Spans::of(vec![Span::new(&range.start, &range.end)], true))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What a condition says something about, beside values that stand in it.
+#[must_use]
+pub fn operand(condition: &Node) -> Option<&Expression> {
+    let is_literal = |node: &Node| matches!(node.kind(), Kind::Literal(_));
+    match condition.kind() {
+        Kind::Compare(_, one, other) if is_literal(one) => Some(other),
+        Kind::Compare(_, one, _)
+        | Kind::Between(one, ..)
+        | Kind::IsIn(one, _)
+        | Kind::IsNone(one)
+        | Kind::Exists(one)
+        | Kind::Has(_, one, _) => Some(one),
+        _ => None,
+    }
+}
+
+fn compared(comparison: Comparison, value: &Value) -> Option<Spans> {
+    if comparison == Comparison::NotEqual {
+        return None;
+    }
+    let mut spans = vec![span(comparison, value)?];
+    let mut is_exact = true;
+    if let Value::Decimal(_) = value {
+        // Which number is the next one is not worth finding out: the condition is tested again.
+        spans.push(Span::new(&[NUMBERS.0], &[NUMBERS.1]));
+        is_exact = false;
+    } else if let Some(text) = decimal_text(value) {
+        spans.push(span(comparison, &Value::Decimal(text))?);
+    }
+    Some(Spans::of(spans, is_exact))
+}
+
+/// The codes of all numbers but Decimals, from -inf to +inf, and the one behind (format.md, "Ordered keys").
+const NUMBERS: (u8, u8) = (0x0A, 0x1F);
+
+/// The codes of the value's own family for which a comparison with it holds.
+fn span(comparison: Comparison, value: &Value) -> Option<Span> {
+    let code = code_of(value)?;
+    let first = *code.first()?;
+    let (least, end) = match value {
+        Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_) => NUMBERS,
+        Value::Decimal(_)
+        | Value::Str(_)
+        | Value::Surrogates(_)
+        | Value::Bytes(_)
+        | Value::Date(_)
+        | Value::Uuid(_)
+        | Value::Datetime(..)
+        | Value::Aware { .. } => (first, first + 1),
+        // None has no order, and equals itself.
+        Value::None if comparison == Comparison::Equal => (first, first + 1),
+        // Tuples of unlike elements do not compare; the others have no codes.
+        _ => return None,
+    };
+    Some(match comparison {
+        Comparison::Equal => Span::point(code),
+        Comparison::NotEqual => return None,
+        Comparison::Less => Span::new(&[least], &code),
+        Comparison::LessOrEqual => Span::new(&[least], &behind(&code)),
+        Comparison::Greater => Span::new(&behind(&code), &[end]),
+        Comparison::GreaterOrEqual => Span::new(&code, &[end]),
+    })
+}
+
+/// The code of a value as an element of a tuple.
+fn code_of(value: &Value) -> Option<Vec<u8>> {
+    let mut encoder = KeyEncoder::new();
+    encoder.begin_tuple().ok()?;
+    if !push_value(&mut encoder, value) {
+        return None;
+    }
+    encoder.end_tuple();
+    let (tuple, _) = encoder.take();
+    // Between the tuple's own first byte and its last.
+    tuple.get(1..tuple.len().checked_sub(1)?).map(<[u8]>::to_vec)
+}
+
+/// The Decimal that equals a number, as text; None for what is no number, and for infinity.
+fn decimal_text(value: &Value) -> Option<String> {
+    // The most digits behind the point that a float has.
+    const DIGITS_MAX: usize = 1074;
+    Some(match value {
+        Value::Bool(value) => u8::from(*value).to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::BigInt(bytes) => {
+            let (is_negative, magnitude) = bigint_magnitude(bytes);
+            let sign = if is_negative { Sign::Minus } else { Sign::Plus };
+            BigInt::from_bytes_be(sign, &magnitude).to_string()
+        }
+        Value::Float(value) if value.0.is_infinite() => {
+            if value.0 > 0.0 {
+                "Infinity".to_owned()
+            } else {
+                "-Infinity".to_owned()
+            }
+        }
+        Value::Float(value) => {
+            let text = format!("{:.DIGITS_MAX$}", value.0);
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        _ => return None,
+    })
+}
+
+fn behind(code: &[u8]) -> Vec<u8> {
+    [code, &[BEHIND]].concat()
+}
+
+fn turned(code: &[u8]) -> Vec<u8> {
+    code.iter().map(|byte| !byte).collect()
+}
+
+/// The first bytes that are behind all that begin with these.
+fn successor(mut bytes: Vec<u8>) -> Vec<u8> {
+    while bytes.last() == Some(&0xFF) {
+        bytes.pop();
+    }
+    // A part's first byte is never FF.
+    if let Some(byte) = bytes.last_mut() {
+        *byte += 1;
+    }
+    bytes
+}

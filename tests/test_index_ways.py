@@ -1,0 +1,211 @@
+"""Are the answers the same, whichever way leads to them: a scan, one index, several, or an index's own order?"""
+
+from __future__ import annotations
+
+import datetime
+import random
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pellucid
+import pytest
+from pellucid import KEY, F
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+UTC = datetime.timezone.utc
+EAST = datetime.timezone(datetime.timedelta(hours=5))
+
+#: Values that are near each other across types, beside some that nothing compares with.
+ODD = [
+    *(None, True, False, 0, 1, 2, 2.5, -0.0, float("nan"), float("inf"), 2**70, Decimal(1), Decimal("2.5"), 1 + 0j),
+    *("", "a", "ab", "a\0", "b", b"a", bytearray(b"a"), [1], {"a": 1}, (1, 2)),
+    *(datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1, 12), datetime.datetime(2020, 1, 1, 12, tzinfo=UTC)),
+    datetime.datetime(2020, 1, 1, 17, tzinfo=EAST),
+]
+
+INDEXES: list[tuple[str, Any, dict[str, Any]]] = [
+    ("by_age", F.age, {}),
+    ("by_age_down", F.age.desc(), {}),
+    ("by_city_age", (F.city, F.age), {}),
+    ("by_city_age_down", (F.city, F.age.desc()), {}),
+    ("by_odd", F.odd, {}),
+    ("by_odd_down", F.odd.desc(), {}),
+    ("by_tag", F.tags.each(), {}),
+    ("by_tag_age", (F.tags.each(), F.age), {}),
+    ("by_lower", F.city.lower(), {}),
+    ("of_adults", F.city, {"where": F.age >= 18}),
+    ("of_few", F.age, {"where": F.city == "Bath"}),
+    ("by_number", F.number, {"unique": True}),
+]
+
+
+def row(rng: random.Random, number: int) -> dict[str, Any]:
+    made: dict[str, Any] = {"number": number, "age": rng.randrange(40), "city": rng.choice(["Bath", "York", "Ely", "bath"])}
+    made["odd"] = rng.choice(ODD)
+    made["tags"] = [rng.choice(["a", "b", 1, 2, None]) for _ in range(rng.randrange(4))]
+    for name in ("age", "city", "odd", "tags"):
+        if rng.random() < 0.1:
+            del made[name]
+    if rng.random() < 0.05:
+        made["tags"] = rng.choice(["ab", {"a": 1}, {1, 2}, 1])
+    return made
+
+
+def condition(rng: random.Random, depth: int = 0) -> Any:
+    odd = rng.choice([value for value in ODD if not isinstance(value, (list, dict))])
+    age = rng.randrange(40)
+    simple = [
+        lambda: F.age == age,
+        lambda: F.age >= age,
+        lambda: F.age < age,
+        lambda: F.age.between(age, age + 4),
+        lambda: F.age.isin([age, age + 1, 99]),
+        lambda: F.city == rng.choice(["Bath", "York", "Rome"]),
+        lambda: F.city.startswith(rng.choice(["", "B", "Ba", "Y"])),
+        lambda: F.city.isin(["Bath", "Ely"]),
+        lambda: F.city.lower() == "bath",
+        lambda: F.odd == odd,
+        lambda: F.odd <= odd if not isinstance(odd, complex) else F.odd != odd,
+        lambda: F.odd > odd if not isinstance(odd, complex) else F.odd == odd,
+        lambda: F.odd.isin([odd, 1]),
+        lambda: F.odd.is_none(),
+        lambda: F.odd.exists(),
+        lambda: F.tags.each() == rng.choice(["a", 1, None, "c"]),
+        lambda: F.tags.each() > 1,
+        lambda: F.tags.contains("a"),
+        lambda: F.number == rng.randrange(400),
+        lambda: F.number < rng.randrange(100),
+        lambda: rng.randrange(40) > F.age,
+        lambda: KEY < rng.randrange(400),
+        lambda: F.age != age,
+    ]
+    if depth < 2 and rng.random() < 0.3:
+        one, other = condition(rng, depth + 1), condition(rng, depth + 1)
+        return rng.choice([lambda: one & other, lambda: one | other, lambda: ~one])()
+    return rng.choice(simple)()
+
+
+def query(rng: random.Random, table: Any) -> Any:
+    asked = table.where(*[condition(rng) for _ in range(rng.randrange(1, 4))])
+    if rng.random() < 0.4:
+        orders = [F.age, F.age.desc(), F.city, F.odd, F.odd.desc(), F.number.desc(), F.city.lower()]
+        asked = asked.order_by(*rng.sample(orders, rng.randrange(1, 3)))
+    if rng.random() < 0.4:
+        asked = asked.limit(rng.randrange(12))
+    if rng.random() < 0.2:
+        asked = asked.offset(rng.randrange(5))
+    return asked
+
+
+def answers(asked: Any) -> Any:
+    return (
+        list(asked.keys()),
+        asked.count(),
+        asked.exists(),
+        repr(asked.to_dicts()),
+        [str(value) for value in asked.column("number")],
+        asked.sum("number"),
+    )
+
+
+@pytest.fixture(params=["file", "memory"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    target = tmp_path / "ways.pel" if request.param == "file" else ":memory:"
+    with pellucid.open(target) as opened:
+        yield opened
+
+
+def fill(db: Any, rng: random.Random, count: int) -> tuple[Any, Any]:
+    rows = [row(rng, number) for number in range(count)]
+    plain, indexed = db.table("plain"), db.table("indexed")
+    plain.extend(rows)
+    indexed.extend(rows)
+    return plain, indexed
+
+
+def test_answers_are_those_of_a_scan(db: Any) -> None:
+    rng = random.Random(5)
+    plain, indexed = fill(db, rng, 400)
+    used = 0
+    for round_ in range(25):
+        kept = rng.sample(INDEXES, rng.randrange(1, 6))
+        for name, parts, options in kept:
+            indexed.create_index(name, parts, **options)
+        for _ in range(20):
+            seed = rng.random()
+            wanted, asked = query(random.Random(seed), plain), query(random.Random(seed), indexed)
+            used += "index" in asked.explain()
+            assert answers(asked) == answers(wanted), (asked, asked.explain())
+            if round_ % 5 == 0:
+                with db.snapshot() as snap:
+                    again = query(random.Random(seed), snap.table("indexed"))
+                    assert answers(again) == answers(wanted), again.explain()
+                with db.transaction():
+                    changed = {"number": 1000 + used, "age": 7, "city": "Bath", "odd": 1, "tags": ["a"]}
+                    for table in (plain, indexed):
+                        table[-1] = changed
+                        table.where(F.number == 7).delete()
+                    assert answers(asked) == answers(wanted), asked.explain()
+                    for table in (plain, indexed):
+                        del table[-1]
+        for name, _, _ in kept:
+            indexed.drop_index(name)
+    assert used > 150, "the test is about indexes"
+
+
+def test_pages_are_those_of_a_scan(db: Any) -> None:
+    rng = random.Random(6)
+    plain, indexed = fill(db, rng, 300)
+    for name, parts, options in INDEXES:
+        indexed.create_index(name, parts, **options)
+    orders: list[list[Any]] = [[], [F.age], [F.odd.desc()], [F.city, F.age.desc()]]
+    for order in orders:
+        for wanted in (plain, indexed):
+            pages, page = [], wanted.where(F.age > 5).order_by(*order).limit(17).to_list()
+            while page:
+                pages += [row.number for row in page]
+                page = wanted.where(F.age > 5).order_by(*order).limit(17).after(page[-1]).to_list()
+            assert pages == [row.number for row in plain.where(F.age > 5).order_by(*order)]
+
+
+def test_what_is_changed_through_an_index_is_what_a_scan_changes(db: Any) -> None:
+    rng = random.Random(7)
+    plain, indexed = fill(db, rng, 300)
+    for name, parts, options in INDEXES:
+        indexed.create_index(name, parts, **options)
+    for _ in range(40):
+        seed = rng.random()
+        for table in (plain, indexed):
+            chosen = random.Random(seed)
+            asked = table.where(condition(chosen))
+            if chosen.random() < 0.3:
+                asked.delete()
+            else:
+                asked.update(age=F.age + 1, city=chosen.choice(["Bath", "Ely"]))
+        assert repr(plain.where().to_dicts()) == repr(indexed.where().to_dicts())
+    assert db.check() == []
+
+
+def test_explain_tells_the_way(db: Any) -> None:
+    people = db.table("people")
+    people.extend({"age": number % 50, "city": f"c{number % 300}", "tags": [number % 7]} for number in range(3000))
+    people.create_index("by_age", F.age)
+    people.create_index("by_city", F.city)
+    lines = people.where(F.city == "c7", F.tags.each() == 3).explain().splitlines()
+    assert lines[0] == 'read keys from index "by_city" where city == \'c7\', about 10'
+    assert lines[1] == 'look up the rows of table "people", about 10 of 3000, in the order of keys'
+    assert lines[2] == "filter natively: tags[*] == 3"
+    assert "expected to take: \"by_city\" " in lines[4] and "the scan " in lines[4]
+    lines = people.where(F.age >= 0).order_by(F.age).limit(3).explain().splitlines()
+    assert lines[0] == 'walk along index "by_age" where age >= 0'
+    lines = people.where((F.age == 3) | (F.city == "c9")).explain().splitlines()
+    assert lines[:3] == [
+        "keys that are in any of",
+        '  read keys from index "by_age" where age == 3, about 60',
+        '  read keys from index "by_city" where city == \'c9\', about 10',
+    ]
+    lines = people.where(F.city == "c9", F.age == 9).explain(analyze=True).splitlines()
+    assert "found 10 keys, where about 10 were expected: 10 passed, in " in "\n".join(lines)
