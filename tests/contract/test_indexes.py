@@ -279,8 +279,10 @@ def test_progress_is_told_and_may_break_it_off(db: Database) -> None:
     ):
         with pytest.raises(ZeroDivisionError):
             make()
-    assert [info.name for info in table.indexes()] == ["n"]
+    assert [(info.name, info.state) for info in table.indexes()] == [("m", "building"), ("n", "ready")]
     assert len(table.index("n")) == 40_000
+    table.create_index("m", F.n)
+    assert len(table.index("m")) == 40_000
 
 
 def test_a_handle_goes_on_with_what_has_its_name(db: Database) -> None:
@@ -412,6 +414,8 @@ def test_indexes_come_along(tmp_path: Path) -> None:
         assert table.index("by_age").get(1) == {"age": 1}
         db.compact()
         assert table.index("by_age").get(1) == {"age": 1}
+        table["newer"] = {"age": 2}
+        assert table.index("by_age").get(2) == {"age": 2}
         assert db.check() == []
     with pellucid.open(tmp_path / "b.pel", "r", untrusted=True) as db:
         assert db.table("people").index("by_age").count(30) == 1

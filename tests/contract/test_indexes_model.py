@@ -109,7 +109,10 @@ def each_tag(_: Any, record: dict[str, Any]) -> list[Any]:
 
 
 def lower(_: Any, record: dict[str, Any]) -> list[Any]:
-    return [record["v"].lower()] if isinstance(record.get("v"), str) else []
+    value = record.get("v")
+    # What has lone surrogates has no lower case.
+    has_case = isinstance(value, str) and not any("\ud800" <= one <= "\udfff" for one in value)
+    return [value.lower()] if has_case else []
 
 
 def is_adult(record: dict[str, Any]) -> bool:

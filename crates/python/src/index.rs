@@ -108,6 +108,8 @@ impl Index {
         let table = self.table.get();
         if table.is_in_transaction(py) {
             let known = table.core().in_running(py, |transaction| {
+                // Those of a batch that is not over.
+                transaction.flush_entries()?;
                 let serial = transaction.catalog_serial();
                 if let Some(known) = self.seen(py, true, serial) {
                     return Ok(known);
@@ -251,13 +253,16 @@ impl Index {
         reverse: bool,
         work: impl FnOnce(StoredRow<'_>) -> R,
     ) -> PyResult<Option<R>> {
-        match self.entries(py, place, known.info.id, range, reverse)? {
-            Entries::Pinned(mut scan) => {
-                Ok(scan.next().map_err(|error| errors::of_store(py, error))?.map(work))
+        let id = known.info.id;
+        match place {
+            Place::Snapshot(snapshot) => {
+                snapshot.with_first(id, range, reverse, work).map_err(|error| errors::of_store(py, error))
             }
-            Entries::Inside(mut scan) => {
-                self.table.get().core().in_running(py, |transaction| scan.next(transaction, work))
-            }
+            Place::Transaction => self
+                .table
+                .get()
+                .core()
+                .in_running(py, |transaction| transaction.with_first(id, range, reverse, work)),
         }
     }
 

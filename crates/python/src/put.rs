@@ -15,7 +15,7 @@ use pellucid_record::layout::tag;
 use pellucid_record::patch::{self, PatchError};
 use pellucid_record::shape::{Shape, Shapes};
 use pellucid_record::view::{Container, Root, Slot, Walker, root};
-use pellucid_store::{Range, StoreError, TableId, Transaction};
+use pellucid_store::{AtOnce, Range, Row as StoredRow, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -268,6 +268,10 @@ pub fn append<'py>(table: &Bound<'py, Table>, value: &Bound<'py, PyAny>) -> PyRe
     let place = || format!("the value appended to table {:?}", this.name(py));
     this.check_class(value, place)?;
     let encoded = encode_for(table, value, place)?;
+    if let Some(key) = append_at_once(py, this, &encoded)? {
+        encode::recycle(py, encoded.encoder);
+        return Ok(key);
+    }
     let core = this.core();
     let keep_drafts = core.is_mine(py);
     let key = core.write(py, |transaction| {
@@ -298,20 +302,68 @@ fn no_next(table: &str) -> PyErr {
 /// One more than the greatest number among the keys, floats rounded down; 0 where there is none. None
 /// beyond 64 bits.
 fn next_int(transaction: &Transaction, table: TableId) -> Result<Option<i64>, StoreError> {
-    // The codes of all numbers, from -inf to +inf (format.md, "Ordered keys").
-    let numbers = Range { start: Edge::Included(vec![0x0A]), end: Edge::Excluded(vec![0x1F]) };
-    let mut scan = transaction.scan(table, &numbers, true)?;
-    let last = scan.next(transaction, |row| match KeyReader::new(row.key, row.spelling).next() {
+    let last = transaction.with_first(table, &numbers(), true, int_behind)?;
+    Ok(last.map_or(Some(0), |next| next.map(|next| next.max(0))))
+}
+
+/// The codes of all numbers, from -inf to +inf (format.md, "Ordered keys").
+fn numbers() -> Range {
+    Range { start: Edge::Included(vec![0x0A]), end: Edge::Excluded(vec![0x1F]) }
+}
+
+/// One more than the number under which a row stands, rounded down; None beyond 64 bits.
+fn int_behind(row: StoredRow<'_>) -> Option<i64> {
+    match KeyReader::new(row.key, row.spelling).next() {
         Some(Ok(KeyPart::Int(value))) => value.checked_add(1),
         Some(Ok(KeyPart::Bool(value))) => Some(i64::from(value) + 1),
         Some(Ok(KeyPart::BigInt { negative, .. })) => negative.then_some(0),
         Some(Ok(KeyPart::Float(value))) if value < 9e18 => Some((value.floor() as i64).saturating_add(1)),
         _ => None,
+    }
+}
+
+/// Append an encoded value in a commit of its own, if nothing is in the way: the key it got. What the next key is is known as long as nobody
+/// else commits.
+fn append_at_once(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<Option<i64>> {
+    if !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+        return Ok(None);
+    }
+    let core = table.core();
+    let mut key = KeyEncoder::new();
+    let appended = table.at_once(py, |known| {
+        if known.is_indexed {
+            return Ok(AtOnce::Unable);
+        }
+        let version = core.store.version()?;
+        let next = match table.identity().next_key() {
+            Some((id, seen, next)) if id == known.table && seen == version => next,
+            _ => {
+                let snapshot = core.store.snapshot()?;
+                let last = snapshot.with_first(known.table, &numbers(), true, int_behind)?;
+                match last.map_or(Some(0), |next| next.map(|next| next.max(0))) {
+                    Some(next) if snapshot.version() == version => next,
+                    _ => return Ok(AtOnce::Unable),
+                }
+            }
+        };
+        key.clear();
+        key.int(next);
+        let put = core.store.put_new_at_once(known, key.as_bytes(), encoded.encoder.bytes(), version)?;
+        Ok(match put {
+            AtOnce::Done(()) => {
+                table
+                    .identity()
+                    .note_next_key(next.checked_add(1).map(|next| (known.table, version + 1, next)));
+                AtOnce::Done(next)
+            }
+            AtOnce::Stale => AtOnce::Stale,
+            AtOnce::Unable => AtOnce::Unable,
+        })
     })?;
-    Ok(match last {
-        None => Some(0),
-        Some(next) => next.map(|next| next.max(0)),
-    })
+    if appended.is_some() {
+        core.count_stored();
+    }
+    Ok(appended)
 }
 
 /// `table.extend(values)`: how many there were.
@@ -323,7 +375,7 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
         return columns::extend(table, values, is_stream);
     }
     let core = this.core();
-    transaction::within(py, core, || {
+    transaction::within_batch(py, core, || {
         let start = core.in_running(py, |transaction| {
             let id = this.id_for_writing(py, transaction)?;
             Ok((id, next_int(transaction, id)?))

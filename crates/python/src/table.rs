@@ -474,7 +474,7 @@ impl Table {
         more: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         slf.get().check_writable(slf.py())?;
-        transaction::within(slf.py(), &slf.get().core, || {
+        transaction::within_batch(slf.py(), &slf.get().core, || {
             if let Some(other) = other {
                 put::update_from(slf, other)?;
             }

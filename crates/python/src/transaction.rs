@@ -197,6 +197,19 @@ pub fn within<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResu
     }
 }
 
+/// As `within`, for many rows: entries of indexes are written at the end, in order.
+pub fn within_batch<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+    within(py, core, || {
+        core.in_running(py, |transaction| {
+            transaction.begin_batch();
+            Ok(())
+        })?;
+        let result = work()?;
+        core.in_running(py, pellucid_store::Transaction::end_batch)?;
+        Ok(result)
+    })
+}
+
 /// One record under edit, as a context manager: many changes, one commit.
 ///
 /// >>> import pellucid

@@ -16,7 +16,7 @@ use crate::cell::{CHECK_SIZE, Cell};
 use crate::engine::{Engine, EngineError};
 use crate::error::{StoreError, Warning};
 use crate::gate::Gate;
-use crate::index::{Deriver, IndexSet};
+use crate::index::{Builds, Deriver, IndexSet};
 use crate::log_file;
 use crate::opening::{Leaving, Opening};
 use crate::os;
@@ -44,6 +44,8 @@ pub(crate) struct Database {
     pub(crate) deriver: OnceLock<Arc<dyn Deriver>>,
     /// Indexes made ready, by the serial under which a table has them.
     pub(crate) index_sets: Mutex<Vec<(u32, Arc<IndexSet>)>>,
+    /// Indexes that are being built by this process.
+    pub(crate) builds: Builds,
     /// How many entries of indexes were written or deleted.
     pub(crate) entry_writes: AtomicU64,
     pub(crate) key_size_max: usize,
@@ -81,6 +83,7 @@ impl Database {
             admission: Mutex::default(),
             deriver: OnceLock::new(),
             index_sets: Mutex::default(),
+            builds: Builds::default(),
             entry_writes: AtomicU64::new(0),
             key_size_max,
             is_marked: AtomicBool::new(false),

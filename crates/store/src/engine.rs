@@ -285,6 +285,21 @@ pub trait ReadTxn: Send + Sync {
     /// When memory is short.
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError>;
 
+    /// The first entry of a walk, where no more than that is wanted.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn first_from(
+        &self,
+        tree: Tree,
+        start: Start<'_>,
+        direction: Direction,
+    ) -> Result<Option<Entry<'_>>, EngineError> {
+        let mut cursor = self.cursor(tree)?;
+        cursor.start(start, direction)?;
+        cursor.step()
+    }
+
     /// Whether a tree has no entry.
     ///
     /// # Errors
@@ -392,6 +407,21 @@ pub trait WriteTxn: Send + Sync {
     /// # Errors
     /// When memory is short.
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError>;
+
+    /// The first entry of a walk, where no more than that is wanted.
+    ///
+    /// # Errors
+    /// When the engine finds its pages damaged.
+    fn first_from(
+        &self,
+        tree: Tree,
+        start: Start<'_>,
+        direction: Direction,
+    ) -> Result<Option<Entry<'_>>, EngineError> {
+        let mut cursor = self.cursor(tree)?;
+        cursor.start(start, direction)?;
+        cursor.step()
+    }
 
     /// Look a key up and stay there, for `replace_found` or `delete_found`.
     ///

@@ -41,7 +41,9 @@ pub(crate) fn memory(options: &OpenOptions) -> Result<Arc<Database>, StoreError>
         txn.commit()
     });
     created.map_err(|error| StoreError::from_engine(&path, error))?;
-    Ok(Arc::new(Database::new(Box::new(engine), path, None, None, Vec::new())?))
+    let database = Database::new(Box::new(engine), path, None, None, Vec::new())?;
+    database.know(options);
+    Ok(Arc::new(database))
 }
 
 /// Open the database at a path; also says under which name it is known from now on.
@@ -49,7 +51,9 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>,
     os::watch_forks();
     let path = real_path(path)?;
     if options.is_untrusted {
-        return Ok((open_stranger(&path, options)?, path));
+        let database = open_stranger(&path, options)?;
+        database.know(options);
+        return Ok((database, path));
     }
     let creates = matches!(options.mode, Mode::Create | Mode::New);
     let wish = Wish { creates, writes: options.mode != Mode::Read };
@@ -57,7 +61,10 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>,
     loop {
         let found = Opening::find(&path, wish, options.timeout)?;
         match open_found(found, options, creates) {
-            Ok(Some(database)) => return Ok((database, path)),
+            Ok(Some(database)) => {
+                database.know(options);
+                return Ok((database, path));
+            }
             Ok(None) => {}
             // Nobody may have it open, nor had when we asked: the last one left between our asking for the file alone and our asking
             // to share it. So did perhaps others who came with us.

@@ -84,6 +84,19 @@ impl RowRange {
         Self { prefix_size: prefix.size(), limit, start, end, whole: range.clone(), direction }
     }
 
+    /// What `work` makes of the first row, given the entry that comes first; the outer `None` where only a walk tells, since it is one of a run.
+    pub(crate) fn with_first<R>(
+        &self,
+        entry: Option<Entry<'_>>,
+        work: impl FnOnce(Option<Row<'_>>) -> R,
+    ) -> Option<R> {
+        let Some(entry) = entry.filter(|entry| self.has(entry.0)) else { return Some(work(None)) };
+        if self.run_of(entry.0).is_some() {
+            return None;
+        }
+        self.row(entry).map(|row| work(Some(row)))
+    }
+
     pub(crate) fn first(&self) -> Start<'_> {
         match (self.direction, &self.end) {
             (Direction::Forward, _) => Start::At(&self.start),

@@ -30,10 +30,33 @@ impl Store {
     /// As [`crate::Transaction::put`] and its commit.
     #[inline]
     pub fn put_at_once(&self, known: Known, key: &[u8], record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
-        self.alter(known, key, |row_key, old, out| {
+        self.alter(known, None, key, |row_key, old, out| {
             out.extend_from_slice(record);
             push_check(row_key, out);
             Some((Choice::Put, old.is_some()))
+        })
+    }
+
+    /// Put a record that has no large values under a key that is not there, in a commit of its own, if nothing was committed since a
+    /// version; it makes the next one.
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::put`] and its commit.
+    #[inline]
+    pub fn put_new_at_once(
+        &self,
+        known: Known,
+        key: &[u8],
+        record: &[u8],
+        version: u64,
+    ) -> Result<AtOnce<()>, StoreError> {
+        self.alter(known, Some(version), key, |row_key, old, out| {
+            if old.is_some() {
+                return None;
+            }
+            out.extend_from_slice(record);
+            push_check(row_key, out);
+            Some((Choice::Put, ()))
         })
     }
 
@@ -49,7 +72,7 @@ impl Store {
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Option<R>,
     ) -> Result<AtOnce<R>, StoreError> {
-        self.alter(known, key, |row_key, old, out| {
+        self.alter(known, None, key, |row_key, old, out| {
             // A new check must not hide that the old one is wrong.
             let is_intact = old.is_none_or(|cell| cell.is_intact_alone(row_key));
             let done = is_intact.then(|| change(old.map(|cell| cell.record), out))??;
@@ -63,13 +86,14 @@ impl Store {
     /// # Errors
     /// As [`crate::Transaction::delete`] and its commit.
     pub fn delete_at_once(&self, known: Known, key: &[u8]) -> Result<AtOnce<()>, StoreError> {
-        self.alter(known, key, |_, old, _| old.map(|_| (Choice::Delete, ())))
+        self.alter(known, None, key, |_, old, _| old.map(|_| (Choice::Delete, ())))
     }
 
     #[inline]
     fn alter<R>(
         &self,
         known: Known,
+        version: Option<u64>,
         key: &[u8],
         mut change: impl FnMut(&[u8], Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
     ) -> Result<AtOnce<R>, StoreError> {
@@ -83,6 +107,9 @@ impl Store {
             }
             let mut done = None;
             let changed = database.engine.change_row(row_key, known.version, &mut |bytes, out| {
+                if version.is_some_and(|version| database.engine.version() != version) {
+                    return Choice::Leave;
+                }
                 let old = match bytes.map(Cell::parse) {
                     None => None,
                     Some(Some(cell)) if cell.is_plain() => Some(cell),

@@ -16,7 +16,7 @@ use crate::engine::{ReadTxn, Tree};
 use crate::error::StoreError;
 use crate::estimate::in_share;
 use crate::row_key::{RowKey, TableId};
-use crate::scan::{Range, RowRange, Scan};
+use crate::scan::{Range, Row, RowRange, Scan};
 
 /// One version of a database. Clones see the same version and share its place among the readers.
 #[derive(Clone)]
@@ -166,6 +166,31 @@ impl Snapshot {
             count += 1;
         }
         Ok((count, scan.next()?.is_none()))
+    }
+
+    /// What `work` makes of the first row of a walk, without making one; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`Scan::next`].
+    pub fn with_first<R>(
+        &self,
+        table: TableId,
+        range: &Range,
+        reverse: bool,
+        work: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.check_usable()?;
+        let database = &self.inner.database;
+        let rows = RowRange::new(table, range, reverse, database.key_size_max);
+        let entry = self.inner.txn.first_from(Tree::Rows, rows.first(), rows.direction);
+        let entry = entry.map_err(|error| database.error(error))?;
+        let mut work = Some(work);
+        let mut once = |row: Row<'_>| work.take().map(|work| work(row));
+        match rows.with_first(entry, |row| row.and_then(&mut once)) {
+            Some(done) => Ok(done),
+            // One of a run, or damaged.
+            None => Ok(self.scan(table, range, reverse)?.next()?.and_then(once)),
+        }
     }
 
     /// A value that lies apart, in place. Values of more than 4 KiB begin 16 bytes behind an address that

@@ -102,11 +102,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    fn new(database: Arc<Database>, options: &OpenOptions) -> Self {
-        if let Some(deriver) = &options.deriver {
-            // Whoever was first has the same one.
-            let _ = database.deriver.set(Arc::clone(deriver));
-        }
+    fn new(database: Arc<Database>) -> Self {
         Self { generation: os::generation(), database: Mutex::new(Some(database)), in_child: OnceLock::new() }
     }
 }
@@ -118,7 +114,7 @@ impl Store {
     /// Whatever the file turns out to be: see [`StoreError`].
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, StoreError> {
         let (database, path) = open::open(path.as_ref(), options)?;
-        let store = Self { link: Link::new(database, options), path: Some(path), options: options.clone() };
+        let store = Self { link: Link::new(database), path: Some(path), options: options.clone() };
         if options.mode == Mode::New {
             store.empty()?;
         }
@@ -139,8 +135,7 @@ impl Store {
     /// # Errors
     /// When memory is short.
     pub fn memory_with(options: &OpenOptions) -> Result<Self, StoreError> {
-        let store =
-            Self { link: Link::new(open::memory(options)?, options), path: None, options: options.clone() };
+        let store = Self { link: Link::new(open::memory(options)?), path: None, options: options.clone() };
         store.keep_as_wished()?;
         Ok(store)
     }
@@ -184,7 +179,7 @@ impl Store {
         let Some(path) = &self.path else { return Err(StoreError::Forked { what: "database in memory" }) };
         let mode = if self.options.mode == Mode::Read { Mode::Read } else { Mode::Write };
         let (database, _) = open::open(path, &OpenOptions { mode, ..self.options.clone() })?;
-        Ok(parent.in_child.get_or_init(|| Box::new(Link::new(database, &self.options))))
+        Ok(parent.in_child.get_or_init(|| Box::new(Link::new(database))))
     }
 
     /// Look at what is open, without keeping it open.

@@ -19,9 +19,9 @@ use crate::database::Database;
 use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::gate::GateGuard;
-use crate::index::{Changes, IndexSet};
+use crate::index::{Changes, Gathered, IndexSet};
 use crate::row_key::{RowKey, TableId};
-use crate::scan::{Range, RowRange};
+use crate::scan::{Range, Row, RowRange};
 use crate::shapes::TransactionShapes;
 use crate::store::Durability;
 use crate::transaction_scan::{DirtyScan, TransactionScan};
@@ -51,6 +51,8 @@ pub struct Transaction {
     pub(crate) index_sets: Vec<(u32, Arc<IndexSet>)>,
     /// Memory for what a row changes in indexes.
     pub(crate) changes: Changes,
+    /// Entries of a batch.
+    pub(crate) gathered: Gathered,
     /// How many entries of indexes were written or deleted.
     pub(crate) entry_writes: u64,
     pub(crate) head: Vec<u8>,
@@ -68,6 +70,7 @@ pub(crate) struct TableEntry {
 
 /// What the engine does not take back by itself.
 struct Saved {
+    batches: u32,
     tables: Vec<TableEntry>,
     loose_blobs: Vec<u64>,
 }
@@ -119,6 +122,7 @@ impl Transaction {
             scans: Mutex::default(),
             index_sets: Vec::new(),
             changes: Changes::default(),
+            gathered: Gathered::default(),
             entry_writes: 0,
             head: Vec::new(),
             database,
@@ -292,6 +296,31 @@ impl Transaction {
         Ok(TransactionScan::Dirty(scan))
     }
 
+    /// What `work` makes of the first row of a walk, without making one; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`crate::Scan::next`].
+    pub fn with_first<R>(
+        &self,
+        table: TableId,
+        range: &Range,
+        reverse: bool,
+        work: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        let rows = RowRange::new(table, range, reverse, self.database.key_size_max);
+        let entry = self.reader()?.first_from(Tree::Rows, rows.first(), rows.direction);
+        let entry = entry.map_err(|error| self.database.error(error))?;
+        let mut work = Some(work);
+        let mut once = |row: Row<'_>| work.take().map(|work| work(row));
+        if let Some(done) = rows.with_first(entry, |row| row.and_then(&mut once)) {
+            return Ok(done);
+        }
+        // One of a run, or damaged.
+        let mut scan = DirtyScan::new(table, rows);
+        scan.take(self.reader()?, &self.database, 1)?;
+        Ok(scan.with_next(once).flatten())
+    }
+
     /// The engine's transaction for walks.
     pub(crate) fn scan_source(&self) -> Result<&dyn WriteTxn, StoreError> {
         self.reader()
@@ -319,9 +348,14 @@ impl Transaction {
     /// # Errors
     /// When memory is short.
     pub fn savepoint(&mut self) -> Result<Savepoint, StoreError> {
+        self.flush_entries()?;
         let done = self.writer()?.savepoint();
         done.map_err(|error| self.failed(error))?;
-        self.saved.push(Saved { tables: self.tables.clone(), loose_blobs: self.loose_blobs.clone() });
+        self.saved.push(Saved {
+            batches: self.gathered.depth,
+            tables: self.tables.clone(),
+            loose_blobs: self.loose_blobs.clone(),
+        });
         Ok(Savepoint(self.saved.len()))
     }
 
@@ -331,11 +365,14 @@ impl Transaction {
     /// `NoSuchSavepoint`.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), StoreError> {
         self.check_savepoint(savepoint)?;
+        // What was gathered before was written then.
+        self.gathered.forget();
         while self.saved.len() >= savepoint.0 {
             // The ids of tables and blobs made since are not used again; nor are those of shapes, which stay.
             let done = self.writer()?.rollback();
             done.map_err(|error| self.failed(error))?;
             if let Some(saved) = self.saved.pop() {
+                self.gathered.depth = saved.batches;
                 self.tables = saved.tables;
                 self.loose_blobs = saved.loose_blobs;
             }
@@ -387,7 +424,8 @@ impl Transaction {
             self.abort();
             return Ok(());
         }
-        let committed = self.write_books().and_then(|()| self.commit_engine());
+        let committed =
+            self.flush_entries().and_then(|()| self.write_books()).and_then(|()| self.commit_engine());
         if committed.is_ok() {
             self.database.give_index_sets(std::mem::take(&mut self.index_sets));
             self.database.entry_writes.fetch_add(self.entry_writes, Ordering::Relaxed);

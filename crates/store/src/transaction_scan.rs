@@ -159,6 +159,11 @@ impl DirtyScan {
         Ok(())
     }
 
+    /// What `work` makes of the row that was copied first, which is taken out.
+    pub(crate) fn with_next<R>(&mut self, work: impl FnOnce(Row<'_>) -> R) -> Option<R> {
+        self.rows.pop_front().map(|row| work(row.as_row()))
+    }
+
     /// The key code and the spelling of the row that was copied first, which is taken out.
     pub(crate) fn pop(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
         self.rows.pop_front().map(|row| (row.key, row.spelling))

@@ -144,6 +144,17 @@ fn refused(error: StoreError) -> (String, String, String) {
     (refused.index, shown(&refused.key), shown(&refused.existing))
 }
 
+/// Drop an index of this name and definition, or make it.
+fn toggle<'d>(transaction: &mut Transaction, table: TableId, definition: &'d str, made: &mut Vec<&'d str>) {
+    if made.contains(&definition) {
+        transaction.drop_index(table, definition).unwrap();
+        made.retain(|other| *other != definition);
+    } else {
+        create(transaction, table, definition, definition, false);
+        made.push(definition);
+    }
+}
+
 #[test]
 fn what_rows_come_to_is_what_an_index_has_whatever_is_done() {
     let scratch = Scratch::new();
@@ -159,6 +170,10 @@ fn what_rows_come_to_is_what_an_index_has_whatever_is_done() {
         for _ in 0..60 {
             let before = (rows.clone(), made.clone());
             let mut transaction = store.begin(WAIT).unwrap();
+            let is_batch = chance.one_in(2);
+            if is_batch {
+                transaction.begin_batch();
+            }
             let mut savepoint: Option<(Savepoint, BTreeMap<String, String>, Vec<&str>)> = None;
             for _ in 0..chance.below(12) {
                 let name = format!("{}{}", "k".repeat([1, 60][chance.below(2)]), chance.below(5));
@@ -175,13 +190,7 @@ fn what_rows_come_to_is_what_an_index_has_whatever_is_done() {
                     ),
                     6 => {
                         let definition = definitions[chance.below(definitions.len())];
-                        if made.contains(&definition) {
-                            transaction.drop_index(table, definition).unwrap();
-                            made.retain(|other| *other != definition);
-                        } else {
-                            create(&mut transaction, table, definition, definition, false);
-                            made.push(definition);
-                        }
+                        toggle(&mut transaction, table, definition, &mut made);
                     }
                     7 => match savepoint.take() {
                         None => {
@@ -198,6 +207,9 @@ fn what_rows_come_to_is_what_an_index_has_whatever_is_done() {
                     }
                     _ => {}
                 }
+            }
+            if is_batch {
+                transaction.end_batch().unwrap();
             }
             if chance.one_in(5) {
                 drop(transaction);

@@ -44,6 +44,7 @@ pub fn all(table: &Bound<'_, Table>) -> PyResult<Vec<IndexDescription>> {
     let (py, this) = (table.py(), table.get());
     let found: Vec<(IndexInfo, u64)> = if this.is_in_transaction(py) {
         this.core().in_running(py, |transaction| {
+            transaction.flush_entries()?;
             let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(Vec::new()) };
             let infos = transaction.indexes(id)?;
             infos.into_iter().map(|info| transaction.count(info.id).map(|count| (info, count))).collect()

@@ -104,14 +104,39 @@ pub fn create(
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
     let definition = definition_of(name, parts, condition)?;
-    within(table, progress, |transaction, id, go_on| {
-        transaction.create_index(id, name, &definition, is_unique, go_on)
-    })
+    let (py, this) = (table.py(), table.get());
+    if this.is_in_transaction(py) {
+        return within(table, progress, |transaction, id, go_on| {
+            transaction.create_index(id, name, &definition, is_unique, go_on)?;
+            let rows = transaction.count(id)?;
+            go_on(rows, rows);
+            Ok(())
+        });
+    }
+    this.check_writable(py)?;
+    let mut progress = Progress::new(progress)?;
+    let core = this.core();
+    let id = core.write(py, |transaction| this.id_for_writing(py, transaction))?;
+    this.identity().stand_for(py, id);
+    let made = py.detach(|| {
+        core.store.create_index(id, name, (&definition, is_unique), core.timeout, &mut |done, total| {
+            progress.tell(done, total)
+        })
+    });
+    match progress.raised.take() {
+        Some(raised) => Err(raised),
+        None => made.map_err(|error| errors::of_store(py, error)),
+    }
 }
 
 /// `table.rebuild_index(name)`.
 pub fn rebuild(table: &Bound<'_, Table>, name: &str, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-    within(table, progress, |transaction, id, go_on| transaction.rebuild_index(id, name, go_on))
+    within(table, progress, |transaction, id, go_on| {
+        transaction.rebuild_index(id, name, go_on)?;
+        let rows = transaction.count(id)?;
+        go_on(rows, rows);
+        Ok(())
+    })
 }
 
 /// `table.drop_index(name)`.

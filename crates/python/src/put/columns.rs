@@ -56,7 +56,7 @@ pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: b
     }
     let mut incoming = Incoming::of(columns, is_stream)?.map_err(|broken| of_broken(py, broken, this))?;
     let core = this.core();
-    transaction::within(py, core, || {
+    transaction::within_batch(py, core, || {
         let serial = core.running_serial(py);
         let id = core.in_running(py, |transaction| this.id_for_writing(py, transaction))?;
         let mut loading = Loading::new(table, id);

@@ -166,7 +166,7 @@ fn in_each(
     let (py, table) = (query.py(), query.table());
     let this = table.get();
     this.check_writable(py)?;
-    transaction::within(py, this.core(), || {
+    transaction::within_batch(py, this.core(), || {
         let Some(source) = query.source()? else { return Ok(0) };
         let keys = over(table, source, CollectKeys)?;
         let core = this.core();

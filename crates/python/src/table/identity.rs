@@ -26,6 +26,8 @@ pub struct Identity {
     stays_with_name: bool,
     // Found in this version of the catalog.
     seen: GilValue<Option<Known>>,
+    // The table, a version, and the int key that append() gives next in that one.
+    next_key: GilValue<Option<(TableId, u64, i64)>>,
     // Found in a transaction, while its catalog had this serial.
     seen_within: GilValue<Option<(u64, TableId)>>,
 }
@@ -76,6 +78,7 @@ impl Identity {
             standing: GilRc::new(standing),
             stays_with_name,
             seen: GilValue::new(None),
+            next_key: GilValue::new(None),
             seen_within: GilValue::new(None),
         }
     }
@@ -132,6 +135,16 @@ impl Identity {
     #[inline]
     pub fn known(&self) -> Option<Known> {
         self.seen.get()
+    }
+
+    /// The table, a version, and the int key that `append` gives next in that one, if that was noted.
+    pub fn next_key(&self) -> Option<(TableId, u64, i64)> {
+        self.next_key.get()
+    }
+
+    /// Note them.
+    pub fn note_next_key(&self, next: Option<(TableId, u64, i64)>) {
+        self.next_key.set(next);
     }
 
     /// The catalog has changed since.

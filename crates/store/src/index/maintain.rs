@@ -11,12 +11,13 @@ use pellucid_record::{Corrupt, Shapes};
 
 use super::error::{IndexError, NotUnique};
 use super::{Derived, IndexSet, Prepared, books};
-use crate::cell::{CHECK_SIZE, Cell, check_of, write_head};
+use crate::cell::{CHECK_SIZE, check_of, write_head};
 use crate::database::Database;
-use crate::engine::{Cursor, Direction, Start, Tree};
+use crate::engine::Tree;
 use crate::error::StoreError;
-use crate::row_key::{Prefix, RowKey, TableId, is_long, run_size};
+use crate::row_key::{Prefix, RowKey, TableId, is_long};
 use crate::scan::{Range, Row, RowRange};
+use crate::store::OpenOptions;
 use crate::transaction::Transaction;
 use crate::transaction_scan::DirtyScan;
 
@@ -28,16 +29,19 @@ const BEHIND_PARTS: u8 = 0xFE;
 pub(crate) struct Changes {
     bytes: Vec<u8>,
     list: Vec<Change>,
-    /// Whether the indexes of the table include one that is being built.
+    /// Where the row is to be noted, for those that are being built.
     notes: Vec<TableId>,
     derived: [Derived; 2],
     spelling: Vec<u8>,
+    /// Whether entries are gathered, and asked for uniqueness at the end of the batch.
+    is_gathered: bool,
 }
 
 struct Change {
     index: TableId,
     is_put: bool,
     is_new: bool,
+    parts_size: usize,
     code_size: usize,
     spelling_size: usize,
 }
@@ -60,7 +64,7 @@ impl Changes {
             self.bytes.extend_from_slice(&self.spelling);
             spelling_size = self.spelling.len();
         }
-        self.list.push(Change { index, is_put, is_new, code_size, spelling_size });
+        self.list.push(Change { index, is_put, is_new, parts_size: parts.0.len(), code_size, spelling_size });
     }
 }
 
@@ -132,8 +136,14 @@ impl Transaction {
     ) -> Result<Changes, StoreError> {
         let mut changes = std::mem::take(&mut self.changes);
         changes.clear();
+        // What is being built is written to without knowing what is there.
+        changes.is_gathered =
+            self.gathered.depth > 0 && set.indexes.iter().all(|index| index.info.building.is_none());
         let shapes = Arc::clone(self.shapes());
         for index in &set.indexes {
+            if changes.is_gathered {
+                self.gathered.meet(&index.info);
+            }
             let mut derived = std::mem::take(&mut changes.derived);
             let done = self.changes_of(index, (old, new), &*shapes, &mut derived, &mut changes);
             changes.derived = derived;
@@ -186,7 +196,7 @@ impl Transaction {
                     one += 1;
                 }
                 (_, Some(new)) => {
-                    if index.info.is_unique {
+                    if index.info.is_unique && !changes.is_gathered {
                         self.check_unique(index, new, row)?;
                     }
                     changes.push(id, true, true, new, row);
@@ -200,8 +210,8 @@ impl Transaction {
     /// Write what `index_changes` has found.
     pub(crate) fn apply_index_changes(&mut self, key: &[u8], changes: Changes) -> Result<(), StoreError> {
         let done = self.apply_all(key, &changes);
-        // The row is written by now: one without its entries must not be committed.
-        self.is_failed |= done.is_err();
+        // The row is written by now: one without its entries must not be committed. A batch keeps what it could not write.
+        self.is_failed |= done.is_err() && !changes.is_gathered;
         self.changes = changes;
         done
     }
@@ -214,6 +224,11 @@ impl Transaction {
             let code = changes.bytes.get(start..middle).unwrap_or_default();
             let spelling = changes.bytes.get(middle..end).unwrap_or_default();
             start = end;
+            if changes.is_gathered {
+                let how = (change.is_put, change.is_new);
+                self.gathered.add(change.index, code, change.parts_size, spelling, how);
+                continue;
+            }
             if change.is_put {
                 self.put_entry(change.index, code, spelling, change.is_new && changes.notes.is_empty())?;
             } else {
@@ -222,6 +237,9 @@ impl Transaction {
         }
         for notes in &changes.notes {
             self.put_entry(*notes, key, &[], false)?;
+        }
+        if changes.is_gathered {
+            return self.flush_if_full();
         }
         self.entry_writes += changes.list.len() as u64;
         Ok(())
@@ -264,7 +282,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn delete_entry(&mut self, index: TableId, code: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn delete_entry(&mut self, index: TableId, code: &[u8]) -> Result<(), StoreError> {
         let row_key = RowKey::new(index, code, self.database.key_size_max);
         let row_key = row_key.as_bytes();
         let found = match self.find(index, code, row_key) {
@@ -307,29 +325,7 @@ impl Transaction {
 
     /// The code and the spelling of the first entry that begins with these parts.
     pub(crate) fn first_with(&self, index: TableId, parts: &[u8]) -> Result<Option<OwnedEntry>, StoreError> {
-        let (database, limit) = (&self.database, self.database.key_size_max);
-        let prefix = Prefix::of(index);
-        let start = [prefix.as_bytes(), parts].concat();
-        if start.len() < run_size(limit) {
-            let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| database.error(error))?;
-            let entry = step_to(&mut *cursor, &start, database)?;
-            let Some((row_key, bytes)) = entry.filter(|(row_key, _)| row_key.starts_with(&start)) else {
-                return Ok(None);
-            };
-            if row_key.get(start.len()).is_some_and(|byte| *byte >= BEHIND_PARTS) {
-                // 2.5 where 2 is looked for: behind all that have it.
-                return Ok(None);
-            }
-            if row_key.len() < run_size(limit) {
-                let cell = Cell::parse(bytes).ok_or_else(|| database.damaged_row(index, row_key))?;
-                let code = row_key.get(prefix.size()..).unwrap_or_default();
-                return Ok(Some((code.to_vec(), cell.spelling.to_vec())));
-            }
-        }
-        let range = RowRange::new(index, &range_of_parts(parts), false, limit);
-        let mut scan = DirtyScan::new(index, range);
-        scan.take(self.reader()?, database, 1)?;
-        Ok(scan.pop())
+        self.with_first(index, &range_of_parts(parts), false, |row| (row.key.to_vec(), row.spelling.to_vec()))
     }
 
     /// Every entry of a row, found by looking at all there are.
@@ -375,16 +371,15 @@ pub(crate) fn range_of_parts(parts: &[u8]) -> Range {
     Range::half_open(parts.to_vec(), [parts, &[BEHIND_PARTS]].concat())
 }
 
-fn step_to<'t>(
-    cursor: &mut (dyn Cursor<'t> + 't),
-    start: &[u8],
-    database: &Database,
-) -> Result<Option<crate::engine::Entry<'t>>, StoreError> {
-    let stepped = cursor.start(Start::At(start), Direction::Forward).and_then(|()| cursor.step());
-    stepped.map_err(|error| database.error(error))
-}
-
 impl Database {
+    /// Take over what says what the entries of indexes are, if whoever opens it brings it.
+    pub(crate) fn know(&self, options: &OpenOptions) {
+        if let Some(deriver) = &options.deriver {
+            // Whoever was first has the same one.
+            let _ = self.deriver.set(Arc::clone(deriver));
+        }
+    }
+
     /// Make an index ready for rows.
     pub(crate) fn prepare(&self, info: super::IndexInfo) -> Result<Prepared, StoreError> {
         let Some(deriver) = self.deriver.get() else {

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use pellucid_record::key::join_spellings;
 
+use super::build::own_number;
 use super::error::{IndexError, NotUnique};
 use super::sorter::{SortedEntry, Sorter};
 use super::{Building, Derived, IndexInfo, books, indexes_of};
@@ -126,6 +127,7 @@ impl Transaction {
             )));
         }
         self.entry(table)?;
+        self.flush_entries()?;
         let Some(info) = self.indexes(table)?.into_iter().find(|info| *info.name == *name) else {
             return Ok(None);
         };
@@ -160,7 +162,7 @@ impl Transaction {
         self.database.prepare(info.clone())?;
         info.building = if is_building {
             let notes = self.new_id()?;
-            Some(Building { notes, builder: 0, place: None, done: 0 })
+            Some(Building { notes, builder: own_number(), place: None, done: 0 })
         } else {
             None
         };
@@ -212,6 +214,7 @@ impl Transaction {
     /// # Errors
     /// `Missing`.
     pub fn drop_index(&mut self, table: TableId, name: &str) -> Result<(), StoreError> {
+        self.flush_entries()?;
         let info = self.index(table, name)?;
         self.drop_entries(&info)?;
         self.delete_meta(&info.key())?;
@@ -266,7 +269,7 @@ impl Transaction {
             entries.settle();
             for (parts, parts_spelling) in entries.iter() {
                 join_spellings(parts_spelling, row.spelling, &mut spelling);
-                gathered.push(parts, row.key, &spelling);
+                gathered.push_parts(parts, row.key, &spelling);
             }
             Ok(())
         };
@@ -290,7 +293,6 @@ impl Transaction {
             self.put_entry(info.id, entry.code, entry.spelling, true)?;
             last = Some(entry);
         }
-        go_on(done, total);
         Ok(())
     }
 

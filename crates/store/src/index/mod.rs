@@ -3,10 +3,12 @@
 //! An index is rows of its own in the tree `rows`, under a table id of its own: the codes of its parts, then the key code of the row
 //! (`pellucid_record::key`, "parts"); the record is empty, and the spelling is that of both. Every write of a row writes what changes of its
 //! entries, in the same transaction (`maintain.rs`). What the entries of a record are is told by a [`Deriver`], since this crate knows no
-//! expressions. `books.rs` is what the catalog says of indexes, `make.rs` makes and fills them. `docs/internals/indexes.md` has the reasons.
+//! expressions. `gather.rs` writes those of many rows in order, `build.rs` fills an index while others write. `books.rs` is what the catalog says of indexes, `make.rs` makes and fills them. `docs/internals/indexes.md` has the reasons.
 
 mod books;
+mod build;
 mod error;
+mod gather;
 mod maintain;
 mod make;
 mod prove;
@@ -22,7 +24,9 @@ use crate::scan::Row;
 
 pub use books::{Building, IndexInfo};
 pub(crate) use books::{all_indexes, indexes_of};
+pub(crate) use build::Builds;
 pub use error::{IndexError, NotUnique};
+pub(crate) use gather::Gathered;
 pub(crate) use maintain::Changes;
 pub(crate) use prove::prove;
 

@@ -17,14 +17,18 @@ struct Sorted {
     parts_size: u32,
     code_size: u32,
     spelling_size: u32,
+    number: u32,
+    mark: u8,
 }
 
-/// An entry: its code, how much of that is parts, and the spelling of all.
+/// An entry: its code, how much of that is parts, the spelling of all, what it is marked by, and the how manyth it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SortedEntry<'a> {
     pub(crate) code: &'a [u8],
     pub(crate) parts_size: usize,
     pub(crate) spelling: &'a [u8],
+    pub(crate) mark: u8,
+    pub(crate) number: u32,
 }
 
 impl<'a> SortedEntry<'a> {
@@ -38,10 +42,20 @@ impl<'a> SortedEntry<'a> {
 }
 
 impl Sorter {
-    pub(crate) fn push(&mut self, parts: &[u8], key: &[u8], spelling: &[u8]) {
+    pub(crate) fn push_parts(&mut self, parts: &[u8], key: &[u8], spelling: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(parts);
         self.bytes.extend_from_slice(key);
+        self.push_rest(start, parts.len(), spelling, 0);
+    }
+
+    pub(crate) fn push(&mut self, code: &[u8], parts_size: usize, spelling: &[u8], mark: u8) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(code);
+        self.push_rest(start, parts_size, spelling, mark);
+    }
+
+    fn push_rest(&mut self, start: usize, parts_size: usize, spelling: &[u8], mark: u8) {
         let code_size = self.bytes.len() - start;
         let mut first = [0; 8];
         for (place, byte) in first.iter_mut().zip(self.bytes.get(start..).unwrap_or_default()) {
@@ -51,9 +65,11 @@ impl Sorter {
         self.entries.push(Sorted {
             first: u64::from_be_bytes(first),
             start,
-            parts_size: parts.len() as u32,
+            parts_size: parts_size as u32,
             code_size: code_size as u32,
             spelling_size: spelling.len() as u32,
+            number: self.entries.len() as u32,
+            mark,
         });
     }
 
@@ -61,13 +77,27 @@ impl Sorter {
         self.entries.len()
     }
 
+    /// Memory that it takes, about.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<Sorted>()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+
+    /// By code; those of one code as they came.
     pub(crate) fn sort(&mut self) {
         let bytes = &self.bytes;
         let code = |entry: &Sorted| {
             bytes.get(entry.start..entry.start + entry.code_size as usize).unwrap_or_default()
         };
         self.entries.sort_unstable_by(|one, other| {
-            one.first.cmp(&other.first).then_with(|| code(one).cmp(code(other)))
+            one.first
+                .cmp(&other.first)
+                .then_with(|| code(one).cmp(code(other)))
+                .then(one.number.cmp(&other.number))
         });
     }
 
@@ -78,6 +108,8 @@ impl Sorter {
             code: self.bytes.get(entry.start..end)?,
             parts_size: entry.parts_size as usize,
             spelling: self.bytes.get(end..end + entry.spelling_size as usize)?,
+            mark: entry.mark,
+            number: entry.number,
         })
     }
 }
@@ -105,7 +137,7 @@ mod tests {
             }
         }
         for (parts, key) in codes.iter().rev() {
-            sorter.push(parts, key, b"spelled");
+            sorter.push_parts(parts, key, b"spelled");
         }
         sorter.sort();
         codes.sort_by_key(|(parts, key)| [&parts[..], key].concat());

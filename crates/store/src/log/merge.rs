@@ -19,7 +19,7 @@ pub(crate) enum Over<'t> {
 }
 
 impl<'t> Over<'t> {
-    fn walk(
+    pub(crate) fn walk(
         self,
         tree: Tree,
         bound: Bound<&[u8]>,

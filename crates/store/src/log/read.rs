@@ -3,12 +3,14 @@
 //! [R1] The layers' newest versions up to its sequence number, then the tree.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::catalog::{APPLIED_KEY, table_key};
-use crate::engine::{Cursor, EngineError, ReadTxn, Tree};
+use crate::engine::{Cursor, Direction, EngineError, Entry, ReadTxn, Start, Tree};
+use crate::log::draft::Draft;
 use crate::log::history;
-use crate::log::layer::{Layer, Said};
+use crate::log::layer::{Layer, Said, Saying};
 use crate::log::merge::{MergedCursor, Over};
 use crate::log::state::State;
 use crate::row_key::TableId;
@@ -70,6 +72,56 @@ impl LoggedRead {
         Ok(more)
     }
 
+    /// The first entry of a walk over layers and tree, with a draft over both. A walk asks each layer for some keys and the tree for a page;
+    /// here each is asked for one.
+    pub(crate) fn first_under<'t>(
+        &'t self,
+        tree: Tree,
+        start: Start<'_>,
+        direction: Direction,
+        draft: Option<&'t Draft>,
+    ) -> Result<Option<Entry<'t>>, EngineError> {
+        const TRIES: usize = 8;
+        let mut behind: Option<&'t [u8]> = None;
+        for _ in 0..TRIES {
+            let (bound, place) = match (behind, start, direction) {
+                (Some(key), _, Direction::Forward) => (Bound::Excluded(key), Some([key, b"\0"].concat())),
+                (Some(key), _, Direction::Reverse) => (Bound::Excluded(key), Some(key.to_vec())),
+                (None, Start::Edge, _) => (Bound::Unbounded, None),
+                (None, Start::At(key), Direction::Forward) => (Bound::Included(key), None),
+                (None, Start::At(key), Direction::Reverse) => (Bound::Excluded(key), None),
+            };
+            let from = place.as_deref().map_or(start, Start::At);
+            let below = self.tree.first_from(tree, from, direction)?;
+            let mut best: Option<Saying<'t>> = below.map(|(key, value)| (key, Said::Value(value)));
+            // From the lowest up: of equal keys the upper one holds.
+            let layers = self.layers.iter().flatten().rev();
+            let layers = layers.map(|layer| Over::Layer(layer, self.sequence));
+            let mut said = Vec::with_capacity(1);
+            for over in layers.chain(draft.map(Over::Draft)) {
+                said.clear();
+                over.walk(tree, bound, direction, 1, &mut said);
+                let Some(head) = said.first().copied() else { continue };
+                let is_first = best.is_none_or(|(key, _)| match direction {
+                    Direction::Forward => head.0 <= key,
+                    Direction::Reverse => head.0 >= key,
+                });
+                if is_first {
+                    best = Some(head);
+                }
+            }
+            match best {
+                None => return Ok(None),
+                Some((key, Said::Value(value))) => return Ok(Some((key, value))),
+                Some((key, Said::Deleted)) => behind = Some(key),
+            }
+        }
+        // Many were deleted here.
+        let mut cursor = self.cursor_under(tree, draft.map(Over::Draft))?;
+        cursor.start(start, direction)?;
+        cursor.step()
+    }
+
     /// A cursor over layers and tree, with something over both.
     pub(crate) fn cursor_under<'t>(
         &'t self,
@@ -111,6 +163,15 @@ impl ReadTxn for LoggedRead {
 
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
         self.cursor_under(tree, None)
+    }
+
+    fn first_from(
+        &self,
+        tree: Tree,
+        start: Start<'_>,
+        direction: Direction,
+    ) -> Result<Option<Entry<'_>>, EngineError> {
+        self.first_under(tree, start, direction, None)
     }
 
     /// The tree's: what lies over it is little.

@@ -113,6 +113,15 @@ impl WriteTxn for Recording {
         self.txn.cursor(tree)
     }
 
+    fn first_from(
+        &self,
+        tree: Tree,
+        start: Start<'_>,
+        direction: Direction,
+    ) -> Result<Option<crate::engine::Entry<'_>>, EngineError> {
+        self.txn.first_from(tree, start, direction)
+    }
+
     fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
         self.txn.find(tree, key)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::catalog::{Applied, table_key};
-use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
+use crate::engine::{Cursor, Direction, EngineError, Entry, ReadTxn, Start, Tree, WriteTxn};
 use crate::log::checkpoint::{Done, TreeLock, group_size_max, in_a_while, write_said};
 use crate::log::draft::Draft;
 use crate::log::engine::{Shared, WriterLock};
@@ -214,6 +214,19 @@ impl WriteTxn for LoggedWrite {
         }
         let over = if self.draft.is_empty() { None } else { Some(Over::Draft(&self.draft)) };
         self.base.cursor_under(tree, over)
+    }
+
+    fn first_from(
+        &self,
+        tree: Tree,
+        start: Start<'_>,
+        direction: Direction,
+    ) -> Result<Option<Entry<'_>>, EngineError> {
+        if let Some(txn) = &self.bulk {
+            return txn.first_from(tree, start, direction);
+        }
+        let draft = if self.draft.is_empty() { None } else { Some(&self.draft) };
+        self.base.first_under(tree, start, direction, draft)
     }
 
     fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {

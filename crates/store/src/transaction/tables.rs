@@ -105,6 +105,7 @@ impl Transaction {
     /// `NoSuchTable`, or when no room is left to copy pages.
     pub fn clear(&mut self, table: TableId) -> Result<(), StoreError> {
         self.entry(table)?;
+        self.flush_entries()?;
         self.tail = None;
         let indexes = self.indexes(table)?;
         let notes = indexes.iter().filter_map(|info| Some(info.building.as_ref()?.notes));
@@ -170,6 +171,7 @@ impl Transaction {
     /// # Errors
     /// When no room is left to copy pages.
     pub fn clear_everything(&mut self) -> Result<(), StoreError> {
+        self.gathered.forget();
         let indexes = all_indexes(self.reader()?).map_err(|error| self.database.catalog_error(error))?;
         for (name, table) in self.tables()? {
             self.delete_meta(&catalog::name_key(&name))?;

@@ -1,0 +1,180 @@
+//! How are the entries of a batch written?
+//!
+//! Many rows at once touch pages of an index here and there: written row by row, each entry would be a search of the tree and half-empty pages
+//! behind it. In a batch they are gathered, put in order, and written at its end, or when they are many. Uniqueness is asked then, of what
+//! the batch comes to: two rows may change their values with each other.
+
+use std::sync::Arc;
+
+use super::IndexInfo;
+use super::error::IndexError;
+use super::sorter::{SortedEntry, Sorter};
+use crate::error::StoreError;
+use crate::row_key::TableId;
+use crate::transaction::Transaction;
+
+/// Bytes of memory that what is gathered may take.
+const SIZE_MAX: usize = 128 << 20;
+
+/// What an entry is to become.
+const PUT: u8 = 1;
+/// It was not there before.
+const NEW: u8 = 2;
+
+/// The entries of a batch that are not written yet.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    /// How many batches are open, one in another.
+    pub(crate) depth: u32,
+    indexes: Vec<(Arc<IndexInfo>, Sorter)>,
+}
+
+impl Gathered {
+    /// An index of which entries will come.
+    pub(crate) fn meet(&mut self, info: &Arc<IndexInfo>) {
+        if !self.indexes.iter().any(|(known, _)| known.id == info.id) {
+            self.indexes.push((Arc::clone(info), Sorter::default()));
+        }
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        index: TableId,
+        code: &[u8],
+        parts_size: usize,
+        spelling: &[u8],
+        (is_put, is_new): (bool, bool),
+    ) {
+        let mark = if is_put { PUT } else { 0 } | if is_new { NEW } else { 0 };
+        if let Some((_, sorter)) = self.indexes.iter_mut().find(|(known, _)| known.id == index) {
+            sorter.push(code, parts_size, spelling, mark);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.indexes.iter().map(|(_, sorter)| sorter.size()).sum::<usize>() > SIZE_MAX
+    }
+
+    /// Forget all entries: what they belong to is taken back, or gone.
+    pub(crate) fn forget(&mut self) {
+        self.indexes.clear();
+    }
+}
+
+/// What becomes of one entry: all that was said of it, in order.
+#[derive(Clone, Copy)]
+struct Outcome<'s> {
+    entry: SortedEntry<'s>,
+    was_there: bool,
+    is_put: bool,
+}
+
+/// The outcomes, in the order of the index.
+fn outcomes(sorter: &Sorter) -> Vec<Outcome<'_>> {
+    let mut outcomes: Vec<Outcome<'_>> = Vec::with_capacity(sorter.len());
+    for place in 0..sorter.len() {
+        let Some(entry) = sorter.get(place) else { break };
+        let is_put = entry.mark & PUT != 0;
+        match outcomes.last_mut().filter(|last| last.entry.code == entry.code) {
+            Some(last) => (last.entry, last.is_put) = (entry, is_put),
+            None => outcomes.push(Outcome { entry, was_there: entry.mark & NEW == 0, is_put }),
+        }
+    }
+    outcomes
+}
+
+impl Transaction {
+    /// Begin a batch: entries of indexes are written at its end, in order, and asked for uniqueness then.
+    pub fn begin_batch(&mut self) {
+        self.gathered.depth += 1;
+    }
+
+    /// End a batch.
+    ///
+    /// # Errors
+    /// `NotUnique`; what was done since the batch began has to be taken back then.
+    pub fn end_batch(&mut self) -> Result<(), StoreError> {
+        let done = self.flush_entries();
+        self.gathered.depth = self.gathered.depth.saturating_sub(1);
+        done
+    }
+
+    /// Write what was gathered if that is much.
+    pub(crate) fn flush_if_full(&mut self) -> Result<(), StoreError> {
+        if self.gathered.is_full() { self.flush_entries() } else { Ok(()) }
+    }
+
+    /// Write what was gathered, so that indexes can be read.
+    ///
+    /// # Errors
+    /// As `end_batch`.
+    pub fn flush_entries(&mut self) -> Result<(), StoreError> {
+        if self.gathered.indexes.is_empty() {
+            return Ok(());
+        }
+        let mut indexes = std::mem::take(&mut self.gathered.indexes);
+        for (_, sorter) in &mut indexes {
+            sorter.sort();
+        }
+        let mut done = Ok(());
+        // Before any is written.
+        for (info, sorter) in indexes.iter().filter(|(info, _)| info.is_unique) {
+            done = done.and_then(|()| self.check_unique_outcomes(info, &outcomes(sorter)));
+        }
+        if done.is_err() {
+            // A commit would meet it again.
+            self.gathered.indexes = indexes;
+            return done;
+        }
+        for (info, sorter) in &indexes {
+            self.write_outcomes(info.id, &outcomes(sorter))?;
+        }
+        Ok(())
+    }
+
+    fn write_outcomes(&mut self, index: TableId, outcomes: &[Outcome<'_>]) -> Result<(), StoreError> {
+        for outcome in outcomes {
+            let done = match (outcome.is_put, outcome.was_there) {
+                (true, was_there) => {
+                    self.put_entry(index, outcome.entry.code, outcome.entry.spelling, !was_there)
+                }
+                (false, true) => self.delete_entry(index, outcome.entry.code),
+                (false, false) => continue,
+            };
+            // The rows are written by now.
+            self.is_failed |= done.is_err();
+            done?;
+            self.entry_writes += 1;
+        }
+        Ok(())
+    }
+
+    fn check_unique_outcomes(&self, info: &IndexInfo, outcomes: &[Outcome<'_>]) -> Result<(), StoreError> {
+        let clash = |first: &SortedEntry<'_>, second: &SortedEntry<'_>| {
+            // The one that came first has the value.
+            let (first, second) =
+                if first.number < second.number { (first, second) } else { (second, first) };
+            Err(StoreError::of_index(IndexError::NotUnique(self.clash(info, first, second))))
+        };
+        let mut last: Option<&Outcome<'_>> = None;
+        for outcome in outcomes.iter().filter(|outcome| outcome.is_put) {
+            if let Some(last) = last.filter(|last| last.entry.parts() == outcome.entry.parts()) {
+                return clash(&last.entry, &outcome.entry);
+            }
+            last = Some(outcome);
+            if outcome.was_there {
+                continue;
+            }
+            let Some((code, spelling)) = self.first_with(info.id, outcome.entry.parts())? else { continue };
+            let found = outcomes.binary_search_by(|other| other.entry.code.cmp(&code));
+            let is_gone = found.is_ok_and(|place| outcomes.get(place).is_some_and(|other| !other.is_put));
+            if !is_gone && code != outcome.entry.code {
+                let parts_size = outcome.entry.parts().len();
+                let existing =
+                    SortedEntry { code: &code, parts_size, spelling: &spelling, mark: 0, number: 0 };
+                return clash(&existing, &SortedEntry { number: u32::MAX, ..outcome.entry });
+            }
+        }
+        Ok(())
+    }
+}
