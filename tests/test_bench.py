@@ -19,7 +19,19 @@ import pyarrow
 import pytest
 from pellucid import F
 from pellucid.bench import __main__ as shell
-from pellucid.bench import child, columns, dicts, machine, measures, peers, pending, query, report, writers
+from pellucid.bench import (
+    child,
+    columns,
+    dicts,
+    indexed,
+    machine,
+    measures,
+    peers,
+    pending,
+    query,
+    report,
+    writers,
+)
 from pellucid.bench.mappings import Player, Session, players
 from pellucid.bench.measures import Measure, Result, Target, Unit, Verdict
 from pellucid.bench.populations import FIELD_NAMES, MIXED, SHAPES, STARTS, UNIFORM, VARIED, Population
@@ -574,7 +586,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
             ],
             13,
         ),
-        ("query", [*query.TITLES, *columns.TITLES], 11),
+        ("query", [*query.TITLES, *columns.TITLES, *indexed.TITLES], 24),
     ],
 )
 def test_a_quick_run_measures_everything(

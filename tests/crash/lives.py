@@ -30,6 +30,7 @@ PHASES = [
     "transaction",
     "bulk",
     "table",
+    "index",
     "checkpoint",
     "close",
     "compact",

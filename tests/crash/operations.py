@@ -16,6 +16,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from pellucid import KEY, F
+
+# Over one field, several in either direction, each element of a list; over long keys, too.
+INDEXES = {"x": F.x, "text": (F.text.desc(), F.x), "tags": F.tags.each(), "key": (KEY, F.x)}
+
 Change = tuple[Any, ...]
 Tables = dict[str, dict[Any, Any]]
 
@@ -101,6 +106,7 @@ class Writer:
             self.mark: 10,
             self.bulk: 3,
             self.table: 3,
+            self.index: 3,
             self.sync: 3,
             self.reopen: 2,
             self.compact: 1 if self.is_alone else 0,
@@ -213,6 +219,13 @@ class Writer:
             return Operation("table", "change", [("drop", name)])
         return Operation("table", "change", [("rename", name, other)])
 
+    def index(self) -> Operation:
+        """Make an index, or drop it where it is there: rows do not show it, and `check()` proves it."""
+        name = self.any_table()
+        if name not in self.model.tables:
+            return self.put()
+        return Operation("index", "change", [("index", name, self.dice.choice(sorted(INDEXES)))])
+
     def sync(self) -> Operation:
         return Operation("checkpoint", "sync")
 
@@ -234,6 +247,8 @@ def apply_to_model(tables: Tables, changes: list[Change]) -> None:
             del tables[rest[0]]
         elif kind == "rename":
             tables[rest[1]] = tables.pop(rest[0])
+        elif kind == "index":
+            pass
         else:
             rows = tables.setdefault(rest[0], {})
             if kind == "put":
@@ -275,6 +290,11 @@ def apply_to_database(db: Any, changes: list[Change]) -> None:
                 table.update(rest[1])
             elif kind == "clear":
                 table.clear()
+            elif kind == "index":
+                if rest[1] in [index.name for index in table.indexes()]:
+                    table.drop_index(rest[1])
+                else:
+                    table.create_index(rest[1], INDEXES[rest[1]])
 
 
 def in_transaction(db: Any, changes: list[Change], *, keeps: bool) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import pellucid
-from pellucid.bench import columns, whole
+from pellucid.bench import columns, indexed, whole
 from pellucid.bench.measures import Target, Unit
 from pellucid.bench.populations import VARIED, Record
 from pellucid.bench.queried import (
@@ -47,6 +47,7 @@ CHANGED = "pellucid, in a changed transaction"
 
 def run(run: Run) -> None:
     """Every measure."""
+    indexed.run(run)
     if not any(map(run.wants, [*TITLES, *columns.TITLES])):
         return
     count = run.scale.rows
