@@ -16,8 +16,8 @@ use crate::engine::{Direction, Tree};
 use crate::log::group::{self, Change};
 use crate::log::layer::{Said, Saying};
 
-/// Up to this many entries are looked through.
-const FEW: usize = 8;
+/// Up to this many entries are looked through: a row with three indexes is nine, counts included.
+const FEW: usize = 16;
 /// From then on there is room for as many in the index.
 const INDEXED_MIN: usize = 28;
 

@@ -44,11 +44,47 @@ impl Transaction {
                 let row = |record| Row { key, spelling, record };
                 let before = old.as_ref().map(|old| row(&old.record));
                 let changes = self.index_changes(&set, table, before.as_ref(), Some(&row(record)))?;
-                let was_there = self.put_row(table, key, spelling, record, blobs)?;
+                let was_there = old.is_some();
+                if was_there
+                    || is_long(
+                        RowKey::new(table, key, self.database.key_size_max).as_bytes(),
+                        self.database.key_size_max,
+                    )
+                {
+                    self.put_row(table, key, spelling, record, blobs)?;
+                } else {
+                    self.put_new_row(table, key, spelling, record, blobs)?;
+                }
                 self.apply_index_changes(key, changes)?;
                 Ok(was_there)
             }
         }
+    }
+
+    /// As `put_row`, of a row that is known not to be there, under a key that is not long.
+    fn put_new_row(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        spelling: &[u8],
+        record: &[u8],
+        blobs: &[u64],
+    ) -> Result<(), StoreError> {
+        let row_key = RowKey::new(table, key, self.database.key_size_max);
+        let row_key = row_key.as_bytes();
+        self.attach(blobs, &[])?;
+        let mut head = std::mem::take(&mut self.head);
+        let check = self.write_head(&mut head, table, key, spelling, row_key, record, blobs);
+        let parts: [&[u8]; 3] = [&head, record, &check];
+        if !self.append_row(row_key, &parts)? {
+            let put = self.writer()?.put(Tree::Rows, row_key, &parts);
+            put.map_err(|error| self.failed(error))?;
+        }
+        self.head = head;
+        let entry = self.entry(table)?;
+        entry.state.row_count += 1;
+        entry.is_changed = true;
+        Ok(())
     }
 
     fn put_row(
