@@ -195,6 +195,7 @@ def test_a_batch_is_asked_for_uniqueness_at_its_end() -> None:
         yield {"n": 10}
         # Whoever reads an index in the middle of a batch sees all of it.
         assert db.index("n").count(10) == 1
+        assert db.find(n=10).one() == {"n": 10}
         yield {"n": 11}
 
     assert db.extend(values()) == 2

@@ -63,6 +63,8 @@ pub fn of(table: &Bound<'_, Table>, place: &Place) -> PyResult<Indexes> {
                 .map_err(|error| errors::of_store(py, error))?
         }
         Place::Transaction => this.core().in_running(py, |transaction| {
+            // Those of a batch that is not over.
+            transaction.flush_entries()?;
             let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(Indexes::default()) };
             this.indexes.get_or_read(py, (id, true, transaction.catalog_serial()), || transaction.indexes(id))
         })?,
