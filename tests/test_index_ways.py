@@ -1,4 +1,4 @@
-"""Are the answers the same, whichever way leads to them: a scan, one index, several, or an index's own order?"""
+"""Are the answers the same, whichever way leads to them: a scan, one index, several, or an index's order?"""
 
 from __future__ import annotations
 
@@ -20,9 +20,28 @@ EAST = datetime.timezone(datetime.timedelta(hours=5))
 
 #: Values that are near each other across types, beside some that nothing compares with.
 ODD = [
-    *(None, True, False, 0, 1, 2, 2.5, -0.0, float("nan"), float("inf"), 2**70, Decimal(1), Decimal("2.5"), 1 + 0j),
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        2,
+        2.5,
+        -0.0,
+        float("nan"),
+        float("inf"),
+        2**70,
+        Decimal(1),
+        Decimal("2.5"),
+        1 + 0j,
+    ),
     *("", "a", "ab", "a\0", "b", b"a", bytearray(b"a"), [1], {"a": 1}, (1, 2)),
-    *(datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1, 12), datetime.datetime(2020, 1, 1, 12, tzinfo=UTC)),
+    *(
+        datetime.date(2020, 1, 1),
+        datetime.datetime(2020, 1, 1, 12),
+        datetime.datetime(2020, 1, 1, 12, tzinfo=UTC),
+    ),
     datetime.datetime(2020, 1, 1, 17, tzinfo=EAST),
 ]
 
@@ -43,7 +62,11 @@ INDEXES: list[tuple[str, Any, dict[str, Any]]] = [
 
 
 def row(rng: random.Random, number: int) -> dict[str, Any]:
-    made: dict[str, Any] = {"number": number, "age": rng.randrange(40), "city": rng.choice(["Bath", "York", "Ely", "bath"])}
+    made: dict[str, Any] = {
+        "number": number,
+        "age": rng.randrange(40),
+        "city": rng.choice(["Bath", "York", "Ely", "bath"]),
+    }
     made["odd"] = rng.choice(ODD)
     made["tags"] = [rng.choice(["a", "b", 1, 2, None]) for _ in range(rng.randrange(4))]
     for name in ("age", "city", "odd", "tags"):
@@ -71,14 +94,14 @@ def condition(rng: random.Random, depth: int = 0) -> Any:
         lambda: F.odd <= odd if not isinstance(odd, complex) else F.odd != odd,
         lambda: F.odd > odd if not isinstance(odd, complex) else F.odd == odd,
         lambda: F.odd.isin([odd, 1]),
-        lambda: F.odd.is_none(),
-        lambda: F.odd.exists(),
+        F.odd.is_none,
+        F.odd.exists,
         lambda: F.tags.each() == rng.choice(["a", 1, None, "c"]),
         lambda: F.tags.each() > 1,
         lambda: F.tags.contains("a"),
         lambda: F.number == rng.randrange(400),
         lambda: F.number < rng.randrange(100),
-        lambda: rng.randrange(40) > F.age,
+        lambda: rng.randrange(40) > F.age,  # noqa: SIM300 (it is to be turned round)
         lambda: KEY < rng.randrange(400),
         lambda: F.age != age,
     ]
@@ -191,21 +214,24 @@ def test_what_is_changed_through_an_index_is_what_a_scan_changes(db: Any) -> Non
 
 def test_explain_tells_the_way(db: Any) -> None:
     people = db.table("people")
-    people.extend({"age": number % 50, "city": f"c{number % 300}", "tags": [number % 7]} for number in range(3000))
+    people.extend(
+        {"age": number % 50, "city": f"c{number % 300}", "tags": [number % 7]} for number in range(3000)
+    )
     people.create_index("by_age", F.age)
     people.create_index("by_city", F.city)
     lines = people.where(F.city == "c7", F.tags.each() == 3).explain().splitlines()
-    assert lines[0] == 'read keys from index "by_city" where city == \'c7\', about 10'
+    assert lines[0] == "read keys from index \"by_city\" where city == 'c7', about 10"
     assert lines[1] == 'look up the rows of table "people", about 10 of 3000, in the order of keys'
     assert lines[2] == "filter natively: tags[*] == 3"
-    assert "expected to take: \"by_city\" " in lines[4] and "the scan " in lines[4]
+    assert lines[4].startswith('expected to take: "by_city" ')
+    assert "the scan " in lines[4]
     lines = people.where(F.age >= 0).order_by(F.age).limit(3).explain().splitlines()
     assert lines[0] == 'walk along index "by_age" where age >= 0'
     lines = people.where((F.age == 3) | (F.city == "c9")).explain().splitlines()
     assert lines[:3] == [
         "keys that are in any of",
         '  read keys from index "by_age" where age == 3, about 60',
-        '  read keys from index "by_city" where city == \'c9\', about 10',
+        "  read keys from index \"by_city\" where city == 'c9', about 10",
     ]
     lines = people.where(F.city == "c9", F.age == 9).explain(analyze=True).splitlines()
     assert "found 10 keys, where about 10 were expected: 10 passed, in " in "\n".join(lines)

@@ -844,3 +844,29 @@ def test_transactions_show_whether_they_run(path: Path) -> None:
                 assert repr(inner) == "<pellucid.TransactionContext, running, inside another one>"
         assert repr(outer) == "<pellucid.TransactionContext, not running>"
         assert repr(db.edit("a")) == f"<pellucid.EditContext of 'a' in {db.table('default')!r}>"
+
+
+def test_a_long_list_is_compared_with_as_a_short_one() -> None:
+    numbers = [*range(0, 900, 3), 1.5, Decimal("2.5"), 2**70]
+    texts = [f"t{number}" for number in range(0, 900, 3)]
+    table = pellucid.open(":memory:").table("t")
+    values: list[Any] = [
+        *range(30),
+        True,
+        False,
+        3.0,
+        4.0,
+        1.5,
+        2.5,
+        Decimal(3),
+        Decimal(4),
+        2**70,
+        2.0**70,
+        6 + 0j,
+    ]
+    values += [None, "t3", "t4", "", b"t3", bytearray(b"t3"), [3], (3,), float("nan")]
+    table.extend({"v": value} for value in values)
+    for wanted in (numbers, texts, [*numbers, *texts, None, b"t3"], list(range(0, 900, 3)), [True], [b"t3"]):
+        # NaN is in no list, and a list holds what equals, as `==` says.
+        found = [row for row, value in enumerate(values) if any(value == each for each in wanted)]
+        assert list(table.where(F.v.isin(wanted)).keys()) == found

@@ -6,6 +6,7 @@
 
 pub mod compute;
 pub mod found;
+mod list;
 mod quick;
 pub mod reach;
 mod text;
@@ -20,6 +21,7 @@ use regex::bytes::Regex;
 use crate::expression::{Comparison, Expression, Function, Kind, Operation, Part, Source, Step};
 use crate::field::FieldReader;
 use found::Found;
+use list::List;
 use quick::Quick;
 use text::Text;
 
@@ -55,7 +57,7 @@ enum Operator {
     Arithmetic(Operation, Box<[Operator; 2]>),
     Negative(Box<Operator>),
     Between(Box<[Operator; 3]>),
-    IsIn(Box<Operator>, Vec<Value>),
+    IsIn(Box<Operator>, List),
     Has(Part, Box<[Operator; 2]>),
     Matches(Box<Operator>, Box<Regex>),
     Exists(Box<Operator>),
@@ -154,7 +156,7 @@ impl Operator {
             Kind::Between(value, least, greatest) => {
                 Self::Between(Box::new([Self::of(value)?, Self::of(least)?, Self::of(greatest)?]))
             }
-            Kind::IsIn(part, values) => Self::IsIn(one(part)?, values.clone()),
+            Kind::IsIn(part, values) => Self::IsIn(one(part)?, List::new(values)),
             Kind::Has(part, whole, piece) => Self::Has(*part, two(whole, piece)?),
             Kind::Matches(part, pattern) => Self::Matches(one(part)?, Box::new(Regex::new(pattern)?)),
             Kind::Exists(part) => Self::Exists(one(part)?),
@@ -224,14 +226,7 @@ impl Operator {
             }
             Self::Compare(comparison, parts) => Self::compare(*comparison, parts, row, shapes),
             Self::Between(parts) => Self::is_between(parts, row, shapes),
-            Self::IsIn(part, values) => part.visit(row, shapes, &mut |found| {
-                for value in values.iter() {
-                    if found.equals(&Found::Value(Cow::Borrowed(value)), shapes)? {
-                        return Ok(true);
-                    }
-                }
-                Ok(false)
-            }),
+            Self::IsIn(part, list) => part.visit(row, shapes, &mut |found| list.has(&found, shapes)),
             Self::Has(part, operands) => {
                 let [whole, piece] = &mut **operands;
                 let part = *part;

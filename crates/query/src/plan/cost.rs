@@ -25,11 +25,9 @@ const ENTRY: f64 = 65.0;
 const SORT_STEP: f64 = 3.0;
 /// To look at the next row of a scan.
 const SCAN_ROW: f64 = 10.0;
-/// To test a condition on a field of the root; on one that is deeper; on one that is computed, or on text that is searched; on elements.
+/// To test a condition on a field of the root; on one that is deeper; on one that is computed, or looked for in a text or a list; on elements.
 const TEST: f64 = 6.0;
 const TEST_DEEP: f64 = 15.0;
-/// To compare with one more value of a list.
-const TEST_VALUE: f64 = 12.0;
 const TEST_COMPUTED: f64 = 50.0;
 const TEST_EACH: f64 = 100.0;
 /// To take a row's sort code and compare it with the last of the first few.
@@ -80,7 +78,7 @@ pub(super) fn test(condition: &Node) -> f64 {
         Kind::And(parts) | Kind::Or(parts) => parts.iter().map(test).sum(),
         Kind::Not(part) => test(part),
         _ if has_each(condition) => TEST_EACH,
-        Kind::IsIn(_, values) => TEST + TEST_VALUE * values.len() as f64,
+        Kind::IsIn(..) => TEST_COMPUTED,
         _ => match operand(condition).map(Expression::kind) {
             Some(Kind::Field(Source::Record, path)) if path.len() == 1 => TEST,
             Some(Kind::Field(Source::Record, _)) => TEST_DEEP,
