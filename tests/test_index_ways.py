@@ -101,8 +101,8 @@ def condition(rng: random.Random, depth: int = 0) -> Any:
         lambda: F.tags.contains("a"),
         lambda: F.number == rng.randrange(400),
         lambda: F.number < rng.randrange(100),
-        lambda: rng.randrange(40) > F.age,  # noqa: SIM300 (it is to be turned round)
-        lambda: KEY < rng.randrange(400),
+        lambda: rng.randrange(40) > F.age,
+        lambda: KEY < rng.randrange(400),  # noqa: SIM300 (it is no constant)
         lambda: F.age != age,
     ]
     if depth < 2 and rng.random() < 0.3:
