@@ -30,6 +30,7 @@ from pellucid.bench import (
     pending,
     query,
     report,
+    ways,
     writers,
 )
 from pellucid.bench.mappings import Player, Session, players
@@ -586,7 +587,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
             ],
             13,
         ),
-        ("query", [*query.TITLES, *columns.TITLES, *indexed.TITLES], 24),
+        ("query", [*query.TITLES, *columns.TITLES, *indexed.TITLES, *ways.TITLES], 26),
     ],
 )
 def test_a_quick_run_measures_everything(

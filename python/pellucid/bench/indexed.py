@@ -26,6 +26,7 @@ from pellucid.bench.runner import Contender, timed
 EXTEND = "extend a table that has indexes"
 APPEND = "append single rows to a table that has indexes"
 GET = "a row by a value, {rows:,} rows"
+FIND = "the only row of a query for a value, {rows:,} rows"
 RANGE = "1,000 rows by a range of values, one field of each"
 BUILD = "make an index over a table"
 SIZE = "bytes of one index, a row"
@@ -80,6 +81,10 @@ class Ours:
         get: Callable[[str], Any] = self.table.index("name").get
         return lambda: sum([get(name).n for name in names])
 
+    def finder(self, names: Sequence[str]) -> Callable[[], int]:
+        find = self.table.find
+        return lambda: sum([find(name=name).one().n for name in names])
+
     def make(self, kind: str) -> None:
         for name, (parts, _) in KINDS[kind].items():
             self.table.create_index(name, parts)
@@ -131,6 +136,17 @@ class Sqlite:
         statement = "SELECT n FROM rows WHERE name = ? LIMIT 1"
         return lambda: sum([execute(statement, (name,)).fetchone()[0] for name in names])
 
+    def finder(self, names: Sequence[str]) -> Callable[[], int]:
+        execute = self.connection.execute
+        # Two, to know that there is but one.
+        statement = "SELECT n FROM rows WHERE name = ? LIMIT 2"
+
+        def only(name: str) -> int:
+            [[number]] = execute(statement, (name,)).fetchall()
+            return int(number)
+
+        return lambda: sum([only(name) for name in names])
+
     def size(self) -> int:
         self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return self.path.stat().st_size
@@ -147,7 +163,8 @@ EVERYBODY: list[type[Ours] | type[Sqlite]] = [Ours, Sqlite]
 
 def run(run: Run) -> None:
     """Every measure."""
-    if not any(map(run.wants, [*TITLES, GET.format(rows=run.scale.rows)])):
+    of_rows = [title.format(rows=run.scale.rows) for title in (GET, FIND)]
+    if not any(map(run.wants, [*TITLES, *of_rows])):
         return
     run.pace.on_progress(f"make {run.scale.rows:,} dicts")
     rows = rows_of(run.scale.rows)
@@ -235,26 +252,26 @@ def _size(run: Run, store: Any, rows: Sequence[Row]) -> Contender:
 
 def reads(run: Run, rows: Sequence[Row], *, is_small: bool) -> None:
     """Rows by values in no order; and a range of them, read one way and another."""
-    title = GET.format(rows=len(rows))
-    if not (run.wants(title) or (run.wants(RANGE) and not is_small)):
+    title, find = GET.format(rows=len(rows)), FIND.format(rows=len(rows))
+    if not any(map(run.wants, [title] if is_small else [title, find, RANGE])):
         return
     asked = random.Random(7).sample(rows, min(SMALL, len(rows)))
+    names, expected = [row["name"] for row in asked], sum(row["n"] for row in asked)
     stores: list[Any] = []
-    contenders = []
     for store in EVERYBODY:
         filled: Any = store(run.directory, "three")
         filled.extend(rows)
         filled.size()
         stores.append(filled)
-        work = filled.getter([row["name"] for row in asked])
-        contenders.append(timed(store.name, work, len(asked), is_ours=store is Ours))
-    run.measure(
-        title,
-        Unit.TIME,
-        contenders,
-        expected=sum(row["n"] for row in asked),
-        targets=[Target(1.5e-6 if is_small else 3e-6), Target(2, "sqlite3")],
-    )
+
+    def contenders(method: str) -> list[Contender]:
+        work = [(filled, getattr(filled, method)(names)) for filled in stores]
+        return [timed(one.name, call, len(names), is_ours=isinstance(one, Ours)) for one, call in work]
+
+    targets = [Target(1.5e-6 if is_small else 3e-6), Target(2, "sqlite3")]
+    run.measure(title, Unit.TIME, contenders("getter"), expected=expected, targets=targets)
+    if not is_small:
+        run.measure(find, Unit.TIME, contenders("finder"), expected=expected, targets=[Target(8e-6)])
     if not is_small:
         ranges(run, stores, rows)
     for filled in stores:

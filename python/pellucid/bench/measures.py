@@ -1,7 +1,8 @@
 """What is a measure, and when is its target met?
 
-Everything is kept as a *cost*, of which less is better: seconds for one operation, or bytes. Units only say
-how a cost is shown. A ratio is always the rival's cost over ours: above 1 we win, below 1 we lose.
+Everything is kept as a *cost*, of which less is better: seconds for one operation, bytes, or a factor.
+Units only say how a cost is shown. A ratio is always the rival's cost over ours: above 1 we win, below 1
+we lose.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ class Unit(enum.Enum):
     TIME = "time per operation"
     RATE = "operations per second"
     BYTES = "bytes"
+    FACTOR = "times the best"
 
     def show(self, cost: float) -> str:
         """Write a cost as people read it.
@@ -33,6 +35,8 @@ class Unit(enum.Enum):
                 return _scaled(
                     cost, [(1e4, 1.0, "B"), (1e7, 1e-3, "kB"), (1e10, 1e-6, "MB"), (1e99, 1e-9, "GB")]
                 )
+            case Unit.FACTOR:
+                return f"{cost:.2f}x"
             case Unit.RATE:
                 rate = 1 / cost if cost else float("inf")
                 return _scaled(

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import pellucid
-from pellucid.bench import columns, indexed, whole
+from pellucid.bench import columns, indexed, ways, whole
 from pellucid.bench.measures import Target, Unit
 from pellucid.bench.populations import VARIED, Record
 from pellucid.bench.queried import (
@@ -48,6 +48,11 @@ CHANGED = "pellucid, in a changed transaction"
 def run(run: Run) -> None:
     """Every measure."""
     indexed.run(run)
+    pellucid.set_threads(1)
+    try:
+        ways.run(run)
+    finally:
+        pellucid.set_threads(None)
     if not any(map(run.wants, [*TITLES, *columns.TITLES])):
         return
     count = run.scale.rows
