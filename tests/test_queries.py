@@ -98,18 +98,19 @@ def is_number(value: Any) -> bool:
     return isinstance(value, NUMBERS)
 
 
-def arithmetic(work: Callable[..., Any], is_sum: bool) -> Callable[[Any, Any], Any]:
+def arithmetic(work: Callable[..., Any], is_sum: bool, is_shift: bool = False) -> Callable[[Any, Any], Any]:
     def compute(one: Any, other: Any) -> Any:
         numbers = is_number(one) and is_number(other)
         texts = is_sum and isinstance(one, str) and isinstance(other, str)
-        return in_python(work, one, other) if numbers or texts else MISSING
+        moments = is_shift and all(isinstance(value, (date, timedelta)) for value in (one, other))
+        return in_python(work, one, other) if numbers or texts or moments else MISSING
 
     return compute
 
 
 OPERATIONS: list[tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = [
-    (lambda a, b: a + b, arithmetic(lambda a, b: a + b, is_sum=True)),
-    (lambda a, b: a - b, arithmetic(lambda a, b: a - b, is_sum=False)),
+    (lambda a, b: a + b, arithmetic(lambda a, b: a + b, is_sum=True, is_shift=True)),
+    (lambda a, b: a - b, arithmetic(lambda a, b: a - b, is_sum=False, is_shift=True)),
     (lambda a, b: a * b, arithmetic(lambda a, b: a * b, is_sum=False)),
     (lambda a, b: a / b, arithmetic(lambda a, b: a / b, is_sum=False)),
     (lambda a, b: a % b, arithmetic(lambda a, b: a % b, is_sum=False)),
