@@ -194,6 +194,27 @@ def test_pages_are_those_of_a_scan(db: Any) -> None:
             assert pages == [row.number for row in plain.where(F.age > 5).order_by(*order)]
 
 
+def test_an_order_is_the_same_by_a_scan_and_along_an_index(db: Any) -> None:
+    # Each row has an entry, so that the index serves every order; each value stands by what it equals.
+    values = [2, 1 + 0j, 1, True, 0.5, b"b", bytearray(b"a"), b"a", "x", None] * 20
+    plain, indexed = db.table("plain"), db.table("indexed")
+    for table in (plain, indexed):
+        table.extend({"odd": value} for value in values)
+    indexed.create_index("by_odd", F.odd)
+    walked: list[tuple[list[Any], bool]] = [
+        ([], True),
+        ([F.odd == 1], True),
+        ([F.odd >= b""], True),
+        # Two ranges have no order together.
+        ([F.odd.isin([1, 2])], False),
+    ]
+    for order in (F.odd, F.odd.desc()):
+        for conditions, is_walked in walked:
+            asked = indexed.where(*conditions).order_by(order).limit(70)
+            assert asked.explain().startswith('walk along index "by_odd"') == is_walked
+            assert list(asked.keys()) == list(plain.where(*conditions).order_by(order).limit(70).keys())
+
+
 def test_what_is_changed_through_an_index_is_what_a_scan_changes(db: Any) -> None:
     rng = random.Random(7)
     plain, indexed = fill(db, rng, 300)

@@ -94,7 +94,9 @@ impl Code {
             found => {
                 let Some(value) = found.to_value(shapes)? else { return Ok(()) };
                 encoder.clear();
-                if !push_value(encoder, &value) {
+                // Ordered as an index has them, so that either gives one order; grouped as keys are told apart.
+                let is_key = if is_group { push_value(encoder, &value) } else { push_equal(encoder, &value) };
+                if !is_key {
                     *encoder = KeyEncoder::new();
                     return push_other(&mut self.bytes, &value, is_group);
                 }

@@ -9,14 +9,11 @@ use std::ops::Bound;
 
 use pellucid_record::key::{KeyEncoder, parts_as_tuple, parts_size, push_part, split_spellings};
 use pellucid_record::{Corrupt, Shapes};
-use pellucid_store::{Derive, Derived, Deriver, Range, Row};
+use pellucid_store::{Derive, Derived, Deriver, Range, Row, range_of_parts};
 
 use crate::code::push_found;
 use crate::evaluate::Evaluator;
-use crate::expression::{IndexParts, Kind, Node, Source, Step, parse_index};
-
-/// No part begins with this byte or a greater one, so that it ends what begins with some parts.
-const BEHIND_PARTS: u8 = 0xFE;
+use crate::expression::{IndexParts, Kind, Node, parse_index};
 
 /// What an index is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +49,7 @@ impl Definition {
         if let Some((node, _)) = parts.iter().find(|(node, _)| !reads(node)) {
             return Err(format!("its part {node} is the same for all rows; name a field, as F.age"));
         }
-        if parts.iter().filter(|(node, _)| branches(node)).count() > 1 {
+        if parts.iter().filter(|(node, _)| node.branches()).count() > 1 {
             return Err(
                 "two of its parts have each(), which would be an entry for each pair of elements; make two indexes"
                     .to_owned(),
@@ -72,21 +69,12 @@ impl Definition {
     /// Whether rows may have more than one entry.
     #[must_use]
     pub fn branches(&self) -> bool {
-        self.parts.iter().any(|(node, _)| branches(node))
+        self.parts.iter().any(|(node, _)| node.branches())
     }
 }
 
 fn reads(node: &Node) -> bool {
     matches!(node.kind(), Kind::Field(..)) || node.kind().parts().into_iter().any(reads)
-}
-
-fn branches(node: &Node) -> bool {
-    match node.kind() {
-        Kind::Field(Source::Record, path) => path.contains(&Step::Each),
-        Kind::Arithmetic(_, one, other) => branches(one) || branches(other),
-        Kind::Negative(part) | Kind::Call(_, part) => branches(part),
-        _ => false,
-    }
 }
 
 /// Makes definitions ready for rows: what a store is opened with.
@@ -240,13 +228,7 @@ pub fn beginning_with(parts: &[u8]) -> Range {
     if parts.is_empty() {
         return Range::ALL;
     }
-    Range::half_open(parts.to_vec(), behind(parts))
-}
-
-/// What lies behind all entries that begin with these parts.
-#[must_use]
-pub fn behind(parts: &[u8]) -> Vec<u8> {
-    [parts, &[BEHIND_PARTS]].concat()
+    range_of_parts(parts)
 }
 
 /// The entries from those of `start` on, below those of `stop`: of leading parts, in the order of the index.
@@ -264,17 +246,23 @@ pub fn turned_prefix(key: &[u8], is_tuple: bool) -> Range {
     // Without its end.
     let open = key.split_last().map_or(key, |(_, open)| open);
     let turned: Vec<u8> = std::iter::once(0).chain(open.iter().map(|byte| !byte)).collect();
-    let mut end = turned.clone();
-    while end.last() == Some(&0xFF) {
-        end.pop();
-    }
-    if let Some(last) = end.last_mut() {
-        *last += 1;
-    }
+    let end = successor(turned.clone());
     let mut start = turned;
     if is_tuple {
         // What goes on with FE or FF is another element: turned 01 and 00.
         start.push(0x02);
     }
     Range::half_open(start, end)
+}
+
+/// The first bytes that are behind all that begin with these, which begin a part.
+pub(crate) fn successor(mut bytes: Vec<u8>) -> Vec<u8> {
+    while bytes.last() == Some(&0xFF) {
+        bytes.pop();
+    }
+    // A part's first byte is never FF.
+    if let Some(byte) = bytes.last_mut() {
+        *byte += 1;
+    }
+    bytes
 }

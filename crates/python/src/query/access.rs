@@ -181,8 +181,7 @@ impl Ways {
         match set {
             Set::Section { index, section, .. } => {
                 let Some(ready) = self.indexes.get(*index) else { return Ok(Vec::new()) };
-                let is_in_order =
-                    section.ranges.len() == 1 && section.point_count == ready.definition.parts.len();
+                let is_in_order = section.is_in_key_order(ready.definition.parts.len());
                 let wanted = if is_in_order { wanted } else { u64::MAX };
                 let mut keys = Vec::new();
                 for range in &section.ranges {

@@ -213,6 +213,17 @@ impl Expression {
             || self.kind.parts().iter().any(|part| part.reads_key())
     }
 
+    /// Whether it may have many values in a row: with `each()`, and no condition, which is one truth.
+    #[must_use]
+    pub fn branches(&self) -> bool {
+        match &self.kind {
+            Kind::Field(Source::Record, path) => path.contains(&Step::Each),
+            Kind::Arithmetic(_, one, other) => one.branches() || other.branches(),
+            Kind::Negative(part) | Kind::Call(_, part) => part.branches(),
+            _ => false,
+        }
+    }
+
     /// Shows each path that it reads of the record to `visit`.
     pub fn for_each_field(&self, visit: &mut impl FnMut(&[Step])) {
         if let Kind::Field(Source::Record, path) = &self.kind {

@@ -299,7 +299,8 @@ impl Planner<'_, '_> {
         match set {
             Set::Section { index, section, estimate, .. } => {
                 let read = Costs::entries(section.ranges.len(), *estimate);
-                let is_sorted = self.is_in_key_order(*index, section);
+                let parts = self.indexes.get(*index).map_or(0, |candidate| candidate.parts.len());
+                let is_sorted = section.is_in_key_order(parts);
                 (*estimate, if is_sorted { read } else { read + Costs::keys_in_order(*estimate) })
             }
             Set::All(sets) => {
@@ -318,12 +319,6 @@ impl Planner<'_, '_> {
                 (count, cost + Costs::keys_in_order(count))
             }
         }
-    }
-
-    /// Whether the entries come in the order of the rows' keys: there are single codes for all parts.
-    fn is_in_key_order(&self, index: usize, section: &Section) -> bool {
-        let parts = self.indexes.get(index).map_or(0, |candidate| candidate.parts.len());
-        section.ranges.len() == 1 && section.point_count == parts
     }
 
     /// By the order of an index, which is the one that is asked for.

@@ -6,8 +6,9 @@
 
 use pellucid_store::Range;
 
-use super::spans::{BEHIND, Spans, operand, spans};
-use crate::expression::{Expression, Kind, Node, Step};
+use super::spans::{Span, Spans, operand, spans};
+use crate::expression::{Expression, Kind, Node};
+use crate::index::beginning_with;
 
 /// An index, as far as choosing is concerned.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ impl Candidate {
     /// Whether a row may have several entries.
     #[must_use]
     pub fn is_multi_valued(&self) -> bool {
-        self.parts.iter().any(|(part, _)| has_each(part))
+        self.parts.iter().any(|(part, _)| part.branches())
     }
 
     fn conditions(&self) -> Vec<Node> {
@@ -54,6 +55,12 @@ impl Section {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.ranges == [Range::ALL]
+    }
+
+    /// Whether its entries come in the order of the rows' keys: there are single codes for all parts, of which the index has so many.
+    #[must_use]
+    pub fn is_in_key_order(&self, part_count: usize) -> bool {
+        self.ranges.len() == 1 && self.point_count == part_count
     }
 }
 
@@ -88,9 +95,7 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
             continue;
         }
         let Some(left) = all_of(part, &said, (&mut used, &mut settled)) else { continue };
-        if left.spans.iter().all(super::spans::Span::is_point)
-            && left.spans.len() * prefixes.len() <= RANGE_COUNT_MAX
-        {
+        if left.spans.iter().all(Span::is_point) && left.spans.len() * prefixes.len() <= RANGE_COUNT_MAX {
             let points = |prefix: &Vec<u8>| -> Vec<Vec<u8>> {
                 left.spans.iter().map(|span| span.point_behind(prefix, *is_descending)).collect()
             };
@@ -98,7 +103,7 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
             point_count += 1;
         } else {
             let within = |prefix: &Vec<u8>| -> Vec<Range> {
-                let range = |span: &super::spans::Span| {
+                let range = |span: &Span| {
                     let span = span.behind(prefix, *is_descending);
                     Range::half_open(span.start, span.end)
                 };
@@ -110,15 +115,10 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
     let mut ranges = match ranges {
         Some(ranges) => ranges,
         None if point_count == 0 => vec![Range::ALL],
-        None => prefixes.into_iter().map(starting_with).collect(),
+        None => prefixes.iter().map(|prefix| beginning_with(prefix)).collect(),
     };
     ranges.sort_by(|one, other| start_of(one).cmp(start_of(other)));
     Some(Section { ranges, point_count, used, settled })
-}
-
-fn starting_with(prefix: Vec<u8>) -> Range {
-    let end = [&prefix[..], &[BEHIND]].concat();
-    Range::half_open(prefix, end)
 }
 
 fn start_of(range: &Range) -> &[u8] {
@@ -144,7 +144,7 @@ fn all_of(
     let mut left: Option<Spans> = None;
     for (place, spans) in said {
         // One element may make the one condition true, and another one the other.
-        if has_each(part) && left.is_some() {
+        if part.branches() && left.is_some() {
             break;
         }
         if let (Some(is_used), Some(is_settled)) = (used.get_mut(*place), settled.get_mut(*place)) {
@@ -169,12 +169,5 @@ fn implies(condition: &Node, wanted: &Node) -> bool {
     match wanted.kind() {
         Kind::Exists(_) => true,
         _ => spans(wanted, part).is_some_and(|wanted| wanted.is_exact && said.is_within(&wanted)),
-    }
-}
-
-pub(super) fn has_each(expression: &Expression) -> bool {
-    match expression.kind() {
-        Kind::Field(_, path) => path.contains(&Step::Each),
-        kind => kind.parts().iter().any(|part| has_each(part)),
     }
 }

@@ -6,14 +6,12 @@
 
 use num_bigint::{BigInt, Sign};
 use pellucid_record::Value;
-use pellucid_record::key::{KeyEncoder, prefix_range};
+use pellucid_record::key::{BEHIND_PARTS, KeyEncoder, prefix_range};
 use pellucid_record::payload::bigint_magnitude;
 
 use crate::code::push_value;
 use crate::expression::{Comparison, Expression, Kind, Node, Part};
-
-/// Behind every code that goes on where this one ends, in front of every greater one (format.md, "Ordered keys").
-pub(super) const BEHIND: u8 = 0xFE;
+use crate::index::successor;
 
 /// Codes from `start` up to `end`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +34,7 @@ impl Span {
     /// Whether it is one code alone.
     #[must_use]
     pub fn is_point(&self) -> bool {
-        self.end.split_last() == Some((&BEHIND, &self.start))
+        self.end.split_last() == Some((&BEHIND_PARTS, &self.start))
     }
 
     /// The same in an index, behind the parts before: `is_descending` turns each byte round.
@@ -253,21 +251,9 @@ fn decimal_text(value: &Value) -> Option<String> {
 }
 
 fn behind(code: &[u8]) -> Vec<u8> {
-    [code, &[BEHIND]].concat()
+    [code, &[BEHIND_PARTS]].concat()
 }
 
 fn turned(code: &[u8]) -> Vec<u8> {
     code.iter().map(|byte| !byte).collect()
-}
-
-/// The first bytes that are behind all that begin with these.
-fn successor(mut bytes: Vec<u8>) -> Vec<u8> {
-    while bytes.last() == Some(&0xFF) {
-        bytes.pop();
-    }
-    // A part's first byte is never FF.
-    if let Some(byte) = bytes.last_mut() {
-        *byte += 1;
-    }
-    bytes
 }

@@ -33,7 +33,9 @@ pub use decimal::is_decimal_text;
 pub use decode::KeyReader;
 pub use encode::KeyEncoder;
 pub use error::{KeyCorrupt, KeyError};
-pub use parts::{PartsMark, join_spellings, parts_as_tuple, parts_size, push_part, split_spellings};
+pub use parts::{
+    BEHIND_PARTS, PartsMark, join_spellings, parts_as_tuple, parts_size, push_part, split_spellings,
+};
 pub use plain::{PlainKey, plain_key};
 pub use range::prefix_range;
 pub use value::KeyValue;

@@ -12,6 +12,9 @@
 use super::{KEY_DEPTH_MAX, KeyEncoder, code};
 use crate::layout::{push_varint, read_varint};
 
+/// No part begins with this byte or a greater one: behind some parts, it ends what begins with them.
+pub const BEHIND_PARTS: u8 = code::FRACTION;
+
 /// What stood in an encoder of parts at some moment.
 #[derive(Clone, Copy, Debug)]
 pub struct PartsMark {

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use pellucid_record::key::{join_spellings, split_spellings};
+use pellucid_record::key::{BEHIND_PARTS, join_spellings, split_spellings};
 use pellucid_record::{Corrupt, Shapes};
 
 use super::error::{IndexError, NotUnique};
@@ -20,9 +20,6 @@ use crate::scan::{Range, Row, RowRange};
 use crate::store::OpenOptions;
 use crate::transaction::Transaction;
 use crate::transaction_scan::DirtyScan;
-
-/// Behind parts comes no byte from here on (`pellucid_record::key`, "parts").
-const BEHIND_PARTS: u8 = 0xFE;
 
 /// What is to be written into indexes, in memory that is used again.
 #[derive(Default)]
@@ -366,8 +363,9 @@ impl Transaction {
     }
 }
 
-/// The entries that begin with these parts.
-pub(crate) fn range_of_parts(parts: &[u8]) -> Range {
+/// The entries of an index that begin with these parts.
+#[must_use]
+pub fn range_of_parts(parts: &[u8]) -> Range {
     Range::half_open(parts.to_vec(), [parts, &[BEHIND_PARTS]].concat())
 }
 
