@@ -1,15 +1,13 @@
-//! How does a named table look like a dict? `reading.rs` finds its rows, `typed.rs` makes objects of a class of them.
+//! How does a named table look like a dict? `handle.rs` tells which table it is, `reading.rs` finds its rows, `typed.rs` makes objects of a class of them.
 
 mod at_once;
+mod handle;
 mod identity;
 mod reading;
 mod typed;
 
 use std::sync::Arc;
 
-use pellucid_record::layout::Kind;
-use pellucid_record::shape::{Sighting, may_be_shape};
-use pellucid_store::{Snapshot, StoreError, TableId, Transaction};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
@@ -18,11 +16,9 @@ use crate::arrow::{self, ArrowStream};
 use crate::bounds::Bounds;
 use crate::core::Core;
 use crate::errors;
-use crate::hot::gil::GilRc;
-use crate::hot::row::{Gate, Row};
 use crate::index::describe::IndexDescription;
 use crate::index::{Index, making};
-use crate::keys::{self, Key};
+use crate::keys;
 use crate::put;
 use crate::query::group::Groups;
 use crate::query::indexes::Seen;
@@ -60,191 +56,9 @@ pub struct Table {
     /// The class that rows come back as, if the table was opened with one.
     pub class: Option<Py<PyType>>,
     // A snapshot's table reads from it, and never changes.
-    frozen: Option<Frozen>,
+    frozen: Option<handle::Frozen>,
     /// The indexes that a query saw last.
     pub indexes: Seen,
-}
-
-type Frozen = (Snapshot, GilRc<Gate>);
-
-const SNAPSHOT: &str = "this belongs to a snapshot, which does not change; write through the database";
-
-impl Table {
-    /// The table `name` of a database; it is made when first written to.
-    pub fn new(py: Python<'_>, core: Arc<Core>, name: String, class: Option<Py<PyType>>) -> Self {
-        let table = Self::over(core, Identity::new(name, false), class, None);
-        // Known from here on, if it exists. What goes wrong here goes wrong at the first use, and is said there.
-        let _ = table.id(py);
-        if let Some(standing) = table.identity.pending(py) {
-            table.core.add_pending(py, standing);
-        }
-        table
-    }
-
-    /// The table that has this name, whichever that is: what a database is itself a mapping over.
-    pub fn by_name(core: Arc<Core>, name: &str) -> Self {
-        Self::over(core, Identity::new(name.to_owned(), true), None, None)
-    }
-
-    /// The table `name` as a snapshot sees it.
-    pub fn of_snapshot(
-        core: Arc<Core>,
-        name: String,
-        class: Option<Py<PyType>>,
-        snapshot: Snapshot,
-        gate: GilRc<Gate>,
-    ) -> Self {
-        Self::over(core, Identity::new(name, true), class, Some((snapshot, gate)))
-    }
-
-    fn over(core: Arc<Core>, identity: Identity, class: Option<Py<PyType>>, frozen: Option<Frozen>) -> Self {
-        Self { core, identity, class, frozen, indexes: Seen::default() }
-    }
-
-    /// What it shares with the other handles of its database.
-    pub fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    /// Its name, as it was when the table was used last.
-    pub fn name(&self, py: Python<'_>) -> Arc<str> {
-        self.identity.name(py)
-    }
-
-    /// Which table it is, however it is called.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// Whether both are handles on one table.
-    pub fn is_same_as(&self, py: Python<'_>, other: &Table) -> bool {
-        Arc::ptr_eq(&self.core, &other.core) && self.name(py) == other.name(py)
-    }
-
-    fn gate(&self) -> &GilRc<Gate> {
-        self.frozen.as_ref().map_or(&self.core.gate, |(_, gate)| gate)
-    }
-
-    /// The gate of rows that are read now.
-    pub fn row_gate(&self, py: Python<'_>) -> GilRc<Gate> {
-        match &self.frozen {
-            Some((_, gate)) => gate.clone(),
-            None => self.core.row_gate(py),
-        }
-    }
-
-    /// Let a row show what is stored under its key now; false where that is nothing of its kind.
-    pub fn read_anew(slf: &Bound<'_, Self>, row: &Row) -> PyResult<bool> {
-        let py = slf.py();
-        let key = Key { bytes: row.key().to_vec(), spelling: Vec::new() };
-        let Some(now) = Self::row(slf, &key)? else { return Ok(false) };
-        let kind = |row: &Row| row.bytes().first().and_then(|byte| Kind::from_number(byte >> 4));
-        let is_dict = |row: &Row| matches!(kind(row), Some(Kind::Shaped | Kind::Keyed));
-        if is_dict(&now) != is_dict(row) {
-            return Ok(false);
-        }
-        row.note_others(py, now.bytes());
-        row.replace(py, now.bytes(), None);
-        row.gate.set(slf.get().row_gate(py));
-        Ok(true)
-    }
-
-    fn why_frozen(&self) -> Option<&'static str> {
-        if self.frozen.is_some() { Some(SNAPSHOT) } else { self.core.why_read_only() }
-    }
-
-    /// Raises where the table cannot be written to.
-    pub fn check_writable(&self, py: Python<'_>) -> PyResult<()> {
-        self.core.check_open(py)?;
-        match self.why_frozen() {
-            Some(why) => Err(errors::read_only(py, why)),
-            None => Ok(()),
-        }
-    }
-
-    /// What the handle reads: what is committed, or its snapshot.
-    pub fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
-        match &self.frozen {
-            Some((snapshot, gate)) if gate.is_open() => Ok(snapshot.clone()),
-            Some(_) => Err(errors::closed_snapshot(py)),
-            None => self.core.snapshot(py),
-        }
-    }
-
-    /// Whether the handle reads what the caller's transaction has.
-    pub fn is_in_transaction(&self, py: Python<'_>) -> bool {
-        self.frozen.is_none() && self.core.is_mine(py)
-    }
-
-    fn id_in(&self, py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<TableId>> {
-        self.identity.in_snapshot(py, &self.core, snapshot).map_err(|error| errors::of_store(py, error))
-    }
-
-    /// The table's id in a transaction; None where there is no such table yet.
-    pub fn id_in_transaction(
-        &self,
-        py: Python<'_>,
-        transaction: &Transaction,
-    ) -> Result<Option<TableId>, StoreError> {
-        self.identity.in_transaction(py, &self.core, transaction)
-    }
-
-    /// The same for a row of it, which is gone with its table.
-    pub fn id_of_row(
-        &self,
-        py: Python<'_>,
-        transaction: &Transaction,
-    ) -> Result<Option<TableId>, StoreError> {
-        match self.id_in_transaction(py, transaction) {
-            Err(StoreError::TableDropped { .. }) => Ok(None),
-            found => found,
-        }
-    }
-
-    /// The id within a transaction that is about to write; the table is made if need be.
-    pub fn id_for_writing(
-        &self,
-        py: Python<'_>,
-        transaction: &mut Transaction,
-    ) -> Result<TableId, StoreError> {
-        self.identity.for_writing(py, &self.core, transaction)
-    }
-
-    /// The table's id, as the caller sees it; None where there is no such table yet.
-    fn id(&self, py: Python<'_>) -> PyResult<Option<TableId>> {
-        if self.is_in_transaction(py) {
-            return self.core.in_running(py, |transaction| self.id_in_transaction(py, transaction));
-        }
-        self.id_in(py, &self.snapshot(py)?)
-    }
-
-    /// The id in what is committed; None where the table is still to be made, or its transaction to be committed.
-    fn id_to_watch(&self, py: Python<'_>) -> PyResult<Option<TableId>> {
-        let snapshot = self.core.snapshot(py)?;
-        let failed = |error| errors::of_store(py, error);
-        let id = self.identity.in_committed(py, &self.core, &snapshot).map_err(failed)?;
-        // Whether it is still there, and under which name it will be made.
-        if id.is_none() && self.id(py)?.is_some() && snapshot.table(&self.name(py)).map_err(failed)?.is_some()
-        {
-            let message = format!(
-                "the running transaction makes table '{}' in place of one that it drops or renames; watch it after the block",
-                self.name(py)
-            );
-            return Err(errors::raise(py, "TransactionError", message));
-        }
-        Ok(id)
-    }
-
-    /// What to do with a key list that is no known shape.
-    pub fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting {
-        let id = self.id(py).unwrap_or(None);
-        match id {
-            Some(id) => self.core.store.sight(id, names, is_root).unwrap_or(Sighting::Keyed),
-            // A table that does not exist yet has no counts either.
-            None if is_root && may_be_shape(names) => Sighting::Admit,
-            None => Sighting::Keyed,
-        }
-    }
 }
 
 #[pymethods]
