@@ -2,14 +2,14 @@
 //!
 //! The walk is cut where the tree of the file has branches, in more parts than there are threads, and each thread takes the next part as soon as
 //! it is done with one: parts are of different sizes, and other programs want the processors too. The thread that Python
-//! called looks for signals meanwhile.
+//! called takes its share, and looks for signals.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pellucid_query::{Fault, Selection};
 use pellucid_record::Shapes;
@@ -148,20 +148,32 @@ struct Shared<'a, W: Work, S> {
 }
 
 impl<W: Parallel, S: Shapes + Sync> Shared<'_, W, S> {
-    /// Takes part after part.
-    fn run(&self) {
+    /// Takes part after part. True where this thread, asked by `stop`, was told to stop.
+    fn run(&self, stop: Stop<'_>) -> bool {
+        // The work asks by itself, but not in parts that are done before it has begun to wonder.
+        let mut asked = Instant::now();
         while !self.is_stopped.load(Ordering::Relaxed) {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(part) = self.parts.get(index) else { return };
+            let Some(part) = self.parts.get(index) else { return false };
             let Some(mut rows) = part.lock().unwrap_or_else(PoisonError::into_inner).take() else { continue };
             let mut selection = self.selection.cloned();
-            let stop = Stop::Flag(&self.is_stopped);
-            let result = self.work.clone().run_over(&mut rows, selection.as_mut(), self.shapes, stop);
+            let mut result = self.work.clone().run_over(&mut rows, selection.as_mut(), self.shapes, stop);
+            if asked.elapsed() > SIGNAL_INTERVAL {
+                asked = Instant::now();
+                if result.is_ok() && stop.is_set() {
+                    result = Err(Fault::Stopped);
+                }
+            }
+            let is_told = matches!(result, Err(Fault::Stopped));
             if result.is_err() {
                 self.is_stopped.store(true, Ordering::Relaxed);
             }
             self.results.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
+            if is_told {
+                return true;
+            }
         }
+        false
     }
 }
 
@@ -181,34 +193,34 @@ fn in_threads<W: Parallel, S: Shapes + Sync>(
         shapes,
         work,
     };
-    let is_interrupted = thread::scope(|scope| {
+    let is_told = thread::scope(|scope| {
         let (alive, ended) = mpsc::channel::<()>();
-        let mut has_threads = false;
-        for _ in 0..thread_count {
+        for _ in 1..thread_count {
             let (shared, alive) = (&shared, alive.clone());
             let run = move || {
                 let _alive = alive;
-                shared.run();
+                shared.run(Stop::Flag(&shared.is_stopped))
             };
-            has_threads |= thread::Builder::new().spawn_scoped(scope, run).is_ok();
+            if thread::Builder::new().spawn_scoped(scope, run).is_err() {
+                // The system has no room for more threads; those that are there take all parts.
+                break;
+            }
         }
         drop(alive);
-        if !has_threads {
-            // The system has no room for threads; this one is there.
-            shared.run();
-        }
+        // This thread does its share: to wake a thread takes as long as 10,000 rows do, and one fewer has to be woken.
+        let is_told = shared.run(Stop::Signals);
         loop {
             match ended.recv_timeout(SIGNAL_INTERVAL) {
-                Err(RecvTimeoutError::Timeout) if is_interrupted() => {
+                Err(RecvTimeoutError::Timeout) if !is_told && is_interrupted() => {
                     shared.is_stopped.store(true, Ordering::Relaxed);
                     return true;
                 }
                 Err(RecvTimeoutError::Timeout) | Ok(()) => {}
-                Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Disconnected) => return is_told,
             }
         }
     });
-    if is_interrupted {
+    if is_told {
         return Err(Fault::Stopped);
     }
     let mut results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
