@@ -77,6 +77,29 @@ def test_the_rows_that_are_found_are_attached(db: Database) -> None:
     assert table.count("seen") == 2
 
 
+def test_all_rows_of_a_value_are_found(db: Database) -> None:
+    table = filled(db)
+    table.update(kim={"age": 30.0, "tags": ["y"]}, lee={"age": True}, mia={"age": 1})
+    for name, part in [("age", F.age), ("down", F.age.desc()), ("tag", F.tags.each())]:
+        table.create_index(name, part)
+    for name in ("age", "down"):
+        index = table.index(name)
+        assert list(index.get_all(30)) == [table["ann"], table["kim"]]
+        assert list(index.get_all(30, reverse=True)) == [table["kim"], table["ann"]]
+        assert list(index.get_all(1)) == [table["lee"], table["mia"]]
+        # None is a value here, and no bound; what no row can have is nowhere.
+        assert list(index.get_all(None)) == [table["eve"]]
+        assert [list(index.get_all(value)) for value in (7, math.nan, {}, [1])] == [[]] * 4
+    assert list(table.index("tag").get_all("y")) == [table["ann"], table["bob"], table["kim"]]
+    table.create_index("name", (F.name.last, F.name.first))
+    assert list(table.index("name").get_all(("Lee", "Bob"))) == [table["bob"]]
+    with pytest.raises(TypeError, match="has 2 parts"):
+        table.index("name").get_all("Lee")
+    with db.transaction():
+        table["new"] = {"age": 30}
+        assert list(table.index("age").get_all(30)) == [table["ann"], table["kim"], table["new"]]
+
+
 def test_several_parts_each_in_its_direction(db: Database) -> None:
     table = filled(db)
     table.create_index("by_name", (F.name.last, F.name.first.desc()))

@@ -352,6 +352,30 @@ impl Index {
         Ok(default.unwrap_or_else(|| py.None().into_bound(py)))
     }
 
+    /// All rows that have this value, in the order of the index, which is that of their keys; or against it.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people.extend([{"name": "Ann", "age": 30}, {"name": "Bob", "age": 20}, {"name": "Eve", "age": 30}])
+    /// 3
+    /// >>> people.create_index("by_age", F.age)
+    /// >>> [row.name for row in people.index("by_age").get_all(30)]
+    /// ['Ann', 'Eve']
+    #[pyo3(signature = (value, /, *, reverse=false))]
+    fn get_all<'py>(&self, value: &Bound<'py, PyAny>, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
+        // What no row can have lies nowhere.
+        let nowhere = || Range::half_open(Vec::new(), Vec::new());
+        self.rows(
+            value.py(),
+            |known| {
+                let parts = self.parts_of(known, value, true)?;
+                Ok(parts.map_or_else(nowhere, |parts| beginning_with(&parts)))
+            },
+            reverse,
+        )
+    }
+
     /// Whether any row has this value.
     fn __contains__(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = value.py();
@@ -385,6 +409,8 @@ impl Index {
     }
 
     /// The rows whose text begins so; of a compound index, those whose first parts are these: `prefix((21,))`.
+    ///
+    /// Of an index with one part a tuple begins values that are tuples; all rows of a value are what `get_all` gives.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
