@@ -11,7 +11,7 @@ from pathlib import Path
 import pellucid
 import pytest
 from pellucid.demo import __main__ as shell
-from pellucid.demo import library, show, tour
+from pellucid.demo import library, lookups, show, tour
 from rich.console import Console
 
 SOURCE = b'''
@@ -97,6 +97,10 @@ def test_what_is_stored_is_read_and_changed(path: Path) -> None:
     assert read.example["name"] == read.example_key[1].rpartition(".")[2]
     sizes = [size for size, _ in read.longest]
     assert sizes == sorted(sizes, reverse=True)
+    found = lookups.find(path)
+    assert [len(lookup.found) > 0 for lookup in found.lookups][-1]
+    assert 'read keys from index "by_name"' in found.explained or "scan" in found.explained
+    assert 'in the unique index "one_place" (module, lines.first), which row' in found.refused
     changed = tour.change(path)
     assert changed.moving["values_encoded"] == 0
     assert changed.moving["slots_overwritten"] == 2 * changed.moved.count
@@ -121,6 +125,8 @@ def test_the_demo_runs_in_a_pipe_in_plain_text(tmp_path: Path) -> None:
     assert "\x1b" not in text
     assert "Stored 400 definitions" in text
     assert "calls end in 'pellucid.open'" in text
+    assert 'by index("by_place").get_all((' in text
+    assert "UniqueError: row 'a copy' of table \"definitions\"" in text
     with pellucid.open(kept, mode="r") as db:
         assert len(db.table(tour.TABLE)) == 400
 

@@ -4,6 +4,7 @@
 
 reads every function and class of the running Python's own standard library, tens of thousands of nested
 records of which hardly two are alike, stores them, closes, opens again, reads single fields, goes through all
-of them, finds some by what is in them and changes some in place. Every figure that it shows was measured
-while it ran. Only the public API is used: `tour.py` may be read as an example.
+of them, finds some by what is in them, with and without indexes, and changes some in place. Every figure that
+it shows was measured while it ran. Only the public API is used: `tour.py` and `lookups.py` may be read as
+examples.
 """

@@ -10,14 +10,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pellucid.demo import show, tour
+from pellucid.demo import lookups, show, tour
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the tour and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m pellucid.demo",
-        description="Store all functions and classes of the standard library; read, scan and change them.",
+        description="Store all functions and classes of the standard library; find some, change some.",
     )
     parser.add_argument("--limit", type=int, metavar="N", help="stop after so many definitions")
     parser.add_argument(
@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise AssertionError(f"stored {stored.storing.count} records, found {result.rows}")
         show.read(console, result)
         show.asked(console, tour.ask(path))
+        show.found(console, lookups.find(path))
         show.changed(console, tour.change(path))
     console.print(f"[green]All of it took {time.perf_counter() - started:.1f} s.[/]")
     if options.keep:

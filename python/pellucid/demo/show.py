@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pellucid.demo.library import Record, source_files
+from pellucid.demo.lookups import TIMES, Found
 from pellucid.demo.tour import ARGUMENTS_MANY, Asked, Changed, Read, Stored, Timing
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ def read(console: Console, result: Read) -> None:
         f"[bold]2. Closed and opened again[/] in {_time(result.opening.seconds)}: one file of "
         f"{result.file_size / 1e6:.1f} MB, {per_row:,.0f} bytes for a record"
     )
+    console.print(
+        "   [dim]It was written just now, so the system has it in memory. Figures are of one go, the first, "
+        "if nothing else is said.[/]"
+    )
     console.print(f"[bold]3. One record[/], [cyan]table{list(result.example_key)!r}[/]:")
     console.print(_record_table(result.example))
     table = _table()
@@ -88,7 +93,7 @@ def asked(console: Console, result: Asked) -> None:
 
     console.print("[bold]5. Found by what is in them[/], over the packed bytes:")
     table = _table()
-    table.add_row('group_by("module").agg(F.size.max())', _rate(result.modules, "rows"))
+    table.add_row('group_by("module").agg(size=F.size.max())', _rate(result.modules, "rows"))
     table.add_row("", "\n".join(f"{size:>6,} lines  {name}" for size, name in result.longest))
     table.add_row(f"where(F.args.length() > {ARGUMENTS_MANY}).count()", _rate(result.many, "rows"))
     table.add_row("", f"{result.many_count:>6,} functions, those with the most arguments:")
@@ -101,6 +106,36 @@ def asked(console: Console, result: Asked) -> None:
         console.print(f"      [dim]{escape(line)}[/]")
     console.print('   [cyan]column("size")[/]: lines of a function, and how many have so many')
     console.print(_histogram(result.sizes))
+
+
+def found(console: Console, result: Found) -> None:
+    """What indexes found."""
+    from rich.markup import escape
+
+    console.print("[bold]6. Found at once, by indexes[/], which every write keeps in step:")
+    table = _table()
+    for text, timing in result.made:
+        table.add_row(text, _rate(timing, "rows"))
+    table.add_row("bytes of the file for each entry", f"{result.bytes_each:>12,.0f}")
+    console.print(table)
+    console.print(f"   Asked before there were indexes and with them, the quickest of {TIMES} times:")
+    for lookup in result.lookups:
+        console.print(f"      [cyan]{escape(lookup.query)}[/]")
+        console.print(f"      {_time(lookup.scan):>10}  by a scan")
+        console.print(f"      {_time(lookup.index):>10}  by [cyan]{escape(lookup.straight)}[/]")
+        console.print(f"                  [dim]{_many(lookup.found)}[/]")
+    console.print(f"   [cyan]{escape(result.question)}[/] finds its way by itself:")
+    for line in result.explained.splitlines():
+        console.print(f"      [dim]{escape(line)}[/]")
+    console.print(
+        '   [cyan]create_index("one_place", (F.module, F.lines.first), unique=True)[/] refuses a copy:'
+    )
+    console.print(f"      [dim]UniqueError: {escape(result.refused)}[/]")
+
+
+def _many(places: list[str]) -> str:
+    more = f" and {len(places) - 2:,} more" if len(places) > 2 else ""
+    return (", ".join(places[:2]) or "none") + more
 
 
 def _histogram(sizes: list[int]) -> Table:
@@ -123,7 +158,10 @@ def _histogram(sizes: list[int]) -> Table:
 
 def changed(console: Console, result: Changed) -> None:
     """What was changed."""
-    console.print(f"[bold]6. Changed in place[/], all {result.moved.count:,} definitions of {result.module}:")
+    console.print(
+        f"[bold]7. Changed in place[/], and in the indexes, all {result.moved.count:,} definitions "
+        f"of {result.module}:"
+    )
     table = _table()
     before, after = ("-".join(map(str, lines)) for lines in (result.before, result.after))
     table.add_row("r.lines.first += 1; r.lines.last += 1", _rate(result.moved, "records"))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pellucid
-from pellucid import F
+from pellucid import KEY, F
 from pellucid.demo.library import Key, Record, definitions, source_files
 
 TABLE = "definitions"
@@ -228,7 +228,7 @@ def ask(path: Path) -> Asked:
         wide = functions.where(F.args.length() > ARGUMENTS_MANY)
         with many.running(len(table)):
             many_count = wide.count()
-        widest = wide.order_by(F.args.length().desc()).limit(5).select("module", "name", n=F.args.length())
+        widest = wide.order_by(F.args.length().desc()).limit(5).select(key=KEY, n=F.args.length())
         with decorated.running(len(table)):
             names = table.where(F.decorators.exists()).column(F.decorators.each())
         question = wide.order_by("module", F.size.desc()).limit(10)
@@ -237,7 +237,7 @@ def ask(path: Path) -> Asked:
             longest=longest,
             many=many,
             many_count=many_count,
-            most_arguments=[(row["n"], f"{row['module']}.{row['name']}") for row in widest],
+            most_arguments=[(row["n"], "{}.{}, line {}".format(*row["key"])) for row in widest],
             decorated=decorated,
             decorators=Counter(name for several in names for name in several).most_common(5),
             sizes=functions.column("size"),
