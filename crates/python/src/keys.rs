@@ -249,7 +249,7 @@ fn object_of_part<'py>(py: Python<'py>, part: &KeyPart<'_>) -> PyResult<Bound<'p
             let value = py.get_type::<PyInt>().call_method1("from_bytes", (bytes, "big"))?;
             if *negative { value.neg() } else { Ok(value) }
         }
-        KeyPart::Float(value) => Ok(PyFloat::new(py, *value).into_any()),
+        KeyPart::Float(value) | KeyPart::Complex(value) => Ok(PyFloat::new(py, *value).into_any()),
         KeyPart::Decimal(written) => py.import("decimal")?.getattr("Decimal")?.call1((*written,)),
         KeyPart::Date(ordinal) => scalars::new_date(py, *ordinal),
         KeyPart::Datetime { local, fold } => scalars::new_datetime(py, local << 1 | i64::from(*fold), None),

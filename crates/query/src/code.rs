@@ -172,7 +172,7 @@ pub fn push_found<S: Shapes + ?Sized>(
 fn push_equal(encoder: &mut KeyEncoder, value: &Value) -> bool {
     match value {
         Value::Bytearray(bytes) => encoder.bytes(bytes),
-        Value::Complex(real, imaginary) if imaginary.0 == 0.0 => return encoder.float(real.0).is_ok(),
+        Value::Complex(real, imaginary) if imaginary.0 == 0.0 => return encoder.complex(real.0).is_ok(),
         value => return push_value(encoder, value),
     }
     true

@@ -124,7 +124,7 @@ fn scalar(part: &KeyPart<'_>) -> Option<Value> {
             let sign = if *negative { num_bigint::Sign::Minus } else { num_bigint::Sign::Plus };
             Value::BigInt(num_bigint::BigInt::from_bytes_be(sign, magnitude).to_signed_bytes_le())
         }
-        KeyPart::Float(value) => Value::Float(Double(*value)),
+        KeyPart::Float(value) | KeyPart::Complex(value) => Value::Float(Double(*value)),
         KeyPart::Str(text) => match std::str::from_utf8(text) {
             Ok(text) => Value::Str(text.into()),
             Err(_) => Value::Surrogates(text.to_vec()),

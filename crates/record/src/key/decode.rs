@@ -126,9 +126,10 @@ impl<'a> KeyReader<'a> {
     }
 
     fn infinity(&mut self, code: u8) -> Result<KeyPart<'a>, KeyCorrupt> {
+        let infinity = if code == code::INFINITY_NEGATIVE { f64::NEG_INFINITY } else { f64::INFINITY };
         match self.spelled()? {
-            spelled::FLOAT if code == code::INFINITY_NEGATIVE => Ok(KeyPart::Float(f64::NEG_INFINITY)),
-            spelled::FLOAT => Ok(KeyPart::Float(f64::INFINITY)),
+            spelled::FLOAT => Ok(KeyPart::Float(infinity)),
+            spelled::COMPLEX => Ok(KeyPart::Complex(infinity)),
             _ => Err(self.misspelled("infinity that is no float")),
         }
     }
@@ -141,6 +142,7 @@ impl<'a> KeyReader<'a> {
             let float = digits.to_i64().and_then(|floor| with_fraction(floor, bits));
             return match (float, self.spelled()?) {
                 (Some(float), spelled::FLOAT) => Ok(KeyPart::Float(float)),
+                (Some(float), spelled::COMPLEX) => Ok(KeyPart::Complex(float)),
                 (Some(_), _) => Err(self.misspelled("fraction that is no float")),
                 (None, _) => Err(corrupt("fraction that no float has", start)),
             };
@@ -153,11 +155,14 @@ impl<'a> KeyReader<'a> {
             (spelled::BOOL, Some(int @ (0 | 1))) => Ok(KeyPart::Bool(int == 1)),
             (spelled::MINUS_ZERO, Some(0)) => Ok(KeyPart::Float(-0.0)),
             (spelled::FLOAT, Some(0)) => Ok(KeyPart::Float(0.0)),
-            (spelled::FLOAT, _) => match float_of_magnitude(&digits.magnitude()) {
-                Some(float) if digits.negative => Ok(KeyPart::Float(-float)),
-                Some(float) => Ok(KeyPart::Float(float)),
-                None => Err(self.misspelled("int that no float equals")),
-            },
+            (spelled::COMPLEX, Some(0)) => Ok(KeyPart::Complex(0.0)),
+            (spelling @ (spelled::FLOAT | spelled::COMPLEX), _) => {
+                let Some(float) = float_of_magnitude(&digits.magnitude()) else {
+                    return Err(self.misspelled("int that no float equals"));
+                };
+                let float = if digits.negative { -float } else { float };
+                Ok(if spelling == spelled::FLOAT { KeyPart::Float(float) } else { KeyPart::Complex(float) })
+            }
             _ => Err(self.misspelled("number with another spelling")),
         }
     }

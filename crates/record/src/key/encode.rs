@@ -149,13 +149,26 @@ impl KeyEncoder {
     /// # Errors
     /// `NotANumber` for NaN.
     pub fn float(&mut self, float: f64) -> Result<(), KeyError> {
+        let is_minus_zero = float == 0.0 && float.is_sign_negative();
+        self.float_as(float, if is_minus_zero { spelled::MINUS_ZERO } else { spelled::FLOAT })
+    }
+
+    /// Pushes what an index has of a complex number without an imaginary part: the place of the float that equals it.
+    ///
+    /// # Errors
+    /// `NotANumber` for NaN.
+    pub fn complex(&mut self, real: f64) -> Result<(), KeyError> {
+        self.float_as(real, spelled::COMPLEX)
+    }
+
+    fn float_as(&mut self, float: f64, spelling: u8) -> Result<(), KeyError> {
         if float.is_nan() {
             return Err(KeyError::NotANumber);
         }
         if float.is_infinite() {
             let code = if float < 0.0 { code::INFINITY_NEGATIVE } else { code::INFINITY_POSITIVE };
             self.bytes.push(code);
-            self.spell(spelled::FLOAT);
+            self.spell(spelling);
             return Ok(());
         }
         match number::whole(float) {
@@ -167,8 +180,7 @@ impl KeyEncoder {
                 self.bytes.extend_from_slice(&number::fraction_bits(float).to_be_bytes());
             }
         }
-        let is_minus_zero = float == 0.0 && float.is_sign_negative();
-        self.spell(if is_minus_zero { spelled::MINUS_ZERO } else { spelled::FLOAT });
+        self.spell(spelling);
         Ok(())
     }
 
@@ -290,6 +302,7 @@ impl KeyEncoder {
             KeyPart::Int(int) => self.int(*int),
             KeyPart::BigInt { negative, magnitude } => self.bigint(*negative, magnitude)?,
             KeyPart::Float(float) => self.float(*float)?,
+            KeyPart::Complex(real) => self.complex(*real)?,
             KeyPart::Str(text) if !is_text(text) => return Err(KeyError::BadText),
             KeyPart::Str(text) => self.str(text),
             KeyPart::Bytes(bytes) => self.bytes(bytes),

@@ -36,7 +36,7 @@ pub use error::{KeyCorrupt, KeyError};
 pub use parts::{
     BEHIND_PARTS, PartsMark, join_spellings, parts_as_tuple, parts_size, push_part, split_spellings,
 };
-pub use plain::{PlainKey, plain_key};
+pub use plain::{PlainKey, plain_key, plain_part};
 pub use range::prefix_range;
 pub use value::KeyValue;
 
@@ -82,6 +82,8 @@ mod spelled {
     pub(super) const FLOAT: u8 = 1;
     pub(super) const BOOL: u8 = 2;
     pub(super) const MINUS_ZERO: u8 = 3;
+    /// In entries of an index alone: what stands in the row is a complex number that equals this one.
+    pub(super) const COMPLEX: u8 = 4;
 }
 
 /// One step of a key: what a `KeyReader` gives and a `KeyEncoder` takes.
@@ -102,6 +104,8 @@ pub enum KeyPart<'a> {
     },
     /// A float, never NaN.
     Float(f64),
+    /// A complex number that equals this float, of which no more is told. It is no key of a row, but has a place in an index.
+    Complex(f64),
     /// A str: UTF-8, with surrogates encoded as if they were characters.
     Str(Cow<'a, [u8]>),
     /// A bytes object.

@@ -42,3 +42,31 @@ fn plain_int<'a>(negative: bool, digits: &[u8]) -> Option<PlainKey<'a>> {
     let int = if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() };
     int.map(PlainKey::Int)
 }
+
+/// The first of some ascending parts that are spelled plainly, and what is behind it: None where it is no int of 64 bits, and no str
+/// without NUL and beyond ASCII. None says nothing, as with `plain_key`.
+#[inline]
+#[must_use]
+pub fn plain_part(parts: &[u8]) -> Option<(PlainKey<'_>, &[u8])> {
+    let (first, rest) = parts.split_first()?;
+    let (key, behind) = match *first {
+        code::STR => {
+            let size = rest.iter().position(|byte| *byte == code::END)?;
+            let (text, behind) = rest.split_at_checked(size)?;
+            if !text.is_ascii() {
+                return None;
+            }
+            (PlainKey::Str(text), behind.split_first()?.1)
+        }
+        code @ (code::INT_SHORT_FIRST..=code::INT_SHORT_LAST) => {
+            let (digits, behind) = rest.split_at_checked(usize::from(code.abs_diff(code::INT_ZERO)))?;
+            (plain_int(code < code::INT_ZERO, digits)?, behind)
+        }
+        _ => return None,
+    };
+    // An escaped NUL, or a fraction: that was not the end.
+    match behind.first() {
+        Some(&(code::ESCAPE | code::FRACTION)) => None,
+        _ => Some((key, behind)),
+    }
+}

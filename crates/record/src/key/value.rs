@@ -83,6 +83,10 @@ impl KeyValue {
                     Self::BigInt { negative, magnitude: magnitude.into_owned() }
                 }
                 KeyPart::Float(float) => Self::Float(float),
+                KeyPart::Complex(_) => {
+                    let what = "complex number, which is no key";
+                    return Err(KeyCorrupt { what, offset: 0, in_spelling: true });
+                }
                 KeyPart::Str(text) => Self::Str(text.into_owned()),
                 KeyPart::Bytes(bytes) => Self::Bytes(bytes.into_owned()),
                 KeyPart::Decimal(text) => Self::Decimal(text.to_owned()),
