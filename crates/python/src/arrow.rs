@@ -6,18 +6,20 @@
 use arrow_array::RecordBatchIterator;
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use pellucid_query::arrow::{self, Gathered, Kinds, Part, Refusal, Wanted};
-use pellucid_query::{Column, Fault, Inside, InsideIndexed, Walk};
+use pellucid_query::arrow::{self, Gathered, Kinds, NothingLarge, Part, Refusal, Wanted};
+use pellucid_query::expression::Node;
+use pellucid_query::{Fault, Inside, InsideIndexed, Walk};
 use pellucid_record::Shapes;
 use pellucid_store::{Snapshot, Transaction};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
+use crate::column::column_of;
 use crate::errors;
 use crate::keys;
 use crate::table::{Rows, Table};
-use crate::work::{Parallel, Queried, Source, Stop, Work, of_fault, over_parts};
+use crate::work::{Parallel, Queried, Source, Stop, Work, of_fault, over, over_parts};
 
 /// Rows as columns, which any library that knows Arrow takes without a copy.
 ///
@@ -116,12 +118,27 @@ impl Work for GatherInside<'_> {
     }
 }
 
+/// Gathers columns of what an index tells.
+struct GatherTold<'a> {
+    wanted: &'a Wanted,
+    known: &'a Kinds,
+}
+
+impl Work for GatherTold<'_> {
+    type Result = Part;
+
+    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault> {
+        arrow::gather(rows, shapes, &mut self.wanted.clone(), self.known, &NothingLarge, || stop.is_set())
+    }
+}
+
 fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &Kinds) -> PyResult<Part> {
     let (py, core) = (table.py(), table.get().core());
     let snapshot = match &source.rows {
         Rows::Pinned(scan) => Some(scan.snapshot().clone()),
         Rows::Listed(rows) => Some(rows.snapshot().clone()),
         Rows::Indexed(rows) => Some(rows.snapshot().clone()),
+        Rows::Told(..) => return over(table, source, GatherTold { wanted, known }),
         Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) => None,
     };
     if let Some(snapshot) = snapshot {
@@ -141,19 +158,32 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
                 let mut rows = InsideIndexed { rows: &mut rows, transaction };
                 work.run_over(&mut rows, selection.as_mut(), &*shapes, Stop::Signals)
             }
-            Rows::Pinned(_) | Rows::Listed(_) | Rows::Indexed(_) => Ok(Part::default()),
+            Rows::Pinned(_) | Rows::Listed(_) | Rows::Indexed(_) | Rows::Told(..) => Ok(Part::default()),
         })
     })?;
     part.map_err(|fault| of_fault(table, fault))
 }
 
 /// The columns of rows as they are now.
-pub fn columns_of<'py>(of: &impl Queried<'py>, wanted: &Wanted) -> PyResult<arrow::Table> {
+pub fn columns_of<'py>(
+    of: &impl Queried<'py>,
+    chosen: Option<&[(Box<str>, Node)]>,
+) -> PyResult<arrow::Table> {
     let table = of.table();
     let mut known = Kinds::new();
+    let nodes: Vec<_> = chosen.into_iter().flatten().map(|(_, node)| node.clone()).collect();
+    let wanted_of = |nodes: &[Node]| {
+        let Some(chosen) = chosen else { return Ok(Wanted::All) };
+        let columns = chosen.iter().zip(nodes).map(|((name, _), node)| Ok((name.clone(), column_of(node)?)));
+        columns.collect::<PyResult<_>>().map(Wanted::Chosen)
+    };
     loop {
-        let Some(source) = of.source()? else { return Ok(arrow::nothing(wanted)) };
-        match gathered(table, source, wanted, &known)?.finish() {
+        let found = match chosen {
+            None => of.source()?.map(|source| (source, Vec::new())),
+            Some(_) => of.source_of(&nodes)?,
+        };
+        let Some((source, nodes)) = found else { return Ok(arrow::nothing(&wanted_of(&nodes)?)) };
+        match gathered(table, source, &wanted_of(&nodes)?, &known)?.finish() {
             Gathered::Done(columns) => return Ok(columns),
             // The rows are asked for anew: what is walked the last time is one state of the table.
             Gathered::Again(kinds) => known = kinds,
@@ -191,11 +221,9 @@ fn refused(table: &Bound<'_, Table>, refusal: &Refusal) -> PyErr {
 /// `to_arrow()` of all fields, or of those that were selected.
 pub fn to_arrow<'py>(
     of: &impl Queried<'py>,
-    chosen: Option<Vec<(Box<str>, Column)>>,
+    chosen: Option<&[(Box<str>, Node)]>,
 ) -> PyResult<Bound<'py, ArrowStream>> {
-    let py = of.table().py();
-    let wanted = chosen.map_or(Wanted::All, Wanted::Chosen);
-    Bound::new(py, ArrowStream { table: columns_of(of, &wanted)? })
+    Bound::new(of.table().py(), ArrowStream { table: columns_of(of, chosen)? })
 }
 
 /// A module of somebody else's, for the method `what`.

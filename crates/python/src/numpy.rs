@@ -8,7 +8,8 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::DataType;
-use pellucid_query::arrow::{Wanted, double};
+use pellucid_query::arrow::double;
+use pellucid_query::expression::Node;
 use pellucid_query::numbers::{Numbers, joined, numbers};
 use pellucid_query::{Column, Fault, Outcome, Walk};
 use pellucid_record::Shapes;
@@ -17,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrow::{columns_of, module};
-use crate::column::{column as objects, column_of};
+use crate::column::{column as objects, column_of, node_of};
 use crate::hot::arrow::elements;
 use crate::work::{Parallel, Queried, Stop, Work, over_parts};
 
@@ -27,15 +28,16 @@ const NOT_A_TIME: i64 = i64::MIN;
 /// `to_numpy(path)`.
 pub fn to_numpy<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let numpy = module(of.table().py(), "numpy", "to_numpy", "numpy")?;
-    let column = column_of(path)?;
-    if let Some(source) = of.source()? {
-        match over_parts(of.table(), source, GatherNumbers(column.clone()))? {
+    let node = node_of(path)?;
+    if let Some((source, nodes)) = of.source_of(std::slice::from_ref(&node))? {
+        let column = column_of(nodes.first().unwrap_or(&node))?;
+        match over_parts(of.table(), source, GatherNumbers(column))? {
             Outcome::Done(Some(Numbers::Ints(pieces))) => return copied(&numpy, "int64", &pieces),
             Outcome::Done(Some(Numbers::Floats(pieces))) => return copied(&numpy, "float64", &pieces),
             Outcome::Done(None) | Outcome::Foreign => {}
         }
     }
-    of_any_type(of, path, &numpy, column)
+    of_any_type(of, path, &numpy, node)
 }
 
 #[derive(Clone)]
@@ -83,10 +85,9 @@ fn of_any_type<'py>(
     of: &impl Queried<'py>,
     path: &Bound<'py, PyAny>,
     numpy: &Bound<'py, PyModule>,
-    column: Column,
+    node: Node,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let one: (Box<str>, Column) = ("".into(), column);
-    let columns = columns_of(of, &Wanted::Chosen(vec![one]))?;
+    let columns = columns_of(of, Some(&[("".into(), node)]))?;
     let parts: Vec<ArrayRef> =
         columns.batches.iter().filter_map(|batch| batch.columns().first().cloned()).collect();
     let has_nulls = parts.iter().any(|part| part.null_count() > 0);

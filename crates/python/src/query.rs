@@ -7,6 +7,7 @@ mod access;
 mod change;
 mod ends;
 mod explain;
+mod few;
 pub mod group;
 pub mod indexes;
 mod known;
@@ -231,7 +232,7 @@ impl Query {
 
     /// How many rows there are; with an expression or a field path, how many have it (None counts, a missing field does not).
     #[pyo3(signature = (path=None))]
-    fn count(slf: &Bound<'_, Self>, path: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
+    fn count<'py>(slf: &Bound<'py, Self>, path: Option<&Bound<'py, PyAny>>) -> PyResult<u64> {
         match path {
             None => ends::count(slf),
             Some(path) => crate::column::count(slf, path),

@@ -6,8 +6,10 @@ pub mod threads;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pellucid_query::expression::Node;
 use pellucid_query::{Fault, Inside, InsideIndexed, Selected, Selection, Walk};
 use pellucid_record::Shapes;
+use pellucid_record::value::NoShapes;
 use pyo3::prelude::*;
 
 use crate::bounds::Bounds;
@@ -33,6 +35,15 @@ pub trait Queried<'py> {
     /// # Errors
     /// What looking for them raises.
     fn source(&self) -> PyResult<Option<Source>>;
+
+    /// Rows of which nothing but these expressions is read, and the expressions that come to the same over them: what an index tells may
+    /// stand for the rows.
+    ///
+    /// # Errors
+    /// As `source`.
+    fn source_of(&self, reads: &[Node]) -> PyResult<Option<(Source, Vec<Node>)>> {
+        Ok(self.source()?.map(|source| (source, reads.to_vec())))
+    }
 }
 
 impl<'py> Queried<'py> for Bound<'py, Table> {
@@ -120,6 +131,9 @@ pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyRes
         Rows::Indexed(mut rows) => {
             let shapes = rows.snapshot().dictionary().clone();
             py.detach(move || work.run_over(&mut *rows, selection.as_mut(), &*shapes, Stop::Signals))
+        }
+        Rows::Told(mut rows, _) => {
+            py.detach(move || work.run_over(&mut *rows, selection.as_mut(), &NoShapes, Stop::Signals))
         }
         Rows::IndexedInside(mut rows) => core.in_running(py, |transaction| {
             let shapes = transaction.shapes().clone();

@@ -122,7 +122,7 @@ impl Hop {
         let start = container.start;
         let head_size = if start == 0 { ROOT_HEAD_SIZE } else { NESTED_SHAPED_HEAD_SIZE };
         let (tag, slot) = container.position(index);
-        (container.kind == Kind::Shaped).then_some(Self {
+        is_told_by_head(container).then_some(Self {
             head: head_at(record, start as usize, head_size)?,
             tag_offset: tag as u32 - start,
             slot_offset: slot as u32 - start,
@@ -150,6 +150,11 @@ impl Hop {
         let tag = *record.get(start + self.tag_offset as usize)?;
         Some(Landing { tag, bits, slot, start, heap, end, width_log2: self.width_log2 })
     }
+}
+
+/// Whether all containers with the same head have their slots at the same places, and such a head is no other's. Of a tuple it has the size.
+fn is_told_by_head(container: &Container) -> bool {
+    container.kind == Kind::Shaped || container.kind == Kind::Tuple && container.start == 0
 }
 
 #[inline]
@@ -345,7 +350,7 @@ impl FieldReader {
         if matches!(slot, Slot::Absent) {
             return Ok(None);
         }
-        if is_short && container.kind == Kind::Shaped {
+        if is_short && is_told_by_head(&container) {
             self.remember(record, &container, index);
         }
         Ok(Some(slot))

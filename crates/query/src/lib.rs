@@ -24,6 +24,7 @@ mod runs;
 pub mod sort;
 pub mod stoppable;
 pub mod sum;
+pub mod told;
 pub mod walk;
 
 pub use aggregate::{Extreme, Extremes, Outcome};
@@ -32,6 +33,7 @@ pub use evaluate::Evaluator;
 pub use expression::Expression;
 pub use field::{FieldReader, Number, Step};
 pub use sum::Sum;
+pub use told::{Teller, ToldRows};
 pub use walk::{
     Copied, Fault, Indexed, IndexedInside, Inside, InsideIndexed, Listed, RowKey, Selected, Selection, Walk,
 };

@@ -133,17 +133,23 @@ impl Snapshot {
         // Counting so many takes some microseconds; more of them only where the tree has nothing to tell.
         const COUNT_FEW: u64 = 32;
         const COUNT_MANY: u64 = 20_000;
-        let (few, is_all) = self.count_up_to(table, range, COUNT_FEW)?;
-        if is_all {
-            return Ok(few);
+        // Of more than a page or two the tree tells well enough.
+        const PART_MIN: u64 = 256;
+        let part = self.entries_between(table, range)?;
+        let mut few = 0;
+        if part.is_none_or(|part| part < PART_MIN) {
+            let is_all;
+            (few, is_all) = self.count_up_to(table, range, COUNT_FEW)?;
+            if is_all {
+                return Ok(few);
+            }
         }
         let total = self.count(table)?;
-        let (all, part) = (self.entries_between(table, &Range::ALL)?, self.entries_between(table, range)?);
-        if let (Some(all), Some(part)) = (all, part)
+        if let (Some(all), Some(part)) = (self.entries_between(table, &Range::ALL)?, part)
             && all.saturating_mul(2) >= total
         {
             // What is not in the tree yet is taken to lie as the rest does.
-            return Ok(in_share(part, all, total).clamp(few, total));
+            return Ok(in_share(part, all, total).clamp(few.min(total), total));
         }
         let (many, is_all) = self.count_up_to(table, range, COUNT_MANY)?;
         Ok(if is_all { many } else { (total / 2).max(many) })

@@ -130,7 +130,8 @@ impl RowIterator {
             Rows::Pinned(scan) => (Some(scan.snapshot().clone()), None),
             Rows::Listed(rows) => (Some(rows.snapshot().clone()), None),
             Rows::Indexed(rows) => (Some(rows.snapshot().clone()), None),
-            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) => {
+            Rows::Told(_, false) => (None, None),
+            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Told(_, true) => {
                 (None, source.table.get().core().running_serial(py))
             }
         };
@@ -420,12 +421,19 @@ impl Walk {
     /// A step over rows that are not a scan's, past a few that are not wanted: they are copied.
     fn step_apart(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
         let core: &Core = self.source.table.get().core();
-        if matches!(self.rows, Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_)) && self.serial > 0
-        {
+        let is_inside = match &self.rows {
+            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Told(_, true) => true,
+            Rows::Pinned(_) | Rows::Listed(_) | Rows::Indexed(_) | Rows::Told(_, false) => false,
+        };
+        if is_inside && self.serial > 0 {
             // Of the transaction, which may have been taken back to a savepoint since the last step.
             self.source.gate = core.running_gate(py).ok_or(Failure::IsOver)?;
         }
         let (source, key) = (&self.source, &mut self.key);
+        if let Rows::Told(rows, _) = &mut self.rows {
+            // Who asks for rows is given rows, so that keys are asked for here, all of those.
+            return Ok(rows.next(|row| key.copy_from(row)).map_or(Step::Done, |()| Step::Key));
+        }
         let (selection, shapes) = (&mut self.selection, &*self.shapes);
         let mut show = |row: StoredRow<'_>| {
             let taken = match selection {
@@ -445,7 +453,7 @@ impl Walk {
         let mut left = APART_COUNT;
         let found = loop {
             let found = match &mut self.rows {
-                Rows::Pinned(_) => Ok(None),
+                Rows::Pinned(_) | Rows::Told(..) => Ok(None),
                 Rows::Listed(rows) => rows.next(&mut show),
                 Rows::Indexed(rows) => rows.next(&mut show),
                 Rows::Copied(rows) => Ok(rows.next(&mut show)),

@@ -9,11 +9,13 @@ use pellucid_query::expression::Node;
 use pellucid_query::index::Keys;
 use pellucid_query::plan::{self, Access, Choice, Question, Section, Set};
 use pellucid_query::walk::for_each;
-use pellucid_query::{Evaluator, Fault, Indexed, RowKey, Walk};
+use pellucid_query::{Evaluator, Fault, Indexed, RowKey, Selection, Teller, ToldRows, Walk};
 use pellucid_record::Shapes;
+use pellucid_record::value::NoShapes;
 use pellucid_store::{Range, TableId, TransactionScan};
 use pyo3::prelude::*;
 
+use super::ends::CountRows;
 use super::indexes::{self, Indexes};
 use super::known::Known;
 use super::plan::{Plan, all_of};
@@ -21,18 +23,21 @@ use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::table::{Rows, Table};
-use crate::work::threads::thread_count_over;
-use crate::work::{Source, Stop, Work, over};
+use crate::work::threads::{self, thread_count_over};
+use crate::work::{Source, Stop, Work, over, over_parts};
 
 /// Tables with fewer rows are scanned before a way has been chosen.
 const ROW_COUNT_MIN: u64 = 100;
 
 /// All ways to the rows of a query, the best one first.
+#[expect(clippy::struct_field_names, reason = "they are the ways")]
 pub struct Ways {
     /// The table's indexes, in the order in which the ways number them.
     pub indexes: Indexes,
-    /// At least one, the scan.
+    /// At least one, mostly the scan.
     pub ways: Vec<Choice>,
+    /// The keys to which the best way leads, where it was found by having them.
+    pub few: Option<Vec<RowKey>>,
 }
 
 /// Whether the rows that are wanted are among the first few of the table: then a scan is over before a way has been chosen.
@@ -94,7 +99,7 @@ pub fn ways(
     plan: &Plan,
     place: &Place,
     (bounds, conditions): (&Bounds, &[Node]),
-    keys_will_do: bool,
+    reads: Option<&[Node]>,
 ) -> PyResult<Option<Ways>> {
     if conditions.is_empty() && plan.order.is_empty() {
         return Ok(None);
@@ -119,7 +124,7 @@ pub fn ways(
         order: &plan.order,
         is_cut_by_key: !bounds.is_all || plan.after.is_some(),
         wanted: if is_cut { plan.offset.saturating_add(plan.limit) } else { u64::MAX },
-        keys_will_do: keys_will_do && plan.filters.is_empty(),
+        reads,
         // A transaction may have made some that nobody has counted.
         knows_none: place.is_snapshot(),
         row_count,
@@ -129,7 +134,7 @@ pub fn ways(
     let mut known = Known::new(table, place, &indexes);
     let ways = plan::ways(&question, &candidates, &mut known);
     known.finish()?;
-    Ok(Some(Ways { indexes, ways }))
+    Ok(Some(Ways { indexes, ways, few: None }))
 }
 
 /// Where a way leads.
@@ -157,6 +162,9 @@ impl Ways {
             Access::Keys(set) => {
                 let is_settled = best.settled.iter().all(|is_settled| *is_settled) && bounds.is_all;
                 let wanted = if is_settled { wanted } else { u64::MAX };
+                if let Some(keys) = &self.few {
+                    return Ok((Reached::Keys(keys.clone()), Some(best)));
+                }
                 let mut keys = self.gather(table, place, set, wanted)?;
                 if !bounds.is_all {
                     keys.retain(|key| is_within(&bounds.range, &key.code));
@@ -185,7 +193,7 @@ impl Ways {
                 let wanted = if is_in_order { wanted } else { u64::MAX };
                 let mut keys = Vec::new();
                 for range in &section.ranges {
-                    let rows = place.entries(table, ready.info.id, range)?;
+                    let rows = place.entries(table, ready.info.id, range, false)?;
                     let gather = Gather { keys: ready.keys.clone(), wanted };
                     let found = over(table, Source { rows, selection: None }, gather)?;
                     if keys.is_empty() { keys = found } else { keys.extend(found) }
@@ -216,6 +224,97 @@ impl Ways {
         }
     }
 
+    /// The parts of the one index along which a way leads; none where there are several.
+    pub fn parts(&self, access: &Access) -> &[(Node, bool)] {
+        match access {
+            Access::Keys(Set::Section { index, .. }) | Access::Ordered { index, .. } => {
+                self.indexes.get(*index).map_or(&[], |ready| &ready.definition.parts)
+            }
+            Access::Keys(Set::All(_) | Set::Any(_)) | Access::Scan => &[],
+        }
+    }
+
+    /// How many rows the entries of a section lead to, or more than are wanted; None where a row may have several.
+    pub fn count(
+        &self,
+        table: &Bound<'_, Table>,
+        place: &Place,
+        way: &Choice,
+        wanted: u64,
+    ) -> PyResult<Option<u64>> {
+        if let Some(keys) = &self.few {
+            return Ok(Some(keys.len() as u64));
+        }
+        let (Access::Keys(Set::Section { index, section, .. }) | Access::Ordered { index, section, .. }) =
+            &way.access
+        else {
+            return Ok(None);
+        };
+        let Some(ready) = self.indexes.get(*index).filter(|ready| !ready.definition.branches()) else {
+            return Ok(None);
+        };
+        let mut count = 0;
+        for range in &section.ranges {
+            let limit = wanted.saturating_sub(count);
+            let selection = Selection { condition: None, offset: 0, limit };
+            let rows = place.entries(table, ready.info.id, range, false)?;
+            let source = Source { rows, selection: Some(selection) };
+            let is_long = rounded(way.estimate) >= threads::ROW_COUNT_MIN;
+            count +=
+                if is_long { over_parts(table, source, CountRows) } else { over(table, source, CountRows) }?;
+        }
+        Ok(Some(count))
+    }
+
+    /// What the entries, or the keys, to which the best way leads tell of the rows, in its order: of those of which the condition is true, and of so
+    /// many at least, where others need not be known for that. None where they do not tell.
+    pub fn tell(
+        &self,
+        table: &Bound<'_, Table>,
+        place: &Place,
+        bounds: &Bounds,
+        (condition, wanted, has_values): (Option<Evaluator>, u64, bool),
+    ) -> PyResult<Option<ToldRows>> {
+        if let Some(keys) = &self.few {
+            return Ok(Some(ToldRows::of_keys(keys.clone())));
+        }
+        let Some(best) = self.ways.first() else { return Ok(None) };
+        let (index, section, is_reverse) = match &best.access {
+            Access::Scan => return Ok(None),
+            Access::Keys(Set::Section { index, section, .. }) => (*index, section, None),
+            Access::Ordered { index, section, is_reverse, .. } => (*index, section, Some(*is_reverse)),
+            Access::Keys(set) => {
+                let mut keys = self.gather(table, place, set, u64::MAX)?;
+                if !bounds.is_all {
+                    keys.retain(|key| is_within(&bounds.range, &key.code));
+                }
+                return Ok(Some(ToldRows::of_keys(keys)));
+            }
+        };
+        let Some(ready) = self.indexes.get(index) else { return Ok(None) };
+        let is_in_order = is_reverse.is_some() || section.is_in_key_order(ready.keys.count());
+        let tell = Tell {
+            teller: Teller::new(ready.keys.clone(), has_values),
+            range: (!bounds.is_all).then(|| bounds.range.clone()),
+            condition,
+            wanted: if is_in_order { wanted } else { u64::MAX },
+            is_reverse: is_reverse.unwrap_or(false),
+            room: rounded(best.estimate).min(wanted).min(ROOM_MAX) as usize,
+        };
+        let mut told = ToldRows::default();
+        for range in &section.ranges {
+            let rows = place.entries(table, ready.info.id, range, tell.is_reverse)?;
+            match over(table, Source { rows, selection: None }, tell.clone())? {
+                Some(rows) => told.append(rows),
+                None => return Ok(None),
+            }
+        }
+        if !is_in_order {
+            told.put_in_order();
+        }
+        Ok(Some(told))
+    }
+
     fn ordered(
         &self,
         table: &Bound<'_, Table>,
@@ -238,7 +337,7 @@ impl Ways {
             }
             Place::Transaction => {
                 let gather = Gather { keys, wanted: u64::MAX };
-                let rows = place.entries(table, id, range)?;
+                let rows = place.entries(table, id, range, false)?;
                 let keys = if is_reverse {
                     over(table, Source { rows, selection: None }, GatherTurned(gather))?
                 } else {
@@ -250,7 +349,13 @@ impl Ways {
     }
 }
 
-fn is_within(range: &Range, key: &[u8]) -> bool {
+#[expect(clippy::cast_sign_loss, reason = "a number of rows")]
+fn rounded(estimate: f64) -> u64 {
+    estimate as u64
+}
+
+/// Whether a key is in a range.
+pub fn is_within(range: &Range, key: &[u8]) -> bool {
     let is_behind_start = match &range.start {
         Edge::Included(start) => key >= &start[..],
         Edge::Excluded(start) => key > &start[..],
@@ -264,7 +369,8 @@ fn is_within(range: &Range, key: &[u8]) -> bool {
         }
 }
 
-fn put_in_order(py: Python<'_>, keys: &mut Vec<RowKey>) {
+/// Brings keys in order, each once.
+pub fn put_in_order(py: Python<'_>, keys: &mut Vec<RowKey>) {
     // To give the GIL up and take it again takes longer than to sort a few.
     const COUNT_FEW: usize = 1000;
     let order = |keys: &mut Vec<RowKey>| {
@@ -317,7 +423,73 @@ impl Work for Gather {
     }
 }
 
-/// The same from the last entry to the first, but for those with the same parts.
+/// Rows for which there is room from the begin on, at most: an estimate may be far off.
+const ROOM_MAX: u64 = 1 << 16;
+
+/// Takes what entries tell; None where one does not.
+#[derive(Clone)]
+struct Tell {
+    teller: Teller,
+    /// Within which keys have to be.
+    range: Option<Range>,
+    condition: Option<Evaluator>,
+    wanted: u64,
+    /// How many there may be.
+    room: usize,
+    /// Entries come from the last to the first; those with the same parts are put in the order of keys.
+    is_reverse: bool,
+}
+
+impl Work for Tell {
+    type Result = Option<ToldRows>;
+
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        _shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        let (mut told, mut is_told) = (ToldRows::with_room(self.room), true);
+        // Where the run of the same parts begins that is read now, and these parts.
+        let (mut run, mut last): (usize, Vec<u8>) = (0, Vec::new());
+        for_each::<()>(
+            rows,
+            || stop.is_set(),
+            |entry| {
+                // What is no entry is found by `check`.
+                let Some(entry) = self.teller.split(&entry) else { return ControlFlow::Continue(()) };
+                if self.is_reverse && *entry.parts != *last {
+                    told.turn(run);
+                    run = told.len();
+                    last.clear();
+                    last.extend_from_slice(entry.parts);
+                }
+                if told.len() as u64 >= self.wanted && (!self.is_reverse || run == told.len()) {
+                    return ControlFlow::Break(Ok(()));
+                }
+                if self.range.as_ref().is_some_and(|range| !is_within(range, entry.key)) {
+                    return ControlFlow::Continue(());
+                }
+                is_told = self.teller.tell(&entry, &mut told);
+                if !is_told {
+                    return ControlFlow::Break(Ok(()));
+                }
+                if let Some(condition) = &mut self.condition
+                    && !told.last().is_some_and(|row| condition.is_true(&row, &NoShapes).unwrap_or(false))
+                {
+                    told.pop();
+                }
+                ControlFlow::Continue(())
+            },
+        )?;
+        if self.is_reverse {
+            told.turn(run);
+        }
+        Ok(is_told.then_some(told))
+    }
+}
+
+/// As `Gather`, from the last entry to the first, but for those with the same parts.
 struct GatherTurned(Gather);
 
 impl Work for GatherTurned {
@@ -356,16 +528,25 @@ impl Work for GatherTurned {
 
 impl Place {
     /// The entries of an index in a range.
-    fn entries(&self, table: &Bound<'_, Table>, id: TableId, range: &Range) -> PyResult<Rows> {
+    fn entries(
+        &self,
+        table: &Bound<'_, Table>,
+        id: TableId,
+        range: &Range,
+        is_reverse: bool,
+    ) -> PyResult<Rows> {
         let py = table.py();
         match self {
             Self::Snapshot(snapshot, _) => {
-                let scan = snapshot.scan(id, range, false).map_err(|error| errors::of_store(py, error))?;
+                let scan =
+                    snapshot.scan(id, range, is_reverse).map_err(|error| errors::of_store(py, error))?;
                 Ok(Rows::Pinned(Box::new(scan)))
             }
             Self::Transaction => {
-                let scan =
-                    table.get().core().in_running(py, |transaction| transaction.scan(id, range, false))?;
+                let scan = table
+                    .get()
+                    .core()
+                    .in_running(py, |transaction| transaction.scan(id, range, is_reverse))?;
                 Ok(match scan {
                     TransactionScan::Clean(scan) => Rows::Pinned(scan),
                     dirty @ TransactionScan::Dirty(_) => Rows::Inside(dirty),

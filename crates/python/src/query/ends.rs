@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 
 use pellucid_query::walk::for_each;
-use pellucid_query::{Column, Fault, Walk};
+use pellucid_query::{Fault, Walk};
 use pellucid_record::Shapes;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::Query;
-use super::source::{Found, found};
+use super::source::{Asked, Found, found};
 use crate::arrow::ArrowStream;
 use crate::column::for_each_values;
 use crate::errors;
@@ -20,7 +20,11 @@ use crate::work::{Parallel, Queried, Stop, Work, over_parts};
 
 /// An iterator over keys, records or both.
 pub fn iterate<'py>(query: &Bound<'py, Query>, shows: Shows) -> PyResult<Bound<'py, PyAny>> {
-    match query.source()? {
+    let source = match shows {
+        Shows::Keys => query.source_of(&[])?.map(|(source, _)| source),
+        Shows::Values | Shows::Items => query.source()?,
+    };
+    match source {
         Some(source) => Table::iterate_rows(query.table(), source.rows, source.selection, shows),
         None => Ok(PyTuple::empty(query.py()).try_iter()?.into_any()),
     }
@@ -39,12 +43,11 @@ fn selected<'py>(query: &Bound<'py, Query>) -> PyResult<Option<Bound<'py, PyList
     let Some(chosen) = &query.get().plan.chosen else { return Ok(None) };
     let py = query.py();
     let names: Vec<_> = chosen.iter().map(|(name, _)| PyString::intern(py, name)).collect();
-    let columns: Result<Vec<_>, _> = chosen.iter().map(|(_, node)| Column::new(node)).collect();
-    let columns = columns.map_err(|error| errors::value_error(error.to_string()))?;
+    let nodes: Vec<_> = chosen.iter().map(|(_, node)| node.clone()).collect();
     let rows = PyList::empty(py);
-    for_each_values(query, columns, |values| {
+    for_each_values(query, &nodes, |values| {
         let row = PyDict::new(py);
-        for (name, value) in names.iter().zip(values) {
+        for (name, value) in names.iter().zip(&*values) {
             row.set_item(name, value)?;
         }
         rows.append(row)
@@ -55,10 +58,8 @@ fn selected<'py>(query: &Bound<'py, Query>) -> PyResult<Option<Bound<'py, PyList
 /// The rows as columns: those that were selected, or all.
 pub fn to_arrow<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, ArrowStream>> {
     let Some(chosen) = &query.get().plan.chosen else { return crate::arrow::to_arrow(query, None) };
-    let columns: Result<Vec<_>, _> = chosen.iter().map(|(_, node)| Column::new(node)).collect();
-    let columns = columns.map_err(|error| errors::value_error(error.to_string()))?;
-    let names = chosen.iter().map(|(name, _)| name.as_str().into());
-    crate::arrow::to_arrow(query, Some(names.zip(columns).collect()))
+    let chosen: Vec<_> = chosen.iter().map(|(name, node)| (name.as_str().into(), node.clone())).collect();
+    crate::arrow::to_arrow(query, Some(&chosen))
 }
 
 /// All rows.
@@ -120,15 +121,16 @@ pub fn exists(query: &Bound<'_, Query>) -> PyResult<bool> {
 
 /// How many rows there are.
 pub fn count(query: &Bound<'_, Query>) -> PyResult<u64> {
-    match found(query, true)? {
-        Some(Found::Rows(source)) => over_parts(query.table(), source, CountRows),
-        Some(Found::Keys(keys)) => Ok(keys.len() as u64),
+    match found(query, &Asked::Count)? {
+        Some(Found::Rows(source, _)) => over_parts(query.table(), source, CountRows),
+        Some(Found::Count(count)) => Ok(count),
         None => Ok(0),
     }
 }
 
+/// How many rows there are, or entries.
 #[derive(Clone)]
-struct CountRows;
+pub struct CountRows;
 
 impl Work for CountRows {
     type Result = u64;

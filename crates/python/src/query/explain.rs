@@ -31,8 +31,10 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let mut lines = Vec::new();
     let (bounds, rest) = plan.scan(table)?;
     let place = Place::of(table, &bounds)?;
+    let chosen = plan.chosen.as_ref().filter(|_| plan.filters.is_empty());
+    let chosen: Option<Vec<_>> = chosen.map(|chosen| chosen.iter().map(|(_, node)| node.clone()).collect());
     let ways = match &place {
-        Some(place) => access::ways(table, plan, place, (&bounds, &rest), false)?,
+        Some(place) => access::ways(table, plan, place, (&bounds, &rest), chosen.as_deref())?,
         None => None,
     };
     let best = ways.as_ref().and_then(|ways| ways.ways.first());
@@ -100,10 +102,7 @@ fn described(ways: &Ways, way: &Choice, name: &str, total: usize) -> Vec<String>
         Access::Scan => {}
         Access::Keys(set) => {
             add_set(ways, set, "", &mut lines);
-            let expected = way.estimate.round();
-            lines.push(format!(
-                "look up the rows of table {name:?}, about {expected} of {total}, in the order of keys"
-            ));
+            lines.push(format!("{}, in the order of keys", looked_up(way, name, total)));
         }
         Access::Ordered { index, used, is_reverse, .. } => {
             let direction = if *is_reverse { ", from its end on" } else { "" };
@@ -112,13 +111,20 @@ fn described(ways: &Ways, way: &Choice, name: &str, total: usize) -> Vec<String>
                 index_name(ways, *index),
                 condition_text(used)
             ));
-            lines.push(format!(
-                "look up the rows of table {name:?}, about {} of {total}",
-                way.estimate.round()
-            ));
+            lines.push(looked_up(way, name, total));
         }
     }
     lines
+}
+
+fn looked_up(way: &Choice, name: &str, total: usize) -> String {
+    let expected = way.estimate.round();
+    if way.is_told {
+        return format!(
+            "take what is asked for from there alone, of about {expected} of {total} rows of table {name:?}"
+        );
+    }
+    format!("look up the rows of table {name:?}, about {expected} of {total}")
 }
 
 fn add_set(ways: &Ways, set: &Set, indent: &str, lines: &mut Vec<String>) {

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 
 use super::{Query, change, plan};
+use crate::column::column_of;
 use crate::errors;
 use crate::table::Table;
 use crate::work::{Parallel, Queried, Stop, Work, over_parts};
@@ -50,9 +51,10 @@ impl Aggregate {
         Self { kind, node }
     }
 
-    fn native(&self) -> PyResult<group::Aggregate> {
-        let Some(node) = &self.node else { return Ok(group::Aggregate::Count) };
-        let column = Column::new(node).map_err(|error| errors::value_error(error.to_string()))?;
+    /// What is computed, where `node` says what its expression has become.
+    fn native(&self, node: Option<&Node>) -> PyResult<group::Aggregate> {
+        let Some(node) = node else { return Ok(group::Aggregate::Count) };
+        let column = column_of(node)?;
         Ok(match self.kind {
             Kind::Count => group::Aggregate::CountOf(column),
             Kind::Sum => group::Aggregate::Sum(column),
@@ -162,7 +164,7 @@ fn aggregated<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let (py, table) = (query.py(), query.table());
     let mut names: Vec<_> = by.iter().map(|(name, _)| PyString::intern(py, name)).collect();
-    let mut native = Vec::new();
+    let mut wanted: Vec<Bound<'_, Aggregate>> = Vec::new();
     for (name, aggregate) in aggregates.into_iter().flatten() {
         let Ok(aggregate) = aggregate.cast_exact::<Aggregate>() else {
             return Err(errors::type_error(format!(
@@ -170,7 +172,7 @@ fn aggregated<'py>(
                 aggregate.get_type().name()?
             )));
         };
-        native.push(aggregate.get().native()?);
+        wanted.push(aggregate.clone());
         let name = name.cast_into::<PyString>()?;
         if names.iter().any(|other| other.as_any().eq(&name).unwrap_or(false)) {
             return Err(errors::value_error(format!(
@@ -179,12 +181,11 @@ fn aggregated<'py>(
         }
         names.push(name);
     }
-    let columns: Result<Vec<_>, _> = by.iter().map(|(_, node)| Column::new(node)).collect();
-    let columns = columns.map_err(|error| errors::value_error(error.to_string()))?;
-    let work = GroupUp { columns, aggregates: native, room: None };
-    let groups = match query.source()? {
-        Some(source) => over_parts(table, source, work)?,
-        None => work.of_nothing(),
+    let totalled = wanted.iter().filter_map(|aggregate| aggregate.get().node.as_ref());
+    let reads: Vec<_> = by.iter().map(|(_, node)| node).chain(totalled).cloned().collect();
+    let groups = match query.source_of(&reads)? {
+        Some((source, nodes)) => over_parts(table, source, GroupUp::new(&nodes, by.len(), &wanted)?)?,
+        None => GroupUp::new(&reads, by.len(), &wanted)?.of_nothing(),
     };
     let rows = PyList::empty(py);
     for group in groups.into_groups() {
@@ -215,6 +216,18 @@ struct GroupUp {
 }
 
 impl GroupUp {
+    /// The groups by the first few of these expressions; the others are those of the aggregates, in order.
+    fn new(nodes: &[Node], by_count: usize, aggregates: &[Bound<'_, Aggregate>]) -> PyResult<Self> {
+        let mut nodes = nodes.iter();
+        let columns = nodes.by_ref().take(by_count).map(column_of).collect::<PyResult<_>>()?;
+        let native = |aggregate: &Bound<'_, Aggregate>| {
+            let aggregate = aggregate.get();
+            aggregate.native(aggregate.node.as_ref().and_then(|_| nodes.next()))
+        };
+        let aggregates = aggregates.iter().map(native).collect::<PyResult<_>>()?;
+        Ok(Self { columns, aggregates, room: None })
+    }
+
     /// What a table that does not exist comes to.
     fn of_nothing(&self) -> group::Groups {
         if !self.columns.is_empty() {

@@ -22,6 +22,8 @@ pub struct Ready {
     pub definition: Definition,
     /// How its entries are taken apart.
     pub keys: Keys,
+    /// What is to be known of it to choose a way, but for how many entries it has.
+    pub candidate: Candidate,
 }
 
 /// The indexes of one table, by name.
@@ -38,17 +40,14 @@ impl Ready {
     fn of(info: IndexInfo) -> Option<Self> {
         // One that a newer version has written, and this one does not understand, is not used.
         let definition = Definition::parse(&info.definition).ok()?;
-        Some(Self { keys: Keys::of(&definition), definition, info })
-    }
-
-    fn candidate(&self, entries: u64) -> Candidate {
-        Candidate {
-            name: self.info.name.to_string(),
-            parts: self.definition.parts.clone(),
-            condition: self.definition.condition.clone(),
-            entries,
-            is_unique: self.info.is_unique,
-        }
+        let candidate = Candidate {
+            name: info.name.to_string(),
+            parts: definition.parts.clone(),
+            condition: definition.condition.clone(),
+            entries: 0,
+            is_unique: info.is_unique,
+        };
+        Some(Self { keys: Keys::of(&definition), definition, candidate, info })
     }
 }
 
@@ -108,7 +107,7 @@ pub fn candidates(table: &Bound<'_, Table>, place: &Place, indexes: &[Ready]) ->
                 table.get().core().in_running(py, |transaction| transaction.count(ready.info.id))?
             }
         };
-        candidates.push(ready.candidate(entries));
+        candidates.push(Candidate { entries, ..ready.candidate.clone() });
     }
     Ok(candidates)
 }

@@ -49,6 +49,15 @@ impl Statistics for Known<'_, '_> {
         self.or_note(found, 0)
     }
 
+    fn has_any(&mut self, index: usize, range: &Range) -> bool {
+        let (Some(ready), Place::Snapshot(snapshot, _)) = (self.indexes.get(index), self.place) else {
+            return true;
+        };
+        let found = snapshot.with_first(ready.info.id, range, false, |_| ());
+        let found = found.map_err(|error| errors::of_store(self.table.py(), error));
+        self.or_note(found, Some(())).is_some()
+    }
+
     fn sample(&mut self, condition: &Node) -> (usize, usize) {
         let Ok(mut evaluator) = Evaluator::new(condition) else { return (0, 0) };
         if self.sample.is_none() {

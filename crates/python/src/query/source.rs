@@ -1,19 +1,22 @@
 //! How are the rows of a query found?
 //!
+//! Where the way that was chosen leads along an index that tells all that is asked for, what its entries tell stands for the rows.
 //! Without an order and without Python functions the rows of a scan are tested one by one, as they are wanted. Otherwise the keys
 //! of all that pass are found first, in the order that is asked for, in one snapshot; the rows are read from there.
 
+use pellucid_query::expression::Node;
 use pellucid_query::plan::Access;
 use pellucid_query::sort::{Sort, SortKey, Sorted, SortedKeys};
 use pellucid_query::stoppable::Pace;
-use pellucid_query::{Copied, Evaluator, Fault, Listed, RowKey, Selection, Walk};
+use pellucid_query::{Copied, Evaluator, Fault, Listed, RowKey, Selection, Walk, told};
 use pellucid_record::Shapes;
 use pellucid_store::{Row, Snapshot, TableId};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::Query;
-use super::access::{self, Reached};
+use super::access::{self, Reached, Ways};
+use super::few::few;
 use super::plan::{self, Plan};
 use crate::bounds::Bounds;
 use crate::errors;
@@ -28,54 +31,155 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
     }
 
     fn source(&self) -> PyResult<Option<Source>> {
-        Ok(match found(self, false)? {
-            Some(Found::Rows(source)) => Some(source),
-            // Keys alone are given to those who ask for them.
-            Some(Found::Keys(..)) | None => None,
-        })
+        Ok(rows_of(found(self, &Asked::Rows)?).map(|(source, _)| source))
+    }
+
+    fn source_of(&self, reads: &[Node]) -> PyResult<Option<(Source, Vec<Node>)>> {
+        Ok(rows_of(found(self, &Asked::Values(reads))?))
+    }
+}
+
+fn rows_of(found: Option<Found>) -> Option<(Source, Vec<Node>)> {
+    match found {
+        Some(Found::Rows(source, nodes)) => Some((source, nodes)),
+        // Who does not ask for a count is not given one.
+        Some(Found::Count(_)) | None => None,
+    }
+}
+
+/// What is asked for.
+pub enum Asked<'a> {
+    /// Records.
+    Rows,
+    /// What these expressions come to in each row; keys are told besides.
+    Values(&'a [Node]),
+    /// How many rows there are.
+    Count,
+}
+
+impl<'a> Asked<'a> {
+    /// What is read of each row, beside its key; None: its record.
+    fn reads(&self, plan: &Plan) -> Option<&'a [Node]> {
+        match self {
+            // Functions of Python's are given records.
+            _ if !plan.filters.is_empty() => None,
+            Self::Rows => None,
+            Self::Values(nodes) => Some(nodes),
+            Self::Count => Some(&[]),
+        }
     }
 }
 
 /// What a query has found.
 pub enum Found {
-    /// Rows.
-    Rows(Source),
-    /// The keys of the rows, in order, and no record was looked at.
-    Keys(Vec<RowKey>),
+    /// Rows, and the expressions that come to what was asked for in these.
+    Rows(Source, Vec<Node>),
+    /// So many rows, of which none was looked at.
+    Count(u64),
 }
 
-/// The rows of a query; where keys will do, these alone if an index has them.
-pub fn found(query: &Bound<'_, Query>, keys_will_do: bool) -> PyResult<Option<Found>> {
+/// The rows of a query; where an index tells all that is asked for, what it tells.
+pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Found>> {
     let (table, plan) = (query.table(), &query.get().plan);
     let (bounds, conditions) = plan.scan(table)?;
     let Some(place) = Place::of(table, &bounds)? else { return Ok(None) };
     let wanted = plan.offset.saturating_add(plan.limit);
     let is_plain = plan.order.is_empty() && plan.filters.is_empty();
-    let is_near = is_plain && access::are_near(table, &place, (&bounds, &conditions), wanted)?;
-    let ways =
-        if is_near { None } else { access::ways(table, plan, &place, (&bounds, &conditions), keys_will_do)? };
+    let (asked_of, reads) = ((&bounds, &conditions[..]), asked.reads(plan));
+    let mut ways = few(table, &place, asked_of, (&plan.order, reads))?;
+    if ways.is_none() && !(is_plain && access::are_near(table, &place, asked_of, wanted)?) {
+        ways = access::ways(table, plan, &place, asked_of, reads)?;
+    }
+    if let (Some(ways), Some(reads)) = (&ways, reads)
+        && let Some(found) = told(table, plan, &place, (ways, &bounds, &conditions), (asked, reads))?
+    {
+        return Ok(Some(found));
+    }
+    let nodes = match asked {
+        Asked::Values(nodes) => nodes.to_vec(),
+        Asked::Rows | Asked::Count => Vec::new(),
+    };
+    let rows = looked_up(table, plan, &place, (ways, &bounds, &conditions))?;
+    Ok(Some(Found::Rows(rows, nodes)))
+}
+
+/// What entries, or keys alone, tell of the rows; None where rows have to be looked up.
+fn told(
+    table: &Bound<'_, Table>,
+    plan: &Plan,
+    place: &Place,
+    (ways, bounds, conditions): (&Ways, &Bounds, &[Node]),
+    (asked, reads): (&Asked<'_>, &[Node]),
+) -> PyResult<Option<Found>> {
+    let Some(best) = ways.ways.first().filter(|best| best.is_told) else { return Ok(None) };
+    let parts = ways.parts(&best.access);
+    let of_one = |node: &Node| told::told(parts, node);
+    let left = conditions.iter().zip(&best.settled).filter(|(_, is_settled)| !**is_settled);
+    let left: Option<Vec<_>> = left.map(|(node, _)| of_one(node)).collect();
+    let order: Option<Vec<_>> =
+        plan.order.iter().map(|(node, is_descending)| Some((of_one(node)?, *is_descending))).collect();
+    let nodes: Option<Vec<_>> = reads.iter().map(of_one).collect();
+    let (Some(left), Some(order), Some(nodes)) = (left, order, nodes) else { return Ok(None) };
+    let is_sorted = plan.order.is_empty() || matches!(best.access, Access::Ordered { .. });
+    let wanted = if is_sorted { plan.offset.saturating_add(plan.limit) } else { u64::MAX };
+    if matches!(asked, Asked::Count) && left.is_empty() && bounds.is_all && plan.after.is_none() {
+        let wanted = plan.offset.saturating_add(plan.limit);
+        if let Some(count) = ways.count(table, place, best, wanted)? {
+            return Ok(Some(Found::Count(count.min(wanted).saturating_sub(plan.offset))));
+        }
+    }
+    let ordered = order.iter().filter(|_| !is_sorted).map(|(node, _)| node);
+    let has_values = nodes.iter().chain(&left).chain(ordered).any(|node| node.reads_record());
+    let condition = plan::all_of(left)?.map(|node| evaluator(&node)).transpose()?;
+    let Some(mut rows) = ways.tell(table, place, bounds, (condition, wanted, has_values))? else {
+        return Ok(None);
+    };
+    if is_sorted {
+        rows.cut(plan.offset, plan.limit);
+    } else {
+        let source = Source { rows: Rows::Told(Box::new(rows.clone()), place.is_inside()), selection: None };
+        let keys = sorted(table, (plan, &order), source, plan.offset, plan.limit)?;
+        rows.pick(keys).map_err(|error| errors::of_store(table.py(), error))?;
+    }
+    if matches!(asked, Asked::Count) {
+        return Ok(Some(Found::Count(rows.len() as u64)));
+    }
+    let source = Source { rows: Rows::Told(Box::new(rows), place.is_inside()), selection: None };
+    Ok(Some(Found::Rows(source, nodes)))
+}
+
+fn evaluator(condition: &Node) -> PyResult<Evaluator> {
+    Evaluator::new(condition).map_err(|error| errors::value_error(error.to_string()))
+}
+
+/// The rows of a query, by the best way to them.
+fn looked_up(
+    table: &Bound<'_, Table>,
+    plan: &Plan,
+    place: &Place,
+    (ways, bounds, conditions): (Option<Ways>, &Bounds, &[Node]),
+) -> PyResult<Source> {
+    let wanted = plan.offset.saturating_add(plan.limit);
+    let is_plain = plan.order.is_empty() && plan.filters.is_empty();
     let (reached, settled, is_ordered) = match ways {
         None => (Reached::Scan, Vec::new(), false),
         Some(ways) => {
             let wanted = if is_plain { wanted } else { u64::MAX };
-            let (reached, choice) = ways.follow(table, &place, &bounds, wanted)?;
+            let (reached, choice) = ways.follow(table, place, bounds, wanted)?;
             let settled = choice.map(|choice| choice.settled.clone()).unwrap_or_default();
             (reached, settled, choice.is_some_and(|choice| matches!(choice.access, Access::Ordered { .. })))
         }
     };
     let is_settled = |place: usize| settled.get(place).copied().unwrap_or(false);
     let left = conditions.iter().enumerate().filter(|(place, _)| !is_settled(*place)).map(|(_, node)| node);
-    let condition = match plan::all_of(left.cloned().collect())? {
-        None => None,
-        Some(node) => Some(Evaluator::new(&node).map_err(|error| errors::value_error(error.to_string()))?),
-    };
+    let condition = plan::all_of(left.cloned().collect())?.map(|node| evaluator(&node)).transpose()?;
     let mut selection = Selection::of(condition);
     let is_sorted = plan.order.is_empty() || is_ordered;
     if is_sorted && plan.filters.is_empty() {
         (selection.offset, selection.limit) = (plan.offset, plan.limit);
     }
     let rows = match reached {
-        Reached::Scan => place.rows(table, &bounds)?,
+        Reached::Scan => place.rows(table, bounds)?,
         Reached::Rows(rows) => rows,
         Reached::Keys(mut keys) => {
             if is_plain && selection.condition.is_none() {
@@ -83,55 +187,53 @@ pub fn found(query: &Bound<'_, Query>, keys_will_do: bool) -> PyResult<Option<Fo
                 keys.truncate(wanted.min(count) as usize);
                 keys.drain(..plan.offset.min(keys.len() as u64) as usize);
                 (selection.offset, selection.limit) = (0, u64::MAX);
-                if keys_will_do {
-                    return Ok(Some(Found::Keys(keys)));
-                }
             }
             place.list(table, SortedKeys::Listed(keys.into_iter()))?
         }
     };
     let source = Source { rows, selection: Some(selection) };
     if is_sorted && plan.filters.is_empty() {
-        return Ok(Some(Found::Rows(source)));
+        return Ok(source);
     }
     let (mut offset, mut limit) = (plan.offset, plan.limit);
     let source = if is_sorted {
         source
     } else {
         let (skip, take) = if plan.filters.is_empty() { (offset, limit) } else { (0, u64::MAX) };
-        let keys = sorted(table, plan, source, skip, take)?;
+        let keys = sorted(table, (plan, &plan.order), source, skip, take)?;
         (offset, limit) = if plan.filters.is_empty() { (0, u64::MAX) } else { (offset, limit) };
         Source { rows: place.list(table, keys)?, selection: None }
     };
     if plan.filters.is_empty() {
-        return Ok(Some(Found::Rows(source)));
+        return Ok(source);
     }
     let keys = pass_filters(table, source, &plan.filters, offset, limit)?;
     let keys = SortedKeys::Listed(keys.into_iter());
-    Ok(Some(Found::Rows(Source { rows: place.list(table, keys)?, selection: None })))
+    Ok(Source { rows: place.list(table, keys)?, selection: None })
 }
 
-/// The keys of rows in the order that is asked for, without the first few, and so many at most.
+/// The keys of rows in the order that is asked for, without the first few, and so many at most; `order` is what it is over these rows.
 fn sorted(
     table: &Bound<'_, Table>,
-    plan: &Plan,
+    (plan, order): (&Plan, &[(Node, bool)]),
     source: Source,
     skip: u64,
     take: u64,
 ) -> PyResult<SortedKeys> {
     let py = table.py();
-    let sort_key = || SortKey::new(&plan.order).map_err(|error| errors::value_error(error.to_string()));
+    let sort_key =
+        |order: &[(Node, bool)]| SortKey::new(order).map_err(|error| errors::value_error(error.to_string()));
     let after = match &plan.after {
         None => None,
         Some(after) => {
             let row = Row { key: &after.key, spelling: &[], record: &after.record };
-            let code = sort_key()?.of(&row, &*table.get().core().names).map(<[u8]>::to_vec);
+            let code = sort_key(&plan.order)?.of(&row, &*table.get().core().names).map(<[u8]>::to_vec);
             let code = code.map_err(|error| errors::corrupt_key(py, "", &after.key, &error))?;
             Some((code, after.key.clone()))
         }
     };
     let wanted = if take == 0 { 0 } else { skip.saturating_add(take) };
-    let sort = Sort::new(sort_key()?, after, wanted, SORT_MEMORY_MAX);
+    let sort = Sort::new(sort_key(order)?, after, wanted, SORT_MEMORY_MAX);
     let sorted = over_parts(table, source, SortUp(sort))?;
     let keys = py.detach(|| sorted.into_keys(skip, take, || Stop::Signals.is_set()));
     keys.map_err(|fault| of_fault(table, fault))
@@ -146,8 +248,19 @@ pub enum Place {
 }
 
 impl Place {
+    /// Whether it is the running transaction.
+    pub fn is_inside(&self) -> bool {
+        matches!(self, Self::Transaction)
+    }
+
     /// Where the table's rows are now; None where it does not exist.
     pub fn of(table: &Bound<'_, Table>, bounds: &Bounds) -> PyResult<Option<Self>> {
+        let (py, this) = (table.py(), table.get());
+        if !this.is_in_transaction(py) {
+            let snapshot = this.snapshot(py)?;
+            return Ok(this.id_in(py, &snapshot)?.map(|id| Self::Snapshot(snapshot, id)));
+        }
+        // One that has changed nothing reads a snapshot as well.
         Ok(match table.get().rows(table.py(), bounds, false)? {
             None => None,
             Some(Rows::Pinned(scan)) => Some(Self::Snapshot(scan.snapshot().clone(), scan.table())),

@@ -128,7 +128,8 @@ impl Table {
         self.frozen.is_none() && self.core.is_mine(py)
     }
 
-    pub(super) fn id_in(&self, py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<TableId>> {
+    /// The table's id in a snapshot; None where that has no such table.
+    pub fn id_in(&self, py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<TableId>> {
         self.identity.in_snapshot(py, &self.core, snapshot).map_err(|error| errors::of_store(py, error))
     }
 

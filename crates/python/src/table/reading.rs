@@ -1,7 +1,7 @@
 //! Which rows does a table's handle find, and whose: those committed, those of a snapshot, or those of
 //! the transaction that is running?
 
-use pellucid_query::{Copied, Indexed, IndexedInside, Listed, Selection};
+use pellucid_query::{Copied, Indexed, IndexedInside, Listed, Selection, ToldRows};
 use pellucid_record::view::Slot;
 use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TableId, TransactionScan};
 use pyo3::prelude::*;
@@ -33,6 +33,8 @@ pub enum Rows {
     Indexed(Box<Indexed>),
     /// By those of an index as a transaction has it.
     IndexedInside(Box<IndexedInside>),
+    /// What entries of an index, or keys alone, tell of them; and whether they are those of a running transaction.
+    Told(Box<ToldRows>, bool),
 }
 
 /// The key that `object` is; None where it is none, and so can be under no row.
@@ -167,7 +169,14 @@ impl Table {
         }
         let mut count = 0;
         match self.rows(py, bounds, false)? {
-            Some(Rows::Listed(_) | Rows::Copied(_) | Rows::Indexed(_) | Rows::IndexedInside(_)) | None => {}
+            Some(
+                Rows::Listed(_)
+                | Rows::Copied(_)
+                | Rows::Indexed(_)
+                | Rows::IndexedInside(_)
+                | Rows::Told(..),
+            )
+            | None => {}
             Some(Rows::Pinned(mut scan)) => {
                 while scan.next().map_err(|error| errors::of_store(py, error))?.is_some() {
                     count += 1;

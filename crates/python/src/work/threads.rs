@@ -7,7 +7,7 @@
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use crate::errors;
 use crate::table::{Rows, Table};
 
 /// Tables with fewer rows are done before threads have begun.
-const ROW_COUNT_MIN: u64 = 100_000;
+pub const ROW_COUNT_MIN: u64 = 100_000;
 /// More threads wait for memory, not for processors.
 const THREAD_COUNT_MAX: usize = 16;
 /// Parts of a walk for each thread. Two threads that count the same rows take no more of the processors together than one does, so that
@@ -64,8 +64,11 @@ pub fn set_threads(count: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
 }
 
 fn thread_count() -> usize {
+    // The system is asked once: it looks into several files for that, which takes as long as to find some rows by an index.
+    static AVAILABLE: OnceLock<usize> = OnceLock::new();
     match WANTED.load(Ordering::Relaxed) {
-        0 => thread::available_parallelism().map_or(1, NonZero::get).min(THREAD_COUNT_MAX),
+        0 => *AVAILABLE
+            .get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get).min(THREAD_COUNT_MAX)),
         count => count,
     }
 }

@@ -84,6 +84,15 @@ impl Large for Transaction {
     }
 }
 
+/// Of rows that an index tells, nothing lies apart.
+pub struct NothingLarge;
+
+impl Large for NothingLarge {
+    fn read(&self, blob: u64) -> Result<Vec<u8>, StoreError> {
+        Err(StoreError::NoSuchBlob { id: blob })
+    }
+}
+
 fn copied(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len()).map_err(|_| StoreError::NoMemory { what: "a large value" })?;

@@ -26,8 +26,8 @@ use pellucid_store::Row;
 
 use crate::column::Column;
 use crate::walk::{Fault, Walk, for_each};
-pub use builder::Large;
 use builder::{Builder, Ground, Stop};
+pub use builder::{Large, NothingLarge};
 use fields::Fields;
 pub use kind::{Type, double};
 

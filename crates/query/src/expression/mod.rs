@@ -213,6 +213,13 @@ impl Expression {
             || self.kind.parts().iter().any(|part| part.reads_key())
     }
 
+    /// Whether it reads the record.
+    #[must_use]
+    pub fn reads_record(&self) -> bool {
+        matches!(&self.kind, Kind::Field(Source::Record, _))
+            || self.kind.parts().iter().any(|part| part.reads_record())
+    }
+
     /// Whether it may have many values in a row: with `each()`, and no condition, which is one truth.
     #[must_use]
     pub fn branches(&self) -> bool {

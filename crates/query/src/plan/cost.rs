@@ -21,6 +21,10 @@ pub(super) struct Costs {
 const RANGE: f64 = 600.0;
 /// To go on to the next entry, take it apart and copy its key.
 const ENTRY: f64 = 65.0;
+/// To make a row of what an entry tells.
+pub(super) const TELL: f64 = 20.0;
+/// To look at a few rows from all over the table.
+pub(super) const SAMPLE: f64 = 60_000.0;
 /// To put a key where it belongs among the others, for each power of two of them.
 const SORT_STEP: f64 = 3.0;
 /// To look at the next row of a scan.
@@ -69,6 +73,13 @@ impl Costs {
     pub(super) fn sort(count: f64, wanted: f64) -> f64 {
         let kept = count.min(wanted);
         TOP * count + (KEPT + SORT_STEP * kept.max(2.0).log2()) * kept
+    }
+}
+
+impl Costs {
+    /// To bring what entries have told in another order, by so many expressions; of those that are wanted each is found by its key.
+    pub(super) fn sort_told(order_count: usize, count: f64, wanted: f64) -> f64 {
+        if order_count == 0 { 0.0 } else { Self::sort(count, wanted) + SORT_STEP * 10.0 * count.min(wanted) }
     }
 }
 

@@ -14,6 +14,7 @@ use pellucid_store::Range;
 
 use crate::expression::{Expression, Kind, Node};
 use crate::key_range;
+use crate::told::told;
 use cost::Costs;
 pub use part::{Candidate, Section, section};
 
@@ -28,8 +29,8 @@ pub struct Question<'a> {
     pub is_cut_by_key: bool,
     /// How many rows are wanted at most, those left out first included.
     pub wanted: u64,
-    /// Whether keys will do, and no record is looked at.
-    pub keys_will_do: bool,
+    /// What is read of each row that is found, beside its key; None: its record.
+    pub reads: Option<&'a [Node]>,
     /// Whether ranges of which no entry is known have none.
     pub knows_none: bool,
     /// How many rows the table has.
@@ -87,6 +88,8 @@ pub struct Choice {
     pub access: Access,
     /// Which of the conditions need no test.
     pub settled: Vec<bool>,
+    /// Whether keys, or the entries of the one index, tell all that is asked for, and no row is looked up.
+    pub is_told: bool,
     /// How many rows are expected to be looked at.
     pub estimate: f64,
     /// What it is expected to cost, in nanoseconds.
@@ -98,6 +101,9 @@ pub trait Statistics {
     /// How many entries an index has in a range, roughly.
     fn entries(&mut self, index: usize, range: &Range) -> u64;
 
+    /// Whether an index has any entry in a range.
+    fn has_any(&mut self, index: usize, range: &Range) -> bool;
+
     /// Of how many of a few rows from all over the table a condition is true, and how many these are.
     fn sample(&mut self, condition: &Node) -> (usize, usize);
 }
@@ -107,17 +113,17 @@ pub fn ways(question: &Question<'_>, indexes: &[Candidate], statistics: &mut dyn
     let costs =
         Costs { row_count: question.row_count as f64, thread_count: question.thread_count.max(1) as f64 };
     let shares = vec![None; question.conditions.len()];
-    let mut planner = Planner { question, indexes, costs, statistics, shares };
+    let mut planner =
+        Planner { question, indexes, costs, statistics, shares, may_sample: false, is_unsure: false };
     let sections = planner.sections(question.conditions);
     planner.note_shares(&sections);
-    let mut ways = vec![planner.scan()];
-    for found in &sections {
-        ways.extend(planner.by_keys(found.set(), &found.section.settled));
-        ways.extend(planner.in_order(found));
+    let unions = planner.unions();
+    let mut ways = planner.weigh(&sections, &unions);
+    // Rows are looked at to choose where the best way may take longer than that does.
+    if planner.is_unsure && ways.first().is_some_and(|best| best.cost > cost::SAMPLE) {
+        planner.may_sample = true;
+        ways = planner.weigh(&sections, &unions);
     }
-    ways.extend(planner.intersection(&sections));
-    ways.extend(planner.unions());
-    ways.sort_by(|one, other| one.cost.total_cmp(&other.cost));
     ways
 }
 
@@ -128,6 +134,10 @@ struct Planner<'q, 's> {
     statistics: &'s mut dyn Statistics,
     /// Of which share of the rows each condition is true, as far as that was asked.
     shares: Vec<Option<f64>>,
+    /// Whether a few rows may be looked at for that.
+    may_sample: bool,
+    /// Whether some way would cost less where more was known.
+    is_unsure: bool,
 }
 
 /// A section of an index, and how many entries it may have.
@@ -147,21 +157,42 @@ impl Found {
 }
 
 impl Planner<'_, '_> {
-    /// A section that one condition has left tells of which share of the rows it is true.
+    /// All ways, the one that is expected to cost least first.
+    fn weigh(&mut self, sections: &[Found], unions: &[(Set, Vec<bool>)]) -> Vec<Choice> {
+        let mut ways = vec![self.scan()];
+        for found in sections {
+            ways.extend(self.by_keys(found.set(), &found.section.settled));
+            ways.extend(self.in_order(found));
+        }
+        ways.extend(self.intersection(sections));
+        for (set, settled) in unions {
+            ways.extend(self.by_keys(set.clone(), settled));
+        }
+        ways.sort_by(|one, other| one.cost.total_cmp(&other.cost));
+        ways
+    }
+
+    /// A section tells of which share of the rows the conditions are true that have left it; of several together, each of the same.
     fn note_shares(&mut self, sections: &[Found]) {
         for found in sections {
-            let mut used = (0..).zip(&found.section.used).filter(|(_, is_used)| **is_used);
-            if let (Some((place, _)), None) = (used.next(), used.next())
-                && let Some(share) = self.shares.get_mut::<usize>(place)
-            {
-                *share = Some((found.estimate / self.question.row_count.max(1) as f64).min(1.0));
+            let used: Vec<usize> =
+                (0..).zip(&found.section.used).filter(|(_, used)| **used).map(|(at, _)| at).collect();
+            let share = (found.estimate / self.question.row_count.max(1) as f64).min(1.0);
+            let is_known = |at: &usize| self.shares.get(*at).is_none_or(Option::is_some);
+            if used.len() != 1 && used.iter().any(is_known) {
+                continue;
+            }
+            for at in &used {
+                if let Some(place) = self.shares.get_mut(*at) {
+                    *place = Some(share.powf(1.0 / used.len() as f64));
+                }
             }
         }
     }
 
-    /// How many of so many rows pass the conditions that are not settled. Whether few rows have to be looked at for those that are wanted depends
-    /// on it; where all are wanted, nobody asks.
-    fn passing(&mut self, count: f64, settled: &[bool]) -> f64 {
+    /// How many of so many rows pass the conditions that are not settled. Where all are wanted, nobody asks. Of a condition of which nothing is
+    /// known, the share `unknown`.
+    fn passing(&mut self, count: f64, settled: &[bool], unknown: f64) -> f64 {
         if self.question.wanted == u64::MAX && self.question.order.is_empty() {
             return count;
         }
@@ -170,18 +201,26 @@ impl Planner<'_, '_> {
             if settled.get(place).copied().unwrap_or(false) {
                 continue;
             }
-            let known = self.shares.get(place).copied().flatten();
-            let share = known.unwrap_or_else(|| match self.statistics.sample(condition) {
-                // So few may be none; and then all rows are looked at in vain.
-                (0..3, _) => 0.0,
-                (count, all) => count as f64 / all as f64,
-            });
-            if let Some(place) = self.shares.get_mut(place) {
-                *place = Some(share);
+            let mut share = self.shares.get(place).copied().flatten();
+            if share.is_none() && self.may_sample {
+                share = Some(match self.statistics.sample(condition) {
+                    // So few may be none; and then all rows are looked at in vain.
+                    (0..3, _) => 0.0,
+                    (count, all) => count as f64 / all as f64,
+                });
+                if let Some(place) = self.shares.get_mut(place) {
+                    *place = share;
+                }
             }
-            passing *= share;
+            self.is_unsure |= share.is_none();
+            passing *= share.unwrap_or(unknown);
         }
         passing
+    }
+
+    /// Of what is not known it is taken that it costs most: all rows are sorted, or looked at in vain.
+    fn unknown(&self) -> f64 {
+        if self.question.order.is_empty() { 0.0 } else { 1.0 }
     }
 
     /// What it costs to test the conditions that are not settled, one after the other up to the first that is not true.
@@ -204,7 +243,7 @@ impl Planner<'_, '_> {
         let all = question.scan_count as f64;
         let wanted = question.wanted as f64;
         let settled = vec![false; conditions];
-        let passing = self.passing(all, &settled);
+        let passing = self.passing(all, &settled, self.unknown());
         let mut cost = self.costs.scan(all, self.tests(&settled));
         if question.order.is_empty() {
             // It ends with the last row that is wanted.
@@ -213,11 +252,11 @@ impl Planner<'_, '_> {
             }
         } else {
             cost += Costs::sort(passing, wanted);
-            if !question.keys_will_do {
+            if question.reads.is_none_or(|reads| !reads.is_empty()) {
                 cost += self.costs.fetch(passing.min(wanted), false, 0.0);
             }
         }
-        Choice { access: Access::Scan, settled, estimate: all, cost }
+        Choice { access: Access::Scan, settled, is_told: false, estimate: all, cost }
     }
 
     /// The section of each index that is of use; those that follow one with next to no entries are left out.
@@ -259,8 +298,11 @@ impl Planner<'_, '_> {
         const RANGE_COUNT_FEW: usize = 16;
         let mut total = 0;
         let is_few = self.question.knows_none && section.ranges.len() <= RANGE_COUNT_FEW;
+        let mut is_first = true;
         section.ranges.retain(|range| {
-            let count = self.statistics.entries(index, range);
+            // That of Decimals comes behind that of numbers.
+            let is_some = std::mem::take(&mut is_first) || self.statistics.has_any(index, range);
+            let count = if is_some { self.statistics.entries(index, range) } else { 0 };
             total += count;
             count > 0 || !is_few
         });
@@ -278,20 +320,44 @@ impl Planner<'_, '_> {
             }
         }
         let (count, gathered) = self.gather(&set);
-        let untested = settled.iter().filter(|is_settled| !**is_settled).count();
+        let is_told = self.is_told(&set, settled);
         let mut cost = gathered;
         let (mut fetched, wanted) = (count, question.wanted as f64);
-        let passing = self.passing(count, settled);
+        let passing = self.passing(count, settled, self.unknown());
         if question.order.is_empty() && wanted < passing {
             fetched = count * wanted / passing.max(1.0);
         }
-        if untested > 0 || !question.keys_will_do || !question.order.is_empty() {
+        if is_told {
+            cost += self.tell(count, settled) + Costs::sort_told(question.order.len(), passing, wanted);
+        } else {
             cost += self.costs.fetch(fetched, true, self.tests(settled));
+            if !question.order.is_empty() {
+                cost += Costs::sort(passing, wanted) + self.costs.fetch(passing.min(wanted), false, 0.0);
+            }
         }
-        if !question.order.is_empty() {
-            cost += Costs::sort(passing, wanted) + self.costs.fetch(passing.min(wanted), false, 0.0);
+        Some(Choice { access: Access::Keys(set), settled: settled.to_vec(), is_told, estimate: count, cost })
+    }
+
+    /// Whether nothing is read but keys, or what the entries of the set's one index tell.
+    fn is_told(&self, set: &Set, settled: &[bool]) -> bool {
+        let Some(reads) = self.question.reads else { return false };
+        let tested = self.question.conditions.iter().zip(settled).filter(|(_, is_settled)| !**is_settled);
+        let ordered = self.question.order.iter().map(|(node, _)| node);
+        let mut others = tested.map(|(condition, _)| condition).chain(ordered);
+        match set {
+            Set::Section { index, .. } => self.indexes.get(*index).is_some_and(|candidate| {
+                reads.iter().chain(others).all(|node| told(&candidate.parts, node).is_some())
+            }),
+            Set::All(_) | Set::Any(_) => {
+                others.next().is_none() && !reads.iter().any(|node| node.reads_record())
+            }
         }
-        Some(Choice { access: Access::Keys(set), settled: settled.to_vec(), estimate: count, cost })
+    }
+
+    /// What it costs to have entries tell what is asked for, and to test the conditions that are not settled on that.
+    fn tell(&self, count: f64, settled: &[bool]) -> f64 {
+        let is_bare = self.question.reads.is_some_and(<[Node]>::is_empty);
+        count * (self.tests(settled) + if is_bare { 0.0 } else { cost::TELL })
     }
 
     /// How many keys a set has, and what it costs to have them in order.
@@ -329,17 +395,19 @@ impl Planner<'_, '_> {
         }
         let is_reverse = is_in_order(candidate, &found.section, question.order)?;
         let settled = found.section.settled.clone();
-        let untested = settled.iter().filter(|is_settled| !**is_settled).count();
+        let is_told = self.is_told(&found.set(), &settled);
         let (count, wanted) = (found.estimate, question.wanted as f64);
-        let passing = self.passing(count, &settled);
+        let passing = self.passing(count, &settled, 0.0);
         let share = if wanted < passing { wanted / passing.max(1.0) } else { 1.0 };
         let mut cost = Costs::entries(1, count * share);
-        if untested > 0 || !question.keys_will_do {
-            cost += self.costs.fetch(count * share, false, self.tests(&settled));
-        }
+        cost += if is_told {
+            self.tell(count * share, &settled)
+        } else {
+            self.costs.fetch(count * share, false, self.tests(&settled))
+        };
         let Found { index, section, used, .. } = found.clone();
         let access = Access::Ordered { index, section, used, is_reverse };
-        Some(Choice { access, settled, estimate: count * share, cost })
+        Some(Choice { access, settled, is_told, estimate: count * share, cost })
     }
 
     /// The keys that are in two or three sections.
@@ -373,8 +441,8 @@ impl Planner<'_, '_> {
         best
     }
 
-    /// For each `or` the keys that are in a section for any of its branches.
-    fn unions(&mut self) -> Vec<Choice> {
+    /// For each `or` the keys that are in a section for any of its branches, and which conditions these settle.
+    fn unions(&mut self) -> Vec<(Set, Vec<bool>)> {
         let conditions = self.question.conditions;
         let mut ways = Vec::new();
         for (place, condition) in conditions.iter().enumerate() {
@@ -399,7 +467,7 @@ impl Planner<'_, '_> {
                 if let Some(own) = settled.get_mut(place) {
                     *own = is_settled;
                 }
-                ways.extend(self.by_keys(Set::Any(sets), &settled));
+                ways.push((Set::Any(sets), settled));
             }
         }
         ways

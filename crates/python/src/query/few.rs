@@ -1,0 +1,113 @@
+//! Are there next to no rows to be found?
+//!
+//! Where each part of an index equals a value, there is mostly one entry, or none. To look for it takes less than to look how many there might be,
+//! and than to weigh other ways.
+
+use std::ops::Bound as Edge;
+
+use pellucid_query::RowKey;
+use pellucid_query::expression::{Comparison, Kind, Node};
+use pellucid_query::index::Keys;
+use pellucid_query::plan::spans::operand;
+use pellucid_query::plan::{Access, Candidate, Choice, Set, section};
+use pellucid_store::{Range, Row, TableId};
+use pyo3::prelude::*;
+
+use super::access::{Ways, is_within, put_in_order};
+use super::indexes;
+use super::source::Place;
+use crate::bounds::Bounds;
+use crate::errors;
+use crate::table::Table;
+
+/// So many keys are found as soon as counted.
+const FEW: usize = 2;
+
+/// The way to the rows by an index, with the keys to which it leads, where these are next to none.
+pub fn few(
+    table: &Bound<'_, Table>,
+    place: &Place,
+    (bounds, conditions): (&Bounds, &[Node]),
+    (order, reads): (&[(Node, bool)], Option<&[Node]>),
+) -> PyResult<Option<Ways>> {
+    if conditions.is_empty() {
+        return Ok(None);
+    }
+    let indexes = indexes::of(table, place)?;
+    for (index, ready) in indexes.iter().enumerate() {
+        let candidate = &ready.candidate;
+        if !is_equal(candidate, conditions) {
+            continue;
+        }
+        let Some(section) = section(candidate, conditions, u64::MAX) else { continue };
+        if section.point_count < candidate.parts.len() {
+            continue;
+        }
+        let mut keys = Vec::new();
+        let wanted = if candidate.is_unique { 1 } else { FEW + 1 };
+        for range in &section.ranges {
+            place.first_keys(table, (ready.info.id, &ready.keys), range, (wanted, &mut keys))?;
+        }
+        if keys.len() > FEW {
+            continue;
+        }
+        put_in_order(table.py(), &mut keys);
+        if !bounds.is_all {
+            keys.retain(|key| is_within(&bounds.range, &key.code));
+        }
+        let settled = section.settled.clone();
+        let is_told = order.is_empty()
+            && settled.iter().all(|is_settled| *is_settled)
+            && reads.is_some_and(|reads| !reads.iter().any(|node| node.reads_record()));
+        let estimate = keys.iter().map(|_| 1.0).sum();
+        let set = Set::Section { index, section, used: Vec::new(), estimate };
+        let best = Choice { access: Access::Keys(set), settled, is_told, estimate, cost: 0.0 };
+        return Ok(Some(Ways { indexes, ways: vec![best], few: Some(keys) }));
+    }
+    Ok(None)
+}
+
+/// Whether the conditions say of each part which value it equals.
+fn is_equal(candidate: &Candidate, conditions: &[Node]) -> bool {
+    let says = |part: &Node, condition: &Node| {
+        matches!(condition.kind(), Kind::Compare(Comparison::Equal, ..) | Kind::IsNone(_))
+            && operand(condition).is_some_and(|operand| *operand == **part)
+    };
+    candidate.parts.iter().all(|(part, _)| conditions.iter().any(|condition| says(part, condition)))
+}
+
+impl Place {
+    /// Adds the keys to which the first entries in a range lead, so many at most.
+    fn first_keys(
+        &self,
+        table: &Bound<'_, Table>,
+        (index, entries): (TableId, &Keys),
+        range: &Range,
+        (wanted, keys): (usize, &mut Vec<RowKey>),
+    ) -> PyResult<()> {
+        let py = table.py();
+        let mut range = range.clone();
+        for _ in 0..wanted {
+            // What is no entry is found by `check`.
+            let take = |entry: Row<'_>| {
+                let parts = entries.split(&entry);
+                let key =
+                    parts.map(|parts| RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() });
+                (entry.key.to_vec(), key)
+            };
+            let found = match self {
+                Self::Snapshot(snapshot, _) => snapshot
+                    .with_first(index, &range, false, take)
+                    .map_err(|error| errors::of_store(py, error))?,
+                Self::Transaction => {
+                    let core = table.get().core();
+                    core.in_running(py, |transaction| transaction.with_first(index, &range, false, take))?
+                }
+            };
+            let Some((place, key)) = found else { break };
+            range.start = Edge::Excluded(place);
+            keys.extend(key);
+        }
+        Ok(())
+    }
+}
