@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::catalog;
 use crate::engine::{Engine, EngineError};
-use crate::error::{StoreError, Warning};
+use crate::error::{StoreError, Wanted, Warning};
 use crate::log::{self, LoggedEngine, MemorySpace, Met, OF_ANOTHER, Opened, Space, words_for};
 use crate::os;
 use crate::os_map::{self, FileSpace};
@@ -22,6 +22,9 @@ use crate::writer_lock::is_dead;
 const AREA_SIZE: usize = 32 << 20;
 /// Bytes of a log that holds nothing.
 const LOG_SIZE_LEAST: u64 = 40_960;
+
+/// For how long others may be about to join a log: longer takes none who is not stopped.
+const JOINING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where the log of a database lies.
 pub(crate) fn path_of(database: &Path) -> PathBuf {
@@ -80,10 +83,16 @@ pub(crate) fn attach(
     let header = catalog::header(&*txn).map_err(|error| error.at(&name))?;
     drop(txn);
     let Some(header) = header else { return Ok(tree) };
+    // Beside one who may only read, the first who may write is alone with the log, and perhaps not the only one to come.
+    let mut joining = None;
     let (space, opened): (Box<dyn Space>, _) = if manner.is_writable {
+        if !manner.is_alone {
+            joining = Some(begin_joining(&log_path, &name)?);
+        }
         let space = FileSpace::open(&log_path, manner.words(), manner.is_alone, true);
         let space = space.map_err(|source| open_error(&log_name, source))?;
-        (Box::new(space), Opened { is_alone: manner.is_alone, joins: true })
+        let is_first = manner.is_alone || !space.has_others();
+        (Box::new(space), Opened { is_alone: is_first, joins: true })
     } else {
         let space = match FileSpace::open(&log_path, manner.words(), false, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -107,11 +116,12 @@ pub(crate) fn attach(
         error => StoreError::from_engine(&log_name, error),
     };
     let (engine, met) = LoggedEngine::open(tree, space, header.identity, opened).map_err(told)?;
-    if manner.is_alone && manner.is_writable && manner.writes {
+    drop(joining);
+    if opened.is_alone && manner.is_writable && manner.writes {
         engine.take_over().map_err(|error| not_written(path, file, error))?;
     }
     let Met { lost, applied } = met;
-    if manner.is_alone && engine.misses_log(manner.mark) {
+    if opened.is_alone && engine.misses_log(manner.mark) {
         warnings.push(Warning::LogMissing { path: name.clone(), version: applied });
     }
     if manner.is_writable && own_namespace().is_some_and(|own| engine.meet_namespace(own)) {
@@ -121,6 +131,17 @@ pub(crate) fn attach(
         warnings.push(Warning::LostCommits { path: name, commits: lost });
     }
     Ok(Box::new(engine))
+}
+
+/// Wait for the right to join a log, among others who may want to be its first member.
+fn begin_joining(log_path: &Path, name: &str) -> Result<os_map::Joining, StoreError> {
+    os_map::begin_joining(log_path, JOINING_PATIENCE).map_err(|source| match source.kind() {
+        io::ErrorKind::TimedOut => {
+            let (path, waited) = (name.to_owned(), Some(JOINING_PATIENCE));
+            StoreError::Busy { path, wanted: Wanted::Open, holders: Vec::new(), waited }
+        }
+        _ => open_error(&log_path.display().to_string(), source),
+    })
 }
 
 /// What it means that commits of the log could not be written into the file: mostly that the disk is full, which the engine calls a

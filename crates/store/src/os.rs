@@ -243,9 +243,15 @@ fn byte_lock(offset: i64, kind: libc::c_int) -> libc::flock {
 }
 
 /// Whether somebody has locked a byte of a file, by another open file than this.
-#[cfg(target_os = "linux")]
 pub(crate) fn is_byte_locked(file: &File, offset: i64) -> io::Result<bool> {
-    let mut lock = byte_lock(offset, libc::F_WRLCK);
+    is_any_byte_locked(file, offset..offset + 1)
+}
+
+/// Whether somebody has locked one of some bytes of a file, by another open file than this.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_any_byte_locked(file: &File, offsets: std::ops::Range<i64>) -> io::Result<bool> {
+    let mut lock = byte_lock(offsets.start, libc::F_WRLCK);
+    lock.l_len = offsets.end - offsets.start;
     // SAFETY: the descriptor is open while `file` is borrowed; the call reads and fills the structure and keeps nothing.
     let failed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
     if failed != 0 {
@@ -256,7 +262,7 @@ pub(crate) fn is_byte_locked(file: &File, offset: i64) -> io::Result<bool> {
 
 /// Elsewhere nobody can be asked.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn is_byte_locked(_file: &File, _offset: i64) -> io::Result<bool> {
+pub(crate) fn is_any_byte_locked(_file: &File, _offsets: std::ops::Range<i64>) -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

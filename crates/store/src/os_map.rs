@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::log::{GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, Space};
 use crate::os;
@@ -154,6 +154,12 @@ impl FileSpace {
         Ok(space)
     }
 
+    /// Whether somebody else who lives has it open as a member; so it is taken to be where nobody can be asked.
+    pub(crate) fn has_others(&self) -> bool {
+        let members = MEMBERS_AT + 1..MEMBERS_AT + 1 + MEMBER_MAX.cast_signed();
+        self.own_file().and_then(|file| os::is_any_byte_locked(file, members)).unwrap_or(true)
+    }
+
     /// Take the first number that nobody has.
     fn join(&self) -> io::Result<u64> {
         for member in 1..=MEMBER_MAX {
@@ -215,6 +221,24 @@ impl FileSpace {
     fn own_file(&self) -> io::Result<&File> {
         self.file.file().ok_or_else(|| io::Error::other("it was opened before the process forked"))
     }
+}
+
+/// The right to find out, alone, whether a log has members, and to become one; dropping it gives it back.
+pub(crate) struct Joining {
+    _file: File,
+}
+
+/// Wait until nobody else is about to become a member of the log at a path, but for so long at most: `TimedOut`.
+pub(crate) fn begin_joining(path: &Path, limit: Duration) -> io::Result<Joining> {
+    let (file, begin) = (File::options().read(true).write(true).open(path)?, Instant::now());
+    // No member has this number.
+    while !os::lock_byte(&file, MEMBERS_AT, true)? {
+        if begin.elapsed() >= limit {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(Joining { _file: file })
 }
 
 /// Whether a file begins as logs do.

@@ -328,6 +328,44 @@ fn in_a_folder_that_takes_no_files_it_is_read_with_what_a_log_says() {
 }
 
 #[test]
+fn whoever_may_write_beside_one_who_may_only_read_makes_sure_of_the_log() {
+    let scratch = Scratch::new();
+    let path = scratch.path("stale.pel");
+    fill(&path, 4);
+    let (name, log) = (path.display(), scratch.path("stale.pel-log"));
+    let mut child = Child::new();
+    child.must(&[&format!("open {name} w 1000")]);
+    let mut put = |number: usize| {
+        child.must(&["begin 1000", &format!("put t new{number} {number}"), "commit"]);
+        let mut first_page = vec![0; 4096];
+        File::open(&log).unwrap().read_exact_at(&mut first_page, 0).unwrap();
+        first_page
+    };
+    let stale = (0..5).map(&mut put).collect::<Vec<_>>();
+    (5..20).for_each(|number| drop(put(number)));
+    child.kill();
+    // As a power cut leaves it: the first page was on the disk once, and the groups are there all.
+    File::options().write(true).open(&log).unwrap().write_all_at(&stale[4], 0).unwrap();
+    std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+    std::fs::set_permissions(&log, Permissions::from_mode(0o644)).unwrap();
+    let mut reader = child_without_rights(&scratch);
+    reader.must(&[&format!("open {name} r 1000")]);
+    assert_eq!(reader.ask("get t new19"), "19");
+    assert!(reader.ask("begin 100").starts_with("error ReadOnly"));
+    std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    let store = open(&path, Mode::Write).unwrap();
+    assert_eq!(rows_of(&store), 24);
+    let mut second = Child::new();
+    second.must(&[&format!("open {name} w 1000"), "begin 1000", "put t last 20", "commit"]);
+    assert_eq!(rows_of(&store), 25);
+    drop(store);
+    second.must(&["close"]);
+    reader.must(&["close"]);
+    assert_eq!(rows_of(&open(&path, Mode::Write).unwrap()), 25);
+}
+
+#[test]
 fn a_full_disk_is_an_error_and_loses_nothing() {
     let scratch = Scratch::new();
     let path = scratch.path("full.pel");

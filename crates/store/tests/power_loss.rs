@@ -77,12 +77,16 @@ fn changes(number: usize, chance: &mut Chance) -> Vec<(String, Option<String>)> 
 }
 
 fn apply(store: &Store, number: usize, rows: &mut Rows, chance: &mut Chance) {
+    commit(store, changes(number, chance), rows);
+}
+
+fn commit(store: &Store, changes: Vec<(String, Option<String>)>, rows: &mut Rows) {
     let mut transaction = store.begin(WAIT).unwrap();
     let table = match transaction.table(TABLE).unwrap() {
         Some(table) => table,
         None => transaction.create_table(TABLE).unwrap(),
     };
-    for (name, value) in changes(number, chance) {
+    for (name, value) in changes {
         let key = key(&name);
         if let Some(value) = value {
             transaction.put(table, &key, b"", &record(&value), &[]).unwrap();
@@ -241,6 +245,54 @@ fn process_syncs_now_and_then_without_being_asked() {
 }
 
 #[test]
+fn a_tree_whose_writer_died_in_its_sync_is_on_the_disk_before_its_log_is_begun_anew() {
+    const BEFORE: usize = 12;
+    const SINCE: usize = 12;
+    let small = |number: usize| {
+        let row = |name: String| (name, Some(format!("{number} ")));
+        vec![row(format!("key {}", number % 7)), ("last".to_owned(), Some(number.to_string()))]
+    };
+    let mut chance = Chance::new("a_tree_whose_writer_died_in_its_sync");
+    let manner = Manner { durability: Durability::Full, area_size: AREA_SIZE, pause: Duration::ZERO };
+    let (mut rows, mut states) = (Rows::new(), vec![Rows::new()]);
+    // What the data file held before a checkpoint and behind it, and the log behind it.
+    let (old, new, log) = {
+        let scratch = Scratch::new();
+        let path = scratch.path(NAME);
+        let store = Store::open(&path, &manner.options()).unwrap();
+        for number in 1..=BEFORE {
+            commit(&store, small(number), &mut rows);
+            states.push(rows.clone());
+        }
+        let old = std::fs::read(&path).unwrap();
+        store.sync().unwrap();
+        (old, std::fs::read(&path).unwrap(), std::fs::read(scratch.path("power.pel-log")).unwrap())
+    };
+    assert!(old != new);
+    let _recording = ALONE.lock();
+    let scratch = Scratch::new();
+    let path = scratch.path(NAME);
+    os_recorder::start(scratch.folder());
+    write_and_look(&path, &old, true);
+    write_and_look(&scratch.path("power.pel-log"), &log, true);
+    // The checkpoint's writer died: what it wrote is in memory, and not on the disk.
+    let first = write_and_look(&path, &new, false);
+    let mut returned = vec![first; BEFORE];
+    let store = Store::open(&path, &manner.options()).unwrap();
+    for number in BEFORE + 1..=BEFORE + SINCE {
+        commit(&store, small(number), &mut rows);
+        states.push(rows.clone());
+        returned.push(os_recorder::look());
+    }
+    let recorder = os_recorder::stop();
+    drop(store);
+    let run = Run { recorder, states, returned, settled: Vec::new() };
+    for _ in 0..images() {
+        run.cut(first + chance.below(run.recorder.count() - first), manner, &mut chance);
+    }
+}
+
+#[test]
 fn the_name_of_a_database_lasts_as_its_first_commit_does() {
     let mut chance = Chance::new("the_name_of_a_database_lasts_as_its_first_commit_does");
     let manner = Manner { durability: Durability::Full, area_size: AREA_SIZE, pause: Duration::ZERO };
@@ -286,7 +338,7 @@ fn an_image_lacks_what_was_not_synced_and_has_what_was() {
     assert_eq!(texts, ["aaaa", "bbbb"], "{seen:?}");
 }
 
-fn write_and_look(path: &Path, bytes: &[u8], is_synced: bool) {
+fn write_and_look(path: &Path, bytes: &[u8], is_synced: bool) -> usize {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::options().write(true).create(true).truncate(false).open(path).unwrap();
     file.write_all_at(bytes, 0).unwrap();
@@ -294,7 +346,7 @@ fn write_and_look(path: &Path, bytes: &[u8], is_synced: bool) {
         file.sync_data().unwrap();
         std::fs::File::open(path.parent().unwrap()).unwrap().sync_all().unwrap();
     }
-    os_recorder::look();
+    os_recorder::look()
 }
 
 /// One recording at a time.

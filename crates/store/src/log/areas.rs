@@ -146,6 +146,11 @@ impl Areas {
         }
     }
 
+    /// Whether nothing was ever in it.
+    pub(crate) fn is_new(&self) -> bool {
+        self.load(0) == 0 && [0, 1].into_iter().all(|area| self.head(area).is_none())
+    }
+
     /// Make it an empty log that begins at a position. Nobody else may have it.
     pub(crate) fn create(&self, position: u64, sequence: u64) -> std::io::Result<()> {
         self.space.reserve(0..HEAD_WORDS)?;
@@ -182,6 +187,15 @@ impl Areas {
         fence(Ordering::Release);
         self.store(at, begin);
         self.store(at + 2, self.check_of(begin, salt));
+    }
+
+    /// Have an area say nothing: what it held must not continue another one that ends where this began.
+    pub(crate) fn forget_area(&self, area: usize) {
+        let at = Self::head_at(area);
+        self.store(at + 1, 0);
+        fence(Ordering::Release);
+        self.store(at, 0);
+        self.store(at + 2, 0);
     }
 
     fn check_of(&self, begin: u64, salt: u64) -> u64 {
@@ -313,7 +327,9 @@ impl Areas {
     /// [W1] Acknowledge what was written up to a position.
     pub(crate) fn publish(&self, tail: u64, sequence: u64) {
         // Released as well: whoever syncs looks at it alone.
+        Self::step();
         self.word(TAIL).store(tail, Ordering::Release);
+        Self::step();
         self.word(SEQUENCE).store(sequence, Ordering::Release);
     }
 
@@ -334,6 +350,7 @@ impl Areas {
     }
 
     pub(crate) fn set_active(&self, area: usize) {
+        Self::step();
         self.word(ACTIVE).store(area as u64, Ordering::Release);
     }
 
@@ -383,6 +400,16 @@ impl Areas {
     /// The word of whoever waits for it.
     pub(crate) fn wanted(&self) -> &AtomicU64 {
         self.word(WANTED)
+    }
+
+    /// Say who holds the writer lock, for whoever is alone.
+    pub(crate) fn set_writer(&self, member: u64) {
+        self.store(WRITER, member);
+    }
+
+    /// Say who writes the tree, for whoever is alone.
+    pub(crate) fn set_tree_writer(&self, member: u64) {
+        self.store(TREE_WRITER, member);
     }
 
     /// The word of whoever writes the tree.
@@ -450,6 +477,13 @@ impl Areas {
         })
     }
 
+    /// One step of a process on the log, ahead of which a test can have it die.
+    #[inline]
+    fn step() {
+        #[cfg(test)]
+        death::step();
+    }
+
     #[inline]
     pub(super) fn word(&self, index: usize) -> &AtomicU64 {
         static NOWHERE: AtomicU64 = AtomicU64::new(0);
@@ -464,6 +498,42 @@ impl Areas {
 
     #[inline]
     pub(super) fn store(&self, index: usize, value: u64) {
+        Self::step();
         self.word(index).store(value, Ordering::Relaxed);
+    }
+}
+
+/// How does a test let a process die between two stores into a log?
+#[cfg(test)]
+pub(crate) mod death {
+    use std::cell::Cell;
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    thread_local! {
+        /// Steps that this thread may still take.
+        static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    }
+
+    struct Death;
+
+    pub(super) fn step() {
+        let left = LEFT.get();
+        if left == 0 {
+            LEFT.set(u64::MAX);
+            resume_unwind(Box::new(Death));
+        }
+        LEFT.set(left.saturating_sub(u64::from(left != u64::MAX)));
+    }
+
+    /// Do something that dies ahead of its step of this number; `None` if it did.
+    pub(crate) fn at<T>(step: u64, act: impl FnOnce() -> T) -> Option<T> {
+        LEFT.set(step);
+        let done = catch_unwind(AssertUnwindSafe(act));
+        LEFT.set(u64::MAX);
+        match done {
+            Ok(done) => Some(done),
+            Err(death) if death.is::<Death>() => None,
+            Err(other) => resume_unwind(other),
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::log::group;
 use crate::log::history;
 use crate::log::layer::{Layer, Said};
 use crate::log::lock;
-use crate::log::space::Space;
+use crate::log::space::{GONE, Space};
 use crate::log::state::{applied_of, newest};
 
 /// How a checkpoint ended.
@@ -97,54 +97,50 @@ pub(crate) fn unapplied(space: Box<dyn Space>) -> Option<(u64, u64)> {
     lacked
 }
 
+/// [O1] Where the log ends, and in which area, by what the tree has and by the chains alone; `None` where it has nothing that the
+/// tree has not.
+fn find_end(areas: &Areas, applied: Applied) -> Option<(usize, Chain)> {
+    let begins_there = |area: usize| {
+        let head = areas.head(area).filter(|head| head.begin == applied.position)?;
+        let chain = end_of_chain(areas, area, head, applied.sequence);
+        (chain.end > head.begin).then_some((area, chain))
+    };
+    let (first, chain) = [0, 1].into_iter().find_map(begins_there)?;
+    match areas.head(1 - first).filter(|next| next.begin == chain.end) {
+        Some(next) => Some((1 - first, end_of_chain(areas, 1 - first, next, chain.sequence))),
+        None => Some((first, chain)),
+    }
+}
+
 /// [W6] Set tail and sequence to where the chain ends, behind a writer that died.
 pub(crate) fn recover(areas: &Areas, applied: Applied) -> Result<(), EngineError> {
+    if let Some((area, chain)) = find_end(areas, applied) {
+        areas.set_active(area);
+        areas.publish(chain.end, chain.sequence);
+        return Ok(());
+    }
     let active = areas.active();
     let Some(head) = areas.head(active) else {
         return Err(EngineError::Damaged { what: "the log's active area has no head", code: 0 });
     };
-    if head.begin == applied.position {
-        let chain = end_of_chain(areas, active, head, applied.sequence);
-        areas.publish(chain.end, chain.sequence);
-        return Ok(());
-    }
-    // The other one is sealed and not applied, and this one continues it; or this one ends before what a bulk commit applied.
-    let other =
-        areas.head(1 - active).filter(|other| other.begin == applied.position && other.begin < head.begin);
-    if let Some(other) = other {
-        let sealed = end_of_chain(areas, 1 - active, other, applied.sequence);
-        if sealed.end == head.begin {
-            let chain = end_of_chain(areas, active, head, sealed.sequence);
-            areas.publish(chain.end, chain.sequence);
-            return Ok(());
-        }
+    if head.begin > applied.position {
+        return Err(EngineError::Damaged { what: "the log does not continue what the tree has", code: 0 });
     }
     if head.begin < applied.position {
+        // It ends before what a bulk commit applied.
         areas.begin_area(active, applied.position);
-        areas.publish(applied.position, applied.sequence);
-        return Ok(());
     }
-    Err(EngineError::Damaged { what: "the log does not continue what the tree has", code: 0 })
+    areas.publish(applied.position, applied.sequence);
+    Ok(())
 }
 
-/// [O1] Find out what a log that nobody has open holds beyond the tree, and set its head accordingly.
+/// [O1] Find out what a log that no other member has holds beyond the tree, and set its head accordingly. Whoever dies in it leaves
+/// what the next one makes the same of.
 pub(crate) fn adopt(areas: &Areas, applied: Applied) -> Result<(), EngineError> {
-    // Whoever held the writer lock, or wrote the tree, is dead.
-    areas.writer().store(0, std::sync::atomic::Ordering::Relaxed);
-    areas.tree_writer().store(0, std::sync::atomic::Ordering::Relaxed);
-    let heads = [0, 1].map(|area| areas.head(area));
-    let first = [0, 1].into_iter().find(|area| {
-        let head = heads.get(*area).copied().flatten();
-        head.is_some_and(|head| {
-            head.begin == applied.position
-                && areas
-                    .group(*area, head, head.begin, applied.sequence + 1, head.salt, &mut Vec::new())
-                    .is_some()
-        })
-    });
-    let begins = || heads.iter().flatten().map(|head| head.begin);
+    let end = find_end(areas, applied);
+    let begins = || [0, 1].into_iter().filter_map(|area| areas.head(area)).map(|head| head.begin);
     // Where a head is damaged, the area behind it is lost, not the state that it began at.
-    if first.is_none()
+    if end.is_none()
         && begins().any(|begin| begin > applied.position)
         && !begins().any(|begin| begin == applied.position)
         && ![0, 1].into_iter().any(|area| areas.is_head_damaged(area))
@@ -152,26 +148,26 @@ pub(crate) fn adopt(areas: &Areas, applied: Applied) -> Result<(), EngineError> 
         let what = "it continues a later state of the database: the file beside it is an older copy; move the log away to use that as it is";
         return Err(EngineError::ForeignLog(what));
     }
+    // Whoever held the writer lock, or wrote the tree, is dead. Nobody takes it for free before all of this is done.
+    areas.set_writer(GONE);
+    areas.set_tree_writer(0);
     // Not what the head says, which may be damaged: if it were too much, nothing would be synced or applied any more.
     areas.begin_counting(applied.position);
-    let Some(first) = first else {
-        areas.set_active(0);
-        areas.set_found(false);
-        areas.begin_area(0, applied.position);
-        areas.publish(applied.position, applied.sequence);
-        return Ok(());
-    };
-    let Some(head) = heads.get(first).copied().flatten() else { return Ok(()) };
-    areas.set_found(true);
-    let chain = end_of_chain(areas, first, head, applied.sequence);
-    if let Some(next) = areas.head(1 - first).filter(|next| next.begin == chain.end) {
-        let chain = end_of_chain(areas, 1 - first, next, chain.sequence);
-        areas.set_active(1 - first);
+    if let Some((area, chain)) = end {
+        areas.set_found(true);
+        areas.set_active(area);
         areas.publish(chain.end, chain.sequence);
     } else {
-        areas.set_active(first);
-        areas.publish(chain.end, chain.sequence);
+        areas.set_active(0);
+        areas.set_found(false);
+        // Where a power cut took the groups in between, the areas may begin where the same commits, made again, will end: what they
+        // held must not come back, also not behind another power cut.
+        areas.forget_area(1);
+        areas.begin_area(0, applied.position);
+        areas.space().sync().map_err(EngineError::of_system)?;
+        areas.publish(applied.position, applied.sequence);
     }
+    areas.set_writer(0);
     Ok(())
 }
 
@@ -363,4 +359,86 @@ pub(crate) fn group_size_max(areas: &Areas) -> usize {
     // Small enough that little is written twice, large enough that what is in the tree then pays for its two syncs.
     const SHARE: u64 = 16;
     ((areas.room() / SHARE) as usize).max(group::HEAD_SIZE + group::CHECK_SIZE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Engine, ReadTxn};
+    use crate::log::areas::death;
+    use crate::log::engine::LoggedEngine;
+    use crate::log::space::MemorySpace;
+    use crate::log::state::State;
+    use crate::memory::MemoryEngine;
+
+    fn put(engine: &LoggedEngine, number: u8) {
+        let mut txn = engine.begin_write().unwrap();
+        txn.put(Tree::Rows, &[number], &[b"row"]).unwrap();
+        txn.commit().unwrap();
+    }
+
+    /// What the dead may leave: with groups in no area, in one or in both, and in another order of these.
+    fn left_behind(case: u8) -> LoggedEngine {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        let seal = || {
+            let lock = engine.shared.lock(None).unwrap().unwrap();
+            assert!(engine.shared.seal(&lock).unwrap());
+        };
+        if case >= 4 {
+            put(&engine, 0);
+            assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
+        }
+        if case % 4 >= 1 {
+            put(&engine, 1);
+        }
+        if case % 4 >= 2 {
+            seal();
+        }
+        if case % 4 >= 3 {
+            put(&engine, 2);
+        }
+        engine.quiet();
+        // In the midst of an append: its position is told, and no group of that end.
+        engine.shared.areas.set_writer(GONE);
+        engine
+    }
+
+    fn rows(tree: &dyn Engine, areas: &Areas) -> Vec<u8> {
+        let mut state = State::new(tree, areas).unwrap();
+        let below = state.read(tree, areas).unwrap();
+        let read = crate::log::read::LoggedRead::new(&state, below);
+        (0..3).filter(|number| read.get(Tree::Rows, &[*number]).unwrap().is_some()).collect()
+    }
+
+    #[test]
+    fn whoever_dies_in_taking_a_log_over_leaves_it_to_the_next() {
+        let copy = |areas: &Areas| Areas::new(Box::new(MemorySpace::copy_of(areas.space())), [0; 16]);
+        for case in 0..8 {
+            let engine = left_behind(case);
+            let (tree, left) = (&*engine.shared.tree, &engine.shared.areas);
+            let applied = newest(tree).unwrap().1;
+            let expected = rows(tree, left);
+            for step in 0.. {
+                let areas = copy(left);
+                let is_done = death::at(step, || adopt(&areas, applied).unwrap()).is_some();
+                assert!(step < 40, "it takes no end");
+                // Whoever is beside without having taken it over itself has to recover it first.
+                assert_eq!(areas.writer().load(std::sync::atomic::Ordering::Relaxed) == 0, is_done);
+                if !is_done {
+                    let again = copy(&areas);
+                    adopt(&again, applied).unwrap();
+                    assert_eq!(rows(tree, &again), expected, "case {case}, died at step {step}");
+                    assert_eq!(again.sequence(), left.sequence());
+                    let beside = copy(&areas);
+                    if beside.head(beside.active()).is_some() {
+                        recover(&beside, applied).unwrap();
+                        assert_eq!(rows(tree, &beside), expected, "case {case}, recovered at step {step}");
+                    }
+                    continue;
+                }
+                assert_eq!(rows(tree, &areas), expected, "case {case}");
+                break;
+            }
+        }
+    }
 }

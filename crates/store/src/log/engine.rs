@@ -39,7 +39,7 @@ pub(crate) struct Shared {
 /// How a log is opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Opened {
-    /// Nobody else has it.
+    /// No other member has it, nor becomes one meanwhile: others read at most a copy of it, or what it says without a word.
     pub(crate) is_alone: bool,
     /// The log may be written.
     pub(crate) joins: bool,
@@ -63,6 +63,9 @@ impl LoggedEngine {
         opened: Opened,
     ) -> Result<(Self, Met), EngineError> {
         let areas = Areas::new(space, identity);
+        if opened.is_alone && opened.joins {
+            settle_tree(&*tree, &areas)?;
+        }
         let (_, applied) = newest(&*tree)?;
         let mut lost = 0;
         match areas.identify(opened.is_alone) {
@@ -145,6 +148,17 @@ impl LoggedEngine {
         }
         Ok(())
     }
+}
+
+/// Make sure of what a tree says whose writer may have died: that it is on the disk, since what it was written from is about to be begun
+/// anew, and that it is the newest. The log cannot be asked whether that is needed: its first page is not believed.
+fn settle_tree(tree: &dyn Engine, areas: &Areas) -> Result<(), EngineError> {
+    if areas.is_new() {
+        return Ok(());
+    }
+    // As in `recover`: readers do not see the commit of one who died behind it until the tree's lock was taken once.
+    drop(tree.begin_write()?);
+    tree.sync()
 }
 
 /// What is told of the log of another database, ahead of what it holds.

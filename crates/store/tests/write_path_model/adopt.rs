@@ -1,0 +1,151 @@
+//! What does whoever opens alone do to a log, step by step, also behind a power cut?
+
+use super::{Area, Flaw, GONE, Shared, Step, World};
+
+/// What it does next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Stage {
+    /// Wait until it is alone, and have the tree on the disk.
+    Sync,
+    /// Have nobody take the writer lock for free.
+    Close,
+    /// Say what is applied and synced: what the tree has.
+    Count,
+    /// Begin anew where there is nothing behind the tree, or go on in the last area.
+    Begin,
+    Tail,
+    Sequence,
+    /// Let others write.
+    Open,
+}
+
+/// The area that the log ends in, if there is anything behind the tree.
+fn last_area(shared: &Shared) -> Option<usize> {
+    let begins = |at: u8| {
+        (0..2).find(|area| shared.areas[*area].begin == at && !shared.areas[*area].chain().is_empty())
+    };
+    let first = begins(shared.tree.len() as u8)?;
+    let next = &shared.areas[1 - first];
+    Some(if next.salt != 0 && next.begin == shared.areas[first].end() { 1 - first } else { first })
+}
+
+pub(super) fn advance(world: &mut World, process: u8, stage: Stage, left: u8) -> Option<Step> {
+    let flaw = world.flaw;
+    let is_alone = is_alone(world, process);
+    let shared = &mut world.shared;
+    let after = match stage {
+        Stage::Sync => {
+            if !is_alone {
+                return None;
+            }
+            if flaw == Flaw::JoinedUnadopted {
+                return Some(Step::Lock { left, is_bulk: false });
+            }
+            if flaw == Flaw::FreedFirst && shared.writer == Some(GONE) {
+                // It finds another one's half of the work, and takes the log as it is once the lock is free.
+                return Some(Step::Lock { left, is_bulk: false });
+            }
+            if flaw != Flaw::AdoptedUnsynced {
+                shared.tree_on_disk = shared.tree.len() as u8;
+            }
+            Stage::Close
+        }
+        Stage::Close => {
+            shared.writer = Some(GONE);
+            Stage::Count
+        }
+        Stage::Count => {
+            shared.tree_writer = None;
+            (shared.hint, shared.synced) = (shared.tree.len() as u8, shared.tree.len() as u8);
+            Stage::Begin
+        }
+        Stage::Begin => {
+            begin(shared, flaw);
+            Stage::Tail
+        }
+        Stage::Tail => {
+            shared.tail = Shared::replay(&shared.tree, &shared.areas).len() as u8;
+            Stage::Sequence
+        }
+        Stage::Sequence => {
+            shared.history = Shared::replay(&shared.tree, &shared.areas);
+            shared.sequence = shared.history.len() as u8;
+            assert!(shared.sequence >= shared.acknowledged, "[W6] an acknowledged group is lost: {shared:?}");
+            Stage::Open
+        }
+        Stage::Open => {
+            shared.writer = None;
+            // What was found is sealed and written into the tree before anything is appended.
+            return Some(if shared.has_found {
+                Step::CheckpointLock { left }
+            } else {
+                Step::Lock { left, is_bulk: false }
+            });
+        }
+    };
+    Some(Step::Adopt { stage: after, left })
+}
+
+/// Go on in the last area, or begin anew.
+fn begin(shared: &mut Shared, flaw: Flaw) {
+    if let Some(last) = last_area(shared) {
+        shared.has_found = true;
+        shared.active = last;
+    } else {
+        shared.active = 0;
+        if flaw != Flaw::OtherAreaLeft {
+            let writes = shared.areas[1].head_writes + u8::from(shared.has_syncs);
+            shared.areas[1] = Area { begin: 0, salt: 0, head_writes: writes, ..shared.areas[1] };
+        }
+        let applied = shared.tree.len() as u8;
+        shared.begin_area(0, applied);
+        if flaw != Flaw::OtherAreaLeft {
+            // On the disk before anything is appended.
+            shared.disk = shared.areas;
+        }
+        shared.has_found = false;
+    }
+}
+
+/// Whether everybody else has ended, or has yet to come.
+fn is_alone(world: &World, process: u8) -> bool {
+    world.steps.iter().enumerate().all(|(number, step)| {
+        number == usize::from(process)
+            || matches!(step, Step::Dead | Step::Done | Step::Adopt { stage: Stage::Sync, .. })
+    })
+}
+
+/// What it may find behind a power cut: each image of tree and log, under a first page of any time.
+pub(super) fn after_power_cut(world: &World, process: u8) -> Vec<World> {
+    if world.cuts_left == 0 || !is_alone(world, process) {
+        return Vec::new();
+    }
+    let shared = &world.shared;
+    let mut found = Vec::new();
+    for (tree, areas) in shared.cuts() {
+        let history = Shared::replay(tree, &areas);
+        for (active, sequence, hint) in [(shared.active, shared.sequence, 9), (1 - shared.active, 0, 0)] {
+            let mut next = world.clone();
+            next.cuts_left -= 1;
+            next.shared = Shared {
+                areas,
+                disk: areas,
+                active,
+                tail: sequence,
+                sequence,
+                hint,
+                writer: None,
+                tree_writer: None,
+                syncer: None,
+                tree: tree.to_vec(),
+                tree_on_disk: tree.len() as u8,
+                acknowledged: history.len() as u8,
+                synced: history.len() as u8,
+                history: history.clone(),
+                ..shared.clone()
+            };
+            found.push(next);
+        }
+    }
+    found
+}

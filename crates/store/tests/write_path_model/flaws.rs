@@ -1,0 +1,67 @@
+//! Would the model find what a contract gets wrong?
+
+use super::{Step, World, adopted, explore_from, keeper, writer};
+
+/// What a contract would get wrong, to see that the model finds it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Flaw {
+    None,
+    /// Against W1 and W3: a group is published and acknowledged before it is whole.
+    AcknowledgedEarly,
+    /// Against W5: the lock is taken from the living.
+    TakenFromTheLiving,
+    /// Against C2: an area is begun anew while it is sealed and not applied.
+    SealedTwice,
+    /// Against D4: what was appended while a sync ran is taken for synced.
+    SyncedTooMuch,
+    /// Against D4: a sync leaves out the head of an area that was begun behind all that is synced.
+    HeadLeftOut,
+    /// Against R2: nobody says for a dead one what is applied, and a process keeps its tree under a third layer.
+    KeptTooLong,
+    /// Against C2: an area is begun anew while the tree that has it is not on the disk.
+    TreeUnsynced,
+    /// Against O1: the same, by whoever opens alone.
+    AdoptedUnsynced,
+    /// Against O1: whoever is the first with a log takes it as its head says.
+    JoinedUnadopted,
+    /// Against W6: the lock of a dead one is free before the log is put right, for one who then takes it for whole.
+    FreedFirst,
+    /// Against O1: whoever opens alone and finds nothing behind the tree leaves what the other area says.
+    OtherAreaLeft,
+}
+
+#[test]
+fn flaws_are_found() {
+    let checkpoint = Step::CheckpointLock { left: 2 };
+    for (flaw, steps) in [
+        (Flaw::AcknowledgedEarly, vec![writer(2)]),
+        (Flaw::TakenFromTheLiving, vec![writer(2), writer(2)]),
+        (Flaw::SealedTwice, vec![writer(2), writer(2), checkpoint.clone(), checkpoint.clone()]),
+        (Flaw::SyncedTooMuch, vec![writer(2), writer(2)]),
+        (Flaw::TreeUnsynced, vec![writer(3), checkpoint.clone(), checkpoint.clone()]),
+        (
+            Flaw::KeptTooLong,
+            vec![
+                writer(3),
+                Step::CheckpointLock { left: 0 },
+                Step::CheckpointLock { left: 0 },
+                Step::Keep(keeper::Keeper::new(3)),
+            ],
+        ),
+        (Flaw::HeadLeftOut, vec![writer(2), checkpoint]),
+    ] {
+        let is_full = matches!(flaw, Flaw::SyncedTooMuch | Flaw::HeadLeftOut);
+        let found = std::panic::catch_unwind(|| explore_from(World::new(steps, 1, flaw, is_full)));
+        assert!(found.is_err(), "{flaw:?} went unnoticed");
+    }
+    let checkpoint = || Step::CheckpointLock { left: 0 };
+    for (flaw, before) in [
+        (Flaw::AdoptedUnsynced, vec![writer(2), checkpoint()]),
+        (Flaw::JoinedUnadopted, vec![writer(2), checkpoint()]),
+        (Flaw::FreedFirst, vec![writer(2)]),
+        (Flaw::OtherAreaLeft, vec![writer(3), checkpoint()]),
+    ] {
+        let found = std::panic::catch_unwind(|| explore_from(adopted(before, 1, false, flaw)));
+        assert!(found.is_err(), "{flaw:?} went unnoticed");
+    }
+}
