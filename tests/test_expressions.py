@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import datetime
 import decimal
+import enum
 import math
 import operator
 import pickle
 import uuid
 import zoneinfo
+from collections.abc import Callable
 from typing import Any
 
 import numpy
+import pandas
 import pellucid
 import pytest
 import values
@@ -233,7 +236,123 @@ def test_a_numpy_scalar_is_the_number_that_it_is() -> None:
     assert str(numpy.float32(1.5) < F.a) == "a > 1.5"
     assert str(F.a == numpy.str_("x")) == "a == 'x'"
     assert str(numpy.int64(2) + F.a) == "2 + a"
-    assert str(F.a == numpy.datetime64("2000-01-01", "ns")).startswith("a == value '")
+    assert str(F.a == numpy.datetime64("2000-01-01", "ns")) == "a == datetime '2000-01-01T00:00:00'"
+    assert str(F.a == numpy.datetime64("2000-01")) == "a == date '2000-01-01'"
+    assert str(F.a == numpy.timedelta64(5000, "ns")) == "a == timedelta '0:00:00.000005'"
+    assert str(F.a.isin(numpy.array(["2000-01-01"], "M8[s]"))) == "a in [datetime '2000-01-01T00:00:00']"
+    assert str(F.a == (numpy.int64(1), "x")) == "a == (1, 'x')"
+    for nothing in (numpy.datetime64("NaT"), numpy.timedelta64("NaT"), pandas.NaT):
+        assert str(F.a == nothing) == "a == nan"
+
+
+@pytest.mark.parametrize(
+    ("scalar", "why"),
+    [
+        (numpy.datetime64("2000-01-01T00:00:00.000000001"), "has parts of a microsecond"),
+        (numpy.timedelta64(1, "ns"), "has parts of a microsecond"),
+        (pandas.Timestamp("2000-01-01T00:00:00.000000001"), "has parts of a microsecond"),
+        (pandas.Timedelta(1, "ns"), "has parts of a microsecond"),
+        (numpy.datetime64("12000-01-01"), "of the years 1 to 9999"),
+        (numpy.timedelta64(10**15, "s"), "less than 1,000,000,000 days"),
+        (numpy.timedelta64(1, "M"), "not all of one length"),
+        (numpy.timedelta64(1), "has no unit"),
+        (numpy.longdouble("0.1"), "no number of Python's equals it"),
+    ],
+)
+def test_a_scalar_that_python_has_not_is_refused(scalar: Any, why: str) -> None:
+    with pytest.raises(pellucid.UnsupportedValue, match=why):
+        F.a == scalar  # noqa: B015
+    with pytest.raises(pellucid.UnsupportedValue, match=why):
+        F.a.isin([scalar])
+
+
+class Word(str): ...
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Moment(datetime.datetime): ...
+
+
+def test_an_instance_of_a_subclass_is_the_value_that_it_equals() -> None:
+    assert str(F.a == Word("x")) == "a == 'x'"
+    assert str(F.a == Level.HIGH) == "a == 3"
+    assert str(F.a == type("Big", (int,), {})(10**30)) == f"a == {10**30}"
+    assert str(F.a == Moment(2000, 1, 1)) == "a == datetime '2000-01-01T00:00:00'"
+    assert str(F.a == pandas.Timestamp("2000-01-01")) == "a == datetime '2000-01-01T00:00:00'"
+    assert str(F.a > pandas.Timedelta(days=1)) == "a > timedelta '1 day, 0:00:00'"
+    zoned = pandas.Timestamp("2000-01-01", tz="Europe/Berlin")
+    assert str(F.a == zoned) == "a == datetime '2000-01-01T00:00:00+01:00[Europe/Berlin]'"
+
+
+# Each of these, as a method of Python's own, would compare as unlike anything, and say so in silence.
+USES: list[Callable[[Any], Any]] = [
+    lambda it: it == 1999,
+    lambda it: it != 1999,
+    lambda it: it > 2000,
+    lambda it: operator.lt(2000, it),
+    lambda it: it + 1,
+    lambda it: 1 + it,
+    lambda it: it - 1,
+    lambda it: 1 - it,
+    lambda it: it * 2,
+    lambda it: 2 * it,
+    lambda it: it / 2,
+    lambda it: 2 / it,
+    lambda it: it // 10,
+    lambda it: 10 // it,
+    lambda it: it % 2,
+    lambda it: 2 % it,
+    lambda it: -it,
+    lambda it: +it,
+    lambda it: ~it,
+    abs,
+    bool,
+    hash,
+    len,
+    list,
+    lambda it: it[0],
+    lambda it: 1 in it,
+    lambda it: it & (F.a == 1),
+    lambda it: (F.a == 1) & it,
+    lambda it: it | (F.a == 1),
+    lambda it: (F.a == 1) | it,
+    lambda it: F.a == it,
+    lambda it: F.a + it,
+    F.a.isin,
+    lambda it: F.a.isin([it]),
+    lambda it: F.a.between(1, it),
+    F.a.startswith,
+    lambda it: numpy.int64(3) == it,
+    lambda it: numpy.float64(3) + it,
+]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_method_that_is_not_called_is_no_field(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError) as raised:
+        use(F.year)
+    assert str(raised.value) == 'F.year is the method year(); the field of that name is F["year"]'
+
+
+def test_every_method_of_an_expression_says_that_it_is_one() -> None:
+    names = [name for name in dir(F) if not name.startswith("__")]
+    assert {"year", "count", "min", "lower", "each", "same_as"} <= set(names)
+    for name in names:
+        method = getattr(F.deep, name)
+        assert callable(method)
+        assert f'F.deep["{name}"]' in repr(method)
+        with pytest.raises(TypeError, match=rf"F\.deep\.{name} is the method {name}\(\)"):
+            method == 1  # noqa: B015
+        with pytest.raises(AttributeError, match=rf"F\.deep\.{name} is the method {name}\(\)"):
+            _ = method.further
+    assert F.born.year.__name__ == "year"
+    with pytest.raises(TypeError, match=r"KEY\.year is the method year\(\), which is called: KEY\.year\(\)"):
+        KEY.year == 1  # noqa: B015
+    with pytest.raises(TypeError, match=r"which is called: \(F\.a \+ 1\)\.abs\(\)"):
+        (F.a + 1).abs == 1  # noqa: B015
 
 
 def test_a_literal_may_be_anything_that_a_record_holds() -> None:

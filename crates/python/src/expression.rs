@@ -4,6 +4,8 @@
 //! condition, too, so that equality of two expressions is `same_as`. `operand.rs` makes expressions of Python's values, `python_text.rs`
 //! shows one as it is typed. Not here: what an expression comes to (`pellucid-query`).
 
+mod foreign;
+pub mod method;
 pub mod operand;
 mod python_text;
 
@@ -21,7 +23,7 @@ use crate::errors;
 use crate::query::group::{self as aggregate, Aggregate};
 use crate::query::plan::SortBy;
 use operand::{condition, key_step, operand, values_of};
-pub use operand::{literal_of, node_of};
+pub use operand::{equal_of, literal_of, node_of, refuse_unready};
 
 /// A condition or a computed value over the fields of a record, made of `pellucid.F` and operators.
 ///
@@ -113,6 +115,12 @@ impl Expression {
     }
 }
 
+fn no_floor_division() -> PyErr {
+    errors::type_error(
+        "expressions have + - * / %, and no //; a - a % b is a down to the next multiple of b, of which / makes a float",
+    )
+}
+
 #[pymethods]
 impl Expression {
     /// `NumPy`'s scalars leave operators with an expression to it.
@@ -120,6 +128,14 @@ impl Expression {
     #[pyo3(name = "__array_ufunc__")]
     fn array_ufunc() -> Option<()> {
         None
+    }
+
+    fn __getattribute__<'py>(
+        slf: &Bound<'py, Self>,
+        name: &Bound<'py, PyString>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let object = slf.py().get_type::<PyAny>();
+        method::attribute(slf, name, object.call_method1("__getattribute__", (slf, name))?)
     }
 
     fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<Self> {
@@ -221,6 +237,28 @@ impl Expression {
 
     fn __abs__(&self) -> PyResult<Self> {
         self.call(Function::Abs)
+    }
+
+    fn __floordiv__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(no_floor_division())
+    }
+
+    fn __rfloordiv__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(no_floor_division())
+    }
+
+    fn __pow__(&self, _exponent: &Bound<'_, PyAny>, _modulus: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(errors::type_error(format!(
+            "expressions have + - * / %, and no **; {} * {} is a square",
+            self.node, self.node
+        )))
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        Err(errors::type_error(format!(
+            "len() has no answer before a record is there; write {}.length()",
+            python_text::short(&self.node)
+        )))
     }
 
     fn __add__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {

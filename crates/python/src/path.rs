@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
 use crate::errors;
+use crate::expression::{self, Expression};
 use crate::hot::node::Step;
 
 /// The path that `argument` names: `"address.city"` splits at dots, a tuple is exact.
@@ -19,10 +20,15 @@ pub fn parse<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny
     } else if let Ok(tuple) = argument.cast::<PyTuple>() {
         tuple.iter().collect()
     } else {
+        expression::refuse_unready(argument)?;
         let kind = argument.get_type();
+        let instead = if argument.is_instance_of::<Expression>() {
+            format!("the expression {}; the path of a field is its name: \"address.city\"", argument.repr()?)
+        } else {
+            kind.name()?.to_string()
+        };
         return Err(errors::type_error(format!(
-            "a field path is a str (\"address.city\") or a tuple (\"address\", \"city\"), not {}",
-            kind.name()?
+            "a field path is a str (\"address.city\") or a tuple (\"address\", \"city\"), not {instead}"
         )));
     };
     if steps.is_empty() {

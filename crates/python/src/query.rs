@@ -12,7 +12,7 @@ pub mod group;
 pub mod indexes;
 mod known;
 pub mod plan;
-mod source;
+pub mod source;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -91,6 +91,7 @@ impl Query {
     ///
     /// It is called with each row that the other conditions leave, in order. What it raises ends the iteration.
     pub fn filter(&self, function: &Bound<'_, PyAny>) -> PyResult<Self> {
+        expression::refuse_unready(function)?;
         if function.is_callable() && !function.is_instance_of::<Expression>() {
             return self.with(function.py(), |plan| {
                 plan.filters.push(function.clone().unbind());

@@ -5,12 +5,14 @@ use pellucid_record::Value;
 use pellucid_record::value::Double;
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBool, PyByteArray, PyBytes, PyCFunction, PyFloat, PyFrozenSet, PyInt, PySet, PySlice, PyString,
+    PyBool, PyByteArray, PyBytes, PyFloat, PyFrozenSet, PyInt, PySet, PySlice, PyString, PyTuple,
 };
 
-use super::Expression;
+use super::foreign::{self, Foreign};
+use super::{Expression, method};
 use crate::bytes;
 use crate::errors;
+use crate::query::plan::refuse_aggregate;
 
 /// The expression that an object is.
 ///
@@ -20,14 +22,13 @@ pub fn node_of(object: &Bound<'_, PyAny>) -> PyResult<Node> {
     if let Ok(expression) = object.cast_exact::<Expression>() {
         return Ok(expression.get().node().clone());
     }
+    refuse_unready(object)?;
     let kind = object.get_type();
     let instead = if object.is_exact_instance_of::<PyString>() {
         "; pellucid.parse(text) makes one of a text"
     } else if object.is_exact_instance_of::<PyBool>() {
         "; `is`, `in`, `not`, `and` and `or` answer at once: write F.a.is_none(), F.a.isin(...), ~, & and |; and a field that \
          has the name of a method is F[\"count\"], not F.count"
-    } else if object.is_instance_of::<PyCFunction>() {
-        "; a method is called, F.born.year(), and a field of its name is F[\"year\"]"
     } else if object.is_callable() {
         "; .filter(callable) takes a function"
     } else {
@@ -56,19 +57,117 @@ pub fn literal_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
             ))),
         };
     }
-    if let Some(scalar) = numpy_scalar(object)? {
-        return literal_of(&scalar);
+    refuse_unready(object)?;
+    if let Some(scalar) = foreign::scalar(object)? {
+        return match scalar {
+            Foreign::Object(object) => literal_of_own(&object),
+            Foreign::Value(value) => Ok(value),
+        };
     }
-    bytes::value_of(object, || "the value in the expression".to_owned()).map_err(|error| {
-        let py = object.py();
-        if !object.is_callable() || !is_unsupported(py, &error) {
-            return error;
-        }
-        let hint = "a function cannot stand in an expression, which runs without Python; .filter(callable) takes one";
-        let raised = errors::raise(py, "UnsupportedValue", hint);
-        raised.set_cause(py, Some(error));
-        raised
-    })
+    literal_of_own(object)
+}
+
+/// Refuses what is no value of a row, and looks as if it were: a method that was not called, an aggregate, an order.
+///
+/// # Errors
+/// `TypeError`, with what to write instead.
+pub fn refuse_unready(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    method::refuse(object)?;
+    refuse_aggregate(object)
+}
+
+/// The value that equals an object, as `literal_of` has it; None for what no record can hold.
+///
+/// # Errors
+/// As `literal_of`, but for such.
+pub fn equal_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+    if let Some(value) = plain(object) {
+        return Ok(Some(value));
+    }
+    if object.is_exact_instance_of::<Expression>() {
+        return literal_of(object).map(Some);
+    }
+    refuse_unready(object)?;
+    match foreign::scalar(object)? {
+        Some(Foreign::Value(value)) => return Ok(Some(value)),
+        Some(Foreign::Object(object)) => return literal_of_own(&object).map(Some),
+        None => {}
+    }
+    match literal_of_own(object) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_unsupported(object.py(), &error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// As `literal_of`, for what is no scalar of another library.
+fn literal_of_own(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if let Some(value) = plain(object) {
+        return Ok(value);
+    }
+    if let Ok(tuple) = object.cast_exact::<PyTuple>()
+        && let Some(elements) = elements_of(tuple)?
+    {
+        return Ok(Value::Tuple(elements));
+    }
+    let py = object.py();
+    let error = match bytes::value_of(object, || "the value in the expression".to_owned()) {
+        Err(error) if is_unsupported(py, &error) => error,
+        done => return done,
+    };
+    // No record has such an object, but what it equals.
+    if let Some(value) = base_of(object)? {
+        return Ok(value);
+    }
+    if !object.is_callable() {
+        return Err(error);
+    }
+    let hint =
+        "a function cannot stand in an expression, which runs without Python; .filter(callable) takes one";
+    let raised = errors::raise(py, "UnsupportedValue", hint);
+    raised.set_cause(py, Some(error));
+    Err(raised)
+}
+
+/// The values of a tuple in which there are scalars of other libraries; None where there is none.
+fn elements_of(tuple: &Bound<'_, PyTuple>) -> PyResult<Option<Vec<Value>>> {
+    let mut has_foreign = false;
+    let mut elements = Vec::with_capacity(tuple.len());
+    for element in tuple {
+        let scalar = if plain(&element).is_some() { None } else { foreign::scalar(&element)? };
+        has_foreign |= scalar.is_some();
+        elements.push((element, scalar));
+    }
+    if !has_foreign {
+        return Ok(None);
+    }
+    let value = |(element, scalar)| match scalar {
+        Some(Foreign::Value(value)) => Ok(value),
+        Some(Foreign::Object(object)) => literal_of_own(&object),
+        None => literal_of_own(&element),
+    };
+    elements.into_iter().map(value).collect::<PyResult<_>>().map(Some)
+}
+
+/// The number or the text that an instance of a subclass of one is.
+fn base_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+    let py = object.py();
+    let base = if let Ok(text) = object.cast::<PyString>() {
+        let Ok(text) = text.to_str() else { return Ok(None) };
+        PyString::new(py, text).into_any()
+    } else if object.is_instance_of::<PyInt>() {
+        py.get_type::<PyInt>().call_method1("__add__", (object, 0))?
+    } else if let Ok(number) = object.cast::<PyFloat>() {
+        PyFloat::new(py, number.value()).into_any()
+    } else if let Ok(bytes) = object.cast::<PyBytes>() {
+        PyBytes::new(py, bytes.as_bytes()).into_any()
+    } else {
+        return Ok(None);
+    };
+    match plain(&base) {
+        Some(value) => Ok(Some(value)),
+        None => bytes::value_of(&base, || "the value in the expression".to_owned()).map(Some),
+    }
 }
 
 fn is_unsupported(py: Python<'_>, error: &PyErr) -> bool {
@@ -93,20 +192,6 @@ fn plain(object: &Bound<'_, PyAny>) -> Option<Value> {
     }
 }
 
-/// The number or text of a `NumPy` scalar: fields have those of Python's own types, which no array equals.
-fn numpy_scalar<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let py = object.py();
-    let modules = py.import("sys")?.getattr("modules")?;
-    let Ok(numpy) = modules.get_item("numpy") else { return Ok(None) };
-    if !object.is_instance(&numpy.getattr("generic")?)? {
-        return Ok(None);
-    }
-    let item = object.call_method0("item")?;
-    let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
-    // Of a moment in nanoseconds it would be an int.
-    Ok((plain(&item).is_some() && "biufU".contains(&*kind)).then_some(item))
-}
-
 /// The expression that an object is, or stands for.
 ///
 /// # Errors
@@ -123,6 +208,7 @@ pub fn condition(object: &Bound<'_, PyAny>, sign: &str) -> PyResult<Node> {
     if let Ok(node) = node_of(object) {
         return Ok(node);
     }
+    refuse_unready(object)?;
     let shown = object.repr().map(|text| text.to_string()).unwrap_or_default();
     let shown: String = shown.chars().take(80).collect();
     Err(errors::type_error(format!(
@@ -146,6 +232,7 @@ pub fn key_step(key: &Bound<'_, PyAny>) -> PyResult<Step> {
 
 /// The values of an iterable.
 pub fn values_of(values: &Bound<'_, PyAny>) -> PyResult<Vec<Value>> {
+    refuse_unready(values)?;
     let is_text = values.is_instance_of::<PyString>()
         || values.is_instance_of::<PyBytes>()
         || values.is_instance_of::<PyByteArray>();

@@ -41,7 +41,7 @@ pub fn update(
             let column = Column::new(&node);
             NewValue::Column(column.map_err(|error| errors::value_error(error.to_string()))?)
         } else {
-            super::plan::refuse_aggregate(&value)?;
+            expression::refuse_unready(&value)?;
             NewValue::Constant(Constant::new(query.table(), &place, &value)?)
         });
     }

@@ -13,6 +13,8 @@ use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 use super::{Query, change, plan};
 use crate::column::column_of;
 use crate::errors;
+use crate::expression::Expression;
+use crate::expression::method::Method;
 use crate::table::Table;
 use crate::work::{Parallel, Queried, Stop, Work, over_parts};
 
@@ -169,7 +171,7 @@ fn aggregated<'py>(
         let Ok(aggregate) = aggregate.cast_exact::<Aggregate>() else {
             return Err(errors::type_error(format!(
                 "agg() takes aggregates like {name}=count() or {name}=F.age.mean(), not {}",
-                aggregate.get_type().name()?
+                not_aggregate(&aggregate)?
             )));
         };
         wanted.push(aggregate.clone());
@@ -202,6 +204,20 @@ fn aggregated<'py>(
         py.check_signals()?;
     }
     Ok(rows)
+}
+
+/// What `agg` was given in place of an aggregate.
+fn not_aggregate(given: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(method) = given.cast_exact::<Method>() {
+        return Ok(format!("a method that was not called; write {}", method.get().called(given.py())));
+    }
+    if given.is_instance_of::<Expression>() {
+        return Ok(format!(
+            "the expression {0}; write ({0}).max(), or what else is to be made of its values",
+            given.repr()?
+        ));
+    }
+    Ok(given.get_type().name()?.to_string())
 }
 
 /// Bytes that the groups of one query may take.

@@ -6,7 +6,7 @@ use pellucid_query::expression::{Comparison, Expression as Node_, Kind, Node, St
 use pellucid_query::key_range;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::group::Aggregate;
 use crate::bounds::Bounds;
@@ -203,11 +203,10 @@ pub fn equality(path: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<N
 
 /// An expression, or the field that a path names.
 pub fn value_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
-    // A method that was not called: what to write instead is said there.
-    if argument.is_instance_of::<Expression>() || argument.is_instance_of::<PyCFunction>() {
+    if argument.is_instance_of::<Expression>() {
         return expression::node_of(argument);
     }
-    refuse_aggregate(argument)?;
+    expression::refuse_unready(argument)?;
     let mut steps = Vec::new();
     for step in path::parse(argument)? {
         if let Ok(index) = step.extract::<i64>() {
@@ -229,8 +228,14 @@ pub fn value_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
     Ok(Node_::field(steps))
 }
 
-/// What is made of many rows is no value of one.
+/// What is made of many rows is no value of one, and neither is an order.
 pub fn refuse_aggregate(argument: &Bound<'_, PyAny>) -> PyResult<()> {
+    if argument.is_instance_of::<SortBy>() {
+        let shown = argument.repr()?;
+        return Err(errors::type_error(format!(
+            "{shown} is an order, for order_by() and create_index(), and no value of a row"
+        )));
+    }
     if !argument.is_instance_of::<Aggregate>() {
         return Ok(());
     }
