@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import enum
 import math
 import pickle
 import threading
@@ -11,6 +13,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas
 import pellucid
 import pytest
 from pellucid import KEY, Database, F
@@ -511,3 +515,115 @@ def test_a_file_with_indexes_has_a_newer_format_and_one_without_has_not(tmp_path
 def test_an_index_that_is_not_ready_is_told() -> None:
     assert issubclass(IndexNotReady, RuntimeError)
     assert issubclass(NoSuchIndex, LookupError)
+
+
+class Word(str): ...
+
+
+class Level(enum.IntEnum):
+    ONE = 1
+    FIVE = 5
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_an_index_finds_what_a_comparison_finds(db: Database, is_inside: bool) -> None:
+    table = db.table("t")
+    stored = [
+        1,
+        2.5,
+        Decimal(3),
+        5,
+        Decimal("5.0"),
+        5.0,
+        True,
+        Decimal("2.5"),
+        "x",
+        "xy",
+        10**30,
+        Decimal("1E+30"),
+        2**53 + 1,
+        Decimal(2**53 + 1),
+        Decimal("0.1"),
+        0.1,
+        b"b",
+        (1, "z"),
+        dt.date(2020, 1, 1),
+        dt.datetime(2020, 1, 1),
+        None,
+        dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc),
+        math.inf,
+        Decimal("Infinity"),
+        Decimal("-0"),
+        0,
+    ]
+    table.extend({"x": value, "s": "one"} for value in stored)
+    table.create_index("x", F.x)
+    table.create_index("back", (F.s, F.x.desc()))
+    one, two = table.index("x"), table.index("back")
+    asked = [
+        *stored,
+        np.int64(1),
+        np.float32(2.5),
+        np.uint8(5),
+        np.bool_(True),
+        np.str_("x"),
+        np.bytes_(b"b"),
+        Word("x"),
+        Level.FIVE,
+        np.datetime64("2020-01-01"),
+        np.datetime64("2020-01-01", "ns"),
+        pandas.Timestamp("2020-01-01"),
+        np.datetime64("NaT"),
+        pandas.Timestamp("2020-01-01", tz="UTC"),
+        bytearray(b"b"),
+        (np.int64(1), Word("z")),
+        2**53,
+        Decimal(2**53),
+        Decimal("0.10"),
+        Decimal.from_float(0.1),
+        Decimal("1e-400"),
+        Decimal("1e400"),
+        10**400,
+        Decimal("NaN"),
+        math.nan,
+        Decimal("1.5e1"),
+        0.0,
+        3,
+        3.0,
+    ]
+    with db.transaction() if is_inside else contextlib.nullcontext():
+        if is_inside:
+            table.append({"x": 5, "s": "one"})
+        for value in asked:
+            expected = [row.to_dict() for row in table.where(F.x == value)]
+            assert (value in one) is (("one", value) in two) is bool(expected), value
+            assert one.count(value) == two.count(("one", value)) == len(expected), value
+            assert [row.to_dict() for row in one.get_all(value)] == expected, value
+            assert [row.to_dict() for row in two.get_all(("one", value))] == expected, value
+            assert [row.to_dict() for row in one.get_all(value, reverse=True)] == expected[::-1], value
+            found = one.get(value)
+            assert (found is None) is (not expected)
+            assert found is None or found in expected
+        assert [row.x for row in one.prefix(Word("x"))] == ["x", "xy"]
+        assert [row.x for row in one.range(np.int64(1), Level.FIVE)] == [1, True, 2.5]
+        assert [row.x for row in two.range(("one", np.int64(2)), (Word("one"), 1))] == []
+
+
+def test_an_index_refuses_what_is_no_value(db: Database) -> None:
+    table = filled(db)
+    table.create_index("by_age", F.age)
+    index = table.index("by_age")
+    for ask in (
+        index.get,
+        index.count,
+        index.get_all,
+        index.range,
+        index.prefix,
+        lambda value: value in index,
+    ):
+        with pytest.raises(pellucid.UnsupportedValue, match="parts of a microsecond"):
+            ask(np.datetime64(1, "ns"))
+        with pytest.raises(TypeError, match=r"F\.year is the method"):
+            ask(F.year)
+        with pytest.raises(TypeError, match=r"not the expression \(age\)"):
+            ask(F.age)

@@ -9,18 +9,23 @@ pub mod making;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pellucid_query::index::{Definition, Keys, beginning_with, between, turned_prefix};
-use pellucid_query::{Indexed, IndexedInside};
+use pellucid_query::index::{
+    Definition, Keys, beginning_with, between, push_twin, push_wanted, turned_prefix,
+};
+use pellucid_query::sort::SortedKeys;
+use pellucid_query::{Indexed, IndexedInside, RowKey};
 use pellucid_record::key::{KeyEncoder, prefix_range, push_part};
 use pellucid_store::{
     IndexError, IndexInfo, Range, Row as StoredRow, Scan, Snapshot, StoreError, TableId, TransactionScan,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::errors;
+use crate::expression;
 use crate::hot::gil::GilCell;
 use crate::keys::{self, Key, Refusal};
+use crate::query::source::Place as QueryPlace;
 use crate::table::{Rows, Table};
 use crate::views::Shows;
 
@@ -169,6 +174,41 @@ impl Index {
         }
     }
 
+    /// The codes of the parts that equal what `value` says and are of another family: of a Decimal the number, of a number the Decimal.
+    fn twins_of(&self, known: &Known, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
+        let values = match value.cast::<PyTuple>() {
+            Ok(tuple) if known.keys.count() > 1 => tuple.iter().collect(),
+            _ => vec![value.clone()],
+        };
+        // Each part as it is, then as its twin: of a few, all combinations.
+        let mut found: Vec<(KeyEncoder, bool)> = vec![(KeyEncoder::new(), false)];
+        for (encoder, _) in &mut found {
+            encoder.clear_for_parts();
+        }
+        for (part, value) in values.iter().enumerate() {
+            let is_descending = known.keys.is_descending(part);
+            let equal = if is_number(value) { expression::equal_of(value)? } else { None };
+            let mut next = Vec::with_capacity(2 * found.len());
+            for (encoder, is_other) in found {
+                if let Some(equal) = &equal {
+                    let mut twin = encoder.clone();
+                    if push_part(&mut twin, is_descending, |encoder| push_twin(encoder, equal)) {
+                        next.push((twin, true));
+                    }
+                }
+                let mut same = encoder;
+                match push_value(&mut same, is_descending, value) {
+                    Ok(()) => next.push((same, is_other)),
+                    Err(Refusal::Raised(error)) => return Err(error),
+                    Err(Refusal::Unsupported { .. }) => {}
+                }
+            }
+            found = next;
+        }
+        let others = found.into_iter().filter(|(_, is_other)| *is_other);
+        Ok(others.map(|(encoder, _)| encoder.parts().to_vec()).collect())
+    }
+
     #[cold]
     fn no_tuple(&self, known: &Known, value: &Bound<'_, PyAny>) -> PyResult<PyErr> {
         let parts = known.keys.count();
@@ -180,6 +220,21 @@ impl Index {
         )))
     }
 
+    fn prefix_key(&self, prefix: &Bound<'_, PyAny>) -> PyResult<Key> {
+        let refusal = match keys::try_key_of(prefix) {
+            Ok(key) => return Ok(key),
+            Err(refusal) => refusal,
+        };
+        let mut encoder = KeyEncoder::new();
+        match expression::equal_of(prefix)? {
+            Some(equal) if push_wanted(&mut encoder, &equal) => {
+                let (bytes, spelling) = encoder.take();
+                Ok(Key { bytes, spelling })
+            }
+            _ => Err(refusal.raised(&self.table.get().name(prefix.py()), prefix)),
+        }
+    }
+
     /// The entries that begin as `prefix` says: a str or bytes begins texts of the first part, a tuple is the first parts, or begins
     /// the tuples of the only one.
     fn prefix_range(&self, known: &Known, prefix: &Bound<'_, PyAny>) -> PyResult<Range> {
@@ -188,7 +243,7 @@ impl Index {
             let parts = self.parts_of(known, prefix, false)?;
             return Ok(beginning_with(&parts.unwrap_or_default()));
         }
-        let key = keys::key_of(&self.table.get().name(prefix.py()), prefix)?;
+        let key = self.prefix_key(prefix)?;
         let Some(found) = prefix_range(&key.bytes) else {
             return Err(errors::type_error(format!(
                 "prefix() takes a str, bytes or a tuple, not {}; get() and range() find any value",
@@ -297,11 +352,17 @@ impl Index {
     }
 }
 
+/// Whether it may have a twin of another family.
+fn is_number(value: &Bound<'_, PyAny>) -> bool {
+    !(value.is_exact_instance_of::<PyString>() || value.is_none() || value.is_exact_instance_of::<PyBytes>())
+}
+
 fn push_value(
     encoder: &mut KeyEncoder,
     is_descending: bool,
     value: &Bound<'_, PyAny>,
 ) -> Result<(), Refusal> {
+    let mark = encoder.mark();
     let mut refusal = None;
     push_part(encoder, is_descending, |encoder| match keys::push(encoder, value) {
         Ok(()) => true,
@@ -310,7 +371,11 @@ fn push_value(
             false
         }
     });
-    refusal.map_or(Ok(()), Err)
+    let Some(why @ Refusal::Unsupported { .. }) = refusal else { return refusal.map_or(Ok(()), Err) };
+    // What equals a value in a condition is that value here: a number of NumPy's, a member of an IntEnum.
+    let Some(equal) = expression::equal_of(value)? else { return Err(why) };
+    encoder.reset(mark);
+    if push_part(encoder, is_descending, |encoder| push_wanted(encoder, &equal)) { Ok(()) } else { Err(why) }
 }
 
 #[pymethods]
@@ -349,6 +414,11 @@ impl Index {
         {
             return Ok(found);
         }
+        for parts in self.twins_of(&known, value)? {
+            if let Some(found) = self.row_of_first(py, &place, &known, &beginning_with(&parts), false)? {
+                return Ok(found);
+            }
+        }
         Ok(default.unwrap_or_else(|| py.None().into_bound(py)))
     }
 
@@ -364,6 +434,9 @@ impl Index {
     /// ['Ann', 'Eve']
     #[pyo3(signature = (value, /, *, reverse=false))]
     fn get_all<'py>(&self, value: &Bound<'py, PyAny>, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(rows) = self.rows_of_twins(value, reverse)? {
+            return Ok(rows);
+        }
         // What no row can have lies nowhere.
         let nowhere = || Range::half_open(Vec::new(), Vec::new());
         self.rows(
@@ -380,8 +453,13 @@ impl Index {
     fn __contains__(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = value.py();
         let (place, known) = self.ready(py)?;
-        let Some(parts) = self.parts_of(&known, value, true)? else { return Ok(false) };
-        Ok(self.first_entry(py, (&place, &known), &beginning_with(&parts), false, |_| ())?.is_some())
+        let parts = self.parts_of(&known, value, true)?;
+        for parts in parts.into_iter().chain(self.twins_of(&known, value)?) {
+            if self.first_entry(py, (&place, &known), &beginning_with(&parts), false, |_| ())?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The rows from the value `start` on, up to `stop`, which is left out; in the order of the index, or against it.
@@ -447,10 +525,12 @@ impl Index {
     fn count(&self, value: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = value.py();
         let (place, known) = self.ready(py)?;
-        match self.parts_of(&known, value, true)? {
-            Some(parts) => self.count_in(py, (&place, &known), &beginning_with(&parts)),
-            None => Ok(0),
+        let mut count = 0;
+        let parts = self.parts_of(&known, value, true)?;
+        for parts in parts.into_iter().chain(self.twins_of(&known, value)?) {
+            count += self.count_in(py, (&place, &known), &beginning_with(&parts))?;
         }
+        Ok(count)
     }
 
     /// Pairs of value and row key, from `start` on, up to `stop`; no row is read. Bounds as for `range`.
@@ -516,6 +596,57 @@ impl Index {
             value.map_or(Ok(None), |value| self.parts_of(known, value, false))
         };
         Ok(between(part(start)?, part(stop)?))
+    }
+
+    /// All rows with this number, where some have it as a Decimal and some do not: in the order of their keys. None where all have it as one.
+    fn rows_of_twins<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        reverse: bool,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = value.py();
+        let (place, known) = self.ready(py)?;
+        let twins: Vec<_> = self.twins_of(&known, value)?.iter().map(|parts| beginning_with(parts)).collect();
+        let mut has_twins = false;
+        for twin in &twins {
+            has_twins |= self.first_entry(py, (&place, &known), twin, false, |_| ())?.is_some();
+        }
+        if !has_twins {
+            return Ok(None);
+        }
+        let own = self.parts_of(&known, value, true)?;
+        let mut keys = Vec::new();
+        for range in own.iter().map(|parts| beginning_with(parts)).chain(twins) {
+            let mut push = |entry: StoredRow<'_>| {
+                keys.extend(
+                    known
+                        .keys
+                        .split(&entry)
+                        .map(|parts| RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() }),
+                );
+            };
+            match self.entries(py, &place, known.info.id, &range, false)? {
+                Entries::Pinned(mut scan) => {
+                    while scan.next().map_err(|error| errors::of_store(py, error))?.map(&mut push).is_some() {
+                    }
+                }
+                Entries::Inside(mut scan) => self.table.get().core().in_running(py, |transaction| {
+                    while scan.next(transaction, &mut push)?.is_some() {}
+                    Ok(())
+                })?,
+            }
+        }
+        keys.sort_unstable_by(|one, other| one.code.cmp(&other.code));
+        if reverse {
+            keys.reverse();
+        }
+        let keys = SortedKeys::Listed(keys.into_iter());
+        let place = match place {
+            Place::Snapshot(snapshot) => QueryPlace::Snapshot(snapshot, known.info.table),
+            Place::Transaction => QueryPlace::Transaction,
+        };
+        let table = self.table.bind(py);
+        Table::iterate_rows(table, place.list(table, keys)?, None, Shows::Values).map(Some)
     }
 
     /// The row of the first entry in a range.

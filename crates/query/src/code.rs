@@ -169,7 +169,7 @@ pub fn push_found<S: Shapes + ?Sized>(
 }
 
 /// Pushes a value as a key that equals it.
-fn push_equal(encoder: &mut KeyEncoder, value: &Value) -> bool {
+pub(crate) fn push_equal(encoder: &mut KeyEncoder, value: &Value) -> bool {
     match value {
         Value::Bytearray(bytes) => encoder.bytes(bytes),
         Value::Complex(real, imaginary) if imaginary.0 == 0.0 => return encoder.complex(real.0).is_ok(),

@@ -7,13 +7,16 @@
 use std::fmt;
 use std::ops::Bound;
 
+use num_bigint::BigUint;
 use pellucid_record::key::{KeyEncoder, parts_as_tuple, parts_size, push_part, split_spellings};
-use pellucid_record::{Corrupt, Shapes};
+use pellucid_record::value::Double;
+use pellucid_record::{Corrupt, Shapes, Value};
 use pellucid_store::{Derive, Derived, Deriver, Range, Row, range_of_parts};
 
-use crate::code::push_found;
+use crate::code::{push_equal, push_found};
 use crate::evaluate::Evaluator;
 use crate::expression::{IndexParts, Kind, Node, parse_index};
+use crate::plan::spans::decimal_text;
 
 /// What an index is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,6 +223,59 @@ impl Keys {
     pub fn tuple(&self, parts: &[u8]) -> Option<Vec<u8>> {
         parts_as_tuple(parts, &self.descending)
     }
+}
+
+/// Pushes a value that is looked for, as the entries have what equals it; false where none can have that, and a part of it may have been pushed.
+pub fn push_wanted(encoder: &mut KeyEncoder, value: &Value) -> bool {
+    push_equal(encoder, value)
+}
+
+/// Pushes the number of the other family that equals this one: of a Decimal the int or float, of these the Decimal, which compare with each other
+/// and stand apart. False where there is none.
+pub fn push_twin(encoder: &mut KeyEncoder, value: &Value) -> bool {
+    let Value::Decimal(text) = value else {
+        return decimal_text(value).is_some_and(|text| encoder.decimal(&text).is_ok());
+    };
+    let Ok(float) = text.parse::<f64>() else { return false };
+    let is_float = decimal_text(&Value::Float(Double(float))).is_some_and(|same| {
+        let code = |text: &str| {
+            let mut encoder = KeyEncoder::new();
+            encoder.decimal(text).ok().map(|()| encoder.as_bytes().to_vec())
+        };
+        code(&same) == code(text)
+    });
+    if is_float {
+        return encoder.float(float).is_ok();
+    }
+    whole_number(text).is_some_and(|(is_negative, magnitude)| encoder.bigint(is_negative, &magnitude).is_ok())
+}
+
+/// The int that a Decimal's text is: its sign and its bytes, the greatest first.
+fn whole_number(text: &str) -> Option<(bool, Vec<u8>)> {
+    // No int of more digits is a key, and none that has fewer is large.
+    const DIGIT_COUNT_MAX: i64 = 100_000;
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (is_negative, mantissa) = match mantissa.strip_prefix('-') {
+        Some(mantissa) => (true, mantissa),
+        None => (false, mantissa.strip_prefix('+').unwrap_or(mantissa)),
+    };
+    let (whole, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let behind = behind.trim_end_matches('0');
+    let zeros = exponent.parse::<i64>().ok()?.checked_sub(i64::try_from(behind.len()).ok()?)?;
+    let mut digits = format!("{whole}{behind}");
+    if zeros < 0 {
+        let kept = digits.len().checked_sub(usize::try_from(zeros.unsigned_abs()).ok()?)?;
+        if digits.get(kept..)?.bytes().any(|digit| digit != b'0') {
+            return None;
+        }
+        digits.truncate(kept);
+    } else if zeros <= DIGIT_COUNT_MAX {
+        digits.extend(std::iter::repeat_n('0', usize::try_from(zeros).ok()?));
+    } else {
+        return None;
+    }
+    let number = BigUint::parse_bytes(digits.as_bytes(), 10)?;
+    Some((is_negative, number.to_bytes_be()))
 }
 
 /// The entries that begin with these parts.

@@ -224,7 +224,7 @@ fn code_of(value: &Value) -> Option<Vec<u8>> {
 }
 
 /// The Decimal that equals a number, as text; None for what is no number, and for infinity.
-fn decimal_text(value: &Value) -> Option<String> {
+pub(crate) fn decimal_text(value: &Value) -> Option<String> {
     // The most digits behind the point that a float has.
     const DIGITS_MAX: usize = 1074;
     Some(match value {
