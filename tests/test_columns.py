@@ -730,3 +730,39 @@ def test_damaged_arrays_are_refused(name: str) -> None:
         db.extend(Damaged(array, damage))
     assert len(db) == 0
     assert db.extend(Damaged(array, lambda _: None)) == len(array)
+
+
+class Own:
+    """An object that only Python has."""
+
+
+@pytest.mark.parametrize(
+    ("frame", "column", "what"),
+    [
+        (lambda: pl.DataFrame({"a": [1], "o": [Own()]}), "o", r"Python objects \(polars' type Object\)"),
+        (lambda: pl.Series("o", [Own()], dtype=pl.Object), "o", "Python objects"),
+        (lambda: pl.DataFrame({"i": pl.Series([2**100], dtype=pl.Int128)}), "i", "ints of 128 bits"),
+        (lambda: pl.DataFrame({"u": pl.Series([1], dtype=pl.UInt128)}), "u", "ints of 128 bits"),
+        (
+            lambda: pl.DataFrame({"s": [{"x": [1]}]}, {"s": pl.Struct({"x": pl.List(pl.Int128)})}),
+            r"s\.x.*",
+            "ints of 128 bits",
+        ),
+    ],
+)
+def test_a_column_that_polars_alone_has_is_refused(frame: Any, column: str, what: str) -> None:
+    db = pellucid.open(":memory:")
+    with pytest.raises(
+        pellucid.UnsupportedValue, match=rf'column "{column}" given .*{what}.*extend\(frame\.to_dicts\(\)\)'
+    ):
+        db.extend(frame())
+    assert len(db) == 0
+
+
+def test_a_frame_of_what_polars_alone_has_is_taken_by_rows() -> None:
+    db = pellucid.open(":memory:")
+    db.extend(pl.DataFrame({"i": pl.Series([2**100, None], dtype=pl.Int128)}).to_dicts())
+    assert [row.to_dict() for row in db.values()] == [{"i": 2**100}, {"i": None}]
+    enum = pl.DataFrame({"e": pl.Series(["Object"], dtype=pl.Enum(["Object"]))})
+    assert db.extend(enum) == 1
+    assert db[2] == {"e": "Object"}

@@ -60,6 +60,8 @@ pub enum Broken {
     Raised(String),
     /// What it gave is not what it should be.
     Damaged(String),
+    /// Arrow has no such type: the column, and the type as the schema writes it.
+    Unknown(String, String),
 }
 
 impl Incoming {
@@ -200,9 +202,22 @@ fn type_of(schema: &FFI_ArrowSchema) -> Result<DataType, Broken> {
     let field = catch_unwind(AssertUnwindSafe(|| Field::try_from(schema)));
     match field {
         Ok(Ok(field)) => Ok(field.data_type().clone()),
-        Ok(Err(error)) => Err(Broken::Damaged(error.to_string())),
+        Ok(Err(error)) => Err(unknown(schema, "").unwrap_or_else(|| Broken::Damaged(error.to_string()))),
         Err(_) => Err(Broken::Damaged("its schema cannot be read".into())),
     }
+}
+
+/// The first column of a type that polars alone has.
+fn unknown(schema: &FFI_ArrowSchema, within: &str) -> Option<Broken> {
+    let found = catch_unwind(AssertUnwindSafe(|| {
+        let name = schema.name().unwrap_or_default();
+        let column = if within.is_empty() { name.to_owned() } else { format!("{within}.{name}") };
+        if schema.format().starts_with("_pl") {
+            return Some(Broken::Unknown(column, schema.format().to_owned()));
+        }
+        schema.children().find_map(|child| unknown(child, &column))
+    }));
+    found.ok().flatten()
 }
 
 /// What a stream says of its last failure.

@@ -4,6 +4,7 @@
 //! transaction. A stream that breaks off takes all of it back.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use pellucid_query::arrow::writer::{Records, Unfit, Writer, Zones};
 use pellucid_record::EncodeError;
@@ -13,7 +14,7 @@ use pellucid_record::layout::{ADMISSION_SIGHTING, MICROS_PER_DAY};
 use pellucid_record::shape::{Shape, Sighting};
 use pellucid_store::{StoreError, TableId, Transaction};
 use pyo3::prelude::*;
-use pyo3::types::{PyDateTime, PyDelta, PyTzInfo};
+use pyo3::types::{PyDateTime, PyDelta, PyType, PyTzInfo};
 
 use super::{apart_places, next_int, no_next};
 use crate::errors;
@@ -24,8 +25,10 @@ use crate::scalars;
 use crate::table::Table;
 use crate::transaction;
 
-/// Rows that are put before others may have the GIL, and signals are looked at: some milliseconds.
+/// Rows that are put before others may have the GIL, and signals are looked at, at most: some milliseconds.
 const CHUNK_ROW_COUNT: usize = 4096;
+/// Where they took longer, there will be fewer of them.
+const CHUNK_TIME_MAX: Duration = Duration::from_millis(10);
 
 /// How an object hands over columns, if it does: true as a stream, false as one array.
 pub fn hands_over(object: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
@@ -54,6 +57,7 @@ pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: b
             ),
         ));
     }
+    refuse_objects(columns, this)?;
     let mut incoming = Incoming::of(columns, is_stream)?.map_err(|broken| of_broken(py, broken, this))?;
     let core = this.core();
     transaction::within_batch(py, core, || {
@@ -88,6 +92,8 @@ struct Loading<'a, 'py> {
     id: TableId,
     next: i64,
     count: usize,
+    /// Rows that are put next.
+    chunk: usize,
     shapes: HashMap<Vec<String>, Option<u32>>,
     encoder: Encoder,
     records: Records,
@@ -100,6 +106,7 @@ impl<'a, 'py> Loading<'a, 'py> {
             id,
             next: 0,
             count: 0,
+            chunk: CHUNK_ROW_COUNT / 64,
             shapes: HashMap::new(),
             encoder: Encoder::new(),
             records: Records::default(),
@@ -124,7 +131,8 @@ impl<'a, 'py> Loading<'a, 'py> {
         })?;
         let mut start = 0;
         while start < writer.row_count() {
-            let end = writer.row_count().min(start + CHUNK_ROW_COUNT);
+            let began = Instant::now();
+            let end = writer.row_count().min(start + self.chunk);
             let (encoder, records) = (&mut self.encoder, &mut self.records);
             records.clear();
             py.detach(|| writer.write(start..end, encoder, records, APART_SIZE_MIN))
@@ -132,6 +140,10 @@ impl<'a, 'py> Loading<'a, 'py> {
             self.put_records()?;
             py.check_signals()?;
             start = end;
+            // Large rows, and those of indexed tables, take longer.
+            let is_slow = began.elapsed() > CHUNK_TIME_MAX;
+            self.chunk =
+                if is_slow { (self.chunk / 4).max(1) } else { (self.chunk * 2).min(CHUNK_ROW_COUNT) };
         }
         Ok(())
     }
@@ -267,9 +279,78 @@ fn of_unfit(py: Python<'_>, unfit: &Unfit, table: &Table) -> PyErr {
     errors::raise(py, "UnsupportedValue", message)
 }
 
+/// Refuses a frame of polars with a column of Python objects: it hands over their addresses, as bytes, and does not say so.
+fn refuse_objects(columns: &Bound<'_, PyAny>, table: &Table) -> PyResult<()> {
+    let py = columns.py();
+    let class = columns.get_type();
+    if !class.module()?.to_str()?.starts_with("polars.") {
+        return Ok(());
+    }
+    let mut types = Vec::new();
+    if let Some(schema) = columns.getattr_opt("schema")? {
+        for item in schema.call_method0("items")?.try_iter()? {
+            let (name, kind): (String, Bound<'_, PyAny>) = item?.extract()?;
+            types.push((name, kind));
+        }
+    } else if let Some(kind) = columns.getattr_opt("dtype")? {
+        types.push((columns.getattr("name")?.extract()?, kind));
+    }
+    for (column, kind) in types {
+        if has_objects(&kind)? {
+            return Err(errors::raise(
+                py,
+                "UnsupportedValue",
+                format!(
+                    "column {column:?} given to extend() of table {:?} has Python objects (polars' type Object), which Arrow cannot \
+                     hand over; extend(frame.to_dicts()) stores them one by one",
+                    table.name(py)
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn has_objects(kind: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = match kind.cast::<PyType>() {
+        Ok(class) => class.clone(),
+        Err(_) => kind.get_type(),
+    };
+    if class.name()?.to_str()? == "Object" {
+        return Ok(true);
+    }
+    if let Some(inner) = kind.getattr_opt("inner")?
+        && !inner.is_none()
+        && has_objects(&inner)?
+    {
+        return Ok(true);
+    }
+    if let Some(fields) = kind.getattr_opt("fields")?
+        && let Ok(fields) = fields.try_iter()
+    {
+        for field in fields {
+            if has_objects(&field?.getattr("dtype")?)? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 fn of_broken(py: Python<'_>, broken: Broken, table: &Table) -> PyErr {
     let name = table.name(py);
     let message = match broken {
+        Broken::Unknown(column, format) => {
+            let what = match format.as_str() {
+                "_pli128" | "_plu128" => "ints of 128 bits",
+                _ => "a type of polars' own",
+            };
+            let message = format!(
+                "column {column:?} given to extend() of table {name:?} has {what} ({format}), which Arrow does not have; \
+                 extend(frame.to_dicts()) stores them exactly"
+            );
+            return errors::raise(py, "UnsupportedValue", message);
+        }
         Broken::Raised(message) => {
             format!(
                 "the stream given to extend() of table {name:?} broke off, nothing of it is stored: {message}"
