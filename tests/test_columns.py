@@ -766,3 +766,19 @@ def test_a_frame_of_what_polars_alone_has_is_taken_by_rows() -> None:
     enum = pl.DataFrame({"e": pl.Series(["Object"], dtype=pl.Enum(["Object"]))})
     assert db.extend(enum) == 1
     assert db[2] == {"e": "Object"}
+
+
+def test_a_name_that_arrow_does_not_have_is_told() -> None:
+    db = pellucid.open(":memory:")
+    db["a"] = {"x\0y": 1, "n": {"z\0": 1}}
+    for take in (
+        db.to_arrow,
+        db.to_polars,
+        lambda: pa.table(db.where()),
+        lambda: db.where().select("n").to_arrow(),
+    ):
+        with pytest.raises(
+            pellucid.UnsupportedValue, match=r'is called "(x\\0y|z\\0)", .*select\(other_name='
+        ):
+            take()
+    assert db.select(x=F["x\0y"]).to_polars().rows() == [(1,)]

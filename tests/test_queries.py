@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pellucid
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -708,6 +709,32 @@ def test_a_long_list_of_values_is_searched_until_a_signal(path: Path, ring_soon:
         next(found)
 
 
+@pytest.mark.parametrize("way", ["update", "delete", "extend", "columns", "put all"])
+def test_a_change_of_rows_that_take_long_stops_at_a_signal(
+    path: Path, way: str, ring_soon: Callable[[], None]
+) -> None:
+    """Fewer rows than used to be changed between two looks at signals: all were, before one was noticed."""
+    words = {"words": [f"word {n}" for n in range(3000)]}
+    with pellucid.open(path) as db:
+        table, other = db.table("t"), db.table("other")
+        table.extend([words] * 2000)
+        if way == "delete":
+            table.create_index("words", F.words.each())
+        do: Callable[[], Any] = {
+            "update": lambda: table.where().update(words=F.words.each().upper()),
+            "delete": table.where().delete,
+            "extend": lambda: other.extend([words] * 2000),
+            "columns": lambda: other.extend(pa.table({"words": [words["words"]] * 2000})),
+            "put all": lambda: other.update(dict.fromkeys(range(2000), words)),
+        }[way]
+        with pytest.raises(Rang):  # noqa: PT012
+            ring_soon()
+            do()
+        # Nothing of it was done.
+        assert (len(table), len(other)) == (2000, 0)
+        assert table[0].words[0] == table[1999].words[0] == "word 0"
+
+
 def test_what_python_computes_at_the_edges_of_floats_is_computed(table: Any) -> None:
     # Near the greatest floats, and near 0, where a quotient must not be rounded twice.
     pairs = [
@@ -871,3 +898,176 @@ def test_a_long_list_is_compared_with_as_a_short_one() -> None:
         # NaN is in no list, and a list holds what equals, as `==` says.
         found = [row for row, value in enumerate(values) if any(value == each for each in wanted)]
         assert list(table.where(F.v.isin(wanted)).keys()) == found
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"c": st.sampled_from("xy")},
+            optional={
+                "tags": st.lists(plain, max_size=4) | st.lists(plain, max_size=4).map(tuple) | plain,
+                "parts": st.lists(
+                    st.dictionaries(st.sampled_from("kn"), st.integers(0, 3), max_size=2), max_size=3
+                ),
+            },
+        ),
+        max_size=8,
+    )
+)
+def test_groups_and_aggregates_run_over_elements(stored: list[dict[str, Any]]) -> None:
+    def elements(row: dict[str, Any], name: str) -> list[Any]:
+        found = row.get(name)
+        return list(found) if isinstance(found, (list, tuple)) else []
+
+    def same(one: Any) -> Any:
+        # As keys are: a Decimal is no number, a bytearray no bytes, and a datetime no date.
+        if isinstance(one, (bool, int, float)):
+            return ("number", one)
+        return (type(one), bytes(one) if isinstance(one, bytearray) else one)
+
+    with pellucid.open(":memory:") as db:
+        table = db.table("t")
+        table.extend(stored)
+        expected: dict[Any, int] = {}
+        for row in stored:
+            for key in {same(element) for element in elements(row, "tags")}:
+                expected[key] = expected.get(key, 0) + 1
+        found = {same(group["tag"]): group["n"] for group in table.group_by(tag=F.tags.each()).agg(n=count())}
+        assert found == expected
+        pairs: dict[Any, list[Any]] = {}
+        for row in stored:
+            keys = {(row["c"], part.get("k")) for part in elements(row, "parts")}
+            for pair in keys:
+                pairs.setdefault(pair, []).append(len(elements(row, "tags")))
+        grouped = table.group_by("c", k=F.parts.each().k).agg(n=count(), tags=F.tags.each().count())
+        assert {(group["c"], group["k"]): (group["n"], group["tags"]) for group in grouped} == {
+            pair: (len(counts), sum(counts)) for pair, counts in pairs.items()
+        }
+        numbers = [part["n"] + 1 for row in stored for part in elements(row, "parts") if "n" in part]
+        n = F.parts.each().n + 1
+        wanted = {
+            "sum": sum(numbers),
+            "count": len(numbers),
+            "min": min(numbers, default=None),
+            "max": max(numbers, default=None),
+            "mean": sum(numbers) / len(numbers) if numbers else None,
+        }
+        assert table.agg(sum=n.sum(), count=n.count(), min=n.min(), max=n.max(), mean=n.mean()) == wanted
+        assert {name: getattr(table, name)(n) for name in wanted} == wanted
+        assert table.agg(n=count()) == {"n": len(stored)}
+
+
+def test_decimals_in_lists_are_added(table: Any) -> None:
+    table.extend([{"n": [1, Decimal("1.5")]}, {"n": [2**70]}, {"n": 5}, {}])
+    total = 1 + Decimal("1.5") + 2**70
+    assert table.sum(F.n.each()) == table.agg(s=F.n.each().sum())["s"] == total
+    assert table.mean(F.n.each()) == table.agg(m=F.n.each().mean())["m"] == total / 3
+    assert (table.min(F.n.each()), table.max(F.n.each())) == (1, 2**70)
+
+
+def test_what_elements_cannot_be_asked_for_is_refused(table: Any) -> None:
+    parts = F.parts.each()
+    with pytest.raises(ValueError, match=r"grouped by each element of a list, parts\[\*\]\.k"):
+        table.group_by(parts.k).agg(total=(parts.n + 1).sum())
+    with pytest.raises(ValueError, match=r"order_by\(\) takes what has one value in a row, and parts\[\*\]"):
+        table.order_by(parts.desc())
+
+
+def test_an_extreme_is_the_same_by_whichever_way(table: Any) -> None:
+    for values, least, most in [
+        ([5, Decimal("1.5"), 2.5], Decimal("1.5"), 5),
+        (["b", 1, None, b"x", date(2020, 1, 1)], b"x", date(2020, 1, 1)),
+        ([Decimal(3), 3, 3.0], Decimal(3), Decimal(3)),
+        ([timedelta(1), time(1), 2**70, -(2**70)], -(2**70), timedelta(1)),
+        ([None, {}], {}, {}),
+    ]:
+        table.clear()
+        table.extend({"x": value} for value in values)
+        assert (table.min("x"), table.max("x")) == (least, most)
+        assert table.agg(least=F.x.min(), most=F.x.max()) == {"least": least, "most": most}
+        listed = pellucid.open(":memory:").table("t")
+        listed["a"] = {"x": values}
+        assert (listed.min(F.x.each()), listed.max(F.x.each())) == (least, most)
+
+
+def test_only_rows_that_are_still_there_are_counted(table: Any) -> None:
+    table.extend({"n": n} for n in range(6))
+
+    def drops(row: Any) -> bool:
+        table.pop(5, None)
+        return True
+
+    assert table.where(F.n >= 3).filter(drops).update(m=1) == 2
+    table[5] = {"n": 5}
+    assert table.where(F.n >= 3).filter(drops).delete() == 2
+    assert list(table.keys()) == [0, 1, 2]
+
+
+def test_a_path_in_text_has_no_indexes(table: Any) -> None:
+    table.extend([{"tags": ["a", "b"], "price [EUR]": 5, "": 1, "x.": 2}])
+    for use in (
+        lambda path: table.where().update({path: 1}),
+        lambda path: table.create_index("i", path),
+        table.column,
+        table.sum,
+        table.group_by,
+        table.select,
+        table.order_by,
+        lambda path: table.find(**{path: 1}),
+        table[0].path,
+    ):
+        for path, why in [
+            ("tags[0]", "there are no indexes in it"),
+            ("tags[*]", "there are no indexes in it"),
+            ("a.b['c'].d", "there are no indexes in it"),
+            ("`two words`", "there are no backticks in it"),
+            ("a..b", "a name in it is empty"),
+            ("x.", "a name in it is empty"),
+        ]:
+            with pytest.raises(ValueError, match=why) as raised:
+                use(path)
+            assert f"a field of that very name is ({path.replace(chr(39), chr(39))!r},)".replace(
+                "'", '"'
+            ) in str(raised.value).replace("'", '"')
+    assert table[0].to_dict() == {"tags": ["a", "b"], "price [EUR]": 5, "": 1, "x.": 2}
+    assert table.indexes() == []
+    assert table.column("price [EUR]") == [5]
+    assert (table.column(""), table.column(("x.",))) == ([1], [2])
+    assert table.where().update({("tags[0]",): 1}) == 1
+    assert table.column(("tags[0]",)) == [1]
+
+
+def test_an_update_says_where_its_path_ends(table: Any) -> None:
+    table["k"] = {"a": 1, "tags": ["x"], "t": (1,), "d": {"e": {}}}
+    for changes, why in [
+        (
+            {"nope.x": 1},
+            r'there is no F\.nope in it, in which to set a field "x"; set it as a whole, or choose',
+        ),
+        ({"d.f.g": 1}, r'there is no F\.d\.f in it, in which to set a field "g"'),
+        ({("tags", 3): 1}, r"F\.tags has 1 element, and F\.tags\[3\] leads to none"),
+        ({"tags.x": 1}, r'F\.tags is nothing that has a field "x"'),
+        ({"a.x": 1}, r'F\.a is nothing that has a field "x"'),
+        ({("t", 0): 1}, r"F\.t is a tuple or a set, which do not change"),
+        ({"new": 1, "nope.x": F.a}, r"there is no F\.nope in it"),
+    ]:
+        with pytest.raises(ValueError, match=rf"record 'k' of table .* cannot be changed: {why}"):
+            table.where().update(changes)
+    assert table["k"].to_dict() == {"a": 1, "tags": ["x"], "t": (1,), "d": {"e": {}}}
+
+
+def test_a_bool_is_an_index_and_an_int_key(table: Any) -> None:
+    table["a"] = {"l": ["p", "q"], "t": {True: "t"}, "f": {1.0: "f"}, "i": {0: "i"}}
+    for path, value in [("l", "q"), ("t", "t"), ("f", "f")]:
+        for one in (1, True):
+            assert (
+                table.column(F[path][one])
+                == table.column((path, one))
+                == [value]
+                == [table["a"].path((path, one))]
+            )
+    assert (table.column(F.f[1.0]), table.column(F.t[1.0])) == (["f"], ["t"])
+    assert table.column(F.i[False]) == table.column(("i", False)) == ["i"]
+    assert table.where().update({("l", True): "new"}) == 1
+    assert table["a"].l == ["p", "new"]

@@ -525,76 +525,79 @@ class Level(enum.IntEnum):
     FIVE = 5
 
 
+# Equal ones of several types, and neighbours that are not equal.
+STORED: list[Any] = [
+    1,
+    2.5,
+    Decimal(3),
+    5,
+    Decimal("5.0"),
+    5.0,
+    True,
+    Decimal("2.5"),
+    "x",
+    "xy",
+    10**30,
+    Decimal("1E+30"),
+    2**53 + 1,
+    Decimal(2**53 + 1),
+    Decimal("0.1"),
+    0.1,
+    b"b",
+    (1, "z"),
+    dt.date(2020, 1, 1),
+    dt.datetime(2020, 1, 1),
+    None,
+    dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc),
+    math.inf,
+    Decimal("Infinity"),
+    Decimal("-0"),
+    0,
+]
+ASKED: list[Any] = [
+    *STORED,
+    np.int64(1),
+    np.float32(2.5),
+    np.uint8(5),
+    np.bool_(True),
+    np.str_("x"),
+    np.bytes_(b"b"),
+    Word("x"),
+    Level.FIVE,
+    np.datetime64("2020-01-01"),
+    np.datetime64("2020-01-01", "ns"),
+    pandas.Timestamp("2020-01-01"),
+    np.datetime64("NaT"),
+    pandas.Timestamp("2020-01-01", tz="UTC"),
+    bytearray(b"b"),
+    (np.int64(1), Word("z")),
+    2**53,
+    Decimal(2**53),
+    Decimal("0.10"),
+    Decimal.from_float(0.1),
+    Decimal("1e-400"),
+    Decimal("1e400"),
+    10**400,
+    Decimal("NaN"),
+    math.nan,
+    Decimal("1.5e1"),
+    0.0,
+    3,
+    3.0,
+]
+
+
 @pytest.mark.parametrize("is_inside", [False, True])
 def test_an_index_finds_what_a_comparison_finds(db: Database, is_inside: bool) -> None:
     table = db.table("t")
-    stored = [
-        1,
-        2.5,
-        Decimal(3),
-        5,
-        Decimal("5.0"),
-        5.0,
-        True,
-        Decimal("2.5"),
-        "x",
-        "xy",
-        10**30,
-        Decimal("1E+30"),
-        2**53 + 1,
-        Decimal(2**53 + 1),
-        Decimal("0.1"),
-        0.1,
-        b"b",
-        (1, "z"),
-        dt.date(2020, 1, 1),
-        dt.datetime(2020, 1, 1),
-        None,
-        dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc),
-        math.inf,
-        Decimal("Infinity"),
-        Decimal("-0"),
-        0,
-    ]
-    table.extend({"x": value, "s": "one"} for value in stored)
+    table.extend({"x": value, "s": "one"} for value in STORED)
     table.create_index("x", F.x)
     table.create_index("back", (F.s, F.x.desc()))
     one, two = table.index("x"), table.index("back")
-    asked = [
-        *stored,
-        np.int64(1),
-        np.float32(2.5),
-        np.uint8(5),
-        np.bool_(True),
-        np.str_("x"),
-        np.bytes_(b"b"),
-        Word("x"),
-        Level.FIVE,
-        np.datetime64("2020-01-01"),
-        np.datetime64("2020-01-01", "ns"),
-        pandas.Timestamp("2020-01-01"),
-        np.datetime64("NaT"),
-        pandas.Timestamp("2020-01-01", tz="UTC"),
-        bytearray(b"b"),
-        (np.int64(1), Word("z")),
-        2**53,
-        Decimal(2**53),
-        Decimal("0.10"),
-        Decimal.from_float(0.1),
-        Decimal("1e-400"),
-        Decimal("1e400"),
-        10**400,
-        Decimal("NaN"),
-        math.nan,
-        Decimal("1.5e1"),
-        0.0,
-        3,
-        3.0,
-    ]
     with db.transaction() if is_inside else contextlib.nullcontext():
         if is_inside:
             table.append({"x": 5, "s": "one"})
-        for value in asked:
+        for value in ASKED:
             expected = [row.to_dict() for row in table.where(F.x == value)]
             assert (value in one) is (("one", value) in two) is bool(expected), value
             assert one.count(value) == two.count(("one", value)) == len(expected), value

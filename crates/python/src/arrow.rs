@@ -212,7 +212,7 @@ fn refused(table: &Bound<'_, Table>, refusal: &Refusal) -> PyErr {
         py,
         "UnsupportedValue",
         format!(
-            "{place} of table {name:?} has {}; select() columns without it, or take to_dicts()",
+            "{place} of table {name:?} has {}; select() columns without it, or take where().to_dicts()",
             refusal.why
         ),
     )
@@ -223,7 +223,19 @@ pub fn to_arrow<'py>(
     of: &impl Queried<'py>,
     chosen: Option<&[(Box<str>, Node)]>,
 ) -> PyResult<Bound<'py, ArrowStream>> {
-    Bound::new(of.table().py(), ArrowStream { table: columns_of(of, chosen)? })
+    let (py, columns) = (of.table().py(), columns_of(of, chosen)?);
+    if let Some(name) = arrow::unnamable(&columns) {
+        let table = of.table().get().name(py);
+        return Err(errors::raise(
+            py,
+            "UnsupportedValue",
+            format!(
+                "a field of table {table:?} is called {name:?}, and no column of Arrow's has a NUL character in its name; give it another one, \
+                 select(other_name=F[{name:?}]), or take where().to_dicts()"
+            ),
+        ));
+    }
+    Bound::new(py, ArrowStream { table: columns })
 }
 
 /// A module of somebody else's, for the method `what`.

@@ -20,6 +20,7 @@ use crate::expression::Expression;
 use crate::hot::decode;
 use crate::hot::node;
 use crate::path;
+use crate::query::group;
 use crate::scalars;
 use crate::table::{Rows, Table};
 use crate::work::{Parallel, Queried, Source, Stop, Work, is_interrupted, of_fault, over, over_parts};
@@ -28,7 +29,8 @@ use crate::work::{Parallel, Queried, Source, Stop, Work, is_interrupted, of_faul
 pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
     let mut steps = Vec::new();
     for step in path::parse(argument)? {
-        if let Ok(index) = step.cast_exact::<PyInt>()
+        // A bool is an int.
+        if let Ok(index) = step.cast::<PyInt>()
             && let Ok(index) = index.extract()
         {
             steps.push(Step::Index(index));
@@ -118,27 +120,25 @@ pub fn sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     match parts_now(of, path, SumUp)? {
         None => Ok(0i64.into_pyobject(py)?.into_any()),
         Some(Outcome::Done(sum)) => object_of_sum(py, &sum),
-        Some(Outcome::Foreign) => by_python(of, "sum", path, &numbers(of, path)?),
+        Some(Outcome::Foreign) => by_python(of, path, &numbers(of, path)?),
     }
 }
 
-/// What Python's own function makes of values that have no sum or order in Rust.
+/// The sum that Python makes of values that have none in Rust.
 fn by_python<'py>(
     of: &impl Queried<'py>,
-    function: &str,
     path: &Bound<'py, PyAny>,
     values: &Bound<'py, PyList>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = of.table().py();
-    py.import("builtins")?.getattr(function)?.call1((values,)).map_err(|error| {
+    py.import("builtins")?.getattr("sum")?.call1((values,)).map_err(|error| {
         if !error.is_instance_of::<PyTypeError>(py) {
             return error;
         }
-        let what = if function == "sum" { "added to" } else { "compared with" };
         let name = of.table().get().name(py);
         let shown = path.repr().map(|text| text.to_string()).unwrap_or_default();
         let unlike = errors::type_error(format!(
-            "the values at {shown} of table {name:?} cannot all be {what} each other: {}; \
+            "the values at {shown} of table {name:?} cannot all be added to each other: {}; \
              store them as one type, or take column({shown}) and convert them",
             error.value(py)
         ));
@@ -163,7 +163,7 @@ pub fn mean<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<B
         Some(Outcome::Foreign) => {
             let numbers = numbers(of, path)?;
             let count = numbers.len() as u64;
-            (by_python(of, "sum", path, &numbers)?, count)
+            (by_python(of, path, &numbers)?, count)
         }
     };
     if count == 0 { Ok(py.None().into_bound(py)) } else { total.div(count) }
@@ -174,8 +174,17 @@ fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     let py = of.table().py();
     let numbers = PyList::empty(py);
     let kind = py.import("numbers")?.getattr("Number")?;
+    let branches = node_of(path)?.branches();
     for value in column(of, path)?.iter() {
-        if value.is_instance(&kind)? {
+        if branches {
+            // A list for each row.
+            for element in value.try_iter()? {
+                let element = element?;
+                if element.is_instance(&kind)? {
+                    numbers.append(element)?;
+                }
+            }
+        } else if value.is_instance(&kind)? {
             numbers.append(value)?;
         }
     }
@@ -209,7 +218,6 @@ fn extreme<'py>(
     of: &impl Queried<'py>,
     path: &Bound<'py, PyAny>,
     which: Extremes,
-    function: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = of.table().py();
     match parts_now(of, path, |column| FindExtreme(column, which))? {
@@ -228,28 +236,20 @@ fn extreme<'py>(
             Extreme::Datetime(value) => scalars::new_datetime(py, value, None),
         },
         Some(Outcome::Foreign) => {
-            let values = PyList::empty(py);
-            for value in column(of, path)?.iter() {
-                if !value.is_none() {
-                    values.append(value)?;
-                }
-            }
-            if values.is_empty() {
-                return Ok(py.None().into_bound(py));
-            }
-            by_python(of, function, path, &values)
+            // Of unlike types, or without an order of their own: the order in which rows come decides.
+            group::extreme(of, &node_of(path)?, which)
         }
     }
 }
 
 /// `table.min(path)`.
 pub fn least<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    extreme(of, path, Extremes::Least, "min")
+    extreme(of, path, Extremes::Least)
 }
 
 /// `table.max(path)`.
 pub fn greatest<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    extreme(of, path, Extremes::Greatest, "max")
+    extreme(of, path, Extremes::Greatest)
 }
 
 #[derive(Clone)]

@@ -22,6 +22,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use crate::errors;
 use crate::query::group::{self as aggregate, Aggregate};
 use crate::query::plan::SortBy;
+use crate::query::words;
 use operand::{condition, key_step, operand, values_of};
 pub use operand::{equal_of, literal_of, node_of, refuse_unready};
 
@@ -42,6 +43,11 @@ pub use operand::{equal_of, literal_of, node_of, refuse_unready};
 #[pyclass(frozen, module = "pellucid", name = "Expression")]
 pub struct Expression {
     node: Node,
+}
+
+/// An expression as it is typed in Python, for messages.
+pub fn shown(py: Python<'_>, node: &Node) -> String {
+    python_text::of(py, node).unwrap_or_else(|_| node.to_string())
 }
 
 /// The expression of this kind.
@@ -115,10 +121,10 @@ impl Expression {
     }
 }
 
-fn no_floor_division() -> PyErr {
-    errors::type_error(
-        "expressions have + - * / %, and no //; a - a % b is a down to the next multiple of b, of which / makes a float",
-    )
+fn no_floor_division(node: &Node) -> PyErr {
+    errors::type_error(format!(
+        "expressions have + - * / %, and no //; for whole numbers, ({node} - {node} % b) / b is the same, as a float"
+    ))
 }
 
 #[pymethods]
@@ -176,11 +182,19 @@ impl Expression {
         let Kind::Field(_, path) = slf.get().node.kind() else {
             return Err(errors::type_error(format!("the expression {shown} is no function")));
         };
-        let close = match path.last() {
-            Some(Step::Field(name)) => errors::close_match(slf.py(), name, slf.dir()?.as_any())?,
-            _ => None,
+        if path.is_empty() {
+            return Err(errors::type_error(
+                "F is no function: F.age is the field of a record, F[\"two words\"] one of any name, F itself the record",
+            ));
+        }
+        let hint = match path.last() {
+            Some(Step::Field(name)) => match words::of_function(name) {
+                Some(instead) => format!("; {instead}"),
+                None => errors::close_match(slf.py(), name, slf.dir()?.as_any())?
+                    .map_or_else(String::new, |close| format!("; did you mean {close}()?")),
+            },
+            _ => String::new(),
         };
-        let hint = close.map_or_else(String::new, |close| format!("; did you mean {close}()?"));
         Err(errors::type_error(format!("{shown} is a field, and no function of expressions{hint}")))
     }
 
@@ -240,11 +254,11 @@ impl Expression {
     }
 
     fn __floordiv__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(no_floor_division())
+        Err(no_floor_division(&self.node))
     }
 
     fn __rfloordiv__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(no_floor_division())
+        Err(no_floor_division(&self.node))
     }
 
     fn __pow__(&self, _exponent: &Bound<'_, PyAny>, _modulus: &Bound<'_, PyAny>) -> PyResult<()> {

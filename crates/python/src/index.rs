@@ -174,41 +174,6 @@ impl Index {
         }
     }
 
-    /// The codes of the parts that equal what `value` says and are of another family: of a Decimal the number, of a number the Decimal.
-    fn twins_of(&self, known: &Known, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
-        let values = match value.cast::<PyTuple>() {
-            Ok(tuple) if known.keys.count() > 1 => tuple.iter().collect(),
-            _ => vec![value.clone()],
-        };
-        // Each part as it is, then as its twin: of a few, all combinations.
-        let mut found: Vec<(KeyEncoder, bool)> = vec![(KeyEncoder::new(), false)];
-        for (encoder, _) in &mut found {
-            encoder.clear_for_parts();
-        }
-        for (part, value) in values.iter().enumerate() {
-            let is_descending = known.keys.is_descending(part);
-            let equal = if is_number(value) { expression::equal_of(value)? } else { None };
-            let mut next = Vec::with_capacity(2 * found.len());
-            for (encoder, is_other) in found {
-                if let Some(equal) = &equal {
-                    let mut twin = encoder.clone();
-                    if push_part(&mut twin, is_descending, |encoder| push_twin(encoder, equal)) {
-                        next.push((twin, true));
-                    }
-                }
-                let mut same = encoder;
-                match push_value(&mut same, is_descending, value) {
-                    Ok(()) => next.push((same, is_other)),
-                    Err(Refusal::Raised(error)) => return Err(error),
-                    Err(Refusal::Unsupported { .. }) => {}
-                }
-            }
-            found = next;
-        }
-        let others = found.into_iter().filter(|(_, is_other)| *is_other);
-        Ok(others.map(|(encoder, _)| encoder.parts().to_vec()).collect())
-    }
-
     #[cold]
     fn no_tuple(&self, known: &Known, value: &Bound<'_, PyAny>) -> PyResult<PyErr> {
         let parts = known.keys.count();
@@ -352,6 +317,41 @@ impl Index {
     }
 }
 
+/// The codes of the parts that equal what `value` says and are of another family: of a Decimal the number, of a number the Decimal.
+fn twins_of(known: &Known, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
+    let values = match value.cast::<PyTuple>() {
+        Ok(tuple) if known.keys.count() > 1 => tuple.iter().collect(),
+        _ => vec![value.clone()],
+    };
+    // Each part as it is, then as its twin: of a few, all combinations.
+    let mut found: Vec<(KeyEncoder, bool)> = vec![(KeyEncoder::new(), false)];
+    for (encoder, _) in &mut found {
+        encoder.clear_for_parts();
+    }
+    for (part, value) in values.iter().enumerate() {
+        let is_descending = known.keys.is_descending(part);
+        let equal = if is_number(value) { expression::equal_of(value)? } else { None };
+        let mut next = Vec::with_capacity(2 * found.len());
+        for (encoder, is_other) in found {
+            if let Some(equal) = &equal {
+                let mut twin = encoder.clone();
+                if push_part(&mut twin, is_descending, |encoder| push_twin(encoder, equal)) {
+                    next.push((twin, true));
+                }
+            }
+            let mut same = encoder;
+            match push_value(&mut same, is_descending, value) {
+                Ok(()) => next.push((same, is_other)),
+                Err(Refusal::Raised(error)) => return Err(error),
+                Err(Refusal::Unsupported { .. }) => {}
+            }
+        }
+        found = next;
+    }
+    let others = found.into_iter().filter(|(_, is_other)| *is_other);
+    Ok(others.map(|(encoder, _)| encoder.parts().to_vec()).collect())
+}
+
 /// Whether it may have a twin of another family.
 fn is_number(value: &Bound<'_, PyAny>) -> bool {
     !(value.is_exact_instance_of::<PyString>() || value.is_none() || value.is_exact_instance_of::<PyBytes>())
@@ -414,7 +414,7 @@ impl Index {
         {
             return Ok(found);
         }
-        for parts in self.twins_of(&known, value)? {
+        for parts in twins_of(&known, value)? {
             if let Some(found) = self.row_of_first(py, &place, &known, &beginning_with(&parts), false)? {
                 return Ok(found);
             }
@@ -454,7 +454,7 @@ impl Index {
         let py = value.py();
         let (place, known) = self.ready(py)?;
         let parts = self.parts_of(&known, value, true)?;
-        for parts in parts.into_iter().chain(self.twins_of(&known, value)?) {
+        for parts in parts.into_iter().chain(twins_of(&known, value)?) {
             if self.first_entry(py, (&place, &known), &beginning_with(&parts), false, |_| ())?.is_some() {
                 return Ok(true);
             }
@@ -527,7 +527,7 @@ impl Index {
         let (place, known) = self.ready(py)?;
         let mut count = 0;
         let parts = self.parts_of(&known, value, true)?;
-        for parts in parts.into_iter().chain(self.twins_of(&known, value)?) {
+        for parts in parts.into_iter().chain(twins_of(&known, value)?) {
             count += self.count_in(py, (&place, &known), &beginning_with(&parts))?;
         }
         Ok(count)
@@ -606,7 +606,7 @@ impl Index {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = value.py();
         let (place, known) = self.ready(py)?;
-        let twins: Vec<_> = self.twins_of(&known, value)?.iter().map(|parts| beginning_with(parts)).collect();
+        let twins: Vec<_> = twins_of(&known, value)?.iter().map(|parts| beginning_with(parts)).collect();
         let mut has_twins = false;
         for twin in &twins {
             has_twins |= self.first_entry(py, (&place, &known), twin, false, |_| ())?.is_some();

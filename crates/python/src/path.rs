@@ -16,6 +16,7 @@ use crate::hot::node::Step;
 pub fn parse<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let py = argument.py();
     let steps: Vec<_> = if let Ok(text) = argument.cast::<PyString>() {
+        refuse_steps(text.to_str()?)?;
         text.to_str()?.split('.').map(|name| PyString::new(py, name).into_any()).collect()
     } else if let Ok(tuple) = argument.cast::<PyTuple>() {
         tuple.iter().collect()
@@ -35,6 +36,29 @@ pub fn parse<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny
         return Err(errors::value_error("a field path needs at least one field"));
     }
     Ok(steps)
+}
+
+/// Refuses a path in text that is typed as one of an expression is: it would lead to a field that is called so, and make one in an update.
+fn refuse_steps(path: &str) -> PyResult<()> {
+    let is_index = |name: &str| {
+        let inner = name.strip_suffix(']').and_then(|name| name.rsplit_once('[')).map(|(_, inner)| inner);
+        inner.is_some_and(|inner| {
+            inner == "*" || inner.starts_with(['\'', '"']) || inner.parse::<i64>().is_ok()
+        })
+    };
+    let names = || path.split('.');
+    let why = if names().any(is_index) {
+        "there are no indexes in it: write F.tags[0] or F.tags.each() where an expression may stand, or a tuple, (\"tags\", 0)"
+    } else if names().any(|name| name.len() > 1 && name.starts_with('`') && name.ends_with('`')) {
+        "there are no backticks in it: a tuple, (\"two.words\",), is exact"
+    } else if !path.is_empty() && names().any(str::is_empty) {
+        "a name in it is empty"
+    } else {
+        return Ok(());
+    };
+    Err(errors::value_error(format!(
+        "the field path {path:?} goes down at its dots, and {why}; a field of that very name is ({path:?},)"
+    )))
 }
 
 /// The step that leads to the field `key` of a dict; None where no record can have such a key.

@@ -17,7 +17,7 @@ use pellucid_record::shape::{Shape, Shapes};
 use pellucid_record::view::{Container, Root, Slot, Walker, root};
 use pellucid_store::{AtOnce, Range, Row as StoredRow, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString};
 
 use crate::bytes::encode_object;
 use crate::core::Core;
@@ -31,6 +31,7 @@ use crate::keys::{self, Key};
 use crate::save::{self, Edit, Fit};
 use crate::table::Table;
 use crate::transaction;
+use crate::work::Signals;
 
 /// The shapes of an encoded record: those of the database, and those still to be admitted.
 struct WithPending<'a> {
@@ -374,6 +375,7 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
     if let Some(is_stream) = columns::hands_over(values)? {
         return columns::extend(table, values, is_stream);
     }
+    refuse_one_row(values)?;
     let core = this.core();
     transaction::within_batch(py, core, || {
         let start = core.in_running(py, |transaction| {
@@ -385,8 +387,11 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
         let mut key = KeyEncoder::new();
         let mut stored_count = core.stored_count();
         let mut walk = Walk::over(values);
-        for value in values.try_iter()? {
+        let mut signals = Signals::new();
+        let wanted = "an iterable of rows, or columns: a DataFrame, a table of Arrow's";
+        for value in errors::argument(values, values.try_iter(), "the argument of extend()", wanted)? {
             let value = value?;
+            signals.step(py)?;
             walk.step();
             let place = || format!("value {count} given to extend() of table {:?}", this.name(py));
             this.check_class(&value, place)?;
@@ -410,11 +415,30 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
     })
 }
 
+/// Refuses what is one row, of which each key or character would become one.
+fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
+    let is_one = values.is_instance_of::<PyDict>()
+        || values.is_exact_instance_of::<crate::record::Record>()
+        || values.is_instance_of::<PyString>()
+        || values.is_instance_of::<PyBytes>()
+        || values.is_instance_of::<PyByteArray>();
+    if !is_one {
+        return Ok(());
+    }
+    let kind = values.get_type();
+    Err(errors::type_error(format!(
+        "extend() takes several rows, and a {} is one: append(row) stores it, extend([row, ...]) several; update() takes a dict of keys and rows",
+        kind.name()?
+    )))
+}
+
 /// What `dict.update` takes: a mapping, or pairs.
 pub fn update_from<'py>(table: &Bound<'py, Table>, other: &Bound<'py, PyAny>) -> PyResult<()> {
     if let Ok(dict) = other.cast::<PyDict>() {
+        let mut signals = Signals::new();
         for (key, value) in dict {
             put(table, &key, &value)?;
+            signals.step(table.py())?;
         }
         return Ok(());
     }

@@ -12,10 +12,13 @@ pub mod group;
 pub mod indexes;
 mod known;
 pub mod plan;
+mod remarks;
 pub mod source;
+pub mod words;
 
+use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyList, PyTuple};
 
 use crate::arrow::ArrowStream;
 use crate::errors;
@@ -112,6 +115,11 @@ impl Query {
     pub fn order_by(&self, expressions: &Bound<'_, PyTuple>) -> PyResult<Self> {
         self.with(expressions.py(), |plan| {
             plan.order = expressions.iter().map(|part| sort_part(&part)).collect::<PyResult<_>>()?;
+            if let Some((many, _)) = plan.order.iter().find(|(node, _)| node.branches()) {
+                return Err(errors::value_error(format!(
+                    "order_by() takes what has one value in a row, and {many} has one for each element; an index may be over these"
+                )));
+            }
             Ok(())
         })
     }
@@ -330,7 +338,7 @@ impl Query {
     }
 
     /// What the query does, in lines for people; with `analyze`, it is run, and how many rows were found in what time is
-    /// said as well. A field that no record has is remarked on.
+    /// said as well. It remarks on what makes a query find nothing: a field that no record has, a type that no record has there, a table that is not there.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -349,6 +357,48 @@ impl Query {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let (py, this) = (slf.py(), slf.get());
         this.plan.shown(py, &this.table.get().name(py))
+    }
+
+    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        Err(words::of_query(slf.as_any(), name))
+    }
+
+    // `list` asks for it, and goes on without it.
+    #[expect(clippy::unused_self, reason = "a slot")]
+    fn __len__(&self) -> PyResult<usize> {
+        Err(errors::type_error(
+            "a query has no length before it is asked; query.count() is how many rows there are",
+        ))
+    }
+
+    #[expect(clippy::unused_self, reason = "a slot")]
+    fn __getitem__(&self, _index: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(errors::type_error(
+            "a query has no rows by their index; offset(10).limit(5) gives some, first() the first, to_list() all of them",
+        ))
+    }
+
+    fn __richcmp__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        operation: CompareOp,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let is_same = slf.is(other);
+        let is_rows = other.is_instance_of::<Self>() || other.is_instance_of::<PyList>();
+        match operation {
+            CompareOp::Eq | CompareOp::Ne if is_same => {
+                Ok(PyBool::new(py, matches!(operation, CompareOp::Eq)).to_owned().into_any())
+            }
+            CompareOp::Eq | CompareOp::Ne if is_rows => Err(errors::type_error(
+                "a query is no list of rows to compare; compare what it gives: query.to_list() == rows",
+            )),
+            _ => Ok(py.NotImplemented().into_bound(py)),
+        }
+    }
+
+    fn __hash__(slf: &Bound<'_, Self>) -> u64 {
+        slf.as_ptr() as u64
     }
 
     // A query has no length before it is asked, and is true as any object: `if query` would hide a whole scan.

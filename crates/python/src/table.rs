@@ -372,7 +372,8 @@ impl Table {
 
     /// The least value at a field path; None where no row has one.
     ///
-    /// Rows where it is missing or None do not count. `TypeError` where two values have no order among each other.
+    /// Rows where it is missing or None do not count. Values of unlike types are ordered as rows are by `order_by`, numbers and Decimals by what they
+    /// are worth.
     fn min<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         crate::column::least(slf, path)
     }

@@ -7,6 +7,7 @@ pub mod threads;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pellucid_query::expression::Node;
+use pellucid_query::stoppable::Pace;
 use pellucid_query::{Fault, Inside, InsideIndexed, Selected, Selection, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
@@ -183,6 +184,25 @@ pub fn is_interrupted() -> bool {
             true
         }
     })
+}
+
+/// Looks at signals now and then, in work that calls no Python of its own: so often that Ctrl-C is answered within 100 ms, however long a step takes.
+pub struct Signals(Pace<fn() -> bool>);
+
+impl Signals {
+    /// Looks as steps are made.
+    pub fn new() -> Self {
+        Self(Pace::new(is_interrupted))
+    }
+
+    /// Says that a step was made.
+    ///
+    /// # Errors
+    /// What a signal handler raises.
+    #[inline]
+    pub fn step(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.0.step().map_err(|_| stopped(py))
+    }
 }
 
 fn stopped(py: Python<'_>) -> PyErr {

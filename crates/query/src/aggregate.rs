@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use pellucid_record::Shapes;
 use pellucid_record::layout::tag;
 use pellucid_record::view::Slot;
+use pellucid_record::{Shapes, Value};
 
 use crate::column::Column;
 use crate::field::Number;
@@ -33,7 +33,30 @@ pub fn sum<S: Shapes + ?Sized>(
     is_stopped: impl Fn() -> bool,
 ) -> Result<Outcome<Sum>, Fault> {
     let mut sum = Sum::default();
+    let branches = column.branches();
     let foreign = for_each(rows, is_stopped, |row| {
+        if branches {
+            let mut is_foreign = false;
+            let visited = column.visit(&row, shapes, &mut |found| {
+                match found.to_value(shapes)? {
+                    Some(Value::Int(value)) => sum.add_int(value),
+                    Some(Value::Float(value)) => sum.add_float(value.0),
+                    Some(Value::Bool(value)) => sum.add_int(i64::from(value)),
+                    Some(
+                        Value::BigInt(_) | Value::Decimal(_) | Value::Complex(..) | Value::Ndarray { .. },
+                    ) => {
+                        is_foreign = true;
+                    }
+                    _ => {}
+                }
+                Ok(())
+            });
+            return match visited {
+                Ok(()) if is_foreign => ControlFlow::Break(Ok(())),
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => damaged(&row, error),
+            };
+        }
         match column.quick_number(row.record) {
             Some(Number::Int(value)) => {
                 sum.add_int(value);
@@ -63,7 +86,7 @@ pub fn sum<S: Shapes + ?Sized>(
     Ok(if foreign.is_some() { Outcome::Foreign } else { Outcome::Done(sum) })
 }
 
-/// How many rows have the field; None counts, a missing field does not.
+/// How many rows have the field; None counts, a missing field does not. With `each()`, how many elements do.
 ///
 /// # Errors
 /// Damage, or a stop.
@@ -73,13 +96,18 @@ pub fn count<S: Shapes + ?Sized>(
     shapes: &S,
     is_stopped: impl Fn() -> bool,
 ) -> Result<u64, Fault> {
-    let mut count = 0;
+    let (mut count, branches) = (0, column.branches());
     for_each::<()>(rows, is_stopped, |row| {
-        match column.read(&row, shapes).map(|found| found.map(|(slot, _)| slot)) {
-            Ok(slot) => {
-                count += u64::from(slot.is_some());
-                ControlFlow::Continue(())
-            }
+        let counted = if branches {
+            column.visit(&row, shapes, &mut |found| {
+                count += u64::from(!found.is_missing());
+                Ok(())
+            })
+        } else {
+            column.read(&row, shapes).map(|found| count += u64::from(found.is_some()))
+        };
+        match counted {
+            Ok(()) => ControlFlow::Continue(()),
             Err(error) => damaged(&row, error),
         }
     })?;
@@ -125,6 +153,10 @@ pub fn extreme<S: Shapes + ?Sized>(
 ) -> Result<Outcome<Option<Extreme>>, Fault> {
     let wanted = if which == Extremes::Least { Ordering::Less } else { Ordering::Greater };
     let mut best: Option<Extreme> = None;
+    if column.branches() {
+        // Seldom asked for: the way of groups has them all.
+        return Ok(Outcome::Foreign);
+    }
     let foreign = for_each(rows, is_stopped, |row| {
         if let (Some(value), Some(Extreme::Int(old))) = (column.quick_int(row.record), &best) {
             if value.cmp(old) == wanted {

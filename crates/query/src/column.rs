@@ -6,6 +6,7 @@ use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Corrupt, Damage, Shapes, Value};
 use pellucid_store::Row;
 
+use crate::evaluate::found::Found;
 use crate::evaluate::{BadPattern, Evaluator};
 use crate::expression::{Expression, Kind, Source};
 use crate::field::{FieldReader, Number, heap_text};
@@ -130,7 +131,37 @@ impl Column {
         }
     }
 
-    /// The value in a row; None where it is missing.
+    /// Whether a row may have many values of it: with `each()`.
+    #[must_use]
+    pub fn branches(&self) -> bool {
+        match &self.kind {
+            ColumnKind::Field(_) => false,
+            ColumnKind::Computed(evaluator, _) => evaluator.branches(),
+        }
+    }
+
+    /// Shows the values in a row to `visit`: one, which may be missing, or with `each()` any number.
+    ///
+    /// # Errors
+    /// Damage of the record, and what `visit` returns.
+    pub fn visit<S: Shapes + ?Sized>(
+        &mut self,
+        row: &Row<'_>,
+        shapes: &S,
+        visit: &mut dyn FnMut(&Found<'_>) -> Result<(), Corrupt>,
+    ) -> Result<(), Corrupt> {
+        match &mut self.kind {
+            ColumnKind::Field(reader) => match reader.read(row.record, shapes)? {
+                Some(slot) => visit(&Found::of_slot(slot, row.record)),
+                None => visit(&Found::Missing),
+            },
+            ColumnKind::Computed(evaluator, _) => {
+                evaluator.visit(row, shapes, &mut |found| visit(&found).map(|()| false)).map(|_| ())
+            }
+        }
+    }
+
+    /// The value in a row; None where it is missing. With `each()` it is the list of them.
     ///
     /// # Errors
     /// Damage of the record.

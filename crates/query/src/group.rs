@@ -1,11 +1,14 @@
 //! What do the rows of each group come to?
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{self, AtomicUsize};
 
 use hashbrown::HashMap;
 use pellucid_record::layout::tag;
+use pellucid_record::value::NoShapes;
 use pellucid_record::{Corrupt, Shapes, Slot, Value};
 use pellucid_store::Row;
 
@@ -54,6 +57,35 @@ pub struct Extreme {
     code: Vec<u8>,
     /// The value.
     pub value: Value,
+}
+
+impl Extreme {
+    /// How a value with this code is ordered beside it: as keys are, but for numbers, among which a Decimal is what it is worth.
+    fn order_of<S: Shapes + ?Sized>(
+        &self,
+        found: &Found<'_>,
+        code: &[u8],
+        shapes: &S,
+    ) -> Result<Ordering, Corrupt> {
+        let is_decimal = match found {
+            Found::Slot(Slot::Heap { tag, .. }, _) => *tag == tag::DECIMAL,
+            Found::Value(value) => matches!(**value, Value::Decimal(_)),
+            _ => false,
+        };
+        if is_decimal != matches!(self.value, Value::Decimal(_))
+            && let Some(order) = found.order(&Found::Value(Cow::Borrowed(&self.value)), shapes)?
+        {
+            return Ok(order);
+        }
+        Ok(code.cmp(&self.code))
+    }
+
+    /// How it is ordered beside another one.
+    fn order(&self, other: &Self) -> Ordering {
+        let found = Found::Value(Cow::Borrowed(&self.value));
+        // There is nothing in it that could be damaged.
+        other.order_of(&found, &self.code, &NoShapes).unwrap_or_else(|_| self.code.cmp(&other.code))
+    }
 }
 
 /// A group: what its rows have in common, None where it is missing; and what they come to.
@@ -119,9 +151,20 @@ pub fn grouped<S: Shapes + ?Sized>(
         groups.push(Group::empty(aggregates));
     }
     let mut scratch = Code::default();
+    let branches = columns.iter().any(Column::branches);
     let walked = for_each::<()>(rows, &is_stopped, |row| {
         let mut has_room = true;
         let mut add = || -> Result<(), Corrupt> {
+            if branches {
+                let mut made = Made { groups: &mut groups, aggregates, room };
+                has_room = found.places(columns, &row, shapes, &mut made)?;
+                for place in &found.several {
+                    if let Some(group) = groups.get_mut(*place) {
+                        group.add_row(aggregates, &row, shapes, &mut scratch)?;
+                    }
+                }
+                return Ok(());
+            }
             let slot = match &*columns {
                 [column] => column.quick_bits(row.record).filter(|(tag, _)| *tag < tag::HEAP),
                 _ => None,
@@ -133,8 +176,8 @@ pub fn grouped<S: Shapes + ?Sized>(
                 if place == groups.len() {
                     let values = columns.iter_mut().map(|column| column.value(&row, shapes));
                     let values = values.collect::<Result<_, _>>()?;
-                    has_room = room.take(size_of_group(found.code.as_bytes(), aggregates.len()));
-                    groups.push(Group { values, totals: aggregates.iter().map(Total::of).collect() });
+                    has_room =
+                        Made { groups: &mut groups, aggregates, room }.make(found.code.as_bytes(), values);
                 }
                 if let Some(slot) = slot {
                     found.by_slot.set(slot, place);
@@ -142,11 +185,7 @@ pub fn grouped<S: Shapes + ?Sized>(
                 place
             };
             if let Some(group) = groups.get_mut(place) {
-                for (aggregate, total) in aggregates.iter_mut().zip(&mut group.totals) {
-                    if !aggregate.add_quickly(total, row.record) {
-                        aggregate.add(total, &row, shapes, &mut scratch)?;
-                    }
-                }
+                group.add_row(aggregates, &row, shapes, &mut scratch)?;
             }
             Ok(())
         };
@@ -192,6 +231,23 @@ struct Places {
     by_text: HashMap<Box<[u8]>, usize>,
     by_slot: SlotPlaces,
     code: Code,
+    /// Those of one row that is in several groups.
+    several: Vec<usize>,
+}
+
+/// The groups so far, and what is needed for another one.
+struct Made<'a> {
+    groups: &'a mut Vec<Group>,
+    aggregates: &'a [Aggregate],
+    room: &'a Room,
+}
+
+impl Made<'_> {
+    /// Makes a group; whether there was room for it.
+    fn make(&mut self, code: &[u8], values: Vec<Option<Value>>) -> bool {
+        self.groups.push(Group { values, totals: self.aggregates.iter().map(Total::of).collect() });
+        self.room.take(size_of_group(code, self.aggregates.len()))
+    }
 }
 
 impl Places {
@@ -236,6 +292,68 @@ impl Places {
             self.by_text.insert(text.into(), place);
         }
         Ok(place)
+    }
+}
+
+/// A value of a column in a row, by its code.
+type Coded = BTreeMap<Vec<u8>, Option<Value>>;
+
+impl Places {
+    /// Finds the places of all groups of a row, where a column has many values: one for each combination of distinct ones. Whether there was room for
+    /// them.
+    fn places<S: Shapes + ?Sized>(
+        &mut self,
+        columns: &mut [Column],
+        row: &Row<'_>,
+        shapes: &S,
+        made: &mut Made<'_>,
+    ) -> Result<bool, Corrupt> {
+        let mut all = Vec::with_capacity(columns.len());
+        for column in columns {
+            let mut values = Coded::new();
+            column.visit(row, shapes, &mut |found| {
+                self.code.clear();
+                self.code.push_group(found, shapes)?;
+                if !values.contains_key(self.code.as_bytes()) {
+                    values.insert(self.code.as_bytes().to_vec(), found.to_value(shapes)?);
+                }
+                Ok(())
+            })?;
+            all.push(values);
+        }
+        self.several.clear();
+        Ok(self.combine(&all, &mut Vec::new(), &mut Vec::new(), made))
+    }
+
+    fn combine(
+        &mut self,
+        columns: &[Coded],
+        code: &mut Vec<u8>,
+        values: &mut Vec<Option<Value>>,
+        made: &mut Made<'_>,
+    ) -> bool {
+        let Some((column, rest)) = columns.split_first() else {
+            if let Some(place) = self.by_code.get(code.as_slice()) {
+                self.several.push(*place);
+                return true;
+            }
+            let place = made.groups.len();
+            self.by_code.insert(code.as_slice().into(), place);
+            self.several.push(place);
+            return made.make(code, values.clone());
+        };
+        for (own, value) in column {
+            let size = code.len();
+            code.extend_from_slice(own);
+            values.push(value.clone());
+            let has_room = self.combine(rest, code, values, made);
+            code.truncate(size);
+            values.pop();
+            if !has_room {
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -339,6 +457,22 @@ impl Group {
         Self { values: Vec::new(), totals: aggregates.iter().map(Total::of).collect() }
     }
 
+    #[inline]
+    fn add_row<S: Shapes + ?Sized>(
+        &mut self,
+        aggregates: &mut [Aggregate],
+        row: &Row<'_>,
+        shapes: &S,
+        scratch: &mut Code,
+    ) -> Result<(), Corrupt> {
+        for (aggregate, total) in aggregates.iter_mut().zip(&mut self.totals) {
+            if !aggregate.add_quickly(total, row.record) {
+                aggregate.add(total, row, shapes, scratch)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Adds what later rows of the same group come to.
     fn add(&mut self, later: Self) {
         for (total, other) in self.totals.iter_mut().zip(later.totals) {
@@ -368,12 +502,12 @@ impl Total {
                 values.extend(others);
             }
             (Total::Least(best), Total::Least(Some(other)))
-                if best.as_ref().is_none_or(|best| other.code < best.code) =>
+                if best.as_ref().is_none_or(|best| other.order(best).is_lt()) =>
             {
                 *best = Some(other);
             }
             (Total::Greatest(best), Total::Greatest(Some(other)))
-                if best.as_ref().is_none_or(|best| other.code > best.code) =>
+                if best.as_ref().is_none_or(|best| other.order(best).is_gt()) =>
             {
                 *best = Some(other);
             }
@@ -414,17 +548,24 @@ impl Aggregate {
         match (self, total) {
             (Aggregate::Count, Total::Count(count)) => *count += 1,
             (Aggregate::CountOf(column), Total::Count(count)) => {
-                *count += u64::from(column.read(row, shapes)?.is_some());
+                column.visit(row, shapes, &mut |found| {
+                    *count += u64::from(!found.is_missing());
+                    Ok(())
+                })?;
             }
             (Aggregate::Sum(column), Total::Sum(sum, others))
             | (Aggregate::Mean(column), Total::Mean(sum, others)) => {
-                add_number(column, row, shapes, sum, others)?;
+                column.visit(row, shapes, &mut |found| add_number(found, shapes, sum, others))?;
             }
             (Aggregate::Least(column), Total::Least(best)) => {
-                take_better(column, best, Ordering::Less, row, shapes, scratch)?;
+                column.visit(row, shapes, &mut |found| {
+                    take_better(found, best, Ordering::Less, shapes, scratch)
+                })?;
             }
             (Aggregate::Greatest(column), Total::Greatest(best)) => {
-                take_better(column, best, Ordering::Greater, row, shapes, scratch)?;
+                column.visit(row, shapes, &mut |found| {
+                    take_better(found, best, Ordering::Greater, shapes, scratch)
+                })?;
             }
             // A total was made of its aggregate.
             _ => {}
@@ -434,35 +575,33 @@ impl Aggregate {
 }
 
 fn take_better<S: Shapes + ?Sized>(
-    column: &mut Column,
+    found: &Found<'_>,
     best: &mut Option<Extreme>,
     wanted: Ordering,
-    row: &Row<'_>,
     shapes: &S,
     scratch: &mut Code,
 ) -> Result<(), Corrupt> {
-    let Some((slot, record)) = column.read(row, shapes)? else { return Ok(()) };
-    if matches!(slot, Slot::None) {
+    if found.is_missing() || found.is_none() {
         return Ok(());
     }
     scratch.clear();
-    scratch.push(&Found::of_slot(slot, record), shapes)?;
-    let is_better = best.as_ref().is_none_or(|best| scratch.as_bytes().cmp(&best.code) == wanted);
-    if is_better && let Some(value) = Found::of_slot(slot, record).to_value(shapes)? {
+    scratch.push(found, shapes)?;
+    let is_better = match best {
+        None => true,
+        Some(best) => best.order_of(found, scratch.as_bytes(), shapes)? == wanted,
+    };
+    if is_better && let Some(value) = found.to_value(shapes)? {
         *best = Some(Extreme { code: scratch.as_bytes().to_vec(), value });
     }
     Ok(())
 }
 
 fn add_number<S: Shapes + ?Sized>(
-    column: &mut Column,
-    row: &Row<'_>,
+    found: &Found<'_>,
     shapes: &S,
     sum: &mut Sum,
     others: &mut Vec<Value>,
 ) -> Result<(), Corrupt> {
-    let found = column.read(row, shapes)?;
-    let found = found.map_or(Found::Missing, |(slot, record)| Found::of_slot(slot, record));
     match found.to_value(shapes)? {
         Some(Value::Int(value)) => sum.add_int(value),
         Some(Value::Float(value)) => sum.add_float(value.0),

@@ -51,17 +51,13 @@ impl Method {
     fn why(&self, py: Python<'_>) -> String {
         let name = self.name.bind(py).to_string_lossy();
         let shown = python_text::of(py, &self.node).unwrap_or_default();
-        match self.node.kind() {
-            Kind::Field(Source::Record, _) => {
-                format!(
-                    "{shown}.{name} is the method {name}(); the field of that name is {shown}[\"{name}\"]"
-                )
-            }
-            _ => {
-                let called = self.called(py);
-                format!("{} is the method {name}(), which is called: {called}", called.trim_end_matches("()"))
-            }
+        if let Kind::Field(Source::Record, _) = self.node.kind() {
+            return format!(
+                "{shown}.{name} is the method {name}(); the field of that name is {shown}[\"{name}\"]"
+            );
         }
+        let called = self.called(py);
+        format!("{} is the method {name}(), which is called: {called}", called.trim_end_matches("()"))
     }
 
     /// How it is called.

@@ -5,6 +5,8 @@
 
 use std::ops::{ControlFlow, Range};
 
+use pellucid_query::expression::{Expression as Node_, Step as PathOf};
+use pellucid_query::stoppable::Pace;
 use pellucid_query::walk::for_each;
 use pellucid_query::{Column, Fault, Step, Walk};
 use pellucid_record::patch::{self, Change, PatchError};
@@ -20,10 +22,11 @@ use crate::core::Core;
 use crate::errors;
 use crate::expression::{self, Expression};
 use crate::hot::encode::Encoded;
+use crate::keys::Key;
 use crate::put;
 use crate::table::Table;
 use crate::transaction;
-use crate::work::{Queried, Stop, Work, over};
+use crate::work::{Queried, Signals, Stop, Work, of_fault, over};
 
 /// `query.update(...)`: how many rows there were.
 pub fn update(
@@ -51,11 +54,15 @@ pub fn update(
         ));
     }
     let core = query.table().get().core();
-    let paths = paths.iter().map(|path| path.iter().map(Step::borrowed).collect()).collect();
-    let mut edits = Edits { paths, values, record: Vec::new(), before: Vec::new() };
+    let borrowed = paths.iter().map(|path| path.iter().map(Step::borrowed).collect()).collect();
+    let mut edits = Edits { paths: borrowed, values, record: Vec::new(), before: Vec::new(), failed: 0 };
     in_each(
         query,
-        |transaction, id, key| edits.change_row((py, core), transaction, id, key),
+        |transaction, id, key| match edits.change_row((py, core), transaction, id, key)? {
+            Ok(is_done) => Ok(Ok(is_done)),
+            Err(PatchError::Corrupt(error)) => Ok(Err(Unfit::Corrupt(error))),
+            Err(error) => Ok(Err(Unfit::Patch(why(py, paths.get(edits.failed), &error)))),
+        },
         |keys, some| check_class(query.table(), keys, some),
     )
 }
@@ -77,7 +84,7 @@ fn changes_of<'py>(changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> 
 
 /// `query.delete()`: how many rows there were.
 pub fn delete(query: &Bound<'_, Query>) -> PyResult<u64> {
-    in_each(query, |transaction, id, key| transaction.delete(id, key.code).map(Ok), |_, _| Ok(()))
+    in_each(query, |transaction, id, key| Ok(Ok(transaction.delete(id, key.code)?)), |_, _| Ok(()))
 }
 
 /// Fields, and what they become.
@@ -89,6 +96,8 @@ struct Edits<'a> {
     /// record of a new number was a third of the time of an update, and more than the disk was waited for.
     record: Vec<u8>,
     before: Vec<u8>,
+    /// The path that could not be changed.
+    failed: usize,
 }
 
 /// What a field becomes.
@@ -150,17 +159,19 @@ type Done = Result<Result<bool, PatchError>, StoreError>;
 /// Where a table has a class, its changed rows still make instances of it.
 fn check_class(table: &Bound<'_, Table>, keys: &Keys, some: Range<usize>) -> PyResult<()> {
     if table.get().class.is_some() {
+        let mut signals = Signals::new();
         for key in keys.some(some) {
-            table.get_item(crate::keys::object_of(table.py(), key.code, key.spelling)?)?;
+            signals.step(table.py())?;
+            Table::value_of(table, &Key { bytes: key.code.to_vec(), spelling: key.spelling.to_vec() })?;
         }
     }
     Ok(())
 }
 
-/// Does `work` with each row and `after` with the keys of some, in one transaction; how many rows there were.
+/// Does `work` with each row and `after` with the keys of some, in one transaction; how many rows were still there.
 fn in_each(
     query: &Bound<'_, Query>,
-    mut work: impl FnMut(&mut Transaction, TableId, KeyOf<'_>) -> Done,
+    mut work: impl FnMut(&mut Transaction, TableId, KeyOf<'_>) -> Result<Result<bool, Unfit>, StoreError>,
     after: impl Fn(&Keys, Range<usize>) -> PyResult<()>,
 ) -> PyResult<u64> {
     let (py, table) = (query.py(), query.table());
@@ -170,36 +181,102 @@ fn in_each(
         let Some(source) = query.source()? else { return Ok(0) };
         let keys = over(table, source, CollectKeys)?;
         let core = this.core();
+        let (mut done, mut pace) = (0, Pace::new(|| Stop::Signals.is_set()));
         for start in (0..keys.len()).step_by(CHUNK) {
             let chunk = start..keys.len().min(start + CHUNK);
-            py.check_signals()?;
-            let failed = core.in_running(py, |transaction| {
+            let broken = core.in_running(py, |transaction| {
                 let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
                 for key in keys.some(chunk.clone()) {
-                    if let Err(error) = work(transaction, id, key)? {
-                        return Ok(Some((key, error)));
+                    match work(transaction, id, key)? {
+                        // A row that was deleted meanwhile, by a filter, is none that was changed.
+                        Ok(is_done) => done += u64::from(is_done),
+                        Err(error) => return Ok(Some(Broken::Row(key, error))),
+                    }
+                    if let Err(fault) = pace.step() {
+                        return Ok(Some(Broken::Off(fault)));
                     }
                 }
                 Ok(None)
             })?;
-            if let Some((key, PatchError::Corrupt(error))) = &failed {
-                return Err(errors::corrupt_key(py, &this.name(py), key.code, error));
-            }
-            if let Some((key, error)) = failed {
-                let shown = crate::keys::object_of(py, key.code, key.spelling)?.repr()?;
-                return Err(errors::value_error(format!(
-                    "record {shown} of table {:?} cannot be changed: {error}; nothing was changed in any row",
-                    this.name(py)
-                )));
+            match broken {
+                None => {}
+                Some(Broken::Off(fault)) => return Err(of_fault(table, fault)),
+                Some(Broken::Row(key, Unfit::Corrupt(error))) => {
+                    return Err(errors::corrupt_key(py, &this.name(py), key.code, &error));
+                }
+                Some(Broken::Row(key, Unfit::Patch(why))) => {
+                    let shown = crate::keys::object_of(py, key.code, key.spelling)?.repr()?;
+                    return Err(errors::value_error(format!(
+                        "record {shown} of table {:?} cannot be changed: {why}; nothing was changed in any row",
+                        this.name(py)
+                    )));
+                }
             }
             core.learn_drafts(py);
             after(&keys, chunk)?;
         }
-        Ok(keys.len() as u64)
+        Ok(done)
     })
 }
 
-/// Rows between two looks at signals.
+/// Why a row cannot be changed.
+enum Unfit {
+    /// It is damaged.
+    Corrupt(Corrupt),
+    /// It is not made so.
+    Patch(String),
+}
+
+/// Says why the field at a path cannot be set.
+fn why(py: Python<'_>, path: Option<&Vec<Step>>, error: &PatchError) -> String {
+    let path = path.map(Vec::as_slice).unwrap_or_default();
+    let shown = |count: usize| match path.get(..count) {
+        None | Some([]) => "the record".to_owned(),
+        Some(path) => {
+            let step = |step: &Step| match step {
+                Step::Field(name) => PathOf::Field(name.clone()),
+                Step::Index(index) => PathOf::Index(*index),
+                Step::Key(key) => PathOf::Key(key.clone()),
+            };
+            expression::shown(py, &Node_::field(path.iter().map(step).collect()))
+        }
+    };
+    let step = |index: usize| match path.get(index) {
+        Some(Step::Field(name)) => format!("a field {name:?}"),
+        Some(Step::Index(index)) => format!("an element or key {index}"),
+        _ => "such a key".to_owned(),
+    };
+    match *error {
+        PatchError::NoSuchField { step: index } => format!(
+            "there is no {0} in it, in which to set {1}; set it as a whole, or choose the rows that have it, where({0}.exists())",
+            shown(index + 1),
+            step(index + 1)
+        ),
+        PatchError::IndexOutOfRange { step: index, count } => format!(
+            "{} has {}, and {} leads to none",
+            shown(index),
+            errors::counted(count as usize, "element"),
+            shown(index + 1)
+        ),
+        PatchError::NotAContainer { step: index } => {
+            format!("{} is nothing that has {}; set it as a whole", shown(index), step(index))
+        }
+        PatchError::Immutable { step: index } => {
+            format!("{} is a tuple or a set, which do not change; set it as a whole", shown(index))
+        }
+        ref other => other.to_string(),
+    }
+}
+
+/// Why not all rows were changed.
+enum Broken<'a> {
+    /// This one cannot be.
+    Row(KeyOf<'a>, Unfit),
+    /// A stop.
+    Off(Fault),
+}
+
+/// Rows between two looks at what was learnt, and at their class.
 const CHUNK: usize = 4096;
 
 /// The keys of rows, one behind the other: memory of its own for each would be most of what it takes to find them.
@@ -273,7 +350,7 @@ impl Edits<'_> {
         id: TableId,
         key: KeyOf<'_>,
     ) -> Done {
-        let Self { paths, values, record, before } = self;
+        let Self { paths, values, record, before, .. } = self;
         // Unless it is asked: where the record is not what was written, the other way says so.
         let mut is_rest = true;
         let mut outcome = Ok(());
@@ -339,10 +416,11 @@ impl Edits<'_> {
                 },
             });
         }
-        for (path, record) in self.paths.iter().zip(records) {
+        for (index, (path, record)) in self.paths.iter().zip(records).enumerate() {
             let Some((record, blobs)) = record else { continue };
             let patched = transaction.patch(id, key.code, path, Change::Set(&record), &blobs)?;
             if let Some(Err(error)) = patched {
+                self.failed = index;
                 return Ok(Err(error));
             }
         }

@@ -1,26 +1,22 @@
 //! What does a query do, and what did it meet?
 
-use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::time::Instant;
 
-use pellucid_query::expression::{Node, Step};
+use pellucid_query::expression::Node;
+use pellucid_query::key_range;
 use pellucid_query::plan::{Access, Choice, Set};
-use pellucid_query::walk::for_each;
-use pellucid_query::{Fault, FieldReader, Walk, key_range};
-use pellucid_record::view::{Root, Slot, root};
-use pellucid_record::{Kind, Shapes};
 use pyo3::prelude::*;
 
 use super::Query;
 use super::access::{self, Reached, Ways};
 use super::ends;
 use super::plan::Plan;
+use super::remarks;
 use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::work::threads::threads_for;
-use crate::work::{Queried, Source, Stop, Work, over};
+use crate::work::{Queried, Source};
 
 /// `query.explain()`: lines for people.
 pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
@@ -81,7 +77,7 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     if analyze {
         lines.extend(measured(query, &bounds, place.as_ref().zip(ways.as_ref()))?);
     }
-    lines.extend(remarks(query, &name)?);
+    lines.extend(remarks::of(query, &name, place.as_ref())?);
     Ok(lines.join("\n"))
 }
 
@@ -232,98 +228,4 @@ fn thread_count(query: &Bound<'_, Query>, bounds: &Bounds) -> PyResult<usize> {
         return Ok(1);
     }
     threads_for(py, &Source { rows, selection: None })
-}
-
-/// What is remarkable: a field that no record has.
-fn remarks(query: &Bound<'_, Query>, name: &str) -> PyResult<Vec<String>> {
-    let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
-    let mut fields: BTreeSet<Box<str>> = BTreeSet::new();
-    let mut note = |path: &[Step]| {
-        if let Some(Step::Field(field)) = path.first() {
-            fields.insert(field.clone());
-        }
-    };
-    let chosen = plan.chosen.iter().flatten().map(|(_, node)| node);
-    let ordered = plan.order.iter().map(|(node, _)| node);
-    for node in plan.conditions.iter().chain(ordered).chain(chosen) {
-        node.for_each_field(&mut note);
-    }
-    let mut remarks = Vec::new();
-    for field in fields {
-        let reader = FieldReader::of(&[Step::Field(field.clone())]);
-        let Some(source) = table.source()? else { break };
-        if reader.is_none_or(|reader| over(table, source, HasField(reader)).unwrap_or(true)) {
-            continue;
-        }
-        let names: Vec<String> = match table.source()? {
-            Some(source) => over(table, source, FieldNames)?.into_iter().collect(),
-            None => Vec::new(),
-        };
-        if names.is_empty() {
-            continue;
-        }
-        let close = errors::close_match(py, &field, names)?;
-        let hint = close.map_or_else(String::new, |close| format!("; did you mean {close:?}?"));
-        remarks.push(format!("note: no record in {name:?} has {field:?}{hint}"));
-    }
-    Ok(remarks)
-}
-
-/// Whether any record has a field.
-struct HasField(FieldReader);
-
-impl Work for HasField {
-    type Result = bool;
-
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
-        let found = for_each(
-            rows,
-            || stop.is_set(),
-            |row| match self.0.read(row.record, shapes) {
-                Ok(None) => ControlFlow::Continue(()),
-                // A damaged record may have it.
-                Ok(Some(_)) | Err(_) => ControlFlow::Break(Ok(())),
-            },
-        )?;
-        Ok(found.is_some())
-    }
-}
-
-/// The names of the fields of records, as far as their shapes tell.
-struct FieldNames;
-
-impl Work for FieldNames {
-    type Result = BTreeSet<String>;
-
-    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault> {
-        let mut names = BTreeSet::new();
-        let mut last = None;
-        for_each::<()>(
-            rows,
-            || stop.is_set(),
-            |row| {
-                let Ok(Root::Container(dict)) = root(row.record, shapes) else {
-                    return ControlFlow::Continue(());
-                };
-                if dict.kind == Kind::Shaped && last.replace(dict.shape) != Some(dict.shape) {
-                    let shape = shapes.shape(dict.shape);
-                    names.extend(shape.iter().flat_map(|shape| shape.names()).map(ToString::to_string));
-                }
-                if dict.kind == Kind::Keyed {
-                    for entry in (0..dict.count).step_by(2) {
-                        if let Ok(Slot::Str(name)) = dict.slot(row.record, shapes, entry) {
-                            names.extend(std::str::from_utf8(name).ok().map(str::to_owned));
-                        }
-                    }
-                }
-                ControlFlow::Continue(())
-            },
-        )?;
-        Ok(names)
-    }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use pellucid_query::expression::Node;
+use pellucid_query::expression::{Kind as NodeKind, Node, Source, Step};
 use pellucid_query::group::{self, Group, Room, Total, grouped};
-use pellucid_query::{Column, Fault, Sum, Walk};
+use pellucid_query::{Column, Extremes, Fault, Sum, Walk};
 use pellucid_record::{Shapes, Value};
-use pyo3::exceptions::PyTypeError;
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 
@@ -67,8 +68,62 @@ impl Aggregate {
     }
 }
 
+impl Aggregate {
+    fn no_value<T>(&self) -> PyResult<T> {
+        Err(errors::type_error(format!(
+            "{} is what many rows come to, and no value to compute or compare with: take it by agg(), then compute with what that \
+             gives",
+            self.__repr__()
+        )))
+    }
+}
+
 #[pymethods]
 impl Aggregate {
+    fn __richcmp__(&self, _other: &Bound<'_, PyAny>, _operation: CompareOp) -> PyResult<bool> {
+        self.no_value()
+    }
+
+    fn __hash__(slf: &Bound<'_, Self>) -> u64 {
+        slf.as_ptr() as u64
+    }
+
+    fn __neg__(&self) -> PyResult<()> {
+        self.no_value()
+    }
+
+    fn __add__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.no_value()
+    }
+
+    fn __radd__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.no_value()
+    }
+
+    fn __sub__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.no_value()
+    }
+
+    fn __rsub__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.no_value()
+    }
+
+    fn __mul__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.no_value()
+    }
+
+    fn __rmul__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.no_value()
+    }
+
+    fn __truediv__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.no_value()
+    }
+
+    fn __rtruediv__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.no_value()
+    }
+
     fn __repr__(&self) -> String {
         let name = match self.kind {
             Kind::Count => "count",
@@ -113,6 +168,9 @@ pub struct Groups {
     by: Vec<(String, Node)>,
 }
 
+const AGG_ALONE: &str =
+    "ask agg(n=count(), oldest=F.age.max()), which gives a list with a dict for each group";
+
 impl Groups {
     /// The rows of `query`, grouped by these expressions.
     pub fn new(
@@ -130,6 +188,26 @@ impl Groups {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let by: Vec<_> = self.by.iter().map(|(_, node)| node.to_string()).collect();
         Ok(format!("<pellucid.Groups of {} by {}>", self.query.bind(py).repr()?, by.join(", ")))
+    }
+
+    #[expect(clippy::unused_self, reason = "a slot")]
+    fn __getattr__(&self, name: &str) -> PyResult<()> {
+        Err(PyAttributeError::new_err(format!("groups have no attribute {name:?}; {AGG_ALONE}")))
+    }
+
+    #[expect(clippy::unused_self, reason = "a slot")]
+    fn __iter__(&self) -> PyResult<()> {
+        Err(errors::type_error(format!("groups are no list to loop over; {AGG_ALONE}")))
+    }
+
+    #[expect(clippy::unused_self, reason = "a slot")]
+    fn __len__(&self) -> PyResult<usize> {
+        Err(errors::type_error(format!("groups have no length before they are asked; {AGG_ALONE}")))
+    }
+
+    #[expect(clippy::unused_self, reason = "a slot")]
+    fn __getitem__(&self, _name: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(errors::type_error(format!("groups have no parts by name or index; {AGG_ALONE}")))
     }
 
     /// A dict for each group, in the order of what its rows have in common: that, and these aggregates.
@@ -159,6 +237,47 @@ pub fn whole<'py>(
     aggregated(query, &[], aggregates)?.get_item(0)
 }
 
+/// The least or the greatest value of an expression, in the order in which rows come.
+pub fn extreme<'py>(of: &impl Queried<'py>, node: &Node, which: Extremes) -> PyResult<Bound<'py, PyAny>> {
+    let table = of.table();
+    let work = |node: &Node| -> PyResult<GroupUp> {
+        let column = column_of(node)?;
+        let aggregate = match which {
+            Extremes::Least => group::Aggregate::Least(column),
+            Extremes::Greatest => group::Aggregate::Greatest(column),
+        };
+        Ok(GroupUp { columns: Vec::new(), aggregates: vec![aggregate], room: None })
+    };
+    let groups = match of.source_of(std::slice::from_ref(node))? {
+        Some((source, nodes)) => over_parts(table, source, work(nodes.first().unwrap_or(node))?)?,
+        None => work(node)?.of_nothing(),
+    };
+    let total = groups.into_groups().next().and_then(|group| group.totals.into_iter().next());
+    object_of_total(table, &total.unwrap_or(Total::Least(None)))
+}
+
+/// The list whose elements an expression runs through, where it has `each()`.
+fn list_of(node: &Node) -> Option<&[Step]> {
+    if let NodeKind::Field(Source::Record, path) = node.kind() {
+        return path.iter().position(|step| *step == Step::Each).and_then(|place| path.get(..place));
+    }
+    node.kind().parts().into_iter().find_map(|part| list_of(part))
+}
+
+/// Refuses an aggregate over elements of a list by whose elements rows are grouped: it would be over all of them in each group.
+fn refuse_same_list(by: &[(String, Node)], aggregate: &Aggregate) -> PyResult<()> {
+    let Some(node) = aggregate.node.as_ref().filter(|node| node.branches()) else { return Ok(()) };
+    let list = list_of(node);
+    match by.iter().find(|(_, other)| other.branches() && list_of(other) == list) {
+        None => Ok(()),
+        Some((_, other)) => Err(errors::value_error(format!(
+            "rows are grouped by each element of a list, {other}, and {} would be of all its elements in each of the groups; aggregate what is \
+             not in the list, or store its elements as rows of a table",
+            aggregate.__repr__()
+        ))),
+    }
+}
+
 fn aggregated<'py>(
     query: &Bound<'py, Query>,
     by: &[(String, Node)],
@@ -174,6 +293,7 @@ fn aggregated<'py>(
                 not_aggregate(&aggregate)?
             )));
         };
+        refuse_same_list(by, aggregate.get())?;
         wanted.push(aggregate.clone());
         let name = name.cast_into::<PyString>()?;
         if names.iter().any(|other| other.as_any().eq(&name).unwrap_or(false)) {

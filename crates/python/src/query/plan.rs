@@ -4,6 +4,7 @@ use std::ops::Bound as Edge;
 
 use pellucid_query::expression::{Comparison, Expression as Node_, Kind, Node, Step};
 use pellucid_query::key_range;
+use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -36,6 +37,22 @@ impl SortBy {
 
 #[pymethods]
 impl SortBy {
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, _operation: CompareOp) -> PyResult<bool> {
+        Err(errors::type_error(format!(
+            "{} is an order, and no value to compare with",
+            self.__repr__(other.py())?
+        )))
+    }
+
+    fn __hash__(slf: &Bound<'_, Self>) -> u64 {
+        slf.as_ptr() as u64
+    }
+
+    fn __neg__(&self, py: Python<'_>) -> PyResult<()> {
+        let shown = expression::shown(py, &self.node);
+        Err(errors::type_error(format!("an order is turned round by asc() and desc(): {shown}.asc()")))
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let shown = Bound::new(py, Expression::of(self.node.clone()))?.repr()?;
         let shown = match self.node.kind() {
@@ -265,8 +282,8 @@ fn refuse_direction(path: &str) -> PyResult<()> {
         None => return Ok(()),
     };
     Err(errors::value_error(format!(
-        "order_by() takes field paths and expressions, not {path:?}: write F.{name}.desc(), or F.{name} to ascend (a field of that very \
-         name is F[{path:?}])"
+        "{path:?} is no field path to order by: write F.{name}.desc(), or F.{name} to ascend (a field of that very name \
+         is F[{path:?}])"
     )))
 }
 

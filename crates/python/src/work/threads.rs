@@ -49,6 +49,13 @@ static WANTED: AtomicUsize = AtomicUsize::new(0);
 pub fn set_threads(count: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     let wanted = match count {
         None => 0,
+        Some(count) if !count.hasattr("__index__")? => {
+            let kind = count.get_type();
+            return Err(errors::type_error(format!(
+                "set_threads() takes a count, an int, or None, not {}",
+                kind.name()?
+            )));
+        }
         Some(count) if count.lt(1)? => {
             let message = format!("set_threads() takes a count from 1 on, or None, not {}", count.repr()?);
             return Err(errors::value_error(message));

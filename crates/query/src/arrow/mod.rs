@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use pellucid_record::Shapes;
 use pellucid_record::view::{Root, Slot, root};
 use pellucid_store::Row;
@@ -57,6 +57,24 @@ pub struct Table {
     pub schema: SchemaRef,
     /// The rows.
     pub batches: Vec<RecordBatch>,
+}
+
+/// The first name among those of columns, and of fields in them, that Arrow cannot hand over: it writes them as C does, up to a NUL.
+#[must_use]
+pub fn unnamable(columns: &Table) -> Option<String> {
+    fn first<'a>(mut fields: impl Iterator<Item = &'a FieldRef>) -> Option<String> {
+        fields.find_map(|field| {
+            if field.name().contains('\0') {
+                return Some(field.name().clone());
+            }
+            match field.data_type() {
+                DataType::Struct(fields) => first(fields.iter()),
+                DataType::List(field) => first(std::iter::once(field)),
+                _ => None,
+            }
+        })
+    }
+    first(columns.schema.fields().iter())
 }
 
 /// Why there are no columns.

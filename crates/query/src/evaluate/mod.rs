@@ -122,6 +122,12 @@ impl Evaluator {
         Ok(value)
     }
 
+    /// Whether a row may have many values of it: with `each()`.
+    #[must_use]
+    pub fn branches(&self) -> bool {
+        self.operator.branches()
+    }
+
     /// Shows the values in a row to `visit` until it says true: one, which may be missing, or with `each()` any number.
     ///
     /// # Errors

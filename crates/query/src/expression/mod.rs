@@ -282,6 +282,8 @@ impl Step {
         Some(match in_order(key) {
             Value::Str(name) => Step::Field(name.into()),
             Value::Int(index) => Step::Index(index),
+            // True is 1: an index, and the same key.
+            Value::Bool(index) => Step::Index(i64::from(index)),
             key if !is_key(&key) => return None,
             key => Step::Key(encode_value(&key, &mut NoShapes).ok()?.into()),
         })

@@ -1,0 +1,89 @@
+//! What is meant by a name that a query does not have?
+//!
+//! Other libraries have methods by these names; an `AttributeError` says what does the same here.
+
+use pyo3::exceptions::PyAttributeError;
+use pyo3::prelude::*;
+
+use crate::errors;
+
+/// Names of others, and what to write instead.
+const QUERY_WORDS: &[(&[&str], &str)] = &[
+    (
+        &["values", "rows", "all", "fetchall", "fetch", "collect", "to_pylist"],
+        "iterate it, or take to_list() or to_dicts()",
+    ),
+    (&["len", "length", "size"], "count() is how many rows there are"),
+    (&["sort", "sort_by", "sorted", "orderby", "order", "reverse"], "order_by(F.age.desc()) sorts"),
+    (&["skip"], "offset(count) leaves out the first rows"),
+    (&["take", "head", "top", "fetchmany"], "limit(count) gives the first rows"),
+    (&["last", "tail"], "order_by(...) the other way round, and first()"),
+    (&["distinct", "unique", "value_counts"], "group_by(\"city\").agg(n=count()) has each value once"),
+    (
+        &["map", "apply", "assign", "with_columns", "project", "values_list"],
+        "select(\"name\", next=F.age + 1) computes dicts",
+    ),
+    (&["set", "replace", "modify"], "update(age=F.age + 1) changes the rows"),
+    (&["remove", "drop"], "delete() deletes the rows"),
+    (&["groupby"], "group_by(\"city\").agg(n=count()) groups"),
+    (&["aggregate"], "agg(n=count(), oldest=F.age.max()) aggregates"),
+    (
+        &["get", "search", "query", "exclude", "filter_by"],
+        "where(F.city == \"Bath\") or find(city=\"Bath\") chooses rows",
+    ),
+    (&["get_or_none", "one_or_none", "scalar", "fetchone"], "first() is the first row, or None"),
+    (
+        &["to_json", "json", "to_csv", "to_dict"],
+        "to_dicts() has plain values, to_polars() a frame that writes files",
+    ),
+    (&["any", "is_empty", "empty"], "exists() says whether there is any row"),
+    (&["avg", "average"], "mean(path) is the mean"),
+];
+
+/// Says what to ask a query instead.
+pub fn of_query(query: &Bound<'_, PyAny>, name: &str) -> PyErr {
+    if name.starts_with('_') {
+        return PyAttributeError::new_err(format!("a query has no attribute {name:?}"));
+    }
+    let known =
+        QUERY_WORDS.iter().find(|(words, _)| words.contains(&name)).map(|(_, instead)| (*instead).to_owned());
+    let close = || {
+        let close = errors::close_match(query.py(), name, query.dir().ok()?).ok()??;
+        Some(format!("did you mean {close}()?"))
+    };
+    let hint = known.or_else(close).map_or_else(String::new, |hint| format!("; {hint}"));
+    PyAttributeError::new_err(format!("a query has no attribute {name:?}{hint}"))
+}
+
+/// Functions of others, and what to write instead.
+const FUNCTION_WORDS: &[(&[&str], &str)] = &[
+    (&["len", "size"], "write length()"),
+    (
+        &["like", "ilike", "regex", "regexp", "search", "match", "fullmatch", "test"],
+        "write matches(\"^B.*n$\")",
+    ),
+    (&["starts_with", "istartswith"], "write startswith(), behind lower() for either case"),
+    (&["ends_with", "iendswith"], "write endswith(), behind lower() for either case"),
+    (&["in_", "is_in", "one_of"], "write isin([...])"),
+    (&["not_in", "notin_"], "write ~F.x.isin([...])"),
+    (
+        &["is_null", "isnull", "isna", "is_missing"],
+        "is_none() is true of None, ~F.x.exists() of a missing field",
+    ),
+    (&["is_not_null", "notnull", "notna", "is_not_none", "not_null"], "write F.x.exists() & ~F.x.is_none()"),
+    (&["has", "includes", "icontains"], "write contains()"),
+    (&["any", "all", "any_of"], "each() stands for any element, ~(F.x.each() != 1) for all"),
+    (&["avg", "average"], "write mean()"),
+    (
+        &[
+            "round", "floor", "ceil", "sqrt", "strip", "split", "replace", "hour", "minute", "second",
+            "weekday", "date", "cast", "astype",
+        ],
+        "expressions have no such function; .filter(lambda row: ...) computes it in Python",
+    ),
+];
+
+/// What to write in place of a function that expressions do not have.
+pub fn of_function(name: &str) -> Option<&'static str> {
+    FUNCTION_WORDS.iter().find(|(words, _)| words.contains(&name)).map(|(_, instead)| *instead)
+}
