@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_others_write_while_it_is_built(target: str, path: Path) -> None:
 
 
 # Of the rows: while they are derived, ahead of the first transaction that puts entries, and behind it.
-PLACES = [0.0, 0.45, 0.6]
+PLACES = [0.0, 0.3, 0.45, 0.5, 0.6, 0.85]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -87,7 +88,30 @@ def test_a_builder_that_is_killed_is_followed(place: float, path: Path) -> None:
             del db[number + 1]
             db[number + 2] = {"n": 5}
         db.where(F.n > ROWS - 50).update(n=0)
+        told: list[tuple[int, int]] = []
+        db.create_index("n", F.n, progress=lambda done, rows: told.append((done, rows)))
+        assert told == sorted(told)
+        assert told[-1][0] == told[-1][1] == len(db)
+        is_right(db)
+
+
+def test_an_interrupt_ends_a_build_and_nothing_is_half_done(path: Path) -> None:
+    with pellucid.open(path) as db:
+
+        def interrupt(done: int, _rows: int) -> None:
+            if done > ROWS / 4:
+                signal.raise_signal(signal.SIGINT)
+
+        with pytest.raises(KeyboardInterrupt):
+            db.create_index("n", F.n, progress=interrupt)
+        assert [info.state for info in db.indexes()] == ["building"]
+        db["new"] = {"n": -1}
+        with db.transaction(), pytest.raises(KeyboardInterrupt):
+            db.create_index("m", F.n, progress=interrupt)
+        assert [info.name for info in db.indexes()] == ["n"]
         db.create_index("n", F.n)
+        with pytest.raises(KeyboardInterrupt):
+            db.rebuild_index("n", progress=interrupt)
         is_right(db)
 
 

@@ -478,8 +478,13 @@ mod tests {
             building: Some(Building {
                 notes: TableId(10),
                 builder: 77,
-                place: Some(b"k".to_vec()),
                 done: 1 << 40,
+                put: 5,
+                exact: Some(crate::Reached {
+                    from: Some(b"f".to_vec()),
+                    upto: Some(Vec::new()),
+                    place: None,
+                }),
             }),
         };
         let keep = Keep { size: 1 << 20, seconds: 60 };

@@ -5,7 +5,7 @@
 //! transaction are gone.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub(crate) struct Database {
     pub(crate) admission: Mutex<Admission>,
     /// Says what the entries of indexes are; set by the first who opens it and can.
     pub(crate) deriver: OnceLock<Arc<dyn Deriver>>,
+    /// Bytes that the entries of an index that is built may take; 0 is the usual size.
+    pub(crate) index_memory: AtomicUsize,
     /// Indexes made ready, by the serial under which a table has them.
     pub(crate) index_sets: Mutex<Vec<(u32, Arc<IndexSet>)>>,
     /// Indexes that are being built by this process.
@@ -82,6 +84,7 @@ impl Database {
             blob_floor: AtomicU64::new(0),
             admission: Mutex::default(),
             deriver: OnceLock::new(),
+            index_memory: AtomicUsize::new(0),
             index_sets: Mutex::default(),
             builds: Builds::default(),
             entry_writes: AtomicU64::new(0),

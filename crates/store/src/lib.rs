@@ -59,7 +59,9 @@ pub use check::Finding;
 pub use engine::AtOnce;
 pub use error::{Holder, StoreError, Wanted, Warning};
 pub use history::Keep;
-pub use index::{Building, Derive, Derived, Deriver, IndexError, IndexInfo, NotUnique, range_of_parts};
+pub use index::{
+    Building, Derive, Derived, Deriver, IndexError, IndexInfo, NotUnique, Reached, range_of_parts,
+};
 pub use maintenance::Stats;
 pub use os::thread_number;
 pub use row_key::TableId;

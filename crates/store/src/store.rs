@@ -58,6 +58,8 @@ pub struct OpenOptions {
     /// Bytes that each area of the log holds, for tests of one that is soon full; 0 is the usual size. A multiple of 64 KiB, and
     /// the same for all who have the database open.
     pub log_area_size: usize,
+    /// Bytes of memory that the entries of an index that is built may take, for tests of tables that are too large; 0 is the usual size.
+    pub index_memory: usize,
     /// What says what the entries of indexes are; a table that has some can be written to only where there is one.
     pub deriver: Option<Arc<dyn Deriver>>,
 }
@@ -72,6 +74,7 @@ impl Default for OpenOptions {
             keep: None,
             key_size_max: 0,
             log_area_size: 0,
+            index_memory: 0,
             deriver: None,
         }
     }

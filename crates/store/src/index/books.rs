@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! "i" + u32 table id + name   u32 id, u8 flags: 1 unique | 2 building, u32 size of the definition, definition,
-//!                             where building: u32 id of the notes, u64 builder, u64 rows done, u8 whether there is a place, place
+//!                             where building: u32 id of the notes, u64 builder, u64 rows done, u8 2, u64 rows put, then `from`,
+//!                             `upto` and `place` of `Building`, each: u32 size and 1 | 0, bytes
 //! ```
 //!
 //! The definition is a text that the [`super::Deriver`] understands. Its entries are counted by an entry `t` of the index's id. Ids in
@@ -14,6 +15,7 @@ use crate::row_key::TableId;
 
 const IS_UNIQUE: u8 = 1;
 const IS_BUILDING: u8 = 2;
+const IS_EXACT: u8 = 2;
 
 /// What is known of an index without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +41,23 @@ pub struct Building {
     pub notes: TableId,
     /// Who builds it: a process and its begin, as one number; 0 when nobody does.
     pub builder: u64,
-    /// The code of the last entry that was put; `None` at the begin.
-    pub place: Option<Vec<u8>>,
-    /// How many rows were taken in.
+    /// How many rows are done: their entries are put, but for those of rows that are noted.
     pub done: u64,
+    /// Of the rows that come next, how many are so, as the entries of all of them are put in one order.
+    pub put: u64,
+    /// How far it is to the byte; `None` where the build was begun by a release that did not say so, and all entries are put again.
+    pub exact: Option<Reached>,
+}
+
+/// How far a build is. Entries are put round by round, those of each round in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// The key of the last row of the rounds before; `None` in the first one.
+    pub from: Option<Vec<u8>>,
+    /// The key of the last row of this round; `None` where it is not known, and no entry of it was put.
+    pub upto: Option<Vec<u8>>,
+    /// The code of the last entry of this round that was put.
+    pub place: Option<Vec<u8>>,
 }
 
 impl IndexInfo {
@@ -61,8 +76,17 @@ impl IndexInfo {
             bytes.extend_from_slice(&building.notes.0.to_le_bytes());
             bytes.extend_from_slice(&building.builder.to_le_bytes());
             bytes.extend_from_slice(&building.done.to_le_bytes());
-            bytes.push(u8::from(building.place.is_some()));
-            bytes.extend_from_slice(building.place.as_deref().unwrap_or_default());
+            if let Some(reached) = &building.exact {
+                bytes.push(IS_EXACT);
+                bytes.extend_from_slice(&building.put.to_le_bytes());
+                for place in [&reached.from, &reached.upto, &reached.place] {
+                    let size = place.as_ref().map_or(0, |place| place.len() as u32 + 1);
+                    bytes.extend_from_slice(&size.to_le_bytes());
+                    bytes.extend_from_slice(place.as_deref().unwrap_or_default());
+                }
+            } else {
+                bytes.push(0);
+            }
         }
         let value = sealed(&key, bytes);
         (key, value)
@@ -81,12 +105,18 @@ impl IndexInfo {
             None
         } else {
             let (notes, builder, done) = (TableId(fields.u32()?), fields.u64()?, fields.u64()?);
-            let place = match fields.take()? {
-                [0] => None,
-                [1] => Some(std::mem::take(&mut fields.0).to_vec()),
+            let (mut put, mut exact) = (0, None);
+            match fields.take()? {
+                [0] => {}
+                // A place whose round is not known.
+                [1] => fields.0 = &[],
+                [IS_EXACT] => {
+                    put = fields.u64()?;
+                    exact = Some(Reached::parse(&mut fields)?);
+                }
                 _ => return None,
-            };
-            Some(Building { notes, builder, place, done })
+            }
+            Some(Building { notes, builder, done, put, exact })
         };
         fields.0.is_empty().then_some(Self {
             id,
@@ -96,6 +126,20 @@ impl IndexInfo {
             is_unique: flags & IS_UNIQUE != 0,
             building,
         })
+    }
+}
+
+impl Reached {
+    fn parse(fields: &mut Fields<'_>) -> Option<Self> {
+        let mut reached = Self::default();
+        for place in [&mut reached.from, &mut reached.upto, &mut reached.place] {
+            if let Some(size) = (fields.u32()? as usize).checked_sub(1) {
+                let (bytes, rest) = fields.0.split_at_checked(size)?;
+                *place = Some(bytes.to_vec());
+                fields.0 = rest;
+            }
+        }
+        Some(reached)
     }
 }
 

@@ -6,33 +6,33 @@
 //! 3. Transactions put them, a part each, past rows that were noted, and say how far they are.
 //! 4. The last one drops the notes and says that it is ready.
 //!
-//! Whoever builds says so, by the process's number and when it began; one that is gone is followed by the next to create the same index. That
-//! derives anew, but goes on behind the place: a row that was not noted is what it was. So it may be killed at any point.
+//! Where the entries of all rows do not fit memory, 2 and 3 are done in rounds: rows up to a key, then those behind it. With each part the catalog
+//! says up to which row the rounds before were, up to which this one is, and which entry was put last. Whoever builds says so there, too, by the
+//! process's number and when it began; one that is gone is followed by the next to create the same index. That derives the rows of the round again,
+//! and goes on behind the entry: a row that was not noted is what it was. So it may be killed at any point.
 
 use std::collections::HashSet;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pellucid_record::key::join_spellings;
-
+use super::derive_rows::{Clock, Merge, Round, Rows};
 use super::error::{IndexError, NotUnique};
-use super::sorter::{SortedEntry, Sorter};
-use super::{Building, Derive, Derived, IndexInfo, Prepared};
+use super::sorter::SortedEntry;
+use super::{Building, Derive, IndexInfo, Prepared, Reached};
 use crate::database::Database;
 use crate::error::StoreError;
 use crate::row_key::TableId;
-use crate::scan::{Range, Scan};
+use crate::scan::Range;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::Transaction;
 use crate::writer_lock::is_dead;
 
 /// Tables with fewer rows are built in one transaction, while which nobody is told how far it is.
-const FEW: u64 = STEP;
+const FEW: u64 = 1 << 14;
 /// Entries of one transaction: some 20 ms, for which other writers wait.
-const PART: usize = 1 << 15;
-/// Rows between two calls of `go_on`.
-const STEP: u64 = 1 << 14;
+pub(crate) const PART: u64 = 1 << 15;
 
 /// Ids of indexes that threads of this process build.
 pub(crate) type Builds = Mutex<HashSet<TableId>>;
@@ -113,36 +113,78 @@ impl Store {
         go_on: GoOn<'_>,
     ) -> Result<(), StoreError> {
         let snapshot = self.snapshot()?;
-        let total = snapshot.count(info.table)?;
+        let shapes = Arc::clone(snapshot.dictionary());
         let prepared = snapshot.database().prepare(info.clone())?;
-        let mut gatherers = gatherers(&snapshot, info, &prepared)?;
-        let mut putter = Putter {
-            store: self,
-            info,
-            timeout,
-            place: info.building.as_ref().and_then(|building| building.place.clone()),
-            is_fresh,
-            is_alone: true,
-        };
-        let mut done = 0;
+        let building = info.building.clone();
+        let (mut done, mut put) = building.as_ref().map_or((0, 0), |building| (building.done, building.put));
+        let exact = building.and_then(|building| building.exact);
+        let is_exact = exact.is_some();
+        let mut reached = exact.unwrap_or_default();
+        let mut putter = Putter { store: self, info, timeout, is_exact, is_alone: is_fresh };
+        let mut told = Told { last: 0, total: snapshot.count(info.table)?, go_on };
+        // A round that somebody has begun, and then what is behind it.
+        let mut is_begun = reached.upto.is_some();
         loop {
-            let found = gather(&mut gatherers, &snapshot, &mut |found| go_on(done + found / 2, total))?;
-            let is_last = gatherers.iter().all(|gatherer| gatherer.is_over);
-            putter.is_alone &= is_last;
-            let sorters: Vec<&Sorter> = gatherers.iter().map(|gatherer| &gatherer.sorter).collect();
-            let entries = sorters.iter().map(|sorter| sorter.len() as u64).sum::<u64>().max(1);
-            putter.put_all(&sorters, is_last, &mut |put| {
-                go_on(done + found / 2 + (found - found / 2) * put / entries, total)
-            })?;
-            done += found;
-            if is_last {
-                return Ok(());
+            let mut rows = rows_of(&snapshot, info, &prepared, &reached, is_begun)?;
+            loop {
+                let round = rows.derive(&shapes, &mut |found| told.tell(done + put + (found / 2)))?;
+                let is_last = round.is_last && !is_begun;
+                if !is_begun {
+                    reached.upto = round.last.clone().or_else(|| reached.from.clone());
+                }
+                putter.is_alone &= is_last;
+                putter.put_round(&round, (done, put), &reached, is_last, &mut |put| told.tell(done + put))?;
+                if is_last {
+                    // Rows that came or went since somebody began are not counted.
+                    told.tell(u64::MAX);
+                    return Ok(());
+                }
+                done += round.count;
+                put = 0;
+                reached = Reached { from: reached.upto.take(), ..Reached::default() };
+                if is_begun {
+                    break;
+                }
             }
-            for gatherer in &mut gatherers {
-                gatherer.sorter.clear();
-            }
+            is_begun = false;
         }
     }
+}
+
+/// Who is told how far it is, never less than before and never more than all.
+struct Told<'f> {
+    last: u64,
+    total: u64,
+    go_on: GoOn<'f>,
+}
+
+impl Told<'_> {
+    fn tell(&mut self, done: u64) -> bool {
+        self.last = done.min(self.total).max(self.last);
+        (self.go_on)(self.last, self.total)
+    }
+}
+
+/// The rows that are to be derived: of a round that was begun all of them, in whatever memory it takes; it fitted before.
+fn rows_of(
+    snapshot: &Snapshot,
+    info: &IndexInfo,
+    prepared: &Prepared,
+    reached: &Reached,
+    is_begun: bool,
+) -> Result<Rows, StoreError> {
+    const THREADS_MAX: usize = 4;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let upto = reached.upto.clone().filter(|_| is_begun);
+    let range = Range {
+        start: reached.from.clone().map_or(Bound::Unbounded, Bound::Excluded),
+        end: upto.map_or(Bound::Unbounded, Bound::Included),
+    };
+    let scan = snapshot.scan(info.table, &range, false)?;
+    let derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner);
+    let derives: Vec<Box<dyn Derive>> = (0..threads).map(|_| derive.again()).collect();
+    let memory = if is_begun { usize::MAX } else { snapshot.database().index_memory() };
+    Rows::new(&scan, snapshot.count(info.table)?, derives, memory)
 }
 
 impl Transaction {
@@ -185,127 +227,43 @@ fn living(builder: u64, database: &Database, id: TableId) -> Option<u32> {
     (pid != 0 && !is_dead(pid) && began(pid) == Some(builder >> 32)).then_some(pid)
 }
 
-/// Derives entries of a part of the rows.
-struct Gatherer {
-    scan: Scan,
-    derive: Box<dyn Derive>,
-    sorter: Sorter,
-    is_over: bool,
-}
-
-fn gatherers(
-    snapshot: &Snapshot,
-    info: &IndexInfo,
-    prepared: &Prepared,
-) -> Result<Vec<Gatherer>, StoreError> {
-    const THREADS_MAX: usize = 4;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-    let derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner);
-    let parts = snapshot.scan(info.table, &Range::ALL, false)?.parts(threads)?;
-    let gatherer =
-        |scan| Gatherer { scan, derive: derive.again(), sorter: Sorter::default(), is_over: false };
-    Ok(parts.into_iter().map(gatherer).collect())
-}
-
-impl Gatherer {
-    /// Derive until the end, or until memory is full; says how many rows there were.
-    fn run(
-        &mut self,
-        shapes: &pellucid_record::Dictionary,
-        size_max: usize,
-        step: &dyn Fn(u64) -> bool,
-    ) -> Result<u64, StoreError> {
-        let (mut entries, mut spelling, mut count) = (Derived::default(), Vec::new(), 0);
-        while self.sorter.size() < size_max {
-            let Some(row) = self.scan.next()? else {
-                self.is_over = true;
-                break;
-            };
-            entries.clear();
-            self.derive.derive(&row, shapes, &mut entries).map_err(StoreError::Record)?;
-            entries.settle();
-            for (parts, parts_spelling) in entries.iter() {
-                join_spellings(parts_spelling, row.spelling, &mut spelling);
-                self.sorter.push_parts(parts, row.key, &spelling);
-            }
-            count += 1;
-            if count % STEP == 0 && !step(STEP) {
-                return Err(StoreError::Closed { what: "build" });
-            }
-        }
-        step(count % STEP);
-        self.sorter.sort();
-        Ok(count)
-    }
-}
-
-/// Derive on several threads; how many rows there were.
-fn gather(
-    gatherers: &mut [Gatherer],
-    snapshot: &Snapshot,
-    go_on: &mut dyn FnMut(u64) -> bool,
-) -> Result<u64, StoreError> {
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-    const SIZE_MAX: usize = 512 << 20;
-    let shapes = Arc::clone(snapshot.dictionary());
-    let size_max = SIZE_MAX / gatherers.len().max(1);
-    let (count, is_stopped) = (AtomicU64::new(0), AtomicBool::new(false));
-    let Some((own, others)) = gatherers.split_first_mut() else { return Ok(0) };
-    let told = std::cell::RefCell::new(go_on);
-    std::thread::scope(|scope| {
-        let running: Vec<_> = others
-            .iter_mut()
-            .filter(|other| !other.is_over)
-            .map(|other| {
-                let (shapes, count, is_stopped) = (&shapes, &count, &is_stopped);
-                scope.spawn(move || {
-                    other.run(shapes, size_max, &|more| {
-                        count.fetch_add(more, Ordering::Relaxed);
-                        !is_stopped.load(Ordering::Relaxed)
-                    })
-                })
-            })
-            .collect();
-        let mut total = 0;
-        let mut done = Ok(());
-        if !own.is_over {
-            let ran = own.run(&shapes, size_max, &|more| {
-                let all = count.fetch_add(more, Ordering::Relaxed) + more;
-                (told.borrow_mut())(all)
-            });
-            is_stopped.store(ran.is_err(), Ordering::Relaxed);
-            done = ran.map(|count| total += count);
-        }
-        for thread in running {
-            let ran = thread.join().unwrap_or(Err(StoreError::NoMemory { what: "the entries of an index" }));
-            done = done.and_then(|()| ran.map(|count| total += count));
-        }
-        done.map(|()| total)
-    })
-}
+/// The code of the entry that was put last, how much of that is parts, and the spelling.
+type LastEntry = (Vec<u8>, usize, Vec<u8>);
 
 /// Puts entries that are in order, a part in each transaction.
 struct Putter<'p> {
     store: &'p Store,
     info: &'p IndexInfo,
     timeout: Duration,
-    place: Option<Vec<u8>>,
-    /// No entry was put before.
-    is_fresh: bool,
-    /// All entries come in one order.
+    /// Which entries were put before is known.
+    is_exact: bool,
+    /// No other entries were put before, nor come later, but for those of rows that are noted.
     is_alone: bool,
 }
 
 impl Putter<'_> {
-    fn put_all(
+    /// `before` is how many rows are done, and how many of this round count as put. Tells how many of it do.
+    fn put_round(
         &mut self,
-        sorters: &[&Sorter],
+        round: &Round<'_>,
+        (done, put_before): (u64, u64),
+        reached: &Reached,
         is_last: bool,
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(), StoreError> {
-        let mut merge = Merge { sorters, next: vec![0; sorters.len()] };
-        let mut last: Option<(Vec<u8>, usize, Vec<u8>)> = None;
-        let mut put = 0;
+        let stopped = || Err(StoreError::Closed { what: "build" });
+        let entries = round.runs.iter().map(|runs| runs.len()).sum::<u64>().max(1);
+        let mut merge = Merge::new(round.runs.iter().copied());
+        let (mut last, mut put, mut clock) = (None, 0, Clock::new());
+        // Half of the work of a row was to derive it.
+        let half = round.count / 2;
+        let share = |put: u64| put_before.max((round.count - half) * put / entries);
+        while merge.pass(reached.place.as_deref()) {
+            put += 1;
+            if put % PART == 0 && clock.is_time() && !go_on(half + put_before) {
+                return stopped();
+            }
+        }
         loop {
             let mut transaction = self.store.begin(self.timeout)?;
             let mut now = self.still_mine(&transaction)?;
@@ -320,22 +278,33 @@ impl Putter<'_> {
                 count += 1;
                 self.put(&mut transaction, &entry, has_notes.then_some(building.notes), &mut last)?;
             }
-            put += count as u64;
+            put += count;
             let is_over = count < PART;
             if is_over && is_last {
                 transaction.drop_rows(building.notes)?;
                 transaction.put_index(&now)?;
                 transaction.commit()?;
-                go_on(put);
                 return Ok(());
             }
-            building.done += count as u64;
-            building.place = last.as_ref().filter(|_| self.is_alone).map(|(code, _, _)| code.clone());
+            let place =
+                last.as_ref().map(|(code, _, _): &LastEntry| code).or(reached.place.as_ref()).cloned();
+            building = if is_over {
+                let next = Reached { from: reached.upto.clone(), ..Reached::default() };
+                Building {
+                    done: done + round.count,
+                    put: 0,
+                    exact: self.is_exact.then_some(next),
+                    ..building
+                }
+            } else {
+                let here = Reached { place, ..reached.clone() };
+                Building { done, put: share(put), exact: self.is_exact.then_some(here), ..building }
+            };
             now.building = Some(building);
             transaction.put_entries(&[now.entry()])?;
             transaction.commit()?;
-            if !go_on(put) {
-                return Err(StoreError::Closed { what: "build" });
+            if !go_on(if is_over { round.count } else { half + share(put) }) {
+                return stopped();
             }
             if is_over {
                 return Ok(());
@@ -356,11 +325,8 @@ impl Putter<'_> {
         transaction: &mut Transaction,
         entry: &SortedEntry<'_>,
         notes: Option<TableId>,
-        last: &mut Option<(Vec<u8>, usize, Vec<u8>)>,
+        last: &mut Option<LastEntry>,
     ) -> Result<(), StoreError> {
-        if self.place.as_deref().is_some_and(|place| entry.code <= place) {
-            return Ok(());
-        }
         if let Some(notes) = notes
             && transaction.get(notes, entry.key())?.is_some()
         {
@@ -373,7 +339,7 @@ impl Putter<'_> {
                 let first = SortedEntry { code, parts_size: *parts_size, spelling, ..*entry };
                 return self.refuse(transaction, &first, entry);
             }
-            if (notes.is_some() || !self.is_alone || !self.is_fresh)
+            if (notes.is_some() || !self.is_alone)
                 && let Some((code, spelling)) = transaction.first_with(self.info.id, entry.parts())?
                 && code != entry.code
             {
@@ -381,8 +347,7 @@ impl Putter<'_> {
                 return self.refuse(transaction, &first, entry);
             }
         }
-        let is_new = self.is_fresh || self.place.is_some();
-        transaction.put_entry(self.info.id, entry.code, entry.spelling, is_new)?;
+        transaction.put_entry(self.info.id, entry.code, entry.spelling, self.is_exact)?;
         let (code, parts_size, spelling) = last.get_or_insert_with(Default::default);
         code.clear();
         code.extend_from_slice(entry.code);
@@ -400,28 +365,5 @@ impl Putter<'_> {
     ) -> Result<(), StoreError> {
         let clash: NotUnique = transaction.clash(self.info, first, second);
         Err(StoreError::of_index(IndexError::NotUnique(clash)))
-    }
-}
-
-/// Entries of several sorters, in one order.
-struct Merge<'m> {
-    sorters: &'m [&'m Sorter],
-    next: Vec<usize>,
-}
-
-impl<'m> Merge<'m> {
-    fn next(&mut self) -> Option<SortedEntry<'m>> {
-        let mut least: Option<(usize, SortedEntry<'m>)> = None;
-        for (place, (sorter, next)) in self.sorters.iter().zip(&self.next).enumerate() {
-            let Some(entry) = sorter.get(*next) else { continue };
-            if least.as_ref().is_none_or(|(_, least)| entry.code < least.code) {
-                least = Some((place, entry));
-            }
-        }
-        let (place, entry) = least?;
-        if let Some(next) = self.next.get_mut(place) {
-            *next += 1;
-        }
-        Some(entry)
     }
 }

@@ -4,6 +4,7 @@
 //! itself is written, so that a row that may not have its value leaves no trace. An index that is being built is written to without looking
 //! at what the row was: whether the builder has met it is not known, and the row is noted so that it does not meet it any more.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use pellucid_record::key::{BEHIND_PARTS, join_spellings, split_spellings};
@@ -375,6 +376,18 @@ impl Database {
         if let Some(deriver) = &options.deriver {
             // Whoever was first has the same one.
             let _ = self.deriver.set(Arc::clone(deriver));
+        }
+        if options.index_memory != 0 {
+            self.index_memory.store(options.index_memory, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes that the entries of an index that is built may take.
+    pub(crate) fn index_memory(&self) -> usize {
+        const USUAL: usize = 512 << 20;
+        match self.index_memory.load(Ordering::Relaxed) {
+            0 => USUAL,
+            size => size,
         }
     }
 

@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, PoisonError};
 
-use pellucid_record::key::join_spellings;
-
-use super::build::own_number;
+use super::build::{PART, own_number};
+use super::derive_rows::{Clock, Merge, Runs, STEP};
 use super::error::{IndexError, NotUnique};
-use super::sorter::{SortedEntry, Sorter};
-use super::{Building, Derived, IndexInfo, books, indexes_of};
+use super::sorter::SortedEntry;
+use super::{Building, IndexInfo, Reached, books, indexes_of};
 use crate::catalog::{self, FORMAT_VERSION, Header, TABLE_NAME_SIZE_MAX, TableState};
 use crate::error::StoreError;
 use crate::row_key::TableId;
@@ -15,9 +14,6 @@ use crate::scan::{Range, Row};
 use crate::single::Known;
 use crate::snapshot::Snapshot;
 use crate::transaction::{TableEntry, Transaction};
-
-/// Rows between two calls of `go_on`.
-const STEP: u64 = 1 << 14;
 
 impl Snapshot {
     /// The indexes of a table, by name.
@@ -162,7 +158,8 @@ impl Transaction {
         self.database.prepare(info.clone())?;
         info.building = if is_building {
             let notes = self.new_id()?;
-            Some(Building { notes, builder: own_number(), place: None, done: 0 })
+            let exact = Some(Reached::default());
+            Some(Building { notes, builder: own_number(), done: 0, put: 0, exact })
         } else {
             None
         };
@@ -250,48 +247,76 @@ impl Transaction {
         })
     }
 
-    /// Derive the entries of all rows of the table, and put them in order.
+    /// Derive the entries of all rows of the table, and put them in order; where they do not fit memory, as many at a time as do.
     fn fill_index(
         &mut self,
         info: &IndexInfo,
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<(), StoreError> {
+        let memory = self.database.index_memory();
         let total = self.count(info.table)?;
         let prepared = self.database.prepare(info.clone())?;
         let mut derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner);
         let shapes = Arc::clone(self.shapes());
         let mut scan = self.scan(info.table, &Range::ALL, false)?;
-        let (mut entries, mut gathered, mut spelling) = (Derived::default(), Sorter::default(), Vec::new());
-        let mut done = 0;
-        let mut take = |row: Row<'_>| -> Result<(), StoreError> {
-            entries.clear();
-            derive.derive(&row, &*shapes, &mut entries).map_err(StoreError::Record)?;
-            entries.settle();
-            for (parts, parts_spelling) in entries.iter() {
-                join_spellings(parts_spelling, row.spelling, &mut spelling);
-                gathered.push_parts(parts, row.key, &spelling);
+        let (mut runs, mut clock) = (Runs::new(memory), Clock::new());
+        let (mut done, mut found, mut is_over) = (0, 0, false);
+        while !is_over {
+            let mut take = |row: Row<'_>| runs.derive(&row, &mut **derive, &*shapes).map(|()| runs.is_full());
+            match scan.next(self, &mut take)? {
+                Some(taken) => {
+                    found += 1;
+                    let is_full = taken?;
+                    if found % STEP == 0 && clock.is_time() && !go_on(done + found / 2, total) {
+                        return Err(StoreError::Closed { what: "build" });
+                    }
+                    if !is_full {
+                        continue;
+                    }
+                }
+                None => is_over = true,
             }
-            Ok(())
-        };
-        while let Some(taken) = scan.next(self, &mut take)? {
-            taken?;
-            done += 1;
-            if done % STEP == 0 && !go_on(done, total) {
-                return Err(StoreError::Closed { what: "build" });
-            }
+            runs.end_run();
+            let (half, entries) = (found - found / 2, runs.len().max(1));
+            self.put_runs(info, &runs, done == 0, &mut |put| {
+                go_on((done + found / 2 + half * put / entries).min(total), total)
+            })?;
+            done += found;
+            found = 0;
+            runs.clear();
         }
-        drop(scan);
-        gathered.sort();
+        Ok(())
+    }
+
+    /// Put entries that are not there yet, in order. `is_first`: the index has none.
+    fn put_runs(
+        &mut self,
+        info: &IndexInfo,
+        runs: &Runs,
+        is_first: bool,
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<(), StoreError> {
+        let mut merge = Merge::new([runs]);
         let mut last: Option<SortedEntry<'_>> = None;
-        for place in 0..gathered.len() {
-            let Some(entry) = gathered.get(place) else { break };
-            if info.is_unique
-                && let Some(last) = last.filter(|last| last.parts() == entry.parts())
-            {
-                return Err(StoreError::of_index(IndexError::NotUnique(self.clash(info, &last, &entry))));
+        let mut put = 0;
+        while let Some(entry) = merge.next() {
+            if info.is_unique {
+                if let Some(last) = last.filter(|last| last.parts() == entry.parts()) {
+                    return Err(StoreError::of_index(IndexError::NotUnique(self.clash(info, &last, &entry))));
+                }
+                if !is_first && let Some((code, spelling)) = self.first_with(info.id, entry.parts())? {
+                    let first = SortedEntry { code: &code, spelling: &spelling, ..entry };
+                    return Err(StoreError::of_index(IndexError::NotUnique(
+                        self.clash(info, &first, &entry),
+                    )));
+                }
+                last = Some(entry);
             }
             self.put_entry(info.id, entry.code, entry.spelling, true)?;
-            last = Some(entry);
+            put += 1;
+            if put % PART == 0 && !go_on(put) {
+                return Err(StoreError::Closed { what: "build" });
+            }
         }
         Ok(())
     }

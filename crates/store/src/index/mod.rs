@@ -3,10 +3,12 @@
 //! An index is rows of its own in the tree `rows`, under a table id of its own: the codes of its parts, then the key code of the row
 //! (`pellucid_record::key`, "parts"); the record is empty, and the spelling is that of both. Every write of a row writes what changes of its
 //! entries, in the same transaction (`maintain.rs`). What the entries of a record are is told by a [`Deriver`], since this crate knows no
-//! expressions. `gather.rs` writes those of many rows in order, `build.rs` fills an index while others write. `books.rs` is what the catalog says of indexes, `make.rs` makes and fills them. `docs/internals/indexes.md` has the reasons.
+//! expressions. `gather.rs` writes those of many rows in order, `build.rs` fills an index while others write, from entries that
+//! `derive_rows.rs` has. `books.rs` is what the catalog says of indexes, `make.rs` makes and fills them. `docs/internals/indexes.md` has the reasons.
 
 mod books;
 mod build;
+mod derive_rows;
 mod error;
 mod gather;
 mod maintain;
@@ -22,7 +24,7 @@ use pellucid_record::{Corrupt, Shapes};
 
 use crate::scan::Row;
 
-pub use books::{Building, IndexInfo};
+pub use books::{Building, IndexInfo, Reached};
 pub(crate) use books::{all_indexes, indexes_of};
 pub(crate) use build::Builds;
 pub use error::{IndexError, NotUnique};

@@ -87,8 +87,27 @@ impl Sorter {
         self.entries.clear();
     }
 
-    /// By code; those of one code as they came.
+    /// Those from the entry `count` on, which are taken away; they must not be in order yet.
+    pub(crate) fn split_off(&mut self, count: usize) -> Self {
+        let mut entries = self.entries.split_off(count.min(self.entries.len()));
+        let start = entries.first().map_or(self.bytes.len(), |entry| entry.start);
+        let bytes = self.bytes.split_off(start);
+        for (number, entry) in entries.iter_mut().enumerate() {
+            entry.start -= start;
+            entry.number = number as u32;
+        }
+        Self { bytes, entries }
+    }
+
+    /// As if there had been so many.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        drop(self.split_off(count));
+    }
+
+    /// By code; those of one code as they came. No more come.
     pub(crate) fn sort(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.entries.shrink_to_fit();
         let bytes = &self.bytes;
         let code = |entry: &Sorted| {
             bytes.get(entry.start..entry.start + entry.code_size as usize).unwrap_or_default()
@@ -147,5 +166,19 @@ mod tests {
         }
         assert_eq!(sorter.len(), codes.len());
         assert_eq!(sorter.get(codes.len()), None);
+    }
+
+    #[test]
+    fn what_is_split_off_is_as_it_came() {
+        let mut sorter = Sorter::default();
+        for parts in [&b"c"[..], b"b", b"a"] {
+            sorter.push_parts(parts, b"k", b"s");
+        }
+        let rest = sorter.split_off(1);
+        assert_eq!((sorter.len(), sorter.get(0).unwrap().code), (1, &b"ck"[..]));
+        assert_eq!(rest.get(0).unwrap().code, b"bk");
+        assert_eq!((rest.get(1).unwrap().key(), rest.get(1).unwrap().spelling), (&b"k"[..], &b"s"[..]));
+        sorter.truncate(0);
+        assert_eq!((sorter.size(), rest.len()), (0, 2));
     }
 }

@@ -1,6 +1,8 @@
 //! What do the store's tests share? A scratch folder, and chance that can be repeated.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod words;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 

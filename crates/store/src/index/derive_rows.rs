@@ -1,0 +1,385 @@
+//! How are the entries of many rows derived and put in order, by several threads and in memory that is bounded?
+//!
+//! The rows are cut into many small parts that follow each other, and threads take one after the other until memory is full: what was taken
+//! by then is all rows up to one key. So a build may go on behind that key, whoever does. Entries stand in runs, each in order by itself, so that
+//! nobody sorts for longer than somebody may wait who has to end; `Merge` makes one order of them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque, binary_heap::PeekMut};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pellucid_record::key::join_spellings;
+use pellucid_record::{Dictionary, Shapes};
+
+use super::sorter::{SortedEntry, Sorter};
+use super::{Derive, Derived};
+use crate::error::StoreError;
+use crate::scan::{Row, Scan};
+
+/// Bytes of entries that are sorted at once: some 30 ms.
+const RUN_SIZE: usize = 16 << 20;
+/// Rows between two looks at the clock.
+pub(crate) const STEP: u64 = 1 << 10;
+/// Between two calls of `go_on`.
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// Entries in runs, each of which is in order.
+pub(crate) struct Runs {
+    sorted: Vec<Sorter>,
+    filling: Sorter,
+    memory: usize,
+    run_size: usize,
+    /// Runs and entries that there were when this part of the rows began.
+    before: (usize, usize),
+    entries: Derived,
+    spelling: Vec<u8>,
+}
+
+impl Runs {
+    /// For so many bytes in all.
+    pub(crate) fn new(memory: usize) -> Self {
+        Self {
+            sorted: Vec::new(),
+            filling: Sorter::default(),
+            memory,
+            run_size: RUN_SIZE.min(memory / 8),
+            before: (0, 0),
+            entries: Derived::default(),
+            spelling: Vec::new(),
+        }
+    }
+
+    /// A part of the rows begins, which may be forgotten.
+    fn begin_part(&mut self) {
+        if self.filling.size() > self.run_size / 4 {
+            self.end_run();
+        }
+        self.before = (self.sorted.len(), self.filling.len());
+    }
+
+    fn forget_part(&mut self) {
+        self.sorted.truncate(self.before.0);
+        self.filling.truncate(self.before.1);
+    }
+
+    /// Take in the entries of a row.
+    pub(crate) fn derive(
+        &mut self,
+        row: &Row<'_>,
+        derive: &mut dyn Derive,
+        shapes: &dyn Shapes,
+    ) -> Result<(), StoreError> {
+        self.entries.clear();
+        derive.derive(row, shapes, &mut self.entries).map_err(StoreError::Record)?;
+        self.entries.settle();
+        for (parts, parts_spelling) in self.entries.iter() {
+            join_spellings(parts_spelling, row.spelling, &mut self.spelling);
+            self.filling.push_parts(parts, row.key, &self.spelling);
+        }
+        if self.filling.size() > self.run_size {
+            if self.before.1 > 0 {
+                // A run has entries of parts before, or of this one.
+                let own = self.filling.split_off(self.before.1);
+                self.end_run();
+                self.filling = own;
+                self.before = (self.sorted.len(), 0);
+            } else {
+                self.end_run();
+            }
+        }
+        Ok(())
+    }
+
+    /// Put in order what is not yet.
+    pub(crate) fn end_run(&mut self) {
+        if self.filling.len() > 0 {
+            let mut run = std::mem::take(&mut self.filling);
+            run.sort();
+            self.sorted.push(run);
+        }
+    }
+
+    /// Whether they take the memory that they may.
+    pub(crate) fn is_full(&self) -> bool {
+        // Looked at for each row.
+        self.sorted.len() * self.run_size >= self.memory
+    }
+
+    /// Memory that they take, about.
+    pub(crate) fn size(&self) -> usize {
+        self.filling.size() + self.sorted.iter().map(Sorter::size).sum::<usize>()
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.sorted.iter().map(|run| run.len() as u64).sum()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.filling.clear();
+        self.sorted.clear();
+    }
+}
+
+/// The entries of runs, in one order.
+pub(crate) struct Merge<'m> {
+    runs: Vec<&'m Sorter>,
+    // The next entry of each: its code, the run, its place there.
+    next: BinaryHeap<Reverse<(&'m [u8], usize, usize)>>,
+}
+
+impl<'m> Merge<'m> {
+    /// All of them have to be in order.
+    pub(crate) fn new(all: impl IntoIterator<Item = &'m Runs>) -> Self {
+        let runs: Vec<&Sorter> = all.into_iter().flat_map(|runs| &runs.sorted).collect();
+        let first = |(run, sorter): (usize, &&'m Sorter)| Some(Reverse((sorter.get(0)?.code, run, 0)));
+        let next = runs.iter().enumerate().filter_map(first).collect();
+        Self { runs, next }
+    }
+
+    /// Go on behind the next entry, where its code is at most `place`.
+    pub(crate) fn pass(&mut self, place: Option<&[u8]>) -> bool {
+        let is_passed = place.is_some_and(|place| self.next.peek().is_some_and(|head| head.0.0 <= place));
+        is_passed && self.next().is_some()
+    }
+
+    pub(crate) fn next(&mut self) -> Option<SortedEntry<'m>> {
+        let mut head = self.next.peek_mut()?;
+        let Reverse((_, run, place)) = *head;
+        let sorter = *self.runs.get(run)?;
+        match sorter.get(place + 1) {
+            Some(entry) => *head = Reverse((entry.code, run, place + 1)),
+            None => drop(PeekMut::pop(head)),
+        }
+        sorter.get(place)
+    }
+}
+
+/// The rows whose entries are still to be derived, and what derives them.
+pub(crate) struct Rows {
+    todo: Mutex<Todo>,
+    memory: usize,
+    workers: Vec<Worker>,
+}
+
+/// Parts of the rows, by their place among all. What is taken of them has to be all up to one row: where memory is full, the first of those that
+/// are being walked over stays as it is, and those behind it are forgotten, to be walked over once more.
+struct Todo {
+    parts: VecDeque<(usize, Scan)>,
+    /// Those that are being walked over.
+    running: Vec<usize>,
+    /// The first one that was given back, once memory is full.
+    first_back: usize,
+}
+
+struct Worker {
+    derive: Box<dyn Derive>,
+    runs: Runs,
+    /// The key of the last row that was taken in.
+    last: Option<Vec<u8>>,
+}
+
+/// What all threads see.
+struct Shared<'s> {
+    todo: &'s Mutex<Todo>,
+    memory: usize,
+    shapes: &'s Dictionary,
+    count: AtomicU64,
+    size: AtomicUsize,
+    is_stopped: AtomicBool,
+}
+
+impl Shared<'_> {
+    fn todo(&self) -> MutexGuard<'_, Todo> {
+        self.todo.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_full(&self) -> bool {
+        self.size.load(Ordering::Relaxed) >= self.memory
+    }
+}
+
+/// What was derived at once: entries of all rows up to one key.
+pub(crate) struct Round<'r> {
+    /// How many rows.
+    pub(crate) count: u64,
+    /// The key of the last of them.
+    pub(crate) last: Option<Vec<u8>>,
+    /// There are no rows behind it.
+    pub(crate) is_last: bool,
+    /// Their entries.
+    pub(crate) runs: Vec<&'r Runs>,
+}
+
+impl Rows {
+    /// Those of `scan`, by as many threads as `derives` has.
+    pub(crate) fn new(
+        scan: &Scan,
+        count: u64,
+        derives: Vec<Box<dyn Derive>>,
+        memory: usize,
+    ) -> Result<Self, StoreError> {
+        const ROWS_OF_PART: u64 = 1 << 14;
+        const PARTS_MAX: u64 = 1 << 10;
+        let parts = scan.parts((count / ROWS_OF_PART).clamp(derives.len() as u64, PARTS_MAX) as usize)?;
+        let workers =
+            derives.into_iter().map(|derive| Worker { derive, runs: Runs::new(memory), last: None });
+        let todo = Todo {
+            parts: parts.into_iter().enumerate().collect(),
+            running: Vec::new(),
+            first_back: usize::MAX,
+        };
+        Ok(Self { todo: Mutex::new(todo), memory, workers: workers.collect() })
+    }
+
+    /// Derive entries until there are no more rows, or memory is full. `go_on` is told how many rows were looked at.
+    pub(crate) fn derive(
+        &mut self,
+        shapes: &Dictionary,
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Round<'_>, StoreError> {
+        for worker in &mut self.workers {
+            worker.runs.clear();
+        }
+        self.todo.get_mut().unwrap_or_else(PoisonError::into_inner).first_back = usize::MAX;
+        let shared = Shared {
+            todo: &self.todo,
+            memory: self.memory,
+            shapes,
+            count: AtomicU64::new(0),
+            size: AtomicUsize::new(0),
+            is_stopped: AtomicBool::new(false),
+        };
+        let main = std::thread::current();
+        std::thread::scope(|scope| {
+            let running: Vec<_> = self
+                .workers
+                .iter_mut()
+                .map(|worker| {
+                    let (shared, main) = (&shared, main.clone());
+                    scope.spawn(move || {
+                        let ran = worker.run(shared);
+                        // Nobody needs the rest.
+                        shared.is_stopped.fetch_or(ran.is_err(), Ordering::Relaxed);
+                        main.unpark();
+                        ran
+                    })
+                })
+                .collect();
+            let mut is_stopped = false;
+            while !running.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+                // A thread that ends is no longer running only a moment after it has said so.
+                std::thread::park_timeout(PERIOD);
+                let count = shared.count.load(Ordering::Relaxed);
+                is_stopped = is_stopped || !go_on(count);
+                shared.is_stopped.fetch_or(is_stopped, Ordering::Relaxed);
+            }
+            for thread in running {
+                thread.join().unwrap_or(Err(StoreError::NoMemory { what: "the entries of an index" }))?;
+            }
+            if is_stopped { Err(StoreError::Closed { what: "build" }) } else { Ok(()) }
+        })?;
+        let count = shared.count.load(Ordering::Relaxed);
+        let last = self.workers.iter_mut().filter_map(|worker| worker.last.take()).max();
+        Ok(Round {
+            count,
+            last,
+            is_last: shared.todo().parts.is_empty(),
+            runs: self.workers.iter().map(|worker| &worker.runs).collect(),
+        })
+    }
+}
+
+impl Worker {
+    fn run(&mut self, shared: &Shared<'_>) -> Result<(), StoreError> {
+        loop {
+            let mut todo = shared.todo();
+            if shared.is_full() || todo.first_back != usize::MAX {
+                break;
+            }
+            let Some((number, mut part)) = todo.parts.pop_front() else { break };
+            todo.running.push(number);
+            drop(todo);
+            let (is_over, count, last) = self.run_part(number, &mut part, shared)?;
+            let mut todo = shared.todo();
+            let is_first = todo.running.iter().all(|other| number <= *other);
+            todo.running.retain(|other| *other != number);
+            if todo.first_back < number || !is_over && !is_first {
+                let size = self.runs.size();
+                self.runs.forget_part();
+                shared.size.fetch_sub(size - self.runs.size(), Ordering::Relaxed);
+                shared.count.fetch_sub(count, Ordering::Relaxed);
+                if let Some(anew) = part.parts(1)?.pop() {
+                    part = anew;
+                }
+            } else {
+                self.last = last.or(self.last.take());
+                if is_over {
+                    continue;
+                }
+            }
+            todo.first_back = number.min(todo.first_back);
+            let place = todo.parts.partition_point(|(other, _)| *other < number);
+            todo.parts.insert(place, (number, part));
+        }
+        self.runs.end_run();
+        Ok(())
+    }
+
+    /// Whether it was walked to its end, how many rows were, and the key of the last one.
+    fn run_part(
+        &mut self,
+        number: usize,
+        part: &mut Scan,
+        shared: &Shared<'_>,
+    ) -> Result<(bool, u64, Option<Vec<u8>>), StoreError> {
+        self.runs.begin_part();
+        let (mut count, mut told, mut size) = (0, 0, self.runs.size());
+        let mut runs = self.runs.sorted.len();
+        let mut last: Option<Vec<u8>> = None;
+        let mut is_over = true;
+        while let Some(row) = part.next()? {
+            self.runs.derive(&row, &mut *self.derive, shared.shapes)?;
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(row.key);
+            count += 1;
+            // One row may have many entries.
+            if count % STEP == 0 || self.runs.sorted.len() > runs {
+                runs = self.runs.sorted.len();
+                shared.count.fetch_add(count - told, Ordering::Relaxed);
+                let now = self.runs.size();
+                shared.size.fetch_add(now - size, Ordering::Relaxed);
+                (told, size) = (count, now);
+                if shared.is_stopped.load(Ordering::Relaxed)
+                    || shared.is_full()
+                    || shared.todo().first_back < number
+                {
+                    is_over = false;
+                    break;
+                }
+            }
+        }
+        shared.count.fetch_add(count - told, Ordering::Relaxed);
+        shared.size.fetch_add(self.runs.size() - size, Ordering::Relaxed);
+        Ok((is_over, count, last))
+    }
+}
+
+/// Says when it is time to tell how far something is.
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn is_time(&mut self) -> bool {
+        let is_time = self.0.elapsed() >= PERIOD;
+        if is_time {
+            self.0 = Instant::now();
+        }
+        is_time
+    }
+}
