@@ -15,10 +15,11 @@ mod flaws;
 mod keeper;
 #[path = "write_path_model/reader.rs"]
 mod reader;
-
-use std::collections::HashSet;
+#[path = "write_path_model/states.rs"]
+mod states;
 
 use flaws::Flaw;
+use states::{explore, explore_from, explore_full};
 
 const ROOM: usize = 2;
 /// The author of a bulk commit's content, which the log never holds.
@@ -676,47 +677,6 @@ fn give_up(world: &World, process: u8) -> World {
     let mut next = world.clone();
     next.steps[usize::from(process)] = Step::Done;
     next
-}
-
-/// Visit every state; returns how many there are.
-fn explore(steps: Vec<Step>, deaths: u8, flaw: Flaw) -> usize {
-    explore_from(World::new(steps, deaths, flaw, false))
-}
-
-/// The same where writers wait for the disk.
-fn explore_full(steps: Vec<Step>, deaths: u8, flaw: Flaw) -> usize {
-    explore_from(World::new(steps, deaths, flaw, true))
-}
-
-fn explore_from(begin: World) -> usize {
-    let mut known: HashSet<World> = HashSet::from([begin.clone()]);
-    let mut open = vec![begin];
-    while let Some(world) = open.pop() {
-        world.shared.check();
-        world.check_uncounted();
-        for process in 0..world.steps.len() as u8 {
-            let mut nexts: Vec<World> = advance(&world, process).into_iter().collect();
-            let is_alive = !matches!(world.steps[usize::from(process)], Step::Dead | Step::Done);
-            if let Step::Adopt { stage: adopt::Stage::Sync, .. } = world.steps[usize::from(process)] {
-                nexts.extend(adopt::after_power_cut(&world, process));
-            }
-            if is_alive && nexts.is_empty() {
-                nexts.push(give_up(&world, process));
-            }
-            if is_alive && world.deaths_left > 0 {
-                let mut dead = world.clone();
-                dead.steps[usize::from(process)] = Step::Dead;
-                dead.deaths_left -= 1;
-                nexts.push(dead);
-            }
-            for next in nexts {
-                if known.insert(next.clone()) {
-                    open.push(next);
-                }
-            }
-        }
-    }
-    known.len()
 }
 
 fn writer(groups: u8) -> Step {
