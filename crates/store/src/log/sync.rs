@@ -36,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Nobody waits longer for others who are expected, nor longer than a share of what a sync takes.
 const GATHERING_MAX: Duration = Duration::from_millis(1);
 const GATHERING_SHARE: u64 = 2;
+/// Who waits for a sync stays awake for as long as so many take, unless each of them takes longer than this.
+const LINGERING_SHARE: u32 = 2;
+const LINGERING_MAX: Duration = Duration::from_micros(250);
 /// What is known of a sync that has yet to begin.
 const PERHAPS_ALL: u64 = u64::MAX;
 
@@ -88,10 +91,31 @@ impl Areas {
             if is_over && syncer.compare_exchange(owner, own, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return self.sync_for_all(extent, arrived);
             }
+            if self.is_over_soon(round) {
+                continue;
+            }
             let is_covered = goal <= self.word(COVERED).load(Ordering::Acquire);
             let channel = if is_covered { round } else { round + 1 };
             self.space().wait(ROUND, round as u32, channel as u32, LOOK);
         }
+    }
+
+    /// Give way to others for as long as a sync may take; says whether one has ended meanwhile, or nobody syncs. To be woken takes as long
+    /// as a sync of a quick disk, and the disk would wait for whoever is the next to sync.
+    fn is_over_soon(&self, round: u64) -> bool {
+        let pace = Duration::from_nanos(self.pace.0.load(Ordering::Relaxed));
+        if pace > LINGERING_MAX {
+            return false;
+        }
+        let (began, limit) = (Instant::now(), pace * LINGERING_SHARE);
+        while began.elapsed() < limit {
+            std::thread::yield_now();
+            let has_ended = self.word(ROUND).load(Ordering::Acquire) != round;
+            if has_ended || self.word(SYNCER).load(Ordering::Relaxed) == 0 {
+                return true;
+            }
+        }
+        false
     }
 
     /// Sync all that is acknowledged, and let the others know. For whoever has the word of the syncer.
