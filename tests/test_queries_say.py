@@ -24,6 +24,11 @@ def people() -> Iterator[Any]:
 
 
 MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
+    (lambda t: t.find({"age": 30}), TypeError, "a dict is unpacked, find(**{"),
+    (lambda t: t.where().find(F.age == 30), TypeError, "conditions go to where("),
+    (lambda t: t.where(age=30), TypeError, "as where(F.age == ...); find(age=...) takes fields by name"),
+    (lambda t: pellucid.open(":memory:").where(age=30), TypeError, "where() takes conditions"),
+    (lambda t: pellucid.open(":memory:").snapshot().find(3), TypeError, "find() takes fields by name"),
     (lambda t: len(t.where()), TypeError, "query.count() is how many rows there are"),
     (lambda t: t.where()[0], TypeError, "first() the first, to_list() all of them"),
     (lambda t: t.where()[:10], TypeError, "offset(10).limit(5) gives some"),

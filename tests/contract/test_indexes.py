@@ -529,6 +529,7 @@ class Level(enum.IntEnum):
 STORED: list[Any] = [
     1,
     2.5,
+    complex(2.5, 0),
     Decimal(3),
     5,
     Decimal("5.0"),
@@ -608,7 +609,7 @@ def test_an_index_finds_what_a_comparison_finds(db: Database, is_inside: bool) -
             assert (found is None) is (not expected)
             assert found is None or found in expected
         assert [row.x for row in one.prefix(Word("x"))] == ["x", "xy"]
-        assert [row.x for row in one.range(np.int64(1), Level.FIVE)] == [1, True, 2.5]
+        assert [row.x for row in one.range(np.int64(1), Level.FIVE)] == [1, True, 2.5, 2.5]
         assert [row.x for row in two.range(("one", np.int64(2)), (Word("one"), 1))] == []
 
 

@@ -453,9 +453,16 @@ impl Index {
     fn __contains__(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = value.py();
         let (place, known) = self.ready(py)?;
-        let parts = self.parts_of(&known, value, true)?;
-        for parts in parts.into_iter().chain(twins_of(&known, value)?) {
-            if self.first_entry(py, (&place, &known), &beginning_with(&parts), false, |_| ())?.is_some() {
+        let has = |parts: &[u8]| -> PyResult<bool> {
+            Ok(self.first_entry(py, (&place, &known), &beginning_with(parts), false, |_| ())?.is_some())
+        };
+        if let Some(parts) = self.parts_of(&known, value, true)?
+            && has(&parts)?
+        {
+            return Ok(true);
+        }
+        for parts in twins_of(&known, value)? {
+            if has(&parts)? {
                 return Ok(true);
             }
         }

@@ -63,8 +63,13 @@ impl Query {
 #[pymethods]
 impl Query {
     /// The rows of which all these conditions are true as well.
-    #[pyo3(signature = (*conditions))]
-    pub fn r#where(&self, conditions: &Bound<'_, PyTuple>) -> PyResult<Self> {
+    #[pyo3(signature = (*conditions, **fields), text_signature = "($self, *conditions)")]
+    pub fn r#where(
+        &self,
+        conditions: &Bound<'_, PyTuple>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        words::refuse_fields(fields)?;
         self.with(conditions.py(), |plan| {
             for condition in conditions {
                 plan.conditions.push(expression::node_of(&condition)?);
@@ -80,9 +85,10 @@ impl Query {
     /// >>> people.update(ann={"age": 30, "city": "Bath"}, bob={"age": 20, "city": "Bath"})
     /// >>> people.find(city="Bath", age=20).one()
     /// {'age': 20, 'city': 'Bath'}
-    #[pyo3(signature = (**fields))]
-    pub fn find(&self, py: Python<'_>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        self.with(py, |plan| {
+    #[pyo3(signature = (*arguments, **fields), text_signature = "($self, **fields)")]
+    pub fn find(&self, arguments: &Bound<'_, PyTuple>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        words::refuse_arguments(arguments)?;
+        self.with(arguments.py(), |plan| {
             for (name, value) in fields.into_iter().flatten() {
                 plan.conditions.push(plan::equality(&name, &value)?);
             }

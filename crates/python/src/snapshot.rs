@@ -224,15 +224,25 @@ impl SnapshotHandle {
     }
 
     /// The rows of the default table of which all these conditions are true; see `Table.where`.
-    #[pyo3(signature = (*conditions))]
-    fn r#where<'py>(&self, py: Python<'py>, conditions: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("where", conditions, None)
+    #[pyo3(signature = (*conditions, **fields), text_signature = "($self, *conditions)")]
+    fn r#where<'py>(
+        &self,
+        py: Python<'py>,
+        conditions: &Bound<'py, PyTuple>,
+        fields: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("where", conditions, fields)
     }
 
     /// The rows of the default table whose fields equal these values; see `Table.find`.
-    #[pyo3(signature = (**fields))]
-    fn find<'py>(&self, py: Python<'py>, fields: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("find", (), fields)
+    #[pyo3(signature = (*arguments, **fields), text_signature = "($self, **fields)")]
+    fn find<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &Bound<'py, PyTuple>,
+        fields: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method("find", arguments, fields)
     }
 
     /// The rows of the default table for which a function returns something true; see `Table.filter`.

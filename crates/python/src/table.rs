@@ -396,15 +396,23 @@ impl Table {
     /// >>> people.update(ann={"age": 30}, bob={"age": 20})
     /// >>> people.where(F.age > 25).to_list()
     /// [{'age': 30}]
-    #[pyo3(signature = (*conditions))]
-    fn r#where(slf: &Bound<'_, Self>, conditions: &Bound<'_, PyTuple>) -> PyResult<Query> {
-        query::of_table(slf).r#where(conditions)
+    #[pyo3(signature = (*conditions, **fields), text_signature = "($self, *conditions)")]
+    fn r#where(
+        slf: &Bound<'_, Self>,
+        conditions: &Bound<'_, PyTuple>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Query> {
+        query::of_table(slf).r#where(conditions, fields)
     }
 
     /// The rows whose fields equal these values: a query, see `Query.find`.
-    #[pyo3(signature = (**fields))]
-    fn find(slf: &Bound<'_, Self>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<Query> {
-        query::of_table(slf).find(slf.py(), fields)
+    #[pyo3(signature = (*arguments, **fields), text_signature = "($self, **fields)")]
+    fn find(
+        slf: &Bound<'_, Self>,
+        arguments: &Bound<'_, PyTuple>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Query> {
+        query::of_table(slf).find(arguments, fields)
     }
 
     /// The rows for which a Python function returns something true: a query, see `Query.filter`.

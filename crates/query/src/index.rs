@@ -233,6 +233,9 @@ pub fn push_wanted(encoder: &mut KeyEncoder, value: &Value) -> bool {
 /// Pushes the number of the other family that equals this one: of a Decimal the int or float, of these the Decimal, which compare with each other
 /// and stand apart. False where there is none.
 pub fn push_twin(encoder: &mut KeyEncoder, value: &Value) -> bool {
+    if let Value::Complex(real, imaginary) = value {
+        return imaginary.0 == 0.0 && push_twin(encoder, &Value::Float(*real));
+    }
     let Value::Decimal(text) = value else {
         return decimal_text(value).is_some_and(|text| encoder.decimal(&text).is_ok());
     };

@@ -290,7 +290,7 @@ fn all_forms_have_a_canonical_text() {
         ("people[*].name == 'Ann'", "people[*].name == 'Ann'"),
         ("parts[-1].`two words`.and.`a\\`b`", "parts[-1].`two words`.and.`a\\`b`"),
         ("`and`['x']", "`and`.x"),
-        ("d[(1, 2)][2.5][true][none]", "d[(1, 2)][2.5][true][none]"),
+        ("d[(1, 2)][2.5][true][none]", "d[(1, 2)][2.5][1][none]"),
         ("key()[0] == record()[1]", "key()[0] == record()[1]"),
         ("record().a", "a"),
         ("date == date '2000-01-31'", "date == date '2000-01-31'"),

@@ -4,6 +4,7 @@
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::errors;
 
@@ -86,4 +87,29 @@ const FUNCTION_WORDS: &[(&[&str], &str)] = &[
 /// What to write in place of a function that expressions do not have.
 pub fn of_function(name: &str) -> Option<&'static str> {
     FUNCTION_WORDS.iter().find(|(words, _)| words.contains(&name)).map(|(_, instead)| *instead)
+}
+
+/// Refuses fields by name where conditions are wanted.
+pub fn refuse_fields(fields: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    match fields.and_then(|fields| fields.keys().into_iter().next()) {
+        None => Ok(()),
+        Some(name) => Err(errors::type_error(format!(
+            "where() takes conditions, as where(F.{name} == ...); find({name}=...) takes fields by name"
+        ))),
+    }
+}
+
+/// Refuses arguments where fields by name are wanted.
+pub fn refuse_arguments(arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+    let Ok(argument) = arguments.get_item(0) else { return Ok(()) };
+    let instead = if argument.is_instance_of::<PyDict>() {
+        "a dict is unpacked, find(**{\"address.city\": \"Bath\"})"
+    } else {
+        "conditions go to where(F.city == \"Bath\")"
+    };
+    let kind = argument.get_type();
+    Err(errors::type_error(format!(
+        "find() takes fields by name, as find(city=\"Bath\"), not a {}; {instead}",
+        kind.name()?
+    )))
 }
