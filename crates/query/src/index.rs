@@ -8,7 +8,9 @@ use std::fmt;
 use std::ops::Bound;
 
 use num_bigint::BigUint;
-use pellucid_record::key::{KeyEncoder, parts_as_tuple, parts_size, push_part, split_spellings};
+use pellucid_record::key::{
+    KeyEncoder, KeyPart, KeyReader, may_have_complex, parts_as_tuple, parts_size, push_part, split_spellings,
+};
 use pellucid_record::value::Double;
 use pellucid_record::{Corrupt, Shapes, Value};
 use pellucid_store::{Derive, Derived, Deriver, Range, Row, range_of_parts};
@@ -216,6 +218,19 @@ impl Keys {
         let (parts, key) = row.key.split_at_checked(size)?;
         let (spelling, key_spelling) = split_spellings(row.spelling)?;
         Some(EntryParts { parts, spelling, key, key_spelling })
+    }
+
+    /// Whether one of an entry's parts is a complex number: it stands where the float does that it equals, but has no order.
+    #[inline]
+    #[must_use]
+    pub fn has_complex(&self, entry: &EntryParts<'_>) -> bool {
+        may_have_complex(entry.spelling) && self.finds_complex(entry)
+    }
+
+    #[cold]
+    fn finds_complex(&self, entry: &EntryParts<'_>) -> bool {
+        let Some(tuple) = self.tuple(entry.parts) else { return true };
+        KeyReader::new(&tuple, entry.spelling).any(|part| matches!(part, Ok(KeyPart::Complex(_))))
     }
 
     /// The code of the tuple of an entry's parts, which is spelled as they are; `None` where they are none.

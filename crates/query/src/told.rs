@@ -108,6 +108,13 @@ impl Teller {
         self.keys.split(entry)
     }
 
+    /// Whether one of an entry's parts is a complex number.
+    #[inline]
+    #[must_use]
+    pub fn has_complex(&self, entry: &EntryParts<'_>) -> bool {
+        self.keys.has_complex(entry)
+    }
+
     /// Makes the record of ints and short names, which most indexes have, and gives what is behind these parts: the key. None where a
     /// part is something else.
     #[inline]
@@ -152,7 +159,7 @@ impl Teller {
                 return false;
             }
         }
-        rows.push(start, (entry.key.len(), entry.key_spelling.len(), rows.bytes.len() - record));
+        rows.push(entry.key, start, (entry.key_spelling.len(), rows.bytes.len() - record));
         true
     }
 
@@ -277,14 +284,20 @@ struct Place {
     record: u32,
 }
 
-/// The first bytes of a key, as a number that is ordered as they are; `bytes` begin with it.
+/// The first bytes of a key, as a number that is ordered as they are.
 #[inline]
-fn prefix_of(bytes: &[u8], size: usize) -> u64 {
-    let first = match bytes.first_chunk() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => (0..8).fold(0, |first, at| first << 8 | u64::from(bytes.get(at).copied().unwrap_or(0))),
-    };
-    if size < 8 { first & !(u64::MAX >> (8 * size)) } else { first }
+fn prefix_of(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
+    let unused = 8 * (8 - key.len() as u32);
+    match (key.first_chunk(), key.last_chunk()) {
+        // They overlap, in what is the same.
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << unused
+        }
+        _ => (0..8).fold(0, |first, at| first << 8 | u64::from(key.get(at).copied().unwrap_or(0))),
+    }
 }
 
 impl Place {
@@ -317,16 +330,17 @@ impl ToldRows {
             let start = rows.bytes.len();
             rows.bytes.extend_from_slice(&code);
             rows.bytes.extend_from_slice(&spelling);
-            rows.push(start, (code.len(), spelling.len(), 0));
+            rows.push(&code, start, (spelling.len(), 0));
         }
         rows
     }
 
-    /// Adds the row whose bytes begin at `start`, with the sizes of its key, spelling and record.
+    /// Adds the row of a key whose bytes begin at `start`, with the sizes of its spelling and its record.
     #[inline]
-    fn push(&mut self, start: usize, (key, spelling, record): (usize, usize, usize)) {
-        let prefix = prefix_of(self.bytes.get(start..).unwrap_or_default(), key);
-        let (key, spelling, record) = (key as u32, spelling as u32, record as u32);
+    fn push(&mut self, key: &[u8], start: usize, (spelling, record): (usize, usize)) {
+        // Of the key as it came: to read back what was just written in other pieces took half the time of a row.
+        let prefix = prefix_of(key);
+        let (key, spelling, record) = (key.len() as u32, spelling as u32, record as u32);
         let place = Place { prefix, start, key, spelling, record };
         if let (true, Some(last)) = (self.is_in_order, self.places.last()) {
             self.is_in_order = last.prefix < prefix
@@ -402,7 +416,7 @@ impl ToldRows {
 
     /// The row under this key, where they are in the order of keys.
     fn find(&self, key: &[u8]) -> Option<Place> {
-        let prefix = prefix_of(key, key.len());
+        let prefix = prefix_of(key);
         let order = |place: &Place| place.prefix.cmp(&prefix).then_with(|| place.key(&self.bytes).cmp(key));
         self.places.binary_search_by(order).ok().and_then(|found| self.places.get(found).copied())
     }
@@ -445,5 +459,35 @@ impl Walk for ToldRows {
             }
         }
         Ok(Some(ControlFlow::Continue(())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_ordered_as_their_first_bytes() {
+        let mut keys: Vec<Vec<u8>> = (0..12).map(|size| (1..=size).collect()).collect();
+        keys.extend((0..10).map(|size| vec![0; size]));
+        keys.extend([vec![0xFF; 3], vec![0xFF; 7], vec![1, 2, 3, 4, 0xFF], vec![1, 2, 3, 4, 5, 6, 0xFF]]);
+        for one in &keys {
+            let padded: Vec<u8> = one.iter().copied().chain([0; 8]).take(8).collect();
+            assert_eq!(prefix_of(one).to_be_bytes(), padded[..], "{one:?}");
+        }
+        let row_key = |code: &Vec<u8>| RowKey { code: code.as_slice().into(), spelling: [7].into() };
+        let mut rows = ToldRows::of_keys(keys.iter().chain(&keys).map(row_key).collect());
+        rows.put_in_order();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(rows.len(), keys.len());
+        let mut places = rows.clone();
+        for key in &keys {
+            assert_eq!(
+                places.next(|row| (row.key.to_vec(), row.spelling.to_vec())),
+                Some((key.clone(), vec![7]))
+            );
+            assert!(rows.find(key).is_some() && rows.find(&[&key[..], &[0xEE]].concat()).is_none());
+        }
     }
 }

@@ -15,7 +15,6 @@ use pellucid_record::value::NoShapes;
 use pellucid_store::{Range, TableId, TransactionScan};
 use pyo3::prelude::*;
 
-use super::ends::CountRows;
 use super::indexes::{self, Indexes};
 use super::known::Known;
 use super::plan::{Plan, all_of};
@@ -24,7 +23,7 @@ use crate::bounds::Bounds;
 use crate::errors;
 use crate::table::{Rows, Table};
 use crate::work::threads::{self, thread_count_over};
-use crate::work::{Source, Stop, Work, over, over_parts};
+use crate::work::{Parallel, Source, Stop, Work, over, over_parts};
 
 /// Tables with fewer rows are scanned before a way has been chosen.
 const ROW_COUNT_MIN: u64 = 100;
@@ -165,7 +164,9 @@ impl Ways {
                 if let Some(keys) = &self.few {
                     return Ok((Reached::Keys(keys.clone()), Some(best)));
                 }
-                let mut keys = self.gather(table, place, set, wanted)?;
+                let Some(mut keys) = self.gather(table, place, set, wanted)? else {
+                    return Ok((Reached::Scan, None));
+                };
                 if !bounds.is_all {
                     keys.retain(|key| is_within(&bounds.range, &key.code));
                 }
@@ -178,48 +179,56 @@ impl Ways {
         Ok((reached, Some(best)))
     }
 
-    /// The keys of a set, in order, each once; no more than are wanted, where the others need not be known for that.
+    /// The keys of a set, in order, each once; no more than are wanted, where the others need not be known for that. None where an entry
+    /// does not tell whether its row is of the set: a complex number, in a range of values.
     fn gather(
         &self,
         table: &Bound<'_, Table>,
         place: &Place,
         set: &Set,
         wanted: u64,
-    ) -> PyResult<Vec<RowKey>> {
+    ) -> PyResult<Option<Vec<RowKey>>> {
         match set {
             Set::Section { index, section, .. } => {
-                let Some(ready) = self.indexes.get(*index) else { return Ok(Vec::new()) };
+                let Some(ready) = self.indexes.get(*index) else { return Ok(Some(Vec::new())) };
                 let is_in_order = section.is_in_key_order(ready.definition.parts.len());
                 let wanted = if is_in_order { wanted } else { u64::MAX };
                 let mut keys = Vec::new();
                 for range in &section.ranges {
                     let rows = place.entries(table, ready.info.id, range, false)?;
-                    let gather = Gather { keys: ready.keys.clone(), wanted };
-                    let found = over(table, Source { rows, selection: None }, gather)?;
+                    let gather = Gather { keys: ready.keys.clone(), wanted, is_ordered: section.has_span };
+                    let Some(found) = over(table, Source { rows, selection: None }, gather)? else {
+                        return Ok(None);
+                    };
                     if keys.is_empty() { keys = found } else { keys.extend(found) }
                 }
                 if !is_in_order {
                     put_in_order(table.py(), &mut keys);
                 }
-                Ok(keys)
+                Ok(Some(keys))
             }
             Set::All(sets) => {
-                let mut sets = sets.iter();
-                let Some(first) = sets.next() else { return Ok(Vec::new()) };
-                let mut keys = self.gather(table, place, first, u64::MAX)?;
+                let mut keys: Option<Vec<RowKey>> = None;
                 for set in sets {
-                    let others = self.gather(table, place, set, u64::MAX)?;
-                    table.py().detach(|| keep_common(&mut keys, &others));
+                    let Some(others) = self.gather(table, place, set, u64::MAX)? else { return Ok(None) };
+                    keys = Some(match keys {
+                        None => others,
+                        Some(mut keys) => {
+                            table.py().detach(|| keep_common(&mut keys, &others));
+                            keys
+                        }
+                    });
                 }
                 Ok(keys)
             }
             Set::Any(sets) => {
                 let mut keys = Vec::new();
                 for set in sets {
-                    keys.extend(self.gather(table, place, set, u64::MAX)?);
+                    let Some(others) = self.gather(table, place, set, u64::MAX)? else { return Ok(None) };
+                    keys.extend(others);
                 }
                 put_in_order(table.py(), &mut keys);
-                Ok(keys)
+                Ok(Some(keys))
             }
         }
     }
@@ -260,8 +269,10 @@ impl Ways {
             let rows = place.entries(table, ready.info.id, range, false)?;
             let source = Source { rows, selection: Some(selection) };
             let is_long = rounded(way.estimate) >= threads::ROW_COUNT_MIN;
-            count +=
-                if is_long { over_parts(table, source, CountRows) } else { over(table, source, CountRows) }?;
+            let work = CountEntries { keys: ready.keys.clone(), is_ordered: section.has_span };
+            let found = if is_long { over_parts(table, source, work) } else { over(table, source, work) };
+            let Some(found) = found? else { return Ok(None) };
+            count += found;
         }
         Ok(Some(count))
     }
@@ -284,7 +295,7 @@ impl Ways {
             Access::Keys(Set::Section { index, section, .. }) => (*index, section, None),
             Access::Ordered { index, section, is_reverse, .. } => (*index, section, Some(*is_reverse)),
             Access::Keys(set) => {
-                let mut keys = self.gather(table, place, set, u64::MAX)?;
+                let Some(mut keys) = self.gather(table, place, set, u64::MAX)? else { return Ok(None) };
                 if !bounds.is_all {
                     keys.retain(|key| is_within(&bounds.range, &key.code));
                 }
@@ -297,6 +308,7 @@ impl Ways {
             teller: Teller::new(ready.keys.clone(), has_values),
             range: (!bounds.is_all).then(|| bounds.range.clone()),
             condition,
+            is_ordered: section.has_span,
             wanted: if is_in_order { wanted } else { u64::MAX },
             is_reverse: is_reverse.unwrap_or(false),
             room: rounded(best.estimate).min(wanted).min(ROOM_MAX) as usize,
@@ -336,12 +348,12 @@ impl Ways {
                 Ok(Rows::Indexed(Box::new(Indexed::in_order(scan, *of, keys, is_reverse))))
             }
             Place::Transaction => {
-                let gather = Gather { keys, wanted: u64::MAX };
+                let gather = Gather { keys, wanted: u64::MAX, is_ordered: false };
                 let rows = place.entries(table, id, range, false)?;
                 let keys = if is_reverse {
                     over(table, Source { rows, selection: None }, GatherTurned(gather))?
                 } else {
-                    over(table, Source { rows, selection: None }, gather)?
+                    over(table, Source { rows, selection: None }, gather)?.unwrap_or_default()
                 };
                 place.list(table, pellucid_query::sort::SortedKeys::Listed(keys.into_iter()))
             }
@@ -393,10 +405,12 @@ fn keep_common(keys: &mut Vec<RowKey>, others: &[RowKey]) {
 struct Gather {
     keys: Keys,
     wanted: u64,
+    /// The entries are those of values in an order, of which complex numbers have none.
+    is_ordered: bool,
 }
 
 impl Work for Gather {
-    type Result = Vec<RowKey>;
+    type Result = Option<Vec<RowKey>>;
 
     fn run<S: Shapes>(
         self,
@@ -405,21 +419,65 @@ impl Work for Gather {
         stop: Stop<'_>,
     ) -> Result<Self::Result, Fault> {
         let mut found = Vec::new();
-        for_each::<()>(
+        let untold = for_each(
             rows,
             || stop.is_set(),
             |entry| {
                 if found.len() as u64 >= self.wanted {
-                    return ControlFlow::Break(Ok(()));
+                    return ControlFlow::Break(Ok(false));
                 }
                 // What is no entry is found by `check`.
                 if let Some(parts) = self.keys.split(&entry) {
+                    if self.is_ordered && self.keys.has_complex(&parts) {
+                        return ControlFlow::Break(Ok(true));
+                    }
                     found.push(RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() });
                 }
                 ControlFlow::Continue(())
             },
         )?;
-        Ok(found)
+        Ok((untold != Some(true)).then_some(found))
+    }
+}
+
+/// How many entries there are; None where one does not tell whether its row is one that is asked for.
+#[derive(Clone)]
+struct CountEntries {
+    keys: Keys,
+    is_ordered: bool,
+}
+
+impl Work for CountEntries {
+    type Result = Option<u64>;
+
+    fn run<S: Shapes>(
+        self,
+        rows: &mut impl Walk,
+        _shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        let mut count = 0;
+        let untold = for_each(
+            rows,
+            || stop.is_set(),
+            |entry| {
+                if self.is_ordered
+                    && !entry.spelling.is_empty()
+                    && self.keys.split(&entry).is_some_and(|parts| self.keys.has_complex(&parts))
+                {
+                    return ControlFlow::Break(Ok(()));
+                }
+                count += 1;
+                ControlFlow::Continue(())
+            },
+        )?;
+        Ok(untold.is_none().then_some(count))
+    }
+}
+
+impl Parallel for CountEntries {
+    fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
+        Ok(parts.into_iter().sum())
     }
 }
 
@@ -434,6 +492,8 @@ struct Tell {
     range: Option<Range>,
     condition: Option<Evaluator>,
     wanted: u64,
+    /// As that of `Gather`.
+    is_ordered: bool,
     /// How many there may be.
     room: usize,
     /// Entries come from the last to the first; those with the same parts are put in the order of keys.
@@ -470,7 +530,8 @@ impl Work for Tell {
                 if self.range.as_ref().is_some_and(|range| !is_within(range, entry.key)) {
                     return ControlFlow::Continue(());
                 }
-                is_told = self.teller.tell(&entry, &mut told);
+                is_told = !(self.is_ordered && self.teller.has_complex(&entry))
+                    && self.teller.tell(&entry, &mut told);
                 if !is_told {
                     return ControlFlow::Break(Ok(()));
                 }

@@ -128,9 +128,8 @@ pub fn count(query: &Bound<'_, Query>) -> PyResult<u64> {
     }
 }
 
-/// How many rows there are, or entries.
 #[derive(Clone)]
-pub struct CountRows;
+struct CountRows;
 
 impl Work for CountRows {
     type Result = u64;

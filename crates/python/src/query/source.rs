@@ -166,8 +166,10 @@ fn looked_up(
         Some(ways) => {
             let wanted = if is_plain { wanted } else { u64::MAX };
             let (reached, choice) = ways.follow(table, place, bounds, wanted)?;
-            let settled = choice.map(|choice| choice.settled.clone()).unwrap_or_default();
-            (reached, settled, choice.is_some_and(|choice| matches!(choice.access, Access::Ordered { .. })))
+            let is_ordered = choice.is_some_and(|choice| matches!(choice.access, Access::Ordered { .. }));
+            // Among the entries of a range may be complex numbers, which have no order: each row is tested.
+            let settled = choice.filter(|_| !is_ordered).map(|choice| choice.settled.clone());
+            (reached, settled.unwrap_or_default(), is_ordered)
         }
     };
     let is_settled = |place: usize| settled.get(place).copied().unwrap_or(false);

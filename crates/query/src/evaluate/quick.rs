@@ -27,6 +27,7 @@ enum Test {
     Float(Comparison, f64),
     /// At least, at most.
     Ints(i64, i64),
+    Floats(f64, f64),
 }
 
 /// Whether an int lies from one to another, or does not: all comparisons of two ints, in one that does not ask which it is.
@@ -50,7 +51,7 @@ impl Ints {
             Test::Int(Comparison::GreaterOrEqual, bound) => (below(bound), false),
             Test::Int(Comparison::Greater, bound) => (above(bound), true),
             Test::Int(Comparison::LessOrEqual, bound) => (above(bound), false),
-            Test::Float(..) => return None,
+            Test::Float(..) | Test::Floats(..) => return None,
         };
         Some(Self { least, greatest, is_inside })
     }
@@ -71,8 +72,8 @@ impl Quick {
                 _ => return None,
             },
             Kind::Between(value, least, greatest) => match (value.kind(), least.kind(), greatest.kind()) {
-                (field, Kind::Literal(Value::Int(least)), Kind::Literal(Value::Int(greatest))) => {
-                    (field, Test::Ints(*least, *greatest))
+                (field, Kind::Literal(least), Kind::Literal(greatest)) => {
+                    (field, Test::between(least, greatest)?)
                 }
                 _ => return None,
             },
@@ -112,6 +113,20 @@ impl Quick {
             (Test::Int(comparison, bound), tag::FLOAT) => {
                 Some(holds(*comparison, exact_cmp(*bound, f64::from_bits(bits)).map(Ordering::reverse)))
             }
+            (Test::Floats(least, greatest), tag::FLOAT) => {
+                let value = f64::from_bits(bits);
+                Some(*least <= value && value <= *greatest)
+            }
+            (Test::Floats(least, greatest), tag::INT) => {
+                let value = bits.cast_signed();
+                let is_behind = exact_cmp(value, *least).is_some_and(Ordering::is_ge);
+                Some(is_behind && exact_cmp(value, *greatest).is_some_and(Ordering::is_le))
+            }
+            (Test::Ints(least, greatest), tag::FLOAT) => {
+                let value = f64::from_bits(bits);
+                let is_behind = exact_cmp(*least, value).is_some_and(Ordering::is_le);
+                Some(is_behind && exact_cmp(*greatest, value).is_some_and(Ordering::is_ge))
+            }
             _ => None,
         }
     }
@@ -131,6 +146,19 @@ fn holds(comparison: Comparison, order: Option<Ordering>) -> bool {
 }
 
 impl Test {
+    fn between(least: &Value, greatest: &Value) -> Option<Self> {
+        // An int that is a float as well.
+        let float = |value: &Value| match value {
+            Value::Float(value) => Some(value.0),
+            Value::Int(value) => i32::try_from(*value).ok().map(f64::from),
+            _ => None,
+        };
+        match (least, greatest) {
+            (Value::Int(least), Value::Int(greatest)) => Some(Self::Ints(*least, *greatest)),
+            (least, greatest) => Some(Self::Floats(float(least)?, float(greatest)?)),
+        }
+    }
+
     fn of(comparison: Comparison, value: &Value) -> Option<Self> {
         match value {
             Value::Int(value) => Some(Test::Int(comparison, *value)),

@@ -319,16 +319,15 @@ impl Planner<'_, '_> {
                 return None;
             }
         }
-        let (count, gathered) = self.gather(&set);
         let is_told = self.is_told(&set, settled);
-        let mut cost = gathered;
+        let (count, mut cost) = self.gather(&set, is_told);
         let (mut fetched, wanted) = (count, question.wanted as f64);
         let passing = self.passing(count, settled, self.unknown());
         if question.order.is_empty() && wanted < passing {
             fetched = count * wanted / passing.max(1.0);
         }
         if is_told {
-            cost += self.tell(count, settled) + Costs::sort_told(question.order.len(), passing, wanted);
+            cost += count * self.tests(settled) + Costs::sort_told(question.order.len(), passing, wanted);
         } else {
             cost += self.costs.fetch(fetched, true, self.tests(settled));
             if !question.order.is_empty() {
@@ -354,15 +353,17 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// What it costs to have entries tell what is asked for, and to test the conditions that are not settled on that.
-    fn tell(&self, count: f64, settled: &[bool]) -> f64 {
-        let is_bare = self.question.reads.is_some_and(<[Node]>::is_empty);
-        count * (self.tests(settled) + if is_bare { 0.0 } else { cost::TELL })
+    /// Whether nothing but keys is asked for.
+    fn is_bare(&self) -> bool {
+        self.question.reads.is_some_and(<[Node]>::is_empty)
     }
 
-    /// How many keys a set has, and what it costs to have them in order.
-    fn gather(&self, set: &Set) -> (f64, f64) {
+    /// How many keys a set has, and what it costs to have them in order; or what the entries tell.
+    fn gather(&self, set: &Set, is_told: bool) -> (f64, f64) {
         match set {
+            Set::Section { section, estimate, .. } if is_told => {
+                (*estimate, Costs::told(section.ranges.len(), *estimate, self.is_bare()))
+            }
             Set::Section { index, section, estimate, .. } => {
                 let read = Costs::entries(section.ranges.len(), *estimate);
                 let parts = self.indexes.get(*index).map_or(0, |candidate| candidate.parts.len());
@@ -372,7 +373,7 @@ impl Planner<'_, '_> {
             Set::All(sets) => {
                 let all = self.question.row_count.max(1) as f64;
                 let of_one = |(count, cost): (f64, f64), set: &Set| {
-                    let (more, gathered) = self.gather(set);
+                    let (more, gathered) = self.gather(set, false);
                     (count * more / all, cost + gathered)
                 };
                 sets.iter().fold((all, 0.0), of_one)
@@ -380,7 +381,7 @@ impl Planner<'_, '_> {
             Set::Any(sets) => {
                 let (count, cost) = sets
                     .iter()
-                    .map(|set| self.gather(set))
+                    .map(|set| self.gather(set, false))
                     .fold((0.0, 0.0), |(count, cost), (more, gathered)| (count + more, cost + gathered));
                 (count, cost + Costs::keys_in_order(count))
             }
@@ -399,11 +400,11 @@ impl Planner<'_, '_> {
         let (count, wanted) = (found.estimate, question.wanted as f64);
         let passing = self.passing(count, &settled, 0.0);
         let share = if wanted < passing { wanted / passing.max(1.0) } else { 1.0 };
-        let mut cost = Costs::entries(1, count * share);
-        cost += if is_told {
-            self.tell(count * share, &settled)
+        let cost = if is_told {
+            Costs::told(1, count * share, self.is_bare()) + count * share * self.tests(&settled)
         } else {
-            self.costs.fetch(count * share, false, self.tests(&settled))
+            // Row by row, so that no key is copied.
+            Costs::told(1, count * share, true) + self.costs.fetch(count * share, false, self.tests(&settled))
         };
         let Found { index, section, used, .. } = found.clone();
         let access = Access::Ordered { index, section, used, is_reverse };

@@ -44,6 +44,8 @@ pub struct Section {
     pub ranges: Vec<Range>,
     /// Of the first parts, how many are left with a single code by each range.
     pub point_count: usize,
+    /// Whether a part is left with more than single codes: among these may be complex numbers, which equal numbers, but compare with none.
+    pub has_span: bool,
     /// Which of the conditions have left it.
     pub used: Vec<bool>,
     /// Which of the conditions are true of each row that has an entry there, and need no test.
@@ -112,13 +114,14 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
             ranges = Some(prefixes.iter().flat_map(within).collect::<Vec<_>>());
         }
     }
+    let has_span = ranges.is_some();
     let mut ranges = match ranges {
         Some(ranges) => ranges,
         None if point_count == 0 => vec![Range::ALL],
         None => prefixes.iter().map(|prefix| beginning_with(prefix)).collect(),
     };
     ranges.sort_by(|one, other| start_of(one).cmp(start_of(other)));
-    Some(Section { ranges, point_count, used, settled })
+    Some(Section { ranges, point_count, has_span, used, settled })
 }
 
 fn start_of(range: &Range) -> &[u8] {

@@ -140,6 +140,13 @@ pub enum KeyPart<'a> {
     EndTuple,
 }
 
+/// Whether a spelling may be that of parts among which is a complex number; false is sure.
+#[inline]
+#[must_use]
+pub fn may_have_complex(spelling: &[u8]) -> bool {
+    spelling.contains(&spelled::COMPLEX)
+}
+
 /// Whether `bytes` are a str in the encoding of this format: UTF-8, in which lone surrogates are
 /// encoded as if they were characters (Python's "surrogatepass").
 #[must_use]
