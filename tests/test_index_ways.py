@@ -139,7 +139,7 @@ def query(rng: random.Random, table: Any) -> Any:
 
 
 def told(asked: Any, rng: random.Random) -> Any:
-    """What comes of a few expressions, in each way to ask for them; with the types of what is equal otherwise."""
+    """What comes of a few expressions, in each way to ask for them; with types, where values are equal."""
     few = {f"f{place}": node for place, node in enumerate(rng.sample(READS, rng.randrange(1, 3)))}
     one = rng.choice(READS)
     number = rng.choice([F.age, F.number, F.age + F.number, F.age * 0.1])

@@ -692,7 +692,7 @@ def test_a_list_of_rows_stops_at_a_signal(
     db = pellucid.open(path)
     db.table("t").extend({"n": n} for n in range(100_000))
     found = rows(db.table("t"))
-    with pytest.raises(Rang):
+    with pytest.raises(Rang):  # noqa: PT012
         ring_soon()
         list(found)
     # It was not walked to its end before the signal was noticed.
@@ -704,7 +704,7 @@ def test_a_long_list_of_values_is_searched_until_a_signal(path: Path, ring_soon:
     db = pellucid.open(path)
     db.table("t").extend({"n": Decimal(n)} for n in range(3000))
     found = iter(db.table("t").where(F.n.isin([-1 - Decimal(n) for n in range(3000)])))
-    with pytest.raises(Rang):
+    with pytest.raises(Rang):  # noqa: PT012
         ring_soon()
         next(found)
 

@@ -287,7 +287,7 @@ def ranges(run: Run, stores: Sequence[Any], rows: Sequence[Row]) -> None:
     statement = "SELECT age{} FROM rows WHERE age >= 0 AND age < ?"
     contenders = [
         timed("pellucid, rows", lambda: sum([row.age for row in ours.range(0, count)]), 1, is_ours=True),
-        # A list of the values, as fetchall() gives; an index that has them is all that is read, on either side.
+        # A list of the values, as fetchall() gives; an index that has them is all that either side reads.
         timed("pellucid, index", lambda: sum(query.column("age")), 1, is_ours=True),
         timed("pellucid, keys", lambda: sum([age for age, _ in ours.keys(0, count)]), 1, is_ours=True),
         timed(
