@@ -57,8 +57,8 @@ pub fn are_near(
 
 /// Of more it is not seen whether they are near.
 const NEAR_WANTED_MAX: u64 = 200;
-/// Rows that are looked at, beside twice those that are wanted: a microsecond's worth.
-const NEAR_COUNT: u64 = 64;
+/// Rows that are looked at, beside twice those that are wanted: a few microseconds' worth, where to choose with a limit takes fifty.
+const NEAR_COUNT: u64 = 256;
 
 struct LookNear {
     condition: Evaluator,

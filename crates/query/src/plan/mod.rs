@@ -113,8 +113,16 @@ pub fn ways(question: &Question<'_>, indexes: &[Candidate], statistics: &mut dyn
     let costs =
         Costs { row_count: question.row_count as f64, thread_count: question.thread_count.max(1) as f64 };
     let shares = vec![None; question.conditions.len()];
-    let mut planner =
-        Planner { question, indexes, costs, statistics, shares, may_sample: false, is_unsure: false };
+    let mut planner = Planner {
+        question,
+        indexes,
+        costs,
+        statistics,
+        shares,
+        joints: Vec::new(),
+        may_sample: false,
+        is_unsure: false,
+    };
     let sections = planner.sections(question.conditions);
     planner.note_shares(&sections);
     let unions = planner.unions();
@@ -134,6 +142,8 @@ struct Planner<'q, 's> {
     statistics: &'s mut dyn Statistics,
     /// Of which share of the rows each condition is true, as far as that was asked.
     shares: Vec<Option<f64>>,
+    /// The same of several together, as a few rows have told.
+    joints: Vec<(Vec<usize>, f64)>,
     /// Whether a few rows may be looked at for that.
     may_sample: bool,
     /// Whether some way would cost less where more was known.
@@ -196,26 +206,41 @@ impl Planner<'_, '_> {
         if self.question.wanted == u64::MAX && self.question.order.is_empty() {
             return count;
         }
-        let mut passing = count;
-        for (place, condition) in self.question.conditions.iter().enumerate() {
-            if settled.get(place).copied().unwrap_or(false) {
-                continue;
-            }
-            let mut share = self.shares.get(place).copied().flatten();
-            if share.is_none() && self.may_sample {
-                share = Some(match self.statistics.sample(condition) {
-                    // So few may be none; and then all rows are looked at in vain.
-                    (0..3, _) => 0.0,
-                    (count, all) => count as f64 / all as f64,
-                });
-                if let Some(place) = self.shares.get_mut(place) {
-                    *place = share;
-                }
-            }
-            self.is_unsure |= share.is_none();
-            passing *= share.unwrap_or(unknown);
+        let all = (0..).zip(self.question.conditions);
+        let left: Vec<(usize, &Node)> =
+            all.filter(|(place, _)| !settled.get::<usize>(*place).copied().unwrap_or(false)).collect();
+        let known = match left[..] {
+            [] => Some(1.0),
+            [(place, _)] => self.shares.get(place).copied().flatten(),
+            // That each says nothing of the others would be a guess, and is far off where one age is asked for, and those above another.
+            _ => None,
+        };
+        let share = match known {
+            None if self.may_sample => Some(self.joint(&left)),
+            known => known,
+        };
+        self.is_unsure |= share.is_none();
+        count * share.unwrap_or(unknown)
+    }
+
+    /// Of which share of the rows all of these conditions are true.
+    fn joint(&mut self, conditions: &[(usize, &Node)]) -> f64 {
+        let places: Vec<usize> = conditions.iter().map(|(place, _)| *place).collect();
+        if let Some((_, share)) = self.joints.iter().find(|(known, _)| *known == places) {
+            return *share;
         }
-        passing
+        let nodes = conditions.iter().map(|(_, node)| Node::clone(node)).collect();
+        let whole = match conditions {
+            [(_, node)] => Some(Node::clone(node)),
+            _ => Expression::new(Kind::And(nodes)).ok(),
+        };
+        let share = match whole.map(|node| self.statistics.sample(&node)) {
+            // So few may be none; and then all rows are looked at in vain.
+            None | Some((0..3, _)) => 0.0,
+            Some((count, all)) => count as f64 / all as f64,
+        };
+        self.joints.push((places, share));
+        share
     }
 
     /// Of what is not known it is taken that it costs most: all rows are sorted, or looked at in vain.
