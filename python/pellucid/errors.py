@@ -154,13 +154,15 @@ class UniqueError(Error, ValueError):
     """A value that another row has in a unique index; nothing was written.
 
     `index` is the name of the index, `value` what both would have, `key` the key of the row that was
-    refused, `existing_key` that of the row that has the value.
+    refused, `existing_key` that of the row that has the value. Where `in_batch` is true, both are rows of the
+    batch that was refused (`extend`, `update`, the changes of a query): neither was written.
     """
 
     index: str
     value: object
     key: object
     existing_key: object
+    in_batch: bool
 
 
 class NoSuchIndex(Error, LookupError):

@@ -203,6 +203,18 @@ def test_a_unique_value_is_refused_and_nothing_is_written(db: Database) -> None:
         table["new"] = {"age": 30}
     error = refused.value
     assert (error.index, error.value, error.key, error.existing_key) == ("by_age", 30, "new", "ann")
+    assert not error.in_batch
+    # A row that is there, and then one that is not there either.
+    with pytest.raises(
+        UniqueError, match="which row 'bob' has; nothing was written: give it another"
+    ) as refused:
+        table.extend([{"age": 1}, {"age": 20.5}])
+    assert not refused.value.in_batch
+    with pytest.raises(
+        UniqueError, match="row 1 .* would have, too, in the same batch; .* give one of"
+    ) as refused:
+        table.extend([{"age": 7}, {"age": 7}])
+    assert refused.value.in_batch
     attempts: list[Callable[[], object]] = [
         lambda: table["bob"].__setattr__("age", 30),
         lambda: table["eve"].update(age=20.5, more=1),
@@ -284,8 +296,16 @@ def test_the_same_index_again_is_nothing_and_another_one_is_refused(db: Database
     with pytest.raises(TypeError, match="progress has to be"):
         table.create_index("x", F.age, progress=1)  # type: ignore[arg-type]
     for use in (table.drop_index, table.rebuild_index, table.index):
-        with pytest.raises(NoSuchIndex, match="no index 'none'"):
+        with pytest.raises(NoSuchIndex, match="no index 'none'; those it has are 'by_age'"):
             use("none")
+        with pytest.raises(NoSuchIndex, match=r"did you mean 'by_age'\?"):
+            use("by_aeg")
+    with pytest.raises(NoSuchIndex, match="has none"):
+        db.table("empty").index("by_age")
+    with pytest.raises(
+        ValueError, match=r"over age, and not unique over age desc; .*drop_index\(\"by_age\"\)"
+    ):
+        table.create_index("by_age", F.age.desc(), unique=True)
 
 
 def test_progress_is_told_and_may_break_it_off(db: Database) -> None:

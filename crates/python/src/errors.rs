@@ -407,7 +407,12 @@ fn of_index(py: Python<'_>, error: &IndexError, message: String) -> PyErr {
             return not_unique(py, refused).unwrap_or_else(|error| error);
         }
         IndexError::Exists { .. } | IndexError::Bad { .. } => return value_error(message),
-        IndexError::Missing { .. } | IndexError::Gone { .. } => "NoSuchIndex",
+        IndexError::Missing { index, others, .. } => {
+            let close = close_match(py, index, others.clone()).ok().flatten();
+            let hint = close.map_or_else(String::new, |close| format!("; did you mean '{close}'?"));
+            return raise(py, "NoSuchIndex", format!("{message}{hint}"));
+        }
+        IndexError::Gone { .. } => "NoSuchIndex",
         IndexError::Building { .. } => "IndexNotReady",
         IndexError::BuiltByOther { .. } => "Busy",
         _ => "DatabaseError",
@@ -424,9 +429,12 @@ fn not_unique(py: Python<'_>, refused: &NotUnique) -> PyResult<PyErr> {
     let value = if split.count() == 1 { value.get_item(0)? } else { value };
     let key = keys::object_of(py, &refused.key, &refused.key_spelling)?;
     let existing = keys::object_of(py, &refused.existing, &refused.existing_spelling)?;
+    let other = if refused.is_in_batch { "would have, too, in the same batch" } else { "has" };
+    let advice = if refused.is_in_batch { "one of them" } else { "it" };
+    let end = if refused.is_in_batch { "" } else { ", or change that row first" };
     let message = format!(
-        "row {} of table {:?} would have {} in the unique index {:?} ({}), which row {} has; nothing was written: give it another value, \
-         or change that row first",
+        "row {} of table {:?} would have {} in the unique index {:?} ({}), which row {} {other}; nothing was written: \
+         give {advice} another value{end}",
         shorten(key.repr()?.to_string()),
         refused.table,
         shorten(value.repr()?.to_string()),
@@ -440,6 +448,7 @@ fn not_unique(py: Python<'_>, refused: &NotUnique) -> PyResult<PyErr> {
     object.setattr("value", value)?;
     object.setattr("key", key)?;
     object.setattr("existing_key", existing)?;
+    object.setattr("in_batch", refused.is_in_batch)?;
     Ok(raised)
 }
 

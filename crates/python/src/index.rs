@@ -77,9 +77,10 @@ impl Index {
         Ok(index)
     }
 
-    fn missing(&self, py: Python<'_>) -> StoreError {
+    fn missing(&self, py: Python<'_>, others: &[IndexInfo]) -> StoreError {
         let table = self.table.get().name(py).to_string();
-        StoreError::Index(Box::new(IndexError::Missing { table, index: self.name.clone() }))
+        let others = others.iter().map(|other| other.name.to_string()).collect();
+        StoreError::Index(Box::new(IndexError::Missing { table, index: self.name.clone(), others }))
     }
 
     /// What stands behind the name, taken from what was seen where it is the same.
@@ -119,7 +120,7 @@ impl Index {
                 if let Some(known) = self.seen(py, true, serial) {
                     return Ok(known);
                 }
-                let id = table.id_in_transaction(py, transaction)?.ok_or_else(|| self.missing(py))?;
+                let id = table.id_in_transaction(py, transaction)?.ok_or_else(|| self.missing(py, &[]))?;
                 self.known(py, (true, serial), transaction.index(id, &self.name)?)
             })?;
             return Ok((Place::Transaction, known));
@@ -132,7 +133,8 @@ impl Index {
             let found = || {
                 let id = table.identity().in_snapshot(py, table.core(), &snapshot)?;
                 let info = id.map(|id| snapshot.index(id, &self.name)).transpose()?.flatten();
-                self.known(py, (false, version), info.ok_or_else(|| self.missing(py))?)
+                let others = || id.and_then(|id| snapshot.indexes(id).ok()).unwrap_or_default();
+                self.known(py, (false, version), info.ok_or_else(|| self.missing(py, &others()))?)
             };
             found().map_err(|error| errors::of_store(py, error))?
         };
@@ -211,7 +213,8 @@ impl Index {
         let key = self.prefix_key(prefix)?;
         let Some(found) = prefix_range(&key.bytes) else {
             return Err(errors::type_error(format!(
-                "prefix() takes a str, bytes or a tuple, not {}; get() and range() find any value",
+                "prefix() takes a str, bytes or a tuple{}, not {}; get_all() and range() find any value",
+                if known.keys.count() > 1 { " of the first parts, as prefix((21,))" } else { "" },
                 prefix.get_type().name()?
             )));
         };

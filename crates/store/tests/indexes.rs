@@ -306,8 +306,8 @@ fn names_and_definitions_that_cannot_be_are_refused() {
         };
         assert!(made("first", "0", false).is_ok(), "the same again is nothing");
         for (name, definition, is_unique, words) in [
-            ("first", "1", false, "choose another name, or drop it first"),
-            ("first", "0", true, "choose another name, or drop it first"),
+            ("first", "1", false, "over 0, and not over 1; choose another name"),
+            ("first", "0", true, "over 0, and not unique over 0; choose another name"),
             ("", "0", false, "its name has 0 bytes"),
             (&"n".repeat(256), "0", false, "its name has 256 bytes"),
             ("second", "", false, "a definition names words"),
@@ -316,7 +316,7 @@ fn names_and_definitions_that_cannot_be_are_refused() {
             assert!(error.contains(words), "{error}");
         }
         let error = transaction.drop_index(table, "third").unwrap_err().to_string();
-        assert_eq!(error, "table 't' has no index 'third'; it was never created, or was dropped");
+        assert_eq!(error, "table 't' has no index 'third'; those it has are 'first'");
         assert_eq!(transaction.indexes(table).unwrap().len(), 1);
     });
     assert_eq!(store.check().unwrap(), []);

@@ -14,6 +14,8 @@ pub enum IndexError {
         table: String,
         /// The index's.
         index: String,
+        /// The indexes that the table has.
+        others: Vec<String>,
     },
     /// There is one of this name that is made of something else.
     Exists {
@@ -25,6 +27,8 @@ pub enum IndexError {
         definition: String,
         /// Whether that is unique.
         is_unique: bool,
+        /// What the one that is wanted is made of, and whether it is to be unique.
+        wanted: (String, bool),
     },
     /// A name or a definition that no index can have.
     Bad {
@@ -75,6 +79,8 @@ pub struct NotUnique {
     pub key: Vec<u8>,
     /// Its spelling.
     pub key_spelling: Vec<u8>,
+    /// Both rows are of one batch: neither has the value then.
+    pub is_in_batch: bool,
     /// The key of the row that has the value.
     pub existing: Vec<u8>,
     /// Its spelling.
@@ -89,14 +95,21 @@ impl fmt::Display for IndexError {
                 "two rows of table '{}' would have one value in its unique index '{}' ({})",
                 refused.table, refused.index, refused.definition
             ),
-            Self::Missing { table, index } => {
-                write!(out, "table '{table}' has no index '{index}'; it was never created, or was dropped")
+            Self::Missing { table, index, others } => {
+                write!(out, "table '{table}' has no index '{index}'; ")?;
+                match others.as_slice() {
+                    [] => write!(out, "it has none: it was never created, or was dropped"),
+                    names => write!(out, "those it has are '{}'", names.join("', '")),
+                }
             }
-            Self::Exists { table, index, definition, is_unique } => {
-                let unique = if *is_unique { "unique " } else { "" };
+            Self::Exists { table, index, definition, is_unique, wanted } => {
+                let unique = |is_unique: bool| if is_unique { "unique " } else { "" };
                 write!(
                     out,
-                    "table '{table}' has an index '{index}' already, {unique}over {definition}; choose another name, or drop it first"
+                    "table '{table}' has an index '{index}' already, {}over {definition}, and not {}over {}; choose another name, or drop_index({index:?}) first",
+                    unique(*is_unique),
+                    unique(wanted.1),
+                    wanted.0
                 )
             }
             Self::Bad { index, what } => write!(out, "index '{index}': {what}"),

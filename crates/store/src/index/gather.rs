@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::IndexInfo;
-use super::error::IndexError;
+use super::error::{IndexError, NotUnique};
 use super::sorter::{SortedEntry, Sorter};
 use crate::error::StoreError;
 use crate::row_key::TableId;
@@ -150,16 +150,17 @@ impl Transaction {
     }
 
     fn check_unique_outcomes(&self, info: &IndexInfo, outcomes: &[Outcome<'_>]) -> Result<(), StoreError> {
-        let clash = |first: &SortedEntry<'_>, second: &SortedEntry<'_>| {
+        let clash = |first: &SortedEntry<'_>, second: &SortedEntry<'_>, is_in_batch: bool| {
             // The one that came first has the value.
             let (first, second) =
                 if first.number < second.number { (first, second) } else { (second, first) };
-            Err(StoreError::of_index(IndexError::NotUnique(self.clash(info, first, second))))
+            let refused = NotUnique { is_in_batch, ..self.clash(info, first, second) };
+            Err(StoreError::of_index(IndexError::NotUnique(refused)))
         };
         let mut last: Option<&Outcome<'_>> = None;
         for outcome in outcomes.iter().filter(|outcome| outcome.is_put) {
             if let Some(last) = last.filter(|last| last.entry.parts() == outcome.entry.parts()) {
-                return clash(&last.entry, &outcome.entry);
+                return clash(&last.entry, &outcome.entry, !last.was_there && !outcome.was_there);
             }
             last = Some(outcome);
             if outcome.was_there {
@@ -172,7 +173,7 @@ impl Transaction {
                 let parts_size = outcome.entry.parts().len();
                 let existing =
                     SortedEntry { code: &code, parts_size, spelling: &spelling, mark: 0, number: 0 };
-                return clash(&existing, &SortedEntry { number: u32::MAX, ..outcome.entry });
+                return clash(&existing, &SortedEntry { number: u32::MAX, ..outcome.entry }, false);
             }
         }
         Ok(())

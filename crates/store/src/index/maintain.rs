@@ -316,6 +316,7 @@ impl Transaction {
             parts_spelling: parts.1.to_vec(),
             key: row.key.to_vec(),
             key_spelling: row.spelling.to_vec(),
+            is_in_batch: false,
             existing: existing.to_vec(),
             existing_spelling: existing_spelling.to_vec(),
         })))

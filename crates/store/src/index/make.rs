@@ -63,9 +63,11 @@ impl Transaction {
         let found = books::index_of(self.reader()?, table, name);
         let found = found.map_err(|error| self.database.catalog_error(error))?;
         found.ok_or_else(|| {
+            let others = self.indexes(table).unwrap_or_default();
             StoreError::of_index(IndexError::Missing {
                 table: self.table_name(table),
                 index: name.to_owned(),
+                others: others.iter().map(|other| other.name.to_string()).collect(),
             })
         })
     }
@@ -135,6 +137,7 @@ impl Transaction {
             index: name.to_owned(),
             definition: info.definition.into(),
             is_unique: info.is_unique,
+            wanted: (definition.to_owned(), is_unique),
         }))
     }
 
@@ -341,6 +344,7 @@ impl Transaction {
             parts_spelling,
             key: second.key().to_vec(),
             key_spelling,
+            is_in_batch: false,
             existing: first.key().to_vec(),
             existing_spelling,
         }
