@@ -334,3 +334,18 @@ def test_explain_tells_the_way(db: Any) -> None:
     ]
     lines = people.where(F.city == "c9", F.age == 9).explain(analyze=True).splitlines()
     assert "found 10 keys, where about 10 were expected: 10 passed, in " in "\n".join(lines)
+
+
+def test_what_equals_a_number_is_not_looked_for_among_the_greater_ones(db: Any) -> None:
+    # A complex number equals 1, and is neither greater nor less: the index lacks it, and the scan finds it.
+    table = db.table("t")
+    table.extend({"x": x} for x in [1, 1 + 0j, 1.0, True, 2, b"b", bytearray(b"b")] * 3)
+    table.extend({"x": f"a{number}"} for number in range(3000))
+    conditions = [F.x == 1, F.x.isin([1, 7]), F.x >= 1, F.x == b"b"]
+    scanned = [list(table.where(condition).keys()) for condition in conditions]
+    table.create_index("numbers", F.x, where=F.x >= 0)
+    table.create_index("bytes", F.x, where=F.x >= b"a")
+    assert [list(table.where(condition).keys()) for condition in conditions] == scanned
+    assert len(scanned[0]) == 12
+    assert 'index "numbers"' in table.where(F.x >= 1).explain()
+    assert 'index "bytes"' in table.where(F.x == b"b").explain()

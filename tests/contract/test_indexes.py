@@ -211,7 +211,7 @@ def test_a_unique_value_is_refused_and_nothing_is_written(db: Database) -> None:
         table.extend([{"age": 1}, {"age": 20.5}])
     assert not refused.value.in_batch
     with pytest.raises(
-        UniqueError, match="row 1 .* would have, too, in the same batch; .* give one of"
+        UniqueError, match=r"row 1 .* would have, too, in the same batch; .* give one of"
     ) as refused:
         table.extend([{"age": 7}, {"age": 7}])
     assert refused.value.in_batch

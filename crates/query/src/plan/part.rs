@@ -6,7 +6,7 @@
 
 use pellucid_store::Range;
 
-use super::spans::{Span, Spans, operand, spans};
+use super::spans::{Span, Spans, is_equality, operand, spans};
 use crate::expression::{Expression, Kind, Node};
 use crate::index::beginning_with;
 
@@ -169,8 +169,10 @@ fn implies(condition: &Node, wanted: &Node) -> bool {
     }
     let Some(part) = operand(wanted) else { return false };
     let Some(said) = spans(condition, part) else { return false };
-    match wanted.kind() {
-        Kind::Exists(_) => true,
-        _ => spans(wanted, part).is_some_and(|wanted| wanted.is_exact && said.is_within(&wanted)),
+    if matches!(wanted.kind(), Kind::Exists(_)) {
+        return true;
     }
+    // What equals a number may be a complex one, of which no order is true.
+    let lacks_some = !is_equality(wanted) && is_equality(condition) && said.has_numbers();
+    !lacks_some && spans(wanted, part).is_some_and(|wanted| wanted.is_exact && said.is_within(&wanted))
 }

@@ -100,6 +100,14 @@ impl Spans {
         Self { spans: apart, is_exact }
     }
 
+    /// Whether a number is in them, which is no Decimal.
+    #[must_use]
+    pub fn has_numbers(&self) -> bool {
+        self.spans
+            .iter()
+            .any(|span| span.start.as_slice() < &[NUMBERS.1][..] && span.end.as_slice() > &[NUMBERS.0][..])
+    }
+
     /// Whether all of it is in the other.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
@@ -144,6 +152,12 @@ pub fn spans(condition: &Node, part: &Expression) -> Option<Spans> {
         },
         _ => None,
     }
+}
+
+/// Whether a condition asks what a value equals, and not what its order is.
+#[must_use]
+pub fn is_equality(condition: &Node) -> bool {
+    matches!(condition.kind(), Kind::Compare(Comparison::Equal, ..) | Kind::IsIn(..) | Kind::IsNone(_))
 }
 
 /// What a condition says something about, beside values that stand in it.
