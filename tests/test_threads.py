@@ -78,6 +78,28 @@ def test_one_record_may_be_used_by_many_threads(db: Database) -> None:
     assert sorted(db["r"].l) == sorted(numbers) == [n * 100 + i for n in range(6) for i in range(30)]
 
 
+def test_a_record_shows_the_last_of_the_changes_that_threads_make_through_it(db: Database) -> None:
+    # Who commits first need not be the first to show it.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(60):
+            db["r"] = {"l": [], "n": 0}
+            record = db["r"]
+
+            def work(number: int, record: Any = record) -> None:
+                for index in range(30):
+                    record.l.append(number)
+                    record.n = index
+
+            with ThreadPoolExecutor(6) as pool:
+                list(pool.map(work, range(6)))
+            assert record == db["r"]
+            assert len(record.l) == 180
+    finally:
+        sys.setswitchinterval(interval)
+
+
 def test_one_iterator_gives_each_row_to_one_thread(db: Database) -> None:
     db.update({number: {"n": number} for number in range(2000)})
     rows = iter(db.items())

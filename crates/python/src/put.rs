@@ -501,14 +501,15 @@ impl Table {
         self.check_writable(py)?;
         let core = self.core();
         if let Some(slot) = save::slot_of(edit.action, values)
-            && self.overwrite(py, row, edit, &slot)?
+            && self.overwrite(table, row, edit, &slot)?
         {
             return Ok(());
         }
         let encoded = encode_parts(table, row, edit, values)?;
         let keep_drafts = core.is_mine(py);
-        let mut is_as_read = false;
+        let (mut is_as_read, mut version) = (false, 0);
         let outcome = core.write(py, |transaction| {
+            version = row.version();
             let Some(id) = self.id_of_row(py, transaction)? else { return Ok(None) };
             let Some(cell) = transaction.get(id, row.key())? else { return Ok(None) };
             let shown = row.bytes();
@@ -544,6 +545,9 @@ impl Table {
             None => Err(errors::missing(&keys::object_of(py, row.key(), &[])?)),
             Some(Ok(patched)) => {
                 counters::containers_rebuilt(u64::from(patched.encoded));
+                if row.version() != version {
+                    return Self::show_last(table, row);
+                }
                 if !is_as_read {
                     row.note_others(py, &patched.record);
                 }
@@ -554,6 +558,13 @@ impl Table {
             Some(Err(Unchanged::Impossible(error))) => Err(save::of_patch(py, row, edit, &error)),
             Some(Err(Unchanged::Misfit(fit))) => Err(save::of_fit(py, row, edit, fit)),
         }
+    }
+
+    /// Shows in `row` what is stored now, where another thread has shown its change since this one's was made: that may be the later of
+    /// both, since who commits first need not have the GIL first.
+    fn show_last(table: &Bound<'_, Self>, row: &Row) -> PyResult<()> {
+        // Where the record is gone by now, or is of another kind, the row shows what it showed last.
+        Self::read_anew(table, row).map(|_| ())
     }
 
     /// As `overwrite`, in a commit of its own, if nothing is in the way.
@@ -585,11 +596,14 @@ impl Table {
     }
 
     /// Write a scalar over the one that is stored, if it fits; nothing is encoded, and the row is searched for once.
-    fn overwrite(&self, py: Python<'_>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
+    fn overwrite(&self, table: &Bound<'_, Self>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
+        let py = table.py();
         if self.overwrite_at_once(py, row, edit, slot)? {
             return Ok(true);
         }
+        let mut version = 0;
         let outcome = self.core().write(py, |transaction| {
+            version = row.version();
             let Some(id) = self.id_of_row(py, transaction)? else { return Ok(None) };
             let mut is_as_read = false;
             let key = row.key();
@@ -606,6 +620,9 @@ impl Table {
             None => Err(errors::missing(&keys::object_of(py, row.key(), &[])?)),
             Some((record, Ok(true), is_as_read)) => {
                 counters::slot_overwritten();
+                if row.version() != version {
+                    return Self::show_last(table, row).map(|()| true);
+                }
                 // Where others have changed it since, nothing stands where it stood.
                 if !is_as_read {
                     row.note_others(py, &record);
