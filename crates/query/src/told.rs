@@ -349,6 +349,12 @@ impl ToldRows {
         self.places.push(place);
     }
 
+    /// How many bytes of memory they take.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.bytes.len() + self.places.len() * size_of::<Place>()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

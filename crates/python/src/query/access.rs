@@ -7,7 +7,7 @@ use std::ops::{Bound as Edge, ControlFlow};
 
 use pellucid_query::expression::Node;
 use pellucid_query::index::Keys;
-use pellucid_query::plan::{self, Access, Choice, Question, Section, Set};
+use pellucid_query::plan::{self, Access, Choice, KEY_COUNT_MAX, Question, Section, Set};
 use pellucid_query::walk::for_each;
 use pellucid_query::{Evaluator, Fault, Indexed, RowKey, Selection, Teller, ToldRows, Walk};
 use pellucid_record::Shapes;
@@ -179,8 +179,8 @@ impl Ways {
         Ok((reached, Some(best)))
     }
 
-    /// The keys of a set, in order, each once; no more than are wanted, where the others need not be known for that. None where an entry
-    /// does not tell whether its row is of the set: a complex number, in a range of values.
+    /// The keys of a set, in order, each once; no more than are wanted, where the others need not be known for that. None where they are too
+    /// many, or an entry does not tell whether its row is of the set: a complex number, in a range of values.
     fn gather(
         &self,
         table: &Bound<'_, Table>,
@@ -196,7 +196,9 @@ impl Ways {
                 let mut keys = Vec::new();
                 for range in &section.ranges {
                     let rows = place.entries(table, ready.info.id, range, false)?;
-                    let gather = Gather { keys: ready.keys.clone(), wanted, is_ordered: section.has_span };
+                    let room = KEY_COUNT_MAX.saturating_sub(keys.len());
+                    let gather =
+                        Gather { keys: ready.keys.clone(), wanted, room, is_ordered: section.has_span };
                     let Some(found) = over(table, Source { rows, selection: None }, gather)? else {
                         return Ok(None);
                     };
@@ -224,7 +226,11 @@ impl Ways {
             Set::Any(sets) => {
                 let mut keys = Vec::new();
                 for set in sets {
-                    let Some(others) = self.gather(table, place, set, u64::MAX)? else { return Ok(None) };
+                    let others = self.gather(table, place, set, u64::MAX)?;
+                    let Some(others) = others.filter(|others| keys.len() + others.len() <= KEY_COUNT_MAX)
+                    else {
+                        return Ok(None);
+                    };
                     keys.extend(others);
                 }
                 put_in_order(table.py(), &mut keys);
@@ -278,7 +284,7 @@ impl Ways {
     }
 
     /// What the entries, or the keys, to which the best way leads tell of the rows, in its order: of those of which the condition is true, and of so
-    /// many at least, where others need not be known for that. None where they do not tell.
+    /// many at least, where others need not be known for that. None where they do not tell, or would take too much memory.
     pub fn tell(
         &self,
         table: &Bound<'_, Table>,
@@ -317,8 +323,8 @@ impl Ways {
         for range in &section.ranges {
             let rows = place.entries(table, ready.info.id, range, tell.is_reverse)?;
             match over(table, Source { rows, selection: None }, tell.clone())? {
-                Some(rows) => told.append(rows),
-                None => return Ok(None),
+                Some(rows) if told.size() + rows.size() <= TOLD_SIZE_MAX => told.append(rows),
+                _ => return Ok(None),
             }
         }
         if !is_in_order {
@@ -348,7 +354,7 @@ impl Ways {
                 Ok(Rows::Indexed(Box::new(Indexed::in_order(scan, *of, keys, is_reverse))))
             }
             Place::Transaction => {
-                let gather = Gather { keys, wanted: u64::MAX, is_ordered: false };
+                let gather = Gather { keys, wanted: u64::MAX, room: usize::MAX, is_ordered: false };
                 let rows = place.entries(table, id, range, false)?;
                 let keys = if is_reverse {
                     over(table, Source { rows, selection: None }, GatherTurned(gather))?
@@ -401,10 +407,12 @@ fn keep_common(keys: &mut Vec<RowKey>, others: &[RowKey]) {
     });
 }
 
-/// Takes the keys of rows out of the entries of an index.
+/// Takes the keys of rows out of the entries of an index; None where that is not how they can be found.
 struct Gather {
     keys: Keys,
     wanted: u64,
+    /// How many there may be.
+    room: usize,
     /// The entries are those of values in an order, of which complex numbers have none.
     is_ordered: bool,
 }
@@ -428,7 +436,7 @@ impl Work for Gather {
                 }
                 // What is no entry is found by `check`.
                 if let Some(parts) = self.keys.split(&entry) {
-                    if self.is_ordered && self.keys.has_complex(&parts) {
+                    if found.len() == self.room || self.is_ordered && self.keys.has_complex(&parts) {
                         return ControlFlow::Break(Ok(true));
                     }
                     found.push(RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() });
@@ -484,7 +492,10 @@ impl Parallel for CountEntries {
 /// Rows for which there is room from the begin on, at most: an estimate may be far off.
 const ROOM_MAX: u64 = 1 << 16;
 
-/// Takes what entries tell; None where one does not.
+/// Bytes of memory for what entries tell, at most. Where that is more, rows are read, of which one is at hand at a time.
+const TOLD_SIZE_MAX: usize = 256 << 20;
+
+/// Takes what entries tell; None where one does not, or they are too many.
 #[derive(Clone)]
 struct Tell {
     teller: Teller,
@@ -531,6 +542,7 @@ impl Work for Tell {
                     return ControlFlow::Continue(());
                 }
                 is_told = !(self.is_ordered && self.teller.has_complex(&entry))
+                    && told.size() <= TOLD_SIZE_MAX
                     && self.teller.tell(&entry, &mut told);
                 if !is_told {
                     return ControlFlow::Break(Ok(()));

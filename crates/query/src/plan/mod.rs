@@ -18,6 +18,9 @@ use crate::told::told;
 use cost::Costs;
 pub use part::{Candidate, Section, section};
 
+/// Rows whose keys are gathered at most, which takes some 300 MB: a scan, or an index's order, has no need of memory.
+pub const KEY_COUNT_MAX: usize = 4_000_000;
+
 /// What is asked for, as far as choosing is concerned.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
@@ -350,6 +353,10 @@ impl Planner<'_, '_> {
         let passing = self.passing(count, settled, self.unknown());
         if question.order.is_empty() && wanted < passing {
             fetched = count * wanted / passing.max(1.0);
+        }
+        let is_counted = matches!(set, Set::Section { .. }) && self.is_bare();
+        if !is_counted && fetched > KEY_COUNT_MAX as f64 {
+            return None;
         }
         if is_told {
             cost += count * self.tests(settled) + Costs::sort_told(question.order.len(), passing, wanted);
