@@ -18,7 +18,7 @@ use crate::told::told;
 use cost::Costs;
 pub use part::{Candidate, Section, section};
 
-/// Rows whose keys are gathered at most, which takes some 300 MB: a scan, or an index's order, has no need of memory.
+/// Rows whose keys are gathered at most, of 64 bytes each where they are short: a scan, or an index's order, has no need of memory.
 pub const KEY_COUNT_MAX: usize = 4_000_000;
 
 /// What is asked for, as far as choosing is concerned.
