@@ -113,6 +113,20 @@ def test_an_argument_of_a_wrong_type_is_named(tmp_path: Path, db: pellucid.Datab
     assert not path.exists()
 
 
+def test_a_name_that_utf8_cannot_write_is_refused(db: pellucid.Database) -> None:
+    calls: list[Callable[[str], object]] = [
+        db.table,
+        lambda name: db.rename_table("a", name),
+        lambda name: db.create_index(name, pellucid.F.a),
+        db.index,
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"name: 'a\\udc80' has a lone surrogate, which no name can have"):
+            call("a\udc80")
+    assert db.indexes() == []
+    assert db.tables() == []
+
+
 def test_what_can_be_no_path_is_refused_as_the_builtin_open_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, db: pellucid.Database
 ) -> None:

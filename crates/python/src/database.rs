@@ -46,7 +46,7 @@ pub struct Database {
 }
 
 fn new_name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
-    errors::argument(name, name.extract(), "new_name", "the name of a table, a str")
+    errors::name_argument(name, "new_name", "a table")
 }
 
 fn word_of(mode: Mode) -> &'static str {

@@ -9,10 +9,10 @@ use pellucid_store::{IndexError, NotUnique, StoreError};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{
     PyAttributeError, PyException, PyIndexError, PyKeyError, PyMemoryError, PyRuntimeError, PySystemError,
-    PyTypeError, PyUnicodeDecodeError, PyValueError,
+    PyTypeError, PyUnicodeDecodeError, PyUnicodeEncodeError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyIterator, PyType};
+use pyo3::types::{PyBytes, PyIterator, PyString, PyType};
 
 use crate::hot::encode::{Failure, Reason};
 use crate::hot::node::{Node, Step};
@@ -57,6 +57,25 @@ pub fn argument<T>(
     }
     let kind = object.get_type();
     Err(type_error(format!("{name} has to be {wanted}, not {}", kind.name()?)))
+}
+
+/// The argument `name`, the name of a table or of an index: a str that can be stored as UTF-8.
+pub fn name_argument(object: &Bound<'_, PyAny>, name: &str, what: &str) -> PyResult<String> {
+    argument(
+        object,
+        object.cast::<PyString>().map_err(PyErr::from),
+        name,
+        &format!("the name of {what}, a str"),
+    )?;
+    object.extract().map_err(|error: PyErr| {
+        if !error.is_instance_of::<PyUnicodeEncodeError>(object.py()) {
+            return error;
+        }
+        let shown = object.repr().map(|text| text.to_string()).unwrap_or_default();
+        value_error(format!(
+            "{name}: {shown} has a lone surrogate, which no name can have; names are stored as UTF-8"
+        ))
+    })
 }
 
 /// What `update` takes that is no mapping.

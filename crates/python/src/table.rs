@@ -35,7 +35,7 @@ pub use typed::{class_of, value_of_row};
 
 /// The argument `name` of what wants the name of a table.
 pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
-    errors::argument(name, name.extract(), "name", "the name of a table, a str")
+    errors::name_argument(name, "name", "a table")
 }
 
 /// A named, ordered mapping inside a database.

@@ -13,7 +13,7 @@ use crate::table::Table;
 
 /// The argument `name` of what wants the name of an index.
 pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
-    errors::argument(name, name.extract(), "name", "the name of an index, a str")
+    errors::name_argument(name, "name", "an index")
 }
 
 /// The text of what an index is made of.
