@@ -230,7 +230,7 @@ impl<'c> Audit<'c> {
         let Some(counters) = self.counters else {
             return self.find("the catalog", "the counters are missing");
         };
-        // In memory there are no pages that say a version of their own.
+        // In memory there are no pages that say a version of their own; there the counters tell.
         let version = self.applied.map_or(counters.version, |applied| applied.version);
         if version != self.version {
             self.find("the catalog", "it is of another version than the meta page that leads to it");
@@ -374,7 +374,7 @@ pub(crate) fn check(database: &Arc<Database>) -> Result<Vec<Finding>, StoreError
 fn check_entries(snapshot: &Snapshot) -> Result<Vec<Finding>, StoreError> {
     let database = snapshot.database();
     let dictionary = Arc::clone(snapshot.dictionary());
-    let mut audit = Audit::new(database.key_size_max, dictionary, snapshot.version());
+    let mut audit = Audit::new(database.key_size_max, dictionary, snapshot.read_txn().tree_version());
     for tree in Tree::ALL {
         let mut cursor = snapshot.read_txn().cursor(tree).map_err(|error| database.error(error))?;
         cursor.start(Start::Edge, Direction::Forward).map_err(|error| database.error(error))?;

@@ -7,15 +7,21 @@
 //! It is ":memory:", and it is the model that the LMDB engine is tested against.
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use imbl::OrdMap;
 
-use crate::engine::{Cursor, Direction, Engine, EngineError, Entry, ReadTxn, Start, Tree, Usage, WriteTxn};
+use crate::catalog::{table_key, with_more_rows};
+use crate::engine::{
+    AtOnce, Choice, Choose, Cursor, Direction, Engine, EngineError, Entry, ReadTxn, Start, Tree, Usage,
+    WriteTxn,
+};
 use crate::entry::{CLEARED, DELETED, PUT};
 use crate::history::{Keep, Next, Place};
 use crate::memory_past::{Op, Ops, Past, Shared as SharedCommit};
 use crate::os::thread_number;
+use crate::row_key;
 
 type Map = OrdMap<Arc<[u8]>, Arc<[u8]>>;
 type Trees = [Map; 3];
@@ -31,20 +37,78 @@ pub struct MemoryEngine {
 
 struct Shared {
     state: Mutex<State>,
+    /// That of `trees`, for whoever need not have the lock.
+    version: AtomicU64,
     writer_left: Condvar,
 }
 
 struct State {
     trees: Trees,
     version: u64,
+    /// The version that changed the catalog last.
+    catalog: u64,
     past: Past,
     is_writing: bool,
+    /// Where the value of a row is put together.
+    spare: Vec<u8>,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while holding it that would leave the maps half changed: roots are swapped whole.
+        // Nothing panics while holding it that would leave the maps half changed: roots are swapped whole, and rows are changed behind all
+        // that is computed for them.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same if no other thread has it.
+    fn lock_at_once(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+impl State {
+    /// Change a row in a commit of its own, in place unless a snapshot has the same nodes.
+    fn change_row(&mut self, key: &[u8], choose: &mut Choose<'_>) -> Result<bool, EngineError> {
+        let rows = tree_of(&self.trees, Tree::Rows);
+        let old = rows.get(key).map(AsRef::as_ref);
+        self.spare.clear();
+        let (choice, was_there) = (choose(old, &mut self.spare), old.is_some());
+        if choice == Choice::Leave {
+            return Ok(false);
+        }
+        let is_put = choice == Choice::Put;
+        if is_put != was_there {
+            self.count_row(key, is_put)?;
+        }
+        let (mark, value) = if is_put { (PUT, Some(Arc::from(&*self.spare))) } else { (DELETED, None) };
+        let key: Arc<[u8]> = Arc::from(key);
+        let rows = tree_of_mut(&mut self.trees, Tree::Rows);
+        match &value {
+            Some(value) => drop(rows.insert(Arc::clone(&key), Arc::clone(value))),
+            None => drop(rows.remove(&key)),
+        }
+        self.version += 1;
+        let mut ops = self.past.begin();
+        ops.push(Op { tree: Tree::Rows, mark, key, value });
+        self.past.add(self.version, ops);
+        Ok(true)
+    }
+
+    /// Let the catalog say of the table of a row that it has one more, or one less.
+    fn count_row(&mut self, key: &[u8], is_more: bool) -> Result<(), EngineError> {
+        let damaged = EngineError::Damaged { what: "a table's entry in the catalog cannot be read", code: 0 };
+        let Some((table, _)) = row_key::split(key) else { return Err(damaged) };
+        let value = tree_of_mut(&mut self.trees, Tree::Meta).get_mut(&table_key(table)[..]);
+        let more = if is_more { 1 } else { -1 };
+        match value.and_then(|value| Some((with_more_rows(table, value, more)?, value))) {
+            Some((counted, value)) => *value = Arc::from(counted),
+            None => return Err(damaged),
+        }
+        Ok(())
     }
 }
 
@@ -58,11 +122,16 @@ impl MemoryEngine {
     /// An empty database that stores keys up to a given length, to test what happens to longer ones.
     #[must_use]
     pub fn with_key_size_max(key_size_max: usize) -> Self {
-        let state = State { trees: Trees::default(), version: 0, past: Past::default(), is_writing: false };
-        Self {
-            shared: Arc::new(Shared { state: Mutex::new(state), writer_left: Condvar::new() }),
-            key_size_max,
-        }
+        let state = State {
+            trees: Trees::default(),
+            version: 0,
+            catalog: 0,
+            past: Past::default(),
+            is_writing: false,
+            spare: Vec::new(),
+        };
+        let (state, version) = (Mutex::new(state), AtomicU64::new(0));
+        Self { shared: Arc::new(Shared { state, version, writer_left: Condvar::new() }), key_size_max }
     }
 }
 
@@ -78,12 +147,13 @@ impl Engine for MemoryEngine {
     }
 
     fn version(&self) -> u64 {
-        self.shared.lock().version
+        self.shared.version.load(Ordering::Acquire)
     }
 
     fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
         let state = self.shared.lock();
-        Ok(Box::new(MemoryRead { trees: state.trees.clone(), version: state.version }))
+        let (trees, version, catalog) = (state.trees.clone(), state.version, state.catalog);
+        Ok(Box::new(MemoryRead { trees, version, catalog }))
     }
 
     fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
@@ -98,10 +168,40 @@ impl Engine for MemoryEngine {
             ops: state.past.begin(),
             savepoints: Vec::new(),
             is_changed: false,
+            is_catalog_changed: false,
             key_size_max: self.key_size_max,
             owner: thread_number(),
             shared: Arc::clone(&self.shared),
         }))
+    }
+
+    fn change_row(&self, key: &[u8], known: u64, choose: &mut Choose<'_>) -> Result<AtOnce<()>, EngineError> {
+        let Some(mut state) = self.shared.lock_at_once() else { return Ok(AtOnce::Unable) };
+        if state.is_writing {
+            return Ok(AtOnce::Unable);
+        }
+        if state.catalog > known {
+            return Ok(AtOnce::Stale);
+        }
+        if !state.change_row(key, choose)? {
+            return Ok(AtOnce::Unable);
+        }
+        self.shared.version.store(state.version, Ordering::Release);
+        Ok(AtOnce::Done(()))
+    }
+
+    fn show_row(
+        &self,
+        key: &[u8],
+        known: u64,
+        show: &mut dyn FnMut(Option<&[u8]>),
+    ) -> Result<AtOnce<()>, EngineError> {
+        let Some(state) = self.shared.lock_at_once() else { return Ok(AtOnce::Unable) };
+        if state.catalog > known {
+            return Ok(AtOnce::Stale);
+        }
+        show(tree_of(&state.trees, Tree::Rows).get(key).map(AsRef::as_ref));
+        Ok(AtOnce::Done(()))
     }
 
     fn sync(&self) -> Result<(), EngineError> {
@@ -160,11 +260,21 @@ fn tree_of_mut(trees: &mut Trees, tree: Tree) -> &mut Map {
 struct MemoryRead {
     trees: Trees,
     version: u64,
+    catalog: u64,
 }
 
 impl ReadTxn for MemoryRead {
     fn version(&self) -> u64 {
         self.version
+    }
+
+    /// What the counters say: rows that are changed at once leave them as they are.
+    fn tree_version(&self) -> u64 {
+        self.catalog
+    }
+
+    fn catalog_version(&self) -> u64 {
+        self.catalog
     }
 
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
@@ -183,6 +293,7 @@ struct MemoryWrite {
     ops: Ops,
     savepoints: Vec<(Trees, usize)>,
     is_changed: bool,
+    is_catalog_changed: bool,
     key_size_max: usize,
     owner: u64,
     shared: Arc<Shared>,
@@ -199,6 +310,7 @@ impl MemoryWrite {
     fn note(&mut self, tree: Tree, mark: u8, key: Arc<[u8]>, value: Option<Arc<[u8]>>) {
         self.ops.push(Op { tree, mark, key, value });
         self.is_changed = true;
+        self.is_catalog_changed |= tree == Tree::Meta;
     }
 
     fn replace_if_there(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
@@ -295,6 +407,10 @@ impl WriteTxn for MemoryWrite {
             let mut state = self.shared.lock();
             state.trees = std::mem::take(&mut self.trees);
             state.version = self.version;
+            if self.is_catalog_changed {
+                state.catalog = self.version;
+            }
+            self.shared.version.store(self.version, Ordering::Release);
             state.past.add(self.version, std::mem::take(&mut self.ops));
         }
         Ok(())
