@@ -572,10 +572,12 @@ impl Table {
         let core = self.core();
         let names = &*core.names;
         let done = self.at_once(py, |known| {
-            core.store.change_at_once(known, row.key(), |old, record| {
+            core.store.change_at_once(known, row.key(), |old, out| {
                 let old = old?;
                 let is_as_read = old == row.bytes();
-                record.extend_from_slice(old);
+                let start = out.len();
+                out.extend_from_slice(old);
+                let record = out.get_mut(start..)?;
                 let fit = edit.fits(record, row.bytes(), names);
                 let is_written = fit == Ok(Fit::Fits)
                     && edit.with(&[], |steps, _| patch::overwrite(record, names, steps, slot)) == Ok(true);

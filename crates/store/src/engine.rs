@@ -86,7 +86,7 @@ pub enum Choice {
     Leave,
 }
 
-/// Decides what becomes of a row.
+/// Decides what becomes of a row, and appends its new value to what stands in the buffer.
 pub type Choose<'a> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Choice + 'a;
 
 /// What became of something that is done at once or not at all.
@@ -153,8 +153,8 @@ pub trait Engine: Send + Sync {
         Ok(None)
     }
 
-    /// Change one row in a commit of its own, if that can be done at once: `choose` is shown the row, and may write its new value
-    /// into the buffer. `known` is the catalog's version on which all this builds. Waits for nobody.
+    /// Change one row in a commit of its own, if that can be done at once: `choose` is shown the row, and may append its new value
+    /// to the buffer. `known` is the catalog's version on which all this builds. Waits for nobody.
     ///
     /// # Errors
     /// As `WriteTxn::commit`; then nothing is changed.

@@ -31,6 +31,7 @@ mod memory_past;
 mod open;
 mod opening;
 mod os;
+mod os_latch;
 mod os_map;
 mod os_wait;
 mod own_file;

@@ -4,8 +4,8 @@
 //! that deleted rows took.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::check::{self, Finding};
@@ -182,7 +182,7 @@ impl Store {
     pub fn compact(&self, timeout: Duration) -> Result<(), StoreError> {
         let options = self.options();
         let link = self.link()?;
-        let mut place = link.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = link.database.lock();
         let database = place.as_ref().ok_or(StoreError::Closed { what: "database" })?;
         let path = database.path.clone();
         if options.mode == Mode::Read || database.read_only.is_some() {

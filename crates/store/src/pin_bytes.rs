@@ -13,10 +13,11 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::os::prefetch;
+use crate::os_latch::{Held, Latch};
 
 /// The size of the first bucket, as a power of two; each has twice the size of the one before.
 const FIRST_BITS: u32 = 14;
@@ -30,13 +31,13 @@ const LINE: usize = 64;
 pub(crate) struct Pinned<T> {
     buckets: [OnceLock<Bucket>; BUCKET_COUNT],
     end: AtomicU64,
-    beside: Mutex<T>,
+    beside: Latch<T>,
 }
 
 /// The lock of a [`Pinned`].
 pub(crate) struct Appender<'a, T> {
     of: &'a Pinned<T>,
-    beside: MutexGuard<'a, T>,
+    beside: Held<'a, T>,
 }
 
 struct Bucket {
@@ -84,14 +85,14 @@ impl<T> Pinned<T> {
     /// No bytes yet.
     pub(crate) fn new(beside: T) -> Self {
         let buckets = [const { OnceLock::new() }; BUCKET_COUNT];
-        Self { buckets, end: AtomicU64::new(0), beside: Mutex::new(beside) }
+        Self { buckets, end: AtomicU64::new(0), beside: Latch::new(beside) }
     }
 
     /// Take the lock.
     #[inline]
     pub(crate) fn lock(&self) -> Appender<'_, T> {
         // Whoever panicked while holding it has appended all of an entry or nothing.
-        let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        let beside = self.beside.lock();
         Appender { of: self, beside }
     }
 
@@ -122,7 +123,7 @@ impl<T> Pinned<T> {
     }
 }
 
-impl<'a, T> Appender<'a, T> {
+impl<T> Appender<'_, T> {
     /// Append the concatenation of `parts`, and say where it stands: at a multiple of 8, within one bucket. With an
     /// `address`, the byte with that number among them gets an address that has this remainder by 64. `None` when there is no
     /// more room, which is after gigabytes.
@@ -148,11 +149,6 @@ impl<'a, T> Appender<'a, T> {
         }
         self.of.end.store((place + size as u64).next_multiple_of(UNIT), Ordering::Release);
         Some(place)
-    }
-
-    /// The bytes to which this appends.
-    pub(crate) fn of(&self) -> &'a Pinned<T> {
-        self.of
     }
 }
 

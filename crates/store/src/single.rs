@@ -3,8 +3,6 @@
 //! The engine does it at once or not at all (`Engine::change_row`); here a row key becomes of a key and a cell of a record.
 //! What is more than a plain cell goes the long way: keys that are too long or have a spelling, records with large values.
 
-use std::sync::PoisonError;
-
 use crate::cell::{Cell, check_of};
 use crate::database::Database;
 use crate::engine::{AtOnce, Choice};
@@ -31,8 +29,7 @@ impl Store {
     #[inline]
     pub fn put_at_once(&self, known: Known, key: &[u8], record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
         self.alter(known, None, key, |row_key, old, out| {
-            out.extend_from_slice(record);
-            push_check(row_key, out);
+            push_cell(row_key, record, out);
             Some((Choice::Put, old.is_some()))
         })
     }
@@ -54,14 +51,13 @@ impl Store {
             if old.is_some() {
                 return None;
             }
-            out.extend_from_slice(record);
-            push_check(row_key, out);
+            push_cell(row_key, record, out);
             Some((Choice::Put, ()))
         })
     }
 
-    /// Change a row in a commit of its own: `change` is shown the record, if there is one that is as it was written, and writes
-    /// the new one into the buffer; `None` leaves it to a transaction.
+    /// Change a row in a commit of its own: `change` is shown the record, if there is one that is as it was written, and appends
+    /// the new one to the buffer; `None` leaves it to a transaction.
     ///
     /// # Errors
     /// As [`crate::Transaction::put`] and its commit.
@@ -75,8 +71,10 @@ impl Store {
         self.alter(known, None, key, |row_key, old, out| {
             // A new check must not hide that the old one is wrong.
             let is_intact = old.is_none_or(|cell| cell.is_intact_alone(row_key));
+            let start = out.len();
             let done = is_intact.then(|| change(old.map(|cell| cell.record), out))??;
-            push_check(row_key, out);
+            let check = check_of(row_key, &[], out.get(start..).unwrap_or_default());
+            out.extend_from_slice(&check.to_le_bytes());
             Some((Choice::Put, done))
         })
     }
@@ -167,7 +165,7 @@ impl Store {
         key: &[u8],
         work: impl FnOnce(&Database, &[u8]) -> Result<AtOnce<R>, StoreError>,
     ) -> Result<AtOnce<R>, StoreError> {
-        let database = self.link()?.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let database = self.link()?.database.lock();
         // Not `ok_or`, which makes an error and drops it for each row.
         let Some(database) = database.as_ref() else { return Err(StoreError::Closed { what: "database" }) };
         let row_key = RowKey::new(table, key, database.key_size_max);
@@ -178,9 +176,11 @@ impl Store {
     }
 }
 
-/// Complete a cell that is a record alone.
+/// Append a cell that is a record alone.
 #[inline]
-fn push_check(row_key: &[u8], record: &mut Vec<u8>) {
+fn push_cell(row_key: &[u8], record: &[u8], out: &mut Vec<u8>) {
     let check = check_of(row_key, &[], record).to_le_bytes();
-    record.extend_from_slice(&check);
+    out.reserve(record.len() + check.len());
+    out.extend_from_slice(record);
+    out.extend_from_slice(&check);
 }

@@ -1,7 +1,7 @@
 //! How is a database opened, and what can be asked of it?
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pellucid_record::{Dictionary, Sighting};
@@ -13,6 +13,7 @@ use crate::history::Keep;
 use crate::index::Deriver;
 use crate::open;
 use crate::os;
+use crate::os_latch::Latch;
 use crate::row_key::TableId;
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
@@ -100,13 +101,13 @@ pub struct Store {
 /// lock that a thread of the parent might have held while it forked.
 pub(crate) struct Link {
     generation: u64,
-    pub(crate) database: Mutex<Option<Arc<Database>>>,
+    pub(crate) database: Latch<Option<Arc<Database>>>,
     in_child: OnceLock<Box<Link>>,
 }
 
 impl Link {
     fn new(database: Arc<Database>) -> Self {
-        Self { generation: os::generation(), database: Mutex::new(Some(database)), in_child: OnceLock::new() }
+        Self { generation: os::generation(), database: Latch::new(Some(database)), in_child: OnceLock::new() }
     }
 }
 
@@ -187,12 +188,12 @@ impl Store {
 
     /// Look at what is open, without keeping it open.
     pub(crate) fn with_database<R>(&self, work: impl FnOnce(&Database) -> R) -> Result<R, StoreError> {
-        let database = self.link()?.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let database = self.link()?.database.lock();
         database.as_deref().map(work).ok_or(StoreError::Closed { what: "database" })
     }
 
     pub(crate) fn database(&self) -> Result<Arc<Database>, StoreError> {
-        let database = self.link()?.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let database = self.link()?.database.lock();
         database.clone().ok_or(StoreError::Closed { what: "database" })
     }
 
@@ -201,7 +202,7 @@ impl Store {
     /// # Errors
     /// `Closed`, `TooManyReaders`, or when another process damaged the file.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        let database = self.link()?.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let database = self.link()?.database.lock();
         database.as_ref().ok_or(StoreError::Closed { what: "database" })?.snapshot()
     }
 
@@ -277,7 +278,7 @@ impl Store {
     /// process, are gone too. Closing twice does nothing. Returns what a user should know of how it was left.
     pub fn close(&self) -> Option<Warning> {
         let link = self.link().ok()?;
-        let database = link.database.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let database = link.database.lock().take();
         let warning = Arc::into_inner(database?)?.leave();
         // Who only reads has left nothing there.
         warning.filter(|_| self.options.mode != Mode::Read)

@@ -3,7 +3,7 @@
 //! Reads go over both, commits go into the log, and the tree is written by checkpoints and by what is too large for the log.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::engine::{AtOnce, Choose, Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
@@ -18,6 +18,7 @@ use crate::log::space::{MemorySpace, Space};
 use crate::log::state::{State, newest};
 use crate::log::sync::{Extent, SyncError};
 use crate::log::write::LoggedWrite;
+use crate::os_latch::{Held, Latch};
 
 /// An engine whose commits are groups in a log.
 pub struct LoggedEngine {
@@ -31,7 +32,7 @@ pub struct LoggedEngine {
 pub(crate) struct Shared {
     pub(crate) tree: Box<dyn Engine>,
     pub(crate) areas: Areas,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Latch<State>,
     /// How many groups the log had, when it was opened, that the tree had not.
     recovered: u64,
 }
@@ -92,7 +93,7 @@ impl LoggedEngine {
         let shared = Arc::new(Shared {
             tree,
             areas,
-            state: Mutex::new(state),
+            state: Latch::new(state),
             recovered: if opened.is_alone { recovered } else { 0 },
         });
         let met = Met { lost, applied: applied.sequence };
@@ -176,19 +177,15 @@ fn what_is_told(foreign: Foreign) -> EngineError {
 }
 
 impl Shared {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> Held<'_, State> {
         // Layers are only added to, so that whoever panicked has left at worst a group to be read again.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The same if no other thread has it.
     #[inline]
-    pub(crate) fn state_at_once(&self) -> Option<MutexGuard<'_, State>> {
-        match self.state.try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    pub(crate) fn state_at_once(&self) -> Option<Held<'_, State>> {
+        self.state.try_lock()
     }
 
     /// The newest version.
@@ -229,16 +226,15 @@ impl Shared {
         deadline: Option<Instant>,
     ) -> Result<Option<WriterLock>, EngineError> {
         let Some(taken) = lock::acquire(&self.areas, deadline) else { return Ok(None) };
-        let lock = WriterLock { shared: Arc::clone(self) };
         if taken == Taken::OverFromDead {
             let recovered = self.recover(deadline);
             if !matches!(recovered, Ok(true)) {
-                // Who takes it next would take it for free, and the log for whole.
+                // Given back, it would be taken for free, and the log for whole.
                 lock::abandon(&self.areas);
                 return recovered.map(|_| None);
             }
         }
-        Ok(Some(lock))
+        Ok(Some(WriterLock { shared: Arc::clone(self) }))
     }
 
     /// Clean up behind a dead owner of the writer lock; false when somebody wrote the tree until the deadline.

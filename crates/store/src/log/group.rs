@@ -14,6 +14,8 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use pellucid_record::layout::push_varint;
+
 use crate::engine::Tree;
 use crate::entry::{self, COUNTED, DELETED, Entries, Entry, PUT};
 
@@ -40,10 +42,52 @@ pub(crate) fn begin(capacity: usize) -> Vec<u8> {
     bytes
 }
 
-/// The same in memory that is there.
-pub(crate) fn begin_in(bytes: &mut Vec<u8>) {
+/// Begin the group of one row in memory that is there, up to its value, which is to be appended; where its key stands.
+#[inline]
+pub(crate) fn begin_row(bytes: &mut Vec<u8>, key: &[u8]) -> Range<usize> {
     bytes.clear();
-    bytes.extend_from_slice(&[0; HEAD_SIZE]);
+    let mut head = [0; HEAD_SIZE + 3];
+    let [.., mark, key_size, _] = &mut head;
+    (*mark, *key_size) = (Tree::Rows as u8 | PUT, key.len() as u8);
+    if key.len() < 0x80 {
+        bytes.extend_from_slice(&head);
+    } else {
+        bytes.extend_from_slice(head.get(..=HEAD_SIZE).unwrap_or_default());
+        push_varint(bytes, key.len() as u32);
+        bytes.push(0);
+    }
+    let start = bytes.len();
+    bytes.extend_from_slice(key);
+    start..bytes.len()
+}
+
+/// Say how long the value is that was appended behind `begin_row`.
+#[inline]
+pub(crate) fn end_put(bytes: &mut Vec<u8>, mut key: Range<usize>) -> Change {
+    let size = bytes.len() - key.end;
+    let size_at = key.start - 1;
+    if size < 0x80 {
+        if let Some(place) = bytes.get_mut(size_at) {
+            *place = size as u8;
+        }
+    } else {
+        let mut varint = Vec::with_capacity(5);
+        push_varint(&mut varint, size as u32);
+        let more = varint.len() - 1;
+        bytes.splice(size_at..key.start, varint);
+        key = key.start + more..key.end + more;
+    }
+    let value = key.end..bytes.len();
+    Change { tree: Tree::Rows, key, value: Some(value), is_counted: false }
+}
+
+/// Have the group of `begin_row` delete the row.
+pub(crate) fn end_delete(bytes: &mut Vec<u8>, key: Range<usize>) -> Change {
+    bytes.truncate(key.end);
+    if let Some(mark) = bytes.get_mut(HEAD_SIZE) {
+        *mark |= DELETED;
+    }
+    Change { tree: Tree::Rows, key, value: None, is_counted: false }
 }
 
 impl Change {
@@ -144,6 +188,24 @@ mod tests {
         assert_eq!(verified(&bytes, 41, 5), Some(check));
         assert_eq!(changes(&bytes).collect::<Vec<_>>(), made);
         assert_eq!(&bytes[made[0].value.clone().unwrap()], b"value");
+    }
+
+    #[test]
+    fn a_row_written_in_place_is_as_if_it_were_pushed() {
+        for (key_size, value_size) in [(1, 0), (20, 127), (127, 128), (128, 16_383), (300, 16_384)] {
+            let (key, value) = (vec![7; key_size], vec![9; value_size]);
+            let mut pushed = begin(0);
+            let expected = push_put(&mut pushed, Tree::Rows, &key, &[&value]);
+            let mut bytes = vec![1; 50];
+            let place = begin_row(&mut bytes, &key);
+            bytes.extend_from_slice(&value);
+            assert_eq!((end_put(&mut bytes, place), &bytes), (expected, &pushed));
+            let mut pushed = begin(0);
+            let expected = push_delete(&mut pushed, Tree::Rows, &key);
+            let place = begin_row(&mut bytes, &key);
+            bytes.extend_from_slice(b"what is not needed");
+            assert_eq!((end_delete(&mut bytes, place), &bytes), (expected, &pushed));
+        }
     }
 
     #[test]

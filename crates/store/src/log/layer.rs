@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::blob::BLOB_ADDRESS_REMAINDER;
 use crate::engine::{Direction, Tree};
 use crate::log::group::{self, Change};
+use crate::log::newest::Newest;
 use crate::pin_bytes::{Appender, Pinned};
 use crate::row_key::{self, TableId};
 
@@ -49,12 +49,15 @@ pub(crate) struct Place {
 pub(crate) struct Layer {
     /// Every version of every key, as a [`Head`], the key and the value.
     versions: Pinned<Index>,
+    /// The newest version of every key. Who puts and who reads looks here, which is why it is read without a lock.
+    newest: Newest,
 }
+
+/// The lock of a layer that is about to be added to.
+pub(crate) struct Adding<'a>(Appender<'a, Index>);
 
 #[derive(Default)]
 struct Index {
-    /// The newest version of every key. With its hash, so that growing looks at no key: that was a tenth of a put.
-    newest: HashTable<Newest>,
     /// All versions, as they came.
     all: Vec<u32>,
     /// The newest ones in key order, of those before some number.
@@ -104,20 +107,6 @@ impl Counted {
             last => last.map_or(0, |run| run.total(run.groups)),
         };
         self.runs.push(Run { first: sequence, groups: 1, each: more, before });
-    }
-}
-
-/// A key's newest version, and half of the key's hash.
-#[derive(Clone, Copy)]
-struct Newest {
-    hash: u32,
-    version: u32,
-}
-
-impl Newest {
-    /// A hash for the table: its bits at both ends decide.
-    fn spread(hash: u32) -> u64 {
-        u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 }
 
@@ -172,7 +161,7 @@ impl Head {
 
 impl Default for Layer {
     fn default() -> Self {
-        Self { versions: Pinned::new(Index::default()) }
+        Self { versions: Pinned::new(Index::default()), newest: Newest::default() }
     }
 }
 
@@ -181,21 +170,19 @@ impl Layer {
     pub(crate) fn add(&self, sequence: u64, group: &[u8]) {
         let mut index = self.versions.lock();
         for change in group::changes(group) {
-            Self::add_change(&mut index, sequence, group, &change);
+            self.add_change(&mut index, sequence, group, &change);
         }
     }
 
     /// As `add`, for a group that somebody else has made. Whoever makes one has just looked its keys up; of those of others what was
     /// said last lies all over memory, and is asked for at once instead of one after the other.
     pub(crate) fn take_over(&self, sequence: u64, group: &[u8]) {
-        let index = self.versions.lock();
         for change in group::changes(group) {
             let hash = hash_of(change.tree, group.get(change.key).unwrap_or_default());
-            if let Some(newest) = index.newest.find(Newest::spread(hash), |newest| newest.hash == hash) {
-                self.versions.ask_for(u64::from(newest.version) * UNIT);
+            if let Some(version) = self.newest.find(hash, |_| true) {
+                self.versions.ask_for(u64::from(version) * UNIT);
             }
         }
-        drop(index);
         self.add(sequence, group);
     }
 
@@ -203,9 +190,7 @@ impl Layer {
     #[inline]
     pub(crate) fn place(&self, tree: Tree, key: &[u8]) -> Place {
         let hash = hash_of(tree, key);
-        let is_it = |newest: &Newest| newest.hash == hash && is_of(&self.versions, newest.version, tree, key);
-        let newest =
-            self.versions.lock().newest.find(Newest::spread(hash), is_it).map(|newest| newest.version);
+        let newest = self.newest.find(hash, |version| is_of(&self.versions, version, tree, key));
         Place { hash, newest: newest.unwrap_or(NONE) }
     }
 
@@ -215,24 +200,36 @@ impl Layer {
         if place.newest == NONE { None } else { self.said(place.newest, u64::MAX).map(|(_, said)| said) }
     }
 
+    /// Be about to add.
+    #[inline]
+    pub(crate) fn lock(&self) -> Adding<'_> {
+        Adding(self.versions.lock())
+    }
+
     /// As `add`, for a group of one change, of a key that was looked up.
     #[inline]
-    pub(crate) fn add_at(&self, place: Place, sequence: u64, group: &[u8], change: &Change) {
+    pub(crate) fn add_at(
+        &self,
+        adding: Adding<'_>,
+        place: Place,
+        sequence: u64,
+        group: &[u8],
+        change: &Change,
+    ) {
         let key = group.get(change.key.clone()).unwrap_or_default();
-        Self::add_version(&mut self.versions.lock(), place, sequence, group, (key, change));
+        let Adding(mut index) = adding;
+        self.add_version(&mut index, place, sequence, group, (key, change));
     }
 
     #[inline]
-    fn add_change(index: &mut Appender<'_, Index>, sequence: u64, group: &[u8], change: &Change) {
+    fn add_change(&self, index: &mut Appender<'_, Index>, sequence: u64, group: &[u8], change: &Change) {
         let key = group.get(change.key.clone()).unwrap_or_default();
-        let (tree, hash, versions) = (change.tree, hash_of(change.tree, key), index.of());
-        let is_it = |newest: &Newest| newest.hash == hash && is_of(versions, newest.version, tree, key);
-        let newest = index.newest.find(Newest::spread(hash), is_it).map_or(NONE, |newest| newest.version);
-        Self::add_version(index, Place { hash, newest }, sequence, group, (key, change));
+        self.add_version(index, self.place(change.tree, key), sequence, group, (key, change));
     }
 
     #[inline]
     fn add_version(
+        &self,
         index: &mut Appender<'_, Index>,
         place: Place,
         sequence: u64,
@@ -257,15 +254,12 @@ impl Layer {
         let address = is_large.then_some((HEAD_SIZE + key.len(), BLOB_ADDRESS_REMAINDER));
         let at = index.append(&[&head.bytes(), key, value.unwrap_or_default()], address);
         // An area is much smaller than what can be numbered.
-        let version = at.map_or(NONE, |at| (at / UNIT) as u32);
+        let Some(version) = at.map(|at| (at / UNIT) as u32) else { return };
         index.all.push(version);
         if older == NONE {
-            let newest = Newest { hash, version };
-            index.newest.insert_unique(Newest::spread(hash), newest, |newest| Newest::spread(newest.hash));
-        } else if let Some(newest) =
-            index.newest.find_mut(Newest::spread(hash), |newest| newest.version == older)
-        {
-            newest.version = version;
+            self.newest.insert(hash, version);
+        } else {
+            self.newest.replace(hash, older, version);
         }
     }
 
@@ -366,10 +360,10 @@ impl Layer {
     /// The newest version of every key, in the order in which they were added: so they lie in memory.
     fn newest_as_they_came(&self) -> Vec<u32> {
         let index = self.versions.lock();
-        if index.all.len() == index.newest.len() {
+        if index.all.len() == self.newest.len() {
             return index.all.clone();
         }
-        let mut newest: Vec<u32> = index.newest.iter().map(|newest| newest.version).collect();
+        let mut newest: Vec<u32> = self.newest.versions().collect();
         newest.sort_unstable();
         newest
     }
@@ -476,7 +470,7 @@ mod tests {
         if is_counted {
             group::count_first(&mut bytes, &mut change);
         }
-        layer.add_at(layer.place(tree, key), sequence, &bytes, &change);
+        layer.add_at(layer.lock(), layer.place(tree, key), sequence, &bytes, &change);
     }
 
     #[test]

@@ -96,7 +96,11 @@ pub(crate) fn abandon(areas: &Areas) {
 pub(crate) fn release(areas: &Areas) {
     let own = areas.space().member();
     areas.left_at.store(areas.sequence(), Ordering::Relaxed);
-    let _ = areas.writer().compare_exchange(own, 0, Ordering::Release, Ordering::Relaxed);
+    // A plain store: nobody else changes the word while it says a member that lives [W5], and an exchange would hold back all that
+    // follows. In a forked child it says another one.
+    if areas.writer().load(Ordering::Relaxed) == own {
+        areas.writer().store(0, Ordering::Release);
+    }
     if areas.wanted().load(Ordering::Relaxed) != 0 {
         // Not all who wait may have said so last; who is not woken looks again soon.
         areas.space().wake(WRITER, CHANNEL, 1);

@@ -14,6 +14,7 @@ mod keeper;
 mod layer;
 mod lock;
 mod merge;
+mod newest;
 mod read;
 mod recording;
 mod single;

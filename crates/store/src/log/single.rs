@@ -80,15 +80,14 @@ impl Shared {
         let Some(last) = state.last_to_append(areas) else { return Ok(AtOnce::Unable) };
         // Looked up once, to read it and to add to it: each takes a hash of the key, and a look at what has the same.
         let place = last.layer.place(Tree::Rows, key);
-        let (mut value, mut bytes) = std::mem::take(&mut state.spare);
-        value.clear();
+        let mut bytes = std::mem::take(&mut state.spare);
+        let key_at = group::begin_row(&mut bytes, key);
         let old = state.find_at(place, below.as_ref(), key)?;
         let was_there = old.is_some();
-        let choice = choose(old, &mut value);
-        group::begin_in(&mut bytes);
+        let choice = choose(old, &mut bytes);
         let change = match choice {
-            Choice::Put => Some(group::push_put(&mut bytes, Tree::Rows, key, &[&value])),
-            Choice::Delete => Some(group::push_delete(&mut bytes, Tree::Rows, key)),
+            Choice::Put => Some(group::end_put(&mut bytes, key_at)),
+            Choice::Delete => Some(group::end_delete(&mut bytes, key_at)),
             Choice::Leave => None,
         };
         let done = match change {
@@ -97,8 +96,8 @@ impl Shared {
             }
             None => Ok(AtOnce::Unable),
         };
-        if value.capacity() + bytes.capacity() <= SPARE_SIZE_MAX {
-            state.spare = (value, bytes);
+        if bytes.capacity() <= SPARE_SIZE_MAX {
+            state.spare = bytes;
         }
         done
     }

@@ -37,7 +37,6 @@ impl Placed {
     }
 
     /// Write a group behind the last one, and acknowledge it.
-    #[inline]
     fn publish(&mut self, areas: &Areas, bytes: &[u8], check: u64) -> Result<(), EngineError> {
         areas.write(self.area, self.head, self.end, bytes).map_err(EngineError::of_system)?;
         self.end += bytes.len() as u64;
@@ -62,8 +61,8 @@ pub(crate) struct State {
     pub(crate) applied: Applied,
     /// The last group that changed the catalog, or may have.
     catalog: u64,
-    /// Memory for the value that a row is about to get, and for its group.
-    pub(crate) spare: (Vec<u8>, Vec<u8>),
+    /// Memory for a group.
+    pub(crate) spare: Vec<u8>,
 }
 
 impl State {
@@ -80,7 +79,7 @@ impl State {
             has_rows,
             applied,
             catalog: applied.sequence,
-            spare: Default::default(),
+            spare: Vec::new(),
         };
         state.catch_up(tree, areas)?;
         state.let_go();
@@ -235,7 +234,7 @@ impl State {
     fn read_group(&mut self, areas: &Areas) -> bool {
         let Some(placed) = self.layers.back_mut() else { return false };
         let (end, sequence) = (placed.end, placed.sequence + 1);
-        let bytes = &mut self.spare.1;
+        let bytes = &mut self.spare;
         let Some(check) = areas.group(placed.area, placed.head, end, sequence, placed.chain, bytes) else {
             return false;
         };
@@ -300,13 +299,16 @@ impl State {
         bytes: &mut Vec<u8>,
         change: &Change,
     ) -> Result<(), EngineError> {
-        let Some(placed) = self.layers.back_mut() else {
+        let Some(Placed { layer, area, head, end, sequence, chain }) = self.layers.back_mut() else {
             return Err(EngineError::Misuse("no area to append to"));
         };
-        let sequence = placed.sequence + 1;
-        let check = group::finish(bytes, 1, sequence, placed.chain);
-        placed.publish(areas, bytes, check)?;
-        placed.layer.add_at(place, sequence, bytes, change);
+        // Ahead of what is stored into memory that no cache has: to take a lock is to wait until all of it is there.
+        let adding = layer.lock();
+        let check = group::finish(bytes, 1, *sequence + 1, *chain);
+        areas.write(*area, *head, *end, bytes).map_err(EngineError::of_system)?;
+        (*end, *sequence, *chain) = (*end + bytes.len() as u64, *sequence + 1, check);
+        areas.publish(*end, *sequence);
+        layer.add_at(adding, place, *sequence, bytes, change);
         Ok(())
     }
 

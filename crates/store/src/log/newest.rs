@@ -1,0 +1,183 @@
+//! Which version of a key did a layer get last?
+//!
+//! A hash table of words that only grows: one thread at a time adds to it, and everybody reads it meanwhile without a lock. What a key is,
+//! whoever asks knows; here are half of its hash and the number of its newest version, in one word, so that growing looks at no
+//! key, and looking up at one place. A table that was outgrown stays for those who are reading it: all of them together are as large as the last one.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Slots of the first table, as a power of two; each has twice as many as the one before.
+const FIRST_BITS: usize = 6;
+/// More slots than versions can be numbered.
+const TABLE_COUNT: usize = 27;
+
+/// See the module.
+pub(crate) struct Newest {
+    tables: [OnceLock<Box<[AtomicU64]>>; TABLE_COUNT],
+    /// The one in use.
+    last: AtomicUsize,
+    count: AtomicUsize,
+}
+
+impl Default for Newest {
+    fn default() -> Self {
+        Self {
+            tables: [const { OnceLock::new() }; TABLE_COUNT],
+            last: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// What stands in a slot that is not empty.
+#[inline]
+fn word_of(hash: u32, version: u32) -> u64 {
+    u64::from(hash) << 32 | (u64::from(version) + 1)
+}
+
+impl Newest {
+    #[inline]
+    fn slots(&self) -> &[AtomicU64] {
+        let table = self.tables.get(self.last.load(Ordering::Acquire)).and_then(OnceLock::get);
+        table.map_or(&[], |slots| slots)
+    }
+
+    /// How many keys there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The newest versions, in no order.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = u32> + '_ {
+        self.slots().iter().filter_map(|slot| (slot.load(Ordering::Acquire) as u32).checked_sub(1))
+    }
+
+    /// The version with this hash that `is_it`.
+    #[inline]
+    pub(crate) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.find_slot(hash, is_it).map(|(version, _)| version)
+    }
+
+    #[inline]
+    fn find_slot(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<(u32, &AtomicU64)> {
+        let slots = self.slots();
+        let mut at = hash as usize;
+        // Ends: never more than five of eight are taken.
+        loop {
+            let slot = slots.get(at & slots.len().wrapping_sub(1))?;
+            let word = slot.load(Ordering::Acquire);
+            let version = (word as u32).checked_sub(1)?;
+            if (word >> 32) as u32 == hash && is_it(version) {
+                return Some((version, slot));
+            }
+            at += 1;
+        }
+    }
+
+    /// Add a key that is not there. One thread at a time.
+    #[inline]
+    pub(crate) fn insert(&self, hash: u32, version: u32) {
+        let count = self.len() + 1;
+        if count * 8 > self.slots().len() * 5 {
+            self.grow();
+        }
+        Self::put(self.slots(), word_of(hash, version));
+        self.count.store(count, Ordering::Relaxed);
+    }
+
+    /// Give a key that is there another version. One thread at a time.
+    #[inline]
+    pub(crate) fn replace(&self, hash: u32, old: u32, version: u32) {
+        if let Some((_, slot)) = self.find_slot(hash, |found| found == old) {
+            slot.store(word_of(hash, version), Ordering::Release);
+        }
+    }
+
+    #[inline]
+    fn put(slots: &[AtomicU64], word: u64) {
+        let mut at = (word >> 32) as usize;
+        while let Some(slot) = slots.get(at & slots.len().wrapping_sub(1)) {
+            if slot.load(Ordering::Relaxed) == 0 {
+                return slot.store(word, Ordering::Release);
+            }
+            at += 1;
+        }
+    }
+
+    #[cold]
+    fn grow(&self) {
+        let old = self.slots();
+        let next = if old.is_empty() { 0 } else { self.last.load(Ordering::Relaxed) + 1 };
+        let Some(table) = self.tables.get(next) else { return };
+        let slots =
+            table.get_or_init(|| (0..1_usize << (FIRST_BITS + next)).map(|_| AtomicU64::new(0)).collect());
+        for slot in old {
+            let word = slot.load(Ordering::Relaxed);
+            if word != 0 {
+                Self::put(slots, word);
+            }
+        }
+        self.last.store(next, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Few different hashes, and such as lie beside each other at the end of every table: what is looked for then is behind others, or
+    /// around the corner.
+    fn hash_of(key: u32) -> u32 {
+        if key.is_multiple_of(3) { u32::MAX - key % 7 } else { key.wrapping_mul(0x9E37_79B9) }
+    }
+
+    #[test]
+    fn every_key_has_the_version_that_it_got_last() {
+        const KEYS: u32 = 5_000;
+        let newest = Newest::default();
+        assert_eq!(newest.find(0, |_| true), None);
+        // Version numbers tell the key: its own, or that and a multiple of `KEYS`.
+        let of = |key: u32| move |version: u32| version % KEYS == key;
+        for key in 0..KEYS {
+            newest.insert(hash_of(key), key);
+            if key % 2 == 0 {
+                newest.replace(
+                    hash_of(key / 2),
+                    newest.find(hash_of(key / 2), of(key / 2)).unwrap(),
+                    key / 2 + KEYS,
+                );
+            }
+        }
+        assert_eq!(newest.len(), KEYS as usize);
+        for key in 0..KEYS {
+            let expected = if key < KEYS / 2 { key + KEYS } else { key };
+            assert_eq!(newest.find(hash_of(key), of(key)), Some(expected));
+            assert_eq!(newest.find(hash_of(key), |_| false), None);
+        }
+        let mut versions: Vec<u32> = newest.versions().map(|version| version % KEYS).collect();
+        versions.sort_unstable();
+        assert!(versions.into_iter().eq(0..KEYS));
+    }
+
+    #[test]
+    fn readers_find_what_was_there_while_it_grows() {
+        const KEYS: u32 = 100_000;
+        let (newest, added) = (Newest::default(), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for key in 0..KEYS {
+                    newest.insert(hash_of(key * 2 + 1), key);
+                    added.store(key as usize + 1, Ordering::Release);
+                }
+            });
+            let mut seen = 0;
+            while seen < KEYS {
+                seen = added.load(Ordering::Acquire) as u32;
+                for key in (0..seen).rev().step_by(97).take(50) {
+                    assert_eq!(newest.find(hash_of(key * 2 + 1), |version| version == key), Some(key));
+                }
+            }
+        });
+    }
+}
