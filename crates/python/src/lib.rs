@@ -105,6 +105,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     hot::buffer::install(py);
     hot::field::install(py);
     hot::rows::install(py);
+    hot::table::install(py);
     module.add("view", hot::functions::view_function(module)?)?;
     // The abstract classes make isinstance() and structural pattern matching see what these are.
     let abc = py.import("collections.abc")?;

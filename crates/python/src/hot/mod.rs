@@ -29,4 +29,5 @@ pub mod node;
 pub mod row;
 pub mod rows;
 pub mod small;
+pub mod table;
 pub mod text;

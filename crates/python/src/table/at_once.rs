@@ -4,17 +4,19 @@
 //! snapshot and without a transaction where nobody is in the way (`AtOnce`); everything else goes the long way, which does
 //! the same and can wait.
 
+use pellucid_record::encode::{SHORT_RECORD_SIZE, Simple, short_record};
+use pellucid_record::key::{SHORT_KEY_SIZE, short_key};
 use pellucid_record::layout::Kind;
 use pellucid_record::view::{Root, root};
 use pellucid_store::{AtOnce, Known, StoreError};
 use pyo3::prelude::*;
 
 use super::Table;
+use crate::counters;
 use crate::errors;
 use crate::hot::decode;
 use crate::hot::gil::{GilRc, Strong};
 use crate::hot::row::Row;
-use crate::keys::Key;
 
 /// What stands under a key.
 enum Shown<'py> {
@@ -57,7 +59,7 @@ impl Table {
     #[inline]
     pub(super) fn value_at_once<'py>(
         slf: &Bound<'py, Self>,
-        key: &Key,
+        key: &[u8],
     ) -> PyResult<AtOnce<Option<Bound<'py, PyAny>>>> {
         let (py, this) = (slf.py(), slf.get());
         if this.class.is_some() {
@@ -65,9 +67,7 @@ impl Table {
         }
         let mut shown = None;
         let found = this.at_once(py, |known| {
-            this.core
-                .store
-                .show_at_once(known, &key.bytes, |record| shown = Some(Self::shown(slf, key, record)))
+            this.core.store.show_at_once(known, key, |record| shown = Some(Self::shown(slf, key, record)))
         })?;
         Ok(match (found, shown) {
             (None, _) => AtOnce::Unable,
@@ -77,9 +77,39 @@ impl Table {
         })
     }
 
+    /// The value under a str, where that is short, there is one, and nothing is in the way. What this does not do, the general way does.
+    #[inline]
+    pub fn value_of_short<'py>(slf: &Bound<'py, Self>, key: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut room = [0; SHORT_KEY_SIZE];
+        let Some(key) = short_key(key, &mut room).filter(|_| slf.get().core.gate.is_open()) else {
+            return Ok(None);
+        };
+        match Self::value_at_once(slf, key)? {
+            AtOnce::Done(value) => Ok(value),
+            AtOnce::Stale | AtOnce::Unable => Ok(None),
+        }
+    }
+
+    /// Put a small value under a str that is short, if nothing is in the way; says whether it did.
+    #[inline]
+    pub fn put_short(&self, py: Python<'_>, key: &[u8], value: Simple<'_>) -> PyResult<bool> {
+        if self.class.is_some() || !self.core.gate.is_open() {
+            return Ok(false);
+        }
+        let (mut room, mut record_room) = ([0; SHORT_KEY_SIZE], [0; SHORT_RECORD_SIZE]);
+        let Some(key) = short_key(key, &mut room) else { return Ok(false) };
+        let Some(record) = short_record(value, &mut record_room) else { return Ok(false) };
+        let put = self.at_once(py, |known| self.core.store.put_at_once(known, key, record))?;
+        if put.is_some() {
+            counters::value_encoded();
+            self.core.count_stored();
+        }
+        Ok(put.is_some())
+    }
+
     /// A row of what is stored, or the value itself. Runs no code of the user's: others wait for the store meanwhile.
     #[inline]
-    fn shown<'py>(slf: &Bound<'py, Self>, key: &Key, record: &[u8]) -> Shown<'py> {
+    fn shown<'py>(slf: &Bound<'py, Self>, key: &[u8], record: &[u8]) -> Shown<'py> {
         let (py, this) = (slf.py(), slf.get());
         let core = &this.core;
         let is_scalar = record.first().is_some_and(|byte| Kind::from_number(byte >> 4).is_none());
@@ -90,6 +120,6 @@ impl Table {
             return Shown::Scalar(value);
         }
         let (names, gate) = (core.names.clone(), core.gate.clone());
-        Shown::Row(Row::owned(record, &key.bytes, names, gate, Some(Strong::new(slf)), this.why_frozen()))
+        Shown::Row(Row::owned(record, key, names, gate, Some(Strong::new(slf)), this.why_frozen()))
     }
 }

@@ -144,7 +144,7 @@ impl Table {
 
     fn value<'py>(slf: &Bound<'py, Self>, key: &Key) -> PyResult<Option<Bound<'py, PyAny>>> {
         slf.get().core.check_open(slf.py())?;
-        if let AtOnce::Done(found) = Self::value_at_once(slf, key)? {
+        if let AtOnce::Done(found) = Self::value_at_once(slf, &key.bytes)? {
             return Ok(found);
         }
         Self::row(slf, key)?.map(|row| value_of_row(slf.py(), row)).transpose()

@@ -11,6 +11,7 @@
 mod buffer;
 mod finish;
 mod flat;
+mod short;
 
 use crate::error::EncodeError;
 use crate::layout::{
@@ -18,8 +19,10 @@ use crate::layout::{
     SCALAR_BYTE, SHAPE_ID_END, SHAPE_NAME_COUNT_MAX, index_size, root_head, slot_position, slots_size, tag,
     varint_size,
 };
+pub(crate) use buffer::copy;
 use buffer::{Buffer, inline_bits};
 pub use flat::Simple;
+pub use short::{SHORT_RECORD_SIZE, short_record};
 
 /// Memory for more elements than these is asked for before they come, so that it can be refused.
 const STAGE_COUNT_UNASKED: u32 = 1 << 16;

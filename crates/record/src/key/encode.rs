@@ -392,7 +392,7 @@ impl KeyEncoder {
 /// Whether one of the bytes is 0, eight at a time: keys are short, and a search that is made for long texts takes as long as all
 /// the rest of one.
 #[inline]
-fn has_zero(bytes: &[u8]) -> bool {
+pub(super) fn has_zero(bytes: &[u8]) -> bool {
     const ONES: u64 = u64::from_le_bytes([0x01; 8]);
     const TOPS: u64 = u64::from_le_bytes([0x80; 8]);
     let (words, rest) = bytes.as_chunks::<8>();

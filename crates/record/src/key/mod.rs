@@ -36,7 +36,7 @@ pub use error::{KeyCorrupt, KeyError};
 pub use parts::{
     BEHIND_PARTS, PartsMark, join_spellings, parts_as_tuple, parts_size, push_part, split_spellings,
 };
-pub use plain::{PlainKey, plain_key, plain_part};
+pub use plain::{PlainKey, SHORT_KEY_SIZE, plain_key, plain_part, short_key};
 pub use range::prefix_range;
 pub use value::KeyValue;
 

@@ -1,6 +1,26 @@
 //! Is this one of the keys that nearly all tables have?
 
 use super::code;
+use super::encode::has_zero;
+use crate::encode::copy;
+
+/// Room for a short key.
+pub const SHORT_KEY_SIZE: usize = 48;
+
+/// The key that a short str is, in memory of the caller's: the same bytes as by `KeyEncoder::str`. None where there is no room, or
+/// NUL in it.
+#[inline]
+#[must_use]
+pub fn short_key<'a>(text: &[u8], out: &'a mut [u8; SHORT_KEY_SIZE]) -> Option<&'a [u8]> {
+    let size = text.len() + 2;
+    if has_zero(text) {
+        return None;
+    }
+    let [first, middle @ .., last] = out.get_mut(..size)? else { return None };
+    (*first, *last) = (code::STR, code::END);
+    copy(middle, text);
+    out.get(..size)
+}
 
 /// A key that is a str or an int, borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,5 +88,27 @@ pub fn plain_part(parts: &[u8]) -> Option<(PlainKey<'_>, &[u8])> {
     match behind.first() {
         Some(&(code::ESCAPE | code::FRACTION)) => None,
         _ => Some((key, behind)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyEncoder;
+
+    #[test]
+    fn a_short_str_has_the_bytes_that_the_encoder_gives_it() {
+        let text: Vec<u8> = (1..=60).collect();
+        for size in 0..=text.len() {
+            let mut encoder = KeyEncoder::new();
+            encoder.str(&text[..size]);
+            let expected = (size + 2 <= SHORT_KEY_SIZE).then_some(encoder.as_bytes());
+            assert_eq!(short_key(&text[..size], &mut [7; SHORT_KEY_SIZE]), expected);
+            for zero in 0..size {
+                let mut text = text[..size].to_vec();
+                text[zero] = 0;
+                assert_eq!(short_key(&text, &mut [7; SHORT_KEY_SIZE]), None);
+            }
+        }
     }
 }

@@ -1,0 +1,68 @@
+//! What are the bytes of a record that is one small value?
+
+use super::buffer::{copy, inline_bits};
+use super::flat::Simple;
+use crate::layout::{ROOT_INLINE_SIZE_MAX, SCALAR_BYTE, SCALAR_HEAD_SIZE, tag};
+
+/// Room for a short record.
+pub const SHORT_RECORD_SIZE: usize = 64;
+
+/// The record that a str, an int or a float is, in memory of the caller's: the same bytes as by an `Encoder`, which is ready for anything
+/// else. None for that.
+#[inline]
+#[must_use]
+pub fn short_record<'a>(value: Simple<'_>, out: &'a mut [u8; SHORT_RECORD_SIZE]) -> Option<&'a [u8]> {
+    let (tag, bits, size) = match value {
+        Simple::Str(text) if text.len() > ROOT_INLINE_SIZE_MAX => {
+            let size = SCALAR_HEAD_SIZE + text.len();
+            let (head, payload) = out.get_mut(..size)?.split_first_chunk_mut()?;
+            *head = [SCALAR_BYTE, tag::STR];
+            copy(payload, text);
+            return out.get(..size);
+        }
+        Simple::Str(text) => (tag::STR_INLINE + text.len() as u8, inline_bits(text), text.len()),
+        Simple::Int(value) => (tag::INT, value.cast_unsigned(), size_of_bits(value.cast_unsigned())),
+        Simple::Float(value) => (tag::FLOAT, value.to_bits(), size_of_bits(value.to_bits())),
+        Simple::Bool(_) | Simple::None => return None,
+    };
+    let (head, payload) = out.split_first_chunk_mut()?;
+    *head = [SCALAR_BYTE, tag];
+    *payload.first_chunk_mut()? = bits.to_le_bytes();
+    out.get(..SCALAR_HEAD_SIZE + size)
+}
+
+/// Bytes of a number without the zeros at its end.
+#[inline]
+fn size_of_bits(bits: u64) -> usize {
+    8 - bits.leading_zeros() as usize / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::Encoder;
+
+    #[test]
+    fn a_short_record_has_the_bytes_that_the_encoder_gives_it() {
+        let text: Vec<u8> = (1..=80).collect();
+        let strings = (0..=text.len()).map(|size| Simple::Str(&text[..size]));
+        let ints = [0, 1, -1, 127, 128, 255, 256, -129, 1 << 40, i64::MIN, i64::MAX].map(Simple::Int);
+        let floats = [0.0, -0.0, 0.5, 1e300, f64::NAN].map(Simple::Float);
+        for value in strings.chain(ints).chain(floats) {
+            let mut encoder = Encoder::default();
+            let mut has_room = true;
+            match value {
+                Simple::Str(text) => {
+                    encoder.str(text);
+                    has_room = SCALAR_HEAD_SIZE + text.len() <= SHORT_RECORD_SIZE;
+                }
+                Simple::Int(int) => encoder.int(int),
+                Simple::Float(float) => encoder.float(float),
+                Simple::Bool(_) | Simple::None => {}
+            }
+            let expected = has_room.then_some(encoder.bytes());
+            assert_eq!(short_record(value, &mut [7; SHORT_RECORD_SIZE]), expected, "{value:?}");
+        }
+        assert_eq!(short_record(Simple::None, &mut [7; SHORT_RECORD_SIZE]), None);
+    }
+}
