@@ -328,33 +328,17 @@ impl Layer {
 
     /// Every key with what was said of it last, in key order: what a checkpoint writes.
     pub(crate) fn all(&self, tree: Tree) -> impl Iterator<Item = Saying<'_>> {
-        let mut newest = self.newest_as_they_came();
-        newest.retain(|version| {
-            key_of(&self.versions, *version).is_some_and(|(head, _)| head.tree == tree as u8)
+        let mut versions = self.newest_as_they_came();
+        let mut keys = Vec::with_capacity(versions.len());
+        versions.retain(|version| {
+            let found = key_of(&self.versions, *version).filter(|(head, _)| head.tree == tree as u8);
+            keys.extend(found.map(|(_, key)| key));
+            found.is_some()
         });
-        self.in_order(newest)
-    }
-
-    /// These versions, none of the same key as another, in key order.
-    fn in_order(&self, versions: Vec<u32>) -> impl Iterator<Item = Saying<'_>> {
-        let key = move |version: u32| key_of(&self.versions, version).map_or(&[][..], |(_, key)| key);
-        let first = versions.first().map_or(&[][..], |first| key(*first));
-        let shared = versions.iter().fold(first.len(), |shared, version| {
-            let same = first.iter().zip(key(*version)).take(shared).take_while(|(one, other)| one == other);
-            same.count()
-        });
-        // By numbers, which lie at hand: to look at two keys for each comparison took half of this.
-        let mut numbered: Vec<(u64, u32)> =
-            versions.into_iter().map(|version| (number_of(key(version), shared), version)).collect();
-        numbered.sort_unstable_by_key(|(number, _)| *number);
-        for same in numbered.chunk_by_mut(|(one, _), (other, _)| one == other) {
-            if same.len() > 1 {
-                same.sort_unstable_by_key(|(_, version)| key(*version));
-            }
-        }
-        numbered
+        // A key leads to its value, which stands behind it.
+        in_order(&keys, &versions)
             .into_iter()
-            .filter_map(move |(_, version)| Some((key(version), self.said(version, u64::MAX)?.1)))
+            .filter_map(|version| Some((key_of(&self.versions, version)?.1, self.said(version, u64::MAX)?.1)))
     }
 
     /// The newest version of every key, in the order in which they were added: so they lie in memory.
@@ -405,6 +389,69 @@ impl Layer {
             }
             version = head.older;
         }
+    }
+}
+
+/// Versions, none of the same key as another, in the order of their keys.
+fn in_order(keys: &[&[u8]], versions: &[u32]) -> Vec<u32> {
+    let first = keys.first().copied().unwrap_or_default();
+    let shared = keys.iter().fold(first, |shared, key| {
+        if key.starts_with(shared) {
+            return shared;
+        }
+        let same = shared.iter().zip(*key).take_while(|(one, other)| one == other).count();
+        shared.get(..same).unwrap_or_default()
+    });
+    // By numbers, which lie at hand: to look at two keys for each comparison took half of this.
+    let numbers = keys.iter().map(|key| number_of(key, shared.len()));
+    let mut numbered: Vec<(u64, u32)> = numbers.zip(0..).collect();
+    sort_by_number(&mut numbered);
+    let key = |place: u32| keys.get(place as usize).copied().unwrap_or_default();
+    for same in numbered.chunk_by_mut(|(one, _), (other, _)| one == other) {
+        if same.len() > 1 {
+            same.sort_unstable_by_key(|(_, place)| key(*place));
+        }
+    }
+    numbered.into_iter().filter_map(|(_, place)| versions.get(place as usize).copied()).collect()
+}
+
+/// Sort by the numbers: byte by byte from the last, without a comparison, where they are many and not in order as they are.
+fn sort_by_number(numbered: &mut Vec<(u64, u32)>) {
+    const MANY: usize = 256;
+    if numbered.len() < MANY {
+        return numbered.sort_unstable_by_key(|(number, _)| *number);
+    }
+    if numbered.is_sorted_by_key(|(number, _)| *number) {
+        return;
+    }
+    let mut counts = [[0_u32; 256]; 8];
+    for (number, _) in &*numbered {
+        for (counts, byte) in counts.iter_mut().zip(number.to_le_bytes()) {
+            if let Some(count) = counts.get_mut(usize::from(byte)) {
+                *count += 1;
+            }
+        }
+    }
+    let mut other = vec![(0, 0); numbered.len()];
+    for (index, counts) in counts.iter_mut().enumerate() {
+        // The same byte in all of them.
+        if counts.iter().any(|count| *count as usize == numbered.len()) {
+            continue;
+        }
+        let mut place = 0;
+        for count in counts.iter_mut() {
+            place += std::mem::replace(count, place);
+        }
+        for one in &*numbered {
+            let byte = (one.0 >> (8 * index)) as u8;
+            if let Some(place) = counts.get_mut(usize::from(byte))
+                && let Some(target) = other.get_mut(*place as usize)
+            {
+                *target = *one;
+                *place += 1;
+            }
+        }
+        std::mem::swap(numbered, &mut other);
     }
 }
 
@@ -493,6 +540,21 @@ mod tests {
             assert!(found.eq(expected), "behind {shared:?}");
             assert_eq!(layer.all(Tree::Meta).count(), 1);
             assert_eq!(layer.all(Tree::Blobs).count(), 0);
+        }
+    }
+
+    #[test]
+    fn many_numbers_are_sorted_as_few_are() {
+        for (count, bits) in [(255, 64), (256, 64), (5_000, 64), (5_000, 20), (5_000, 3), (5_000, 0)] {
+            let number = |index: u32| u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let shortened = |index| number(index) & ((1_u128 << bits) - 1) as u64;
+            let mut numbered: Vec<(u64, u32)> = (0..count).map(|index| (shortened(index), index)).collect();
+            let mut expected = numbered.clone();
+            expected.sort_unstable();
+            sort_by_number(&mut numbered);
+            assert!(numbered.is_sorted_by_key(|(number, _)| *number));
+            numbered.sort_unstable();
+            assert_eq!(numbered, expected);
         }
     }
 
