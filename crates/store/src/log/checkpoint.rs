@@ -307,8 +307,8 @@ impl Shared {
 
 /// Give every key the value that was said last, in key order.
 fn write_layer(txn: &mut dyn WriteTxn, layer: &Layer) -> Result<(), EngineError> {
-    for tree in Tree::ALL {
-        for (key, said) in layer.all(tree) {
+    for (tree, sayings) in layer.all() {
+        for (key, said) in sayings {
             write_said(txn, tree, key, said)?;
         }
     }

@@ -326,19 +326,25 @@ impl Layer {
         !is_end
     }
 
-    /// Every key with what was said of it last, in key order: what a checkpoint writes.
-    pub(crate) fn all(&self, tree: Tree) -> impl Iterator<Item = Saying<'_>> {
-        let mut versions = self.newest_as_they_came();
-        let mut keys = Vec::with_capacity(versions.len());
-        versions.retain(|version| {
-            let found = key_of(&self.versions, *version).filter(|(head, _)| head.tree == tree as u8);
-            keys.extend(found.map(|(_, key)| key));
-            found.is_some()
-        });
-        // A key leads to its value, which stands behind it.
-        in_order(&keys, &versions)
-            .into_iter()
-            .filter_map(|version| Some((key_of(&self.versions, version)?.1, self.said(version, u64::MAX)?.1)))
+    /// Every key of each tree with what was said of it last, in key order: what a checkpoint writes.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Tree, impl Iterator<Item = Saying<'_>>)> {
+        let mut found = Tree::ALL.map(|tree| (tree, Vec::new(), Vec::new()));
+        for version in self.newest_as_they_came() {
+            if let Some((head, key)) = key_of(&self.versions, version)
+                && let Some((_, keys, versions)) =
+                    found.iter_mut().find(|(tree, ..)| *tree as u8 == head.tree)
+            {
+                keys.push(key);
+                versions.push(version);
+            }
+        }
+        found.into_iter().map(move |(tree, keys, versions)| {
+            let places = in_order(&keys).into_iter().map(|place| place as usize);
+            let sayings = places.filter_map(move |place| {
+                Some((*keys.get(place)?, self.said(*versions.get(place)?, u64::MAX)?.1))
+            });
+            (tree, sayings)
+        })
     }
 
     /// The newest version of every key, in the order in which they were added: so they lie in memory.
@@ -392,8 +398,8 @@ impl Layer {
     }
 }
 
-/// Versions, none of the same key as another, in the order of their keys.
-fn in_order(keys: &[&[u8]], versions: &[u32]) -> Vec<u32> {
+/// The places of keys, of which no two are the same, in the order of the keys.
+fn in_order(keys: &[&[u8]]) -> Vec<u32> {
     let first = keys.first().copied().unwrap_or_default();
     let shared = keys.iter().fold(first, |shared, key| {
         if key.starts_with(shared) {
@@ -412,7 +418,7 @@ fn in_order(keys: &[&[u8]], versions: &[u32]) -> Vec<u32> {
             same.sort_unstable_by_key(|(_, place)| key(*place));
         }
     }
-    numbered.into_iter().filter_map(|(_, place)| versions.get(place as usize).copied()).collect()
+    numbered.into_iter().map(|(_, place)| place).collect()
 }
 
 /// Sort by the numbers: byte by byte from the last, without a comparison, where they are many and not in order as they are.
@@ -535,11 +541,14 @@ mod tests {
                 put(&layer, sequence, Tree::Meta, b"another tree's", false);
                 expected.insert(key, [&b"value "[..], &sequence.to_le_bytes()].concat());
             }
-            let found =
-                layer.all(Tree::Rows).map(|(key, said)| (key.to_vec(), said.value().unwrap().to_vec()));
-            assert!(found.eq(expected), "behind {shared:?}");
-            assert_eq!(layer.all(Tree::Meta).count(), 1);
-            assert_eq!(layer.all(Tree::Blobs).count(), 0);
+            for (tree, sayings) in layer.all() {
+                let found = sayings.map(|(key, said)| (key.to_vec(), said.value().unwrap().to_vec()));
+                match tree {
+                    Tree::Rows => assert!(found.eq(expected.clone()), "behind {shared:?}"),
+                    Tree::Meta => assert_eq!(found.count(), 1),
+                    Tree::Blobs => assert_eq!(found.count(), 0),
+                }
+            }
         }
     }
 

@@ -64,7 +64,8 @@ impl LoggedRead {
         if tree == Tree::Meta {
             more -= history::count(&*self.tree)?;
         }
-        let keys = self.layers.iter().flatten().flat_map(|layer| layer.all(tree)).map(|(key, _)| key);
+        let all = self.layers.iter().flatten().flat_map(|layer| layer.all());
+        let keys = all.filter(|(of, _)| *of == tree).flat_map(|(_, sayings)| sayings.map(|(key, _)| key));
         for key in keys.collect::<BTreeSet<_>>() {
             let (is_now, was) = (self.get(tree, key)?.is_some(), self.tree.get(tree, key)?.is_some());
             more += i64::from(is_now) - i64::from(was);
