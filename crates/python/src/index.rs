@@ -35,6 +35,14 @@ pub struct Known {
     keys: Keys,
 }
 
+impl Known {
+    /// The key of an entry's row.
+    fn row_key(&self, entry: &StoredRow<'_>) -> Option<Key> {
+        let parts = self.keys.split(entry)?;
+        Some(Key { bytes: parts.key.to_vec(), spelling: parts.key_spelling.to_vec() })
+    }
+}
+
 /// Where an index is read: as a snapshot has it, or the caller's transaction.
 enum Place {
     Snapshot(Snapshot),
@@ -413,12 +421,12 @@ impl Index {
         let py = value.py();
         let (place, known) = self.ready(py)?;
         if let Some(parts) = self.parts_of(&known, value, true)?
-            && let Some(found) = self.row_of_first(py, &place, &known, &beginning_with(&parts), false)?
+            && let Some(found) = self.row_of_parts(py, &place, &known, &parts)?
         {
             return Ok(found);
         }
         for parts in twins_of(&known, value)? {
-            if let Some(found) = self.row_of_first(py, &place, &known, &beginning_with(&parts), false)? {
+            if let Some(found) = self.row_of_parts(py, &place, &known, &parts)? {
                 return Ok(found);
             }
         }
@@ -668,13 +676,33 @@ impl Index {
         range: &Range,
         reverse: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let key = self.first_entry(py, (place, known), range, reverse, |entry| {
-            known
-                .keys
-                .split(&entry)
-                .map(|parts| Key { bytes: parts.key.to_vec(), spelling: parts.key_spelling.to_vec() })
-        })?;
-        let Some(key) = key.flatten() else { return Ok(None) };
+        let key = self.first_entry(py, (place, known), range, reverse, |entry| known.row_key(&entry))?;
+        self.row_under(py, (place, known), key.flatten())
+    }
+
+    /// The row of the first entry with these parts.
+    fn row_of_parts<'py>(
+        &self,
+        py: Python<'py>,
+        place: &Place,
+        known: &Known,
+        parts: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Place::Snapshot(snapshot) = place else {
+            return self.row_of_first(py, place, known, &beginning_with(parts), false);
+        };
+        let key = snapshot.with_first_of(known.info.id, parts, |entry| known.row_key(&entry));
+        let key = key.map_err(|error| errors::of_store(py, error))?;
+        self.row_under(py, (place, known), key.flatten())
+    }
+
+    fn row_under<'py>(
+        &self,
+        py: Python<'py>,
+        (place, known): (&Place, &Known),
+        key: Option<Key>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(key) = key else { return Ok(None) };
         match place {
             Place::Snapshot(snapshot) => {
                 Table::value_in(self.table.bind(py), snapshot, known.info.table, &key)

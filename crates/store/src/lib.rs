@@ -22,6 +22,7 @@ mod index;
 pub mod lmdb;
 mod lmdb_cursor;
 mod lmdb_page;
+mod lmdb_search;
 mod lmdb_txn;
 pub mod log;
 mod log_file;

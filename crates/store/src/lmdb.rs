@@ -30,6 +30,7 @@ use crate::lmdb_cursor::value_of;
 use crate::lmdb_page::MapBounds;
 use crate::lmdb_txn::{LmdbRead, LmdbWrite, empty_stat};
 use crate::os;
+use crate::pages::TreeHead;
 
 /// Address space to reserve: more than any disk that this library will meet soon. Only what is touched
 /// costs memory.
@@ -81,7 +82,18 @@ pub(crate) struct Environment {
     /// Read transactions that were reset: renewing one costs a tenth of beginning one.
     idle_readers: Mutex<Vec<IdleReader>>,
     map_bounds: OnceLock<Option<MapBounds>>,
+    /// Those of the version that was read last.
+    heads: Mutex<Option<Arc<Heads>>>,
     is_broken: AtomicBool,
+}
+
+/// Where the trees of one version begin, and where its pages lie: the same for all who read it.
+pub(crate) struct Heads {
+    pub(crate) version: u64,
+    /// By [`Tree::index`]; of the plain kind.
+    pub(crate) trees: [TreeHead; 3],
+    pub(crate) bounds: MapBounds,
+    pub(crate) page_count: u64,
 }
 
 /// A read transaction that stands nowhere.
@@ -140,6 +152,7 @@ impl LmdbEngine {
             generation: os::generation(),
             idle_readers: Mutex::new(Vec::new()),
             map_bounds: OnceLock::new(),
+            heads: Mutex::new(None),
             is_broken: AtomicBool::new(false),
         };
         // From here on dropping `environment` closes it.
@@ -402,6 +415,16 @@ impl Environment {
         // cannot fail.
         unsafe { ffi::mdb_env_info(self.raw, &raw mut info) };
         info
+    }
+
+    /// The heads of a version, which `find` finds out where it is not the one that was read last.
+    pub(crate) fn heads(&self, version: u64, find: impl FnOnce() -> Option<Heads>) -> Option<Arc<Heads>> {
+        let mut last = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(heads) = last.as_ref().filter(|heads| heads.version == version) {
+            return Some(Arc::clone(heads));
+        }
+        *last = find().map(Arc::new);
+        last.clone()
     }
 
     /// Where the map lies, found out from an address inside it. `None`: leaf pages cannot be read directly

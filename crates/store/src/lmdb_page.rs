@@ -15,6 +15,8 @@
 //! is also the oracle in the tests. `pages.rs` reads the same layout from the file for `check`.
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
+
 use crate::engine::{Direction, Entry};
 use crate::os::prefetch;
 
@@ -92,10 +94,37 @@ impl MapBounds {
     pub(crate) unsafe fn leaf_around<'m>(self, address: usize, page_count: u64) -> Option<Leaf<'m>> {
         let number = (address.checked_sub(self.base)? / self.page_size) as u64;
         // SAFETY: as the caller promises.
-        let page = unsafe { self.page(number, page_count) }?;
-        let limit = usize::try_from(page_count).ok()?.checked_mul(self.page_size)?;
-        let leaf = Leaf { page, bounds: self, limit, upper: usize::from(read_u16(page, 14)?), count: 0 };
-        leaf.checked(number)
+        Leaf::of(unsafe { self.page(number, page_count) }?, number, self, page_count)
+    }
+}
+
+/// The pages of one version, in the map.
+#[derive(Clone, Copy)]
+pub(crate) struct Pages<'m> {
+    bounds: MapBounds,
+    page_count: u64,
+    _version: PhantomData<&'m ()>,
+}
+
+impl<'m> Pages<'m> {
+    /// # Safety
+    /// Pages 0 to `page_count` lie in the map, and for `'m` none of those that the caller's transaction reaches is written to; numbers
+    /// that are asked for come from that transaction.
+    pub(crate) unsafe fn new(bounds: MapBounds, page_count: u64) -> Self {
+        Self { bounds, page_count, _version: PhantomData }
+    }
+
+    /// The page with a number.
+    #[inline]
+    pub(crate) fn page(self, number: u64) -> Option<&'m [u8]> {
+        // SAFETY: as the caller of `new` promises.
+        unsafe { self.bounds.page(number, self.page_count) }
+    }
+
+    /// The leaf page with a number.
+    #[inline]
+    pub(crate) fn leaf(self, number: u64) -> Option<Leaf<'m>> {
+        Leaf::of(self.page(number)?, number, self.bounds, self.page_count)
     }
 }
 
@@ -110,6 +139,23 @@ pub(crate) struct Leaf<'m> {
 }
 
 impl<'m> Leaf<'m> {
+    #[inline]
+    fn of(page: &'m [u8], number: u64, bounds: MapBounds, page_count: u64) -> Option<Self> {
+        let limit = usize::try_from(page_count).ok()?.checked_mul(bounds.page_size)?;
+        Leaf { page, bounds, limit, upper: usize::from(read_u16(page, 14)?), count: 0 }.checked(number)
+    }
+
+    /// How many entries it has.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// An entry, in the order of keys.
+    #[inline]
+    pub(crate) fn entry(&self, index: usize) -> Option<Entry<'m>> {
+        self.entry_at(usize::from(read_u16(self.page, PAGE_HEAD_SIZE + 2 * index)?))
+    }
+
     fn checked(self, number: u64) -> Option<Self> {
         let lower = usize::from(read_u16(self.page, 12)?);
         let is_sound = read_u64(self.page, 0)? == number

@@ -9,15 +9,16 @@
 use std::ffi::{c_int, c_uint};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lmdb_master_sys as ffi;
 
-use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
+use crate::engine::{Cursor, Direction, EngineError, Entry, ReadTxn, Start, Tree, WriteTxn};
 use crate::estimate;
-use crate::lmdb::{Environment, check, error_of};
+use crate::lmdb::{Environment, Heads, check, error_of};
 use crate::lmdb_cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
-use crate::lmdb_page::{MapBounds, read_u64};
+use crate::lmdb_page::{MapBounds, Pages, read_u64};
+use crate::lmdb_search;
 use crate::pages::TreeHead;
 use crate::parts;
 
@@ -51,6 +52,8 @@ pub(crate) struct LmdbRead {
     /// Which trees' roots are loaded; loading changes the transaction, afterwards reading does not.
     is_warm: [AtomicBool; 3],
     warming: Mutex<()>,
+    /// What searches begin with; None where LMDB has to search.
+    heads: OnceLock<Option<Arc<Heads>>>,
 }
 
 // SAFETY: with NOTLS a read transaction may move between threads. Used by several at once it is only read:
@@ -63,7 +66,8 @@ unsafe impl Sync for LmdbRead {}
 impl LmdbRead {
     pub(crate) fn begin(environment: Arc<Environment>) -> Result<Self, EngineError> {
         let txn = environment.take_reader()?;
-        Ok(Self { txn, environment, is_warm: Default::default(), warming: Mutex::new(()) })
+        let heads = OnceLock::new();
+        Ok(Self { txn, environment, is_warm: Default::default(), warming: Mutex::new(()), heads })
     }
 
     #[inline]
@@ -117,6 +121,29 @@ impl LmdbRead {
         Ok(TreeHead::parse(head).zip(bounds))
     }
 
+    /// The head of a tree and the pages of this version, for a search in the map.
+    #[inline]
+    fn searched(&self, tree: Tree, key: &[u8]) -> Option<(&TreeHead, Pages<'_>)> {
+        let heads = self.heads.get_or_init(|| {
+            let version = ReadTxn::version(self);
+            self.environment.heads(version, || self.find_heads(version))
+        });
+        let heads =
+            heads.as_ref().filter(|_| !key.is_empty() && key.len() <= self.environment.key_size_max())?;
+        // SAFETY: this transaction keeps the pages of its version as they are while `self` is borrowed, and all numbers begin with
+        // the roots of that version's trees; the file had `page_count` pages when they were found, and never has fewer later.
+        let pages = unsafe { Pages::new(heads.bounds, heads.page_count) };
+        Some((heads.trees.get(tree.index())?, pages))
+    }
+
+    fn find_heads(&self, version: u64) -> Option<Heads> {
+        let [meta, rows, blobs] = Tree::ALL.map(|tree| self.head_of(tree).ok().flatten());
+        let ((meta, bounds), (rows, _), (blobs, _)) = (meta?, rows?, blobs?);
+        let trees = [meta, rows, blobs];
+        let page_count = self.environment.info().me_last_pgno as u64 + 1;
+        trees.iter().all(TreeHead::is_plain).then_some(Heads { version, trees, bounds, page_count })
+    }
+
     /// Pages that hold nothing.
     pub(crate) fn free_pages(&self) -> Result<u64, EngineError> {
         let mut cursor = LmdbCursor::open(self.txn, FREE_TREE, &self.environment)?;
@@ -154,6 +181,11 @@ impl ReadTxn for LmdbRead {
     }
 
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        if let Some((head, pages)) = self.searched(tree, key)
+            && let Ok(found) = lmdb_search::get(pages, head, key)
+        {
+            return Ok(found);
+        }
         let handle = self.warm(tree)?;
         // SAFETY: the transaction is live while `self` is borrowed, and it cannot be written in.
         unsafe { get(self.txn, handle, key) }
@@ -162,6 +194,28 @@ impl ReadTxn for LmdbRead {
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
         let handle = self.warm(tree)?;
         Ok(Box::new(LmdbCursor::open(self.txn, handle, &self.environment)?))
+    }
+
+    fn first_from(
+        &self,
+        tree: Tree,
+        start: Start<'_>,
+        direction: Direction,
+    ) -> Result<Option<Entry<'_>>, EngineError> {
+        if let Start::At(key) = start
+            && let Some((head, pages)) = self.searched(tree, key)
+        {
+            let found = match direction {
+                Direction::Forward => lmdb_search::at_or_above(pages, head, key),
+                Direction::Reverse => lmdb_search::below(pages, head, key),
+            };
+            if let Ok(found) = found {
+                return Ok(found);
+            }
+        }
+        let mut cursor = self.cursor(tree)?;
+        cursor.start(start, direction)?;
+        cursor.step()
     }
 
     /// As the tree's head says: this is asked when a file is opened, and nobody has looked at its rows' pages then.

@@ -12,10 +12,11 @@ use pellucid_record::Dictionary;
 use crate::catalog;
 use crate::cell::Cell;
 use crate::database::Database;
-use crate::engine::{ReadTxn, Tree};
+use crate::engine::{Direction, ReadTxn, Start, Tree};
 use crate::error::StoreError;
 use crate::estimate::in_share;
-use crate::row_key::{RowKey, TableId};
+use crate::index::{is_of_parts, range_of_parts};
+use crate::row_key::{Prefix, RowKey, TableId, run_size};
 use crate::scan::{Range, Row, RowRange, Scan};
 
 /// One version of a database. Clones see the same version and share its place among the readers.
@@ -197,6 +198,37 @@ impl Snapshot {
             // One of a run, or damaged.
             None => Ok(self.scan(table, range, reverse)?.next()?.and_then(once)),
         }
+    }
+
+    /// As `with_first`, of the entries of an index with these parts: without making a range of them.
+    ///
+    /// # Errors
+    /// As [`Scan::next`].
+    pub fn with_first_of<R>(
+        &self,
+        index: TableId,
+        parts: &[u8],
+        work: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.check_usable()?;
+        let (database, prefix_size) = (&self.inner.database, Prefix::of(index).size());
+        let run_size = run_size(database.key_size_max);
+        if prefix_size + parts.len() < run_size {
+            let start = RowKey::new(index, parts, database.key_size_max);
+            let start = start.as_bytes();
+            let entry = self.inner.txn.first_from(Tree::Rows, Start::At(start), Direction::Forward);
+            let entry = entry.map_err(|error| database.error(error))?;
+            let Some((row_key, bytes)) = entry.filter(|(row_key, _)| is_of_parts(row_key, start)) else {
+                return Ok(None);
+            };
+            if let (Some(key), Some(cell)) = (row_key.get(prefix_size..), Cell::parse(bytes))
+                && row_key.len() < run_size
+            {
+                return Ok(Some(work(Row { key, spelling: cell.spelling, record: cell.record })));
+            }
+        }
+        // One of a run, or damaged.
+        self.with_first(index, &range_of_parts(parts), false, work)
     }
 
     /// A value that lies apart, in place. Values of more than 4 KiB begin 16 bytes behind an address that

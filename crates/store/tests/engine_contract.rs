@@ -98,6 +98,7 @@ contract! {
     keeps_what_is_committed_and_forgets_what_is_dropped
     gives_keys_in_memcmp_order_both_ways
     starts_a_walk_at_any_key
+    a_search_finds_what_a_walk_meets
     a_page_at_a_time_equals_one_at_a_time
     separators_part_a_range_evenly
     a_snapshot_stays_as_it_was_during_writes
@@ -149,6 +150,51 @@ fn told(engine: &dyn Engine, place: &mut Place) -> Vec<Told> {
                 }
                 assert_eq!(place.version, commits.last().unwrap().version);
             }
+        }
+    }
+}
+
+/// Keys that share a lot, in a tree that is as deep as one of many millions, and again after it has changed.
+fn a_search_finds_what_a_walk_meets(fixture: fn(usize) -> Fixture) {
+    const COUNT: usize = 2_000;
+    let Fixture { engine, _scratch } = fixture(511);
+    let mut chance = Chance::new("a_search_finds_what_a_walk_meets");
+    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    for _ in 0..3 {
+        let mut txn = engine.begin_write().unwrap();
+        for _ in 0..COUNT {
+            let shared = [0, 0, 5, 7, 8, 300, 400][chance.below(7)];
+            let own: Vec<u8> = (0..=chance.below(12)).map(|_| [0, 1, 7, 0xFF][chance.below(4)]).collect();
+            let key = [&vec![7; shared][..], &own].concat();
+            if chance.one_in(4) {
+                txn.delete(Tree::Rows, &key).unwrap();
+                model.remove(&key);
+            } else {
+                let size = if chance.one_in(50) { 5000 } else { 20 };
+                let value = chance.bytes(size);
+                txn.put(Tree::Rows, &key, &[&value]).unwrap();
+                model.insert(key, value);
+            }
+        }
+        txn.commit().unwrap();
+        let txn = engine.begin_read().unwrap();
+        let asked: Vec<Vec<u8>> = model
+            .keys()
+            .flat_map(|key| {
+                let longer = [&key[..], &[0]].concat();
+                let other = [&key[..key.len() - 1], &[chance.next() as u8]].concat();
+                [key.clone(), longer, other, key[..key.len().div_ceil(2)].to_vec()]
+            })
+            .chain([vec![0], vec![0xFF; 500]])
+            .collect();
+        for key in asked {
+            assert_eq!(txn.get(Tree::Rows, &key).unwrap(), model.get(&key).map(|value| &value[..]));
+            let first = |direction| txn.first_from(Tree::Rows, Start::At(&key), direction).unwrap();
+            let expected = model.range::<[u8], _>((Included(&key[..]), Unbounded)).next();
+            assert_eq!(first(Direction::Forward), expected.map(|(key, value)| (&key[..], &value[..])));
+            let expected = model.range::<[u8], _>((Unbounded, Excluded(&key[..]))).next_back();
+            assert_eq!(first(Direction::Reverse), expected.map(|(key, value)| (&key[..], &value[..])));
+            assert_eq!(txn.get(Tree::Blobs, &key).unwrap(), None);
         }
     }
 }

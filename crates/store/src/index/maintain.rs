@@ -371,6 +371,12 @@ pub fn range_of_parts(parts: &[u8]) -> Range {
     Range::half_open(parts.to_vec(), [parts, &[BEHIND_PARTS]].concat())
 }
 
+/// Whether a row key from `start` on, the row key of some parts, is that of an entry with these.
+#[inline]
+pub(crate) fn is_of_parts(row_key: &[u8], start: &[u8]) -> bool {
+    row_key.strip_prefix(start).is_some_and(|rest| rest.first().is_none_or(|byte| *byte < BEHIND_PARTS))
+}
+
 impl Database {
     /// Take over what says what the entries of indexes are, if whoever opens it brings it.
     pub(crate) fn know(&self, options: &OpenOptions) {

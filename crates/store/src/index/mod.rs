@@ -29,8 +29,8 @@ pub(crate) use books::{all_indexes, indexes_of};
 pub(crate) use build::Builds;
 pub use error::{IndexError, NotUnique};
 pub(crate) use gather::Gathered;
-pub(crate) use maintain::Changes;
 pub use maintain::range_of_parts;
+pub(crate) use maintain::{Changes, is_of_parts};
 pub(crate) use prove::prove;
 
 /// Makes definitions of indexes ready for rows. Whoever opens a store brings one (`OpenOptions::deriver`).

@@ -83,6 +83,9 @@ impl LoggedRead {
         draft: Option<&'t Draft>,
     ) -> Result<Option<Entry<'t>>, EngineError> {
         const TRIES: usize = 8;
+        if draft.is_none() && self.layers.iter().all(Option::is_none) {
+            return self.tree.first_from(tree, start, direction);
+        }
         let mut behind: Option<&'t [u8]> = None;
         for _ in 0..TRIES {
             let (bound, place) = match (behind, start, direction) {

@@ -1,0 +1,305 @@
+//! Where in a tree of LMDB's does a key lie?
+//!
+//! LMDB's own search compares with one key after the other, each with a call, and each waits for memory: of a page it touches six lines or
+//! more, one after the other, and a page of a large tree is in no cache. Here the keys that the next three steps may compare with are
+//! asked for at once; what a key is known to share with all keys of a page is not compared again; and no cursor is made.
+//!
+//! Pages are read in the map, as by walks (`lmdb_page.rs`): each number is checked against the page and the map before it is used. Whatever
+//! does not look as it should ends the search without an answer, and LMDB is asked, who says what is wrong.
+
+use std::cmp::Ordering;
+
+use crate::engine::Entry;
+use crate::lmdb_page::{
+    Leaf, NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, PAGE_LEAF, Pages, read_u16, read_u32, read_u64,
+};
+use crate::os::prefetch;
+use crate::pages::{DEPTH_MAX, TreeHead};
+
+/// What a processor brings from memory at once.
+const LINE_SIZE: usize = 64;
+/// Lines with the head of a page and the offsets of all nodes, where these are not very short.
+const HEAD_LINES: usize = 3;
+
+/// A page does not look as it should: LMDB has to search.
+pub(crate) struct Unsure;
+
+/// The value of a key.
+pub(crate) fn get<'m>(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Result<Option<&'m [u8]>, Unsure> {
+    if tree.is_empty() {
+        return Ok(None);
+    }
+    let found = Found::of(pages, tree, key).ok_or(Unsure)?;
+    if !found.is_there {
+        return Ok(None);
+    }
+    found.leaf.entry(found.index).map(|(_, value)| Some(value)).ok_or(Unsure)
+}
+
+/// The first entry from a key on.
+pub(crate) fn at_or_above<'m>(
+    pages: Pages<'m>,
+    tree: &TreeHead,
+    key: &[u8],
+) -> Result<Option<Entry<'m>>, Unsure> {
+    if tree.is_empty() {
+        return Ok(None);
+    }
+    let found = Found::of(pages, tree, key).ok_or(Unsure)?;
+    let entry = if found.index < found.leaf.count() {
+        found.leaf.entry(found.index)
+    } else {
+        let Some(aside) = found.right else { return Ok(None) };
+        aside.leaf(pages, |_| 0).and_then(|leaf| leaf.entry(0))
+    };
+    entry.map(Some).ok_or(Unsure)
+}
+
+/// The last entry below a key.
+pub(crate) fn below<'m>(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Result<Option<Entry<'m>>, Unsure> {
+    if tree.is_empty() {
+        return Ok(None);
+    }
+    let found = Found::of(pages, tree, key).ok_or(Unsure)?;
+    let entry = if let Some(before) = found.index.checked_sub(1) {
+        found.leaf.entry(before)
+    } else {
+        let Some(aside) = found.left else { return Ok(None) };
+        let leaf = aside.leaf(pages, |count| count - 1);
+        leaf.and_then(|leaf| leaf.entry(leaf.count().checked_sub(1)?))
+    };
+    entry.map(Some).ok_or(Unsure)
+}
+
+/// Where a key is, or would be.
+struct Found<'m> {
+    leaf: Leaf<'m>,
+    /// The first entry that is not below the key.
+    index: usize,
+    /// Whether it is the key's.
+    is_there: bool,
+    /// What lies beside the leaf.
+    left: Option<Aside>,
+    right: Option<Aside>,
+}
+
+/// A page beside the way that was gone, and how many levels of branches there are from it on.
+#[derive(Clone, Copy)]
+struct Aside {
+    page: u64,
+    branches: u16,
+}
+
+impl Aside {
+    /// The leaf at one edge of what lies below it.
+    fn leaf(self, pages: Pages<'_>, edge: impl Fn(usize) -> usize) -> Option<Leaf<'_>> {
+        let mut number = self.page;
+        for _ in 0..self.branches {
+            let nodes = Nodes::of(pages.page(number)?, number, PAGE_BRANCH)?;
+            number = nodes.child(edge(nodes.offsets.len()))?;
+        }
+        pages.leaf(number)
+    }
+}
+
+impl<'m> Found<'m> {
+    fn of(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Option<Self> {
+        // A tree of so few levels is in a cache, once anybody reads in it.
+        const DEPTH_NEAR: u16 = 3;
+        if tree.depth == 0 || tree.depth > DEPTH_MAX {
+            return None;
+        }
+        let (mut number, mut left, mut right) = (tree.root, None, None);
+        let mut bounds = Bounds::default();
+        for branches in (0..tree.depth - 1).rev() {
+            let nodes = Nodes::of(pages.page(number)?, number, PAGE_BRANCH)?;
+            // A branch's first key is never looked at: all below the second one lies there.
+            let is_far = branches == 0 && tree.depth > DEPTH_NEAR;
+            let (behind, is_there) = nodes.behind(key, 1, is_far, &mut bounds)?;
+            let child = if is_there { behind } else { behind - 1 };
+            number = nodes.child(child)?;
+            if branches == 0 {
+                ask_for_head(pages.page(number)?);
+            }
+            if child > 0 {
+                left = Some(Aside { page: nodes.child(child - 1)?, branches });
+            }
+            if child + 1 < nodes.offsets.len() {
+                right = Some(Aside { page: nodes.child(child + 1)?, branches });
+            }
+        }
+        let nodes = Nodes::of(pages.page(number)?, number, PAGE_LEAF)?;
+        let (index, is_there) = nodes.behind(key, 0, tree.depth > DEPTH_NEAR, &mut bounds)?;
+        Some(Self { leaf: pages.leaf(number)?, index, is_there, left, right })
+    }
+}
+
+/// Ask the processor for what a search looks at first in a page.
+fn ask_for_head(page: &[u8]) {
+    for line in 0..HEAD_LINES {
+        prefetch(page.as_ptr().wrapping_add(line * LINE_SIZE));
+    }
+}
+
+/// How many bytes a key shares with the nearest ones that are known below it and above it: it shares the fewer of them with all between these.
+#[derive(Default)]
+struct Bounds {
+    low: usize,
+    high: usize,
+}
+
+/// The nodes of a page, in the order of their keys.
+struct Nodes<'m> {
+    page: &'m [u8],
+    offsets: &'m [[u8; 2]],
+}
+
+impl<'m> Nodes<'m> {
+    #[inline]
+    fn of(page: &'m [u8], number: u64, kind: u16) -> Option<Self> {
+        let is_it = read_u64(page, 0)? == number && read_u16(page, 10)? == kind;
+        let (offsets, _) = page.get(PAGE_HEAD_SIZE..usize::from(read_u16(page, 12)?))?.as_chunks();
+        (is_it && !offsets.is_empty()).then_some(Self { page, offsets })
+    }
+
+    #[inline]
+    fn offset(&self, index: usize) -> Option<usize> {
+        self.offsets.get(index).map(|offset| usize::from(u16::from_le_bytes(*offset)))
+    }
+
+    /// The page below a branch's node.
+    #[inline]
+    fn child(&self, index: usize) -> Option<u64> {
+        let node = self.page.get(self.offset(index)?..)?;
+        Some(u64::from(read_u32(node, 0)?) | u64::from(read_u16(node, 4)?) << 32)
+    }
+
+    /// Which node from `first` on is a key's, or else how many lie below it, those ahead of `first` included.
+    #[inline]
+    fn behind(&self, key: &[u8], first: usize, is_far: bool, bounds: &mut Bounds) -> Option<(usize, bool)> {
+        // Steps whose nodes are asked for together.
+        const STEPS: u32 = 3;
+        // Below the key are all ahead of `low`, and none from `low + count - 1` on. How many are left after a step does not depend on what was
+        // found, so that it is known which nodes the next steps may look at.
+        let (mut low, mut count) = (first, self.offsets.len().saturating_sub(first) + 1);
+        let mut step = 0;
+        while count > 1 {
+            if is_far && step % STEPS == 0 {
+                self.ask_for(low, count);
+            }
+            step += 1;
+            let half = count / 2;
+            count -= half;
+            match self.compare(low + half - 1, key, bounds)? {
+                Ordering::Less => low += half,
+                Ordering::Greater => {}
+                Ordering::Equal => return Some((low + half - 1, true)),
+            }
+        }
+        Some((low, false))
+    }
+
+    /// Ask the processor for the nodes that the next three steps of a search may look at.
+    #[inline]
+    fn ask_for(&self, low: usize, count: usize) {
+        let ask = |node: usize| {
+            if let Some(offset) = self.offset(node) {
+                prefetch(self.page.as_ptr().wrapping_add(offset));
+            }
+        };
+        let first = count / 2;
+        let second = (count - first) / 2;
+        let third = (count - first - second) / 2;
+        for low in [low, low + first] {
+            for low in [low, low + second] {
+                ask(low + third.max(1) - 1);
+            }
+            ask(low + second.max(1) - 1);
+        }
+        ask(low + first.max(1) - 1);
+    }
+
+    /// How a node's key lies to the one that is looked for, between whose bounds it is, and which it is from now on.
+    #[inline]
+    fn compare(&self, index: usize, key: &[u8], bounds: &mut Bounds) -> Option<Ordering> {
+        let (head, rest) = self.page.get(self.offset(index)?..)?.split_first_chunk::<NODE_HEAD_SIZE>()?;
+        let own = rest.get(..(u64::from_le_bytes(*head) >> 48) as usize)?;
+        let (order, shared) = compare(own, key, bounds.low.min(bounds.high));
+        match order {
+            Ordering::Less | Ordering::Equal => bounds.low = shared,
+            Ordering::Greater => bounds.high = shared,
+        }
+        Some(order)
+    }
+}
+
+/// How a key of a page lies to the one that is looked for, which it is known to share so many bytes with, and how many it shares.
+#[inline]
+fn compare(one: &[u8], key: &[u8], known: usize) -> (Ordering, usize) {
+    let mut at = known;
+    while let (Some(of_one), Some(of_key)) = (word_at(one, at), word_at(key, at)) {
+        if of_one != of_key {
+            return (of_one.cmp(&of_key), at + ((of_one ^ of_key).leading_zeros() / u8::BITS) as usize);
+        }
+        at += WORD;
+    }
+    let count = one.len().min(key.len());
+    let at = at.min(count);
+    let (of_one, of_key) =
+        (first_word(one.get(at..).unwrap_or_default()), first_word(key.get(at..).unwrap_or_default()));
+    let shared = at + ((of_one ^ of_key).leading_zeros() / u8::BITS) as usize;
+    (of_one.cmp(&of_key).then(one.len().cmp(&key.len())), shared.min(count))
+}
+
+/// Bytes that are compared at once.
+const WORD: usize = 8;
+
+/// So many bytes as a number that is ordered as they are.
+#[inline]
+fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|word| u64::from_be_bytes(*word))
+}
+
+/// The first bytes of a key, as a number that is ordered as they are.
+#[inline]
+fn first_word(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
+    let unused = u8::BITS * (WORD - key.len()) as u32;
+    match (key.first_chunk(), key.last_chunk()) {
+        // They overlap, in what is the same.
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << unused
+        }
+        _ => (0..WORD).fold(0, |first, at| first << 8 | u64::from(key.get(at).copied().unwrap_or(0))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_compared_as_bytes_whatever_is_known_of_them() {
+        let sizes = [0, 1, 3, 7, 8, 9, 15, 16, 17, 24];
+        let mut keys: Vec<Vec<u8>> = sizes.iter().map(|size| vec![7; *size]).collect();
+        for size in sizes {
+            for at in 0..size {
+                for byte in [0, 6, 8, 0xFF] {
+                    let mut key = vec![7; size];
+                    key[at] = byte;
+                    keys.push(key);
+                }
+            }
+        }
+        for one in &keys {
+            for other in &keys {
+                let shared = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+                for known in [0, shared / 2, shared] {
+                    assert_eq!(compare(one, other, known), (one.cmp(other), shared), "{one:?} {other:?}");
+                }
+            }
+        }
+    }
+}
