@@ -10,22 +10,21 @@
     reason = "rough numbers of pages and entries, none below zero"
 )]
 
+use std::ops::Range;
+
 use crate::lmdb_page::{PAGE_BRANCH, PAGE_LEAF};
 use crate::pages::{DEPTH_MAX, TreeHead};
 use crate::parts::{Child, child, entry_count};
 
-/// Branch pages that are looked at; of others it is taken that they have as many entries as these on average.
-const PAGE_COUNT_MAX: usize = 256;
+/// Branch pages between the edges that are looked at, from all over; of others it is taken that they have as many entries as these on average. A page
+/// of a large tree is in no cache: to look at 256 of them took longer than to read a thousand entries.
+const PAGE_COUNT_MAX: usize = 16;
 
 /// A search, and what it has met.
 struct Search<'k, P> {
     start: &'k [u8],
     end: Option<&'k [u8]>,
     page: P,
-    looked_at: usize,
-    /// Leaf pages below the lowest branches that were looked at, and how many of these there were.
-    leaves: f64,
-    lowest: f64,
     /// Entries of the leaves at the edges, and how many these are.
     edge_entries: f64,
     edge_leaves: f64,
@@ -44,16 +43,7 @@ pub(crate) fn entries_between<'m>(
     if tree.depth > DEPTH_MAX {
         return None;
     }
-    let mut search = Search {
-        start,
-        end,
-        page,
-        looked_at: 0,
-        leaves: 0.0,
-        lowest: 0.0,
-        edge_entries: 0.0,
-        edge_leaves: 0.0,
-    };
+    let mut search = Search { start, end, page, edge_entries: 0.0, edge_leaves: 0.0 };
     let leaves = search.leaves_below(Child { key: &[], page: tree.root }, None, tree.depth)?;
     let of_one = if search.edge_leaves > 0.0 { search.edge_entries / search.edge_leaves } else { 0.0 };
     Some((leaves * of_one) as u64)
@@ -69,6 +59,12 @@ fn last_at_or_below<'m>(bytes: &'m [u8], branch: Child<'m>, count: usize, key: &
     Some(low)
 }
 
+/// The last child of a branch that begins below a key; the first one, where none does.
+fn last_below<'m>(bytes: &'m [u8], branch: Child<'m>, count: usize, key: &[u8]) -> Option<usize> {
+    let last = last_at_or_below(bytes, branch, count, key)?;
+    Some(if last > 0 && child(bytes, branch, last)?.key == key { last - 1 } else { last })
+}
+
 impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
     /// The leaf pages below `branch`, of which `depth` levels are left, its own included; all its keys lie below `behind`.
     fn leaves_below(&mut self, branch: Child<'m>, behind: Option<&[u8]>, depth: u16) -> Option<f64> {
@@ -78,35 +74,52 @@ impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
         }
         let bytes = (self.page)(branch.page)?;
         let count = entry_count(bytes, branch.page, PAGE_BRANCH)?;
-        self.looked_at += 1;
         let first = last_at_or_below(bytes, branch, count, self.start)?;
         if depth == 2 {
-            (self.leaves, self.lowest) = (self.leaves + count as f64, self.lowest + 1.0);
             return self.leaves_of(bytes, (branch, behind), count, first);
         }
-        let (mut total, mut left_out) = (0.0, 0usize);
-        let mut next = child(bytes, branch, first)?;
-        for index in first..count {
-            let this = next;
-            if index > first && self.end.is_some_and(|end| this.key >= end) {
-                break;
-            }
-            let above = if index + 1 < count {
-                next = child(bytes, branch, index + 1)?;
-                Some(next.key)
+        let last = match self.end {
+            Some(end) => last_below(bytes, branch, count, end)?.max(first),
+            None => count - 1,
+        };
+        let above = |index: usize| {
+            if index + 1 < count {
+                child(bytes, branch, index + 1).map(|next| Some(next.key))
             } else {
-                behind
-            };
-            let is_child_inside =
-                this.key >= self.start && above.is_some_and(|above| self.end.is_none_or(|end| above <= end));
-            if is_child_inside && self.looked_at >= PAGE_COUNT_MAX {
-                left_out += 1;
-            } else {
-                total += self.leaves_below(this, above, depth - 1)?;
+                Some(behind)
             }
+        };
+        // Of those between the two at the edges all keys lie inside.
+        let mut total = self.leaves_below(child(bytes, branch, first)?, above(first)?, depth - 1)?;
+        if last > first {
+            total += self.leaves_below(child(bytes, branch, last)?, above(last)?, depth - 1)?;
+            let inside = first + 1..last;
+            total += self.leaves_inside(bytes, branch, inside, (depth - 1, PAGE_COUNT_MAX))?;
         }
-        let fan_out = if self.lowest > 0.0 { self.leaves / self.lowest } else { 1.0 };
-        Some(total + left_out as f64 * fan_out.powi(i32::from(depth) - 2))
+        Some(total)
+    }
+
+    /// The leaf pages below some children of a branch, of which `depth` levels are left; as many branches are looked at as `budget` says, one at least.
+    fn leaves_inside(
+        &self,
+        bytes: &'m [u8],
+        branch: Child<'m>,
+        children: Range<usize>,
+        (depth, budget): (u16, usize),
+    ) -> Option<f64> {
+        let count = children.len();
+        let looked_at = count.min(budget.max(1));
+        let mut total = 0.0;
+        for place in 0..looked_at {
+            let this = child(bytes, branch, children.start + place * count / looked_at)?;
+            let bytes = (self.page)(this.page)?;
+            let below = entry_count(bytes, this.page, PAGE_BRANCH)?;
+            total += match depth {
+                2 => below as f64,
+                _ => self.leaves_inside(bytes, this, 0..below, (depth - 1, budget / looked_at))?,
+            };
+        }
+        Some(if looked_at == 0 { 0.0 } else { total / looked_at as f64 * count as f64 })
     }
 
     /// The leaves of one of the lowest branches; those at the edges of the search are looked at.

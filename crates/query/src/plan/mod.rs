@@ -291,6 +291,8 @@ impl Planner<'_, '_> {
     fn sections(&mut self, conditions: &[Node]) -> Vec<Found> {
         // To find out about another one takes longer than to look these up.
         const FEW: f64 = 4.0;
+        // Those of a number: among numbers, and among Decimals.
+        const RANGE_COUNT_USUAL: usize = 2;
         let row_count = self.question.row_count;
         let mut sections: Vec<(usize, &Candidate, Section)> = Vec::new();
         for (index, candidate) in self.indexes.iter().enumerate() {
@@ -300,8 +302,10 @@ impl Planner<'_, '_> {
         let is_one = |candidate: &Candidate, section: &Section| {
             candidate.is_unique && section.point_count == candidate.parts.len()
         };
+        // Each range of a section is a search, so that one of many is looked at last: it may not have to be.
         sections.sort_by_key(|(_, candidate, section)| {
-            (!is_one(candidate, section), std::cmp::Reverse(section.point_count))
+            let ranges = section.ranges.len().max(RANGE_COUNT_USUAL);
+            (!is_one(candidate, section), ranges, std::cmp::Reverse(section.point_count))
         });
         let mut found = Vec::new();
         for (index, candidate, mut section) in sections {
