@@ -281,13 +281,31 @@ pub fn count<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<
 
 /// `table.column(path)`: a list of the values, None where a row has no such field.
 pub fn column<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-    let mut values = Vec::new();
-    for_each_values(of, &[node_of(path)?], |row| {
-        values.append(row);
-        Ok(())
-    })?;
+    let (table, mut values) = (of.table(), Vec::new());
+    if let Some((source, nodes)) = of.source_of(&[node_of(path)?])? {
+        if let (Source { rows: Rows::Told(rows, _), selection: None }, [node]) = (&source, &nodes[..])
+            && is_first_part(node)
+            && let Some(ints) = rows.ints()
+        {
+            return PyList::new(table.py(), ints);
+        }
+        see_source(table, source, &nodes, |row| {
+            values.append(row);
+            Ok(())
+        })?;
+    }
     // To append each to a list took a seventh of the time.
-    PyList::new(of.table().py(), values)
+    PyList::new(table.py(), values)
+}
+
+/// Whether it is the first part of what an entry tells.
+fn is_first_part(node: &Node) -> bool {
+    match node.kind() {
+        expression::Kind::Field(expression::Source::Record, path) => {
+            matches!(path[..], [expression::Step::Index(0)])
+        }
+        _ => false,
+    }
 }
 
 /// Shows what the columns come to in each row to `visit`, as plain objects; None where a value is missing.
@@ -297,10 +315,20 @@ pub fn column<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult
 pub fn for_each_values<'py>(
     of: &impl Queried<'py>,
     nodes: &[Node],
+    visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
+) -> PyResult<()> {
+    match of.source_of(nodes)? {
+        Some((source, nodes)) => see_source(of.table(), source, &nodes, visit),
+        None => Ok(()),
+    }
+}
+
+fn see_source<'py>(
+    table: &Bound<'py, Table>,
+    Source { rows, mut selection }: Source,
+    nodes: &[Node],
     mut visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
 ) -> PyResult<()> {
-    let table = of.table();
-    let Some((Source { rows, mut selection }, nodes)) = of.source_of(nodes)? else { return Ok(()) };
     let columns = nodes.iter().map(column_of).collect::<PyResult<Vec<_>>>()?;
     // Nobody's transaction is lent: values are made into objects where they lie.
     let rows = match rows {

@@ -25,6 +25,7 @@ pub mod sort;
 pub mod stoppable;
 pub mod sum;
 pub mod told;
+mod told_rows;
 pub mod walk;
 
 pub use aggregate::{Extreme, Extremes, Outcome};
@@ -33,7 +34,8 @@ pub use evaluate::Evaluator;
 pub use expression::Expression;
 pub use field::{FieldReader, Number, Step};
 pub use sum::Sum;
-pub use told::{Teller, ToldRows};
+pub use told::Teller;
+pub use told_rows::ToldRows;
 pub use walk::{
     Copied, Fault, Indexed, IndexedInside, Inside, InsideIndexed, Listed, RowKey, Selected, Selection, Walk,
 };

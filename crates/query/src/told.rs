@@ -5,8 +5,6 @@
 //! tuple ([`told`]). Bytes may be those of a bytearray, and a complex number stands where the float does that it equals: an entry
 //! with such a part does not tell, and the rows are read.
 
-use std::ops::ControlFlow;
-
 use pellucid_record::Value;
 use pellucid_record::key::{KeyPart, KeyReader, PlainKey, plain_part};
 use pellucid_record::layout::{
@@ -18,7 +16,7 @@ use pellucid_store::Row;
 use crate::evaluate::reach::key_value;
 use crate::expression::{Expression, Kind, Node, Source, Step};
 use crate::index::{EntryParts, Keys};
-use crate::walk::{Fault, RowKey, Walk};
+use crate::told_rows::{PLAIN_SIZE, ToldRows};
 
 /// The expression that comes to the same over what entries tell as this one does over rows. None where it reads what they do not tell.
 #[must_use]
@@ -120,19 +118,20 @@ impl Teller {
     #[inline]
     fn plain<'a>(&mut self, entry: &'a [u8]) -> Option<&'a [u8]> {
         let count = self.keys.count();
+        // Most indexes have one part.
+        if count == 1 {
+            let (part, behind) = plain_part(entry)?;
+            let record = self.record.first_chunk_mut::<PLAIN_SIZE>()?;
+            let (tag, slot) = record.get_mut(ROOT_HEAD_SIZE..)?.split_first_mut()?;
+            set_plain(tag, slot.first_chunk_mut()?, part)?;
+            return Some(behind);
+        }
         let (_, slots) = self.record.split_at_mut_checked(ROOT_HEAD_SIZE)?;
         let (tags, slots) = slots.split_at_mut_checked(count)?;
         let mut rest = entry;
         for (tag, slot) in tags.iter_mut().zip(slots.as_chunks_mut::<8>().0) {
             let (part, behind) = plain_part(rest)?;
-            match part {
-                PlainKey::Int(value) => (*tag, *slot) = (tag::INT, value.to_le_bytes()),
-                PlainKey::Str(text) => {
-                    *slot = [0; 8];
-                    slot.get_mut(..text.len())?.copy_from_slice(text);
-                    *tag = tag::STR_INLINE + text.len() as u8;
-                }
-            }
+            set_plain(tag, slot, part)?;
             rest = behind;
         }
         Some(rest)
@@ -141,26 +140,20 @@ impl Teller {
     /// Adds the row of an entry; false where the entry does not tell it.
     #[inline]
     pub fn tell(&self, entry: &EntryParts<'_>, rows: &mut ToldRows) -> bool {
-        let start = rows.bytes.len();
-        rows.bytes.extend_from_slice(entry.key);
-        if !entry.key_spelling.is_empty() {
-            rows.bytes.extend_from_slice(entry.key_spelling);
+        if let (PLAIN_SIZE, Some(record), true) =
+            (self.size, self.record.first_chunk(), entry.key_spelling.is_empty())
+            && rows.push_plain(entry.key, record, self.has_values)
+        {
+            return true;
         }
-        let record = rows.bytes.len();
-        if self.has_values {
-            // A size that the compiler knows is copied without a call, and most indexes have one part.
-            const OF_ONE: usize = ROOT_HEAD_SIZE + 9;
-            if let (OF_ONE, Some(record)) = (self.size, self.record.first_chunk::<OF_ONE>()) {
-                rows.bytes.extend_from_slice(record);
-            } else if self.size > 0 {
-                rows.bytes.extend_from_slice(self.record.get(..self.size).unwrap_or_default());
-            } else if !self.any(entry, &mut rows.bytes) {
-                rows.bytes.truncate(start);
-                return false;
+        let fill = |out: &mut Vec<u8>| {
+            if self.size > 0 {
+                out.extend_from_slice(self.record.get(..self.size).unwrap_or_default());
+                return true;
             }
-        }
-        rows.push(entry.key, start, (entry.key_spelling.len(), rows.bytes.len() - record));
-        true
+            self.any(entry, out)
+        };
+        rows.push_with(entry.key, entry.key_spelling, |out| !self.has_values || fill(out))
     }
 
     /// The record of any parts; false where they do not tell it.
@@ -194,6 +187,20 @@ impl Teller {
         out.extend_from_slice(&record);
         true
     }
+}
+
+/// Sets a slot and its tag; None where the text has no room there.
+#[inline]
+fn set_plain(tag: &mut u8, slot: &mut [u8; 8], part: PlainKey<'_>) -> Option<()> {
+    match part {
+        PlainKey::Int(value) => (*tag, *slot) = (tag::INT, value.to_le_bytes()),
+        PlainKey::Str(text) => {
+            *slot = [0; 8];
+            slot.get_mut(..text.len())?.copy_from_slice(text);
+            *tag = tag::STR_INLINE + text.len() as u8;
+        }
+    }
+    Some(())
 }
 
 /// The slots of a tuple that is being made, the last thing in some bytes.
@@ -253,247 +260,5 @@ impl<'a> Slots<'a> {
             _ => return false,
         }
         true
-    }
-}
-
-/// Rows as entries tell them, in memory.
-#[derive(Clone)]
-pub struct ToldRows {
-    /// Of each row its key, the key's spelling and its record.
-    bytes: Vec<u8>,
-    places: Vec<Place>,
-    /// They were added in the order of their keys, each key once.
-    is_in_order: bool,
-    /// The row that is given next.
-    next: usize,
-}
-
-impl Default for ToldRows {
-    fn default() -> Self {
-        Self { bytes: Vec::new(), places: Vec::new(), is_in_order: true, next: 0 }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Place {
-    /// The first bytes of the key, in whose order most rows are.
-    prefix: u64,
-    start: usize,
-    key: u32,
-    spelling: u32,
-    record: u32,
-}
-
-/// The first bytes of a key, as a number that is ordered as they are.
-#[inline]
-fn prefix_of(key: &[u8]) -> u64 {
-    if let Some(first) = key.first_chunk() {
-        return u64::from_be_bytes(*first);
-    }
-    let unused = 8 * (8 - key.len() as u32);
-    match (key.first_chunk(), key.last_chunk()) {
-        // They overlap, in what is the same.
-        (Some(first), Some(last)) => {
-            u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << unused
-        }
-        _ => (0..8).fold(0, |first, at| first << 8 | u64::from(key.get(at).copied().unwrap_or(0))),
-    }
-}
-
-impl Place {
-    fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        bytes.get(self.start..self.start + self.key as usize).unwrap_or_default()
-    }
-
-    #[inline]
-    fn row<'a>(&self, bytes: &'a [u8]) -> Row<'a> {
-        let all = bytes.get(self.start..).unwrap_or_default();
-        let (key, rest) = all.split_at_checked(self.key as usize).unwrap_or_default();
-        let (spelling, rest) = rest.split_at_checked(self.spelling as usize).unwrap_or_default();
-        Row { key, spelling, record: rest.get(..self.record as usize).unwrap_or_default() }
-    }
-}
-
-impl ToldRows {
-    /// No rows, with room for so many of one part.
-    #[must_use]
-    pub fn with_room(count: usize) -> Self {
-        const SIZE: usize = ROOT_HEAD_SIZE + 9 + 8;
-        Self { bytes: Vec::with_capacity(count * SIZE), places: Vec::with_capacity(count), ..Self::default() }
-    }
-
-    /// Rows of which nothing but the key is told.
-    #[must_use]
-    pub fn of_keys(keys: Vec<RowKey>) -> Self {
-        let mut rows = Self::default();
-        for RowKey { code, spelling } in keys {
-            let start = rows.bytes.len();
-            rows.bytes.extend_from_slice(&code);
-            rows.bytes.extend_from_slice(&spelling);
-            rows.push(&code, start, (spelling.len(), 0));
-        }
-        rows
-    }
-
-    /// Adds the row of a key whose bytes begin at `start`, with the sizes of its spelling and its record.
-    #[inline]
-    fn push(&mut self, key: &[u8], start: usize, (spelling, record): (usize, usize)) {
-        // Of the key as it came: to read back what was just written in other pieces took half the time of a row.
-        let prefix = prefix_of(key);
-        let (key, spelling, record) = (key.len() as u32, spelling as u32, record as u32);
-        let place = Place { prefix, start, key, spelling, record };
-        if let (true, Some(last)) = (self.is_in_order, self.places.last()) {
-            self.is_in_order = last.prefix < prefix
-                || last.prefix == prefix && last.key(&self.bytes) < place.key(&self.bytes);
-        }
-        self.places.push(place);
-    }
-
-    /// How many bytes of memory they take.
-    #[must_use]
-    pub fn size(&self) -> usize {
-        self.bytes.len() + self.places.len() * size_of::<Place>()
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.places.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
-
-    /// The one that was added last.
-    #[must_use]
-    pub fn last(&self) -> Option<Row<'_>> {
-        self.places.last().map(|place| place.row(&self.bytes))
-    }
-
-    /// Takes the one back that was added last.
-    pub fn pop(&mut self) {
-        if let Some(place) = self.places.pop() {
-            self.bytes.truncate(place.start);
-        }
-    }
-
-    /// Turns the order round of those from this one on.
-    pub fn turn(&mut self, from: usize) {
-        self.places.get_mut(from..).unwrap_or_default().reverse();
-        self.is_in_order = false;
-    }
-
-    /// Adds others behind them.
-    pub fn append(&mut self, others: Self) {
-        if self.places.is_empty() {
-            *self = others;
-            return;
-        }
-        let start = self.bytes.len();
-        self.is_in_order = false;
-        self.bytes.extend_from_slice(&others.bytes);
-        let moved = |place: Place| Place { start: start + place.start, ..place };
-        self.places.extend(others.places.into_iter().map(moved));
-    }
-
-    /// Leaves the first few out, and takes so many at most of the rest.
-    pub fn cut(&mut self, offset: u64, limit: u64) {
-        let start = offset.min(self.places.len() as u64) as usize;
-        self.places.drain(..start);
-        self.places.truncate(limit.min(self.places.len() as u64) as usize);
-    }
-
-    /// Brings them in the order of keys, each key once.
-    pub fn put_in_order(&mut self) {
-        if self.is_in_order {
-            return;
-        }
-        self.is_in_order = true;
-        let bytes = &self.bytes;
-        // Entries come in runs that are in order, which a stable sort makes use of.
-        self.places.sort_by(|one, other| {
-            one.prefix.cmp(&other.prefix).then_with(|| one.key(bytes).cmp(other.key(bytes)))
-        });
-        self.places.dedup_by(|one, other| one.prefix == other.prefix && one.key(bytes) == other.key(bytes));
-    }
-
-    /// The row under this key, where they are in the order of keys.
-    fn find(&self, key: &[u8]) -> Option<Place> {
-        let prefix = prefix_of(key);
-        let order = |place: &Place| place.prefix.cmp(&prefix).then_with(|| place.key(&self.bytes).cmp(key));
-        self.places.binary_search_by(order).ok().and_then(|found| self.places.get(found).copied())
-    }
-
-    /// Brings them, which are in the order of keys, in that of these keys, those alone.
-    ///
-    /// # Errors
-    /// What the keys come with.
-    pub fn pick<E>(&mut self, keys: impl Iterator<Item = Result<RowKey, E>>) -> Result<(), E> {
-        let mut places = Vec::new();
-        for key in keys {
-            places.extend(self.find(&key?.code));
-        }
-        self.places = places;
-        Ok(())
-    }
-
-    /// Gives the next row to `visit`; None at the end.
-    pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Option<R> {
-        let place = self.places.get(self.next)?;
-        self.next += 1;
-        Some(visit(place.row(&self.bytes)))
-    }
-}
-
-impl Walk for ToldRows {
-    fn step<B>(
-        &mut self,
-        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
-    ) -> Result<Option<ControlFlow<B>>, Fault> {
-        const COUNT: usize = 64;
-        let rest = self.places.get(self.next..).unwrap_or_default();
-        if rest.is_empty() {
-            return Ok(None);
-        }
-        for place in rest.iter().take(COUNT) {
-            self.next += 1;
-            if let ControlFlow::Break(value) = visit(place.row(&self.bytes)) {
-                return Ok(Some(ControlFlow::Break(value)));
-            }
-        }
-        Ok(Some(ControlFlow::Continue(())))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_ordered_as_their_first_bytes() {
-        let mut keys: Vec<Vec<u8>> = (0..12).map(|size| (1..=size).collect()).collect();
-        keys.extend((0..10).map(|size| vec![0; size]));
-        keys.extend([vec![0xFF; 3], vec![0xFF; 7], vec![1, 2, 3, 4, 0xFF], vec![1, 2, 3, 4, 5, 6, 0xFF]]);
-        for one in &keys {
-            let padded: Vec<u8> = one.iter().copied().chain([0; 8]).take(8).collect();
-            assert_eq!(prefix_of(one).to_be_bytes(), padded[..], "{one:?}");
-        }
-        let row_key = |code: &Vec<u8>| RowKey { code: code.as_slice().into(), spelling: [7].into() };
-        let mut rows = ToldRows::of_keys(keys.iter().chain(&keys).map(row_key).collect());
-        rows.put_in_order();
-        keys.sort();
-        keys.dedup();
-        assert_eq!(rows.len(), keys.len());
-        let mut places = rows.clone();
-        for key in &keys {
-            assert_eq!(
-                places.next(|row| (row.key.to_vec(), row.spelling.to_vec())),
-                Some((key.clone(), vec![7]))
-            );
-            assert!(rows.find(key).is_some() && rows.find(&[&key[..], &[0xEE]].concat()).is_none());
-        }
     }
 }

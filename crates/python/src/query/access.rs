@@ -548,7 +548,9 @@ impl Work for Tell {
                     return ControlFlow::Break(Ok(()));
                 }
                 if let Some(condition) = &mut self.condition
-                    && !told.last().is_some_and(|row| condition.is_true(&row, &NoShapes).unwrap_or(false))
+                    && !told
+                        .with_last(|row| condition.is_true(&row, &NoShapes).unwrap_or(false))
+                        .unwrap_or(false)
                 {
                     told.pop();
                 }

@@ -1,0 +1,427 @@
+//! How are rows kept that the entries of an index tell?
+//!
+//! Most are told by an index of one part, which is an int or a short name, and have a short key: these take 24 bytes each, a number for the key and one
+//! for the value, which are put in order as they are. Of all others key and record stand one behind the other.
+
+use std::ops::ControlFlow;
+
+use pellucid_record::layout::{Kind as Container, ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, root_head, tag};
+use pellucid_store::Row;
+
+use crate::walk::{Fault, RowKey, Walk};
+
+/// Bytes of the record of one part that stands in its slot.
+pub(crate) const PLAIN_SIZE: usize = ROOT_HEAD_SIZE + 9;
+
+/// Rows as entries tell them, in memory.
+#[derive(Clone)]
+pub struct ToldRows {
+    /// The rows, as long as all are plain; afterwards none.
+    plain: Vec<Plain>,
+    /// The rows, once one is not plain, and of each its key, the key's spelling and its record.
+    places: Vec<Place>,
+    bytes: Vec<u8>,
+    /// They were added in the order of their keys, each key once.
+    is_in_order: bool,
+    /// The row that is given next.
+    next: usize,
+}
+
+impl Default for ToldRows {
+    fn default() -> Self {
+        Self { plain: Vec::new(), places: Vec::new(), bytes: Vec::new(), is_in_order: true, next: 0 }
+    }
+}
+
+/// A row with a key of eight bytes at most that needs no spelling, and one part that stands in its slot.
+#[derive(Clone, Copy)]
+struct Plain {
+    prefix: u64,
+    /// The slot, its tag, and the key's size.
+    bits: u64,
+    tag: u8,
+    key: u8,
+}
+
+/// The tag of what has no record.
+const NO_RECORD: u8 = u8::MAX;
+
+impl Plain {
+    /// In which order it is among others.
+    #[inline]
+    fn order(&self) -> (u64, u8) {
+        (self.prefix, self.key)
+    }
+
+    #[inline]
+    fn with_row<R>(&self, visit: impl FnOnce(Row<'_>) -> R) -> R {
+        let mut record = [0; PLAIN_SIZE];
+        let (head, rest) = record.split_at_mut(ROOT_HEAD_SIZE);
+        head.copy_from_slice(&PLAIN_HEAD.to_le_bytes());
+        if let Some((tag, slot)) = rest.split_first_mut() {
+            *tag = self.tag;
+            slot.copy_from_slice(&self.bits.to_le_bytes());
+        }
+        let key = self.prefix.to_be_bytes();
+        let key = key.get(..usize::from(self.key)).unwrap_or_default();
+        visit(Row { key, spelling: &[], record: if self.tag == NO_RECORD { &[] } else { &record } })
+    }
+}
+
+/// The head of the record of one part.
+const PLAIN_HEAD: u64 = root_head(Container::Tuple, ROOT_WIDTH_LOG2, 0, 1);
+
+/// A row of any other kind.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The first bytes of the key, in whose order most rows are.
+    prefix: u64,
+    start: usize,
+    key: u32,
+    spelling: u32,
+    record: u32,
+}
+
+/// The first bytes of a key, as a number that is ordered as they are.
+#[inline]
+fn prefix_of(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
+    let unused = 8 * (8 - key.len() as u32);
+    match (key.first_chunk(), key.last_chunk()) {
+        // They overlap, in what is the same.
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << unused
+        }
+        _ => (0..8).fold(0, |first, at| first << 8 | u64::from(key.get(at).copied().unwrap_or(0))),
+    }
+}
+
+impl Place {
+    fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes.get(self.start..self.start + self.key as usize).unwrap_or_default()
+    }
+
+    #[inline]
+    fn row<'a>(&self, bytes: &'a [u8]) -> Row<'a> {
+        let all = bytes.get(self.start..).unwrap_or_default();
+        let (key, rest) = all.split_at_checked(self.key as usize).unwrap_or_default();
+        let (spelling, rest) = rest.split_at_checked(self.spelling as usize).unwrap_or_default();
+        Row { key, spelling, record: rest.get(..self.record as usize).unwrap_or_default() }
+    }
+}
+
+impl ToldRows {
+    /// No rows, with room for so many of one part.
+    #[must_use]
+    pub fn with_room(count: usize) -> Self {
+        Self { plain: Vec::with_capacity(count), ..Self::default() }
+    }
+
+    /// Rows of which nothing but the key is told.
+    #[must_use]
+    pub fn of_keys(keys: Vec<RowKey>) -> Self {
+        let mut rows = Self::default();
+        for RowKey { code, spelling } in keys {
+            rows.push_with(&code, &spelling, |_| true);
+        }
+        rows
+    }
+
+    /// Adds a row, if it is a plain one among such; `record` is that of its part, which it has or has not.
+    #[inline]
+    pub(crate) fn push_plain(&mut self, key: &[u8], record: &[u8; PLAIN_SIZE], has_record: bool) -> bool {
+        let (Some((tag, slot)), true) = (
+            record.get(ROOT_HEAD_SIZE..).and_then(<[u8]>::split_first),
+            self.places.is_empty() && key.len() <= size_of::<u64>(),
+        ) else {
+            return false;
+        };
+        let bits = slot.first_chunk().map_or(0, |slot| u64::from_le_bytes(*slot));
+        let tag = if has_record { *tag } else { NO_RECORD };
+        let row = Plain { prefix: prefix_of(key), bits, tag, key: key.len() as u8 };
+        self.is_in_order &= self.plain.last().is_none_or(|last| last.order() < row.order());
+        self.plain.push(row);
+        true
+    }
+
+    /// Adds a row, whose record `fill` adds to the bytes; nothing where that says no.
+    pub(crate) fn push_with(
+        &mut self,
+        key: &[u8],
+        spelling: &[u8],
+        fill: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) -> bool {
+        self.spread();
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(spelling);
+        let record = self.bytes.len();
+        if !fill(&mut self.bytes) {
+            self.bytes.truncate(start);
+            return false;
+        }
+        let record = (self.bytes.len() - record) as u32;
+        let (prefix, spelling) = (prefix_of(key), spelling.len() as u32);
+        let place = Place { prefix, start, key: key.len() as u32, spelling, record };
+        if let (true, Some(last)) = (self.is_in_order, self.places.last()) {
+            self.is_in_order = last.prefix < prefix || last.prefix == prefix && last.key(&self.bytes) < key;
+        }
+        self.places.push(place);
+        true
+    }
+
+    /// Keeps plain rows as the others are kept, among which they are to be.
+    fn spread(&mut self) {
+        if self.plain.is_empty() {
+            return;
+        }
+        let is_in_order = self.is_in_order;
+        for row in std::mem::take(&mut self.plain) {
+            row.with_row(|row| {
+                self.push_with(row.key, row.spelling, |out| {
+                    out.extend_from_slice(row.record);
+                    true
+                })
+            });
+        }
+        self.is_in_order = is_in_order;
+    }
+
+    /// How many bytes of memory they take.
+    #[inline]
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.bytes.len() + self.places.len() * size_of::<Place>() + self.plain.len() * size_of::<Plain>()
+    }
+
+    /// How many there are.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.plain.len() + self.places.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What `visit` makes of the one that was added last.
+    pub fn with_last<R>(&self, visit: impl FnOnce(Row<'_>) -> R) -> Option<R> {
+        self.with_row(self.len().checked_sub(1)?, visit)
+    }
+
+    #[inline]
+    fn with_row<R>(&self, index: usize, visit: impl FnOnce(Row<'_>) -> R) -> Option<R> {
+        if let Some(row) = self.plain.get(index) {
+            return Some(row.with_row(visit));
+        }
+        self.places.get(index).map(|place| visit(place.row(&self.bytes)))
+    }
+
+    /// The values of the rows from the next one on, where each is an int, the only part.
+    #[must_use]
+    pub fn ints(&self) -> Option<impl ExactSizeIterator<Item = i64>> {
+        let rest = self.plain.get(self.next..)?;
+        let is_int = self.places.is_empty() && rest.iter().all(|row| row.tag == tag::INT);
+        is_int.then(|| rest.iter().map(|row| row.bits.cast_signed()))
+    }
+
+    /// Takes the one back that was added last.
+    pub fn pop(&mut self) {
+        if self.plain.pop().is_none()
+            && let Some(place) = self.places.pop()
+        {
+            self.bytes.truncate(place.start);
+        }
+    }
+
+    /// Turns the order round of those from this one on.
+    pub fn turn(&mut self, from: usize) {
+        self.plain.get_mut(from..).unwrap_or_default().reverse();
+        self.places.get_mut(from..).unwrap_or_default().reverse();
+        self.is_in_order = false;
+    }
+
+    /// Adds others behind them.
+    pub fn append(&mut self, mut others: Self) {
+        if self.is_empty() {
+            *self = others;
+            return;
+        }
+        self.is_in_order = false;
+        if self.places.is_empty() && others.places.is_empty() {
+            self.plain.append(&mut others.plain);
+            return;
+        }
+        self.spread();
+        others.spread();
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&others.bytes);
+        let moved = |place: Place| Place { start: start + place.start, ..place };
+        self.places.extend(others.places.into_iter().map(moved));
+    }
+
+    /// Leaves the first few out, and takes so many at most of the rest.
+    pub fn cut(&mut self, offset: u64, limit: u64) {
+        let start = offset.min(self.len() as u64) as usize;
+        let count = limit.min((self.len() - start) as u64) as usize;
+        self.plain.drain(..start.min(self.plain.len()));
+        self.places.drain(..start.min(self.places.len()));
+        self.plain.truncate(count);
+        self.places.truncate(count);
+    }
+
+    /// Brings them in the order of keys, each key once.
+    pub fn put_in_order(&mut self) {
+        if self.is_in_order {
+            return;
+        }
+        self.is_in_order = true;
+        let bytes = &self.bytes;
+        // Entries come in runs that are in order, which a stable sort makes use of.
+        self.plain.sort_by_key(Plain::order);
+        self.plain.dedup_by_key(|row| row.order());
+        self.places.sort_by(|one, other| {
+            one.prefix.cmp(&other.prefix).then_with(|| one.key(bytes).cmp(other.key(bytes)))
+        });
+        self.places.dedup_by(|one, other| one.prefix == other.prefix && one.key(bytes) == other.key(bytes));
+    }
+
+    /// Brings them, which are in the order of keys, in that of these keys, those alone.
+    ///
+    /// # Errors
+    /// What the keys come with.
+    pub fn pick<E>(&mut self, keys: impl Iterator<Item = Result<RowKey, E>>) -> Result<(), E> {
+        let (mut plain, mut places) = (Vec::new(), Vec::new());
+        for key in keys {
+            let key = key?.code;
+            let prefix = prefix_of(&key);
+            let found = self.plain.binary_search_by_key(&(prefix, key.len()), |row| {
+                let (prefix, size) = row.order();
+                (prefix, usize::from(size))
+            });
+            plain.extend(found.ok().and_then(|found| self.plain.get(found)));
+            let order =
+                |place: &Place| place.prefix.cmp(&prefix).then_with(|| place.key(&self.bytes).cmp(&key));
+            places.extend(self.places.binary_search_by(order).ok().and_then(|found| self.places.get(found)));
+        }
+        (self.plain, self.places) = (plain, places);
+        Ok(())
+    }
+
+    /// Gives the next row to `visit`; None at the end.
+    pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Option<R> {
+        let found = self.with_row(self.next, visit)?;
+        self.next += 1;
+        Some(found)
+    }
+}
+
+impl Walk for ToldRows {
+    fn step<B>(
+        &mut self,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, Fault> {
+        const COUNT: usize = 64;
+        if self.next >= self.len() {
+            return Ok(None);
+        }
+        for row in self.plain.get(self.next..).unwrap_or_default().iter().take(COUNT) {
+            self.next += 1;
+            if let ControlFlow::Break(value) = row.with_row(&mut visit) {
+                return Ok(Some(ControlFlow::Break(value)));
+            }
+        }
+        for place in self.places.get(self.next..).unwrap_or_default().iter().take(COUNT) {
+            self.next += 1;
+            if let ControlFlow::Break(value) = visit(place.row(&self.bytes)) {
+                return Ok(Some(ControlFlow::Break(value)));
+            }
+        }
+        Ok(Some(ControlFlow::Continue(())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn awkward_keys() -> Vec<Vec<u8>> {
+        let mut keys: Vec<Vec<u8>> = (0..12).map(|size| (1..=size).collect()).collect();
+        keys.extend((0..10).map(|size| vec![0; size]));
+        keys.extend([vec![0xFF; 3], vec![0xFF; 7], vec![1, 2, 3, 4, 0xFF], vec![1, 2, 3, 4, 5, 6, 0xFF]]);
+        keys
+    }
+
+    fn drained(mut rows: ToldRows) -> Vec<(Vec<u8>, Vec<u8>, Vec<u8>)> {
+        let copied = |row: Row<'_>| (row.key.to_vec(), row.spelling.to_vec(), row.record.to_vec());
+        std::iter::from_fn(|| rows.next(copied)).collect()
+    }
+
+    #[test]
+    fn keys_are_ordered_as_their_first_bytes() {
+        let mut keys = awkward_keys();
+        for one in &keys {
+            let padded: Vec<u8> = one.iter().copied().chain([0; 8]).take(8).collect();
+            assert_eq!(prefix_of(one).to_be_bytes(), padded[..], "{one:?}");
+        }
+        let row_key = |code: &Vec<u8>| RowKey { code: code.as_slice().into(), spelling: [7].into() };
+        let mut rows = ToldRows::of_keys(keys.iter().chain(&keys).map(row_key).collect());
+        rows.put_in_order();
+        keys.sort();
+        keys.dedup();
+        let expected: Vec<_> = keys.iter().map(|key| (key.clone(), vec![7], vec![])).collect();
+        assert_eq!(drained(rows.clone()), expected);
+        rows.pick(keys.iter().rev().map(|key| Ok::<_, ()>(row_key(key)))).unwrap();
+        assert!(drained(rows).iter().eq(expected.iter().rev()));
+    }
+
+    #[test]
+    fn rows_are_the_same_whether_all_are_plain_or_not() {
+        let record = |value: i64| {
+            let mut record = [0; PLAIN_SIZE];
+            record[..ROOT_HEAD_SIZE].copy_from_slice(&PLAIN_HEAD.to_le_bytes());
+            record[ROOT_HEAD_SIZE] = tag::INT;
+            record[ROOT_HEAD_SIZE + 1..].copy_from_slice(&value.to_le_bytes());
+            record
+        };
+        let keys: Vec<Vec<u8>> = awkward_keys().into_iter().filter(|key| key.len() <= 8).collect();
+        let (mut plain, mut any, mut late) = (ToldRows::default(), ToldRows::default(), ToldRows::default());
+        for (value, key) in (0..).zip(keys.iter().chain(&keys)) {
+            let record = record(value);
+            let fill = |out: &mut Vec<u8>| {
+                out.extend_from_slice(&record);
+                true
+            };
+            assert!(plain.push_plain(key, &record, true));
+            assert!(any.push_with(key, &[], fill));
+            // Once one is not plain, all others are not either.
+            let is_plain = late.push_plain(key, &record, true);
+            assert_eq!(is_plain, value <= 3);
+            if !is_plain || value == 3 {
+                late.push_with(key, &[], fill);
+            }
+        }
+        assert!(plain.ints().unwrap().eq((0..).take(2 * keys.len())));
+        assert!(any.ints().is_none());
+        for rows in [&mut plain, &mut any, &mut late] {
+            rows.put_in_order();
+            rows.turn(1);
+            rows.cut(2, 9);
+        }
+        assert_eq!(plain.len(), 9);
+        assert_eq!(drained(plain.clone()), drained(any.clone()));
+        assert_eq!(drained(plain.clone()), drained(late));
+        let both = |one: &ToldRows, other: &ToldRows| {
+            let mut both = one.clone();
+            both.append(other.clone());
+            drained(both)
+        };
+        assert_eq!(both(&plain, &any), both(&plain, &plain));
+        assert_eq!(both(&any, &plain), both(&any, &any));
+    }
+}
