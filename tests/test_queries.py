@@ -101,7 +101,7 @@ def is_number(value: Any) -> bool:
 
 def arithmetic(work: Callable[..., Any], is_sum: bool, is_shift: bool = False) -> Callable[[Any, Any], Any]:
     def compute(one: Any, other: Any) -> Any:
-        numbers = is_number(one) and is_number(other)
+        numbers = all(is_number(value) or isinstance(value, Decimal) for value in (one, other))
         texts = is_sum and isinstance(one, str) and isinstance(other, str)
         moments = is_shift and all(isinstance(value, (date, timedelta)) for value in (one, other))
         return in_python(work, one, other) if numbers or texts or moments else MISSING
@@ -117,7 +117,7 @@ OPERATIONS: list[tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = 
     (lambda a, b: a % b, arithmetic(lambda a, b: a % b, is_sum=False)),
 ]
 FUNCTIONS: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
-    (lambda a: -a, lambda v: -v if is_number(v) or isinstance(v, timedelta) else MISSING),
+    (lambda a: -a, lambda v: -v if is_number(v) or isinstance(v, (Decimal, timedelta)) else MISSING),
     (lambda a: a.length(), lambda v: in_python(len, v)),
     (lambda a: a.lower(), lambda v: v.lower() if isinstance(v, str) else MISSING),
     (lambda a: a.upper(), lambda v: v.upper() if isinstance(v, str) else MISSING),

@@ -10,6 +10,7 @@ pub mod aggregate;
 pub mod arrow;
 pub mod code;
 pub mod column;
+mod decimal;
 pub mod evaluate;
 pub mod expression;
 pub mod field;

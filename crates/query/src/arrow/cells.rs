@@ -348,7 +348,7 @@ where
     T::Native: std::fmt::Display,
 {
     let values = array.as_primitive::<T>().values().iter();
-    Cells::Decimals(values.map(|value| decimal::written(&value.to_string(), i32::from(scale))).collect())
+    Cells::Decimals(values.map(|value| decimal::written(&value.to_string(), i64::from(scale))).collect())
 }
 
 /// Makes microseconds of what is there.

@@ -86,7 +86,7 @@ fn unscaled_text(written: &str) -> Option<Unscaled> {
 }
 
 /// The Decimal as Python writes it: `digits` behind an optional sign, times ten to the power of `-scale`.
-pub fn written(digits: &str, scale: i32) -> String {
+pub fn written(digits: &str, scale: i64) -> String {
     let (sign, digits) = match digits.strip_prefix('-') {
         Some(digits) => ("-", digits),
         None => ("", digits),
@@ -94,7 +94,7 @@ pub fn written(digits: &str, scale: i32) -> String {
     let digits = digits.trim_start_matches('0');
     let digits = if digits.is_empty() { "0" } else { digits };
     let count = i64::try_from(digits.len()).unwrap_or(i64::MAX);
-    let point = count - i64::from(scale);
+    let point = count - scale;
     if scale == 0 {
         return format!("{sign}{digits}");
     }

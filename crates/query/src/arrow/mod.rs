@@ -28,6 +28,7 @@ use crate::column::Column;
 use crate::walk::{Fault, Walk, for_each};
 use builder::{Builder, Ground, Stop};
 pub use builder::{Large, NothingLarge};
+pub(crate) use decimal::written;
 use fields::Fields;
 pub use kind::{Type, double};
 

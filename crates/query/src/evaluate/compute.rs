@@ -1,8 +1,9 @@
 //! What do numbers, strings and dates come to?
 //!
 //! As Python computes: ints exactly, however large; `/` of ints correctly rounded; `%` with the sign of the divisor. What Python
-//! raises for (a division by zero, a result that no float holds) is a missing value. A Decimal takes part in comparisons, not in
-//! arithmetic: its rules hang on a context that no file has.
+//! raises for (a division by zero, a result that no float holds) is a missing value. Decimals are computed as under the context that
+//! Python begins with (`decimal.rs`). What a named time zone says of another day is not known here, so that an aware datetime of one is
+//! not moved: a file would come to say another time wherever these rules are others.
 
 #![expect(
     clippy::cast_precision_loss,
@@ -12,23 +13,30 @@
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive, Zero};
 use pellucid_record::payload::Timedelta;
-use pellucid_record::value::Double;
+use pellucid_record::value::{Double, OwnedZone};
 use pellucid_record::{Shapes, Slot, Value};
 
 use super::found::Found;
+use crate::decimal::Decimal;
 use crate::expression::{Function, Operation};
 
 const DAY: i64 = 86_400_000_000;
 
-/// A number, a string or a span of time, taken out of what was found.
+/// A number, a string, a time or a span of time, taken out of what was found.
 enum Term {
     Int(i64),
     Big(BigInt),
     Float(f64),
+    Decimal(Decimal),
     Text(String),
     Date(u32),
     /// Microseconds since 0001-01-01T00:00; what is computed has no fold.
     Datetime(i64),
+    Aware {
+        local: i64,
+        offset: i64,
+        zone: OwnedZone,
+    },
     /// Microseconds.
     Span(i128),
 }
@@ -56,9 +64,13 @@ impl Term {
             Value::Bool(value) => Term::Int(i64::from(*value)),
             Value::BigInt(bytes) => Term::Big(BigInt::from_signed_bytes_le(bytes)),
             Value::Float(value) => Term::Float(value.0),
+            Value::Decimal(text) => Term::Decimal(Decimal::parse(text)?),
             Value::Str(text) => Term::Text(text.clone()),
             Value::Date(ordinal) => Term::Date(*ordinal),
             Value::Datetime(micros, _) => Term::Datetime(*micros),
+            Value::Aware { local, offset, zone, .. } => {
+                Term::Aware { local: *local, offset: *offset, zone: zone.clone() }
+            }
             Value::Timedelta(delta) => Term::Span(micros_of(delta)),
             _ => return None,
         })
@@ -80,6 +92,17 @@ impl Term {
             _ => None,
         }
     }
+
+    fn is_of_time(&self) -> bool {
+        matches!(self, Term::Date(_) | Term::Datetime(_) | Term::Aware { .. } | Term::Span(_))
+    }
+
+    fn decimal(&self) -> Option<Decimal> {
+        match self {
+            Term::Decimal(value) => Some(value.clone()),
+            term => term.big().map(|value| Decimal::of_int(&value)),
+        }
+    }
 }
 
 /// What is made of two values; Missing where it cannot be.
@@ -98,6 +121,7 @@ pub fn negative(found: &Found<'_>) -> Found<'static> {
     let value = Term::of(found).and_then(|term| match term {
         Term::Float(value) => Some(Value::Float(Double(-value))),
         Term::Span(micros) => span(-micros),
+        Term::Decimal(value) => value.negated().map(|value| Value::Decimal(value.text())),
         term => term.big().map(|value| int(&-value)),
     });
     value.map_or(Found::Missing, Found::of_value)
@@ -117,30 +141,43 @@ fn of_terms(operation: Operation, one: &Term, other: &Term) -> Option<Value> {
             return Some(Value::Int(value));
         }
     }
-    match (operation, one, other) {
-        (Add, Term::Text(one), Term::Text(other)) => return Some(Value::Str(format!("{one}{other}"))),
-        (Subtract, Term::Date(one), Term::Date(other)) => {
-            return span(i128::from(DAY) * (i128::from(*one) - i128::from(*other)));
+    match (one, other) {
+        (Term::Text(one), Term::Text(other)) => {
+            (operation == Add).then(|| Value::Str(format!("{one}{other}")))
         }
-        (Subtract, Term::Datetime(one), Term::Datetime(other)) => {
-            return span(i128::from(*one) - i128::from(*other));
+        (Term::Decimal(_), _) | (_, Term::Decimal(_)) => {
+            of_decimals(operation, &one.decimal()?, &other.decimal()?)
         }
-        (Add, Term::Datetime(start), Term::Span(micros))
-        | (Add, Term::Span(micros), Term::Datetime(start)) => return moved(*start, *micros),
-        (Subtract, Term::Datetime(start), Term::Span(micros)) => return moved(*start, -micros),
-        (Add, Term::Date(start), Term::Span(micros)) | (Add, Term::Span(micros), Term::Date(start)) => {
-            return moved_days(*start, *micros);
-        }
-        (Subtract, Term::Date(start), Term::Span(micros)) => {
-            return moved_days(*start, -days_only(*micros));
-        }
-        (Add, Term::Span(one), Term::Span(other)) => return span(one.checked_add(*other)?),
-        (Subtract, Term::Span(one), Term::Span(other)) => return span(one.checked_sub(*other)?),
-        _ => {}
+        _ if one.is_of_time() || other.is_of_time() => of_times(operation, one, other),
+        _ => match (one.big(), other.big()) {
+            (Some(one), Some(other)) => of_ints(operation, &one, &other),
+            _ => of_floats(operation, one.float()?, other.float()?),
+        },
     }
-    match (one.big(), other.big()) {
-        (Some(one), Some(other)) => of_ints(operation, &one, &other),
-        _ => of_floats(operation, one.float()?, other.float()?),
+}
+
+/// What is made of dates, datetimes and spans of time.
+fn of_times(operation: Operation, one: &Term, other: &Term) -> Option<Value> {
+    use Operation::{Add, Subtract};
+    match (operation, one, other) {
+        (Subtract, Term::Date(one), Term::Date(other)) => {
+            span(i128::from(DAY) * (i128::from(*one) - i128::from(*other)))
+        }
+        (Subtract, Term::Datetime(one), Term::Datetime(other)) => span(i128::from(*one) - i128::from(*other)),
+        (
+            Subtract,
+            Term::Aware { local: one, offset: one_offset, zone: one_zone },
+            Term::Aware { local: other, offset: other_offset, zone: other_zone },
+        ) => {
+            // In one zone Python takes the one clock from the other, whatever it was set to in between.
+            let turned =
+                if one_zone == other_zone { 0 } else { i128::from(*one_offset) - i128::from(*other_offset) };
+            span(i128::from(*one) - i128::from(*other) - turned)
+        }
+        (Add, start, Term::Span(micros)) | (Add, Term::Span(micros), start) => moved(start, *micros),
+        (Subtract, Term::Date(_), Term::Span(micros)) => moved(one, -days_only(*micros)),
+        (Subtract, start, Term::Span(micros)) => moved(start, -micros),
+        _ => None,
     }
 }
 
@@ -226,6 +263,17 @@ fn of_floats(operation: Operation, one: f64, other: f64) -> Option<Value> {
     Some(Value::Float(Double(value)))
 }
 
+fn of_decimals(operation: Operation, one: &Decimal, other: &Decimal) -> Option<Value> {
+    let value = match operation {
+        Operation::Add => one.plus(other),
+        Operation::Subtract => one.minus(other),
+        Operation::Multiply => one.times(other),
+        Operation::Divide => one.over(other),
+        Operation::Remainder => one.modulo(other),
+    };
+    value.map(|value| Value::Decimal(value.text()))
+}
+
 fn int(value: &BigInt) -> Value {
     match value.to_i64() {
         Some(value) => Value::Int(value),
@@ -248,10 +296,33 @@ fn span(micros: i128) -> Option<Value> {
     (-DAYS_MAX..=DAYS_MAX).contains(&days).then_some(Value::Timedelta(Timedelta { days, seconds, micros }))
 }
 
-fn moved(start: i64, micros: i128) -> Option<Value> {
+/// What is so many microseconds later.
+fn moved(start: &Term, micros: i128) -> Option<Value> {
+    match start {
+        Term::Date(start) => moved_days(*start, micros),
+        Term::Datetime(start) => moved_clock(*start, micros).map(|clock| Value::Datetime(clock, false)),
+        Term::Aware { local, offset, zone } if is_fixed(zone) => {
+            let local = moved_clock(*local, micros)?;
+            Some(Value::Aware { local, fold: false, offset: *offset, zone: zone.clone() })
+        }
+        Term::Span(span_before) => span(span_before.checked_add(micros)?),
+        _ => None,
+    }
+}
+
+/// Whether the offset from UTC is the same at all times.
+fn is_fixed(zone: &OwnedZone) -> bool {
+    match zone {
+        OwnedZone::Fixed(..) => true,
+        OwnedZone::Key(key) => key == "UTC",
+    }
+}
+
+/// Microseconds since 0001-01-01T00:00, if there is such a datetime.
+fn moved_clock(start: i64, micros: i128) -> Option<i64> {
     let value = i64::try_from(i128::from(start) + micros).ok()?;
     let ordinal = u32::try_from(value.div_euclid(DAY) + 1).ok()?;
-    pellucid_record::payload::is_date(ordinal).then_some(Value::Datetime(value, false))
+    pellucid_record::payload::is_date(ordinal).then_some(value)
 }
 
 /// Whole days, as Python counts them: a timedelta's `days` alone move a date.
@@ -277,11 +348,9 @@ pub fn call<S: Shapes + ?Sized>(function: Function, found: &Found<'_>, shapes: &
         Function::Abs => match Term::of(found) {
             Some(Term::Float(value)) => Some(Value::Float(Double(value.abs()))),
             Some(Term::Span(micros)) => span(micros.abs()),
+            Some(Term::Decimal(value)) => value.absolute().map(|value| Value::Decimal(value.text())),
             Some(term) => term.big().map(|value| int(&value.abs())),
-            None => match found.to_value(shapes) {
-                Ok(Some(Value::Decimal(text))) => Some(Value::Decimal(text.trim_start_matches('-').into())),
-                _ => None,
-            },
+            None => None,
         },
         Function::Year => civil(found).map(|(year, ..)| Value::Int(year)),
         Function::Month => civil(found).map(|(_, month, _)| Value::Int(month)),
