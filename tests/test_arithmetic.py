@@ -191,3 +191,44 @@ def test_an_aware_datetime_of_a_named_zone_is_not_moved() -> None:
         table.append({"at": at})
         assert table.where(F.at.exists()).update(at=F.at + timedelta(days=1)) == 1
         assert table.column("at") == [at]
+
+
+def notes(query: Any) -> list[str]:
+    return [line for line in query.explain().splitlines() if line.startswith("note: ")]
+
+
+def test_explain_remarks_on_what_comes_to_nothing() -> None:
+    with pellucid.open(":memory:") as db:
+        table = db.table("t")
+        table.extend(
+            {"n": n, "d": Decimal(n), "text": "a", "at": NOON.replace(tzinfo=BERLIN)} for n in range(3)
+        )
+        table.append({"other": 1})
+        what = 'is missing in all records of "t":'
+        why = "there, as for a division by zero"
+        day = timedelta(days=1)
+        for expression, note in [
+            (F.n + "x", f"note: F.n + 'x' {what} int and str cannot be added"),
+            (F.d * 0.5, f"note: F.d * 0.5 {what} Decimal and float cannot be multiplied"),
+            (F.n.lower(), f"note: F.n.lower() {what} int has no lower()"),
+            (-F.text, f"note: -F.text {what} str has no negative"),
+            (F.d % 0, f"note: F.d % 0 {what} Python raises for each Decimal % int {why}"),
+            (F.at + day, f"note: F.at + datetime.timedelta(days=1) {what} datetime of a ZoneInfo and "
+             "timedelta cannot be added"),
+        ]:  # fmt: skip
+            assert notes(table.where(expression * 2 == 1)) == [note]
+            assert notes(table.select(x=expression)) == [note]
+        assert notes(table.order_by(F.n / 0)) == [
+            f"note: F.n / 0 {what} Python raises for each int / int {why}"
+        ]
+        for fine in (
+            F.n + 1,
+            F.d * 2,
+            1 / F.n,
+            F.text + "x",
+            F.text.upper(),
+            F.at - NOON.replace(tzinfo=LONDON),
+        ):
+            assert notes(table.where(fine == fine)) == [], fine
+        table.append({"n": "1"})
+        assert notes(table.where(F.n + "x" == "1x")) == []

@@ -1,7 +1,10 @@
 //! What is remarkable about a query, so that somebody who finds nothing sees why?
 //!
 //! A table that is not there; a field that no record has, at any depth; a comparison with a type that no record has in that field; an order by the
-//! negative of what is no number; a condition on an indexed field that no index serves. Rows are walked over until all of it was met.
+//! negative of what is no number; something computed that Python would raise for, whatever the row; a condition on an indexed field that no index
+//! serves. Rows are walked over until all of it was met.
+
+mod computed;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -14,6 +17,7 @@ use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Corrupt, Kind as RecordKind, Shapes, Value};
 use pyo3::prelude::*;
 
+use self::computed::Computed;
 use super::Query;
 use super::indexes;
 use super::source::Place;
@@ -40,6 +44,7 @@ pub fn of(query: &Bound<'_, Query>, name: &str, place: Option<&Place>) -> PyResu
     }
     for (_, node) in plan.chosen.iter().flatten() {
         looked.note_fields(node);
+        Computed::gather(node, &mut looked.computed);
     }
     let looked = over(table, source, looked)?;
     if looked.is_empty {
@@ -50,6 +55,7 @@ pub fn of(query: &Bound<'_, Query>, name: &str, place: Option<&Place>) -> PyResu
         remarks.extend(field.remark(query, name)?);
     }
     remarks.extend(looked.kinds.iter().filter_map(|kind| kind.remark(name)));
+    remarks.extend(looked.computed.iter().filter_map(|computed| computed.remark(py, name)));
     if let Some(place) = place {
         remarks.extend(unserved(query, place)?);
     }
@@ -61,6 +67,7 @@ pub fn of(query: &Bound<'_, Query>, name: &str, place: Option<&Place>) -> PyResu
 struct Looked {
     fields: Vec<Field>,
     kinds: Vec<Kinds>,
+    computed: Vec<Computed>,
     is_empty: bool,
 }
 
@@ -115,6 +122,7 @@ impl Looked {
     fn note_condition(&mut self, node: &Node) {
         self.note_fields(node);
         self.note_kinds(node);
+        Computed::gather(node, &mut self.computed);
     }
 
     fn note_kinds(&mut self, node: &Node) {
@@ -160,6 +168,8 @@ impl Looked {
             && let Some(path) = field_of(field)
         {
             self.push(path, ["number", "timedelta"].into(), true);
+        } else {
+            Computed::gather(node, &mut self.computed);
         }
     }
 
@@ -176,7 +186,7 @@ impl Work for Looked {
 
     fn run<S: Shapes>(mut self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self, Fault> {
         self.is_empty = true;
-        let (fields, kinds) = (&mut self.fields, &mut self.kinds);
+        let (fields, kinds, computed) = (&mut self.fields, &mut self.kinds, &mut self.computed);
         let is_empty = &mut self.is_empty;
         for_each::<()>(
             rows,
@@ -208,6 +218,10 @@ impl Work for Looked {
                     });
                     *is_met |= visited.is_err();
                     is_done &= *is_met;
+                }
+                for computed in computed.iter_mut().filter(|computed| !computed.is_met) {
+                    computed.meet(&row, shapes);
+                    is_done &= computed.is_met;
                 }
                 if is_done { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) }
             },
