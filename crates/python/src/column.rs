@@ -10,7 +10,7 @@ use pellucid_query::walk::{damaged, for_each};
 use pellucid_query::{Column, Extreme, Extremes, Fault, Outcome, Selected, Step, Sum, Walk, aggregate};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
-use pellucid_store::{Row, TransactionScan};
+use pellucid_store::{Row, TransactionScan, Whole};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList};
@@ -333,12 +333,13 @@ fn see_source<'py>(
     // Nobody's transaction is lent: values are made into objects where they lie.
     let rows = match rows {
         Rows::Pinned(mut scan) => {
-            let shapes = scan.snapshot().dictionary().clone();
+            let snapshot = scan.snapshot().clone();
+            let whole = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
             return match &mut selection {
-                None => see_values(table, &mut *scan, &*shapes, columns, visit),
+                None => see_values(table, &mut *scan, &whole, columns, visit),
                 Some(selection) => {
-                    let mut rows = Selected { rows: &mut *scan, selection, shapes: &*shapes };
-                    see_values(table, &mut rows, &*shapes, columns, visit)
+                    let mut rows = Selected { rows: &mut *scan, selection, shapes: &whole };
+                    see_values(table, &mut rows, &whole, columns, visit)
                 }
             };
         }

@@ -11,6 +11,7 @@ use pellucid_query::stoppable::Pace;
 use pellucid_query::{Fault, Inside, InsideIndexed, Selected, Selection, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
+use pellucid_store::Whole;
 use pyo3::prelude::*;
 
 use crate::bounds::Bounds;
@@ -122,33 +123,44 @@ pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyRes
     let Source { rows, mut selection } = source;
     let result = match rows {
         Rows::Pinned(mut scan) => {
-            let shapes = scan.snapshot().dictionary().clone();
-            py.detach(move || work.run_over(&mut *scan, selection.as_mut(), &*shapes, Stop::Signals))
+            let snapshot = scan.snapshot().clone();
+            py.detach(move || {
+                let whole = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
+                work.run_over(&mut *scan, selection.as_mut(), &whole, Stop::Signals)
+            })
         }
         Rows::Listed(mut rows) => {
-            let shapes = rows.snapshot().dictionary().clone();
-            py.detach(move || work.run_over(&mut *rows, selection.as_mut(), &*shapes, Stop::Signals))
+            let snapshot = rows.snapshot().clone();
+            py.detach(move || {
+                let whole = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
+                work.run_over(&mut *rows, selection.as_mut(), &whole, Stop::Signals)
+            })
         }
         Rows::Indexed(mut rows) => {
-            let shapes = rows.snapshot().dictionary().clone();
-            py.detach(move || work.run_over(&mut *rows, selection.as_mut(), &*shapes, Stop::Signals))
+            let snapshot = rows.snapshot().clone();
+            py.detach(move || {
+                let whole = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
+                work.run_over(&mut *rows, selection.as_mut(), &whole, Stop::Signals)
+            })
         }
         Rows::Told(mut rows, _) => {
             py.detach(move || work.run_over(&mut *rows, selection.as_mut(), &NoShapes, Stop::Signals))
         }
         Rows::IndexedInside(mut rows) => core.in_running(py, |transaction| {
-            let shapes = transaction.shapes().clone();
+            let transaction = &*transaction;
+            let whole = Whole { shapes: &**transaction.shapes(), large: transaction };
             let mut rows = InsideIndexed { rows: &mut rows, transaction };
-            Ok(work.run_over(&mut rows, selection.as_mut(), &*shapes, Stop::Signals))
+            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
         })?,
         Rows::Copied(mut rows) => core.in_running(py, |transaction| {
-            let shapes = transaction.shapes().clone();
-            Ok(work.run_over(&mut rows, selection.as_mut(), &*shapes, Stop::Signals))
+            let whole = Whole { shapes: &**transaction.shapes(), large: &*transaction };
+            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
         })?,
         Rows::Inside(mut scan) => core.in_running(py, |transaction| {
-            let shapes = transaction.shapes().clone();
+            let transaction = &*transaction;
+            let whole = Whole { shapes: &**transaction.shapes(), large: transaction };
             let mut rows = Inside { scan: &mut scan, transaction };
-            Ok(work.run_over(&mut rows, selection.as_mut(), &*shapes, Stop::Signals))
+            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
         })?,
     };
     result.map_err(|fault| of_fault(table, fault))

@@ -152,7 +152,7 @@ impl Column {
     ) -> Result<(), Corrupt> {
         match &mut self.kind {
             ColumnKind::Field(reader) => match reader.read(row.record, shapes)? {
-                Some(slot) => visit(&Found::of_slot(slot, row.record)),
+                Some(slot) => visit(&Found::of_slot(slot, row.record, shapes)?),
                 None => visit(&Found::Missing),
             },
             ColumnKind::Computed(evaluator, _) => {

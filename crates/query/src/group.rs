@@ -277,7 +277,10 @@ impl Places {
         self.code.clear();
         for column in columns.iter_mut() {
             let found = column.read(row, shapes)?;
-            let found = found.map_or(Found::Missing, |(slot, record)| Found::of_slot(slot, record));
+            let found = match found {
+                Some((slot, record)) => Found::of_slot(slot, record, shapes)?,
+                None => Found::Missing,
+            };
             self.code.push_group(&found, shapes)?;
         }
         let place = if let Some(place) = self.by_code.get(self.code.as_bytes()) {

@@ -1,7 +1,7 @@
 //! Which entries has a row in an index?
 //!
 //! One for the values that the parts of the index come to, where all of them can be keys, and its condition is true; with `each()` one for each
-//! distinct element. A part that is missing, or holds what cannot be a key (a dict, a list, NaN, a large value that lies apart), leaves the row
+//! distinct element. A part that is missing, or holds what cannot be a key (a dict, a list, NaN), leaves the row
 //! out: no comparison finds it either. [`Keys`] takes what is looked for apart into codes, and entries into values and keys.
 
 use std::fmt;

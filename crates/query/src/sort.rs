@@ -58,7 +58,10 @@ impl SortKey {
             let start = self.code.len();
             let code = &mut self.code;
             let found = part.column.read(row, shapes)?;
-            let found = found.map_or(Found::Missing, |(slot, record)| Found::of_slot(slot, record));
+            let found = match found {
+                Some((slot, record)) => Found::of_slot(slot, record, shapes)?,
+                None => Found::Missing,
+            };
             code.push(&found, shapes)?;
             if part.is_descending {
                 self.code.turn(start);

@@ -74,6 +74,8 @@ damages! {
     Payload = "the payload is not what its tag promises",
     /// A number lies outside the range of its type.
     Range = "the number lies outside the range of its type",
+    /// What lies apart is not there, or is not what the record says.
+    Apart = "a large value that it refers to is missing, or of another size",
     /// The elements of a set are not sorted.
     SetOrder = "the elements of a set are not in order",
     /// The index of a keyed map does not fit its keys.

@@ -302,6 +302,15 @@ pub fn apart(payload: &[u8]) -> Option<Apart> {
     may_lie_apart.then_some(Apart { tag: *tag, blob: blob.cast_unsigned(), size: size.cast_unsigned() })
 }
 
+/// The slot of a value that lies apart, of its bytes: those are the record that an array is read out of.
+#[must_use]
+pub fn slot_apart<'a>(apart: &Apart, bytes: &'a [u8]) -> Slot<'a> {
+    match apart.tag {
+        tag::STR => Slot::Str(bytes),
+        tag => Slot::Heap { tag, payload: bytes, offset: 0 },
+    }
+}
+
 /// The payload of `APART`.
 #[must_use]
 pub fn apart_bytes(apart: &Apart) -> [u8; 17] {

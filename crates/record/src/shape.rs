@@ -9,10 +9,12 @@ use std::sync::{Mutex, PoisonError};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use crate::error::Corrupt;
 use crate::layout::{
     ADMISSION_SIGHTING, DATABASE_SHAPE_COUNT_MAX, ROOT_SHAPE_COUNT_AT_ONCE, SHAPE_ID_END,
     SHAPE_NAME_COUNT_MAX, SHAPE_NAME_SIZE_MAX, TABLE_SHAPE_COUNT_MAX,
 };
+use crate::payload::Apart;
 
 /// Up to this many names are compared one by one, which is faster than to hash the one that is looked for.
 const LINEAR_COUNT_MAX: usize = 8;
@@ -149,7 +151,7 @@ impl Shape {
     }
 }
 
-/// Where a reader finds the shapes that a record names.
+/// Where a reader finds what a record names: shapes, and perhaps values that lie apart.
 pub trait Shapes {
     /// The shape with this id.
     fn shape(&self, id: u32) -> Option<&Shape>;
@@ -158,6 +160,15 @@ pub trait Shapes {
     #[inline]
     fn slot_count(&self, id: u32) -> Option<u32> {
         self.shape(id).map(Shape::count)
+    }
+
+    /// The bytes of a value that lies apart; None for a reader that knows shapes alone, to which it stays a reference.
+    ///
+    /// # Errors
+    /// `Apart`.
+    #[inline]
+    fn apart(&self, _apart: &Apart) -> Result<Option<&[u8]>, Corrupt> {
+        Ok(None)
     }
 }
 
@@ -169,6 +180,10 @@ impl<S: Shapes + ?Sized> Shapes for &S {
     #[inline]
     fn slot_count(&self, id: u32) -> Option<u32> {
         (**self).slot_count(id)
+    }
+    #[inline]
+    fn apart(&self, apart: &Apart) -> Result<Option<&[u8]>, Corrupt> {
+        (**self).apart(apart)
     }
 }
 

@@ -418,12 +418,22 @@ impl<S: Shapes + ?Sized> Decoder<'_, S> {
                 zone: aware.zone.into(),
             }),
             tag::PICKLE => Some(Value::Pickle(payload.into())),
-            tag::APART => payload::apart(payload).map(Value::Apart),
+            tag::APART => return self.apart(payload, offset, depth),
             tag::NDARRAY => return self.ndarray(payload, offset, depth),
             tag::REGISTERED => return self.registered(payload, offset, depth),
             _ => None,
         };
         simple.ok_or_else(|| Corrupt::new(Damage::Payload, offset as usize))
+    }
+
+    fn apart(&self, payload: &[u8], offset: u32, depth: u32) -> Result<Value, Corrupt> {
+        let apart = payload::apart(payload).ok_or_else(|| Corrupt::new(Damage::Payload, offset as usize))?;
+        match self.shapes.apart(&apart)? {
+            None => Ok(Value::Apart(apart)),
+            Some(bytes) => {
+                Decoder { bytes, ..*self }.value(payload::slot_apart(&apart, bytes), depth, offset)
+            }
+        }
     }
 
     fn ndarray(&self, payload: &[u8], offset: u32, depth: u32) -> Result<Value, Corrupt> {

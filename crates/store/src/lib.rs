@@ -53,6 +53,7 @@ mod store;
 mod transaction;
 mod transaction_scan;
 mod watch;
+mod whole;
 mod writer_lock;
 
 pub use blob::BLOB_ADDRESS_REMAINDER;
@@ -75,3 +76,4 @@ pub use store::{Durability, Mode, OpenOptions, Store};
 pub use transaction::{Savepoint, Transaction};
 pub use transaction_scan::TransactionScan;
 pub use watch::{Change, Changes, Happened, Step, Watch, Watched};
+pub use whole::{Large, Whole};

@@ -9,11 +9,14 @@ use pellucid_query::expression::{Expression as Node_, Step as PathOf};
 use pellucid_query::stoppable::Pace;
 use pellucid_query::walk::for_each;
 use pellucid_query::{Column, Fault, Step, Walk};
+use pellucid_record::layout::tag;
 use pellucid_record::patch::{self, Change, PatchError};
 use pellucid_record::path::Step as PathStep;
+use pellucid_record::payload::Apart;
+use pellucid_record::value::NoShapes;
 use pellucid_record::view::{Root, Slot, root};
-use pellucid_record::{Corrupt, Shapes, Value};
-use pellucid_store::{Row, StoreError, TableId, Transaction};
+use pellucid_record::{Corrupt, Damage, Shape, Shapes, Value, encode_value};
+use pellucid_store::{Row, StoreError, TableId, Transaction, Whole};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping};
 
@@ -21,6 +24,7 @@ use super::Query;
 use crate::core::Core;
 use crate::errors;
 use crate::expression::{self, Expression};
+use crate::hot::encode::APART_SIZE_MIN;
 use crate::hot::encode::Encoded;
 use crate::keys::Key;
 use crate::put;
@@ -152,6 +156,40 @@ impl Constant {
         }
         Ok((record, blobs))
     }
+}
+
+/// A computed value with its large ones apart, as those of a value from Python.
+fn lying_apart(
+    value: Value,
+    transaction: &mut Transaction,
+    blobs: &mut Vec<u64>,
+) -> Result<Value, StoreError> {
+    let (tag, bytes): (u8, &[u8]) = match &value {
+        Value::Str(text) => (tag::STR, text.as_bytes()),
+        Value::Surrogates(text) => (tag::STR_SURROGATES, text),
+        Value::Bytes(bytes) => (tag::BYTES, bytes),
+        Value::Bytearray(bytes) => (tag::BYTEARRAY, bytes),
+        _ => {
+            let mut all = |values: Vec<Value>| -> Result<Vec<Value>, StoreError> {
+                values.into_iter().map(|value| lying_apart(value, transaction, blobs)).collect()
+            };
+            return Ok(match value {
+                Value::List(values) => Value::List(all(values)?),
+                Value::Tuple(values) => Value::Tuple(all(values)?),
+                Value::Dict(entries) => {
+                    let (keys, values) = entries.into_iter().unzip::<_, _, Vec<_>, _>();
+                    Value::Dict(keys.into_iter().zip(all(values)?).collect())
+                }
+                value => value,
+            });
+        }
+    };
+    if bytes.len() < APART_SIZE_MIN {
+        return Ok(value);
+    }
+    let blob = transaction.put_blob(bytes)?;
+    blobs.push(blob);
+    Ok(Value::Apart(Apart { tag, blob, size: bytes.len() as u64 }))
 }
 
 type Done = Result<Result<bool, PatchError>, StoreError>;
@@ -342,6 +380,19 @@ impl Work for CollectKeys {
     }
 }
 
+/// Shapes beside large values that cannot be read now.
+struct Beside<'a, S: ?Sized>(&'a S);
+
+impl<S: Shapes + ?Sized> Shapes for Beside<'_, S> {
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        self.0.shape(id)
+    }
+
+    fn apart(&self, _apart: &Apart) -> Result<Option<&[u8]>, Corrupt> {
+        Err(Corrupt::new(Damage::Apart, 0))
+    }
+}
+
 impl Edits<'_> {
     fn change_row(
         &mut self,
@@ -362,9 +413,11 @@ impl Edits<'_> {
             let row = Row { key: key.code, spelling: key.spelling, record: before };
             for (path, value) in paths.iter().zip(values.iter_mut()) {
                 let slot = match value {
-                    NewValue::Column(column) => match column.read(&row, shapes) {
+                    NewValue::Column(column) => match column.read(&row, &Beside(shapes)) {
                         Ok(Some((slot, _))) => Ok(Some(slot)),
                         Ok(None) => continue,
+                        // It takes a large value to tell, which the other way can read.
+                        Err(error) if error.damage == Damage::Apart => Ok(None),
                         Err(error) => Err(error),
                     },
                     NewValue::Constant(constant) => constant.scalar(shapes),
@@ -404,16 +457,27 @@ impl Edits<'_> {
         let Some(cell) = transaction.get(id, key.code)? else { return Ok(Ok(false)) };
         self.before.clear();
         self.before.extend_from_slice(cell.record);
-        let shapes = transaction.shapes().clone();
         let row = Row { key: key.code, spelling: key.spelling, record: &self.before };
         let mut records = Vec::with_capacity(self.values.len());
         for value in &mut self.values {
             records.push(match value {
                 NewValue::Constant(constant) => Some(constant.settle(who, transaction, id)?),
-                NewValue::Column(column) => match column.record(&row, &*shapes) {
-                    Ok(value) => value.map(|record| (record, Vec::new())),
-                    Err(error) => return Ok(Err(PatchError::Corrupt(error))),
-                },
+                NewValue::Column(column) => {
+                    let whole = Whole { shapes: &**transaction.shapes(), large: &*transaction };
+                    match column.value(&row, &whole) {
+                        Ok(None) => None,
+                        Ok(Some(value)) => {
+                            let mut blobs = Vec::new();
+                            let value = lying_apart(value, transaction, &mut blobs)?;
+                            let damaged = |_| PatchError::Corrupt(Corrupt::new(Damage::Range, 0));
+                            match encode_value(&value, &mut NoShapes).map_err(damaged) {
+                                Ok(record) => Some((record, blobs)),
+                                Err(error) => return Ok(Err(error)),
+                            }
+                        }
+                        Err(error) => return Ok(Err(PatchError::Corrupt(error))),
+                    }
+                }
             });
         }
         for (index, (path, record)) in self.paths.iter().zip(records).enumerate() {

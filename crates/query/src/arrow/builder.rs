@@ -10,7 +10,7 @@ use pellucid_record::payload;
 use pellucid_record::value::{NoShapes, decode_slot, encode_value};
 use pellucid_record::view::{Container, Root, Slot, Walker, root};
 use pellucid_record::{Corrupt, Damage, Shapes, Value};
-use pellucid_store::{Snapshot, StoreError, Transaction};
+use pellucid_store::{Large, StoreError};
 
 use super::data::Data;
 use super::decimal::{Unscaled, unscaled};
@@ -63,33 +63,12 @@ impl From<Corrupt> for Stop {
     }
 }
 
-/// Reads the values that lie apart.
-pub trait Large {
-    /// The bytes of one.
-    ///
-    /// # Errors
-    /// It is not there, or cannot be read.
-    fn read(&self, blob: u64) -> Result<Vec<u8>, StoreError>;
-}
-
-impl Large for Snapshot {
-    fn read(&self, blob: u64) -> Result<Vec<u8>, StoreError> {
-        copied(self.blob(blob)?)
-    }
-}
-
-impl Large for Transaction {
-    fn read(&self, blob: u64) -> Result<Vec<u8>, StoreError> {
-        copied(self.blob(blob)?)
-    }
-}
-
 /// Of rows that an index tells, nothing lies apart.
 pub struct NothingLarge;
 
 impl Large for NothingLarge {
-    fn read(&self, blob: u64) -> Result<Vec<u8>, StoreError> {
-        Err(StoreError::NoSuchBlob { id: blob })
+    fn large(&self, id: u64) -> Result<&[u8], StoreError> {
+        Err(StoreError::NoSuchBlob { id })
     }
 }
 
@@ -453,13 +432,8 @@ impl Builder {
         match tag {
             tag::APART => {
                 let Some(apart) = payload::apart(payload) else { return bad(offset) };
-                let bytes = ground.large.read(apart.blob).map_err(Stop::Store)?;
-                let slot = match apart.tag {
-                    tag::STR => Slot::Str(&bytes),
-                    tag => Slot::Heap { tag, payload: &bytes, offset: 0 },
-                };
-                // Of an array the head is read out of these bytes, which are its record.
-                self.push(row, &slot, &bytes, depth + 1, ground).map(|_| ())
+                let bytes = ground.large.large(apart.blob).map_err(Stop::Store)?;
+                self.push(row, &payload::slot_apart(&apart, bytes), bytes, depth + 1, ground).map(|_| ())
             }
             tag::REGISTERED => {
                 let object = payload::registered(record, ground.shapes, offset, payload.len() as u32)?;
@@ -593,7 +567,7 @@ fn resolved<S: ?Sized>(value: Value, ground: &Ground<'_, S>) -> Result<Value, St
     };
     Ok(match value {
         Value::Apart(apart) => {
-            let bytes = ground.large.read(apart.blob).map_err(Stop::Store)?;
+            let bytes = copied(ground.large.large(apart.blob).map_err(Stop::Store)?).map_err(Stop::Store)?;
             match apart.tag {
                 tag::STR => Value::Str(String::from_utf8_lossy(&bytes).into_owned()),
                 tag::STR_SURROGATES => Value::Surrogates(bytes),

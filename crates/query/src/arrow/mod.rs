@@ -22,12 +22,12 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use pellucid_record::Shapes;
 use pellucid_record::view::{Root, Slot, root};
-use pellucid_store::Row;
+use pellucid_store::{Large, Row};
 
 use crate::column::Column;
 use crate::walk::{Fault, Walk, for_each};
+pub use builder::NothingLarge;
 use builder::{Builder, Ground, Stop};
-pub use builder::{Large, NothingLarge};
 pub(crate) use decimal::written;
 use fields::Fields;
 pub use kind::{Type, double};

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use pellucid_record::layout::tag;
 use pellucid_record::value::{Double, decode_slot};
 use pellucid_record::view::Slot;
-use pellucid_record::{Corrupt, Shapes, Value};
+use pellucid_record::{Corrupt, Damage, Shapes, Value, payload};
 
 use crate::numpy;
 use crate::order::{equal, exact_cmp, order};
@@ -36,18 +36,42 @@ enum Plain<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// What stands in a slot; Missing for a field that was deleted. A NumPy scalar is the value that it equals.
+    /// What stands in a slot; Missing for a field that was deleted. A NumPy scalar is the value that it equals, and a large value that
+    /// lies apart is read where it lies.
+    ///
+    /// # Errors
+    /// What lies apart is not there.
     #[inline]
-    #[must_use]
-    pub fn of_slot(slot: Slot<'a>, record: &'a [u8]) -> Self {
+    pub fn of_slot<S: Shapes + ?Sized>(
+        slot: Slot<'a>,
+        record: &'a [u8],
+        shapes: &'a S,
+    ) -> Result<Self, Corrupt> {
         match slot {
-            Slot::Absent => Found::Missing,
-            Slot::Heap { tag: tag::NDARRAY, .. } => match numpy::scalar(&slot, record) {
-                Some(value) => Found::of_value(value),
-                None => Found::Slot(slot, record),
-            },
-            _ => Found::Slot(slot, record),
+            Slot::Absent => Ok(Found::Missing),
+            Slot::Heap { tag: tag::NDARRAY | tag::APART, .. } => Self::of_other(slot, record, shapes),
+            _ => Ok(Found::Slot(slot, record)),
         }
+    }
+
+    #[cold]
+    fn of_other<S: Shapes + ?Sized>(
+        slot: Slot<'a>,
+        record: &'a [u8],
+        shapes: &'a S,
+    ) -> Result<Self, Corrupt> {
+        if let Slot::Heap { tag: tag::APART, payload, offset } = slot {
+            let apart = payload::apart(payload);
+            let apart = apart.ok_or_else(|| Corrupt::new(Damage::Payload, offset as usize))?;
+            return match shapes.apart(&apart)? {
+                Some(bytes) => Self::of_slot(payload::slot_apart(&apart, bytes), bytes, shapes),
+                None => Ok(Found::Slot(slot, record)),
+            };
+        }
+        Ok(match numpy::scalar(&slot, record) {
+            Some(value) => Found::of_value(value),
+            None => Found::Slot(slot, record),
+        })
     }
 
     /// A value made just now.

@@ -14,7 +14,7 @@ mod text;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use pellucid_record::{Corrupt, Shapes, Slot, Value};
+use pellucid_record::{Corrupt, Shape, Shapes, Slot, Value};
 use pellucid_store::Row;
 use regex::bytes::Regex;
 
@@ -142,6 +142,15 @@ impl Evaluator {
     }
 }
 
+/// Shapes without what lies apart.
+struct NamesAlone<'a>(&'a dyn Shapes);
+
+impl Shapes for NamesAlone<'_> {
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        self.0.shape(id)
+    }
+}
+
 impl Operator {
     fn of(expression: &Expression) -> Result<Self, BadPattern> {
         let one = |node: &Expression| Self::of(node).map(Box::new);
@@ -243,8 +252,9 @@ impl Operator {
             Self::Matches(part, pattern) => part.visit(row, shapes, &mut |found| {
                 Ok(matches!(found.bytes(), Some((true, text)) if pattern.is_match(text)))
             }),
-            Self::Exists(part) => part.visit(row, shapes, &mut |found| Ok(!found.is_missing())),
-            Self::IsNone(part) => part.visit(row, shapes, &mut |found| Ok(found.is_none())),
+            // For these a large value need not be read.
+            Self::Exists(part) => part.visit(row, &NamesAlone(&shapes), &mut |found| Ok(!found.is_missing())),
+            Self::IsNone(part) => part.visit(row, &NamesAlone(&shapes), &mut |found| Ok(found.is_none())),
             _ => self.visit(row, shapes, &mut |found| found.is_truthy(shapes)),
         }
     }
@@ -290,7 +300,7 @@ impl Operator {
     ) -> Result<bool, Corrupt> {
         match self {
             Self::Field(reader) => match reader.read(row.record, shapes)? {
-                Some(slot) => visit(Found::of_slot(slot, row.record)),
+                Some(slot) => visit(Found::of_slot(slot, row.record, shapes)?),
                 None => visit(Found::Missing),
             },
             Self::Reach(path) => reach::reach(row.record, shapes, path, visit),

@@ -37,7 +37,7 @@ fn follow<S: Shapes + ?Sized>(
     path: &[Step],
     visit: &mut dyn FnMut(Found<'_>) -> Result<bool, Corrupt>,
 ) -> Result<bool, Corrupt> {
-    let Some((step, rest)) = path.split_first() else { return visit(Found::of_slot(slot, record)) };
+    let Some((step, rest)) = path.split_first() else { return visit(Found::of_slot(slot, record, shapes)?) };
     let Slot::Container(container) = slot else {
         return if path.contains(&Step::Each) { Ok(false) } else { visit(Found::Missing) };
     };
@@ -169,7 +169,7 @@ pub fn is_among<S: Shapes + ?Sized>(
             let step = if kind == Kind::Keyed { 2 } else { 1 };
             for index in (0..container.count).step_by(step) {
                 let slot = container.slot(record, shapes, index)?;
-                if Found::of_slot(slot, record).equals(wanted, shapes)? {
+                if Found::of_slot(slot, record, shapes)?.equals(wanted, shapes)? {
                     return Ok(true);
                 }
             }

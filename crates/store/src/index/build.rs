@@ -13,7 +13,7 @@
 
 use std::collections::HashSet;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::derive_rows::{Clock, Merge, Round, Rows};
@@ -27,6 +27,7 @@ use crate::scan::Range;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::Transaction;
+use crate::whole::Whole;
 use crate::writer_lock::is_dead;
 
 /// Tables with fewer rows are built in one transaction, while which nobody is told how far it is.
@@ -113,7 +114,7 @@ impl Store {
         go_on: GoOn<'_>,
     ) -> Result<(), StoreError> {
         let snapshot = self.snapshot()?;
-        let shapes = Arc::clone(snapshot.dictionary());
+        let shapes = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
         let prepared = snapshot.database().prepare(info.clone())?;
         let building = info.building.clone();
         let (mut done, mut put) = building.as_ref().map_or((0, 0), |building| (building.done, building.put));

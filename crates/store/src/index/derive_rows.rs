@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use pellucid_record::Shapes;
 use pellucid_record::key::join_spellings;
-use pellucid_record::{Dictionary, Shapes};
 
 use super::sorter::{SortedEntry, Sorter};
 use super::{Derive, Derived};
@@ -184,7 +184,7 @@ struct Worker {
 struct Shared<'s> {
     todo: &'s Mutex<Todo>,
     memory: usize,
-    shapes: &'s Dictionary,
+    shapes: &'s (dyn Shapes + Sync),
     count: AtomicU64,
     size: AtomicUsize,
     is_stopped: AtomicBool,
@@ -236,7 +236,7 @@ impl Rows {
     /// Derive entries until there are no more rows, or memory is full. `go_on` is told how many rows were looked at.
     pub(crate) fn derive(
         &mut self,
-        shapes: &Dictionary,
+        shapes: &(dyn Shapes + Sync),
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Round<'_>, StoreError> {
         for worker in &mut self.workers {

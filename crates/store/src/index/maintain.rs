@@ -21,6 +21,7 @@ use crate::scan::{Range, Row, RowRange};
 use crate::store::OpenOptions;
 use crate::transaction::Transaction;
 use crate::transaction_scan::DirtyScan;
+use crate::whole::Whole;
 
 /// What is to be written into indexes, in memory that is used again.
 #[derive(Default)]
@@ -143,7 +144,8 @@ impl Transaction {
                 self.gathered.meet(&index.info);
             }
             let mut derived = std::mem::take(&mut changes.derived);
-            let done = self.changes_of(index, (old, new), &*shapes, &mut derived, &mut changes);
+            let whole = Whole { shapes: &*shapes, large: &*self };
+            let done = self.changes_of(index, (old, new), &whole, &mut derived, &mut changes);
             changes.derived = derived;
             if let Err(error) = done {
                 self.changes = changes;

@@ -14,6 +14,7 @@ use crate::scan::{Range, Row};
 use crate::single::Known;
 use crate::snapshot::Snapshot;
 use crate::transaction::{TableEntry, Transaction};
+use crate::whole::Whole;
 
 impl Snapshot {
     /// The indexes of a table, by name.
@@ -265,7 +266,8 @@ impl Transaction {
         let (mut runs, mut clock) = (Runs::new(memory), Clock::new());
         let (mut done, mut found, mut is_over) = (0, 0, false);
         while !is_over {
-            let mut take = |row: Row<'_>| runs.derive(&row, &mut **derive, &*shapes).map(|()| runs.is_full());
+            let whole = Whole { shapes: &*shapes, large: &*self };
+            let mut take = |row: Row<'_>| runs.derive(&row, &mut **derive, &whole).map(|()| runs.is_full());
             match scan.next(self, &mut take)? {
                 Some(taken) => {
                     found += 1;

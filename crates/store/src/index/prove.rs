@@ -3,7 +3,7 @@
 //! Each row's entries are derived and looked up; where all are there, and there are no more than these, the two agree. Only where they do not
 //! is each entry looked at, for whether its row has it.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use pellucid_record::key::{join_spellings, split_spellings};
 
@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::row_key::TableId;
 use crate::scan::{Range, Row};
 use crate::snapshot::Snapshot;
+use crate::whole::Whole;
 
 /// What is wrong with the indexes of a version. Nothing is said of those that are being built, nor where nobody knows what their entries are.
 pub(crate) fn prove(snapshot: &Snapshot) -> Result<Vec<Finding>, StoreError> {
@@ -59,13 +60,14 @@ impl Proof<'_> {
             }
         };
         let mut derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner).again();
-        let shapes = Arc::clone(self.snapshot.dictionary());
+        let snapshot = self.snapshot.clone();
+        let shapes = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
         let (mut entries, mut spelling, mut code) = (Derived::default(), Vec::new(), Vec::new());
         let mut scan = self.snapshot.scan(self.info.table, &Range::ALL, false)?;
         let mut count = 0;
         while let Some(row) = scan.next()? {
             entries.clear();
-            if derive.derive(&row, &*shapes, &mut entries).is_err() {
+            if derive.derive(&row, &shapes, &mut entries).is_err() {
                 // The record is a finding already.
                 continue;
             }
@@ -95,7 +97,8 @@ impl Proof<'_> {
 
     /// Look for entries that no row has, if there may be any, and for two of one value.
     fn look_at_entries(&mut self, prepared: &super::Prepared, expected: u64) -> Result<(), StoreError> {
-        let shapes = Arc::clone(self.snapshot.dictionary());
+        let snapshot = self.snapshot.clone();
+        let shapes = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
         let mut derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner).again();
         let has_others = self.snapshot.count(self.info.id)? != expected;
         if !has_others && !self.info.is_unique {
@@ -124,7 +127,7 @@ impl Proof<'_> {
                 continue;
             };
             entries.clear();
-            let derived = derive.derive(&Row { key, spelling, record: cell.record }, &*shapes, &mut entries);
+            let derived = derive.derive(&Row { key, spelling, record: cell.record }, &shapes, &mut entries);
             if derived.is_ok() && !entries.iter().any(|(own, _)| own == parts) {
                 self.find(at(), "it has an entry that it should not have; mend it by rebuild_index");
             }
