@@ -121,7 +121,9 @@ def test_a_name_that_utf8_cannot_write_is_refused(db: pellucid.Database) -> None
         db.index,
     ]
     for call in calls:
-        with pytest.raises(ValueError, match=r"name: 'a\\udc80' has a lone surrogate, which no name can have"):
+        with pytest.raises(
+            ValueError, match=r"name: 'a\\udc80' has a lone surrogate, which no name can have"
+        ):
             call("a\udc80")
     assert db.indexes() == []
     assert db.tables() == []

@@ -185,9 +185,7 @@ def test_values_come_back_as_they_were_spelled(db: Database) -> None:
 def test_what_cannot_be_a_key_has_no_entry(db: Database) -> None:
     table = db.table("t")
     table.create_index("v", F.v)
-    table.extend(
-        [{"v": value} for value in [{}, [1], {1}, math.nan, 1j, dt.time(1), Decimal("NaN"), "x" * 2**20]]
-    )
+    table.extend([{"v": value} for value in [{}, [1], {1}, math.nan, 1j, dt.time(1), Decimal("NaN")]])
     table.extend([{}, 7, [1], None])
     assert list(table.index("v").keys()) == []
     table.append({"v": bytearray(b"x")})
