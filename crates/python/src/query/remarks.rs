@@ -1,7 +1,7 @@
 //! What is remarkable about a query, so that somebody who finds nothing sees why?
 //!
 //! A table that is not there; a field that no record has, at any depth; a comparison with a type that no record has in that field; an order by the
-//! negative of what is no number; something computed that Python would raise for, whatever the row; a condition on an indexed field that no index
+//! negative of what is no number; something computed that comes to nothing, whatever the row; a condition on an indexed field that no index
 //! serves. Rows are walked over until all of it was met.
 
 mod computed;

@@ -1,4 +1,4 @@
-//! What is computed of values for which Python would raise?
+//! What is computed of values that cannot be computed with?
 //!
 //! Where that is so in all rows, nothing is found, and nothing else says so.
 
