@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pellucid.demo.library import Record, source_files
 from pellucid.demo.lookups import TIMES, Found
-from pellucid.demo.tour import ARGUMENTS_MANY, Asked, Changed, Read, Stored, Timing
+from pellucid.demo.tour import ARGUMENTS_MANY, ROUNDS, Asked, Changed, Read, Stored, Timing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,10 +71,11 @@ def read(console: Console, result: Read) -> None:
     console.print(f"[bold]3. One record[/], [cyan]table{list(result.example_key)!r}[/]:")
     console.print(_record_table(result.example))
     table = _table()
-    table.add_row("table\\[key].size", f"{_time(result.one_field.each)}, reading that field alone")
-    table.add_row(
-        'table\\[key].to_dict()\\["size"]', f"{_time(result.whole_record.each)}, decoding all of it"
-    )
+    table.add_row("record.size", f"{_time(result.field_at_hand.each)}, reading that field alone")
+    table.add_row('record.to_dict()\\["size"]', f"{_time(result.whole_at_hand.each)}, decoding all of it")
+    table.add_row("table\\[key].size", f"{_time(result.one_field.each)}, with finding the record by its key")
+    table.add_row('table\\[key].to_dict()\\["size"]', f"{_time(result.whole_record.each)}, likewise")
+    table.add_row("", f"[dim]for one of {result.one_field.count:,}, the quickest of {ROUNDS} rounds[/]")
     console.print(table)
     console.print(f"[bold]4. All {result.rows:,} records[/], {result.lines:,} lines of definitions:")
     table = _table()
@@ -116,7 +117,7 @@ def found(console: Console, result: Found) -> None:
     table = _table()
     for text, timing in result.made:
         table.add_row(text, _rate(timing, "rows"))
-    table.add_row("bytes of the file for each entry", f"{result.bytes_each:>12,.0f}")
+    table.add_row("bytes of the file for each entry: value, key, some 10", f"{result.bytes_each:>12,.0f}")
     console.print(table)
     console.print(f"   Asked before there were indexes and with them, the quickest of {TIMES} times:")
     for lookup in result.lookups:
