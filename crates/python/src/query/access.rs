@@ -26,7 +26,7 @@ use crate::work::threads::{self, thread_count_over};
 use crate::work::{Parallel, Source, Stop, Work, over, over_parts};
 
 /// Tables with fewer rows are scanned before a way has been chosen.
-const ROW_COUNT_MIN: u64 = 100;
+pub const ROW_COUNT_MIN: u64 = 100;
 
 /// All ways to the rows of a query, the best one first.
 #[expect(clippy::struct_field_names, reason = "they are the ways")]

@@ -1,22 +1,32 @@
 //! What does a query do, and what did it meet?
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use pellucid_query::expression::Node;
 use pellucid_query::key_range;
 use pellucid_query::plan::{Access, Choice, Set};
+use pellucid_query::walk::{damaged, for_each};
+use pellucid_query::{Evaluator, Fault, Walk};
+use pellucid_record::Shapes;
 use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 use super::Query;
 use super::access::{self, Reached, Ways};
 use super::ends;
-use super::plan::Plan;
+use super::few::few;
+use super::plan::{After, Plan, all_of};
 use super::remarks;
 use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
+use crate::keys;
+use crate::table::Rows;
 use crate::work::threads::threads_for;
-use crate::work::{Queried, Source};
+use crate::work::{Queried, Source, Stop, Work, over};
 
 /// `query.explain()`: lines for people.
 pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
@@ -30,23 +40,56 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let chosen = plan.chosen.as_ref().filter(|_| plan.filters.is_empty());
     let chosen: Option<Vec<_>> = chosen.map(|chosen| chosen.iter().map(|(_, node)| node.clone()).collect());
     let ways = match &place {
-        Some(place) => access::ways(table, plan, place, (&bounds, &rest), chosen.as_deref())?,
+        Some(place) => {
+            let ways = access::ways(table, plan, place, (&bounds, &rest), chosen.as_deref())?;
+            // In a table of a few rows there is no other way through an index.
+            match ways {
+                None => {
+                    let few = few(table, place, (&bounds, &rest), (&plan.order, chosen.as_deref()))?;
+                    few.map(|few| naming_used(few, &rest))
+                }
+                ways => ways,
+            }
+        }
         None => None,
     };
     let best = ways.as_ref().and_then(|ways| ways.ways.first());
-    let (rest, is_in_order) = match best {
+    let (left, is_in_order) = match best {
         None | Some(Choice { access: Access::Scan, .. }) => {
-            lines.push(scanned(plan, &bounds, &name, total));
-            (rest, false)
+            lines.push(scanned(py, plan, &bounds, (&name, total))?);
+            (rest.clone(), false)
         }
         Some(best) => {
             lines.extend(ways.as_ref().map(|ways| described(ways, best, &name, total)).unwrap_or_default());
-            let left = rest.into_iter().zip(&best.settled).filter(|(_, is_settled)| !**is_settled);
-            (left.map(|(condition, _)| condition).collect(), matches!(best.access, Access::Ordered { .. }))
+            let left = rest.iter().zip(&best.settled).filter(|(_, is_settled)| !**is_settled);
+            (
+                left.map(|(condition, _)| condition.clone()).collect(),
+                matches!(best.access, Access::Ordered { .. }),
+            )
         }
     };
-    if let Some(condition) = super::plan::all_of(rest)? {
+    if let Some(condition) = all_of(left)? {
         lines.push(format!("filter natively: {condition}"));
+    }
+    let is_along = best.is_some_and(|best| best.access != Access::Scan);
+    lines.extend(steps(py, plan, (is_in_order, is_along))?);
+    let is_scan = best.is_none_or(|best| best.access == Access::Scan);
+    let threads = if is_scan { thread_count(query, &bounds)? } else { 1 };
+    lines.push(format!("on {}", errors::counted(threads, "thread")));
+    lines.extend(ways.as_ref().and_then(weighed));
+    if analyze {
+        lines.extend(measured(query, (&bounds, rest), place.as_ref().map(|place| (place, ways.as_ref())))?);
+    }
+    lines.extend(remarks::of(query, &name, place.as_ref(), ways.is_some())?);
+    Ok(lines.join("\n"))
+}
+
+/// What becomes of the rows that pass the conditions.
+fn steps(py: Python<'_>, plan: &Plan, (is_in_order, is_along): (bool, bool)) -> PyResult<Vec<String>> {
+    let mut lines = Vec::new();
+    if let Some(after) = plan.after.as_ref().filter(|_| !plan.order.is_empty() || is_along) {
+        let order = if plan.order.is_empty() { "keys".to_owned() } else { plan.shown_order() };
+        lines.push(format!("leave out those up to row {} in the order of {order}", shown_key(py, after)?));
     }
     if !plan.order.is_empty() && !is_in_order {
         let how = match plan.offset.checked_add(plan.limit) {
@@ -70,25 +113,37 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
         let parts: Vec<_> = chosen.iter().map(|(name, _)| name.as_str()).collect();
         lines.push(format!("select {}", parts.join(", ")));
     }
-    let is_scan = best.is_none_or(|best| best.access == Access::Scan);
-    let threads = if is_scan { thread_count(query, &bounds)? } else { 1 };
-    lines.push(format!("on {}", errors::counted(threads, "thread")));
-    lines.extend(ways.as_ref().and_then(weighed));
-    if analyze {
-        lines.extend(measured(query, &bounds, place.as_ref().zip(ways.as_ref()))?);
-    }
-    lines.extend(remarks::of(query, &name, place.as_ref())?);
-    Ok(lines.join("\n"))
+    Ok(lines)
 }
 
-fn scanned(plan: &Plan, bounds: &Bounds, name: &str, total: usize) -> String {
+/// The same with the conditions that the one way makes use of, which nobody but a reader wants to know.
+fn naming_used(mut ways: Ways, conditions: &[Node]) -> Ways {
+    if let Some(Choice { access: Access::Keys(Set::Section { section, used, .. }), .. }) =
+        ways.ways.first_mut()
+    {
+        let those = conditions.iter().zip(&section.used).filter(|(_, is_used)| **is_used);
+        *used = those.map(|(condition, _)| condition.clone()).collect();
+    }
+    ways
+}
+
+fn shown_key(py: Python<'_>, after: &After) -> PyResult<String> {
+    Ok(keys::object_of(py, &after.key, &[])?.repr()?.to_string())
+}
+
+fn scanned(py: Python<'_>, plan: &Plan, bounds: &Bounds, (name, total): (&str, usize)) -> PyResult<String> {
     if bounds.is_all {
-        return format!("scan table {name:?}, all {total} rows, in the order of keys");
+        return Ok(format!("scan table {name:?}, all {total} rows, in the order of keys"));
     }
     let of_keys = |part: &Node| key_range::of(std::slice::from_ref(part), false).1.is_empty();
     let parts = key_range::parts(&plan.conditions).into_iter().filter(of_keys);
     let shown: Vec<_> = parts.map(|part| part.to_string()).collect();
-    format!("scan table {name:?}, of its {total} rows those where {}", shown.join(" and "))
+    let begin = match plan.after.as_ref().filter(|_| plan.order.is_empty()) {
+        Some(after) => format!(" behind row {}", shown_key(py, after)?),
+        None => String::new(),
+    };
+    let those = if shown.is_empty() { String::new() } else { format!(" where {}", shown.join(" and ")) };
+    Ok(format!("scan table {name:?}, of its {total} rows those{begin}{those}"))
 }
 
 /// A way through indexes, in lines.
@@ -175,48 +230,154 @@ fn set_text(ways: &Ways, set: &Set) -> String {
     }
 }
 
-/// How many rows were met on the way, and in what time: those of the scan that pass the conditions, then those that are left in the end.
+/// How many rows or entries were met on the way, as many as the query meets, how many of them passed the conditions and in what time; then
+/// how many are left in the end.
 fn measured(
     query: &Bound<'_, Query>,
-    bounds: &Bounds,
-    through: Option<(&Place, &Ways)>,
+    (bounds, rest): (&Bounds, Vec<Node>),
+    through: Option<(&Place, Option<&Ways>)>,
 ) -> PyResult<Vec<String>> {
-    let (py, plan) = (query.py(), &query.get().plan);
-    let timed = |query: &Bound<'_, Query>| -> PyResult<(u64, String)> {
-        let start = Instant::now();
-        let count = ends::count(query)?;
-        Ok((count, format!("{:.3} ms", start.elapsed().as_secs_f64() * 1e3)))
+    let plan = &query.get().plan;
+    let (is_plain, is_free) = (plan.order.is_empty() && plan.filters.is_empty(), plan.filters.is_empty());
+    let best = through.and_then(|(_, ways)| ways?.ways.first());
+    let is_sorted =
+        plan.order.is_empty() || best.is_some_and(|best| matches!(best.access, Access::Ordered { .. }));
+    let filtered = if is_free { None } else { Some(filtered(query)?) };
+    // A sort has to meet all rows, unless none is wanted.
+    let wanted = match &filtered {
+        None if plan.limit == 0 => 0,
+        None if is_sorted => plan.offset.saturating_add(plan.limit),
+        Some((called, ..)) if is_sorted => *called,
+        _ => u64::MAX,
     };
-    let bare = query.get().with(py, |plan| {
-        plan.order.clear();
-        plan.filters.clear();
-        (plan.after, plan.offset, plan.limit) = (None, 0, u64::MAX);
-        Ok(())
-    })?;
-    let met = match through {
-        Some((place, ways)) => match ways.follow(query.table(), place, bounds, u64::MAX)? {
-            (Reached::Keys(keys), Some(way)) => {
-                let (count, expected) = (errors::counted(keys.len(), "key"), way.estimate.round());
-                Some(format!("found {count}, where about {expected} were expected"))
-            }
-            (Reached::Rows(_), _) => None,
-            _ => {
-                Some(format!("met {}", errors::counted(query.table().get().count_within(py, bounds)?, "row")))
-            }
-        },
-        None => {
-            Some(format!("met {}", errors::counted(query.table().get().count_within(py, bounds)?, "row")))
-        }
-    };
-    let (passed, time) = timed(&Bound::new(py, bare)?)?;
-    let mut lines = Vec::from_iter(met.map(|met| format!("{met}: {passed} passed, in {time}")));
-    let is_bare =
-        plan.order.is_empty() && plan.filters.is_empty() && plan.offset == 0 && plan.limit == u64::MAX;
-    if !is_bare {
-        let (given, time) = timed(query)?;
+    let mut lines = vec![met(query, (bounds, rest), through, (wanted, is_plain))?];
+    if !is_plain || plan.offset > 0 || plan.limit < u64::MAX {
+        let (given, time) = match filtered {
+            Some((_, given, time)) => (given, time),
+            None => timed(query)?,
+        };
         lines.push(format!("gave {given} in the end, in {time}"));
     }
     Ok(lines)
+}
+
+fn milliseconds(start: Instant) -> String {
+    format!("{:.3} ms", start.elapsed().as_secs_f64() * 1e3)
+}
+
+fn timed(query: &Bound<'_, Query>) -> PyResult<(u64, String)> {
+    let start = Instant::now();
+    let count = ends::count(query)?;
+    Ok((count, milliseconds(start)))
+}
+
+/// With how many rows the functions of a query were called, how many it gave, and in what time.
+fn filtered(query: &Bound<'_, Query>) -> PyResult<(u64, u64, String)> {
+    let py = query.py();
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    let count = move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        true
+    };
+    let count = PyCFunction::new_closure(py, None, None, count)?;
+    let counting = query.get().with(py, |plan| {
+        plan.filters.insert(0, count.into_any().unbind());
+        Ok(())
+    })?;
+    let (given, time) = timed(&Bound::new(py, counting)?)?;
+    Ok((calls.load(Ordering::Relaxed), given, time))
+}
+
+/// What was met until so many rows have passed, how many have, and in what time.
+fn met(
+    query: &Bound<'_, Query>,
+    (bounds, rest): (&Bounds, Vec<Node>),
+    through: Option<(&Place, Option<&Ways>)>,
+    (wanted, is_plain): (u64, bool),
+) -> PyResult<String> {
+    let (py, table) = (query.py(), query.table());
+    let followed = match through {
+        Some((place, Some(ways))) => {
+            Some(ways.follow(table, place, bounds, if is_plain { wanted } else { u64::MAX })?)
+        }
+        _ => None,
+    };
+    let bare = || {
+        let bare = query.get().with(py, |plan| {
+            if !plan.order.is_empty() {
+                plan.after = None;
+            }
+            plan.order.clear();
+            plan.filters.clear();
+            (plan.offset, plan.limit) = (0, wanted);
+            Ok(())
+        })?;
+        timed(&Bound::new(py, bare)?)
+    };
+    let walked = |rows: Rows| -> PyResult<(u64, u64, String)> {
+        let start = Instant::now();
+        let condition = all_of(rest)?.map(|node| Evaluator::new(&node)).transpose();
+        let condition = condition.map_err(|error| errors::value_error(error.to_string()))?;
+        let (met, passed) = over(table, Source { rows, selection: None }, Meet { condition, wanted })?;
+        Ok((met, passed, milliseconds(start)))
+    };
+    let (what, passed, time) = match (followed, through) {
+        (Some((Reached::Keys(keys), Some(way))), _) => {
+            let (passed, time) = bare()?;
+            let (count, expected) = (errors::counted(keys.len(), "key"), way.estimate.round());
+            (format!("found {count}, where about {expected} were expected"), passed, time)
+        }
+        (Some((Reached::Rows(rows), _)), _) => {
+            let (met, passed, time) = walked(rows)?;
+            (format!("met {met} {}", if met == 1 { "entry" } else { "entries" }), passed, time)
+        }
+        (_, Some((place, _))) if wanted < u64::MAX => {
+            let (met, passed, time) = walked(place.rows(table, bounds)?)?;
+            (format!("met {}", errors::counted(met as usize, "row")), passed, time)
+        }
+        _ => {
+            let (passed, time) = bare()?;
+            let met = table.get().count_within(py, bounds)?;
+            (format!("met {}", errors::counted(met, "row")), passed, time)
+        }
+    };
+    Ok(format!("{what}: {passed} passed, in {time}"))
+}
+
+/// Counts rows, and those of which a condition is true, until so many are.
+struct Meet {
+    condition: Option<Evaluator>,
+    wanted: u64,
+}
+
+impl Work for Meet {
+    type Result = (u64, u64);
+
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        let (mut met, mut passed) = (0, 0);
+        if self.wanted == 0 {
+            return Ok((0, 0));
+        }
+        for_each::<()>(
+            rows,
+            || stop.is_set(),
+            |row| {
+                met += 1;
+                match self.condition.as_mut().map_or(Ok(true), |condition| condition.is_true(&row, shapes)) {
+                    Ok(is_true) => passed += u64::from(is_true),
+                    Err(error) => return damaged(&row, error),
+                }
+                if passed >= self.wanted { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) }
+            },
+        )?;
+        Ok((met, passed))
+    }
 }
 
 /// On how many threads the rows are walked over.

@@ -37,7 +37,8 @@ pub type State = (TableId, bool, u64);
 pub struct Seen(GilCell<Option<(State, Indexes)>>);
 
 impl Ready {
-    fn of(info: IndexInfo) -> Option<Self> {
+    /// What the catalog says of an index, made use of.
+    pub fn of(info: IndexInfo) -> Option<Self> {
         // One that a newer version has written, and this one does not understand, is not used.
         let definition = Definition::parse(&info.definition).ok()?;
         let candidate = Candidate {

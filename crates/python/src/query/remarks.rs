@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 
 use pellucid_query::evaluate::found::Found;
 use pellucid_query::expression::{Expression, Kind, Node, Part, Source, Step};
+use pellucid_query::plan::{Candidate, section};
 use pellucid_query::walk::for_each;
 use pellucid_query::{Column, Evaluator, Fault, Walk};
 use pellucid_record::view::{Root, Slot, root};
@@ -19,13 +20,20 @@ use pyo3::prelude::*;
 
 use self::computed::Computed;
 use super::Query;
-use super::indexes;
+use super::access::ROW_COUNT_MIN;
+use super::indexes::{self, Ready};
 use super::source::Place;
 use crate::errors;
+use crate::expression;
 use crate::work::{Queried, Stop, Work, over};
 
 /// Remarks, a line each.
-pub fn of(query: &Bound<'_, Query>, name: &str, place: Option<&Place>) -> PyResult<Vec<String>> {
+pub fn of(
+    query: &Bound<'_, Query>,
+    name: &str,
+    place: Option<&Place>,
+    has_ways: bool,
+) -> PyResult<Vec<String>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let Some(source) = table.source()? else {
         let tables = table.get().core().snapshot(py)?.tables();
@@ -58,6 +66,7 @@ pub fn of(query: &Bound<'_, Query>, name: &str, place: Option<&Place>) -> PyResu
     remarks.extend(looked.computed.iter().filter_map(|computed| computed.remark(py, name)));
     if let Some(place) = place {
         remarks.extend(unserved(query, place)?);
+        remarks.extend(unused(query, place, has_ways)?);
     }
     Ok(remarks)
 }
@@ -301,6 +310,13 @@ impl Field {
             return Ok(None);
         }
         let close = errors::close_match(query.py(), field, names)?;
+        let parts: Vec<_> = field.split("__").collect();
+        if parts.len() > 1 && parts.iter().all(|part| !part.is_empty()) {
+            return Ok(Some(format!(
+                "note: no record in {name:?} has {place:?}; a field in another is F.{0} in where(), \"{0}\" as a path",
+                parts.join(".")
+            )));
+        }
         let hint = close.map_or_else(String::new, |close| {
             let path: Vec<_> = above.iter().cloned().chain([Step::Field(close.into())]).collect();
             format!("; did you mean {:?}?", shown(&path))
@@ -322,9 +338,16 @@ impl Kinds {
                  F.{place}.desc()"
             ));
         }
+        // Other libraries mean any of them.
+        let is_several = self.wanted.iter().all(|kind| matches!(*kind, "list" | "tuple" | "set"));
+        let advice = if is_several {
+            format!("; where(F.{place}.isin([...])) finds any of several values")
+        } else {
+            String::new()
+        };
         let wanted: Vec<_> = self.wanted.iter().map(|kind| a(kind)).collect();
         Some(format!(
-            "note: no record in {name:?} has {} in {place:?}, as the condition asks; what they have there is {}",
+            "note: no record in {name:?} has {} in {place:?}, as the condition asks; what they have there is {}{advice}",
             wanted.join(" or "),
             met.join(" or ")
         ))
@@ -368,6 +391,56 @@ fn unserved(query: &Bound<'_, Query>, place: &Place) -> PyResult<Vec<String>> {
                 ready.info.name
             ));
         }
+    }
+    Ok(remarks)
+}
+
+/// Indexes that would serve the conditions, and why they do not.
+fn unused(query: &Bound<'_, Query>, place: &Place, has_ways: bool) -> PyResult<Vec<String>> {
+    let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
+    let (_, conditions) = plan.scan(table)?;
+    let serves = |candidate: &Candidate| {
+        let section = section(candidate, &conditions, u64::MAX);
+        section.is_some_and(|section| section.point_count > 0 || section.has_span)
+    };
+    let mut remarks = Vec::new();
+    if let Place::Snapshot(snapshot, id) = place {
+        let all = snapshot.indexes(*id).map_err(|error| errors::of_store(py, error))?;
+        let building = all.into_iter().filter(|info| info.building.is_some()).filter_map(Ready::of);
+        remarks.extend(building.filter(|ready| serves(&ready.candidate)).map(|ready| {
+            format!(
+                "note: index {:?} would serve, and is still being built; until then no query uses it",
+                ready.info.name
+            )
+        }));
+    }
+    let indexes = indexes::of(table, place)?;
+    for ready in indexes.iter() {
+        let candidate = &ready.candidate;
+        if serves(candidate) {
+            if !has_ways && place.count(table)? < ROW_COUNT_MIN {
+                remarks.push(format!(
+                    "note: index {:?} would serve, but to scan fewer than {ROW_COUNT_MIN} rows takes less",
+                    ready.info.name
+                ));
+            }
+            continue;
+        }
+        let Some(condition) = &candidate.condition else { continue };
+        if !serves(&Candidate { condition: None, ..candidate.clone() }) {
+            continue;
+        }
+        let shown = expression::shown(py, condition);
+        let why = if matches!(condition.kind(), Kind::Compare(..) | Kind::Between(..)) {
+            "; that it equals a value does not say so, for a complex number may equal one and has no order"
+        } else {
+            ""
+        };
+        remarks.push(format!(
+            "note: index {:?} has only the rows where {condition}, which the conditions do not say; where(..., {shown}) as well would \
+             let it serve{why}",
+            ready.info.name
+        ));
     }
     Ok(remarks)
 }

@@ -357,10 +357,10 @@ fn pass_filters(
     let py = table.py();
     let mut passed = Vec::new();
     let name = table.get().name(py);
-    for item in Table::iterate_rows(table, source.rows, source.selection, Shows::Items)?.try_iter()? {
-        if passed.len() as u64 == limit {
-            break;
-        }
+    let mut items = Table::iterate_rows(table, source.rows, source.selection, Shows::Items)?.try_iter()?;
+    // Before the next one is looked for, which may be far off.
+    while (passed.len() as u64) < limit {
+        let Some(item) = items.next() else { break };
         let item = item?.cast_into::<PyTuple>()?;
         let (key, row) = (item.get_item(0)?, item.get_item(1)?);
         let mut is_wanted = true;
