@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pellucid
+import polars
 import pytest
 from processes import Child, Raised
 from values import plain
@@ -57,6 +59,52 @@ def in_process(code: str, *arguments: object, **environment: str) -> str:
     )
     assert run.returncode == 0, run.stderr
     return run.stdout
+
+
+def test_columns_that_are_none_say_what_to_do(db: pellucid.Database) -> None:
+    with pytest.raises(TypeError, match=r"a LazyFrame is yet to be computed: extend\(frame.collect\(\)\)"):
+        db.extend(polars.LazyFrame({"a": [1]}))
+    frame = pandas.DataFrame({"a": [1, "x"]})
+    with pytest.raises(
+        pellucid.UnsupportedValue, match=r"extend\(frame.to_dict\(\"records\"\)\) stores the rows"
+    ):
+        db.extend(frame)
+    assert db.extend(frame.to_dict("records")) == 2
+    assert db[1].a == "x"
+
+
+def test_more_columns_than_there_may_be_say_the_limit(db: pellucid.Database) -> None:
+    db[0] = {f"f{number}": number for number in range(1024)}
+    assert db.to_arrow() is not None
+    db[1] = {"one_more": 1}
+    with pytest.raises(pellucid.UnsupportedValue, match=r"record 1 .* has fields beyond the 1,024 columns"):
+        db.to_arrow()
+    db[2] = {3: 4}
+    with pytest.raises(pellucid.UnsupportedValue, match=r"record 2 .* has keys that are no names"):
+        db.where(pellucid.KEY > 1).to_arrow()
+
+
+def test_who_waits_for_himself_is_told_so() -> None:
+    with pellucid.open(":memory:", timeout=0.05) as db:
+        db.extend({"n": number} for number in range(2000))
+        db.create_index("by_n", pellucid.F.n)
+
+        def write(_done: int, _total: int) -> None:
+            db["more"] = 1
+
+        with pytest.raises(
+            pellucid.errors.Busy, match=r"that is this process: .*such as progress=, writes when"
+        ):
+            db.rebuild_index("by_n", progress=write)
+        assert len(db) == 2000
+
+
+def test_an_update_that_nests_too_deep_is_too_large(db: pellucid.Database) -> None:
+    db[0] = {"a": 1}
+    for _ in range(63):
+        db.where().update(a=pellucid.F)
+    with pytest.raises(pellucid.RecordTooLarge, match="nest more than 64 deep; nothing was changed"):
+        db.where().update(a=pellucid.F)
 
 
 # Paths and files

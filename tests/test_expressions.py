@@ -50,7 +50,18 @@ ARITHMETIC = [
     lambda a, b: a / b,
     lambda a, b: a % b,
 ]
-HAS = [lambda a, b: a.startswith(b), lambda a, b: a.endswith(b), lambda a, b: a.contains(b)]
+
+
+def one(piece: Any) -> Any:
+    """What may begin or end a text: several at once are refused."""
+    return "several" if isinstance(piece, list | tuple | set | frozenset) else piece
+
+
+HAS = [
+    lambda a, b: a.startswith(one(b)),
+    lambda a, b: a.endswith(one(b)),
+    lambda a, b: a.contains(b),
+]
 OF_ONE = [
     lambda a: ~a,
     lambda a: -a,

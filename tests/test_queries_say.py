@@ -6,12 +6,17 @@ answered by `explain` with why.
 
 from __future__ import annotations
 
+import ast
+import copy
+import re
 from collections.abc import Callable, Iterator
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import Any
 
 import pellucid
 import pytest
-from pellucid import F, count
+from pellucid import KEY, F, count
 
 
 @pytest.fixture
@@ -86,6 +91,45 @@ MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         TypeError,
         "not the expression F.age; the path of a field is its name",
     ),
+    (
+        lambda t: t.order_by("age", reverse=True),
+        TypeError,
+        "no reverse=; what descends says so itself: order_by(F.city",
+    ),
+    (
+        lambda t: t.where().order_by(key="age"),
+        TypeError,
+        "order_by() takes no key=; it takes expressions or field paths",
+    ),
+    (lambda t: t.order_by(lambda row: row.age), TypeError, "and no function: order_by(F.city, F.age.desc())"),
+    (lambda t: t.order_by(["name", "age"]), TypeError, "takes several arguments, not a list of them"),
+    (lambda t: t.agg(F.age.max()), TypeError, "under a name, agg(n=count(), oldest=F.age.max())"),
+    (lambda t: t.where().agg(count()), TypeError, "Aggregate count of rows> has none"),
+    (lambda t: t.group_by("age").agg(count()), TypeError, "agg() takes each aggregate under a name"),
+    (lambda t: pellucid.open(":memory:").agg(count()), TypeError, "agg() takes each aggregate under a name"),
+    (lambda t: F.age in (1, 2), TypeError, "in place of `in`, write F.age.isin([...])"),
+    (lambda t: round(F.age), TypeError, "expressions have no round()"),
+    (lambda t: f"{F.age:>9}", TypeError, "the expression (age) has no value to format"),
+    (lambda t: (F.a == 1) ^ (F.b == 2), TypeError, "and no ^; that one of two is true is"),
+    (lambda t: F.name.matches("a", re.I), TypeError, 'flags stand in it: "(?i)^b" for re.I'),
+    (lambda t: F.name.matches("a", flags=re.I), TypeError, "matches() takes the pattern alone"),
+    (
+        lambda t: F.name.startswith(("a", "b")),
+        TypeError,
+        'not a tuple; join several by |: F.name.startswith("a") | F.name.startswith("b")',
+    ),
+    (lambda t: F.name.endswith(["a"]), TypeError, "endswith() takes one str, or bytes, not a list"),
+    (lambda t: t.where().explain(analyze=1), TypeError, "analyze has to be True or False, not int"),
+    (lambda t: t.range(reverse=1), TypeError, "reverse has to be True or False, not int"),
+    (
+        lambda t: t.create_index("i", "age", unique=None),
+        TypeError,
+        "unique has to be True or False, not NoneType",
+    ),
+    (lambda t: pellucid.parse("5__0 = a"), pellucid.ParseError, "expected a number like 21, 0x15, 1_000"),
+    (lambda t: pellucid.parse("a = 5_"), pellucid.ParseError, "expected a number like"),
+    (lambda t: pellucid.parse("a = value 'zz'"), pellucid.ParseError, "that str() of an expression writes"),
+    (lambda t: pellucid.parse("a[value 'zz']"), pellucid.ParseError, "that str() of an expression writes"),
 ]
 
 
@@ -99,8 +143,77 @@ def test_a_mistake_is_answered_with_what_to_write(
     assert len(people) == 2
 
 
+def test_an_index_says_what_gives_its_rows(people: Any) -> None:
+    people.create_index("by_age", F.age)
+    with pytest.raises(TypeError, match=r"get\(30\) is the first of them, or None, get_all\(30\) all"):
+        people.index("by_age")[30]
+    with pytest.raises(TypeError, match="reverse has to be True or False, not int"):
+        people.index("by_age").range(reverse=1)
+
+
+def test_underscores_stand_between_digits() -> None:
+    for text in ("1_000", "0x_ff", "0xf_f", "1_0.5_0", "1e1_0"):
+        assert pellucid.parse(text).same_as(pellucid.parse(repr(ast.literal_eval(text))))
+    for text in ("1__0", "1_", "0x", "0x1_", "1_.5", "1._5", "1e1_"):
+        with pytest.raises(pellucid.ParseError):
+            pellucid.parse(text)
+
+
+LONE = "\ud800"
+
+SURROGATES: list[Callable[[Any], Any]] = [
+    lambda t: t.order_by(LONE),
+    lambda t: t.select(LONE),
+    lambda t: t.select(**{LONE: F.age}),
+    lambda t: t.find(**{LONE: 1}),
+    lambda t: t.group_by(LONE),
+    lambda t: t.sum(LONE),
+    lambda t: t.where().update(**{LONE: 1}),
+    lambda t: t.create_index("i", LONE),
+    lambda t: F.name.matches(LONE),
+]
+
+
+@pytest.mark.parametrize("use", SURROGATES)
+def test_a_lone_surrogate_where_none_can_be_is_named(people: Any, use: Callable[[Any], Any]) -> None:
+    with pytest.raises(ValueError, match=r"'\\ud800' has a lone surrogate, which no") as raised:
+        use(people)
+    assert type(raised.value) is ValueError
+
+
+def test_a_lone_surrogate_in_a_text_says_where() -> None:
+    with pytest.raises(
+        pellucid.ParseError, match=r"line 2, column 6: a lone surrogate.*it is written \\ud800"
+    ) as raised:
+        pellucid.parse("a = 1\n or '" + LONE + "'")
+    assert (raised.value.line, raised.value.column) == (2, 6)
+    assert getattr(F, LONE).same_as(F[LONE])
+    assert pellucid.parse(str(F.a == LONE)).same_as(F.a == LONE)
+
+
+def test_what_cannot_be_added_up_names_the_field_and_the_table(people: Any) -> None:
+    people["big"] = {"age": 10**400}
+    people["odd"] = {"price": Decimal("sNaN")}
+    people["one"] = {"price": 1, "large": 10**400}
+    what = 'table "people" cannot be'
+    for ask in (lambda: people.sum("age"), lambda: people.mean("age"), lambda: people.mean("large")):
+        with pytest.raises(OverflowError, match=f"{what} added up, or divided: .*; choose those that can"):
+            ask()
+    for ask in (lambda: people.agg(n=F.age.sum()), lambda: people.agg(n=F.large.mean())):
+        with pytest.raises(
+            OverflowError, match=f"of (age|large) in records of {what} computed: int.*; choose"
+        ):
+            ask()
+    with pytest.raises(InvalidOperation, match=f"'price' of {what} added up, or divided: InvalidOperation"):
+        people.sum("price")
+    with pytest.raises(InvalidOperation, match=f"mean of price in records of {what} computed"):
+        people.agg(n=F.price.mean())
+
+
 def test_queries_are_values_all_the_same(people: Any) -> None:
     query = people.where(F.age > 1)
+    assert copy.copy(query) is query
+    assert copy.deepcopy(query) is query
     assert query == query
     assert query != 3
     assert len({query, query, people.where(F.age > 1)}) == 2
@@ -168,6 +281,100 @@ def test_explain_remarks_on_types(people: Any) -> None:
     ):  # fmt: skip
         assert notes(people.where(condition)) == [], condition
     assert notes(people.order_by(-F.age)) == []
+
+
+def test_explain_remarks_on_what_other_libraries_mean(people: Any) -> None:
+    assert notes(people.find(age=[30, 31])) == [
+        'note: no record in "people" has a list in "age", as the condition asks; what they have there '
+        "is a number; where(F.age.isin([...])) finds any of several values"
+    ]
+    assert notes(people.find(name__last="Lee")) == [
+        'note: no record in "people" has "name__last"; a field in another is F.name.last in where(), '
+        '"name.last" as a path'
+    ]
+
+
+def test_explain_says_behind_which_row(people: Any) -> None:
+    lines = people.where(F.age > 1).after(people["ann"]).explain().splitlines()
+    assert lines[:2] == [
+        "scan table \"people\", of its 2 rows those behind row 'ann'",
+        "filter natively: age > 1",
+    ]
+    lines = people.where(KEY < "b").after(people["ann"]).explain().splitlines()
+    assert lines[0] == "scan table \"people\", of its 2 rows those behind row 'ann' where key() < 'b'"
+    lines = people.order_by("age").after(people["ann"]).explain().splitlines()
+    assert lines[1:3] == ["leave out those up to row 'ann' in the order of age", "sort all of them by age"]
+
+
+def counts(query: Any) -> list[str]:
+    """What `explain` says that was met and given, without the times."""
+    lines = query.explain(analyze=True).splitlines()
+    return [line.rpartition(", in ")[0] for line in lines if line.startswith(("met ", "gave ", "found "))]
+
+
+def test_explain_meets_as_many_rows_as_the_query() -> None:
+    with pellucid.open(":memory:") as db:
+        table = db.table("t")
+        table.extend({"n": number, "m": number % 7} for number in range(1000))
+        fives = table.where(F.m == 5)
+        assert counts(fives) == ["met 1000 rows: 143 passed"]
+        assert counts(fives.limit(2)) == ["met 13 rows: 2 passed", "gave 2 in the end"]
+        assert counts(fives.offset(1).limit(2)) == ["met 20 rows: 3 passed", "gave 2 in the end"]
+        assert counts(fives.limit(0)) == ["met 0 rows: 0 passed", "gave 0 in the end"]
+        assert counts(fives.order_by(F.n.desc()).limit(2)) == [
+            "met 1000 rows: 143 passed",
+            "gave 2 in the end",
+        ]
+        assert counts(fives.after(table[990])) == ["met 9 rows: 2 passed"]
+        met: list[int] = []
+        filtered = fives.filter(lambda row: met.append(row.n) or row.n > 20).limit(1)
+        assert filtered.first().n == 26
+        assert met == [5, 12, 19, 26]
+        assert counts(filtered) == ["met 27 rows: 4 passed", "gave 1 in the end"]
+
+        table.extend({"n": number, "m": number % 7} for number in range(1000, 3000))
+        table.create_index("by_n", F.n)
+        along = table.order_by(F.n.desc())
+        assert counts(along.limit(2)) == ["met 2 entries: 2 passed", "gave 2 in the end"]
+        assert counts(along.where(F.m == 5).limit(1)) == ["met 6 entries: 1 passed", "gave 1 in the end"]
+        assert counts(table.where(F.n < 3)) == ["found 3 keys, where about 3 were expected: 3 passed"]
+
+
+def test_explain_says_why_an_index_is_not_used(people: Any) -> None:
+    people.create_index("by_age", F.age)
+    assert notes(people.where(F.age > 25)) == [
+        'note: index "by_age" would serve, but to scan fewer than 100 rows takes less'
+    ]
+    people.extend({"age": number} for number in range(200))
+    assert notes(people.where(F.age > 198)) == []
+    people.drop_index("by_age")
+    people.create_index("adults", F.age, where=F.age >= 18)
+    assert notes(people.where(F.age >= 199)) == []
+    assert notes(people.where(F.age == 21)) == [
+        'note: index "adults" has only the rows where age >= 18, which the conditions do not say; '
+        "where(..., F.age >= 18) as well would let it serve; that it equals a value does not say so, for a "
+        "complex number may equal one and has no order"
+    ]
+    assert "adults" in people.where(F.age == 21, F.age >= 18).explain()
+    assert notes(people.where(F.age == 21, F.age >= 18)) == []
+
+
+def test_explain_says_which_index_is_still_being_built(tmp_path: Path) -> None:
+    with pellucid.open(tmp_path / "b.pel") as db:
+        table = db.table("t")
+        table.extend({"n": number} for number in range(20_000))
+        said: list[list[str]] = []
+
+        def look(_done: int, _total: int) -> None:
+            if table.indexes()[0].state == "building":
+                said.append(notes(table.where(F.n == 5)))
+
+        table.create_index("by_n", F.n, progress=look)
+        assert said
+        assert said[0] == [
+            'note: index "by_n" would serve, and is still being built; until then no query uses it'
+        ]
+        assert notes(table.where(F.n == 5)) == []
 
 
 def test_explain_remarks_on_what_no_index_serves(people: Any) -> None:

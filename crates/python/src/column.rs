@@ -133,7 +133,7 @@ fn by_python<'py>(
     let py = of.table().py();
     py.import("builtins")?.getattr("sum")?.call1((values,)).map_err(|error| {
         if !error.is_instance_of::<PyTypeError>(py) {
-            return error;
+            return no_sum(of, path, error);
         }
         let name = of.table().get().name(py);
         let shown = path.repr().map(|text| text.to_string()).unwrap_or_default();
@@ -144,6 +144,19 @@ fn by_python<'py>(
         ));
         unlike.set_cause(py, Some(error));
         unlike
+    })
+}
+
+/// Says of whose values Python's own error tells that they have no sum, or no mean.
+fn no_sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>, error: PyErr) -> PyErr {
+    let py = of.table().py();
+    errors::arithmetic(py, error, |why| {
+        let name = of.table().get().name(py);
+        let shown = path.repr().map(|text| text.to_string()).unwrap_or_default();
+        format!(
+            "the values at {shown} of table {name:?} cannot be added up, or divided: {why}; choose those that can with where(), or take \
+             column({shown}) and convert them"
+        )
     })
 }
 
@@ -166,7 +179,10 @@ pub fn mean<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<B
             (by_python(of, path, &numbers)?, count)
         }
     };
-    if count == 0 { Ok(py.None().into_bound(py)) } else { total.div(count) }
+    if count == 0 {
+        return Ok(py.None().into_bound(py));
+    }
+    total.div(count).map_err(|error| no_sum(of, path, error))
 }
 
 /// The numbers at a path, as Python objects.

@@ -578,7 +578,7 @@ impl Database {
         py: Python<'_>,
         name: &Bound<'_, PyAny>,
         parts: &Bound<'_, PyAny>,
-        unique: bool,
+        #[pyo3(from_py_with = errors::unique_flag)] unique: bool,
         r#where: Option<&Bound<'_, PyAny>>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
@@ -639,13 +639,14 @@ impl Database {
     }
 
     /// The rows of the default table in an order; see `Table.order_by`.
-    #[pyo3(signature = (*expressions))]
+    #[pyo3(signature = (*expressions, **keywords), text_signature = "($self, *expressions)")]
     fn order_by<'py>(
         &self,
         py: Python<'py>,
         expressions: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method("order_by", expressions, None)
+        self.default(py).call_method("order_by", expressions, keywords)
     }
 
     /// The first rows of the default table; see `Table.limit`.
@@ -676,13 +677,14 @@ impl Database {
     }
 
     /// What all rows of the default table come to; see `Table.agg`.
-    #[pyo3(signature = (**aggregates))]
+    #[pyo3(signature = (*arguments, **aggregates), text_signature = "($self, **aggregates)")]
     fn agg<'py>(
         &self,
         py: Python<'py>,
+        arguments: &Bound<'py, PyTuple>,
         aggregates: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method("agg", (), aggregates)
+        self.default(py).call_method("agg", arguments, aggregates)
     }
 
     /// The rows of the default table as columns; see `Table.to_arrow`.

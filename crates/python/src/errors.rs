@@ -8,8 +8,9 @@ use pellucid_record::error::{Corrupt, Damage, EncodeError};
 use pellucid_store::{IndexError, NotUnique, StoreError};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{
-    PyAttributeError, PyException, PyIndexError, PyKeyError, PyMemoryError, PyRuntimeError, PySystemError,
-    PyTypeError, PyUnicodeDecodeError, PyUnicodeEncodeError, PyValueError,
+    PyArithmeticError, PyAttributeError, PyException, PyIndexError, PyKeyError, PyMemoryError,
+    PyOverflowError, PyRuntimeError, PySystemError, PyTypeError, PyUnicodeDecodeError, PyUnicodeEncodeError,
+    PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyString, PyType};
@@ -57,6 +58,57 @@ pub fn argument<T>(
     }
     let kind = object.get_type();
     Err(type_error(format!("{name} has to be {wanted}, not {}", kind.name()?)))
+}
+
+/// The argument `name`, which is True or False.
+fn flag(object: &Bound<'_, PyAny>, name: &str) -> PyResult<bool> {
+    argument(object, object.extract(), name, "True or False")
+}
+
+/// The argument `reverse`.
+pub fn reverse_flag(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    flag(object, "reverse")
+}
+
+/// The argument `unique`.
+pub fn unique_flag(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    flag(object, "unique")
+}
+
+/// The argument `analyze`.
+pub fn analyze_flag(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    flag(object, "analyze")
+}
+
+/// The text of a str, where it is to be UTF-8; `what` names the argument, and `kind` what cannot have a lone surrogate.
+///
+/// # Errors
+/// `ValueError` for one with a lone surrogate.
+pub fn utf8<'a>(text: &'a Bound<'_, PyString>, what: &str, kind: &str) -> PyResult<&'a str> {
+    text.to_str().map_err(|error| {
+        if !error.is_instance_of::<PyUnicodeEncodeError>(text.py()) {
+            return error;
+        }
+        let shown = text.repr().map(|text| shorten(text.to_string())).unwrap_or_default();
+        value_error(format!("{what}: {shown} has a lone surrogate, which {kind}"))
+    })
+}
+
+/// What failed as arithmetic does, of Python's own class, with what to do about it; anything else is as it was.
+pub fn arithmetic(py: Python<'_>, error: PyErr, message: impl FnOnce(&str) -> String) -> PyErr {
+    if !error.is_instance_of::<PyArithmeticError>(py) {
+        return error;
+    }
+    // What decimal raises has a list of signals in place of a text.
+    let class = error.get_type(py);
+    let text = if error.is_instance_of::<PyOverflowError>(py) {
+        error.value(py).to_string()
+    } else {
+        class.name().map(|name| name.to_string()).unwrap_or_default()
+    };
+    let raised = PyErr::from_type(class, message(&text));
+    raised.set_cause(py, Some(error));
+    raised
 }
 
 /// The argument `name`, the name of a table or of an index: a str that can be stored as UTF-8.

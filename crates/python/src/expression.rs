@@ -15,9 +15,9 @@ use pellucid_query::evaluate::check_pattern;
 use pellucid_query::expression::{self, Comparison, Function, Kind, Node, Operation, Part, Source, Step};
 use pellucid_record::Value;
 use pyo3::basic::CompareOp;
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyUnicodeEncodeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PySlice, PyString, PyTuple};
 
 use crate::errors;
 use crate::query::group::{self as aggregate, Aggregate};
@@ -101,6 +101,18 @@ impl Expression {
     }
 
     fn has(&self, part: Part, piece: &Bound<'_, PyAny>) -> PyResult<Self> {
+        // What Python's own str takes: no string begins with a tuple, and nothing would be found.
+        let is_several = piece.is_instance_of::<PyTuple>()
+            || piece.is_instance_of::<PyList>()
+            || piece.is_instance_of::<PySet>()
+            || piece.is_instance_of::<PyFrozenSet>();
+        if part != Part::Anywhere && is_several {
+            let (field, word) = (python_text::short(&self.node), part.word());
+            return Err(errors::type_error(format!(
+                "{word}() takes one str, or bytes, not a {}; join several by |: {field}.{word}(\"a\") | {field}.{word}(\"b\")",
+                piece.get_type().name()?
+            )));
+        }
         made(Kind::Has(part, self.node.clone(), operand(piece)?))
     }
 
@@ -145,7 +157,7 @@ impl Expression {
     }
 
     fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<Self> {
-        let text = name.to_str()?;
+        let Ok(text) = name.to_str() else { return self.__getitem__(name.as_any()) };
         // What the interpreter and its libraries ask for is no field.
         if text.starts_with("__") && text.ends_with("__") {
             return Err(PyAttributeError::new_err(format!("an expression has no attribute {text:?}")));
@@ -161,6 +173,35 @@ impl Expression {
         Err(errors::type_error(format!(
             "an expression is no list to loop over; {}.each() stands for each element in a condition",
             python_text::short(&self.node)
+        )))
+    }
+
+    #[pyo3(signature = (_digits=None, /))]
+    fn __round__(&self, _digits: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        Err(errors::type_error(format!(
+            "expressions have no round(); {0} - {0} % 1 cuts a positive number off, .filter(lambda row: ...) computes it in Python",
+            python_text::short(&self.node)
+        )))
+    }
+
+    #[expect(clippy::unused_self, reason = "a slot")]
+    fn __xor__(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(errors::type_error(
+            "expressions have & | ~, and no ^; that one of two is true is (a | b) & ~(a & b)",
+        ))
+    }
+
+    fn __rxor__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.__xor__(other)
+    }
+
+    fn __format__(&self, specification: &Bound<'_, PyString>) -> PyResult<String> {
+        if specification.is_empty()? {
+            return Ok(self.__str__());
+        }
+        Err(errors::type_error(format!(
+            "the expression ({}) has no value to format before a record is there; its text is str(expression)",
+            self.node
         )))
     }
 
@@ -199,6 +240,16 @@ impl Expression {
     }
 
     fn __bool__(&self) -> PyResult<bool> {
+        if let Kind::Compare(Comparison::Equal, field, value) = self.node.kind()
+            && matches!((field.kind(), value.kind()), (Kind::Field(..), Kind::Literal(_)))
+        {
+            return Err(errors::type_error(format!(
+                "the expression ({}) is neither true nor false before a record is there; in place of `in`, write {}.isin([...]), and &, \
+                 | and ~, with parentheses, in place of `and`, `or` and `not`",
+                self.node,
+                python_text::short(field)
+            )));
+        }
         Err(errors::type_error(format!(
             "the expression ({}) is neither true nor false before a record is there; join conditions with &, | and ~ instead of \
              `and`, `or` and `not`, put comparisons in parentheses, (F.a >= 1) & (F.b == 2), and write F.a.between(1, 5) \
@@ -371,13 +422,25 @@ impl Expression {
     /// >>> from pellucid import F
     /// >>> print(F.name.matches("^B.*n$"))
     /// name matches '^B.*n$'
-    fn matches(&self, pattern: &Bound<'_, PyAny>) -> PyResult<Self> {
+    #[pyo3(signature = (pattern, *flags, **named), text_signature = "($self, pattern)")]
+    fn matches(
+        &self,
+        pattern: &Bound<'_, PyAny>,
+        flags: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        if !flags.is_empty() || named.is_some() {
+            return Err(errors::type_error(
+                "matches() takes the pattern alone; flags stand in it: \"(?i)^b\" for re.I, (?m) for re.M, (?s) for re.S, (?x) for re.X",
+            ));
+        }
         let text = errors::argument(
             pattern,
-            pattern.extract::<String>(),
+            pattern.cast::<PyString>().map_err(PyErr::from),
             "pattern",
             "a str, the regular expression",
         )?;
+        let text = errors::utf8(text, "pattern", "no regular expression can have")?.to_owned();
         check_pattern(&text).map_err(|error| errors::value_error(error.to_string()))?;
         made(Kind::Matches(self.node.clone(), text))
     }
@@ -567,11 +630,37 @@ pub fn parse(text: &Bound<'_, PyAny>) -> PyResult<Expression> {
             kind.name()?
         )));
     };
-    let text = text.to_str()?;
-    expression::parse(text).map(Expression::of).map_err(|error| {
-        let raised = errors::raise(py, "ParseError", error.to_string());
+    let refused = |(line, column): (usize, usize), message: String| {
+        let raised = errors::raise(py, "ParseError", message);
         let value = raised.value(py);
-        let set = value.setattr("line", error.line).and_then(|()| value.setattr("column", error.column));
+        let set = value.setattr("line", line).and_then(|()| value.setattr("column", column));
         set.err().unwrap_or(raised)
-    })
+    };
+    let utf8 = match text.to_str() {
+        Ok(utf8) => utf8,
+        Err(error) if error.is_instance_of::<PyUnicodeEncodeError>(py) => {
+            let (place, code) = surrogate_in(text, &error)?;
+            let message = format!(
+                "line {}, column {}: a lone surrogate, which no text of an expression can have; in a string it is written \\u{code:04x}",
+                place.0, place.1
+            );
+            return Err(refused(place, message));
+        }
+        Err(error) => return Err(error),
+    };
+    expression::parse(utf8)
+        .map(Expression::of)
+        .map_err(|error| refused((error.line, error.column), error.to_string()))
+}
+
+/// In which line and column, from 1 on, a text has the surrogate that cannot be encoded, and which one it is.
+fn surrogate_in(text: &Bound<'_, PyString>, error: &PyErr) -> PyResult<((usize, usize), u32)> {
+    let py = text.py();
+    let start: usize = error.value(py).getattr("start")?.extract()?;
+    let before = text.get_item(PySlice::new(py, 0, start as isize, 1))?.cast_into::<PyString>()?;
+    let before = before.to_str()?;
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|character| *character != '\n').count() + 1;
+    let code = py.import("builtins")?.call_method1("ord", (text.get_item(start)?,))?.extract()?;
+    Ok(((line, column), code))
 }

@@ -1,10 +1,12 @@
 //! How are rows found by an index, and how is one made?
 //!
 //! A handle is a table and a name: what stands behind the name is looked for with each call, and is kept as long as the catalog has not
-//! changed. So a handle goes on with an index that was built anew, and says so where there is none any more. `index/making.rs` makes and drops.
+//! changed. So a handle goes on with an index that was built anew, and says so where there is none any more. `index/making.rs` makes and drops,
+//! `index/pairs.rs` walks over values and row keys.
 
 pub mod describe;
 pub mod making;
+mod pairs;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use crate::keys::{self, Key, Refusal};
 use crate::query::source::Place as QueryPlace;
 use crate::table::{Rows, Table};
 use crate::views::Shows;
+pub use pairs::IndexKeys;
 
 /// What stands behind the name of an index, and how its entries are taken apart.
 pub struct Known {
@@ -444,7 +447,11 @@ impl Index {
     /// >>> [row.name for row in people.index("by_age").get_all(30)]
     /// ['Ann', 'Eve']
     #[pyo3(signature = (value, /, *, reverse=false))]
-    fn get_all<'py>(&self, value: &Bound<'py, PyAny>, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn get_all<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         if let Some(rows) = self.rows_of_twins(value, reverse)? {
             return Ok(rows);
         }
@@ -458,6 +465,13 @@ impl Index {
             },
             reverse,
         )
+    }
+
+    fn __getitem__(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (name, value) = (&self.name, value.repr()?);
+        Err(errors::type_error(format!(
+            "index {name:?} gives no rows by []: several may have one value; get({value}) is the first of them, or None, get_all({value}) all"
+        )))
     }
 
     /// Whether any row has this value.
@@ -499,7 +513,7 @@ impl Index {
         py: Python<'py>,
         start: Option<&Bound<'py, PyAny>>,
         stop: Option<&Bound<'py, PyAny>>,
-        reverse: bool,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.rows(py, |known| self.between(known, start, stop), reverse)
     }
@@ -517,13 +531,21 @@ impl Index {
     /// >>> [row.name for row in people.index("by_name").prefix("An")]
     /// ['Ann', 'Anton']
     #[pyo3(signature = (prefix, *, reverse=false))]
-    fn prefix<'py>(&self, prefix: &Bound<'py, PyAny>, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn prefix<'py>(
+        &self,
+        prefix: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.rows(prefix.py(), |known| self.prefix_range(known, prefix), reverse)
     }
 
     /// All rows that have an entry, in the order of the index.
     #[pyo3(signature = (*, reverse=false))]
-    fn values<'py>(&self, py: Python<'py>, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn values<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.rows(py, |_| Ok(Range::ALL), reverse)
     }
 
@@ -558,7 +580,7 @@ impl Index {
         py: Python<'_>,
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
-        reverse: bool,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<IndexKeys> {
         let (place, known) = self.ready(py)?;
         let range = self.between(&known, start, stop)?;
@@ -709,78 +731,5 @@ impl Index {
             }
             Place::Transaction => Table::value_of(self.table.bind(py), &key),
         }
-    }
-}
-
-/// An iterator over pairs of value and row key of an index, as they were when it began.
-///
-/// >>> import pellucid
-/// >>> from pellucid import F
-/// >>> table = pellucid.open(":memory:").table("t")
-/// >>> table.extend([{"n": 2}, {"n": 1}])
-/// 2
-/// >>> table.create_index("n", F.n)
-/// >>> list(table.index("n").keys())
-/// [(1, 1), (2, 0)]
-#[pyclass(frozen, module = "pellucid", name = "IndexKeys")]
-pub struct IndexKeys {
-    table: Py<Table>,
-    known: Arc<Known>,
-    entries: GilCell<Option<Entries>>,
-    // Of the transaction in which it was made.
-    serial: Option<u64>,
-}
-
-/// None has another code in a tuple, and so in an entry, than by itself (`pellucid_record::key`).
-const NONE_AS_PART: [u8; 2] = [0x00, 0xFF];
-
-#[pymethods]
-impl IndexKeys {
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.table.get().check_gate(py)?;
-        let database = self.table.get().core();
-        let copy = |entry: StoredRow<'_>| (entry.key.to_vec(), entry.spelling.to_vec());
-        let step = self.entries.with(py, |entries| match entries {
-            None => Ok(None),
-            Some(Entries::Pinned(scan)) => scan.next().map(|entry| entry.map(copy)),
-            Some(Entries::Inside(scan)) => {
-                let serial = self.serial.unwrap_or_default();
-                database
-                    .in_serial(py, serial, |transaction| scan.next(transaction, copy))
-                    .unwrap_or(Err(StoreError::Closed { what: "transaction that this iterator walks over" }))
-            }
-        });
-        let Some((code, spelling)) = step.map_err(|error| errors::of_store(py, error))? else {
-            drop(self.entries.with(py, Option::take));
-            return Ok(None);
-        };
-        let entry = StoredRow { key: &code, spelling: &spelling, record: &[] };
-        let parts = self.known.keys.split(&entry);
-        let is_one = self.known.keys.count() == 1;
-        if let Some(parts) = parts
-            && is_one
-            && !self.known.keys.is_descending(0)
-            && parts.parts != NONE_AS_PART
-        {
-            // As a key by itself: most indexes have one part, and to make a tuple first took a third of the time.
-            let value = keys::object_of(py, parts.parts, parts.spelling)?;
-            let key = keys::object_of(py, parts.key, parts.key_spelling)?;
-            return Ok(Some(PyTuple::new(py, [value, key])?.into_any()));
-        }
-        let tuple = parts.and_then(|parts| self.known.keys.tuple(parts.parts));
-        let (Some(parts), Some(tuple)) = (parts, tuple) else {
-            let name = &self.known.info.name;
-            let message =
-                format!("an entry of index {name:?} is damaged; run db.check(), and rebuild_index()");
-            return Err(errors::corrupt_record(py, message));
-        };
-        let value = keys::object_of(py, &tuple, parts.spelling)?;
-        let value = if is_one { value.get_item(0)? } else { value };
-        let key = keys::object_of(py, parts.key, parts.key_spelling)?;
-        Ok(Some(PyTuple::new(py, [value, key])?.into_any()))
     }
 }

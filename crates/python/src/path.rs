@@ -16,8 +16,10 @@ use crate::hot::node::Step;
 pub fn parse<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let py = argument.py();
     let steps: Vec<_> = if let Ok(text) = argument.cast::<PyString>() {
-        refuse_steps(text.to_str()?)?;
-        text.to_str()?.split('.').map(|name| PyString::new(py, name).into_any()).collect()
+        let text =
+            errors::utf8(text, "the field path", "no path in text can have; a tuple, or F[...], is exact")?;
+        refuse_steps(text)?;
+        text.split('.').map(|name| PyString::new(py, name).into_any()).collect()
     } else if let Ok(tuple) = argument.cast::<PyTuple>() {
         tuple.iter().collect()
     } else {

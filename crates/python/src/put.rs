@@ -417,6 +417,12 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
 
 /// Refuses what is one row, of which each key or character would become one.
 fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
+    let kind = values.get_type();
+    if kind.name()? == "LazyFrame" && values.hasattr("collect")? {
+        return Err(errors::type_error(
+            "extend() takes rows or columns that are there, and a LazyFrame is yet to be computed: extend(frame.collect())",
+        ));
+    }
     let is_one = values.is_instance_of::<PyDict>()
         || values.is_exact_instance_of::<crate::record::Record>()
         || values.is_instance_of::<PyString>()
@@ -425,7 +431,6 @@ fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
     if !is_one {
         return Ok(());
     }
-    let kind = values.get_type();
     Err(errors::type_error(format!(
         "extend() takes several rows, and a {} is one: append(row) stores it, extend([row, ...]) several; update() takes a dict of keys and rows",
         kind.name()?

@@ -117,8 +117,13 @@ impl Query {
     ///
     /// Values of unlike types are ordered as keys are: None, bytes, strings, numbers, Decimals, dates; then what has no order;
     /// what is missing comes last, either way. Rows of which all that is the same come in the order of their keys.
-    #[pyo3(signature = (*expressions))]
-    pub fn order_by(&self, expressions: &Bound<'_, PyTuple>) -> PyResult<Self> {
+    #[pyo3(signature = (*expressions, **keywords), text_signature = "($self, *expressions)")]
+    pub fn order_by(
+        &self,
+        expressions: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        words::refuse_orders(expressions, keywords)?;
         self.with(expressions.py(), |plan| {
             plan.order = expressions.iter().map(|part| sort_part(&part)).collect::<PyResult<_>>()?;
             if let Some((many, _)) = plan.order.iter().find(|(node, _)| node.branches()) {
@@ -198,11 +203,13 @@ impl Query {
     }
 
     /// What all rows come to, in a dict: `agg(n=count(), oldest=F.age.max())`.
-    #[pyo3(signature = (**aggregates))]
+    #[pyo3(signature = (*arguments, **aggregates), text_signature = "($self, **aggregates)")]
     pub fn agg<'py>(
         slf: &Bound<'py, Self>,
+        arguments: &Bound<'py, PyTuple>,
         aggregates: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        words::refuse_unnamed(arguments)?;
         group::whole(slf, aggregates)
     }
 
@@ -356,8 +363,20 @@ impl Query {
     /// on 1 thread
     /// note: no record in "people" has "agee"; did you mean "age"?
     #[pyo3(signature = (*, analyze=false))]
-    fn explain(slf: &Bound<'_, Self>, analyze: bool) -> PyResult<String> {
+    fn explain(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = errors::analyze_flag)] analyze: bool,
+    ) -> PyResult<String> {
         explain::explain(slf, analyze)
+    }
+
+    // It never changes.
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {

@@ -251,13 +251,14 @@ impl SnapshotHandle {
     }
 
     /// The rows of the default table in an order; see `Table.order_by`.
-    #[pyo3(signature = (*expressions))]
+    #[pyo3(signature = (*expressions, **keywords), text_signature = "($self, *expressions)")]
     fn order_by<'py>(
         &self,
         py: Python<'py>,
         expressions: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("order_by", expressions, None)
+        self.default(py)?.call_method("order_by", expressions, keywords)
     }
 
     /// The first rows of the default table; see `Table.limit`.
@@ -288,13 +289,14 @@ impl SnapshotHandle {
     }
 
     /// What all rows of the default table come to; see `Table.agg`.
-    #[pyo3(signature = (**aggregates))]
+    #[pyo3(signature = (*arguments, **aggregates), text_signature = "($self, **aggregates)")]
     fn agg<'py>(
         &self,
         py: Python<'py>,
+        arguments: &Bound<'py, PyTuple>,
         aggregates: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py)?.call_method("agg", (), aggregates)
+        self.default(py)?.call_method("agg", arguments, aggregates)
     }
 
     /// The rows of the default table as columns; see `Table.to_arrow`.

@@ -133,7 +133,7 @@ impl Table {
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
         prefix: Option<&Bound<'_, PyAny>>,
-        reverse: bool,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<Py<DictView>> {
         let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
         DictView::keys_of(slf.py(), Owner::Table(slf.clone().unbind(), bounds))
@@ -146,7 +146,7 @@ impl Table {
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
         prefix: Option<&Bound<'_, PyAny>>,
-        reverse: bool,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<Py<DictView>> {
         let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
         DictView::values_of(slf.py(), Owner::Table(slf.clone().unbind(), bounds))
@@ -159,7 +159,7 @@ impl Table {
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
         prefix: Option<&Bound<'_, PyAny>>,
-        reverse: bool,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<Py<DictView>> {
         let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
         DictView::items_of(slf.py(), Owner::Table(slf.clone().unbind(), bounds))
@@ -180,7 +180,7 @@ impl Table {
         start: Option<&Bound<'py, PyAny>>,
         stop: Option<&Bound<'py, PyAny>>,
         prefix: Option<&Bound<'py, PyAny>>,
-        reverse: bool,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
         Self::iterate(slf, &bounds, Shows::Values, false)
@@ -421,9 +421,13 @@ impl Table {
     }
 
     /// All rows in the order of these expressions or field paths: a query, see `Query.order_by`.
-    #[pyo3(signature = (*expressions))]
-    fn order_by(slf: &Bound<'_, Self>, expressions: &Bound<'_, PyTuple>) -> PyResult<Query> {
-        query::of_table(slf).order_by(expressions)
+    #[pyo3(signature = (*expressions, **keywords), text_signature = "($self, *expressions)")]
+    fn order_by(
+        slf: &Bound<'_, Self>,
+        expressions: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Query> {
+        query::of_table(slf).order_by(expressions, keywords)
     }
 
     /// The first `count` rows, at most: a query, see `Query.limit`.
@@ -452,11 +456,13 @@ impl Table {
     }
 
     /// What all rows come to, in a dict; see `Query.agg`.
-    #[pyo3(signature = (**aggregates))]
+    #[pyo3(signature = (*arguments, **aggregates), text_signature = "($self, **aggregates)")]
     fn agg<'py>(
         slf: &Bound<'py, Self>,
+        arguments: &Bound<'py, PyTuple>,
         aggregates: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        query::words::refuse_unnamed(arguments)?;
         query::group::whole(&Bound::new(slf.py(), query::of_table(slf))?, aggregates)
     }
 
@@ -537,7 +543,7 @@ impl Table {
         slf: &Bound<'_, Self>,
         name: &Bound<'_, PyAny>,
         parts: &Bound<'_, PyAny>,
-        unique: bool,
+        #[pyo3(from_py_with = errors::unique_flag)] unique: bool,
         r#where: Option<&Bound<'_, PyAny>>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {

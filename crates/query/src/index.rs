@@ -52,7 +52,9 @@ impl Definition {
             return Err("it needs a part: an expression over the fields of a record, as F.age".to_owned());
         }
         if let Some((node, _)) = parts.iter().find(|(node, _)| !reads(node)) {
-            return Err(format!("its part {node} is the same for all rows; name a field, as F.age"));
+            return Err(format!(
+                "{node} is a constant, and an index over it has all rows in one place; name a field, as F.age"
+            ));
         }
         if parts.iter().filter(|(node, _)| node.branches()).count() > 1 {
             return Err(

@@ -35,7 +35,10 @@ pub(crate) struct Runs {
 /// What a failing file means for the sort.
 pub(crate) fn failed(action: &'static str, source: io::Error) -> StoreError {
     let path = std::env::temp_dir();
-    let path = format!("a temporary file in {}, for a sort that memory has no room for", path.display());
+    let path = format!(
+        "a temporary file in {} (TMPDIR names the folder), for a sort that memory has no room for",
+        path.display()
+    );
     StoreError::Io { action, path, source }
 }
 

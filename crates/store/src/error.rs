@@ -596,6 +596,12 @@ fn fmt_busy(
                 "'{path}' is open in this process, and must be open nowhere for this; close it first"
             );
         }
+        // Whoever waits for himself waits in vain.
+        Wanted::Write if holders.iter().any(|holder| holder.pid == std::process::id()) => (
+            "is being written by",
+            "that is this process: wait for its other thread; what a call of yours calls, such as progress=, writes when that \
+             call is over",
+        ),
         Wanted::Write => ("is being written by", "try again, or open it with a longer timeout"),
         Wanted::Open => {
             ("is being opened, closed or compacted by", "try again, or open it with a longer timeout")

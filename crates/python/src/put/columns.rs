@@ -58,7 +58,8 @@ pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: b
         ));
     }
     refuse_objects(columns, this)?;
-    let mut incoming = Incoming::of(columns, is_stream)?.map_err(|broken| of_broken(py, broken, this))?;
+    let incoming = Incoming::of(columns, is_stream).map_err(|error| no_arrow(columns, error, this))?;
+    let mut incoming = incoming.map_err(|broken| of_broken(py, broken, this))?;
     let core = this.core();
     transaction::within_batch(py, core, || {
         let serial = core.running_serial(py);
@@ -84,6 +85,29 @@ pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: b
         }
         Ok(loading.count)
     })
+}
+
+/// Says whose columns another library cannot make Arrow of, where that is what it raises: mixed objects of pandas.
+fn no_arrow(columns: &Bound<'_, PyAny>, error: PyErr, table: &Table) -> PyErr {
+    let py = columns.py();
+    let class = error.get_type(py);
+    let is_arrow = class.name().is_ok_and(|name| {
+        ["ArrowInvalid", "ArrowTypeError", "ArrowNotImplementedError"].iter().any(|known| name == *known)
+    });
+    if !is_arrow {
+        return error;
+    }
+    let is_pandas = columns.get_type().module().is_ok_and(|module| module.to_string().starts_with("pandas"));
+    let advice =
+        if is_pandas { "; extend(frame.to_dict(\"records\")) stores the rows as they are" } else { "" };
+    let message = format!(
+        "the columns given to extend() of table {:?} cannot be made into Arrow data: {}{advice}",
+        table.name(py),
+        error.value(py)
+    );
+    let raised = errors::raise(py, "UnsupportedValue", message);
+    raised.set_cause(py, Some(error));
+    raised
 }
 
 /// A load under way.

@@ -65,7 +65,10 @@ pub fn update(
         |transaction, id, key| match edits.change_row((py, core), transaction, id, key)? {
             Ok(is_done) => Ok(Ok(is_done)),
             Err(PatchError::Corrupt(error)) => Ok(Err(Unfit::Corrupt(error))),
-            Err(error) => Ok(Err(Unfit::Patch(why(py, paths.get(edits.failed), &error)))),
+            Err(error) => {
+                let is_too_large = matches!(error, PatchError::Encode(_));
+                Ok(Err(Unfit::Patch(why(py, paths.get(edits.failed), &error), is_too_large)))
+            }
         },
         |keys, some| check_class(query.table(), keys, some),
     )
@@ -242,12 +245,17 @@ fn in_each(
                 Some(Broken::Row(key, Unfit::Corrupt(error))) => {
                     return Err(errors::corrupt_key(py, &this.name(py), key.code, &error));
                 }
-                Some(Broken::Row(key, Unfit::Patch(why))) => {
+                Some(Broken::Row(key, Unfit::Patch(why, is_too_large))) => {
                     let shown = crate::keys::object_of(py, key.code, key.spelling)?.repr()?;
-                    return Err(errors::value_error(format!(
+                    let message = format!(
                         "record {shown} of table {:?} cannot be changed: {why}; nothing was changed in any row",
                         this.name(py)
-                    )));
+                    );
+                    return Err(if is_too_large {
+                        errors::raise(py, "RecordTooLarge", message)
+                    } else {
+                        errors::value_error(message)
+                    });
                 }
             }
             core.learn_drafts(py);
@@ -261,8 +269,8 @@ fn in_each(
 enum Unfit {
     /// It is damaged.
     Corrupt(Corrupt),
-    /// It is not made so.
-    Patch(String),
+    /// It is not made so; or, if true, what is to be put into it would pass a limit.
+    Patch(String, bool),
 }
 
 /// Says why the field at a path cannot be set.

@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 
-use super::{Query, change, plan};
+use super::{Query, change, plan, words};
 use crate::column::column_of;
 use crate::errors;
 use crate::expression::Expression;
@@ -69,6 +69,21 @@ impl Aggregate {
 }
 
 impl Aggregate {
+    /// What it is of what: `sum of n * price`.
+    fn shown(&self) -> String {
+        let name = match self.kind {
+            Kind::Count => "count",
+            Kind::Sum => "sum",
+            Kind::Mean => "mean",
+            Kind::Least => "min",
+            Kind::Greatest => "max",
+        };
+        match &self.node {
+            None => format!("{name} of rows"),
+            Some(node) => format!("{name} of {node}"),
+        }
+    }
+
     fn no_value<T>(&self) -> PyResult<T> {
         Err(errors::type_error(format!(
             "{} is what many rows come to, and no value to compute or compare with: take it by agg(), then compute with what that \
@@ -125,17 +140,7 @@ impl Aggregate {
     }
 
     fn __repr__(&self) -> String {
-        let name = match self.kind {
-            Kind::Count => "count",
-            Kind::Sum => "sum",
-            Kind::Mean => "mean",
-            Kind::Least => "min",
-            Kind::Greatest => "max",
-        };
-        match &self.node {
-            None => format!("<pellucid.Aggregate {name} of rows>"),
-            Some(node) => format!("<pellucid.Aggregate {name} of {node}>"),
-        }
+        format!("<pellucid.Aggregate {}>", self.shown())
     }
 }
 
@@ -220,11 +225,13 @@ impl Groups {
     /// ...     print(row)
     /// {'city': 'Bath', 'n': 2, 'oldest': 30}
     /// {'city': 'York', 'n': 1, 'oldest': 40}
-    #[pyo3(signature = (**aggregates))]
+    #[pyo3(signature = (*arguments, **aggregates), text_signature = "($self, **aggregates)")]
     fn agg<'py>(
         slf: &Bound<'py, Self>,
+        arguments: &Bound<'py, PyTuple>,
         aggregates: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyList>> {
+        words::refuse_unnamed(arguments)?;
         aggregated(slf.get().query.bind(slf.py()), &slf.get().by, aggregates)
     }
 }
@@ -253,7 +260,7 @@ pub fn extreme<'py>(of: &impl Queried<'py>, node: &Node, which: Extremes) -> PyR
         None => work(node)?.of_nothing(),
     };
     let total = groups.into_groups().next().and_then(|group| group.totals.into_iter().next());
-    object_of_total(table, &total.unwrap_or(Total::Least(None)))
+    object_of_total(table, "", &total.unwrap_or(Total::Least(None)))
 }
 
 /// The list whose elements an expression runs through, where it has `each()`.
@@ -310,13 +317,15 @@ fn aggregated<'py>(
         None => GroupUp::new(&reads, by.len(), &wanted)?.of_nothing(),
     };
     let rows = PyList::empty(py);
+    let shown: Vec<_> = wanted.iter().map(|wanted| wanted.get().shown()).collect();
     for group in groups.into_groups() {
         let row = PyDict::new(py);
         let values = group.values.iter().map(|value| match value {
             None => Ok(py.None().into_bound(py)),
             Some(value) => object_of(table, value),
         });
-        let totals = group.totals.iter().map(|total| object_of_total(table, total));
+        let totals = group.totals.iter().zip(&shown);
+        let totals = totals.map(|(total, shown)| object_of_total(table, shown, total));
         for (name, value) in names.iter().zip(values.chain(totals)) {
             row.set_item(name, value?)?;
         }
@@ -401,13 +410,17 @@ fn object_of<'py>(table: &Bound<'py, Table>, value: &Value) -> PyResult<Bound<'p
     Table::plain_record(table, &change::record_of(value)?)
 }
 
-/// Says of whose values Python's own error tells that they cannot be added.
-fn unlike(table: &Bound<'_, Table>, error: PyErr) -> PyErr {
-    let py = table.py();
+/// Says of whose values Python's own error tells that they cannot be added, or divided; `shown` is what was wanted of them.
+fn unlike(table: &Bound<'_, Table>, shown: &str, error: PyErr) -> PyErr {
+    let (py, name) = (table.py(), table.get().name(table.py()));
     if !error.is_instance_of::<PyTypeError>(py) {
-        return error;
+        return errors::arithmetic(py, error, |why| {
+            format!(
+                "the {shown} in records of table {name:?} cannot be computed: {why}; choose the values of which it can by where(), or \
+                 take column() and convert them"
+            )
+        });
     }
-    let name = table.get().name(py);
     let unlike = errors::type_error(format!(
         "numbers in records of table {name:?} cannot all be added to each other: {}; store them as one type, or choose those of one \
          with where()",
@@ -417,7 +430,11 @@ fn unlike(table: &Bound<'_, Table>, error: PyErr) -> PyErr {
     unlike
 }
 
-fn object_of_total<'py>(table: &Bound<'py, Table>, total: &Total) -> PyResult<Bound<'py, PyAny>> {
+fn object_of_total<'py>(
+    table: &Bound<'py, Table>,
+    shown: &str,
+    total: &Total,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = table.py();
     let sum_of = |sum: &Sum, others: &[Value]| -> PyResult<Bound<'py, PyAny>> {
         let mut total = match sum.int() {
@@ -426,7 +443,7 @@ fn object_of_total<'py>(table: &Bound<'py, Table>, total: &Total) -> PyResult<Bo
         };
         // Big ints and Decimals, which Python adds.
         for other in others {
-            total = total.add(object_of(table, other)?).map_err(|error| unlike(table, error))?;
+            total = total.add(object_of(table, other)?).map_err(|error| unlike(table, shown, error))?;
         }
         Ok(total)
     };
@@ -435,7 +452,7 @@ fn object_of_total<'py>(table: &Bound<'py, Table>, total: &Total) -> PyResult<Bo
         Total::Sum(sum, others) => sum_of(sum, others),
         Total::Mean(sum, others) => match sum.count() + others.len() as u64 {
             0 => Ok(py.None().into_bound(py)),
-            count => sum_of(sum, others)?.div(count),
+            count => sum_of(sum, others)?.div(count).map_err(|error| unlike(table, shown, error)),
         },
         Total::Least(None) | Total::Greatest(None) => Ok(py.None().into_bound(py)),
         Total::Least(Some(best)) | Total::Greatest(Some(best)) => object_of(table, &best.value),

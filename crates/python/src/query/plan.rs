@@ -109,8 +109,9 @@ impl After {
     pub fn of(row: &Bound<'_, PyAny>, table: &Bound<'_, Table>) -> PyResult<Self> {
         let wrong = || {
             Err(errors::type_error(format!(
-                "after() takes a record that was read from table {:?}",
-                table.get().name(row.py())
+                "after() takes a record that was read from table {:?}, and this {} is none; what select() gives is a dict of its own",
+                table.get().name(row.py()),
+                row.get_type().name()?
             )))
         };
         let Ok(record) = row.cast_exact::<Record>() else { return wrong() };
@@ -268,7 +269,8 @@ pub fn sort_part(argument: &Bound<'_, PyAny>) -> PyResult<(Node, bool)> {
         return Ok((part.get().node.clone(), part.get().is_descending));
     }
     if let Ok(text) = argument.cast::<PyString>() {
-        refuse_direction(text.to_str()?)?;
+        // What is no path is refused as one.
+        refuse_direction(&text.to_string_lossy())?;
     }
     Ok((value_of(argument)?, false))
 }
@@ -312,13 +314,15 @@ pub fn chosen(
     let mut chosen: Vec<(String, Node)> = Vec::new();
     for argument in expressions {
         let name = match argument.cast::<PyString>() {
-            Ok(path) => path.to_str()?.to_owned(),
+            Ok(path) => path.to_string_lossy().into_owned(),
             Err(_) => value_of(&argument)?.to_string(),
         };
         chosen.push((name, value_of(&argument)?));
     }
     for (name, argument) in named.into_iter().flatten() {
-        chosen.push((name.extract()?, value_of(&argument)?));
+        let name = name.cast_into::<PyString>()?;
+        let name = errors::utf8(&name, &format!("{method}()"), "no name of a column can have")?;
+        chosen.push((name.to_owned(), value_of(&argument)?));
     }
     if chosen.is_empty() {
         return Err(errors::type_error(format!("{method}() takes at least one expression or field path")));

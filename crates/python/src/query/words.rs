@@ -4,9 +4,11 @@
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::errors;
+use crate::expression::Expression;
+use crate::expression::method::Method;
 
 /// Names of others, and what to write instead.
 const QUERY_WORDS: &[(&[&str], &str)] = &[
@@ -97,6 +99,44 @@ pub fn refuse_fields(fields: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
             "where() takes conditions, as where(F.{name} == ...); find({name}=...) takes fields by name"
         ))),
     }
+}
+
+/// Refuses what other libraries order by: keywords, a function, a list.
+pub fn refuse_orders(expressions: &Bound<'_, PyTuple>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    const SHOWN: &str = "order_by(F.city, F.age.desc())";
+    if let Some(word) = keywords.and_then(|keywords| keywords.keys().into_iter().next()) {
+        let instead = match &*word.to_string() {
+            "reverse" | "descending" | "desc" | "ascending" => "what descends says so itself",
+            _ => "it takes expressions or field paths, one behind the other",
+        };
+        return Err(errors::type_error(format!("order_by() takes no {word}=; {instead}: {SHOWN}")));
+    }
+    for expression in expressions {
+        if expression.is_instance_of::<PyList>() {
+            return Err(errors::type_error(format!(
+                "order_by() takes several arguments, not a list of them: {SHOWN}"
+            )));
+        }
+        // A method that was not called says itself what it is.
+        if expression.is_callable()
+            && !expression.is_instance_of::<Expression>()
+            && !expression.is_instance_of::<Method>()
+        {
+            return Err(errors::type_error(format!(
+                "order_by() takes expressions or field paths, and no function: {SHOWN}; sorted(query, key=...) calls one"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses aggregates without a name.
+pub fn refuse_unnamed(arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+    let Ok(argument) = arguments.get_item(0) else { return Ok(()) };
+    Err(errors::type_error(format!(
+        "agg() takes each aggregate under a name, agg(n=count(), oldest=F.age.max()), and {} has none",
+        argument.repr()?
+    )))
 }
 
 /// Refuses arguments where fields by name are wanted.

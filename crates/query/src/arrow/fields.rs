@@ -50,6 +50,11 @@ impl Fields {
         self.builders.get_mut(index).map(|builder| std::mem::replace(builder, Builder::of(&Type::Null)))
     }
 
+    /// Whether there are more than there may be.
+    pub fn is_beyond(&self) -> bool {
+        self.builders.len() > FIELD_COUNT_MAX
+    }
+
     /// Whether all columns were taken out, or none was there.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()

@@ -218,7 +218,10 @@ impl Gatherer {
             Root::Container(container) if container.kind.is_dict() => {
                 return match self.fields.push(self.row_count, &container, row.record, 0, ground)? {
                     Some(_) => Ok(()),
-                    None => Err(Stop::refused("keys that are no names, or more than 1,024 of them")),
+                    None if self.fields.is_beyond() => Err(Stop::refused(
+                        "fields beyond the 1,024 columns that the rows may have together, at most",
+                    )),
+                    None => Err(Stop::refused("keys that are no names")),
                 };
             }
             Root::Container(container) => Slot::Container(container),

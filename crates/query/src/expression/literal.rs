@@ -89,7 +89,7 @@ pub fn of_typed(word: &str, literal: &Value) -> Result<Value, String> {
         "complex" => (complex(text), "'1.0+2.0j'"),
         "value" => (
             hexadecimal(text).and_then(|bytes| decode(&bytes, &NoShapes).ok()),
-            "the bytes of a record without shapes, in hexadecimal",
+            "and behind it the hexadecimal digits, in quotes, that str() of an expression writes for a value without a form of its own",
         ),
         "bytearray" => (None, "b'...'"),
         _ => {

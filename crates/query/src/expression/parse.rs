@@ -535,7 +535,7 @@ impl<'a> Parser<'a> {
                 self.advance()?;
                 return Ok(Step::Key(record.into()));
             }
-            return Err(self.expected("the bytes of a record without shapes, in hexadecimal"));
+            return Err(self.expected("the hexadecimal digits, in quotes, that str() of an expression writes behind value, for a key without a form of its own"));
         }
         let key = self.value("*, an index or another literal")?;
         Step::to(key).ok_or_else(|| {

@@ -130,10 +130,10 @@ impl<'a> Tokens<'a> {
             }
         };
         let is_glued = self.rest().starts_with(is_name_part);
-        value
-            .filter(|_| !is_glued)
-            .map(Token::Number)
-            .ok_or_else(|| Fault::new(start, "expected a number like 21, 0x15, 2.5 or 1e-3".to_owned()))
+        let is_apart = is_apart(self.text.get(start..self.offset).unwrap_or_default());
+        value.filter(|_| is_apart && !is_glued).map(Token::Number).ok_or_else(|| {
+            Fault::new(start, "expected a number like 21, 0x15, 1_000, 2.5 or 1e-3".to_owned())
+        })
     }
 
     /// Passes over `.5` and `e-3`; whether there was either.
@@ -221,6 +221,20 @@ impl<'a> Tokens<'a> {
             None
         }
     }
+}
+
+/// Whether each underscore in a number stands alone between two digits, or behind `0x`, as Python has it.
+fn is_apart(number: &str) -> bool {
+    let is_hexadecimal = number.starts_with("0x") || number.starts_with("0X");
+    let is_digit = |character: &char| {
+        character.is_ascii_digit()
+            || is_hexadecimal && (character.is_ascii_hexdigit() || matches!(character, 'x' | 'X'))
+    };
+    let characters: Vec<char> = number.chars().collect();
+    characters.iter().enumerate().filter(|(_, character)| **character == '_').all(|(place, _)| {
+        let before = place.checked_sub(1).and_then(|before| characters.get(before));
+        before.is_some_and(is_digit) && characters.get(place + 1).is_some_and(is_digit)
+    })
 }
 
 fn without_underscores(digits: &str) -> String {

@@ -1,0 +1,86 @@
+//! Which values does an index have, and under which keys are their rows?
+
+use std::sync::Arc;
+
+use pellucid_store::{Row as StoredRow, StoreError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::{Entries, Known};
+use crate::errors;
+use crate::hot::gil::GilCell;
+use crate::keys;
+use crate::table::Table;
+
+/// An iterator over pairs of value and row key of an index, as they were when it began.
+///
+/// >>> import pellucid
+/// >>> from pellucid import F
+/// >>> table = pellucid.open(":memory:").table("t")
+/// >>> table.extend([{"n": 2}, {"n": 1}])
+/// 2
+/// >>> table.create_index("n", F.n)
+/// >>> list(table.index("n").keys())
+/// [(1, 1), (2, 0)]
+#[pyclass(frozen, module = "pellucid", name = "IndexKeys")]
+pub struct IndexKeys {
+    pub(super) table: Py<Table>,
+    pub(super) known: Arc<Known>,
+    pub(super) entries: GilCell<Option<Entries>>,
+    // Of the transaction in which it was made.
+    pub(super) serial: Option<u64>,
+}
+
+/// None has another code in a tuple, and so in an entry, than by itself (`pellucid_record::key`).
+const NONE_AS_PART: [u8; 2] = [0x00, 0xFF];
+
+#[pymethods]
+impl IndexKeys {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.table.get().check_gate(py)?;
+        let database = self.table.get().core();
+        let copy = |entry: StoredRow<'_>| (entry.key.to_vec(), entry.spelling.to_vec());
+        let step = self.entries.with(py, |entries| match entries {
+            None => Ok(None),
+            Some(Entries::Pinned(scan)) => scan.next().map(|entry| entry.map(copy)),
+            Some(Entries::Inside(scan)) => {
+                let serial = self.serial.unwrap_or_default();
+                database
+                    .in_serial(py, serial, |transaction| scan.next(transaction, copy))
+                    .unwrap_or(Err(StoreError::Closed { what: "transaction that this iterator walks over" }))
+            }
+        });
+        let Some((code, spelling)) = step.map_err(|error| errors::of_store(py, error))? else {
+            drop(self.entries.with(py, Option::take));
+            return Ok(None);
+        };
+        let entry = StoredRow { key: &code, spelling: &spelling, record: &[] };
+        let parts = self.known.keys.split(&entry);
+        let is_one = self.known.keys.count() == 1;
+        if let Some(parts) = parts
+            && is_one
+            && !self.known.keys.is_descending(0)
+            && parts.parts != NONE_AS_PART
+        {
+            // As a key by itself: most indexes have one part, and to make a tuple first took a third of the time.
+            let value = keys::object_of(py, parts.parts, parts.spelling)?;
+            let key = keys::object_of(py, parts.key, parts.key_spelling)?;
+            return Ok(Some(PyTuple::new(py, [value, key])?.into_any()));
+        }
+        let tuple = parts.and_then(|parts| self.known.keys.tuple(parts.parts));
+        let (Some(parts), Some(tuple)) = (parts, tuple) else {
+            let name = &self.known.info.name;
+            let message =
+                format!("an entry of index {name:?} is damaged; run db.check(), and rebuild_index()");
+            return Err(errors::corrupt_record(py, message));
+        };
+        let value = keys::object_of(py, &tuple, parts.spelling)?;
+        let value = if is_one { value.get_item(0)? } else { value };
+        let key = keys::object_of(py, parts.key, parts.key_spelling)?;
+        Ok(Some(PyTuple::new(py, [value, key])?.into_any()))
+    }
+}
