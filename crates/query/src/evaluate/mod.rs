@@ -7,6 +7,7 @@
 pub mod compute;
 pub mod found;
 mod list;
+mod pairs;
 mod quick;
 pub mod reach;
 mod text;
@@ -22,6 +23,7 @@ use crate::expression::{Comparison, Expression, Function, Kind, Operation, Part,
 use crate::field::FieldReader;
 use found::Found;
 use list::List;
+use pairs::Others;
 use quick::Quick;
 use text::Text;
 
@@ -266,6 +268,10 @@ impl Operator {
         shapes: &S,
     ) -> Result<bool, Corrupt> {
         let [one, other] = parts;
+        if one.branches() && other.branches() {
+            let others = Others::of(comparison, other, row, shapes)?;
+            return one.visit(row, shapes, &mut |one| others.hold(&one, shapes));
+        }
         one.visit(row, shapes, &mut |one| {
             other.visit(row, shapes, &mut |other| match comparison {
                 Comparison::Equal => one.equals(&other, shapes),
@@ -281,6 +287,13 @@ impl Operator {
         shapes: &S,
     ) -> Result<bool, Corrupt> {
         let [value, least, greatest] = parts;
+        if value.branches() && (least.branches() || greatest.branches()) {
+            let least = Others::of(Comparison::GreaterOrEqual, least, row, shapes)?;
+            let greatest = Others::of(Comparison::LessOrEqual, greatest, row, shapes)?;
+            return value.visit(row, shapes, &mut |value| {
+                Ok(least.hold(&value, shapes)? && greatest.hold(&value, shapes)?)
+            });
+        }
         value.visit(row, shapes, &mut |value| {
             let is_behind = least.visit(row, shapes, &mut |least| {
                 Ok(value.order(&least, shapes)?.is_some_and(Ordering::is_ge))
