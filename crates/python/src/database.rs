@@ -21,6 +21,7 @@ use crate::snapshot::SnapshotHandle;
 use crate::table::{Table, class_of, name_of};
 use crate::transaction::TransactionContext;
 use crate::watch::WatchHandle;
+use crate::work::Signals;
 
 /// The table that a database is itself a mapping over.
 const DEFAULT_TABLE: &str = "default";
@@ -333,15 +334,18 @@ impl Database {
     /// []
     fn check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.core.check_open(py)?;
-        let findings = py.detach(|| self.core.store.check()).map_err(|error| errors::of_store(py, error))?;
+        let mut signals = Signals::new();
+        let findings = py.detach(|| self.core.store.check_while(&mut || signals.go_on()));
+        let findings = findings.map_err(|error| errors::of_store(py, error))?;
         PyList::new(py, crate::report::findings(py, &self.core, &findings))
     }
 
-    /// Copy the database to a new file while it is in use; the copy equals a snapshot.
+    /// Copy the database to a new file while it is in use; the copy equals a snapshot. Where Ctrl-C ends it, there is no file.
     fn backup(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         self.core.check_open(py)?;
         let path = path_of(path)?;
-        py.detach(|| self.core.store.backup(std::path::Path::new(&path)))
+        let mut signals = Signals::new();
+        py.detach(|| self.core.store.backup_while(std::path::Path::new(&path), &mut || signals.go_on()))
             .map_err(|error| errors::of_store(py, error))
     }
 

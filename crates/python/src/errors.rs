@@ -410,6 +410,11 @@ pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
     }
 }
 
+/// What work raises that a signal has stopped: what its handler raised.
+pub fn stopped(py: Python<'_>) -> PyErr {
+    PyErr::take(py).unwrap_or_else(|| pyo3::exceptions::PyKeyboardInterrupt::new_err(()))
+}
+
 /// What an error of the store raises: the class by what the caller can do, the store's own message.
 pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
     if let Some((path, message)) = error.beside_path() {
@@ -424,6 +429,7 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
     }
     let message = error.to_string();
     let class = match &error {
+        StoreError::Stopped => return stopped(py),
         StoreError::NoSuchTable { table } => return PyKeyError::new_err(table.clone()),
         StoreError::NoMemory { .. } => return PyMemoryError::new_err(message),
         StoreError::TableExists { .. } | StoreError::TableName { .. } | StoreError::VersionAhead { .. } => {

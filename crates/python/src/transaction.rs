@@ -14,6 +14,7 @@ use crate::hot::gil::{GilCell, GilValue};
 use crate::record::Record;
 use crate::record_list::RecordList;
 use crate::table::Table;
+use crate::work::Signals;
 
 /// A transaction, as a context manager.
 ///
@@ -201,7 +202,8 @@ pub fn within<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResu
 pub fn within_batch<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
     within(py, core, || {
         core.in_running(py, |transaction| {
-            transaction.begin_batch();
+            let mut signals = Signals::new();
+            transaction.begin_batch(Box::new(move || signals.go_on()));
             Ok(())
         })?;
         let result = work()?;

@@ -183,7 +183,7 @@ pub fn of_fault(table: &Bound<'_, Table>, fault: Fault) -> PyErr {
                 error.size_max >> 20
             ),
         ),
-        Fault::Stopped => stopped(py),
+        Fault::Stopped => errors::stopped(py),
     }
 }
 
@@ -213,10 +213,12 @@ impl Signals {
     /// What a signal handler raises.
     #[inline]
     pub fn step(&mut self, py: Python<'_>) -> PyResult<()> {
-        self.0.step().map_err(|_| stopped(py))
+        self.0.step().map_err(|_| errors::stopped(py))
     }
-}
 
-fn stopped(py: Python<'_>) -> PyErr {
-    PyErr::take(py).unwrap_or_else(|| pyo3::exceptions::PyKeyboardInterrupt::new_err(()))
+    /// Says that a step was made, and whether to go on: for the store, which raises `Stopped` then (`errors::of_store`).
+    #[inline]
+    pub fn go_on(&mut self) -> bool {
+        self.0.step().is_ok()
+    }
 }

@@ -74,6 +74,9 @@ pub(crate) struct Audit<'c> {
     blobs: HashMap<u64, (u32, bool)>,
     /// Where a stranger's entries go: what nobody has opened yet, the check itself has to learn from.
     copy: Option<Copy<'c>>,
+    /// Says whether to go on, until it said no.
+    go_on: Option<&'c mut dyn FnMut() -> bool>,
+    is_stopped: bool,
 }
 
 /// Takes over an entry.
@@ -82,12 +85,17 @@ pub(crate) type Copy<'c> = &'c mut dyn FnMut(Tree, &[u8], &[u8]) -> Result<(), E
 impl<'c> Audit<'c> {
     /// A check of a file that nobody has opened; its entries go to `copy`.
     pub(crate) fn of_stranger(version: u64, copy: Copy<'c>) -> Self {
-        let mut audit = Self::new(0, Arc::default(), version);
+        let mut audit = Self::new(0, Arc::default(), version, None);
         audit.copy = Some(copy);
         audit
     }
 
-    pub(crate) fn new(key_size_max: usize, dictionary: Arc<Dictionary>, version: u64) -> Self {
+    fn new(
+        key_size_max: usize,
+        dictionary: Arc<Dictionary>,
+        version: u64,
+        go_on: Option<&'c mut dyn FnMut() -> bool>,
+    ) -> Self {
         Self {
             findings: Vec::new(),
             key_size_max,
@@ -104,7 +112,14 @@ impl<'c> Audit<'c> {
             row_counts: HashMap::new(),
             blobs: HashMap::new(),
             copy: None,
+            go_on,
+            is_stopped: false,
         }
+    }
+
+    /// What was found, unless it was stopped before everything was looked at.
+    fn finish_whole(self) -> Result<Vec<Finding>, StoreError> {
+        if self.is_stopped { Err(StoreError::Stopped) } else { Ok(self.finish()) }
     }
 
     pub(crate) fn find(&mut self, place: impl Into<String>, what: impl Into<String>) {
@@ -300,12 +315,12 @@ impl<'c> Audit<'c> {
     }
 
     /// Read a large value in parts; its check is at its end.
-    fn large(key: &[u8], value: &Value<'_, '_>) -> Result<bool, Fault> {
+    fn large(&mut self, key: &[u8], value: &Value<'_, '_>) -> Result<bool, Fault> {
         let Some(id) = key.try_into().ok().map(u64::from_be_bytes) else { return Ok(false) };
         let Some(size) = value.size().checked_sub(blob::CHECK_SIZE) else { return Ok(false) };
         let mut hasher = Xxh3::with_seed(id);
         let mut offset = 0;
-        while offset < size {
+        while offset < size && !self.is_stopped() {
             let part = value.read(offset, CHUNK.min(size - offset))?;
             hasher.update(&part);
             offset += part.len();
@@ -316,6 +331,14 @@ impl<'c> Audit<'c> {
 }
 
 impl Visitor for Audit<'_> {
+    fn is_stopped(&mut self) -> bool {
+        self.is_stopped |= self.go_on.as_mut().is_some_and(|go_on| !go_on());
+        if self.is_stopped {
+            self.go_on = None;
+        }
+        self.is_stopped
+    }
+
     fn fault(&mut self, fault: Fault) {
         if self.findings.len() < FINDINGS_MAX {
             let place = format!("page {}", fault.page);
@@ -326,7 +349,7 @@ impl Visitor for Audit<'_> {
 
     fn entry(&mut self, tree: Tree, key: &[u8], value: &Value<'_, '_>) {
         if tree == Tree::Blobs && self.copy.is_none() {
-            match Self::large(key, value) {
+            match self.large(key, value) {
                 Ok(is_intact) => self.blob(key, is_intact),
                 Err(fault) => self.fault(fault),
             }
@@ -357,28 +380,35 @@ impl Audit<'_> {
     }
 }
 
-/// Check one version of a database.
-pub(crate) fn check(database: &Arc<Database>) -> Result<Vec<Finding>, StoreError> {
+/// Check one version of a database. `go_on` is asked with each entry.
+pub(crate) fn check(
+    database: &Arc<Database>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Vec<Finding>, StoreError> {
     let mut findings = match &database.opening {
-        Some(_) => check_file(database).map(|(findings, _)| findings),
-        None => check_entries(&database.snapshot()?),
+        Some(_) => check_file(database, go_on).map(|(findings, _)| findings),
+        None => check_entries(&database.snapshot()?, go_on),
     }?;
     // What is damaged says nothing of whether it agrees with something else.
     if findings.is_empty() {
-        findings = prove(&database.snapshot()?)?;
+        findings = prove(&database.snapshot()?, go_on)?;
     }
     Ok(findings)
 }
 
 /// Check through the engine, which is trusted then.
-fn check_entries(snapshot: &Snapshot) -> Result<Vec<Finding>, StoreError> {
+fn check_entries(snapshot: &Snapshot, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Finding>, StoreError> {
     let database = snapshot.database();
     let dictionary = Arc::clone(snapshot.dictionary());
-    let mut audit = Audit::new(database.key_size_max, dictionary, snapshot.read_txn().tree_version());
+    let version = snapshot.read_txn().tree_version();
+    let mut audit = Audit::new(database.key_size_max, dictionary, version, Some(go_on));
     for tree in Tree::ALL {
         let mut cursor = snapshot.read_txn().cursor(tree).map_err(|error| database.error(error))?;
         cursor.start(Start::Edge, Direction::Forward).map_err(|error| database.error(error))?;
         while let Some((key, bytes)) = cursor.step().map_err(|error| database.error(error))? {
+            if audit.is_stopped() {
+                return Err(StoreError::Stopped);
+            }
             audit.logical(tree, key, bytes);
         }
     }
@@ -386,7 +416,10 @@ fn check_entries(snapshot: &Snapshot) -> Result<Vec<Finding>, StoreError> {
 }
 
 /// Check all pages of the file, as a snapshot keeps them in place.
-pub(crate) fn check_file(database: &Arc<Database>) -> Result<(Vec<Finding>, Option<PageMap>), StoreError> {
+pub(crate) fn check_file(
+    database: &Arc<Database>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(Vec<Finding>, Option<PageMap>), StoreError> {
     const TRIES: usize = 100;
     // What a writer keeps out of the file meanwhile has checks of its own.
     const PATIENCE: Duration = Duration::from_millis(100);
@@ -407,7 +440,8 @@ pub(crate) fn check_file(database: &Arc<Database>) -> Result<(Vec<Finding>, Opti
         let snapshot = database.snapshot()?;
         let version = snapshot.read_txn().tree_version();
         let metas = PageFile::metas(file).map_err(failed)?;
-        let mut audit = Audit::new(database.key_size_max, Arc::clone(snapshot.dictionary()), version);
+        let dictionary = Arc::clone(snapshot.dictionary());
+        let mut audit = Audit::new(database.key_size_max, dictionary, version, Some(&mut *go_on));
         let newest = metas.iter().flatten().find(|meta| meta.txn == version);
         let Some(meta) = newest else {
             if metas.iter().flatten().all(|meta| meta.txn < version) {
@@ -421,7 +455,7 @@ pub(crate) fn check_file(database: &Arc<Database>) -> Result<(Vec<Finding>, Opti
         let pages = PageFile::new(file, meta.page_size, size);
         check_other_meta(&pages, &metas, meta, &mut audit);
         let map = walk(&pages, meta, &mut audit);
-        return Ok((audit.finish(), Some(map)));
+        return Ok((audit.finish_whole()?, Some(map)));
     }
     Err(StoreError::Busy {
         path: database.path.clone(),

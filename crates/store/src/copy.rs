@@ -69,13 +69,20 @@ impl NewFile {
         Ok(new)
     }
 
-    /// Take over everything that a version holds.
-    pub(crate) fn take_all(&mut self, source: &dyn ReadTxn) -> Result<(), EngineError> {
+    /// Take over everything that a version holds, unless `go_on`, which is asked with each entry, says no: then the answer is false.
+    pub(crate) fn take_all(
+        &mut self,
+        source: &dyn ReadTxn,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, EngineError> {
         self.version = source.version();
         for tree in Tree::ALL {
             let mut cursor = source.cursor(tree)?;
             cursor.start(Start::Edge, Direction::Forward)?;
             while let Some((key, value)) = cursor.step()? {
+                if !go_on() {
+                    return Ok(false);
+                }
                 match catalog::parse_entry(key, value) {
                     // Rows may have been counted since the entry was written.
                     Some(Entry::Table(table, _)) if tree == Tree::Meta => {
@@ -87,7 +94,7 @@ impl NewFile {
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Take over an entry; trees come one after the other, and their keys in order.

@@ -237,6 +237,8 @@ pub enum StoreError {
         /// What it was: "database", "transaction".
         what: &'static str,
     },
+    /// Whoever was asked whether to go on said no.
+    Stopped,
     /// The object belongs to the process that this one was forked from.
     Forked {
         /// What it was.
@@ -444,6 +446,7 @@ impl StoreError {
             Self::Corrupt { path, place, what, .. } => write!(out, "'{path}' is damaged at {place}: {what}"),
             Self::Record(source) => write!(out, "{source}"),
             Self::Closed { what } => write!(out, "the {what} is closed"),
+            Self::Stopped => write!(out, "it was stopped, and nothing of it was done"),
             Self::Forked { what } => write!(out, "this {what} belongs to the parent process"),
             Self::WrongThread => write!(out, "a transaction belongs to the thread that began it"),
             Self::TransactionFailed => write!(out, "{FAILED}"),
@@ -451,9 +454,7 @@ impl StoreError {
             Self::LogBeside { path } => write!(out, "'{path}' may hold commits that a copy would lack"),
             Self::ForeignLog { path, what } => write!(out, "'{path}' cannot be used: {what}"),
             Self::SyncFailed { path, source } => fmt_unsynced(out, path, source),
-            Self::Broken { path } => {
-                write!(out, "'{path}' takes no more writes since one failed at the disk")
-            }
+            Self::Broken { path } => write!(out, "'{path}' takes no more writes: one failed at the disk"),
             Self::MapTooSmall { path, reserved } => write!(
                 out,
                 "'{path}' has grown beyond the {reserved} bytes of address space that this process could reserve"

@@ -63,7 +63,7 @@ pub use engine::AtOnce;
 pub use error::{Holder, StoreError, Wanted, Warning};
 pub use history::Keep;
 pub use index::{
-    Building, Derive, Derived, Deriver, IndexError, IndexInfo, NotUnique, Reached, range_of_parts,
+    Building, Derive, Derived, Deriver, IndexError, IndexInfo, KeepOn, NotUnique, Reached, range_of_parts,
 };
 pub use maintenance::Stats;
 pub use os::thread_number;

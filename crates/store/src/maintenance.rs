@@ -122,7 +122,15 @@ impl Store {
     /// # Errors
     /// When the database cannot be read at all.
     pub fn check(&self) -> Result<Vec<Finding>, StoreError> {
-        check::check(&self.database()?)
+        self.check_while(&mut || true)
+    }
+
+    /// As `check`; `go_on` is asked with each entry.
+    ///
+    /// # Errors
+    /// As `check`; `Stopped`, where `go_on` said no.
+    pub fn check_while(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Finding>, StoreError> {
+        check::check(&self.database()?, go_on)
     }
 
     /// Why the byte at this offset of the file means nothing to anybody, if so: it is free, or padding. For those who want to
@@ -132,7 +140,7 @@ impl Store {
     /// As [`Store::check`].
     pub fn unused_bytes(&self, offsets: &[u64]) -> Result<Vec<Option<&'static str>>, StoreError> {
         let database = self.database()?;
-        let (_, map) = check::check_file(&database)?;
+        let (_, map) = check::check_file(&database, &mut || true)?;
         let (Some(map), Some(opening)) = (map, &database.opening) else { return Ok(Vec::new()) };
         let file = opening.file()?;
         let failed = |source| StoreError::from_io("read", database.path.clone(), source);
@@ -146,6 +154,18 @@ impl Store {
     /// # Errors
     /// `TargetExists`, `DiskFull`.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<(), StoreError> {
+        self.backup_while(target, &mut || true)
+    }
+
+    /// As `backup`; `go_on` is asked with each entry.
+    ///
+    /// # Errors
+    /// As `backup`; `Stopped`, where `go_on` said no: then there is no file.
+    pub fn backup_while(
+        &self,
+        target: impl AsRef<Path>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
         let target = target.as_ref();
         let snapshot = self.snapshot()?;
         let exists = || StoreError::TargetExists { path: target.display().to_string() };
@@ -160,8 +180,10 @@ impl Store {
         remove_parts_of(target);
         // What goes wrong with it is told of the name that the caller knows.
         let mut new = NewFile::create_for(&part, target)?;
-        let copied = new.take_all(snapshot.read_txn());
-        copied.map_err(|error| StoreError::from_engine(&new.name, error))?;
+        let copied = new.take_all(snapshot.read_txn(), go_on);
+        if !copied.map_err(|error| StoreError::from_engine(&new.name, error))? {
+            return Err(StoreError::Stopped);
+        }
         let (part, _held) = new.finish()?;
         let linked = std::fs::hard_link(&part, target);
         let placed = match linked {
@@ -255,7 +277,7 @@ fn copy_beside(database: &Arc<Database>, opening: &Opening, new_path: &Path) -> 
     let mut new = NewFile::create_for(new_path, &opening.path)?;
     new.has_history = true;
     let source = database.engine.begin_read().map_err(|error| database.error(error))?;
-    new.take_all(&*source).map_err(|error| database.error(error))?;
+    new.take_all(&*source, &mut || true).map_err(|error| database.error(error))?;
     let (new_path, _) = new.finish_locked()?;
     let failed = |source| StoreError::from_io("copy the permissions of", database.path.clone(), source);
     let permissions = opening.file()?.metadata().map_err(failed)?.permissions();

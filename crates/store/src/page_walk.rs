@@ -28,6 +28,8 @@ enum Use {
 
 /// What the walk tells while it goes on.
 pub(crate) trait Visitor {
+    /// Whether nothing more is to be looked at. Asked with each entry and page.
+    fn is_stopped(&mut self) -> bool;
     /// Something is wrong with a page.
     fn fault(&mut self, fault: Fault);
     /// An entry of one of our trees. `value` reads it, wherever it lies.
@@ -192,6 +194,9 @@ impl Walk<'_, '_> {
 
     fn children(&mut self, page: &Page, depth: u16, between: Between<'_>, kind: Kind) -> Result<(), Fault> {
         for index in 0..page.count() {
+            if self.visitor.is_stopped() {
+                break;
+            }
             let low = if index == 0 { between.0 } else { Some(page.key(index)?) };
             let high = if index + 1 < page.count() { Some(page.key(index + 1)?) } else { between.1 };
             if let Err(fault) = self.page(page.child(index)?, depth - 1, Between(low, high), kind) {
@@ -203,6 +208,9 @@ impl Walk<'_, '_> {
 
     fn leaf(&mut self, page: &Page, kind: Kind) -> Result<(), Fault> {
         for index in 0..page.count() {
+            if self.visitor.is_stopped() {
+                break;
+            }
             let node = page.leaf_node(index)?;
             self.counted.entries += 1;
             if let Some(first) = node.overflow_page() {

@@ -386,3 +386,41 @@ fn a_database_that_has_the_name_of_a_compacted_one_in_the_making_is_left_alone()
     drop(Store::open(&path, &OpenOptions::default()).unwrap());
     assert_eq!(rows_of(&Store::open(&other_path, &OpenOptions::default()).unwrap()), rows);
 }
+
+#[test]
+fn a_backup_and_a_check_that_are_stopped_leave_nothing() {
+    let scratch = Scratch::new();
+    let stores =
+        [Store::memory().unwrap(), Store::open(scratch.path("a.pel"), &OpenOptions::default()).unwrap()];
+    for store in &stores {
+        fill(store, 800);
+        let asked = |stopped_at: u32, work: &mut dyn FnMut(&mut dyn FnMut() -> bool) -> bool| {
+            let mut count = 0;
+            let is_done = work(&mut || {
+                count += 1;
+                count != stopped_at
+            });
+            assert_eq!(is_done, stopped_at == 0);
+            count
+        };
+        let target = scratch.path("copy.pel");
+        let mut back_up = |go_on: &mut dyn FnMut() -> bool| match store.backup_while(&target, go_on) {
+            Ok(()) => true,
+            Err(error) => matches!(error, StoreError::Stopped).then_some(false).unwrap(),
+        };
+        let mut check = |go_on: &mut dyn FnMut() -> bool| match store.check_while(go_on) {
+            Ok(findings) => findings.is_empty(),
+            Err(error) => matches!(error, StoreError::Stopped).then_some(false).unwrap(),
+        };
+        let names = scratch.names();
+        for work in [&mut back_up as &mut dyn FnMut(&mut dyn FnMut() -> bool) -> bool, &mut check] {
+            let count = asked(0, work);
+            assert!(count > 800, "{count}");
+            let _ = std::fs::remove_file(&target);
+            for stopped_at in [1, count / 2, count] {
+                assert_eq!(asked(stopped_at, work), stopped_at, "it is not asked again");
+                assert_eq!(scratch.names(), names);
+            }
+        }
+    }
+}

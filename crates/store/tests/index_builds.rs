@@ -127,7 +127,7 @@ fn a_build_that_is_broken_off_goes_on_where_it_was() {
                     built.unwrap();
                     break;
                 };
-                assert!(matches!(built, Err(StoreError::Closed { what: "build" })));
+                assert!(matches!(built, Err(StoreError::Stopped)));
                 assert!(building.done >= before);
                 before = building.done;
                 breaks += 1;
@@ -160,7 +160,7 @@ fn an_index_that_does_not_fit_memory_is_built_inside_a_transaction() {
     is_right(&store, table, "0", &rows);
     // One that came before in the order of keys, far away, has the value.
     write(&store, |transaction| {
-        transaction.drop_index(table, "i").unwrap();
+        transaction.drop_index(table, "i", &mut || true).unwrap();
         put(transaction, table, &mut rows, "aaa".to_owned(), word(17));
         for refused in [
             transaction.create_index(table, "i", "0", true, &mut |_, _| true).unwrap_err(),

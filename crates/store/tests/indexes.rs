@@ -5,6 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pellucid_record::key::KeyValue;
@@ -77,7 +78,7 @@ fn refused(error: StoreError) -> (String, String, String) {
 /// Drop an index of this name and definition, or make it.
 fn toggle<'d>(transaction: &mut Transaction, table: TableId, definition: &'d str, made: &mut Vec<&'d str>) {
     if made.contains(&definition) {
-        transaction.drop_index(table, definition).unwrap();
+        transaction.drop_index(table, definition, &mut || true).unwrap();
         made.retain(|other| *other != definition);
     } else {
         create(transaction, table, definition, definition, false);
@@ -102,7 +103,7 @@ fn what_rows_come_to_is_what_an_index_has_whatever_is_done() {
             let mut transaction = store.begin(WAIT).unwrap();
             let is_batch = chance.one_in(2);
             if is_batch {
-                transaction.begin_batch();
+                transaction.begin_batch(Box::new(|| true));
             }
             let mut savepoint: Option<(Savepoint, BTreeMap<String, String>, Vec<&str>)> = None;
             for _ in 0..chance.below(12) {
@@ -190,7 +191,7 @@ fn a_second_row_with_a_unique_value_is_refused_and_leaves_nothing() {
         let made = transaction.create_index(table, "second", "1", true, &mut |_, _| true);
         assert!(made.is_ok(), "one row alone has a second word");
         put(&mut transaction, table, "five", "y").unwrap();
-        transaction.drop_index(table, "second").unwrap();
+        transaction.drop_index(table, "second", &mut || true).unwrap();
         put(&mut transaction, table, "five", "y b").unwrap();
         let made = transaction.create_index(table, "second", "1", true, &mut |_, _| true);
         assert_eq!(refused(made.unwrap_err()), ("second".into(), "four".into(), "five".into()));
@@ -315,9 +316,92 @@ fn names_and_definitions_that_cannot_be_are_refused() {
             let error = made(name, definition, is_unique).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
-        let error = transaction.drop_index(table, "third").unwrap_err().to_string();
+        let error = transaction.drop_index(table, "third", &mut || true).unwrap_err().to_string();
         assert_eq!(error, "table 't' has no index 'third'; those it has are 'first'");
         assert_eq!(transaction.indexes(table).unwrap().len(), 1);
     });
     assert_eq!(store.check().unwrap(), []);
+}
+
+/// Says no when it is asked the how manyth time, and counts.
+fn stopping(at: usize) -> (Arc<AtomicUsize>, impl FnMut() -> bool + Send + Sync) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    (asked, move || counted.fetch_add(1, Ordering::Relaxed) + 1 != at)
+}
+
+#[test]
+fn what_a_batch_has_gathered_is_written_until_it_is_stopped() {
+    const ROWS: usize = 300;
+    let scratch = Scratch::new();
+    for store in stores(&scratch) {
+        let table = write(&store, |transaction| {
+            let table = transaction.create_table("t").unwrap();
+            create(transaction, table, "unique", "0", true);
+            create(transaction, table, "other", "1", false);
+            put(transaction, table, "old", "aa here").unwrap();
+            table
+        });
+        let fill = |transaction: &mut Transaction| {
+            transaction.delete(table, &key("old")).unwrap();
+            for number in 0..ROWS {
+                // Of letters alone, which are what words are made of.
+                let letter = |digit: usize| char::from(b'a' + (digit % 26) as u8);
+                let word = [letter(number / 26), letter(number)].iter().collect::<String>();
+                put(transaction, table, &format!("k{number}"), &format!("{word} x")).unwrap();
+            }
+        };
+        // However late it is stopped: everything is taken back.
+        let (asked, go_on) = stopping(0);
+        let mut transaction = store.begin(WAIT).unwrap();
+        transaction.begin_batch(Box::new(go_on));
+        fill(&mut transaction);
+        transaction.end_batch().unwrap();
+        drop(transaction);
+        let count = asked.load(Ordering::Relaxed);
+        assert!(count > 4 * ROWS, "{count}");
+        for at in [1, 2, count / 2, count - ROWS, count] {
+            let mut transaction = store.begin(WAIT).unwrap();
+            let savepoint = transaction.savepoint().unwrap();
+            transaction.begin_batch(Box::new(stopping(at).1));
+            fill(&mut transaction);
+            assert!(matches!(transaction.end_batch(), Err(StoreError::Stopped)));
+            transaction.rollback_to(savepoint).unwrap();
+            put(&mut transaction, table, "new", "v z").unwrap();
+            transaction.delete(table, &key("new")).unwrap();
+            transaction.commit().unwrap();
+            assert_eq!(store.check().unwrap(), []);
+            assert_eq!(entries(&store, table, "other").len(), 1);
+        }
+        // Whoever takes nothing back, and goes on, has it all.
+        let mut transaction = store.begin(WAIT).unwrap();
+        transaction.begin_batch(Box::new(stopping(count - ROWS).1));
+        fill(&mut transaction);
+        assert!(matches!(transaction.end_batch(), Err(StoreError::Stopped)));
+        transaction.commit().unwrap();
+        assert_eq!(store.check().unwrap(), []);
+        assert_eq!(entries(&store, table, "unique").len(), ROWS);
+    }
+}
+
+#[test]
+fn an_index_whose_deletion_is_stopped_is_as_it_was() {
+    let scratch = Scratch::new();
+    for store in stores(&scratch) {
+        let table = write(&store, |transaction| {
+            let table = transaction.create_table("t").unwrap();
+            create(transaction, table, "first", "0", false);
+            for number in 0..2000 {
+                put(transaction, table, &format!("k{number}"), "x").unwrap();
+            }
+            table
+        });
+        write(&store, |transaction| {
+            put(transaction, table, "more", "x").unwrap();
+            let dropped = transaction.drop_index(table, "first", &mut stopping(2).1);
+            assert!(matches!(dropped, Err(StoreError::Stopped)));
+        });
+        assert_eq!(entries(&store, table, "first").len(), 2001);
+        assert_eq!(store.check().unwrap(), []);
+    }
 }

@@ -141,5 +141,5 @@ pub fn rebuild(table: &Bound<'_, Table>, name: &str, progress: Option<&Bound<'_,
 
 /// `table.drop_index(name)`.
 pub fn drop_index(table: &Bound<'_, Table>, name: &str) -> PyResult<()> {
-    within(table, None, |transaction, id, _| transaction.drop_index(id, name))
+    within(table, None, |transaction, id, go_on| transaction.drop_index(id, name, &mut || go_on(0, 0)))
 }

@@ -98,7 +98,7 @@ impl Store {
         let Ok(now) = transaction.index(info.table, &info.name) else { return Ok(()) };
         let Some(building) = now.building.clone().filter(|_| now.id == info.id) else { return Ok(()) };
         if is_refused {
-            transaction.drop_index(info.table, &info.name)?;
+            transaction.drop_index(info.table, &info.name, &mut || true)?;
         } else {
             let left = IndexInfo { building: Some(Building { builder: 0, ..building }), ..now };
             transaction.put_entries(&[left.entry()])?;
@@ -252,7 +252,7 @@ impl Putter<'_> {
         is_last: bool,
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(), StoreError> {
-        let stopped = || Err(StoreError::Closed { what: "build" });
+        let stopped = || Err(StoreError::Stopped);
         let entries = round.runs.iter().map(|runs| runs.len()).sum::<u64>().max(1);
         let mut merge = Merge::new(round.runs.iter().copied());
         let (mut last, mut put, mut clock) = (None, 0, Clock::new());
@@ -282,7 +282,7 @@ impl Putter<'_> {
             put += count;
             let is_over = count < PART;
             if is_over && is_last {
-                transaction.drop_rows(building.notes)?;
+                transaction.drop_rows(building.notes, &mut || true)?;
                 transaction.put_index(&now)?;
                 transaction.commit()?;
                 return Ok(());

@@ -278,7 +278,7 @@ impl Rows {
             for thread in running {
                 thread.join().unwrap_or(Err(StoreError::NoMemory { what: "the entries of an index" }))?;
             }
-            if is_stopped { Err(StoreError::Closed { what: "build" }) } else { Ok(()) }
+            if is_stopped { Err(StoreError::Stopped) } else { Ok(()) }
         })?;
         let count = shared.count.load(Ordering::Relaxed);
         let last = self.workers.iter_mut().filter_map(|worker| worker.last.take()).max();

@@ -27,7 +27,12 @@ pub(crate) struct Gathered {
     /// How many batches are open, one in another.
     pub(crate) depth: u32,
     indexes: Vec<(Arc<IndexInfo>, Sorter)>,
+    /// Says whether to go on with what takes long.
+    go_on: Option<KeepOn>,
 }
+
+/// Asked with each entry, and asks somebody now and then.
+pub type KeepOn = Box<dyn FnMut() -> bool + Send + Sync>;
 
 impl Gathered {
     /// An index of which entries will come.
@@ -70,9 +75,10 @@ struct Outcome<'s> {
 }
 
 /// The outcomes, in the order of the index.
-fn outcomes(sorter: &Sorter) -> Vec<Outcome<'_>> {
+fn outcomes<'s>(sorter: &'s Sorter, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Outcome<'s>>, StoreError> {
     let mut outcomes: Vec<Outcome<'_>> = Vec::with_capacity(sorter.len());
     for place in 0..sorter.len() {
+        going_on(go_on)?;
         let Some(entry) = sorter.get(place) else { break };
         let is_put = entry.mark & PUT != 0;
         match outcomes.last_mut().filter(|last| last.entry.code == entry.code) {
@@ -80,22 +86,40 @@ fn outcomes(sorter: &Sorter) -> Vec<Outcome<'_>> {
             None => outcomes.push(Outcome { entry, was_there: entry.mark & NEW == 0, is_put }),
         }
     }
-    outcomes
+    Ok(outcomes)
+}
+
+/// Entries as they were gathered of which this is what becomes of them.
+fn gathered_again(outcomes: &[Outcome<'_>]) -> Sorter {
+    let mut sorter = Sorter::default();
+    for Outcome { entry, was_there, is_put } in outcomes {
+        let mark = if *is_put { PUT } else { 0 } | if *was_there { 0 } else { NEW };
+        sorter.push(entry.code, entry.parts_size, entry.spelling, mark);
+    }
+    sorter
+}
+
+fn going_on(go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+    if go_on() { Ok(()) } else { Err(StoreError::Stopped) }
 }
 
 impl Transaction {
-    /// Begin a batch: entries of indexes are written at its end, in order, and asked for uniqueness then.
-    pub fn begin_batch(&mut self) {
+    /// Begin a batch: entries of indexes are written at its end, in order, and asked for uniqueness then. `go_on` is asked with each of them.
+    pub fn begin_batch(&mut self, go_on: KeepOn) {
         self.gathered.depth += 1;
+        self.gathered.go_on = Some(go_on);
     }
 
     /// End a batch.
     ///
     /// # Errors
-    /// `NotUnique`; what was done since the batch began has to be taken back then.
+    /// `NotUnique`, `Stopped`; what was done since the batch began has to be taken back then.
     pub fn end_batch(&mut self) -> Result<(), StoreError> {
         let done = self.flush_entries();
         self.gathered.depth = self.gathered.depth.saturating_sub(1);
+        if self.gathered.depth == 0 {
+            self.gathered.go_on = None;
+        }
         done
     }
 
@@ -107,49 +131,86 @@ impl Transaction {
     /// Write what was gathered, so that indexes can be read.
     ///
     /// # Errors
-    /// As `end_batch`.
+    /// As `end_batch`. What was not written then stays gathered, so that whoever goes on loses nothing.
     pub fn flush_entries(&mut self) -> Result<(), StoreError> {
         if self.gathered.indexes.is_empty() {
             return Ok(());
         }
         let mut indexes = std::mem::take(&mut self.gathered.indexes);
-        for (_, sorter) in &mut indexes {
-            sorter.sort();
-        }
-        let mut done = Ok(());
-        // Before any is written.
-        for (info, sorter) in indexes.iter().filter(|(info, _)| info.is_unique) {
-            done = done.and_then(|()| self.check_unique_outcomes(info, &outcomes(sorter)));
+        // Behind a batch nobody could take back the half of it: a commit goes on.
+        let mut asked = if self.gathered.depth > 0 { self.gathered.go_on.take() } else { None };
+        let done = self.flush(&mut indexes, &mut || asked.as_mut().is_none_or(|asked| asked()));
+        if asked.is_some() {
+            self.gathered.go_on = asked;
         }
         if done.is_err() {
             // A commit would meet it again.
             self.gathered.indexes = indexes;
-            return done;
         }
-        for (info, sorter) in &indexes {
-            self.write_outcomes(info.id, &outcomes(sorter))?;
+        done
+    }
+
+    fn flush(
+        &mut self,
+        indexes: &mut Vec<(Arc<IndexInfo>, Sorter)>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
+        for (_, sorter) in indexes.iter_mut() {
+            if !sorter.sort_while(go_on) {
+                return Err(StoreError::Stopped);
+            }
+        }
+        // Before any is written.
+        for (info, sorter) in indexes.iter().filter(|(info, _)| info.is_unique) {
+            self.check_unique_outcomes(info, &outcomes(sorter, go_on)?, go_on)?;
+        }
+        while let Some((info, sorter)) = indexes.first_mut() {
+            let outcomes = outcomes(sorter, go_on)?;
+            let mut written = 0;
+            if let Err(error) = self.write_outcomes(info.id, &outcomes, &mut written, go_on) {
+                let rest = gathered_again(outcomes.get(written..).unwrap_or_default());
+                *sorter = rest;
+                return Err(error);
+            }
+            indexes.remove(0);
         }
         Ok(())
     }
 
-    fn write_outcomes(&mut self, index: TableId, outcomes: &[Outcome<'_>]) -> Result<(), StoreError> {
+    fn write_outcomes(
+        &mut self,
+        index: TableId,
+        outcomes: &[Outcome<'_>],
+        written: &mut usize,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
         for outcome in outcomes {
+            going_on(go_on)?;
             let done = match (outcome.is_put, outcome.was_there) {
                 (true, was_there) => {
                     self.put_entry(index, outcome.entry.code, outcome.entry.spelling, !was_there)
                 }
                 (false, true) => self.delete_entry(index, outcome.entry.code),
-                (false, false) => continue,
+                (false, false) => {
+                    *written += 1;
+                    continue;
+                }
             };
             // The rows are written by now.
             self.is_failed |= done.is_err();
             done?;
+            *written += 1;
             self.entry_writes += 1;
         }
         Ok(())
     }
 
-    fn check_unique_outcomes(&self, info: &IndexInfo, outcomes: &[Outcome<'_>]) -> Result<(), StoreError> {
+    fn check_unique_outcomes(
+        &self,
+        info: &IndexInfo,
+        outcomes: &[Outcome<'_>],
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
         let clash = |first: &SortedEntry<'_>, second: &SortedEntry<'_>, is_in_batch: bool| {
             // The one that came first has the value.
             let (first, second) =
@@ -159,6 +220,7 @@ impl Transaction {
         };
         let mut last: Option<&Outcome<'_>> = None;
         for outcome in outcomes.iter().filter(|outcome| outcome.is_put) {
+            going_on(go_on)?;
             if let Some(last) = last.filter(|last| last.entry.parts() == outcome.entry.parts()) {
                 return clash(&last.entry, &outcome.entry, !last.was_there && !outcome.was_there);
             }

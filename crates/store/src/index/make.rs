@@ -77,7 +77,7 @@ impl Transaction {
     /// is told how many rows were looked at, of how many, and says whether to go on.
     ///
     /// # Errors
-    /// `Exists`, `Bad`, `NotUnique`; `Closed` where `go_on` said no.
+    /// `Exists`, `Bad`, `NotUnique`; `Stopped` where `go_on` said no.
     pub fn create_index(
         &mut self,
         table: TableId,
@@ -210,24 +210,35 @@ impl Transaction {
         Ok(())
     }
 
-    /// Delete an index with all its entries.
+    /// Delete an index with all its entries. `go_on` is asked between some hundred of them.
     ///
     /// # Errors
-    /// `Missing`.
-    pub fn drop_index(&mut self, table: TableId, name: &str) -> Result<(), StoreError> {
+    /// `Missing`; `Stopped`, and nothing is deleted then.
+    pub fn drop_index(
+        &mut self,
+        table: TableId,
+        name: &str,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
         self.flush_entries()?;
         let info = self.index(table, name)?;
-        self.drop_entries(&info)?;
-        self.delete_meta(&info.key())?;
-        let has_others = !self.indexes(table)?.is_empty();
-        self.change_serial(table, has_others)
+        self.or_nothing(|transaction| {
+            transaction.drop_entries(&info, go_on)?;
+            transaction.delete_meta(&info.key())?;
+            let has_others = !transaction.indexes(table)?.is_empty();
+            transaction.change_serial(table, has_others)
+        })
     }
 
     /// Delete an index's entries, and everything that counts them.
-    pub(crate) fn drop_entries(&mut self, info: &IndexInfo) -> Result<(), StoreError> {
+    pub(crate) fn drop_entries(
+        &mut self,
+        info: &IndexInfo,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
         let notes = info.building.as_ref().map(|building| building.notes);
         for id in [Some(info.id), notes].into_iter().flatten() {
-            self.drop_rows(id)?;
+            self.drop_rows(id, go_on)?;
         }
         Ok(())
     }
@@ -243,8 +254,10 @@ impl Transaction {
         go_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<(), StoreError> {
         let old = self.index(table, name)?;
+        let total = self.count(table)?;
         self.or_nothing(|transaction| {
-            transaction.drop_entries(&old)?;
+            let mut clock = Clock::new();
+            transaction.drop_entries(&old, &mut || !clock.is_time() || go_on(0, total))?;
             let info = IndexInfo { id: transaction.new_id()?, building: None, ..old };
             transaction.put_index(&info)?;
             transaction.fill_index(&info, go_on)
@@ -273,7 +286,7 @@ impl Transaction {
                     found += 1;
                     let is_full = taken?;
                     if found % STEP == 0 && clock.is_time() && !go_on(done + found / 2, total) {
-                        return Err(StoreError::Closed { what: "build" });
+                        return Err(StoreError::Stopped);
                     }
                     if !is_full {
                         continue;
@@ -320,7 +333,7 @@ impl Transaction {
             self.put_entry(info.id, entry.code, entry.spelling, true)?;
             put += 1;
             if put % PART == 0 && !go_on(put) {
-                return Err(StoreError::Closed { what: "build" });
+                return Err(StoreError::Stopped);
             }
         }
         Ok(())
@@ -355,7 +368,7 @@ impl Transaction {
     /// Delete what the catalog says of all indexes of a table, with their entries.
     pub(crate) fn drop_indexes(&mut self, table: TableId) -> Result<(), StoreError> {
         for info in self.indexes(table)? {
-            self.drop_entries(&info)?;
+            self.drop_entries(&info, &mut || true)?;
             self.delete_meta(&books::key_of(table, &info.name))?;
         }
         Ok(())

@@ -29,6 +29,7 @@ pub(crate) use books::{all_indexes, indexes_of};
 pub(crate) use build::Builds;
 pub use error::{IndexError, NotUnique};
 pub(crate) use gather::Gathered;
+pub use gather::KeepOn;
 pub use maintain::range_of_parts;
 pub(crate) use maintain::{Changes, is_of_parts};
 pub(crate) use prove::prove;

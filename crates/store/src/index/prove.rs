@@ -17,7 +17,13 @@ use crate::snapshot::Snapshot;
 use crate::whole::Whole;
 
 /// What is wrong with the indexes of a version. Nothing is said of those that are being built, nor where nobody knows what their entries are.
-pub(crate) fn prove(snapshot: &Snapshot) -> Result<Vec<Finding>, StoreError> {
+///
+/// # Errors
+/// `Stopped`, where `go_on` says no: it is asked with each row and entry.
+pub(crate) fn prove(
+    snapshot: &Snapshot,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Vec<Finding>, StoreError> {
     let database = snapshot.database();
     let mut findings = Vec::new();
     if database.deriver.get().is_none() {
@@ -25,7 +31,7 @@ pub(crate) fn prove(snapshot: &Snapshot) -> Result<Vec<Finding>, StoreError> {
     }
     let infos = all_indexes(snapshot.read_txn()).map_err(|error| database.catalog_error(error))?;
     for info in infos.into_iter().filter(|info| info.building.is_none()) {
-        let mut proof = Proof { snapshot, info: &info, findings: &mut findings };
+        let mut proof = Proof { snapshot, info: &info, findings: &mut findings, go_on };
         proof.run()?;
     }
     Ok(findings)
@@ -35,6 +41,7 @@ struct Proof<'p> {
     snapshot: &'p Snapshot,
     info: &'p IndexInfo,
     findings: &'p mut Vec<Finding>,
+    go_on: &'p mut dyn FnMut() -> bool,
 }
 
 impl Proof<'_> {
@@ -49,6 +56,10 @@ impl Proof<'_> {
             };
             self.findings.push(Finding { place, page: None, row, what });
         }
+    }
+
+    fn going_on(&mut self) -> Result<(), StoreError> {
+        if (self.go_on)() { Ok(()) } else { Err(StoreError::Stopped) }
     }
 
     fn run(&mut self) -> Result<(), StoreError> {
@@ -66,6 +77,7 @@ impl Proof<'_> {
         let mut scan = self.snapshot.scan(self.info.table, &Range::ALL, false)?;
         let mut count = 0;
         while let Some(row) = scan.next()? {
+            self.going_on()?;
             entries.clear();
             if derive.derive(&row, &shapes, &mut entries).is_err() {
                 // The record is a finding already.
@@ -73,6 +85,7 @@ impl Proof<'_> {
             }
             entries.settle();
             for (parts, parts_spelling) in entries.iter() {
+                self.going_on()?;
                 code.clear();
                 code.extend_from_slice(parts);
                 code.extend_from_slice(row.key);
@@ -108,6 +121,7 @@ impl Proof<'_> {
         let mut last: Option<Vec<u8>> = None;
         let mut scan = self.snapshot.scan(self.info.id, &Range::ALL, false)?;
         while let Some(entry) = scan.next()? {
+            self.going_on()?;
             let split = derive.parts_size(entry.key).and_then(|size| entry.key.split_at_checked(size));
             let Some((parts, key)) = split else {
                 self.find(None, &format!("entry {} is none; mend it by rebuild_index", hex(entry.key)));

@@ -3,6 +3,11 @@
 //! Their bytes stand one behind the other in one piece of memory; what is sorted are their places, each with the first eight bytes as a
 //! number, which decide nearly always.
 
+use std::cmp::Ordering;
+
+/// Entries that are sorted between two questions whether to go on: some milliseconds.
+const PIECE_SIZE: usize = 1 << 14;
+
 /// Entries of one index, put in order at once.
 #[derive(Default)]
 pub(crate) struct Sorter {
@@ -109,15 +114,48 @@ impl Sorter {
         self.bytes.shrink_to_fit();
         self.entries.shrink_to_fit();
         let bytes = &self.bytes;
-        let code = |entry: &Sorted| {
-            bytes.get(entry.start..entry.start + entry.code_size as usize).unwrap_or_default()
-        };
-        self.entries.sort_unstable_by(|one, other| {
-            one.first
-                .cmp(&other.first)
-                .then_with(|| code(one).cmp(code(other)))
-                .then(one.number.cmp(&other.number))
-        });
+        self.entries.sort_unstable_by(|one, other| order(bytes, one, other));
+    }
+
+    /// As `sort`, in pieces that are merged: `go_on` is asked again and again, and where it says no, nothing is in order, more may come, and the
+    /// answer is false.
+    pub(crate) fn sort_while(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
+        if self.entries.len() <= PIECE_SIZE {
+            self.sort();
+            return go_on();
+        }
+        let bytes = &self.bytes;
+        for piece in self.entries.chunks_mut(PIECE_SIZE) {
+            piece.sort_unstable_by(|one, other| order(bytes, one, other));
+            if !go_on() {
+                return false;
+            }
+        }
+        let mut size = PIECE_SIZE;
+        let mut merged = Vec::with_capacity(self.entries.len());
+        while size < self.entries.len() {
+            merged.clear();
+            for pair in self.entries.chunks(2 * size) {
+                let (mut one, mut other) = pair.split_at(size.min(pair.len()));
+                while let ([first, one_rest @ ..], [second, other_rest @ ..]) = (one, other) {
+                    if order(bytes, first, second).is_lt() {
+                        merged.push(*first);
+                        one = one_rest;
+                    } else {
+                        merged.push(*second);
+                        other = other_rest;
+                    }
+                    if !go_on() {
+                        return false;
+                    }
+                }
+                merged.extend_from_slice(one);
+                merged.extend_from_slice(other);
+            }
+            std::mem::swap(&mut self.entries, &mut merged);
+            size *= 2;
+        }
+        true
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<SortedEntry<'_>> {
@@ -133,9 +171,52 @@ impl Sorter {
     }
 }
 
+/// By code; of one code, the one that came first. No two are equal.
+fn order(bytes: &[u8], one: &Sorted, other: &Sorted) -> Ordering {
+    let code =
+        |entry: &Sorted| bytes.get(entry.start..entry.start + entry.code_size as usize).unwrap_or_default();
+    one.first.cmp(&other.first).then_with(|| code(one).cmp(code(other))).then(one.number.cmp(&other.number))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sort_in_pieces_is_a_sort_and_stops() {
+        for count in [1, PIECE_SIZE, PIECE_SIZE + 1, 5 * PIECE_SIZE + 7] {
+            let sorters = || {
+                let mut sorter = Sorter::default();
+                for number in 0..count as u64 {
+                    // Some twice: what came first stays first.
+                    let code = (number % (count as u64 / 2 + 1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 30;
+                    sorter.push(&[b"shared....", &code.to_be_bytes()[..]].concat(), 4, b"", 0);
+                }
+                sorter
+            };
+            let (mut whole, mut pieces) = (sorters(), sorters());
+            whole.sort();
+            let mut asked = 0;
+            assert!(!sorters().sort_while(&mut || false));
+            assert!(pieces.sort_while(&mut || {
+                asked += 1;
+                true
+            }));
+            assert!(asked >= count / PIECE_SIZE);
+            for place in 0..count {
+                assert_eq!(whole.get(place), pieces.get(place));
+            }
+            // One that is stopped on its way has all entries still.
+            let (mut stopped, mut left) = (sorters(), asked / 2);
+            let is_sorted = stopped.sort_while(&mut || {
+                left = left.saturating_sub(1);
+                left > 0
+            });
+            assert_eq!((is_sorted, stopped.len()), (false, count));
+            stopped.sort();
+            assert!((0..count).all(|place| whole.get(place) == stopped.get(place)));
+        }
+    }
 
     #[test]
     fn entries_are_sorted_as_bytes_however_short() {

@@ -158,9 +158,17 @@ impl Transaction {
     }
 
     /// Delete the entries of an index with what counts them.
-    pub(crate) fn drop_rows(&mut self, id: TableId) -> Result<(), StoreError> {
+    pub(crate) fn drop_rows(
+        &mut self,
+        id: TableId,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
         self.tail = None;
-        while self.clear_chunk(id)? {}
+        while self.clear_chunk(id)? {
+            if !go_on() {
+                return Err(StoreError::Stopped);
+            }
+        }
         self.delete_meta(&catalog::table_key(id))?;
         self.tables.retain(|entry| entry.table != id);
         Ok(())
