@@ -349,3 +349,21 @@ def test_what_equals_a_number_is_not_looked_for_among_the_greater_ones(db: Any) 
     assert len(scanned[0]) == 12
     assert 'index "numbers"' in table.where(F.x >= 1).explain()
     assert 'index "bytes"' in table.where(F.x == b"b").explain()
+
+
+def test_a_row_with_a_number_and_its_decimal_has_that_value_once(db: Any) -> None:
+    table = db.table("t")
+    table.update(a={"l": [1, Decimal(1), 2]}, b={"l": [Decimal("1.0")]}, c={"l": [True, 1.0]}, d={"l": []})
+    table.create_index("l", F.l.each())
+    table.create_index("two", (F.l.each(), F.l.length()))
+    for asked in (1, Decimal(1), 1.0):
+        rows = table.where(F.l.each() == asked)
+        lists = [row.l for row in rows]
+        assert table.index("l").count(asked) == rows.count() == 3
+        assert [row.l for row in table.index("l").get_all(asked)] == lists
+        assert [row.l for row in table.index("l").get_all(asked, reverse=True)] == lists[::-1]
+    assert table.index("two").count((1, 3)) == len(list(table.index("two").get_all((1, 3)))) == 1
+    assert table.index("l").count(2) == 1
+    with db.transaction():
+        table["e"] = {"l": [Decimal(1), 1]}
+        assert table.index("l").count(1) == len(list(table.index("l").get_all(1))) == 4

@@ -7,8 +7,11 @@ exactly `not ==`. Each query is asked with and without an order, in and outside 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import gc
 import math
 import operator
+import os
 import re
 import signal
 import threading
@@ -686,14 +689,17 @@ def ring_soon() -> Iterator[Callable[[], None]]:
         lambda t: iter(t.where(F.n >= 0).filter(bool)),
         lambda t: iter(t.values()),
         iter,
+        lambda t: iter(t.index("n")),
+        lambda t: iter(t.index("n").keys(1, reverse=True)),
     ],
-    ids=["sorted keys", "sorted rows", "rows", "filtered rows", "values", "keys"],
+    ids=["sorted keys", "sorted rows", "rows", "filtered", "values", "keys", "index", "keys of an index"],
 )
 def test_a_list_of_rows_stops_at_a_signal(
     path: Path, rows: Callable[[Any], Iterator[Any]], ring_soon: Callable[[], None]
 ) -> None:
     db = pellucid.open(path)
     db.table("t").extend({"n": n} for n in range(100_000))
+    db.table("t").create_index("n", F.n)
     found = rows(db.table("t"))
     with pytest.raises(Rang):  # noqa: PT012
         ring_soon()
@@ -710,6 +716,59 @@ def test_a_long_list_of_values_is_searched_until_a_signal(path: Path, ring_soon:
     with pytest.raises(Rang):  # noqa: PT012
         ring_soon()
         next(found)
+
+
+def was_stopped(work: Callable[[], object], ring_soon: Callable[[], None]) -> bool:
+    """Whether a signal ended a call, and not what runs behind it.
+
+    `extend` and `map` run no Python of their own that would look at signals.
+    """
+    results: list[object] = []
+    with pytest.raises(Rang):  # noqa: PT012
+        ring_soon()
+        results.extend(map(operator.methodcaller("__call__"), [work]))
+    return not results
+
+
+def test_looking_after_a_database_stops_at_a_signal(path: Path, ring_soon: Callable[[], None]) -> None:
+    with pellucid.open(path) as db:
+        db.extend({"n": n, "text": f"{n:0200}"} for n in range(60_000))
+        db.create_index("text", (F.text, F.n))
+        names = sorted(os.listdir(path.parent))
+        assert was_stopped(db.check, ring_soon)
+        target = path.with_name("copy.pel")
+        assert was_stopped(functools.partial(db.backup, target), ring_soon)
+        assert sorted(os.listdir(path.parent)) == names
+        with db.transaction():
+            db.append({"n": -1, "text": ""})
+            assert was_stopped(functools.partial(db.drop_index, "text"), ring_soon)
+        assert was_stopped(functools.partial(db.drop_index, "text"), ring_soon)
+        assert len(db.index("text")) == len(db) == 60_001
+        assert db.check() == []
+        db.backup(target)
+        db.drop_index("text")
+        assert db.indexes() == []
+
+
+def test_the_end_of_a_batch_stops_at_a_signal(path: Path, ring_soon: Callable[[], None]) -> None:
+    """Entries of indexes are written when all rows are: for that, too, signals are looked at."""
+    with pellucid.open(path) as db:
+        db.append({"tags": ["first"]})
+        db.create_index("tag", F.tags.each())
+
+        def rows() -> Iterator[dict[str, Any]]:
+            for n in range(10_000):
+                yield {"tags": [f"{n * 7919 % 10_000} {tag}" for tag in range(20)]}
+            ring_soon()
+
+        assert was_stopped(functools.partial(db.extend, rows()), lambda: None)
+        assert (len(db), len(db.index("tag"))) == (1, 1)
+        with db.transaction():
+            db.append({"tags": ["second"]})
+            assert was_stopped(functools.partial(db.extend, rows()), lambda: None)
+            db.append({"tags": ["third"]})
+        assert [value for value, _ in db.index("tag")] == ["first", "second", "third"]
+        assert db.check() == []
 
 
 @pytest.mark.parametrize("way", ["update", "delete", "extend", "columns", "put all"])

@@ -25,17 +25,20 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::errors;
 use crate::expression;
-use crate::hot::gil::GilCell;
+use crate::hot::gil::{GilCell, GilValue};
 use crate::keys::{self, Key, Refusal};
 use crate::query::source::Place as QueryPlace;
 use crate::table::{Rows, Table};
 use crate::views::Shows;
+use crate::work::Signals;
 pub use pairs::IndexKeys;
 
 /// What stands behind the name of an index, and how its entries are taken apart.
 pub struct Known {
     info: IndexInfo,
     keys: Keys,
+    /// Whether rows may have more than one entry: by `each()`.
+    branches: bool,
 }
 
 impl Known {
@@ -104,7 +107,7 @@ impl Index {
             let definition = Definition::parse(&info.definition).map_err(|what| {
                 StoreError::Index(Box::new(IndexError::Bad { index: self.name.clone(), what }))
             })?;
-            Arc::new(Known { keys: Keys::of(&definition), info })
+            Arc::new(Known { keys: Keys::of(&definition), branches: definition.branches(), info })
         };
         let old = self.seen.with(py, |place| place.replace((seen.0, seen.1, Arc::clone(&known))));
         drop(old);
@@ -303,31 +306,86 @@ impl Index {
     /// How many entries lie in a range.
     fn count_in(&self, py: Python<'_>, (place, known): (&Place, &Known), range: &Range) -> PyResult<u64> {
         let mut count = 0;
+        self.for_entries(py, (place, known), range, |_| count += 1)?;
+        Ok(count)
+    }
+
+    /// Shows all entries in a range to `visit`.
+    fn for_entries(
+        &self,
+        py: Python<'_>,
+        (place, known): (&Place, &Known),
+        range: &Range,
+        mut visit: impl FnMut(StoredRow<'_>) + Send,
+    ) -> PyResult<()> {
+        let mut signals = Signals::new();
         match self.entries(py, place, known.info.id, range, false)? {
             Entries::Pinned(mut scan) => {
-                let mut counted = |_: StoredRow<'_>| {
-                    count += 1;
-                    ControlFlow::<()>::Continue(())
+                let mut visited = |entry: StoredRow<'_>| {
+                    visit(entry);
+                    if signals.go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
                 };
                 let walked = py.detach(|| {
-                    while scan.next_rows(&mut counted)?.is_some() {}
-                    Ok(())
+                    loop {
+                        match scan.next_rows(&mut visited)? {
+                            Some(ControlFlow::Continue(())) => {}
+                            Some(ControlFlow::Break(())) => return Err(StoreError::Stopped),
+                            None => return Ok(()),
+                        }
+                    }
                 });
-                walked.map_err(|error| errors::of_store(py, error))?;
+                walked.map_err(|error| errors::of_store(py, error))
             }
-            Entries::Inside(mut scan) => {
-                while self
-                    .table
-                    .get()
-                    .core()
-                    .in_running(py, |transaction| scan.next(transaction, |_| ()))?
-                    .is_some()
-                {
-                    count += 1;
+            Entries::Inside(mut scan) => self.table.get().core().in_running(py, |transaction| {
+                while scan.next(transaction, &mut visit)?.is_some() {
+                    if !signals.go_on() {
+                        return Err(StoreError::Stopped);
+                    }
                 }
+                Ok(())
+            }),
+        }
+    }
+
+    /// The keys of the rows that have an entry in these ranges: in order, each once.
+    fn row_keys(
+        &self,
+        py: Python<'_>,
+        (place, known): (&Place, &Known),
+        ranges: impl Iterator<Item = Range>,
+    ) -> PyResult<Vec<RowKey>> {
+        let mut keys = Vec::new();
+        for range in ranges {
+            self.for_entries(py, (place, known), &range, |entry| {
+                keys.extend(
+                    known
+                        .keys
+                        .split(&entry)
+                        .map(|parts| RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() }),
+                );
+            })?;
+        }
+        keys.sort_unstable_by(|one, other| one.code.cmp(&other.code));
+        // With each(), a row may have a number and the Decimal that equals it.
+        keys.dedup_by(|one, other| one.code == other.code);
+        Ok(keys)
+    }
+
+    /// The ranges of what equals a value and is of another family, as far as any entry lies there.
+    fn twin_ranges(
+        &self,
+        py: Python<'_>,
+        (place, known): (&Place, &Known),
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<Range>> {
+        let mut ranges = Vec::new();
+        for parts in twins_of(known, value)? {
+            let range = beginning_with(&parts);
+            if self.first_entry(py, (place, known), &range, false, |_| ())?.is_some() {
+                ranges.push(range);
             }
         }
-        Ok(count)
+        Ok(ranges)
     }
 }
 
@@ -565,12 +623,13 @@ impl Index {
     fn count(&self, value: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = value.py();
         let (place, known) = self.ready(py)?;
-        let mut count = 0;
-        let parts = self.parts_of(&known, value, true)?;
-        for parts in parts.into_iter().chain(twins_of(&known, value)?) {
-            count += self.count_in(py, (&place, &known), &beginning_with(&parts))?;
+        let own = self.parts_of(&known, value, true)?.map(|parts| beginning_with(&parts));
+        let twins = self.twin_ranges(py, (&place, &known), value)?;
+        let mut ranges = own.into_iter().chain(twins.iter().cloned());
+        if known.branches && !twins.is_empty() {
+            return Ok(self.row_keys(py, (&place, &known), ranges)?.len() as u64);
         }
-        Ok(count)
+        ranges.try_fold(0, |count, range| Ok(count + self.count_in(py, (&place, &known), &range)?))
     }
 
     /// Pairs of value and row key, from `start` on, up to `stop`; no row is read. Bounds as for `range`.
@@ -586,7 +645,13 @@ impl Index {
         let range = self.between(&known, start, stop)?;
         let entries = self.entries(py, &place, known.info.id, &range, reverse)?;
         let serial = self.table.get().core().running_serial(py);
-        Ok(IndexKeys { table: self.table.clone_ref(py), known, entries: GilCell::new(Some(entries)), serial })
+        Ok(IndexKeys {
+            table: self.table.clone_ref(py),
+            known,
+            entries: GilCell::new(Some(entries)),
+            left: GilValue::new(0),
+            serial,
+        })
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<IndexKeys> {
@@ -646,37 +711,13 @@ impl Index {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = value.py();
         let (place, known) = self.ready(py)?;
-        let twins: Vec<_> = twins_of(&known, value)?.iter().map(|parts| beginning_with(parts)).collect();
-        let mut has_twins = false;
-        for twin in &twins {
-            has_twins |= self.first_entry(py, (&place, &known), twin, false, |_| ())?.is_some();
-        }
-        if !has_twins {
+        let twins = self.twin_ranges(py, (&place, &known), value)?;
+        if twins.is_empty() {
             return Ok(None);
         }
         let own = self.parts_of(&known, value, true)?;
-        let mut keys = Vec::new();
-        for range in own.iter().map(|parts| beginning_with(parts)).chain(twins) {
-            let mut push = |entry: StoredRow<'_>| {
-                keys.extend(
-                    known
-                        .keys
-                        .split(&entry)
-                        .map(|parts| RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() }),
-                );
-            };
-            match self.entries(py, &place, known.info.id, &range, false)? {
-                Entries::Pinned(mut scan) => {
-                    while scan.next().map_err(|error| errors::of_store(py, error))?.map(&mut push).is_some() {
-                    }
-                }
-                Entries::Inside(mut scan) => self.table.get().core().in_running(py, |transaction| {
-                    while scan.next(transaction, &mut push)?.is_some() {}
-                    Ok(())
-                })?,
-            }
-        }
-        keys.sort_unstable_by(|one, other| one.code.cmp(&other.code));
+        let ranges = own.iter().map(|parts| beginning_with(parts)).chain(twins);
+        let mut keys = self.row_keys(py, (&place, &known), ranges)?;
         if reverse {
             keys.reverse();
         }

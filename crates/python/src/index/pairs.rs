@@ -8,7 +8,7 @@ use pyo3::types::PyTuple;
 
 use super::{Entries, Known};
 use crate::errors;
-use crate::hot::gil::GilCell;
+use crate::hot::gil::{GilCell, GilValue};
 use crate::keys;
 use crate::table::Table;
 
@@ -27,9 +27,14 @@ pub struct IndexKeys {
     pub(super) table: Py<Table>,
     pub(super) known: Arc<Known>,
     pub(super) entries: GilCell<Option<Entries>>,
+    // Until signals are looked at: what is made of it all at once, as by `list`, runs no Python that would look at them.
+    pub(super) left: GilValue<u32>,
     // Of the transaction in which it was made.
     pub(super) serial: Option<u64>,
 }
+
+/// Entries between two looks at signals: far below a millisecond.
+const SIGNAL_INTERVAL: u32 = 64;
 
 /// None has another code in a tuple, and so in an entry, than by itself (`pellucid_record::key`).
 const NONE_AS_PART: [u8; 2] = [0x00, 0xFF];
@@ -42,6 +47,12 @@ impl IndexKeys {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.table.get().check_gate(py)?;
+        if let Some(left) = self.left.get().checked_sub(1) {
+            self.left.set(left);
+        } else {
+            self.left.set(SIGNAL_INTERVAL);
+            py.check_signals()?;
+        }
         let database = self.table.get().core();
         let copy = |entry: StoredRow<'_>| (entry.key.to_vec(), entry.spelling.to_vec());
         let step = self.entries.with(py, |entries| match entries {
