@@ -10,7 +10,7 @@ use pellucid_query::arrow::{self, Gathered, Kinds, NothingLarge, Part, Refusal, 
 use pellucid_query::expression::Node;
 use pellucid_query::{Fault, Inside, InsideIndexed, Walk};
 use pellucid_record::Shapes;
-use pellucid_store::{Snapshot, Transaction, Whole};
+use pellucid_store::{Snapshot, Transaction};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -147,7 +147,7 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
     let Source { rows, mut selection } = source;
     let part = core.in_running(py, |transaction| {
         let transaction = &*transaction;
-        let whole = Whole { shapes: &**transaction.shapes(), large: transaction };
+        let whole = transaction.whole();
         let work = GatherInside { wanted, known, transaction };
         Ok(match rows {
             Rows::Copied(mut rows) => work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals),

@@ -10,7 +10,7 @@ use pellucid_query::walk::{damaged, for_each};
 use pellucid_query::{Column, Extreme, Extremes, Fault, Outcome, Selected, Step, Sum, Walk, aggregate};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
-use pellucid_store::{Row, TransactionScan, Whole};
+use pellucid_store::{Row, TransactionScan};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList};
@@ -350,7 +350,7 @@ fn see_source<'py>(
     let rows = match rows {
         Rows::Pinned(mut scan) => {
             let snapshot = scan.snapshot().clone();
-            let whole = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
+            let whole = snapshot.whole();
             return match &mut selection {
                 None => see_values(table, &mut *scan, &whole, columns, visit),
                 Some(selection) => {

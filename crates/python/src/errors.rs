@@ -113,21 +113,9 @@ pub fn arithmetic(py: Python<'_>, error: PyErr, message: impl FnOnce(&str) -> St
 
 /// The argument `name`, the name of a table or of an index: a str that can be stored as UTF-8.
 pub fn name_argument(object: &Bound<'_, PyAny>, name: &str, what: &str) -> PyResult<String> {
-    argument(
-        object,
-        object.cast::<PyString>().map_err(PyErr::from),
-        name,
-        &format!("the name of {what}, a str"),
-    )?;
-    object.extract().map_err(|error: PyErr| {
-        if !error.is_instance_of::<PyUnicodeEncodeError>(object.py()) {
-            return error;
-        }
-        let shown = object.repr().map(|text| text.to_string()).unwrap_or_default();
-        value_error(format!(
-            "{name}: {shown} has a lone surrogate, which no name can have; names are stored as UTF-8"
-        ))
-    })
+    let text = object.cast::<PyString>().map_err(PyErr::from);
+    let text = argument(object, text, name, &format!("the name of {what}, a str"))?;
+    Ok(utf8(text, name, "no name can have; choose one that can be written as UTF-8")?.to_owned())
 }
 
 /// What `update` takes that is no mapping.

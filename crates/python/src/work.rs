@@ -11,7 +11,6 @@ use pellucid_query::stoppable::Pace;
 use pellucid_query::{Fault, Inside, InsideIndexed, Selected, Selection, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
-use pellucid_store::Whole;
 use pyo3::prelude::*;
 
 use crate::bounds::Bounds;
@@ -125,21 +124,21 @@ pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyRes
         Rows::Pinned(mut scan) => {
             let snapshot = scan.snapshot().clone();
             py.detach(move || {
-                let whole = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
+                let whole = snapshot.whole();
                 work.run_over(&mut *scan, selection.as_mut(), &whole, Stop::Signals)
             })
         }
         Rows::Listed(mut rows) => {
             let snapshot = rows.snapshot().clone();
             py.detach(move || {
-                let whole = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
+                let whole = snapshot.whole();
                 work.run_over(&mut *rows, selection.as_mut(), &whole, Stop::Signals)
             })
         }
         Rows::Indexed(mut rows) => {
             let snapshot = rows.snapshot().clone();
             py.detach(move || {
-                let whole = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
+                let whole = snapshot.whole();
                 work.run_over(&mut *rows, selection.as_mut(), &whole, Stop::Signals)
             })
         }
@@ -148,17 +147,17 @@ pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyRes
         }
         Rows::IndexedInside(mut rows) => core.in_running(py, |transaction| {
             let transaction = &*transaction;
-            let whole = Whole { shapes: &**transaction.shapes(), large: transaction };
+            let whole = transaction.whole();
             let mut rows = InsideIndexed { rows: &mut rows, transaction };
             Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
         })?,
         Rows::Copied(mut rows) => core.in_running(py, |transaction| {
-            let whole = Whole { shapes: &**transaction.shapes(), large: &*transaction };
+            let whole = transaction.whole();
             Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
         })?,
         Rows::Inside(mut scan) => core.in_running(py, |transaction| {
             let transaction = &*transaction;
-            let whole = Whole { shapes: &**transaction.shapes(), large: transaction };
+            let whole = transaction.whole();
             let mut rows = Inside { scan: &mut scan, transaction };
             Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
         })?,

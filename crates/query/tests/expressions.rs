@@ -9,6 +9,7 @@ use pellucid_record::key::KeyEncoder;
 use pellucid_record::layout::tag;
 use pellucid_record::payload::{self, Apart, Timedelta};
 use pellucid_record::value::{Double, NoShapes, OwnedZone, Value, encode_value};
+use pellucid_record::{Corrupt, Damage, Shape, Shapes};
 use pellucid_store::Row;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -434,5 +435,34 @@ fn contains_looks_into_keys_and_literals_as_into_records() {
     ] {
         let found = Evaluator::new(&parse(text).unwrap()).unwrap().is_true(&row, &NoShapes);
         assert_eq!(found, Ok(is_true), "{text}");
+    }
+}
+
+/// A reader to whom a large value is lost.
+struct Lost;
+
+impl Shapes for Lost {
+    fn shape(&self, _id: u32) -> Option<&Shape> {
+        None
+    }
+
+    fn apart(&self, _apart: &Apart) -> Result<Option<&[u8]>, Corrupt> {
+        Err(Corrupt::new(Damage::Apart, 0))
+    }
+}
+
+#[test]
+fn a_large_value_is_read_only_where_its_bytes_matter() {
+    let apart = Value::Apart(Apart { tag: tag::STR, blob: 1, size: 7 });
+    let record =
+        Value::Dict(vec![(Value::Str("text".into()), apart), (Value::Str("n".into()), Value::Int(1))]);
+    let record = encode_value(&record, &mut NoShapes).unwrap();
+    let row = Row { key: &[], spelling: &[], record: &record };
+    let of = |text: &str| Evaluator::new(&parse(text).unwrap()).unwrap().is_true(&row, &Lost);
+    for (text, is_true) in [("n == 1", true), ("text exists", true), ("text is none", false)] {
+        assert_eq!(of(text), Ok(is_true), "{text}");
+    }
+    for text in ["text == 'a'", "text startswith 'a'", "length(text) > 1", "not (text > 'a')"] {
+        assert_eq!(of(text), Err(Corrupt::new(Damage::Apart, 0)), "{text}");
     }
 }

@@ -5,9 +5,10 @@
 
 use pellucid_record::payload::Apart;
 use pellucid_record::shape::Shape;
-use pellucid_record::{Corrupt, Damage, Shapes};
+use pellucid_record::{Corrupt, Damage, Dictionary, Shapes};
 
 use crate::error::StoreError;
+use crate::shapes::TransactionShapes;
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
 
@@ -44,6 +45,22 @@ pub struct Whole<'a, S: ?Sized, L> {
     pub shapes: &'a S,
     /// The large values.
     pub large: &'a L,
+}
+
+impl Snapshot {
+    /// What its records name.
+    #[must_use]
+    pub fn whole(&self) -> Whole<'_, Dictionary, Self> {
+        Whole { shapes: self.dictionary(), large: self }
+    }
+}
+
+impl Transaction {
+    /// What its records name.
+    #[must_use]
+    pub fn whole(&self) -> Whole<'_, TransactionShapes, Self> {
+        Whole { shapes: self.shapes(), large: self }
+    }
 }
 
 impl<S: Shapes + ?Sized, L: Large> Shapes for Whole<'_, S, L> {

@@ -251,7 +251,7 @@ impl RowIterator {
         let mut pace = Pace::new(|| true);
         let is_late = || pace.step().is_err();
         let sought = py.detach(|| {
-            let whole = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
+            let whole = snapshot.whole();
             seek(&mut scan, &mut selection, &whole, is_late)
         });
         self.walk.with(py, |walk| {

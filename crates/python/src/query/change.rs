@@ -16,7 +16,7 @@ use pellucid_record::payload::Apart;
 use pellucid_record::value::NoShapes;
 use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Corrupt, Damage, Shape, Shapes, Value, encode_value};
-use pellucid_store::{Row, StoreError, TableId, Transaction, Whole};
+use pellucid_store::{Row, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping};
 
@@ -471,16 +471,15 @@ impl Edits<'_> {
             records.push(match value {
                 NewValue::Constant(constant) => Some(constant.settle(who, transaction, id)?),
                 NewValue::Column(column) => {
-                    let whole = Whole { shapes: &**transaction.shapes(), large: &*transaction };
+                    let whole = transaction.whole();
                     match column.value(&row, &whole) {
                         Ok(None) => None,
                         Ok(Some(value)) => {
                             let mut blobs = Vec::new();
                             let value = lying_apart(value, transaction, &mut blobs)?;
-                            let damaged = |_| PatchError::Corrupt(Corrupt::new(Damage::Range, 0));
-                            match encode_value(&value, &mut NoShapes).map_err(damaged) {
+                            match encode_value(&value, &mut NoShapes) {
                                 Ok(record) => Some((record, blobs)),
-                                Err(error) => return Ok(Err(error)),
+                                Err(error) => return Ok(Err(PatchError::Encode(error))),
                             }
                         }
                         Err(error) => return Ok(Err(PatchError::Corrupt(error))),

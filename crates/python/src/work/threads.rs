@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use pellucid_query::{Fault, Selection};
 use pellucid_record::Shapes;
-use pellucid_store::{Scan, Whole};
+use pellucid_store::Scan;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
@@ -134,7 +134,7 @@ pub fn over_parts<W: Parallel>(table: &Bound<'_, Table>, source: Source, work: W
     let Some((parts, thread_count)) = parts_of(py, &source)? else { return over(table, source, work) };
     let Rows::Pinned(scan) = &source.rows else { return over(table, source, work) };
     let snapshot = scan.snapshot();
-    let whole = Whole { shapes: &**snapshot.dictionary(), large: snapshot };
+    let whole = snapshot.whole();
     let (selection, shared) = (source.selection.as_ref(), work.in_parts(parts.len()));
     match py.detach(|| in_threads(parts, thread_count, selection, &whole, &shared)) {
         // One thread has each group once.

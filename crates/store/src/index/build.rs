@@ -27,7 +27,6 @@ use crate::scan::Range;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::Transaction;
-use crate::whole::Whole;
 use crate::writer_lock::is_dead;
 
 /// Tables with fewer rows are built in one transaction, while which nobody is told how far it is.
@@ -114,7 +113,7 @@ impl Store {
         go_on: GoOn<'_>,
     ) -> Result<(), StoreError> {
         let snapshot = self.snapshot()?;
-        let shapes = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
+        let shapes = snapshot.whole();
         let prepared = snapshot.database().prepare(info.clone())?;
         let building = info.building.clone();
         let (mut done, mut put) = building.as_ref().map_or((0, 0), |building| (building.done, building.put));

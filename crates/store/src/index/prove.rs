@@ -14,7 +14,6 @@ use crate::error::StoreError;
 use crate::row_key::TableId;
 use crate::scan::{Range, Row};
 use crate::snapshot::Snapshot;
-use crate::whole::Whole;
 
 /// What is wrong with the indexes of a version. Nothing is said of those that are being built, nor where nobody knows what their entries are.
 ///
@@ -72,7 +71,7 @@ impl Proof<'_> {
         };
         let mut derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner).again();
         let snapshot = self.snapshot.clone();
-        let shapes = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
+        let shapes = snapshot.whole();
         let (mut entries, mut spelling, mut code) = (Derived::default(), Vec::new(), Vec::new());
         let mut scan = self.snapshot.scan(self.info.table, &Range::ALL, false)?;
         let mut count = 0;
@@ -111,7 +110,7 @@ impl Proof<'_> {
     /// Look for entries that no row has, if there may be any, and for two of one value.
     fn look_at_entries(&mut self, prepared: &super::Prepared, expected: u64) -> Result<(), StoreError> {
         let snapshot = self.snapshot.clone();
-        let shapes = Whole { shapes: &**snapshot.dictionary(), large: &snapshot };
+        let shapes = snapshot.whole();
         let mut derive = prepared.derive.lock().unwrap_or_else(PoisonError::into_inner).again();
         let has_others = self.snapshot.count(self.info.id)? != expected;
         if !has_others && !self.info.is_unique {
