@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -140,6 +141,21 @@ def test_a_statement_answers_what_it_times() -> None:
     assert (one.answer(), many.answer()) == (21, [1, 2])
     assert one.sample() > 0
     assert many.sample() > 0
+
+
+def test_a_sample_of_what_only_reads_is_the_mean_of_its_repetitions() -> None:
+    calls: list[None] = []
+
+    def work() -> None:
+        calls.append(None)
+        time.sleep(0.001)
+
+    started = time.perf_counter()
+    cost = timed("x", work, 10, repeat_seconds=0.02).sample()
+    assert 0.02 <= cost * 10 * len(calls) <= time.perf_counter() - started
+    calls.clear()
+    timed("x", work, 10).sample()
+    assert len(calls) == 1
 
 
 def test_what_comes_before_and_after_a_sample_runs_around_it() -> None:

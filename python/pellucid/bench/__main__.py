@@ -99,7 +99,7 @@ def _scale(options: argparse.Namespace) -> Scale:
 
 
 def _pace(options: argparse.Namespace) -> Pace:
-    pace = Pace(rounds=2, sample_seconds=0.0005) if options.quick else Pace()
+    pace = Pace(rounds=2, sample_seconds=0.0005, repeat_seconds=0.0) if options.quick else Pace()
     if options.rounds:
         pace.rounds = options.rounds
     return pace

@@ -47,7 +47,7 @@ def run(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> No
         run.measure(
             NUMPY,
             Unit.RATE,
-            [_checked(one, ages(one, numpy), count, lambda array: array.tolist()) for one in everybody],
+            [_checked(run, one, ages(one, numpy), count, lambda array: array.tolist()) for one in everybody],
             expected=[record["age"] for record in records],
             targets=[Target(50e6)],
         )
@@ -60,7 +60,7 @@ def run(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> No
     run.measure(
         ARROW,
         Unit.RATE,
-        [_checked(one, four(one, pyarrow), count, _summary) for one in everybody],
+        [_checked(run, one, four(one, pyarrow), count, _summary) for one in everybody],
         expected=_summary(table),
         targets=[Target(10e6)],
         notes=["an int, a float, a string, and a nested string"],
@@ -69,8 +69,10 @@ def run(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> No
         load(run, table)
 
 
-def _checked(one: Queried, work: Callable[[], Any], count: int, answer: Callable[[Any], object]) -> Contender:
-    contender = timed(one.name, work, count, is_ours=one.is_ours)
+def _checked(
+    run: Run, one: Queried, work: Callable[[], Any], count: int, answer: Callable[[Any], object]
+) -> Contender:
+    contender = timed(one.name, work, count, repeat_seconds=run.pace.repeat_seconds, is_ours=one.is_ours)
     return dataclasses.replace(contender, answer=lambda: answer(work()))
 
 

@@ -264,9 +264,11 @@ def reads(run: Run, rows: Sequence[Row], *, is_small: bool) -> None:
         filled.size()
         stores.append(filled)
 
+    read = partial(timed, repeat_seconds=run.pace.repeat_seconds)
+
     def contenders(method: str) -> list[Contender]:
         work = [(filled, getattr(filled, method)(names)) for filled in stores]
-        return [timed(one.name, call, len(names), is_ours=isinstance(one, Ours)) for one, call in work]
+        return [read(one.name, call, len(names), is_ours=isinstance(one, Ours)) for one, call in work]
 
     targets = [Target(1.5e-6 if is_small else 3e-6), Target(2, "sqlite3")]
     run.measure(title, Unit.TIME, contenders("getter"), expected=expected, targets=targets)
@@ -285,23 +287,24 @@ def ranges(run: Run, stores: Sequence[Any], rows: Sequence[Row]) -> None:
     ours, theirs = stores[0].table.index("age"), stores[1].connection
     query = stores[0].table.where(F.age >= 0, F.age < count)
     statement = "SELECT age{} FROM rows WHERE age >= 0 AND age < ?"
+    read = partial(timed, repeat_seconds=run.pace.repeat_seconds)
     contenders = [
-        timed("pellucid, rows", lambda: sum([row.age for row in ours.range(0, count)]), 1, is_ours=True),
+        read("pellucid, rows", lambda: sum([row.age for row in ours.range(0, count)]), 1, is_ours=True),
         # A list of the values, as fetchall() gives; an index that has them is all that either side reads.
-        timed("pellucid, index", lambda: sum(query.column("age")), 1, is_ours=True),
-        timed("pellucid, keys", lambda: sum([age for age, _ in ours.keys(0, count)]), 1, is_ours=True),
-        timed(
+        read("pellucid, index", lambda: sum(query.column("age")), 1, is_ours=True),
+        read("pellucid, keys", lambda: sum([age for age, _ in ours.keys(0, count)]), 1, is_ours=True),
+        read(
             "sqlite3, rows",
             lambda: sum([row[0] for row in theirs.execute(statement.format(", name"), (count,))]),
             1,
         ),
-        timed(
+        read(
             "sqlite3, index",
             lambda: sum([row[0] for row in theirs.execute(statement.format(""), (count,)).fetchall()]),
             1,
             like="pellucid, index",
         ),
-        timed(
+        read(
             "sqlite3, keys",
             lambda: sum([age for age, _ in theirs.execute(statement.format(", id"), (count,))]),
             1,

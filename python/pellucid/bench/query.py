@@ -79,10 +79,14 @@ def run(run: Run) -> None:
 
 
 def contenders(
-    everybody: Sequence[Queried], question: Callable[[Queried], Callable[[], object]], count: int
+    run: Run, everybody: Sequence[Queried], question: Callable[[Queried], Callable[[], object]], count: int
 ) -> list[Contender]:
     """Everybody, asked the same; the cost is that of one of `count` rows."""
-    return [timed(one.name, question(one), count, is_ours=one.is_ours) for one in everybody]
+    seconds = run.pace.repeat_seconds
+    return [
+        timed(one.name, question(one), count, repeat_seconds=seconds, is_ours=one.is_ours)
+        for one in everybody
+    ]
 
 
 def within(
@@ -104,7 +108,7 @@ def within(
 def counts(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> None:
     """Rows that pass a filter, counted: by one thread, by two, and in a transaction that has changed one."""
     if run.wants(COUNT):
-        found = contenders(everybody, lambda one: one.count_above, len(records))
+        found = contenders(run, everybody, lambda one: one.count_above, len(records))
         for one, contender in list(zip(everybody, found, strict=True)):
             if isinstance(one, Ours):
                 found.insert(1, within(partial(threads, 2), contender, TWO_THREADS, ""))
@@ -123,7 +127,7 @@ def counts(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) ->
         run.measure(
             COUNT_PREFIX,
             Unit.RATE,
-            contenders(everybody, lambda one: one.count_prefix, len(records)),
+            contenders(run, everybody, lambda one: one.count_prefix, len(records)),
             expected=sum(record["mydict"]["c"]["nested"].startswith(PREFIX) for record in records),
             targets=[Target(20e6)],
             notes=["one row in eight passes; who has columns has one for the nested string"],
@@ -136,7 +140,7 @@ def sums(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> N
         run.measure(
             GROUPS,
             Unit.RATE,
-            contenders(everybody, lambda one: one.groups, len(records)),
+            contenders(run, everybody, lambda one: one.groups, len(records)),
             expected=_groups(records),
             targets=[Target(20e6)],
             notes=["groups of one string; the sum of floats, the mean of ints"],
@@ -159,7 +163,7 @@ def rows(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> N
         run.measure(
             FIRST,
             Unit.RATE,
-            contenders(everybody, lambda one: one.top, len(records)),
+            contenders(run, everybody, lambda one: one.top, len(records)),
             expected=sorted((record["amt"] for record in records), reverse=True)[:TOP],
             targets=[Target(40e6)],
         )
@@ -168,7 +172,7 @@ def rows(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> N
         run.measure(
             MATCHES,
             Unit.RATE,
-            contenders(everybody, lambda one: one.add_matches, len(passing)),
+            contenders(run, everybody, lambda one: one.add_matches, len(passing)),
             expected=sum(passing),
             targets=[Target(5e6)],
             notes=["the rate is that of the rows that pass, and pays for the others, too"],
@@ -176,7 +180,7 @@ def rows(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> N
     if run.wants(AGES):
         expected = [record["age"] for record in records]
         run.measure(
-            AGES, Unit.RATE, contenders(everybody, lambda one: one.ages, len(records)), expected=expected
+            AGES, Unit.RATE, contenders(run, everybody, lambda one: one.ages, len(records)), expected=expected
         )
 
 
@@ -190,14 +194,15 @@ def changes(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -
         one.grow_older()
         return sum(one.ages())
 
-    found = contenders(everybody, lambda one: one.grow_older, len(records))
     rounds = run.scale.bulk_rounds
     run.measure(
         GROW,
         Unit.RATE,
         [
-            dataclasses.replace(contender, answer=partial(older, one))
-            for one, contender in zip(everybody, found, strict=True)
+            dataclasses.replace(
+                timed(one.name, one.grow_older, len(records), is_ours=one.is_ours), answer=partial(older, one)
+            )
+            for one in everybody
         ],
         rounds=rounds,
         expected=total + len(records),

@@ -196,7 +196,7 @@ def many_records(run: Run, population: Population) -> None:
         run.measure(
             go_through,
             Unit.RATE,
-            [_timed(keeper, work, count) for keeper, work in loops if work],
+            [_read(run, keeper, work, count) for keeper, work in loops if work],
             expected=expected,
             targets=targets,
         )
@@ -208,8 +208,9 @@ def many_records(run: Run, population: Population) -> None:
         whole.unfreeze()
 
 
-def _timed(keeper: Store, work: Callable[[], object], count: int, name: str = "") -> Contender:
-    return timed(name or keeper.name, work, count, is_ours=keeper.is_ours)
+def _read(run: Run, keeper: Store, work: Callable[[], object], count: int) -> Contender:
+    seconds = run.pace.repeat_seconds
+    return timed(keeper.name, work, count, repeat_seconds=seconds, is_ours=keeper.is_ours)
 
 
 def _load(run: Run, title: str, keepers: list[Store], records: list[Record]) -> None:
@@ -256,9 +257,11 @@ def _sums(
     population: Population,
 ) -> None:
     own = [(keeper, keeper.own_sum()) for keeper in keepers]
-    contenders = [_timed(keeper, work, len(records)) for keeper, work in own if work]
+    contenders = [_read(run, keeper, work, len(records)) for keeper, work in own if work]
     python = loop("row", "rows", f"row{population.by_item}", {"rows": records})
-    contenders.append(timed("loop over live dicts", python, len(records)))
+    contenders.append(
+        timed("loop over live dicts", python, len(records), repeat_seconds=run.pace.repeat_seconds)
+    )
     targets = [Target(35e6), Target(60e6)] if population is UNIFORM else []
     notes = [
         "the API has no switch between plain cursor and a page at a time: what ran is the table's choice. "
@@ -306,7 +309,8 @@ def changes(run: Run, population: Population) -> None:
             if isinstance(keeper, Pellucid):
                 ways[f"{keeper.name}, each by its key"] = keeper.set_all_by_key
             for name, set_all in ways.items():
-                contenders.append(_timed(keeper, _setter(set_all, values, count), count, name))
+                work = _setter(set_all, values, count)
+                contenders.append(timed(name, work, count, is_ours=keeper.is_ours))
         result = measure(
             title,
             Unit.RATE,
@@ -360,17 +364,18 @@ def lists(run: Run) -> None:
         run.measure(
             f"dumps of a list of {len(rows):,} {name}",
             Unit.RATE,
-            [_codec(label, dumps, rows, len(rows)) for label, dumps, _ in codecs],
+            [_codec(run, label, dumps, rows, len(rows)) for label, dumps, _ in codecs],
             targets=[Target(1.0, rival) for rival in rivals] if is_small else [],
         )
         run.measure(
             f"loads of a list of {len(rows):,} {name}",
             Unit.RATE,
-            [_codec(label, loads, dumps(rows), len(rows)) for label, dumps, loads in codecs],
+            [_codec(run, label, loads, dumps(rows), len(rows)) for label, dumps, loads in codecs],
             expected=rows,
             targets=[Target(1.2, "pickle")] if is_small else [],
         )
 
 
-def _codec(name: str, function: Callable[[Any], Any], argument: object, count: int) -> Contender:
-    return timed(name, lambda: function(argument), count, is_ours=name == "pellucid")
+def _codec(run: Run, name: str, function: Callable[[Any], Any], argument: object, count: int) -> Contender:
+    seconds = run.pace.repeat_seconds
+    return timed(name, lambda: function(argument), count, repeat_seconds=seconds, is_ours=name == "pellucid")
