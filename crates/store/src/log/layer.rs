@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::blob::BLOB_ADDRESS_REMAINDER;
 use crate::engine::{Direction, Tree};
 use crate::log::group::{self, Change};
+use crate::log::key_order::in_order;
 use crate::log::newest::Newest;
 use crate::pin_bytes::{Appender, Pinned};
 use crate::row_key::{self, TableId};
@@ -170,7 +171,8 @@ impl Layer {
     pub(crate) fn add(&self, sequence: u64, group: &[u8]) {
         let mut index = self.versions.lock();
         for change in group::changes(group) {
-            self.add_change(&mut index, sequence, group, &change);
+            let key = group.get(change.key.clone()).unwrap_or_default();
+            self.add_version(&mut index, self.place(change.tree, key), sequence, group, (key, &change));
         }
     }
 
@@ -219,12 +221,6 @@ impl Layer {
         let key = group.get(change.key.clone()).unwrap_or_default();
         let Adding(mut index) = adding;
         self.add_version(&mut index, place, sequence, group, (key, change));
-    }
-
-    #[inline]
-    fn add_change(&self, index: &mut Appender<'_, Index>, sequence: u64, group: &[u8], change: &Change) {
-        let key = group.get(change.key.clone()).unwrap_or_default();
-        self.add_version(index, self.place(change.tree, key), sequence, group, (key, change));
     }
 
     #[inline]
@@ -328,30 +324,17 @@ impl Layer {
 
     /// Every key of each tree with what was said of it last, in key order: what a checkpoint writes.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Tree, impl Iterator<Item = Saying<'_>>)> {
-        let mut found = Tree::ALL.map(|tree| (tree, Vec::new(), Vec::new()));
-        for version in self.newest_as_they_came() {
-            if let Some((head, key)) = key_of(&self.versions, version)
-                && let Some((_, keys, versions)) =
-                    found.iter_mut().find(|(tree, ..)| *tree as u8 == head.tree)
-            {
-                keys.push(key);
-                versions.push(version);
-            }
-        }
-        found.into_iter().map(move |(tree, keys, versions)| {
-            let places = in_order(&keys).into_iter().map(|place| place as usize);
-            let sayings = places.filter_map(move |place| {
-                Some((*keys.get(place)?, self.said(*versions.get(place)?, u64::MAX)?.1))
-            });
-            (tree, sayings)
+        let versions = self.newest_as_they_came(&self.versions.lock().all);
+        self.sorted(&versions).into_iter().map(move |(tree, keys)| {
+            let said = move |(key, version)| Some((key, self.said(version, u64::MAX)?.1));
+            (tree, keys.into_iter().filter_map(said))
         })
     }
 
-    /// The newest version of every key, in the order in which they were added: so they lie in memory.
-    fn newest_as_they_came(&self) -> Vec<u32> {
-        let index = self.versions.lock();
-        if index.all.len() == self.newest.len() {
-            return index.all.clone();
+    /// The newest version of every key among all, in the order in which they were added: so they lie in memory.
+    fn newest_as_they_came(&self, all: &[u32]) -> Vec<u32> {
+        if all.len() == self.newest.len() {
+            return all.to_vec();
         }
         let mut newest: Vec<u32> = self.newest.versions().collect();
         newest.sort_unstable();
@@ -360,6 +343,20 @@ impl Layer {
 
     /// Bring the ordered index up to date.
     fn order(&self, index: &mut Index) {
+        // To put so many one by one, each at its place, takes four times as long as to put all in order anew.
+        const MANY: usize = 1 << 12;
+        let new = index.all.len() - index.ordered_count;
+        if new >= MANY.max(index.ordered_count) {
+            let sorted = self.sorted(&self.newest_as_they_came(&index.all));
+            index.ordered = sorted
+                .map(|(_, keys)| keys.into_iter().map(|(key, version)| (Box::from(key), version)).collect());
+        } else {
+            self.order_each(index);
+        }
+        index.ordered_count = index.all.len();
+    }
+
+    fn order_each(&self, index: &mut Index) {
         let [meta, rows, blobs] = &mut index.ordered;
         for version in index.all.iter().skip(index.ordered_count) {
             let Some((head, key)) = key_of(&self.versions, *version) else { continue };
@@ -375,7 +372,24 @@ impl Layer {
                 }
             }
         }
-        index.ordered_count = index.all.len();
+    }
+
+    /// Each tree's keys of these versions, in order.
+    fn sorted(&self, versions: &[u32]) -> [(Tree, Vec<(&[u8], u32)>); 3] {
+        let mut found = Tree::ALL.map(|tree| (tree, Vec::new(), Vec::new()));
+        for version in versions {
+            if let Some((head, key)) = key_of(&self.versions, *version)
+                && let Some((_, keys, versions)) =
+                    found.iter_mut().find(|(tree, ..)| *tree as u8 == head.tree)
+            {
+                keys.push(key);
+                versions.push(*version);
+            }
+        }
+        found.map(|(tree, keys, versions)| {
+            let places = in_order(&keys).into_iter().map(|place| place as usize);
+            (tree, places.filter_map(|place| Some((*keys.get(place)?, *versions.get(place)?))).collect())
+        })
     }
 
     /// The newest version up to a sequence number, and its own.
@@ -396,83 +410,6 @@ impl Layer {
             version = head.older;
         }
     }
-}
-
-/// The places of keys, of which no two are the same, in the order of the keys.
-fn in_order(keys: &[&[u8]]) -> Vec<u32> {
-    let first = keys.first().copied().unwrap_or_default();
-    let shared = keys.iter().fold(first, |shared, key| {
-        if key.starts_with(shared) {
-            return shared;
-        }
-        let same = shared.iter().zip(*key).take_while(|(one, other)| one == other).count();
-        shared.get(..same).unwrap_or_default()
-    });
-    // By numbers, which lie at hand: to look at two keys for each comparison took half of this.
-    let numbers = keys.iter().map(|key| number_of(key, shared.len()));
-    let mut numbered: Vec<(u64, u32)> = numbers.zip(0..).collect();
-    sort_by_number(&mut numbered);
-    let key = |place: u32| keys.get(place as usize).copied().unwrap_or_default();
-    for same in numbered.chunk_by_mut(|(one, _), (other, _)| one == other) {
-        if same.len() > 1 {
-            same.sort_unstable_by_key(|(_, place)| key(*place));
-        }
-    }
-    numbered.into_iter().map(|(_, place)| place).collect()
-}
-
-/// Sort by the numbers: byte by byte from the last, without a comparison, where they are many and not in order as they are.
-fn sort_by_number(numbered: &mut Vec<(u64, u32)>) {
-    const MANY: usize = 256;
-    if numbered.len() < MANY {
-        return numbered.sort_unstable_by_key(|(number, _)| *number);
-    }
-    if numbered.is_sorted_by_key(|(number, _)| *number) {
-        return;
-    }
-    let mut counts = [[0_u32; 256]; 8];
-    for (number, _) in &*numbered {
-        for (counts, byte) in counts.iter_mut().zip(number.to_le_bytes()) {
-            if let Some(count) = counts.get_mut(usize::from(byte)) {
-                *count += 1;
-            }
-        }
-    }
-    let mut other = vec![(0, 0); numbered.len()];
-    for (index, counts) in counts.iter_mut().enumerate() {
-        // The same byte in all of them.
-        if counts.iter().any(|count| *count as usize == numbered.len()) {
-            continue;
-        }
-        let mut place = 0;
-        for count in counts.iter_mut() {
-            place += std::mem::replace(count, place);
-        }
-        for one in &*numbered {
-            let byte = (one.0 >> (8 * index)) as u8;
-            if let Some(place) = counts.get_mut(usize::from(byte))
-                && let Some(target) = other.get_mut(*place as usize)
-            {
-                *target = *one;
-                *place += 1;
-            }
-        }
-        std::mem::swap(numbered, &mut other);
-    }
-}
-
-/// Eight bytes of a key, behind the first few, as a number: where two differ, they are in the order of the keys.
-fn number_of(key: &[u8], skipped: usize) -> u64 {
-    let rest = key.get(skipped..).unwrap_or_default();
-    let mut bytes = [0; 8];
-    if let Some(whole) = rest.first_chunk() {
-        bytes = *whole;
-    } else {
-        for (place, byte) in bytes.iter_mut().zip(rest) {
-            *place = *byte;
-        }
-    }
-    u64::from_be_bytes(bytes)
 }
 
 /// The head and the key of a version; `None` of no version.
@@ -553,17 +490,33 @@ mod tests {
     }
 
     #[test]
-    fn many_numbers_are_sorted_as_few_are() {
-        for (count, bits) in [(255, 64), (256, 64), (5_000, 64), (5_000, 20), (5_000, 3), (5_000, 0)] {
-            let number = |index: u32| u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            let shortened = |index| number(index) & ((1_u128 << bits) - 1) as u64;
-            let mut numbered: Vec<(u64, u32)> = (0..count).map(|index| (shortened(index), index)).collect();
-            let mut expected = numbered.clone();
-            expected.sort_unstable();
-            sort_by_number(&mut numbered);
-            assert!(numbered.is_sorted_by_key(|(number, _)| *number));
-            numbered.sort_unstable();
-            assert_eq!(numbered, expected);
+    fn a_walk_over_many_keys_is_one_over_few() {
+        // Walks in between bring some in order one by one, others all at once; some keys are said anew, ahead of that and behind.
+        for steps in [&[100_u64, 20_000][..], &[10_000, 300, 10_000], &[20_000], &[5_000, 5_000, 5_000]] {
+            let (layer, mut expected, mut sequence) = (Layer::default(), BTreeMap::new(), 0);
+            for count in steps {
+                for _ in 0..*count {
+                    sequence += 1;
+                    let number = (sequence % 9_000_u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                    let key = number.to_be_bytes();
+                    put(&layer, sequence, Tree::Rows, &key, false);
+                    expected.insert(key, [&b"value "[..], &sequence.to_le_bytes()].concat());
+                }
+                put(&layer, sequence, Tree::Meta, b"another tree's", false);
+                let (mut found, mut sayings, mut behind) = (Vec::new(), Vec::new(), Bound::Unbounded);
+                while layer.walk(Tree::Rows, behind, Direction::Forward, sequence, 1000, &mut sayings) {
+                    behind = Bound::Excluded(sayings[sayings.len() - 1].0);
+                    found.append(&mut sayings);
+                }
+                found.append(&mut sayings);
+                let values = |(key, said): Saying<'_>| (key.to_vec(), said.value().unwrap().to_vec());
+                assert!(
+                    found
+                        .into_iter()
+                        .map(values)
+                        .eq(expected.clone().into_iter().map(|(k, v)| (k.to_vec(), v)))
+                );
+            }
         }
     }
 

@@ -11,6 +11,7 @@ mod follow;
 mod group;
 mod history;
 mod keeper;
+mod key_order;
 mod layer;
 mod lock;
 mod merge;
