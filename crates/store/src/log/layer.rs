@@ -169,8 +169,18 @@ impl Default for Layer {
 impl Layer {
     /// Add what the next group says. One thread at a time, in the order of the sequence numbers.
     pub(crate) fn add(&self, sequence: u64, group: &[u8]) {
+        // Where a key's hash leads is in no cache once there are many; what is asked for a few keys ahead is there in time.
+        const AHEAD: usize = 8;
+        let mut ahead = group::changes(group);
+        let mut ask = |count: usize| {
+            for change in ahead.by_ref().take(count) {
+                self.newest.ask_for(hash_of(change.tree, group.get(change.key).unwrap_or_default()));
+            }
+        };
+        ask(AHEAD);
         let mut index = self.versions.lock();
         for change in group::changes(group) {
+            ask(1);
             let key = group.get(change.key.clone()).unwrap_or_default();
             self.add_version(&mut index, self.place(change.tree, key), sequence, group, (key, &change));
         }

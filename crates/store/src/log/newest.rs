@@ -7,6 +7,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::os::prefetch;
+
 /// Slots of the first table, as a power of two; each has twice as many as the one before.
 const FIRST_BITS: usize = 6;
 /// More slots than versions can be numbered.
@@ -57,6 +59,15 @@ impl Newest {
     #[inline]
     pub(crate) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.find_slot(hash, is_it).map(|(version, _)| version)
+    }
+
+    /// Somebody is about to look for this hash.
+    #[inline]
+    pub(crate) fn ask_for(&self, hash: u32) {
+        let slots = self.slots();
+        if let Some(slot) = slots.get(hash as usize & slots.len().wrapping_sub(1)) {
+            prefetch(std::ptr::from_ref(slot).cast());
+        }
     }
 
     #[inline]
