@@ -281,7 +281,12 @@ impl Putter<'_> {
             put += count;
             let is_over = count < PART;
             if is_over && is_last {
-                transaction.drop_rows(building.notes, &mut || true)?;
+                if has_notes {
+                    transaction.drop_rows(building.notes, &mut || true)?;
+                } else {
+                    // To look for some would bring all that waits in the log in order, all of these entries among it.
+                    transaction.forget_rows(building.notes)?;
+                }
                 transaction.put_index(&now)?;
                 transaction.commit()?;
                 return Ok(());

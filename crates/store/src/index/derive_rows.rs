@@ -125,31 +125,34 @@ impl Runs {
 /// The entries of runs, in one order.
 pub(crate) struct Merge<'m> {
     runs: Vec<&'m Sorter>,
-    // The next entry of each: its code, the run, its place there.
-    next: BinaryHeap<Reverse<(&'m [u8], usize, usize)>>,
+    // The next entry of each: its code and ahead of that its first bytes as a number, which mostly decide; the run, its place there.
+    next: BinaryHeap<Reverse<(u64, &'m [u8], usize, usize)>>,
 }
 
 impl<'m> Merge<'m> {
     /// All of them have to be in order.
     pub(crate) fn new(all: impl IntoIterator<Item = &'m Runs>) -> Self {
         let runs: Vec<&Sorter> = all.into_iter().flat_map(|runs| &runs.sorted).collect();
-        let first = |(run, sorter): (usize, &&'m Sorter)| Some(Reverse((sorter.get(0)?.code, run, 0)));
+        let first = |(run, sorter): (usize, &&'m Sorter)| {
+            let (number, code) = sorter.code(0)?;
+            Some(Reverse((number, code, run, 0)))
+        };
         let next = runs.iter().enumerate().filter_map(first).collect();
         Self { runs, next }
     }
 
     /// Go on behind the next entry, where its code is at most `place`.
     pub(crate) fn pass(&mut self, place: Option<&[u8]>) -> bool {
-        let is_passed = place.is_some_and(|place| self.next.peek().is_some_and(|head| head.0.0 <= place));
+        let is_passed = place.is_some_and(|place| self.next.peek().is_some_and(|head| head.0.1 <= place));
         is_passed && self.next().is_some()
     }
 
     pub(crate) fn next(&mut self) -> Option<SortedEntry<'m>> {
         let mut head = self.next.peek_mut()?;
-        let Reverse((_, run, place)) = *head;
+        let Reverse((_, _, run, place)) = *head;
         let sorter = *self.runs.get(run)?;
-        match sorter.get(place + 1) {
-            Some(entry) => *head = Reverse((entry.code, run, place + 1)),
+        match sorter.code(place + 1) {
+            Some((number, code)) => *head = Reverse((number, code, run, place + 1)),
             None => drop(PeekMut::pop(head)),
         }
         sorter.get(place)

@@ -158,6 +158,13 @@ impl Sorter {
         true
     }
 
+    /// An entry's code, and its first eight bytes as a number.
+    pub(crate) fn code(&self, index: usize) -> Option<(u64, &[u8])> {
+        let entry = self.entries.get(index)?;
+        let code = self.bytes.get(entry.start..entry.start + entry.code_size as usize)?;
+        Some((entry.first, code))
+    }
+
     pub(crate) fn get(&self, index: usize) -> Option<SortedEntry<'_>> {
         let entry = self.entries.get(index)?;
         let end = entry.start + entry.code_size as usize;

@@ -169,6 +169,11 @@ impl Transaction {
                 return Err(StoreError::Stopped);
             }
         }
+        self.forget_rows(id)
+    }
+
+    /// Delete what counts rows of which there are none.
+    pub(crate) fn forget_rows(&mut self, id: TableId) -> Result<(), StoreError> {
         self.delete_meta(&catalog::table_key(id))?;
         self.tables.retain(|entry| entry.table != id);
         Ok(())
