@@ -122,11 +122,13 @@ impl Runs {
     }
 }
 
+/// The next entry of a run: its code and ahead of that its first bytes as a number, which mostly decide; the run, and its place there.
+type Head<'m> = (u64, &'m [u8], usize, usize);
+
 /// The entries of runs, in one order.
 pub(crate) struct Merge<'m> {
     runs: Vec<&'m Sorter>,
-    // The next entry of each: its code and ahead of that its first bytes as a number, which mostly decide; the run, its place there.
-    next: BinaryHeap<Reverse<(u64, &'m [u8], usize, usize)>>,
+    next: BinaryHeap<Reverse<Head<'m>>>,
 }
 
 impl<'m> Merge<'m> {
@@ -384,5 +386,32 @@ impl Clock {
             self.0 = Instant::now();
         }
         is_time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_become_one_order_where_eight_bytes_do_not_decide() {
+        let codes: Vec<String> = (0..300)
+            .map(|number| format!("{}{:03}", if number % 3 == 0 { "" } else { "the same" }, number))
+            .collect();
+        let mut all: Vec<Runs> = (0..2).map(|_| Runs::new(1 << 20)).collect();
+        for (number, code) in codes.iter().enumerate() {
+            let runs = &mut all[number % 2];
+            runs.filling.push_parts(code.as_bytes(), b"", b"");
+            if number % 50 < 2 {
+                runs.end_run();
+            }
+        }
+        all.iter_mut().for_each(Runs::end_run);
+        let mut sorted: Vec<&[u8]> = codes.iter().map(String::as_bytes).collect();
+        sorted.sort_unstable();
+        let mut merge = Merge::new(&all);
+        assert!(merge.runs.len() > 4);
+        let merged: Vec<&[u8]> = std::iter::from_fn(|| merge.next()).map(|entry| entry.code).collect();
+        assert_eq!(merged, sorted);
     }
 }

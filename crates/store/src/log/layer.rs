@@ -39,6 +39,9 @@ impl<'a> Said<'a> {
 /// A key and what is said of it.
 pub(crate) type Saying<'a> = (&'a [u8], Said<'a>);
 
+/// A key and the number of its newest version.
+type Numbered<'a> = (&'a [u8], u32);
+
 /// Where a key stands in a layer, or would.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
@@ -385,7 +388,7 @@ impl Layer {
     }
 
     /// Each tree's keys of these versions, in order.
-    fn sorted(&self, versions: &[u32]) -> [(Tree, Vec<(&[u8], u32)>); 3] {
+    fn sorted(&self, versions: &[u32]) -> [(Tree, Vec<Numbered<'_>>); 3] {
         let mut found = Tree::ALL.map(|tree| (tree, Vec::new(), Vec::new()));
         for version in versions {
             if let Some((head, key)) = key_of(&self.versions, *version)
