@@ -97,6 +97,62 @@ def test_a_snapshot_stands_while_another_process_writes(path: Path) -> None:
         assert {row.n for row in db.values()} == {-1}
 
 
+@pytest.mark.parametrize("lies_in", ["log", "tree"])
+def test_who_only_reads_goes_by_the_tables_and_indexes_of_now(path: Path, lies_in: str) -> None:
+    # Who never writes keeps no version of the file: each read begins anew, and believes of a version that it
+    # has met what it read there before.
+    with pellucid.open(path) as db, Child(path) as other:
+
+        def do(code: str) -> None:
+            other(code)
+            if lies_in == "tree":
+                other("db.sync()")
+
+        def rows(of: Any, number: int) -> list[int | None]:
+            table, name = of.table("rows"), f"name {number}"
+            ways = (table.get(number), table.index("name").get(name), table.find(name=name).first())
+            return [None if row is None else row.n for row in ways]
+
+        do("t = db.table('rows'); t.create_index('name', pellucid.F.name)")
+        do("t.update({n: {'name': f'name {n}', 'n': n} for n in range(300)})")
+        table = db.table("rows")
+        index = table.index("name")
+        assert [rows(db, 7) for _ in range(3)] == [[7, 7, 7]] * 3
+        before = db.snapshot()
+        do("t[7] = {'name': 'name 7', 'n': -7}")
+        assert rows(db, 7) == [-7, -7, -7]
+        assert index.get("name 7").n == -7
+        do("del t[7]")
+        assert rows(db, 7) == [None, None, None]
+        assert index.get("name 7") is None
+        do("t.update({n: {'name': f'name {n}', 'n': n} for n in range(1_000, 30_000)})")
+        assert rows(db, 20_000) == [20_000] * 3
+        assert len(table) == len(index) == 29_299
+        do("t.drop_index('name')")
+        with pytest.raises(pellucid.NoSuchIndex):
+            index.get("name 8")
+        assert table.find(name="name 8").one().n == 8
+        do("t.create_index('name', pellucid.F.n)")
+        assert index.get("name 8") is None
+        assert index.get(8).n == 8
+        assert len(index) == len(table)
+        do("t.rebuild_index('name')")
+        assert index.get(8).n == 8
+        do("db.rename_table('rows', 'others'); db.table('rows')[8] = {'n': 'of another table'}")
+        assert table[8].n == index.get(8).n == 8
+        assert db.table("rows")[8].n == "of another table"
+        assert len(db.table("rows")) == 1
+        do("db.drop_table('others')")
+        for gone in (lambda: table[8], lambda: index.get(8), lambda: table.find(name="name 8").one()):
+            with pytest.raises(pellucid.StaleTable):
+                gone()
+        assert rows(before, 7) == [7, 7, 7]
+        assert len(before.table("rows").index("name")) == 300
+        before.close()
+        with db.transaction():
+            assert db.table("rows")[8].n == "of another table"
+
+
 def test_a_transaction_elsewhere_is_waited_for_and_its_pid_named(path: Path) -> None:
     with pellucid.open(path, timeout=0.05) as db, Child(path) as other:
         db["a"] = 1

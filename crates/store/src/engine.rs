@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use crate::history::{Commit, Keep, Next, Place, What, Written};
@@ -124,6 +125,14 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// When the engine has no room for another reader, or its file cannot be read.
     fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError>;
+
+    /// As `begin_read`, for several to share.
+    ///
+    /// # Errors
+    /// As `begin_read`.
+    fn begin_shared_read(&self) -> Result<Arc<dyn ReadTxn>, EngineError> {
+        Ok(Arc::from(self.begin_read()?))
+    }
 
     /// Begin to write. Waits, without a limit, until no other transaction writes; whoever wants a limit
     /// takes a lock of their own before.

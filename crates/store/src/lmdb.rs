@@ -463,6 +463,10 @@ impl Engine for LmdbEngine {
         Ok(Box::new(LmdbRead::begin(Arc::clone(&self.environment))?))
     }
 
+    fn begin_shared_read(&self) -> Result<Arc<dyn ReadTxn>, EngineError> {
+        Ok(Arc::new(LmdbRead::begin(Arc::clone(&self.environment))?))
+    }
+
     fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
         Ok(Box::new(LmdbWrite::begin(Arc::clone(&self.environment))?))
     }

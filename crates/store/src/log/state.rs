@@ -59,6 +59,9 @@ pub(crate) struct State {
     /// Whether it has any: a table that is being filled needs no look into it.
     has_rows: bool,
     pub(crate) applied: Applied,
+    /// The tree's version of which these two were read. One version always says the same, so that who begins to read it again need not
+    /// look: where nobody keeps the tree, each read would begin with a search in the catalog.
+    applied_in: u64,
     /// The last group that changed the catalog, or may have.
     catalog: u64,
     /// Memory for a group.
@@ -69,7 +72,7 @@ impl State {
     /// Begin with what the tree has.
     pub(crate) fn new(tree: &dyn Engine, areas: &Areas) -> Result<Self, EngineError> {
         let (txn, applied) = newest(tree)?;
-        let newest = Arc::downgrade(&txn);
+        let (newest, applied_in) = (Arc::downgrade(&txn), txn.version());
         let has_rows = !txn.is_empty(Tree::Rows)?;
         let mut state = Self {
             layers: VecDeque::new(),
@@ -78,6 +81,7 @@ impl State {
             keeps: false,
             has_rows,
             applied,
+            applied_in,
             catalog: applied.sequence,
             spare: Vec::new(),
         };
@@ -186,11 +190,14 @@ impl State {
     }
 
     fn set_tree(&mut self, tree: &dyn Engine) -> Result<(), EngineError> {
-        let (txn, applied) = newest(tree)?;
-        self.has_rows = !txn.is_empty(Tree::Rows)?;
+        let txn = tree.begin_shared_read()?;
+        let version = txn.version();
+        if version != self.applied_in {
+            let (applied, has_rows) = (applied_of(&*txn)?, !txn.is_empty(Tree::Rows)?);
+            (self.applied, self.has_rows, self.applied_in) = (applied, has_rows, version);
+        }
         self.newest = Arc::downgrade(&txn);
         self.kept = Some(txn);
-        self.applied = applied;
         Ok(())
     }
 
@@ -356,7 +363,7 @@ impl State {
 
 /// The tree's newest version, and what it has.
 pub(crate) fn newest(tree: &dyn Engine) -> Result<(Arc<dyn ReadTxn>, Applied), EngineError> {
-    let txn: Arc<dyn ReadTxn> = Arc::from(tree.begin_read()?);
+    let txn = tree.begin_shared_read()?;
     let applied = applied_of(&*txn)?;
     Ok((txn, applied))
 }
@@ -373,12 +380,95 @@ pub(crate) fn applied_of(source: &(impl catalog::Source + ?Sized)) -> Result<App
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use super::*;
+    use crate::engine::{Cursor, Usage, WriteTxn};
     use crate::log::engine::LoggedEngine;
     use crate::log::read::LoggedRead;
     use crate::memory::MemoryEngine;
+
+    /// A tree that counts how often somebody asks it for a value.
+    struct Asked {
+        tree: MemoryEngine,
+        count: Arc<AtomicUsize>,
+    }
+
+    struct AskedRead {
+        txn: Box<dyn ReadTxn>,
+        count: Arc<AtomicUsize>,
+    }
+
+    impl Engine for Asked {
+        fn key_size_max(&self) -> usize {
+            self.tree.key_size_max()
+        }
+
+        fn version(&self) -> u64 {
+            self.tree.version()
+        }
+
+        fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
+            Ok(Box::new(AskedRead { txn: self.tree.begin_read()?, count: Arc::clone(&self.count) }))
+        }
+
+        fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
+            self.tree.begin_write()
+        }
+
+        fn sync(&self) -> Result<(), EngineError> {
+            self.tree.sync()
+        }
+
+        fn reader_lag(&self) -> Result<u64, EngineError> {
+            self.tree.reader_lag()
+        }
+
+        fn usage(&self) -> Result<Usage, EngineError> {
+            self.tree.usage()
+        }
+    }
+
+    impl ReadTxn for AskedRead {
+        fn version(&self) -> u64 {
+            self.txn.version()
+        }
+
+        fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            self.txn.get(tree, key)
+        }
+
+        fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            self.txn.cursor(tree)
+        }
+    }
+
+    #[test]
+    fn a_version_of_the_tree_is_asked_once_what_it_has() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let tree = Asked { tree: MemoryEngine::new(), count: Arc::clone(&count) };
+        let engine = LoggedEngine::in_memory(Box::new(tree), 1 << 16).unwrap();
+        let (tree, areas) = (&*engine.shared.tree, &engine.shared.areas);
+        // Another process, which nobody writes in, so that it keeps no tree.
+        let mut state = State::new(tree, areas).unwrap();
+        for number in 0..4_u8 {
+            let asked = count.load(Ordering::Relaxed);
+            for _ in 0..3 {
+                drop(state.read(tree, areas).unwrap());
+            }
+            assert_eq!(count.load(Ordering::Relaxed), asked);
+            let mut txn = engine.begin_write().unwrap();
+            txn.put(Tree::Rows, &[number], &[b"row"]).unwrap();
+            txn.commit().unwrap();
+            assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
+            let below = state.read(tree, areas).unwrap();
+            assert_eq!(state.applied.sequence, areas.sequence(), "it has what was committed since");
+            assert_eq!(state.find(Some(&below), &[number]).unwrap(), Some(&b"row"[..]));
+        }
+    }
 
     #[test]
     fn a_reader_that_keeps_its_tree_has_no_hole_when_nobody_says_what_is_applied() {
