@@ -38,12 +38,16 @@ pub(crate) const NODE_BIG: u16 = 0x01;
 pub(crate) const NODE_TREE: u16 = 0x02;
 /// What a processor brings from memory at once.
 const LINE_SIZE: usize = 64;
+/// The first page behind the two meta pages, which are written over while others read.
+const TREE_PAGE_MIN: u64 = 2;
 
 /// Where the file is mapped in this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapBounds {
     base: usize,
     page_size: usize,
+    /// How many pages the map has room for: others may have made the file longer than that.
+    page_count_max: u64,
 }
 
 impl MapBounds {
@@ -59,7 +63,8 @@ impl MapBounds {
             if (start..end).contains(&address) {
                 let is_from_offset_zero =
                     words.nth(1).is_some_and(|offset| offset.bytes().all(|b| b == b'0'));
-                return is_from_offset_zero.then_some(Self { base: start, page_size });
+                let page_count_max = ((end - start) / page_size) as u64;
+                return is_from_offset_zero.then_some(Self { base: start, page_size, page_count_max });
             }
         }
         None
@@ -71,26 +76,26 @@ impl MapBounds {
         None
     }
 
-    /// The page with a number.
+    /// The page with a number, if a tree can have it.
     ///
     /// # Safety
-    /// Pages 0 to `page_count` lie in the map, and for `'m` none of those that the caller's transaction
-    /// reaches is written to; `number` came from that transaction.
+    /// The file has `page_count` pages, and for `'m` none of those that the caller's transaction reaches is
+    /// written to; `number` came from that transaction.
+    #[inline]
     pub(crate) unsafe fn page<'m>(self, number: u64, page_count: u64) -> Option<&'m [u8]> {
-        if number >= page_count {
+        if number < TREE_PAGE_MIN || number >= page_count.min(self.page_count_max) {
             return None;
         }
         let offset = usize::try_from(number).ok()?.checked_mul(self.page_size)?;
-        // SAFETY: the page lies in the map (checked above against the last page), where it stays and is
-        // not written to, as the caller promises.
+        // SAFETY: the page lies in the file and in the map (both checked above), where it stays and is not
+        // written to, as the caller promises.
         Some(unsafe { std::slice::from_raw_parts((self.base + offset) as *const u8, self.page_size) })
     }
 
     /// The leaf page around an address.
     ///
     /// # Safety
-    /// Pages 0 to `page_count` lie in the map, and for `'m` none of those that the caller's transaction
-    /// reaches is written to; `address` came from that transaction.
+    /// As that of `page`; `address` came from that transaction.
     pub(crate) unsafe fn leaf_around<'m>(self, address: usize, page_count: u64) -> Option<Leaf<'m>> {
         let number = (address.checked_sub(self.base)? / self.page_size) as u64;
         // SAFETY: as the caller promises.
@@ -108,10 +113,18 @@ pub(crate) struct Pages<'m> {
 
 impl<'m> Pages<'m> {
     /// # Safety
-    /// Pages 0 to `page_count` lie in the map, and for `'m` none of those that the caller's transaction reaches is written to; numbers
-    /// that are asked for come from that transaction.
+    /// As that of [`MapBounds::page`], for all numbers that are asked for.
     pub(crate) unsafe fn new(bounds: MapBounds, page_count: u64) -> Self {
         Self { bounds, page_count, _version: PhantomData }
+    }
+
+    /// Those of a file that was read into memory.
+    #[cfg(test)]
+    pub(crate) fn of_bytes(bytes: &'m [u8], page_size: usize) -> Self {
+        let page_count = (bytes.len() / page_size) as u64;
+        let bounds = MapBounds { base: bytes.as_ptr() as usize, page_size, page_count_max: page_count };
+        // SAFETY: so many pages are in the bytes, which are borrowed for `'m`.
+        unsafe { Self::new(bounds, page_count) }
     }
 
     /// The page with a number.
@@ -141,7 +154,8 @@ pub(crate) struct Leaf<'m> {
 impl<'m> Leaf<'m> {
     #[inline]
     fn of(page: &'m [u8], number: u64, bounds: MapBounds, page_count: u64) -> Option<Self> {
-        let limit = usize::try_from(page_count).ok()?.checked_mul(bounds.page_size)?;
+        let limit =
+            usize::try_from(page_count.min(bounds.page_count_max)).ok()?.checked_mul(bounds.page_size)?;
         Leaf { page, bounds, limit, upper: usize::from(read_u16(page, 14)?), count: 0 }.checked(number)
     }
 
@@ -153,6 +167,9 @@ impl<'m> Leaf<'m> {
     /// An entry, in the order of keys.
     #[inline]
     pub(crate) fn entry(&self, index: usize) -> Option<Entry<'m>> {
+        if index >= self.count {
+            return None;
+        }
         self.entry_at(usize::from(read_u16(self.page, PAGE_HEAD_SIZE + 2 * index)?))
     }
 
@@ -239,13 +256,14 @@ impl<'m> Leaf<'m> {
     }
 
     fn overflow(&self, data: &[u8], size: usize) -> Option<&'m [u8]> {
-        let number = usize::try_from(read_u64(data, 0)?).ok()?;
-        let start = number.checked_mul(self.bounds.page_size)?.checked_add(PAGE_HEAD_SIZE)?;
-        if number < 2 || start.checked_add(size)? > self.limit {
+        let number = read_u64(data, 0)?;
+        let start = usize::try_from(number).ok()?.checked_mul(self.bounds.page_size)?;
+        let start = start.checked_add(PAGE_HEAD_SIZE)?;
+        if number < TREE_PAGE_MIN || start.checked_add(size)? > self.limit {
             return None;
         }
-        // SAFETY: the range ends before the map's last page does; that it belongs to the same version as
-        // this page, and so stays as it is, is what LMDB itself relies on.
+        // SAFETY: the range ends before the last page of file and map does; that it belongs to the same version
+        // as this page, and so stays as it is, is what LMDB itself relies on.
         Some(unsafe { std::slice::from_raw_parts((self.bounds.base + start) as *const u8, size) })
     }
 }
@@ -260,4 +278,44 @@ pub(crate) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
 
 pub(crate) fn read_u64(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE_SIZE: usize = 4096;
+
+    #[test]
+    fn no_page_is_looked_at_that_a_tree_cannot_have() {
+        let bytes = vec![0; 5 * PAGE_SIZE];
+        let found = |map: u64, file: u64| {
+            let bounds =
+                MapBounds { base: bytes.as_ptr() as usize, page_size: PAGE_SIZE, page_count_max: map };
+            // SAFETY: there are bytes of as many pages as the greater of the two says.
+            let pages = unsafe { Pages::new(bounds, file) };
+            (0..7).filter(|number| pages.page(*number).is_some()).collect::<Vec<u64>>()
+        };
+        assert_eq!(found(5, 5), [2, 3, 4], "without those that are written over");
+        assert_eq!(found(4, 5), [2, 3], "the map ends ahead of the file");
+        assert_eq!(found(5, 4), [2, 3]);
+    }
+
+    #[test]
+    fn a_leaf_has_no_entries_behind_its_count() {
+        let mut bytes = vec![0; 3 * PAGE_SIZE];
+        let page = &mut bytes[2 * PAGE_SIZE..];
+        let node = 4000_u16.to_le_bytes();
+        page[0] = 2;
+        page[10..12].copy_from_slice(&PAGE_LEAF.to_le_bytes());
+        page[14..16].copy_from_slice(&node);
+        page[16..18].copy_from_slice(&node);
+        let entries = |count: u8, mut bytes: Vec<u8>| {
+            bytes[2 * PAGE_SIZE + 12] = PAGE_HEAD_SIZE as u8 + 2 * count;
+            let leaf = Pages::of_bytes(&bytes, PAGE_SIZE).leaf(2).unwrap();
+            (leaf.entry(0).is_some(), leaf.entry(1).is_some())
+        };
+        assert_eq!(entries(1, bytes.clone()), (true, false));
+        assert_eq!(entries(0, bytes), (false, false));
+    }
 }

@@ -5,7 +5,9 @@
 //! asked for at once; what a key is known to share with all keys of a page is not compared again; and no cursor is made.
 //!
 //! Pages are read in the map, as by walks (`lmdb_page.rs`): each number is checked against the page and the map before it is used. Whatever
-//! does not look as it should ends the search without an answer, and LMDB is asked, who says what is wrong.
+//! does not look as it should ends the search without an answer, and LMDB is asked, who says what is wrong. Bytes that a sound tree would not
+//! need compared may differ in a damaged one, so that the entry that was found is compared as a whole: damage may hide one, but no answer is
+//! another key's.
 
 use std::cmp::Ordering;
 
@@ -33,7 +35,8 @@ pub(crate) fn get<'m>(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Result<O
     if !found.is_there {
         return Ok(None);
     }
-    found.leaf.entry(found.index).map(|(_, value)| Some(value)).ok_or(Unsure)
+    let entry = found.leaf.entry(found.index).filter(|(own, _)| *own == key);
+    entry.map(|(_, value)| Some(value)).ok_or(Unsure)
 }
 
 /// The first entry from a key on.
@@ -52,7 +55,7 @@ pub(crate) fn at_or_above<'m>(
         let Some(aside) = found.right else { return Ok(None) };
         aside.leaf(pages, |_| 0).and_then(|leaf| leaf.entry(0))
     };
-    entry.map(Some).ok_or(Unsure)
+    entry.filter(|(own, _)| *own >= key).map(Some).ok_or(Unsure)
 }
 
 /// The last entry below a key.
@@ -68,7 +71,7 @@ pub(crate) fn below<'m>(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Result
         let leaf = aside.leaf(pages, |count| count - 1);
         leaf.and_then(|leaf| leaf.entry(leaf.count().checked_sub(1)?))
     };
-    entry.map(Some).ok_or(Unsure)
+    entry.filter(|(own, _)| *own < key).map(Some).ok_or(Unsure)
 }
 
 /// Where a key is, or would be.
@@ -278,7 +281,12 @@ fn first_word(key: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::engine::{Engine, Tree};
+    use crate::lmdb::{LmdbEngine, LmdbOptions};
+    use crate::pages::PageFile;
 
     #[test]
     fn keys_are_compared_as_bytes_whatever_is_known_of_them() {
@@ -301,5 +309,112 @@ mod tests {
                 }
             }
         }
+    }
+
+    const PAGE_SIZE: usize = 4096;
+
+    /// Keys of two tables, each with those of the other but for one byte; so long that there are branches above branches.
+    fn key_of(number: u64) -> Vec<u8> {
+        format!("{}{:0>160}", number % 2, number / 2 * 3).into_bytes()
+    }
+
+    /// Values differ in two bytes at least.
+    fn value_of(number: u64) -> Vec<u8> {
+        [number.to_be_bytes(), number.to_be_bytes()].concat()
+    }
+
+    type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    /// The bytes of a file whose tree of rows has these entries, and the tree's head.
+    fn file_of(entries: &Entries) -> (Vec<u8>, TreeHead) {
+        let folder = std::env::temp_dir().join(format!("pellucid-search-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("pages");
+        let engine = LmdbEngine::create(&path, LmdbOptions::default(), &mut |_, _| Vec::new()).unwrap();
+        let mut txn = engine.begin_write().unwrap();
+        for (key, value) in entries {
+            txn.put(Tree::Rows, key, &[value]).unwrap();
+        }
+        txn.commit().unwrap();
+        drop(engine);
+        let (file, bytes) = (std::fs::File::open(&path).unwrap(), std::fs::read(&path).unwrap());
+        let meta = PageFile::metas(&file).unwrap().into_iter().flatten().max_by_key(|meta| meta.txn).unwrap();
+        let pages = PageFile::new(&file, meta.page_size, bytes.len() as u64);
+        let tree = pages.tree(&meta, Tree::Rows.name().as_bytes()).map_err(|fault| fault.what).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        (bytes, tree)
+    }
+
+    fn entries() -> Entries {
+        (0..12_000).map(|number| (key_of(number), value_of(number))).collect()
+    }
+
+    #[test]
+    fn a_search_finds_what_a_btreemap_does() {
+        let entries = entries();
+        let (bytes, tree) = file_of(&entries);
+        assert!(tree.depth > 3, "there are pages whose nodes are asked for");
+        let pages = Pages::of_bytes(&bytes, PAGE_SIZE);
+        let mut asked: Vec<Vec<u8>> = entries.keys().step_by(7).cloned().collect();
+        asked.extend(entries.keys().step_by(11).map(|key| [key, &b"0"[..]].concat()));
+        asked.extend(
+            entries.keys().step_by(13).filter_map(|key| key.get(..key.len() - 2)).map(<[u8]>::to_vec),
+        );
+        asked.extend([vec![0], vec![0xFF], b"1".to_vec()]);
+        for key in &asked {
+            let shown = |entry: Option<Entry<'_>>| entry.map(|(key, value)| (key.to_vec(), value.to_vec()));
+            let known =
+                |entry: Option<(&Vec<u8>, &Vec<u8>)>| entry.map(|(key, value)| (key.clone(), value.clone()));
+            assert_eq!(get(pages, &tree, key).ok(), Some(entries.get(key).map(Vec::as_slice)));
+            let next = known(entries.range(key.clone()..).next());
+            assert_eq!(at_or_above(pages, &tree, key).ok().map(shown), Some(next));
+            let last = known(entries.range(..key.clone()).next_back());
+            assert_eq!(below(pages, &tree, key).ok().map(shown), Some(last));
+        }
+    }
+
+    #[test]
+    fn a_search_of_damaged_pages_gives_no_other_key() {
+        const DAMAGES: usize = 40_000;
+        let (mut bytes, tree) = file_of(&entries());
+        let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut less_than = |count: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random % count as u64) as usize
+        };
+        // There are few branches, and each of them is on many ways.
+        let all = 2..bytes.len() / PAGE_SIZE;
+        let is_branch = |page: &usize| read_u16(&bytes, page * PAGE_SIZE + 10) == Some(PAGE_BRANCH);
+        let branches: Vec<usize> = all.clone().filter(is_branch).collect();
+        let (mut hidden, mut found) = (0, 0);
+        for _ in 0..DAMAGES {
+            let number = less_than(12_000) as u64;
+            let (key, value) = (key_of(number), value_of(number));
+            let page =
+                if less_than(4) > 0 { branches[less_than(branches.len())] } else { less_than(all.len()) + 2 };
+            // Heads and offsets as often as all the rest.
+            let room = [64, PAGE_SIZE][less_than(2)];
+            let place = page * PAGE_SIZE + less_than(room);
+            let old = std::mem::replace(&mut bytes[place], [0, 0xFF, less_than(256) as u8][less_than(3)]);
+            let pages = Pages::of_bytes(&bytes, PAGE_SIZE);
+            match get(pages, &tree, &key) {
+                Ok(Some(got)) => {
+                    let differing = got.iter().zip(&value).filter(|(got, value)| got != value).count();
+                    assert!(differing <= 1, "the value of {number} is another key's");
+                    found += 1;
+                }
+                Ok(None) | Err(Unsure) => hidden += 1,
+            }
+            if let Ok(Some((got, _))) = at_or_above(pages, &tree, &key) {
+                assert!(got >= &key[..]);
+            }
+            if let Ok(Some((got, _))) = below(pages, &tree, &key) {
+                assert!(got < &key[..]);
+            }
+            bytes[place] = old;
+        }
+        assert!(hidden > 100 && found > 100, "{hidden} of {DAMAGES} were hidden, {found} found");
     }
 }
