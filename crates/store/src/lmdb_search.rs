@@ -1,7 +1,7 @@
 //! Where in a tree of LMDB's does a key lie?
 //!
 //! LMDB's own search compares with one key after the other, each with a call, and each waits for memory: of a page it touches six lines or
-//! more, one after the other, and a page of a large tree is in no cache. Here the keys that the next three steps may compare with are
+//! more, one after the other, and a page of a large tree is in no cache. Here the keys that the next four steps may compare with are
 //! asked for at once; what a key is known to share with all keys of a page is not compared again; and no cursor is made.
 //!
 //! Pages are read in the map, as by walks (`lmdb_page.rs`): each number is checked against the page and the map before it is used. Whatever
@@ -22,6 +22,8 @@ use crate::pages::{DEPTH_MAX, TreeHead};
 const LINE_SIZE: usize = 64;
 /// Lines with the head of a page and the offsets of all nodes, where these are not very short.
 const HEAD_LINES: usize = 3;
+/// Bytes that these take in a page of some forty nodes.
+const HEAD_SIZE_USUAL: usize = 96;
 
 /// A page does not look as it should: LMDB has to search.
 pub(crate) struct Unsure;
@@ -122,7 +124,7 @@ impl<'m> Found<'m> {
             let child = if is_there { behind } else { behind - 1 };
             number = nodes.child(child)?;
             if branches == 0 {
-                ask_for_head(pages.page(number)?);
+                ask_for_leaf(pages.page(number)?);
             }
             if child > 0 {
                 left = Some(Aside { page: nodes.child(child - 1)?, branches });
@@ -137,10 +139,16 @@ impl<'m> Found<'m> {
     }
 }
 
-/// Ask the processor for what a search looks at first in a page.
-fn ask_for_head(page: &[u8]) {
+/// Ask the processor for what a search looks at first in a leaf: its head, and where the nodes lie that its first steps look at, if they were
+/// written in order and have one size. To know would take waiting for the head.
+fn ask_for_leaf(page: &[u8]) {
+    const EIGHTHS: usize = 8;
     for line in 0..HEAD_LINES {
         prefetch(page.as_ptr().wrapping_add(line * LINE_SIZE));
+    }
+    let eighth = page.len().saturating_sub(HEAD_SIZE_USUAL) / EIGHTHS;
+    for place in 1..EIGHTHS {
+        prefetch(page.as_ptr().wrapping_add(page.len() - place * eighth));
     }
 }
 
@@ -180,15 +188,13 @@ impl<'m> Nodes<'m> {
     /// Which node from `first` on is a key's, or else how many lie below it, those ahead of `first` included.
     #[inline]
     fn behind(&self, key: &[u8], first: usize, is_far: bool, bounds: &mut Bounds) -> Option<(usize, bool)> {
-        // Steps whose nodes are asked for together.
-        const STEPS: u32 = 3;
         // Below the key are all ahead of `low`, and none from `low + count - 1` on. How many are left after a step does not depend on what was
         // found, so that it is known which nodes the next steps may look at.
         let (mut low, mut count) = (first, self.offsets.len().saturating_sub(first) + 1);
         let mut step = 0;
         while count > 1 {
-            if is_far && step % STEPS == 0 {
-                self.ask_for(low, count);
+            if is_far && step % STEPS_ASKED == 0 {
+                self.ask_for(low, count, bounds.low.min(bounds.high));
             }
             step += 1;
             let half = count / 2;
@@ -202,24 +208,36 @@ impl<'m> Nodes<'m> {
         Some((low, false))
     }
 
-    /// Ask the processor for the nodes that the next three steps of a search may look at.
+    /// Ask the processor for the nodes that the next steps of a search may look at, where `known` bytes of their keys will not be.
     #[inline]
-    fn ask_for(&self, low: usize, count: usize) {
-        let ask = |node: usize| {
-            if let Some(offset) = self.offset(node) {
-                prefetch(self.page.as_ptr().wrapping_add(offset));
+    fn ask_for(&self, low: usize, mut count: usize, known: usize) {
+        const LAST_STEP_COUNT: usize = 1 << (STEPS_ASKED - 1);
+        // From where on the next step may look, one way or another.
+        let mut lows = [low; LAST_STEP_COUNT];
+        for step in 0..STEPS_ASKED {
+            let half = count / 2;
+            if half == 0 {
+                break;
             }
-        };
-        let first = count / 2;
-        let second = (count - first) / 2;
-        let third = (count - first - second) / 2;
-        for low in [low, low + first] {
-            for low in [low, low + second] {
-                ask(low + third.max(1) - 1);
+            count -= half;
+            let (these, others) = lows.split_at_mut(1 << step);
+            for (place, low) in these.iter().enumerate() {
+                self.ask_for_node(low + half - 1, known);
+                if let Some(other) = others.get_mut(place) {
+                    *other = low + half;
+                }
             }
-            ask(low + second.max(1) - 1);
         }
-        ask(low + first.max(1) - 1);
+    }
+
+    #[inline]
+    fn ask_for_node(&self, node: usize, known: usize) {
+        if let Some(offset) = self.offset(node) {
+            let node = self.page.as_ptr().wrapping_add(offset);
+            prefetch(node);
+            // What is compared first is on the next line as often as not.
+            prefetch(node.wrapping_add(NODE_HEAD_SIZE + known + WORD - 1));
+        }
     }
 
     /// How a node's key lies to the one that is looked for, between whose bounds it is, and which it is from now on.
@@ -256,6 +274,8 @@ fn compare(one: &[u8], key: &[u8], known: usize) -> (Ordering, usize) {
 
 /// Bytes that are compared at once.
 const WORD: usize = 8;
+/// Steps of a search in a page whose nodes are asked for together.
+const STEPS_ASKED: u32 = 4;
 
 /// So many bytes as a number that is ordered as they are.
 #[inline]
