@@ -153,6 +153,47 @@ def test_who_only_reads_goes_by_the_tables_and_indexes_of_now(path: Path, lies_i
             assert db.table("rows")[8].n == "of another table"
 
 
+# Now and then into the tree, so that its version is another one.
+MAKE_AND_DROP = """
+def make_and_drop(count):
+    table = db.table("rows")
+    for number in range(1, count + 1):
+        table[7].n = number
+        table.create_index("name", pellucid.F.name)
+        db.table(f"other {number}")[7] = {"name": "name 7", "n": -number}
+        time.sleep(0.002)
+        if number % 3 == 0:
+            db.sync()
+        db.drop_table(f"other {number}")
+        table.drop_index("name")
+"""
+
+
+def test_reads_beside_one_who_makes_and_drops_are_of_one_version_each_and_never_go_back(path: Path) -> None:
+    count = 60
+    with pellucid.open(path) as db, Child(path) as other:
+        other("db.table('rows').update({n: {'name': f'name {n}', 'n': 0} for n in range(300)})")
+        other(MAKE_AND_DROP)
+        other.send(f"make_and_drop({count})")
+        table, seen, by_index = db.table("rows"), 0, 0
+        deadline = time.monotonic() + 60
+        while seen < count and time.monotonic() < deadline:
+            for read in (lambda: table[7], lambda: table.find(name="name 7").one()):
+                now = read().n
+                assert now >= seen
+                seen = now
+            try:
+                now = table.index("name").get("name 7").n
+            except pellucid.NoSuchIndex:
+                continue
+            assert now >= seen
+            seen, by_index = now, by_index + 1
+        other.answer()
+        assert seen == count
+        assert by_index > 0
+        assert db.tables() == ["rows"]
+
+
 def test_a_transaction_elsewhere_is_waited_for_and_its_pid_named(path: Path) -> None:
     with pellucid.open(path, timeout=0.05) as db, Child(path) as other:
         db["a"] = 1
