@@ -54,8 +54,11 @@ impl MapBounds {
     /// Find the mapping that holds an address. LMDB has no call that tells, the system does.
     #[cfg(all(target_os = "linux", target_endian = "little"))]
     pub(crate) fn find(address: usize, page_size: usize) -> Option<Self> {
-        let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+        use std::io::BufRead as _;
+        // A line at a time: the system takes its time for each, and a map of this size mostly lies ahead of all libraries.
+        let maps = std::io::BufReader::new(std::fs::File::open("/proc/self/maps").ok()?);
         for line in maps.lines() {
+            let line = line.ok()?;
             // "7f1c0000-7f1d0000 r--s 00000000 fd:00 1234 /path"
             let mut words = line.split_whitespace();
             let (start, end) = words.next()?.split_once('-')?;
