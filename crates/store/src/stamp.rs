@@ -28,6 +28,8 @@ const MAGIC: &[u8; 16] = b"pellucid db\0\r\n\x1a\n";
 const OFFSET: u64 = 4032;
 const SIZE: usize = 32;
 const HEAD_SIZE: usize = 4096;
+/// Bytes of a file that has nothing but its first commit: two meta pages, and the roots of two trees.
+const SIZE_MADE: u64 = 4 * PAGE_SIZE as u64;
 const MARK: usize = 4064;
 const MARK_SIZE: usize = 16;
 /// The bytes of the first page that the stamp takes.
@@ -51,9 +53,13 @@ pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identi
     if size == 0 {
         return Ok(Identity::Empty);
     }
-    let mut head = vec![0; HEAD_SIZE];
+    let mut head = vec![0; 2 * HEAD_SIZE];
     let read = read_up_to(file, &mut head).map_err(failed)?;
     head.truncate(read);
+    if size <= SIZE_MADE && is_left_of_beginning(&head) {
+        return Ok(Identity::Unfinished);
+    }
+    head.truncate(HEAD_SIZE);
     let is_lmdb = read_u32(&head, 16) == Some(LMDB_MAGIC);
     let stamp = head.get(OFFSET as usize..OFFSET as usize + SIZE);
     if !is_lmdb {
@@ -98,6 +104,15 @@ pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identi
     } else {
         Identity::Ours(mark_in(head.get(MARK..).unwrap_or_default()))
     })
+}
+
+/// Whether a power cut may have left this of a file's first pages while it was made: of what `begin` writes, some sectors, and zeros for
+/// the others. Behind the first commit one of the two says otherwise, and has been on the disk since before anybody was told of it.
+fn is_left_of_beginning(head: &[u8]) -> bool {
+    const SECTOR: usize = 512;
+    let whole = beginning();
+    let mut pairs = head.chunks(SECTOR).zip(whole.chunks(SECTOR));
+    pairs.all(|(found, whole)| found.iter().all(|byte| *byte == 0) || whole.starts_with(found))
 }
 
 /// The mark that these bytes are.
@@ -206,9 +221,16 @@ fn read_up_to(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Make a file a database's beginning: LMDB's two meta pages, as it would write them, with our stamp in the first. LMDB
-/// would write them without, and whoever died before stamping them would leave a foreign file behind.
+/// Make a file a database's beginning. It is on the disk with the engine's first commit, whose pages are synced ahead of the meta page that
+/// tells of them; what a power cut leaves before that is known for what it is (`identify`).
 pub(crate) fn begin(file: &File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.write_all_at(&beginning(), 0)
+}
+
+/// LMDB's two meta pages, as it would write them, with our stamp in the first. LMDB would write them without, and whoever died before
+/// stamping them would leave a foreign file behind.
+fn beginning() -> Vec<u8> {
     let mut pages = new_metas();
     let mut stamp = Vec::with_capacity(SIZE);
     stamp.extend_from_slice(MAGIC);
@@ -220,7 +242,5 @@ pub(crate) fn begin(file: &File) -> io::Result<()> {
     if let Some(place) = pages.get_mut(RANGE) {
         place.copy_from_slice(&stamp);
     }
-    file.set_len(0)?;
-    file.write_all_at(&pages, 0)?;
-    file.sync_data()
+    pages
 }

@@ -245,6 +245,36 @@ fn process_syncs_now_and_then_without_being_asked() {
 }
 
 #[test]
+fn what_a_power_cut_leaves_of_a_database_that_is_being_made_can_be_made_one() {
+    let mut chance = Chance::new("what_a_power_cut_leaves_of_a_database_that_is_being_made");
+    let scratch = Scratch::new();
+    let recorder = {
+        let _recording = ALONE.lock();
+        os_recorder::start(scratch.folder());
+        let store = Store::open(scratch.path(NAME), &OpenOptions::default()).unwrap();
+        let recorder = os_recorder::stop();
+        drop(store);
+        recorder
+    };
+    let is_unsynced = |moment: &usize| recorder.is_unsynced(NAME, *moment);
+    let moments: Vec<usize> = (0..recorder.count()).filter(is_unsynced).collect();
+    assert!(moments.len() >= 2, "ahead of its pages, and of the meta page");
+    for moment in moments.into_iter().cycle().take(images()) {
+        let scratch = Scratch::new();
+        let told = recorder.leave(moment, &mut chance, scratch.folder());
+        let path = scratch.path(NAME);
+        let store = Store::open(&path, &OpenOptions::default());
+        let store = store.unwrap_or_else(|error| panic!("{told}: {error}"));
+        let mut rows = Rows::new();
+        apply(&store, 1, &mut rows, &mut chance);
+        assert_eq!(store.check().unwrap(), [], "{told}");
+        drop(store);
+        let again = Store::open(&path, &OpenOptions::with_mode(Mode::Write)).unwrap();
+        assert_eq!(content(&again).1, rows, "{told}");
+    }
+}
+
+#[test]
 fn a_tree_whose_writer_died_in_its_sync_is_on_the_disk_before_its_log_is_begun_anew() {
     const BEFORE: usize = 12;
     const SINCE: usize = 12;
