@@ -46,6 +46,7 @@ mod registry;
 mod row_key;
 mod scan;
 mod shapes;
+mod short;
 mod single;
 mod snapshot;
 mod stamp;

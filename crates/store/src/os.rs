@@ -64,6 +64,7 @@ thread_local! {
 
 /// How many forks lie between this process and the one that loaded the library. What was opened in another
 /// generation belongs to an ancestor and must not be touched.
+#[inline]
 pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }

@@ -16,6 +16,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pellucid_record::encode::copy;
+
 use crate::os::prefetch;
 use crate::os_latch::{Held, Latch};
 
@@ -96,13 +98,12 @@ impl<T> Pinned<T> {
         Appender { of: self, beside }
     }
 
-    /// The bytes at a place; empty where there are not so many.
+    /// The bytes at a place and behind it, as far as they lie beside each other; empty where there are none.
     #[inline]
-    pub(crate) fn get(&self, place: u64, size: usize) -> &[u8] {
-        if place.checked_add(size as u64).is_none_or(|until| until > self.end.load(Ordering::Acquire)) {
-            return &[];
-        }
+    pub(crate) fn from(&self, place: u64) -> &[u8] {
+        let Some(there) = self.end.load(Ordering::Acquire).checked_sub(place) else { return &[] };
         let (number, offset) = locate(place);
+        let size = (size_of(number) - offset).min(there as usize);
         let bucket = self.buckets.get(number).and_then(OnceLock::get);
         match bucket.and_then(|bucket| bucket.at(offset, size)) {
             // SAFETY: the bytes are in the bucket and below `end`: they stay there and do not change (1, 2).
@@ -127,8 +128,9 @@ impl<T> Appender<'_, T> {
     /// Append the concatenation of `parts`, and say where it stands: at a multiple of 8, within one bucket. With an
     /// `address`, the byte with that number among them gets an address that has this remainder by 64. `None` when there is no
     /// more room, which is after gigabytes.
-    pub(crate) fn append(&mut self, parts: &[&[u8]], address: Option<(usize, usize)>) -> Option<u64> {
-        let size: usize = parts.iter().map(|part| part.len()).sum();
+    #[inline]
+    pub(crate) fn append(&mut self, parts: [&[u8]; 2], address: Option<(usize, usize)>) -> Option<u64> {
+        let size = parts.iter().map(|part| part.len()).sum::<usize>();
         let mut place = self.of.end.load(Ordering::Relaxed);
         let (bucket, mut offset) = loop {
             let (number, offset) = locate(place);
@@ -144,7 +146,7 @@ impl<T> Appender<'_, T> {
         for part in parts {
             let target = bucket.at(offset, part.len())?;
             // SAFETY: the target is in the bucket, and behind `end`: nobody reads it, and nobody else writes it (3).
-            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), target, part.len()) };
+            copy(unsafe { std::slice::from_raw_parts_mut(target, part.len()) }, part);
             offset += part.len();
         }
         self.of.end.store((place + size as u64).next_multiple_of(UNIT), Ordering::Release);
@@ -181,26 +183,25 @@ mod tests {
         let mut places = Vec::new();
         for entry in &entries {
             let (head, tail) = entry.split_at(entry.len() / 2);
-            let place = pinned.lock().append(&[head, tail], None).unwrap();
+            let place = pinned.lock().append([head, tail], None).unwrap();
             assert_eq!(place % UNIT, 0);
-            places.push((place, pinned.get(place, entry.len()).as_ptr()));
+            places.push((place, pinned.from(place).as_ptr()));
         }
         for (entry, (place, address)) in entries.iter().zip(places) {
-            assert_eq!(pinned.get(place, entry.len()), entry);
-            assert_eq!(pinned.get(place, entry.len()).as_ptr(), address);
+            assert_eq!(pinned.from(place).as_ptr(), address);
+            assert!(pinned.from(place).starts_with(entry));
         }
-        assert_eq!(pinned.get(u64::MAX, 1), b"");
-        assert_eq!(pinned.get(1 << 40, 1), b"");
+        assert_eq!((pinned.from(u64::MAX), pinned.from(1 << 40)), (&b""[..], &b""[..]));
     }
 
     #[test]
     fn a_byte_gets_the_address_that_it_asks_for() {
         let pinned = Pinned::new(());
         for size in [1, 100, 20_000, 3, 1 << 18] {
-            pinned.lock().append(&[b"something"], None).unwrap();
+            pinned.lock().append([b"some", b"thing"], None).unwrap();
             let entry = vec![7; size];
-            let place = pinned.lock().append(&[b"a head of 24 bytes......", &entry], Some((24, 16))).unwrap();
-            let value = pinned.get(place + 24, size);
+            let place = pinned.lock().append([b"a head of 24 bytes......", &entry], Some((24, 16))).unwrap();
+            let value = &pinned.from(place + 24)[..size];
             assert_eq!((value, value.as_ptr() as usize % LINE), (&entry[..], 16));
         }
     }
@@ -212,7 +213,7 @@ mod tests {
             let append = || {
                 for number in 0..20_000_u64 {
                     let mut appender = pinned.lock();
-                    let place = appender.append(&[&number.to_le_bytes()], None).unwrap();
+                    let place = appender.append([&number.to_le_bytes(), b""], None).unwrap();
                     appender.push(place);
                 }
             };
@@ -221,7 +222,7 @@ mod tests {
             while seen < 20_000 {
                 let places: Vec<u64> = pinned.lock().iter().skip(seen).copied().collect();
                 for place in places {
-                    assert_eq!(pinned.get(place, 8), (seen as u64).to_le_bytes());
+                    assert_eq!(pinned.from(place)[..8], (seen as u64).to_le_bytes());
                     seen += 1;
                 }
             }

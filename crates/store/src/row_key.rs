@@ -10,6 +10,7 @@
 //! key of a long row stands in its cell. Rows whose keys share the first (limit - 16) bytes, a *run*, lie beside each other,
 //! but the long ones of them in the order of their hashes: `scan.rs` sorts a run when it meets one.
 
+use pellucid_record::encode::copy;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Names a table inside a database, and never another one.
@@ -99,7 +100,7 @@ impl RowKey {
             && let Some(target) = rest.get_mut(..key.len())
         {
             *first = table.0 as u8;
-            target.copy_from_slice(key);
+            copy(target, key);
             return row_key;
         }
         Self::of_any(table, key, limit)
@@ -129,6 +130,37 @@ impl RowKey {
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         if self.heap.is_empty() { self.inline.get(..self.size).unwrap_or_default() } else { &self.heap }
+    }
+}
+
+/// What a row key is made of.
+pub(crate) trait Keyed {
+    /// Do something with the row key.
+    fn with_row_key<R>(self, table: TableId, limit: usize, work: impl FnOnce(&[u8]) -> R) -> R;
+}
+
+impl Keyed for &[u8] {
+    #[inline]
+    fn with_row_key<R>(self, table: TableId, limit: usize, work: impl FnOnce(&[u8]) -> R) -> R {
+        work(RowKey::new(table, self, limit).as_bytes())
+    }
+}
+
+/// A key with a byte of room ahead of it, so that a row key need not be a copy.
+pub(crate) struct Roomy<'a>(pub(crate) &'a mut [u8]);
+
+impl Keyed for Roomy<'_> {
+    #[inline]
+    fn with_row_key<R>(self, table: TableId, limit: usize, work: impl FnOnce(&[u8]) -> R) -> R {
+        let Self(key) = self;
+        if table.0 < ONE_BYTE_END
+            && key.len() < limit
+            && let Some(room) = key.first_mut()
+        {
+            *room = table.0 as u8;
+            return work(key);
+        }
+        key.get(1..).unwrap_or_default().with_row_key(table, limit, work)
     }
 }
 

@@ -7,7 +7,8 @@ use crate::cell::{Cell, check_of};
 use crate::database::Database;
 use crate::engine::{AtOnce, Choice};
 use crate::error::StoreError;
-use crate::row_key::{RowKey, TableId, is_long};
+use crate::row_key::{Keyed, Roomy, TableId, is_long, split};
+use crate::short;
 use crate::store::{Durability, Mode, Store};
 
 /// A table, and the version of the catalog in which it was found (`Snapshot::catalog_version`).
@@ -28,6 +29,25 @@ impl Store {
     /// As [`crate::Transaction::put`] and its commit.
     #[inline]
     pub fn put_at_once(&self, known: Known, key: &[u8], record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
+        self.put_keyed(known, key, record)
+    }
+
+    /// As `put_at_once`, of a key with a byte of room ahead of it.
+    ///
+    /// # Errors
+    /// As `put_at_once`.
+    #[inline]
+    pub fn put_roomy_at_once(
+        &self,
+        known: Known,
+        key: &mut [u8],
+        record: &[u8],
+    ) -> Result<AtOnce<bool>, StoreError> {
+        self.put_keyed(known, Roomy(key), record)
+    }
+
+    #[inline]
+    fn put_keyed(&self, known: Known, key: impl Keyed, record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
         self.alter(known, None, key, |row_key, old, out| {
             push_cell(row_key, record, out);
             Some((Choice::Put, old.is_some()))
@@ -92,7 +112,7 @@ impl Store {
         &self,
         known: Known,
         version: Option<u64>,
-        key: &[u8],
+        key: impl Keyed,
         mut change: impl FnMut(&[u8], Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
     ) -> Result<AtOnce<R>, StoreError> {
         let is_slow = self.options().durability == Durability::Full || known.is_indexed;
@@ -137,13 +157,39 @@ impl Store {
         key: &[u8],
         mut show: impl FnMut(&[u8]),
     ) -> Result<AtOnce<bool>, StoreError> {
+        self.show_keyed(known, key, |_, record| show(record))
+    }
+
+    /// As `show_at_once`, of a key with a byte of room ahead of it; `show` is shown the key as well.
+    ///
+    /// # Errors
+    /// As `show_at_once`.
+    #[inline]
+    pub fn show_roomy_at_once(
+        &self,
+        known: Known,
+        key: &mut [u8],
+        mut show: impl FnMut(&[u8], &[u8]),
+    ) -> Result<AtOnce<bool>, StoreError> {
+        self.show_keyed(known, Roomy(key), |row_key, record| {
+            show(split(row_key).map_or(&[], |(_, key)| key), record);
+        })
+    }
+
+    #[inline]
+    fn show_keyed(
+        &self,
+        known: Known,
+        key: impl Keyed,
+        mut show: impl FnMut(&[u8], &[u8]),
+    ) -> Result<AtOnce<bool>, StoreError> {
         self.with_row_key(known.table, key, |database, row_key| {
             let mut found = Ok(false);
             let shown = database.engine.show_row(row_key, known.version, &mut |bytes| {
                 found = match bytes.map(Cell::parse) {
                     None => Ok(false),
                     Some(Some(cell)) => {
-                        show(cell.record);
+                        show(row_key, cell.record);
                         Ok(true)
                     }
                     Some(None) => Err(database.damaged_row(known.table, row_key)),
@@ -162,17 +208,16 @@ impl Store {
     fn with_row_key<R>(
         &self,
         table: TableId,
-        key: &[u8],
+        key: impl Keyed,
         work: impl FnOnce(&Database, &[u8]) -> Result<AtOnce<R>, StoreError>,
     ) -> Result<AtOnce<R>, StoreError> {
         let database = self.link()?.database.lock();
         // Not `ok_or`, which makes an error and drops it for each row.
         let Some(database) = database.as_ref() else { return Err(StoreError::Closed { what: "database" }) };
-        let row_key = RowKey::new(table, key, database.key_size_max);
-        if is_long(row_key.as_bytes(), database.key_size_max) {
-            return Ok(AtOnce::Unable);
-        }
-        work(database, row_key.as_bytes())
+        let limit = database.key_size_max;
+        key.with_row_key(table, limit, |row_key| {
+            if is_long(row_key, limit) { Ok(AtOnce::Unable) } else { work(database, row_key) }
+        })
     }
 }
 
@@ -180,7 +225,6 @@ impl Store {
 #[inline]
 fn push_cell(row_key: &[u8], record: &[u8], out: &mut Vec<u8>) {
     let check = check_of(row_key, &[], record).to_le_bytes();
-    out.reserve(record.len() + check.len());
-    out.extend_from_slice(record);
+    short::push(out, record);
     out.extend_from_slice(&check);
 }

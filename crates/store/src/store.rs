@@ -166,8 +166,14 @@ impl Store {
         transaction.commit()
     }
 
+    #[inline]
     pub(crate) fn link(&self) -> Result<&Link, StoreError> {
         let generation = os::generation();
+        if self.link.generation == generation { Ok(&self.link) } else { self.link_of(generation) }
+    }
+
+    #[cold]
+    fn link_of(&self, generation: u64) -> Result<&Link, StoreError> {
         let mut link = &self.link;
         while link.generation != generation {
             link = match link.in_child.get() {

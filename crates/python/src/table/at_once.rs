@@ -25,6 +25,16 @@ enum Shown<'py> {
     Row(Row),
 }
 
+impl<'py> Shown<'py> {
+    #[inline]
+    fn value(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Self::Scalar(value) => Ok(value),
+            Self::Row(row) => super::value_of_row(py, GilRc::new(row)),
+        }
+    }
+}
+
 impl Table {
     /// Run `work`, knowing which table it is; `None` where that is not to be done at once.
     #[inline]
@@ -56,7 +66,6 @@ impl Table {
     }
 
     /// The value under a key, if there is one and that can be told at once.
-    #[inline]
     pub(super) fn value_at_once<'py>(
         slf: &Bound<'py, Self>,
         key: &[u8],
@@ -72,22 +81,26 @@ impl Table {
         Ok(match (found, shown) {
             (None, _) => AtOnce::Unable,
             (Some(_), None) => AtOnce::Done(None),
-            (Some(_), Some(Shown::Scalar(value))) => AtOnce::Done(Some(value)),
-            (Some(_), Some(Shown::Row(row))) => AtOnce::Done(Some(super::value_of_row(py, GilRc::new(row))?)),
+            (Some(_), Some(shown)) => AtOnce::Done(Some(shown.value(py)?)),
         })
     }
 
     /// The value under a str, where that is short, there is one, and nothing is in the way. What this does not do, the general way does.
     #[inline]
-    pub fn value_of_short<'py>(slf: &Bound<'py, Self>, key: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub fn value_of_short<'py>(slf: &Bound<'py, Self>, text: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut room = [0; SHORT_KEY_SIZE];
-        let Some(key) = short_key(key, &mut room).filter(|_| slf.get().core.gate.is_open()) else {
+        let (py, this) = (slf.py(), slf.get());
+        if this.class.is_some() || !this.core.gate.is_open() {
             return Ok(None);
-        };
-        match Self::value_at_once(slf, key)? {
-            AtOnce::Done(value) => Ok(value),
-            AtOnce::Stale | AtOnce::Unable => Ok(None),
         }
+        let Some(roomy) = short_key(text, &mut room) else { return Ok(None) };
+        let mut shown = None;
+        this.at_once(py, |known| {
+            this.core
+                .store
+                .show_roomy_at_once(known, roomy, |key, record| shown = Some(Self::shown(slf, key, record)))
+        })?;
+        shown.map(|shown| shown.value(py)).transpose()
     }
 
     /// Put a small value under a str that is short, if nothing is in the way; says whether it did.
@@ -99,7 +112,7 @@ impl Table {
         let (mut room, mut record_room) = ([0; SHORT_KEY_SIZE], [0; SHORT_RECORD_SIZE]);
         let Some(key) = short_key(key, &mut room) else { return Ok(false) };
         let Some(record) = short_record(value, &mut record_room) else { return Ok(false) };
-        let put = self.at_once(py, |known| self.core.store.put_at_once(known, key, record))?;
+        let put = self.at_once(py, |known| self.core.store.put_roomy_at_once(known, key, record))?;
         if put.is_some() {
             counters::value_encoded();
             self.core.count_stored();

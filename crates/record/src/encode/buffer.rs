@@ -143,7 +143,7 @@ impl Buffer {
 /// Copies a slice of the same size. One of up to 32 bytes is two moves that may overlap; a call would take as long as all the rest of
 /// what is done for a string.
 #[inline]
-pub(crate) fn copy(target: &mut [u8], source: &[u8]) {
+pub fn copy(target: &mut [u8], source: &[u8]) {
     #[inline]
     fn ends<const N: usize>(target: &mut [u8], source: &[u8]) -> Option<()> {
         let (first, last) = (*source.first_chunk::<N>()?, *source.last_chunk::<N>()?);

@@ -19,7 +19,7 @@ use crate::layout::{
     SCALAR_BYTE, SHAPE_ID_END, SHAPE_NAME_COUNT_MAX, index_size, root_head, slot_position, slots_size, tag,
     varint_size,
 };
-pub(crate) use buffer::copy;
+pub use buffer::copy;
 use buffer::{Buffer, inline_bits};
 pub use flat::Simple;
 pub use short::{SHORT_RECORD_SIZE, short_record};

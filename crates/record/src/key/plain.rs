@@ -4,22 +4,22 @@ use super::code;
 use super::encode::has_zero;
 use crate::encode::copy;
 
-/// Room for a short key.
+/// Room for a short key, and a byte ahead of it.
 pub const SHORT_KEY_SIZE: usize = 48;
 
-/// The key that a short str is, in memory of the caller's: the same bytes as by `KeyEncoder::str`. None where there is no room, or
-/// NUL in it.
+/// The key that a short str is, in memory of the caller's: the same bytes as by `KeyEncoder::str`, and ahead of them one of which nothing is
+/// said, for whoever has something to put there. None where there is no room, or NUL in it.
 #[inline]
 #[must_use]
-pub fn short_key<'a>(text: &[u8], out: &'a mut [u8; SHORT_KEY_SIZE]) -> Option<&'a [u8]> {
-    let size = text.len() + 2;
+pub fn short_key<'a>(text: &[u8], out: &'a mut [u8; SHORT_KEY_SIZE]) -> Option<&'a mut [u8]> {
     if has_zero(text) {
         return None;
     }
-    let [first, middle @ .., last] = out.get_mut(..size)? else { return None };
+    let key = out.get_mut(..text.len() + 3)?;
+    let [_, first, middle @ .., last] = &mut *key else { return None };
     (*first, *last) = (code::STR, code::END);
     copy(middle, text);
-    out.get(..size)
+    Some(key)
 }
 
 /// A key that is a str or an int, borrowed.
@@ -102,8 +102,9 @@ mod tests {
         for size in 0..=text.len() {
             let mut encoder = KeyEncoder::new();
             encoder.str(&text[..size]);
-            let expected = (size + 2 <= SHORT_KEY_SIZE).then_some(encoder.as_bytes());
-            assert_eq!(short_key(&text[..size], &mut [7; SHORT_KEY_SIZE]), expected);
+            let expected = (size + 3 <= SHORT_KEY_SIZE).then_some(encoder.as_bytes());
+            let mut room = [7; SHORT_KEY_SIZE];
+            assert_eq!(short_key(&text[..size], &mut room).map(|key| &key[1..]), expected);
             for zero in 0..size {
                 let mut text = text[..size].to_vec();
                 text[zero] = 0;

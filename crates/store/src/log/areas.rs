@@ -25,7 +25,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -73,6 +73,9 @@ pub(crate) struct Areas {
     pub(super) is_synced_often: AtomicBool,
     /// The last group when this process gave the writer lock back.
     pub(super) left_at: AtomicU64,
+    /// The number, from 1 on, of the piece that was written to last, all of which is reserved. To ask the space for each group took as
+    /// long as to write one.
+    piece: AtomicUsize,
 }
 
 /// Where an area begins, and what its first group's check is seeded by.
@@ -115,6 +118,7 @@ impl Areas {
             pace: Pace::default(),
             is_synced_often: AtomicBool::new(false),
             left_at: AtomicU64::new(u64::MAX),
+            piece: AtomicUsize::new(0),
         }
     }
 
@@ -275,6 +279,7 @@ impl Areas {
     }
 
     /// Write a group at a position, without publishing it.
+    #[inline]
     pub(crate) fn write(
         &self,
         area: usize,
@@ -285,11 +290,28 @@ impl Areas {
         let offset = (position - head.begin) as usize / 8;
         let words = offset..offset + bytes.len() / 8;
         debug_assert!(words.end <= self.area_words, "who writes has looked for room");
-        if offset % self.piece_words + bytes.len() / 8 <= self.piece_words {
+        let (piece, place) = (2 * (offset / self.piece_words) + area, offset % self.piece_words);
+        if place + bytes.len() / 8 <= self.piece_words {
             // In one piece, as nearly all.
-            let start = self.word_at(area, offset);
+            if self.piece.load(Ordering::Relaxed) != piece + 1 {
+                self.reserve_piece(piece)?;
+            }
+            let start = HEAD_WORDS + piece * self.piece_words + place;
             return self.write_part(start..start + bytes.len() / 8, bytes, self.is_clean(position));
         }
+        self.write_parts(area, words, bytes)
+    }
+
+    #[cold]
+    fn reserve_piece(&self, piece: usize) -> std::io::Result<()> {
+        let start = HEAD_WORDS + piece * self.piece_words;
+        // The last piece of an area may be shorter.
+        self.space.reserve(start..(start + self.piece_words).min(self.words.len()))?;
+        self.piece.store(piece + 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn write_parts(&self, area: usize, words: Range<usize>, bytes: &[u8]) -> std::io::Result<()> {
         for part in self.parts(area, words.clone()) {
             self.space.reserve(part)?;
         }
@@ -313,7 +335,6 @@ impl Areas {
 
     #[inline]
     fn write_part(&self, part: Range<usize>, bytes: &[u8], is_clean: bool) -> std::io::Result<()> {
-        self.space.reserve(part.clone())?;
         if is_clean && self.space.write(part.start, bytes)? {
             return Ok(());
         }

@@ -18,6 +18,7 @@ use pellucid_record::layout::push_varint;
 
 use crate::engine::Tree;
 use crate::entry::{self, COUNTED, DELETED, Entries, Entry, PUT};
+use crate::short;
 
 /// Bytes ahead of a group's entries.
 pub(crate) const HEAD_SIZE: usize = 16;
@@ -57,7 +58,7 @@ pub(crate) fn begin_row(bytes: &mut Vec<u8>, key: &[u8]) -> Range<usize> {
         bytes.push(0);
     }
     let start = bytes.len();
-    bytes.extend_from_slice(key);
+    short::push(bytes, key);
     start..bytes.len()
 }
 
@@ -115,6 +116,7 @@ pub(crate) fn push_delete(bytes: &mut Vec<u8>, tree: Tree, key: &[u8]) -> Change
 }
 
 /// Say of a group's only entry that it is counted.
+#[inline]
 pub(crate) fn count_first(bytes: &mut [u8], change: &mut Change) {
     if let Some(mark) = bytes.get_mut(HEAD_SIZE) {
         *mark |= COUNTED;
@@ -123,14 +125,17 @@ pub(crate) fn count_first(bytes: &mut [u8], change: &mut Change) {
 }
 
 /// How many bytes the group will have.
+#[inline]
 pub(crate) fn size_of(bytes: &[u8]) -> usize {
     bytes.len().next_multiple_of(8) + CHECK_SIZE
 }
 
 /// Complete a group; returns its check.
+#[inline]
 pub(crate) fn finish(bytes: &mut Vec<u8>, count: u32, sequence: u64, seed: u64) -> u64 {
-    let padding = bytes.len().next_multiple_of(8) - bytes.len();
-    bytes.extend_from_slice([0; 8].get(..padding).unwrap_or_default());
+    let end = bytes.len().next_multiple_of(8);
+    bytes.extend_from_slice(&[0; 8]);
+    bytes.truncate(end);
     let size = (bytes.len() + CHECK_SIZE) as u32;
     if let Some(place) = bytes.first_chunk_mut::<HEAD_SIZE>() {
         let head = u128::from(size) | u128::from(count) << 32 | u128::from(sequence) << 64;

@@ -17,6 +17,7 @@ use crate::log::key_order::in_order;
 use crate::log::newest::Newest;
 use crate::pin_bytes::{Appender, Pinned};
 use crate::row_key::{self, TableId};
+use crate::short::is_same;
 
 /// What a layer says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,7 @@ type Numbered<'a> = (&'a [u8], u32);
 pub(crate) struct Place {
     hash: u32,
     newest: u32,
+    slot: u32,
 }
 
 /// The groups of one use of an area.
@@ -148,6 +150,16 @@ impl Head {
         bytes
     }
 
+    /// What a version says, of which this stands behind its head.
+    #[inline]
+    fn said(self, rest: &[u8]) -> Said<'_> {
+        if self.flags & DELETED != 0 {
+            return Said::Deleted;
+        }
+        let (_, behind) = rest.split_at_checked(self.key_size as usize).unwrap_or_default();
+        Said::Value(behind.get(..self.value_size as usize).unwrap_or_default())
+    }
+
     #[inline]
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (low, rest) = bytes.split_first_chunk::<16>()?;
@@ -194,7 +206,7 @@ impl Layer {
     pub(crate) fn take_over(&self, sequence: u64, group: &[u8]) {
         for change in group::changes(group) {
             let hash = hash_of(change.tree, group.get(change.key).unwrap_or_default());
-            if let Some(version) = self.newest.find(hash, |_| true) {
+            if let (Some(version), _) = self.newest.find(hash, |_| true) {
                 self.versions.ask_for(u64::from(version) * UNIT);
             }
         }
@@ -204,9 +216,21 @@ impl Layer {
     /// Look a key up, to read what was said of it last and to say more. Nothing is added to the layer in between.
     #[inline]
     pub(crate) fn place(&self, tree: Tree, key: &[u8]) -> Place {
-        let hash = hash_of(tree, key);
-        let newest = self.newest.find(hash, |version| is_of(&self.versions, version, tree, key));
-        Place { hash, newest: newest.unwrap_or(NONE) }
+        self.look(tree, key).0
+    }
+
+    /// The place of a key; of the version there also the head, and what stands behind that: the key, the value, and others.
+    #[inline]
+    fn look(&self, tree: Tree, key: &[u8]) -> (Place, Option<(Head, &[u8])>) {
+        let (hash, mut version) = (hash_of(tree, key), None);
+        let (newest, slot) = self.newest.find(hash, |newest| {
+            version = version_at(&self.versions, newest).filter(|(head, rest)| {
+                head.tree == tree as u8
+                    && rest.get(..head.key_size as usize).is_some_and(|found| is_same(found, key))
+            });
+            version.is_some()
+        });
+        (Place { hash, newest: newest.unwrap_or(NONE), slot }, version)
     }
 
     /// What was said last.
@@ -246,10 +270,14 @@ impl Layer {
         (key, change): (&[u8], &Change),
     ) {
         let value = change.value.clone().map(|value| group.get(value).unwrap_or_default());
+        // As in the group, where the value stands behind the key.
+        let until = change.value.as_ref().map_or(change.key.end, |value| value.end);
+        let key_and_value = group.get(change.key.start..until).unwrap_or_default();
+        debug_assert_eq!(key_and_value.len(), key.len() + value.map_or(0, <[u8]>::len));
         if change.is_counted {
             index.count(key, sequence, if value.is_some() { 1 } else { -1 });
         }
-        let (tree, Place { hash, newest: older }) = (change.tree, place);
+        let (tree, Place { hash, newest: older, slot }) = (change.tree, place);
         let head = Head {
             sequence,
             older,
@@ -261,14 +289,14 @@ impl Layer {
         let is_large = tree == Tree::Blobs && value.is_some_and(|value| value.len() >= LARGE_SIZE_MIN);
         // Keys of that tree have eight bytes.
         let address = is_large.then_some((HEAD_SIZE + key.len(), BLOB_ADDRESS_REMAINDER));
-        let at = index.append(&[&head.bytes(), key, value.unwrap_or_default()], address);
+        let at = index.append([&head.bytes(), key_and_value], address);
         // An area is much smaller than what can be numbered.
         let Some(version) = at.map(|at| (at / UNIT) as u32) else { return };
         index.all.push(version);
         if older == NONE {
-            self.newest.insert(hash, version);
+            self.newest.insert(hash, slot, version);
         } else {
-            self.newest.replace(hash, older, version);
+            self.newest.replace(hash, slot, version);
         }
     }
 
@@ -281,8 +309,12 @@ impl Layer {
     /// As `find`; also which group says so.
     #[inline]
     pub(crate) fn find_numbered(&self, tree: Tree, key: &[u8], sequence: u64) -> Option<(u64, Said<'_>)> {
-        let Place { newest, .. } = self.place(tree, key);
-        if newest == NONE { None } else { self.said(newest, sequence) }
+        let (_, version) = self.look(tree, key);
+        let (head, rest) = version?;
+        if head.sequence <= sequence {
+            return Some((head.sequence, head.said(rest)));
+        }
+        if head.older == NONE { None } else { self.said(head.older, sequence) }
     }
 
     /// How many more rows of a table were counted by the groups behind one sequence number and up to another.
@@ -410,36 +442,27 @@ impl Layer {
     fn said(&self, newest: u32, sequence: u64) -> Option<(u64, Said<'_>)> {
         let mut version = newest;
         loop {
-            let place = u64::from(version) * UNIT;
-            let head = Head::parse(self.versions.get(place, HEAD_SIZE))?;
+            let (head, rest) = version_at(&self.versions, version)?;
             if head.sequence <= sequence {
-                let value = place + HEAD_SIZE as u64 + u64::from(head.key_size);
-                let said = match head.flags & DELETED {
-                    0 => Said::Value(self.versions.get(value, head.value_size as usize)),
-                    _ => Said::Deleted,
-                };
-                return Some((head.sequence, said));
+                return Some((head.sequence, head.said(rest)));
             }
             version = head.older;
         }
     }
 }
 
+/// The head of a version, and what stands behind that: the key, the value, and other versions. `None` of no version.
+#[inline]
+fn version_at(versions: &Pinned<Index>, version: u32) -> Option<(Head, &[u8])> {
+    let (head, rest) = versions.from(u64::from(version) * UNIT).split_at_checked(HEAD_SIZE)?;
+    Some((Head::parse(head)?, rest))
+}
+
 /// The head and the key of a version; `None` of no version.
 #[inline]
 fn key_of(versions: &Pinned<Index>, version: u32) -> Option<(Head, &[u8])> {
-    let place = u64::from(version) * UNIT;
-    let head = Head::parse(versions.get(place, HEAD_SIZE))?;
-    Some((head, versions.get(place + HEAD_SIZE as u64, head.key_size as usize)))
-}
-
-#[inline]
-fn is_of(versions: &Pinned<Index>, version: u32, tree: Tree, key: &[u8]) -> bool {
-    // Head and key at once: of another size, it is another key.
-    let bytes = versions.get(u64::from(version) * UNIT, HEAD_SIZE + key.len());
-    let Some((head, found)) = bytes.split_at_checked(HEAD_SIZE) else { return false };
-    Head::parse(head).is_some_and(|head| head.key_size as usize == key.len() && head.tree == tree as u8)
-        && found == key
+    let (head, rest) = version_at(versions, version)?;
+    Some((head, rest.get(..head.key_size as usize)?))
 }
 
 impl Index {

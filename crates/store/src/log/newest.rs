@@ -55,10 +55,22 @@ impl Newest {
         self.slots().iter().filter_map(|slot| (slot.load(Ordering::Acquire) as u32).checked_sub(1))
     }
 
-    /// The version with this hash that `is_it`.
+    /// The version with this hash that `is_it`, if there is one, and the slot where the search ended.
     #[inline]
-    pub(crate) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.find_slot(hash, is_it).map(|(version, _)| version)
+    pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> (Option<u32>, u32) {
+        let slots = self.slots();
+        let mask = slots.len().wrapping_sub(1);
+        let mut at = hash as usize & mask;
+        // Ends: never more than five of eight are taken.
+        while let Some(slot) = slots.get(at) {
+            let word = slot.load(Ordering::Acquire);
+            let Some(version) = (word as u32).checked_sub(1) else { break };
+            if (word >> 32) as u32 == hash && is_it(version) {
+                return (Some(version), at as u32);
+            }
+            at = (at + 1) & mask;
+        }
+        (None, at as u32)
     }
 
     /// Somebody is about to look for this hash.
@@ -70,37 +82,24 @@ impl Newest {
         }
     }
 
+    /// Add a key that is not there; `slot` is where the search for it has ended, since when nothing was added. One thread at a time.
     #[inline]
-    fn find_slot(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<(u32, &AtomicU64)> {
-        let slots = self.slots();
-        let mut at = hash as usize;
-        // Ends: never more than five of eight are taken.
-        loop {
-            let slot = slots.get(at & slots.len().wrapping_sub(1))?;
-            let word = slot.load(Ordering::Acquire);
-            let version = (word as u32).checked_sub(1)?;
-            if (word >> 32) as u32 == hash && is_it(version) {
-                return Some((version, slot));
+    pub(crate) fn insert(&self, hash: u32, slot: u32, version: u32) {
+        let (count, slots, word) = (self.len() + 1, self.slots(), word_of(hash, version));
+        match slots.get(slot as usize) {
+            Some(slot) if count * 8 <= slots.len() * 5 => slot.store(word, Ordering::Release),
+            _ => {
+                self.grow();
+                Self::put(self.slots(), word);
             }
-            at += 1;
         }
-    }
-
-    /// Add a key that is not there. One thread at a time.
-    #[inline]
-    pub(crate) fn insert(&self, hash: u32, version: u32) {
-        let count = self.len() + 1;
-        if count * 8 > self.slots().len() * 5 {
-            self.grow();
-        }
-        Self::put(self.slots(), word_of(hash, version));
         self.count.store(count, Ordering::Relaxed);
     }
 
-    /// Give a key that is there another version. One thread at a time.
+    /// Give a key that was found in a slot another version; nothing was added since. One thread at a time.
     #[inline]
-    pub(crate) fn replace(&self, hash: u32, old: u32, version: u32) {
-        if let Some((_, slot)) = self.find_slot(hash, |found| found == old) {
+    pub(crate) fn replace(&self, hash: u32, slot: u32, version: u32) {
+        if let Some(slot) = self.slots().get(slot as usize) {
             slot.store(word_of(hash, version), Ordering::Release);
         }
     }
@@ -143,28 +142,32 @@ mod tests {
         if key.is_multiple_of(3) { u32::MAX - key % 7 } else { key.wrapping_mul(0x9E37_79B9) }
     }
 
+    fn insert(newest: &Newest, hash: u32, version: u32) {
+        let (found, slot) = newest.find(hash, |found| found == version);
+        assert_eq!(found, None);
+        newest.insert(hash, slot, version);
+    }
+
     #[test]
     fn every_key_has_the_version_that_it_got_last() {
         const KEYS: u32 = 5_000;
         let newest = Newest::default();
-        assert_eq!(newest.find(0, |_| true), None);
+        assert_eq!(newest.find(0, |_| true), (None, 0));
         // Version numbers tell the key: its own, or that and a multiple of `KEYS`.
         let of = |key: u32| move |version: u32| version % KEYS == key;
         for key in 0..KEYS {
-            newest.insert(hash_of(key), key);
+            insert(&newest, hash_of(key), key);
             if key % 2 == 0 {
-                newest.replace(
-                    hash_of(key / 2),
-                    newest.find(hash_of(key / 2), of(key / 2)).unwrap(),
-                    key / 2 + KEYS,
-                );
+                let (found, slot) = newest.find(hash_of(key / 2), of(key / 2));
+                assert_eq!(found, Some(key / 2));
+                newest.replace(hash_of(key / 2), slot, key / 2 + KEYS);
             }
         }
         assert_eq!(newest.len(), KEYS as usize);
         for key in 0..KEYS {
             let expected = if key < KEYS / 2 { key + KEYS } else { key };
-            assert_eq!(newest.find(hash_of(key), of(key)), Some(expected));
-            assert_eq!(newest.find(hash_of(key), |_| false), None);
+            assert_eq!(newest.find(hash_of(key), of(key)).0, Some(expected));
+            assert_eq!(newest.find(hash_of(key), |_| false).0, None);
         }
         let mut versions: Vec<u32> = newest.versions().map(|version| version % KEYS).collect();
         versions.sort_unstable();
@@ -178,7 +181,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for key in 0..KEYS {
-                    newest.insert(hash_of(key * 2 + 1), key);
+                    insert(&newest, hash_of(key * 2 + 1), key);
                     added.store(key as usize + 1, Ordering::Release);
                 }
             });
@@ -186,7 +189,8 @@ mod tests {
             while seen < KEYS {
                 seen = added.load(Ordering::Acquire) as u32;
                 for key in (0..seen).rev().step_by(97).take(50) {
-                    assert_eq!(newest.find(hash_of(key * 2 + 1), |version| version == key), Some(key));
+                    let (found, _) = newest.find(hash_of(key * 2 + 1), |version| version == key);
+                    assert_eq!(found, Some(key));
                 }
             }
         });

@@ -3,7 +3,6 @@
 //! Layers, one for each use of an area that the tree may not have yet, and the tree that they lie over. Catching up is one
 //! comparison where nothing was committed.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use crate::catalog::{self, Applied, CatalogError};
@@ -50,7 +49,7 @@ impl Placed {
 /// See the module.
 pub(crate) struct State {
     /// Oldest first; the last one is that of the active area, as far as is known.
-    pub(crate) layers: VecDeque<Placed>,
+    pub(crate) layers: Vec<Placed>,
     /// The tree's version that goes with them; only as long as somebody reads it where nobody lets go of it now and then, since
     /// it keeps old pages from being used again.
     kept: Option<Arc<dyn ReadTxn>>,
@@ -75,7 +74,7 @@ impl State {
         let (newest, applied_in) = (Arc::downgrade(&txn), txn.version());
         let has_rows = !txn.is_empty(Tree::Rows)?;
         let mut state = Self {
-            layers: VecDeque::new(),
+            layers: Vec::new(),
             kept: Some(txn),
             newest,
             keeps: false,
@@ -95,11 +94,13 @@ impl State {
         self.layers.iter().find(|placed| placed.head == head).cloned()
     }
 
+    #[inline]
     pub(crate) fn sequence(&self) -> u64 {
-        self.layers.back().map_or(self.applied.sequence, |placed| placed.sequence)
+        self.layers.last().map_or(self.applied.sequence, |placed| placed.sequence)
     }
 
     /// The number of the last group that changed the catalog, or may have: what was read there since still holds.
+    #[inline]
     pub(crate) fn catalog_version(&self) -> u64 {
         // A bulk commit that is only in the tree.
         if self.applied.sequence > self.sequence() { self.applied.sequence } else { self.catalog }
@@ -160,7 +161,7 @@ impl State {
         key: &[u8],
     ) -> Result<Option<&'a [u8]>, EngineError> {
         let is_live = |placed: &&Placed| placed.end > self.applied.position;
-        if let Some(said) = self.layers.back().filter(is_live).and_then(|last| last.layer.said_at(place)) {
+        if let Some(said) = self.layers.last().filter(is_live).and_then(|last| last.layer.said_at(place)) {
             return Ok(said.value());
         }
         for placed in self.layers.iter().rev().skip(1).filter(is_live) {
@@ -202,7 +203,16 @@ impl State {
     }
 
     /// Take over everything that is acknowledged now.
+    #[inline]
     pub(crate) fn catch_up(&mut self, tree: &dyn Engine, areas: &Areas) -> Result<(), EngineError> {
+        // What nearly every read and write of one row meets.
+        if self.sequence() >= areas.sequence() && areas.applied() <= self.applied.position {
+            return Ok(());
+        }
+        self.catch_up_slowly(tree, areas)
+    }
+
+    fn catch_up_slowly(&mut self, tree: &dyn Engine, areas: &Areas) -> Result<(), EngineError> {
         const ATTEMPTS: u32 = 1_000_000;
         let mut attempts = 0;
         loop {
@@ -239,7 +249,7 @@ impl State {
 
     /// Read the next group of the last layer's area.
     fn read_group(&mut self, areas: &Areas) -> bool {
-        let Some(placed) = self.layers.back_mut() else { return false };
+        let Some(placed) = self.layers.last_mut() else { return false };
         let (end, sequence) = (placed.end, placed.sequence + 1);
         let bytes = &mut self.spare;
         let Some(check) = areas.group(placed.area, placed.head, end, sequence, placed.chain, bytes) else {
@@ -257,7 +267,7 @@ impl State {
 
     /// Go on in the other area, if it begins where this one ends.
     fn enter_next_area(&mut self, tree: &dyn Engine, areas: &Areas) -> Result<bool, EngineError> {
-        let Some(placed) = self.layers.back() else { return Ok(false) };
+        let Some(placed) = self.layers.last() else { return Ok(false) };
         let (other, end, sequence) = (1 - placed.area, placed.end, placed.sequence);
         if end == placed.head.begin {
             return Ok(false);
@@ -268,7 +278,7 @@ impl State {
             // so. Under an older tree three layers would be needed, and a snapshot has two.
             self.take_tree(tree)?;
         }
-        self.layers.push_back(Placed::new(other, head, sequence));
+        self.layers.push(Placed::new(other, head, sequence));
         Ok(true)
     }
 
@@ -293,7 +303,7 @@ impl State {
     /// The last layer, if the next group belongs behind it. Else one row goes the long way (`place_to_append`).
     #[inline]
     pub(crate) fn last_to_append(&self, areas: &Areas) -> Option<&Placed> {
-        self.layers.back().filter(|placed| placed.goes_on(areas.active(), areas.tail(), areas))
+        self.layers.last().filter(|placed| placed.goes_on(areas.active(), areas.tail(), areas))
     }
 
     /// As `append`, for one row whose group is complete but for its head and its check: behind `last_to_append`, in which the key was
@@ -306,7 +316,7 @@ impl State {
         bytes: &mut Vec<u8>,
         change: &Change,
     ) -> Result<(), EngineError> {
-        let Some(Placed { layer, area, head, end, sequence, chain }) = self.layers.back_mut() else {
+        let Some(Placed { layer, area, head, end, sequence, chain }) = self.layers.last_mut() else {
             return Err(EngineError::Misuse("no area to append to"));
         };
         // Ahead of what is stored into memory that no cache has: to take a lock is to wait until all of it is there.
@@ -324,10 +334,10 @@ impl State {
         let (active, tail) = (areas.active(), areas.tail());
         let goes_on = |placed: &Placed| placed.goes_on(active, tail, areas);
         // Else nothing was appended since this area was begun, or begun anew with another salt.
-        if !self.layers.back().is_some_and(goes_on) && !self.enter_next_area(tree, areas)? {
+        if !self.layers.last().is_some_and(goes_on) && !self.enter_next_area(tree, areas)? {
             self.restart(tree, areas)?;
         }
-        self.layers.back_mut().filter(|placed| goes_on(placed)).ok_or(EngineError::Damaged {
+        self.layers.last_mut().filter(|placed| goes_on(placed)).ok_or(EngineError::Damaged {
             what: "the log's active area does not end where it should",
             code: 0,
         })
@@ -341,7 +351,7 @@ impl State {
         let active = areas.active();
         for area in [active, 1 - active] {
             if let Some(head) = areas.head(area).filter(|head| head.begin == self.applied.position) {
-                self.layers.push_back(Placed::new(area, head, self.applied.sequence));
+                self.layers.push(Placed::new(area, head, self.applied.sequence));
                 break;
             }
         }
@@ -353,9 +363,9 @@ impl State {
         self.set_tree(tree)?;
         // The last one stays, even when the tree has all of it: it says where to go on.
         while self.layers.len() > 1
-            && self.layers.front().is_some_and(|placed| placed.end <= self.applied.position)
+            && self.layers.first().is_some_and(|placed| placed.end <= self.applied.position)
         {
-            self.layers.pop_front();
+            self.layers.remove(0);
         }
         Ok(())
     }

@@ -1,0 +1,60 @@
+//! How are a few bytes appended and compared?
+//!
+//! Keys, and what a dict holds, are some ten bytes long. To call the C library for so few takes longer than to move them, and one put
+//! of a row moved bytes eight times. What is longer is left to it.
+
+use pellucid_record::encode::copy;
+
+/// Append a part.
+#[inline]
+pub(crate) fn push(bytes: &mut Vec<u8>, part: &[u8]) {
+    const SHORT: usize = 32;
+    if part.len() > SHORT {
+        return bytes.extend_from_slice(part);
+    }
+    let start = bytes.len();
+    bytes.extend_from_slice(&[0; SHORT]);
+    if let Some(target) = bytes.get_mut(start..start + part.len()) {
+        copy(target, part);
+    }
+    bytes.truncate(start + part.len());
+}
+
+/// Whether both are the same.
+#[inline]
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    #[inline]
+    fn ends<const N: usize>(bytes: &[u8]) -> (Option<&[u8; N]>, Option<&[u8; N]>) {
+        (bytes.first_chunk(), bytes.last_chunk())
+    }
+    if one.len() != other.len() {
+        return false;
+    }
+    match one.len() {
+        8..=16 => ends::<8>(one) == ends::<8>(other),
+        17..=32 => ends::<16>(one) == ends::<16>(other),
+        _ => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_long_are_as_the_library_has_them() {
+        for size in 0..70_u8 {
+            let part: Vec<u8> = (1..=size).collect();
+            let mut bytes = b"before".to_vec();
+            push(&mut bytes, &part);
+            assert_eq!(bytes, [&b"before"[..], &part].concat());
+            assert!(is_same(&part, &part.clone()));
+            assert!(!is_same(&part, &bytes));
+            for place in 0..part.len() {
+                let mut other = part.clone();
+                other[place] ^= 0x10;
+                assert!(!is_same(&part, &other), "{size} bytes, byte {place}");
+            }
+        }
+    }
+}
