@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pellucid_record::encode::copy;
 
-use crate::os::prefetch;
+use crate::os::{prefer_large_pages, prefetch};
 use crate::os_latch::{Held, Latch};
 
 /// The size of the first bucket, as a power of two; each has twice the size of the one before.
@@ -54,7 +54,9 @@ unsafe impl Sync for Bucket {}
 impl Bucket {
     fn new(size: usize) -> Self {
         // Zeros that the system gives cost nothing before they are touched.
-        let memory = Box::into_raw(vec![0_u8; size + LINE].into_boxed_slice());
+        let memory = vec![0_u8; size + LINE].into_boxed_slice();
+        prefer_large_pages(&memory);
+        let memory = Box::into_raw(memory);
         // SAFETY: a box of the same memory; `UnsafeCell<u8>` is laid out as `u8`.
         let memory = unsafe { Box::from_raw(memory as *mut [UnsafeCell<u8>]) };
         let start = memory.as_ptr().align_offset(LINE).min(LINE);

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::os::prefetch;
+use crate::os::{prefer_large_pages, prefetch};
 
 /// Slots of the first table, as a power of two; each has twice as many as the one before.
 const FIRST_BITS: usize = 6;
@@ -120,8 +120,13 @@ impl Newest {
         let old = self.slots();
         let next = if old.is_empty() { 0 } else { self.last.load(Ordering::Relaxed) + 1 };
         let Some(table) = self.tables.get(next) else { return };
-        let slots =
-            table.get_or_init(|| (0..1_usize << (FIRST_BITS + next)).map(|_| AtomicU64::new(0)).collect());
+        let slots = table.get_or_init(|| {
+            let count = 1_usize << (FIRST_BITS + next);
+            let mut slots = Vec::with_capacity(count);
+            prefer_large_pages(slots.spare_capacity_mut());
+            slots.resize_with(count, AtomicU64::default);
+            slots.into_boxed_slice()
+        });
         for slot in old {
             let word = slot.load(Ordering::Relaxed);
             if word != 0 {
