@@ -367,3 +367,32 @@ def test_a_row_with_a_number_and_its_decimal_has_that_value_once(db: Any) -> Non
     with db.transaction():
         table["e"] = {"l": [Decimal(1), 1]}
         assert table.index("l").count(1) == len(list(table.index("l").get_all(1))) == 4
+
+
+def of_ages(db: Any, ages: list[int]) -> Any:
+    """People of these ages, named by number, with an index."""
+    people = db.table("people")
+    people.extend({"age": age, "name": str(number)} for number, age in enumerate(ages))
+    people.create_index("by_age", F.age)
+    return people
+
+
+@pytest.mark.parametrize("each", [2, 5, 40])
+def test_first_rows_that_are_all_that_is_wanted_are_what_explain_shows(db: Any, each: int) -> None:
+    # Whether they are read again, or looked up by their keys; and no index is read then.
+    people = of_ages(db, [number % each for number in range(5000)])
+    query = people.where(F.age == 0).limit(3)
+    assert [row.name for row in query] == [str(number * each) for number in range(3)]
+    assert [row.name for row in query.offset(2)] == [str(number * each) for number in range(2, 5)]
+    assert (query.count(), query.sum("age"), list(query.keys())) == (3, 0, [0, each, 2 * each])
+    said = query.explain(analyze=True).splitlines()
+    assert said[0] == 'scan table "people", all 5000 rows, in the order of keys'
+    assert said[1] == f"all that is wanted is among the first {2 * each + 1} rows"
+    assert any(line.startswith(f"met {2 * each + 1} rows: 3 passed") for line in said)
+
+
+def test_rows_that_lie_far_are_found_by_the_index_whatever_the_first_ones_say(db: Any) -> None:
+    ages = [0] * 40 + [1] * 19_000 + [0] * 960
+    query = of_ages(db, ages).where(F.age == 0).limit(60)
+    assert query.explain().startswith('read keys from index "by_age" where age == 0, about ')
+    assert [row.name for row in query] == [str(place) for place, age in enumerate(ages) if age == 0][:60]

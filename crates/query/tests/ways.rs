@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
 
 use pellucid_query::expression::{Node, parse};
-use pellucid_query::plan::{Access, Candidate, KEY_COUNT_MAX, Question, Statistics, ways};
+use pellucid_query::plan::{Access, Candidate, KEY_COUNT_MAX, Question, Seen, Statistics, ways};
 use pellucid_store::Range;
 
 /// So many entries in each range.
@@ -19,6 +19,10 @@ impl Statistics for Entries {
 
     fn sample(&mut self, _condition: &Node) -> (usize, usize) {
         (0, 0)
+    }
+
+    fn look_on(&mut self, _row_count: u64) -> Seen {
+        Seen::default()
     }
 }
 
@@ -64,4 +68,158 @@ fn more_keys_than_there_is_memory_for_are_not_gathered() {
 #[test]
 fn entries_that_are_counted_need_no_memory() {
     assert!(matches!(best(KEY_COUNT_MAX as u64 + 1, Some(&[])), Access::Keys(_)));
+}
+
+/// What is known of indexes over `a`, `b` and so on, and of the first rows; and what was asked.
+#[derive(Default)]
+struct Asked {
+    entries: Vec<u64>,
+    /// One of how many rows passes, and the last one that does.
+    passes: (u64, u64),
+    counted: Vec<usize>,
+    samples: usize,
+    seen: Seen,
+    wanted: u64,
+}
+
+impl Statistics for Asked {
+    fn entries(&mut self, index: usize, _range: &Range) -> u64 {
+        self.counted.push(index);
+        self.entries.get(index).copied().unwrap()
+    }
+
+    fn has_any(&mut self, index: usize, range: &Range) -> bool {
+        // Decimals: none.
+        let is_number =
+            matches!(&range.start, std::ops::Bound::Included(start) if start.first() < Some(&0x20));
+        is_number && self.entries.get(index) > Some(&0)
+    }
+
+    fn sample(&mut self, _condition: &Node) -> (usize, usize) {
+        self.samples += 1;
+        (64, 128)
+    }
+
+    fn look_on(&mut self, row_count: u64) -> Seen {
+        let (each, last) = self.passes;
+        for _ in 0..row_count {
+            if self.seen.is_over {
+                break;
+            }
+            self.seen.looked_at += 1;
+            self.seen.found +=
+                u64::from(self.seen.looked_at.is_multiple_of(each) && self.seen.looked_at <= last);
+            self.seen.is_over = self.seen.found >= self.wanted;
+        }
+        self.seen
+    }
+}
+
+const ROWS: u64 = 60_000;
+
+/// The ways to the first few rows of which the conditions are true, and what was asked to choose them.
+fn chosen(condition: &str, wanted: u64, mut asked: Asked) -> (Vec<Access>, Asked) {
+    let conditions = pellucid_query::key_range::parts(&[parse(condition).unwrap()]);
+    let indexes: Vec<Candidate> = ["a", "b", "c"]
+        .iter()
+        .map(|name| Candidate {
+            name: (*name).to_owned(),
+            parts: vec![(parse(name).unwrap(), false)],
+            condition: None,
+            entries: ROWS,
+            is_unique: false,
+        })
+        .collect();
+    let question = Question {
+        conditions: &conditions,
+        order: &[],
+        is_cut_by_key: false,
+        wanted,
+        reads: None,
+        knows_none: true,
+        row_count: ROWS,
+        scan_count: ROWS,
+        thread_count: 1,
+    };
+    asked.wanted = wanted;
+    let ways = ways(&question, &indexes, &mut asked);
+    (ways.into_iter().map(|way| way.access).collect(), asked)
+}
+
+const ALL: u64 = u64::MAX;
+
+#[test]
+fn nothing_is_asked_where_no_index_is_of_use() {
+    for condition in ["d == 1", "a + 1 == 2"] {
+        let (ways, asked) = chosen(condition, 10, Asked { passes: (1, ALL), ..Asked::default() });
+        assert_eq!(ways, [Access::Scan], "{condition}");
+        assert_eq!((asked.counted, asked.samples, asked.seen), (vec![], 0, Seen::default()), "{condition}");
+    }
+}
+
+#[test]
+fn nothing_is_counted_where_the_first_rows_are_all_that_is_wanted() {
+    let entries = || vec![ROWS / 10, ROWS / 3, ROWS / 2];
+    for (each, wanted) in [(1, 200), (8, 10), (100, 1)] {
+        let asked = Asked { entries: entries(), passes: (each, ALL), ..Asked::default() };
+        let (ways, asked) = chosen("a == 1 or b > 3", wanted, asked);
+        assert_eq!((&ways[..], asked.counted), (&[Access::Scan][..], vec![]));
+    }
+    // What may be far is not looked for row by row; and where all rows are wanted, none is looked at.
+    let asked = Asked { entries: vec![50, 0, 0], passes: (10_000, ALL), ..Asked::default() };
+    assert!(chosen("a == 1", 1, asked).1.seen.looked_at < 1_000);
+    let asked = Asked { entries: entries(), passes: (1, ALL), ..Asked::default() };
+    assert_eq!(chosen("a == 1", ALL, asked).1.seen, Seen::default());
+}
+
+#[test]
+fn a_scan_that_finds_less_than_was_expected_is_given_up() {
+    // As many entries as if one of a hundred rows passed; but those that pass are at the begin, or at the end.
+    for last in [0, 400] {
+        let asked = Asked { entries: vec![600, 0, 0], passes: (100, last), ..Asked::default() };
+        let (ways, asked) = chosen("a == 1", 10, asked);
+        assert!(matches!(ways[0], Access::Keys(_)), "{ways:?}");
+        assert!(asked.seen.looked_at < ROWS / 5, "{}", asked.seen.looked_at);
+    }
+    // And one that does find it is over by then.
+    let asked = Asked { entries: vec![600, 0, 0], passes: (100, ALL), ..Asked::default() };
+    let (ways, asked) = chosen("a == 1", 10, asked);
+    assert_eq!((&ways[..], asked.seen.found), (&[Access::Scan][..], 10));
+}
+
+#[test]
+fn an_index_without_such_entries_is_found_ahead_of_counting_others() {
+    for (entries, empty) in [([100, 0, 5_000], 1), ([4_000, 5_000, 0], 2), ([0, 5_000, 4_000], 0)] {
+        let asked = Asked { entries: entries.to_vec(), ..Asked::default() };
+        let (ways, asked) = chosen("a == 1 and b > 3 and c < 7", ALL, asked);
+        assert!(asked.counted.is_empty(), "{:?}", asked.counted);
+        let Access::Keys(pellucid_query::plan::Set::Section { index, section, .. }) = &ways[0] else {
+            panic!("{ways:?}")
+        };
+        assert_eq!((*index, &section.ranges[..]), (empty, &[][..]));
+    }
+}
+
+#[test]
+fn what_leaves_least_by_its_bounds_is_counted_first_and_next_to_none_last() {
+    let asked = Asked { entries: vec![30_000, 8, 20_000], ..Asked::default() };
+    let (ways, asked) = chosen("a >= 100 and b >= 5800 and b <= 5807 and c < 200", ALL, asked);
+    assert_eq!(asked.counted, [1]);
+    assert!(matches!(ways[0], Access::Keys(_)));
+}
+
+#[test]
+fn branches_of_an_or_count_what_they_share_once() {
+    let asked = Asked { entries: vec![3_000, 4_000, 20_000], ..Asked::default() };
+    let (_, asked) = chosen("(a == 1 or b == 2) and c < 200", ALL, asked);
+    let mut counted = asked.counted;
+    counted.sort_unstable();
+    assert_eq!(counted, [0, 1, 2]);
+}
+
+#[test]
+fn no_sample_is_taken_where_it_takes_as_long_as_the_best_way() {
+    let asked = |entries| Asked { entries, passes: (10_000, ALL), ..Asked::default() };
+    assert_eq!(chosen("a == 1 and d == 2", 10, asked(vec![100, 0, 0])).1.samples, 0);
+    assert!(chosen("a == 1 and d == 2", 10, asked(vec![20_000, 0, 0])).1.samples > 0);
 }

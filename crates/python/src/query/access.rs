@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 
 use super::indexes::{self, Indexes};
 use super::known::Known;
-use super::plan::{Plan, all_of};
+use super::plan::Plan;
 use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
@@ -37,59 +37,8 @@ pub struct Ways {
     pub ways: Vec<Choice>,
     /// The keys to which the best way leads, where it was found by having them.
     pub few: Option<Vec<RowKey>>,
-}
-
-/// Whether the rows that are wanted are among the first few of the table: then a scan is over before a way has been chosen.
-pub fn are_near(
-    table: &Bound<'_, Table>,
-    place: &Place,
-    (bounds, conditions): (&Bounds, &[Node]),
-    wanted: u64,
-) -> PyResult<bool> {
-    if wanted > NEAR_WANTED_MAX || conditions.is_empty() || indexes::of(table, place)?.is_empty() {
-        return Ok(false);
-    }
-    let Some(condition) = all_of(conditions.to_vec())? else { return Ok(false) };
-    let condition = Evaluator::new(&condition).map_err(|error| errors::value_error(error.to_string()))?;
-    let source = Source { rows: place.rows(table, bounds)?, selection: None };
-    over(table, source, LookNear { condition, wanted })
-}
-
-/// Of more it is not seen whether they are near.
-const NEAR_WANTED_MAX: u64 = 200;
-/// Rows that are looked at, beside twice those that are wanted: a few microseconds' worth, where to choose with a limit takes fifty.
-const NEAR_COUNT: u64 = 256;
-
-struct LookNear {
-    condition: Evaluator,
-    wanted: u64,
-}
-
-impl Work for LookNear {
-    type Result = bool;
-
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
-        let (mut looked_at, mut found) = (0, 0);
-        let ended = for_each(
-            rows,
-            || stop.is_set(),
-            |row| {
-                if found >= self.wanted || looked_at == NEAR_COUNT + 2 * self.wanted {
-                    return ControlFlow::Break(Ok(()));
-                }
-                looked_at += 1;
-                // A damaged record is met again by whoever reads it.
-                found += u64::from(self.condition.is_true(&row, shapes).unwrap_or(false));
-                ControlFlow::Continue(())
-            },
-        )?;
-        Ok(found >= self.wanted || ended.is_none())
-    }
+    /// How many rows were looked at, where those that are wanted are among these.
+    pub near: Option<u64>,
 }
 
 /// The ways to rows within `bounds` of which all `conditions` are true; None where there is but the scan.
@@ -111,10 +60,10 @@ pub fn ways(
     if row_count < ROW_COUNT_MIN {
         return Ok(None);
     }
-    let candidates = indexes::candidates(table, place, &indexes)?;
+    let candidates = indexes::candidates(table, place, &indexes, (conditions, &plan.order))?;
     let scan_count = if bounds.is_all { row_count } else { place.estimate(table, None, &bounds.range)? };
     // What a filter in Python leaves of them is not known, so all are wanted; and so are all that an order has to choose from.
-    let is_cut = plan.filters.is_empty() && plan.after.is_none();
+    let is_cut = plan.filters.is_empty() && (plan.after.is_none() || plan.order.is_empty());
     let is_ordered = !plan.order.is_empty();
     let is_parallel = plan.filters.is_empty() && (is_ordered || plan.limit == u64::MAX && plan.offset == 0);
     let question = Question {
@@ -130,11 +79,19 @@ pub fn ways(
         scan_count,
         thread_count: if is_parallel { thread_count_over(row_count, place.is_snapshot()) } else { 1 },
     };
-    let mut known = Known::new(table, place, &indexes);
-    let ways = plan::ways(&question, &candidates, &mut known);
-    known.finish()?;
-    Ok(Some(Ways { indexes, ways, few: None }))
+    let mut known = Known::new(table, place, &indexes, (bounds, conditions, question.wanted));
+    let mut ways = plan::ways(&question, &candidates, &mut known);
+    let is_told = reads.is_some_and(|reads| !reads.iter().any(|node| node.reads_record()));
+    let (near, few) = known.finish(|seen| is_told || seen.found * SPARSE <= seen.looked_at)?;
+    if let (Some(_), Some(best)) = (&few, ways.first_mut()) {
+        best.settled.fill(true);
+        best.is_told = is_told;
+    }
+    Ok(Some(Ways { indexes, ways, few, near }))
 }
+
+/// To look a row up takes about as long as to test so many.
+const SPARSE: u64 = 8;
 
 /// Where a way leads.
 pub enum Reached {
@@ -156,14 +113,14 @@ impl Ways {
         wanted: u64,
     ) -> PyResult<(Reached, Option<&Choice>)> {
         let Some(best) = self.ways.first() else { return Ok((Reached::Scan, None)) };
+        if let Some(keys) = &self.few {
+            return Ok((Reached::Keys(keys.clone()), Some(best)));
+        }
         let reached = match &best.access {
             Access::Scan => Reached::Scan,
             Access::Keys(set) => {
                 let is_settled = best.settled.iter().all(|is_settled| *is_settled) && bounds.is_all;
                 let wanted = if is_settled { wanted } else { u64::MAX };
-                if let Some(keys) = &self.few {
-                    return Ok((Reached::Keys(keys.clone()), Some(best)));
-                }
                 let Some(mut keys) = self.gather(table, place, set, wanted)? else {
                     return Ok((Reached::Scan, None));
                 };
@@ -284,13 +241,14 @@ impl Ways {
     }
 
     /// What the entries, or the keys, to which the best way leads tell of the rows, in its order: of those of which the condition is true, and of so
-    /// many at least, where others need not be known for that. None where they do not tell, or would take too much memory.
+    /// many at least, where others need not be known for that. None where they do not tell, or would take too much memory. In no order where
+    /// `has_order` says that nobody asks.
     pub fn tell(
         &self,
         table: &Bound<'_, Table>,
         place: &Place,
         bounds: &Bounds,
-        (condition, wanted, has_values): (Option<Evaluator>, u64, bool),
+        (condition, wanted, has_values, has_order): (Option<Evaluator>, u64, bool, bool),
     ) -> PyResult<Option<ToldRows>> {
         if let Some(keys) = &self.few {
             return Ok(Some(ToldRows::of_keys(keys.clone())));
@@ -327,7 +285,8 @@ impl Ways {
                 _ => return Ok(None),
             }
         }
-        if !is_in_order {
+        // Of those that are counted the order is nothing to anybody, but a row may have told several times.
+        if !is_in_order && (has_order || ready.definition.branches()) {
             told.put_in_order();
         }
         Ok(Some(told))

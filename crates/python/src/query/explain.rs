@@ -57,6 +57,12 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let (left, is_in_order) = match best {
         None | Some(Choice { access: Access::Scan, .. }) => {
             lines.push(scanned(py, plan, &bounds, (&name, total))?);
+            if let Some(near) = ways.as_ref().and_then(|ways| ways.near) {
+                lines.push(format!(
+                    "all that is wanted is among the first {}",
+                    errors::counted(near as usize, "row")
+                ));
+            }
             (rest.clone(), false)
         }
         Some(best) => {
@@ -323,7 +329,7 @@ fn met(
         Ok((met, passed, milliseconds(start)))
     };
     let (what, passed, time) = match (followed, through) {
-        (Some((Reached::Keys(keys), Some(way))), _) => {
+        (Some((Reached::Keys(keys), Some(way))), _) if way.access != Access::Scan => {
             let (passed, time) = bare()?;
             let (count, expected) = (errors::counted(keys.len(), "key"), way.estimate.round());
             (format!("found {count}, where about {expected} were expected"), passed, time)

@@ -62,7 +62,7 @@ pub fn few(
         let estimate = keys.iter().map(|_| 1.0).sum();
         let set = Set::Section { index, section, used: Vec::new(), estimate };
         let best = Choice { access: Access::Keys(set), settled, is_told, estimate, cost: 0.0 };
-        return Ok(Some(Ways { indexes, ways: vec![best], few: Some(keys) }));
+        return Ok(Some(Ways { indexes, ways: vec![best], few: Some(keys), near: None }));
     }
     Ok(None)
 }

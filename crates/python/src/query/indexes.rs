@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use pellucid_query::expression::Node;
 use pellucid_query::index::{Definition, Keys};
 use pellucid_query::plan::Candidate;
 use pellucid_store::{IndexInfo, StoreError, TableId};
@@ -95,12 +96,18 @@ impl Seen {
     }
 }
 
-/// What is to be known of each to choose among them.
-pub fn candidates(table: &Bound<'_, Table>, place: &Place, indexes: &[Ready]) -> PyResult<Vec<Candidate>> {
+/// What is to be known of each to choose among them; entries are counted of those alone of which conditions or order name a part.
+pub fn candidates(
+    table: &Bound<'_, Table>,
+    place: &Place,
+    indexes: &[Ready],
+    (conditions, order): (&[Node], &[(Node, bool)]),
+) -> PyResult<Vec<Candidate>> {
     let py = table.py();
     let mut candidates = Vec::with_capacity(indexes.len());
     for ready in indexes {
         let entries = match place {
+            _ if !ready.candidate.is_named(conditions, order) => 0,
             Place::Snapshot(snapshot, _) => {
                 snapshot.count(ready.info.id).map_err(|error| errors::of_store(py, error))?
             }

@@ -1,15 +1,22 @@
 //! What does the store tell of a table's rows and entries, for a way to be chosen?
 
+use std::ops::{Bound as Edge, ControlFlow};
+
 use pellucid_query::expression::Node;
-use pellucid_query::plan::Statistics;
-use pellucid_query::{Evaluator, RowKey};
+use pellucid_query::plan::{Seen, Statistics};
+use pellucid_query::walk::for_each;
+use pellucid_query::{Evaluator, Fault, RowKey, Walk};
+use pellucid_record::Shapes;
 use pellucid_store::{Range, Row, StoreError, TableId};
 use pyo3::prelude::*;
 
 use super::indexes::Indexes;
+use super::plan::all_of;
 use super::source::Place;
+use crate::bounds::Bounds;
 use crate::errors;
 use crate::table::Table;
+use crate::work::{Source, Stop, Work, over};
 
 /// What the store tells of a table's rows and entries.
 pub struct Known<'a, 'py> {
@@ -17,18 +24,73 @@ pub struct Known<'a, 'py> {
     place: &'a Place,
     indexes: &'a Indexes,
     sample: Option<Vec<(RowKey, Box<[u8]>)>>,
+    asked: (&'a Bounds, &'a [Node], u64),
+    looked: Looked,
     failed: PyResult<()>,
+}
+
+/// What was seen of the first rows.
+#[derive(Default)]
+struct Looked {
+    seen: Seen,
+    /// Codes and spellings of the keys of those of which the conditions are true, unless a damaged one is among the rows: whoever reads it meets
+    /// it again. One behind the other, with where each ends: mostly nobody wants them.
+    found: Vec<u8>,
+    ends: Vec<(usize, usize)>,
+    is_damaged: bool,
+    /// The key of the last row that was looked at.
+    last: Option<Vec<u8>>,
 }
 
 impl<'a, 'py> Known<'a, 'py> {
     /// Of a table and its indexes.
-    pub fn new(table: &'a Bound<'py, Table>, place: &'a Place, indexes: &'a Indexes) -> Self {
-        Self { table, place, indexes, sample: None, failed: Ok(()) }
+    pub fn new(
+        table: &'a Bound<'py, Table>,
+        place: &'a Place,
+        indexes: &'a Indexes,
+        asked: (&'a Bounds, &'a [Node], u64),
+    ) -> Self {
+        Self { table, place, indexes, sample: None, asked, looked: Looked::default(), failed: Ok(()) }
     }
 
+    /// How many rows were looked at, if those that are wanted are among them; and the keys of these where `are_wanted` says so of how many there are,
+    /// and nothing is damaged.
+    ///
+    /// # Errors
     /// The first failure there was.
-    pub fn finish(self) -> PyResult<()> {
-        self.failed
+    pub fn finish(
+        self,
+        are_wanted: impl FnOnce(Seen) -> bool,
+    ) -> PyResult<(Option<u64>, Option<Vec<RowKey>>)> {
+        self.failed?;
+        let Looked { seen, found, ends, is_damaged, .. } = self.looked;
+        if !seen.is_over {
+            return Ok((None, None));
+        }
+        let mut start = 0;
+        let key = |(middle, end): (usize, usize)| {
+            let key =
+                RowKey { code: found.get(start..middle)?.into(), spelling: found.get(middle..end)?.into() };
+            start = end;
+            Some(key)
+        };
+        let keys = (!is_damaged && are_wanted(seen)).then(|| ends.into_iter().map_while(key).collect());
+        Ok((Some(seen.looked_at), keys))
+    }
+
+    fn look(&mut self, row_count: u64) -> PyResult<()> {
+        let (bounds, conditions, wanted) = self.asked;
+        let Some(condition) = all_of(conditions.to_vec())? else { return Ok(()) };
+        let condition = Evaluator::new(&condition).map_err(|error| errors::value_error(error.to_string()))?;
+        let mut bounds = Bounds { range: bounds.range.clone(), ..*bounds };
+        if let Some(last) = &self.looked.last {
+            bounds.range.start = Edge::Excluded(last.clone());
+            bounds.is_all = false;
+        }
+        let source = Source { rows: self.place.rows(self.table, &bounds)?, selection: None };
+        let looked = std::mem::take(&mut self.looked);
+        self.looked = over(self.table, source, Look { looked, condition, row_count, wanted })?;
+        Ok(())
     }
 
     /// What was asked for, or what it is without an answer; the first failure is kept.
@@ -71,6 +133,65 @@ impl Statistics for Known<'_, '_> {
             evaluator.is_true(&row, names).unwrap_or(false)
         };
         (rows.iter().filter(is_true).count(), rows.len())
+    }
+
+    fn look_on(&mut self, row_count: u64) -> Seen {
+        if !self.looked.seen.is_over {
+            let looked = self.look(row_count);
+            self.or_note(looked, ());
+        }
+        self.looked.seen
+    }
+}
+
+/// Looks at so many rows more.
+struct Look {
+    looked: Looked,
+    condition: Evaluator,
+    row_count: u64,
+    wanted: u64,
+}
+
+impl Work for Look {
+    type Result = Looked;
+
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        let Looked { seen, found, ends, is_damaged, last } = &mut self.looked;
+        let until = seen.looked_at + self.row_count;
+        let is_stopped = for_each(
+            rows,
+            || stop.is_set(),
+            |row| {
+                seen.looked_at += 1;
+                match self.condition.is_true(&row, shapes) {
+                    Ok(true) => {
+                        seen.found += 1;
+                        found.extend_from_slice(row.key);
+                        let middle = found.len();
+                        found.extend_from_slice(row.spelling);
+                        ends.push((middle, found.len()));
+                        seen.is_over = seen.found >= self.wanted;
+                    }
+                    Ok(false) => {}
+                    Err(_) => (*is_damaged, seen.is_over) = (true, true),
+                }
+                if seen.is_over {
+                    return ControlFlow::Break(Ok(()));
+                }
+                if seen.looked_at >= until {
+                    *last = Some(row.key.to_vec());
+                    return ControlFlow::Break(Ok(()));
+                }
+                ControlFlow::Continue(())
+            },
+        )?;
+        seen.is_over |= is_stopped.is_none();
+        Ok(self.looked)
     }
 }
 

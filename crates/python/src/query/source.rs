@@ -83,11 +83,9 @@ pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Fou
     let (table, plan) = (query.table(), &query.get().plan);
     let (bounds, conditions) = plan.scan(table)?;
     let Some(place) = Place::of(table, &bounds)? else { return Ok(None) };
-    let wanted = plan.offset.saturating_add(plan.limit);
-    let is_plain = plan.order.is_empty() && plan.filters.is_empty();
     let (asked_of, reads) = ((&bounds, &conditions[..]), asked.reads(plan));
     let mut ways = few(table, &place, asked_of, (&plan.order, reads))?;
-    if ways.is_none() && !(is_plain && access::are_near(table, &place, asked_of, wanted)?) {
+    if ways.is_none() {
         ways = access::ways(table, plan, &place, asked_of, reads)?;
     }
     if let (Some(ways), Some(reads)) = (&ways, reads)
@@ -131,7 +129,8 @@ fn told(
     let ordered = order.iter().filter(|_| !is_sorted).map(|(node, _)| node);
     let has_values = nodes.iter().chain(&left).chain(ordered).any(|node| node.reads_record());
     let condition = plan::all_of(left)?.map(|node| evaluator(&node)).transpose()?;
-    let Some(mut rows) = ways.tell(table, place, bounds, (condition, wanted, has_values))? else {
+    let has_order = !matches!(asked, Asked::Count);
+    let Some(mut rows) = ways.tell(table, place, bounds, (condition, wanted, has_values, has_order))? else {
         return Ok(None);
     };
     if is_sorted {

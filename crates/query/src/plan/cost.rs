@@ -25,6 +25,8 @@ const COUNTED: f64 = 20.0;
 const TOLD: f64 = 60.0;
 /// To look at a few rows from all over the table.
 pub(super) const SAMPLE: f64 = 60_000.0;
+/// To look at the first rows: about as long as it takes to count the entries of two sections.
+pub(super) const LOOK: f64 = 8_000.0;
 /// To put a key where it belongs among the others, for each power of two of them.
 const SORT_STEP: f64 = 3.0;
 /// To look at the next row of a scan: 7 among 60,000, where the pages are at hand, 23 among a million.
@@ -52,6 +54,11 @@ impl Costs {
     /// To test all rows of a scan, and to look at the order of those that pass.
     pub(super) fn scan(&self, row_count: f64, tests: f64) -> f64 {
         row_count * (SCAN_ROW + tests) / self.thread_count
+    }
+
+    /// To look at one row of a scan.
+    pub(super) fn scan_row(tests: f64) -> f64 {
+        SCAN_ROW + tests
     }
 
     /// To read the entries of some ranges.

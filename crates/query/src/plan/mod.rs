@@ -7,15 +7,17 @@
 #![allow(clippy::cast_precision_loss, reason = "rough costs")]
 
 mod cost;
+mod count;
+mod look;
 pub mod part;
 pub mod spans;
 
 use pellucid_store::Range;
 
 use crate::expression::{Expression, Kind, Node};
-use crate::key_range;
 use crate::told::told;
 use cost::Costs;
+use count::{Counted, Open};
 pub use part::{Candidate, Section, section};
 
 /// Rows whose keys are gathered at most, of 64 bytes each where they are short: a scan, or an index's order, has no need of memory.
@@ -109,9 +111,24 @@ pub trait Statistics {
 
     /// Of how many of a few rows from all over the table a condition is true, and how many these are.
     fn sample(&mut self, condition: &Node) -> (usize, usize);
+
+    /// Looks at so many more rows as a scan meets them; what all rows say that were looked at so far.
+    fn look_on(&mut self, row_count: u64) -> Seen;
 }
 
-/// All ways there are, the one that is expected to cost least first.
+/// What the first rows that a scan meets have said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// How many were looked at.
+    pub looked_at: u64,
+    /// Of how many of them all conditions are true.
+    pub found: u64,
+    /// Whether the scan would end with them: there are no others, or no others are wanted.
+    pub is_over: bool,
+}
+
+/// All ways there are, the one that is expected to cost least first; the scan alone where no index is of use, or the first rows are all that is
+/// wanted.
 pub fn ways(question: &Question<'_>, indexes: &[Candidate], statistics: &mut dyn Statistics) -> Vec<Choice> {
     let costs =
         Costs { row_count: question.row_count as f64, thread_count: question.thread_count.max(1) as f64 };
@@ -123,20 +140,46 @@ pub fn ways(question: &Question<'_>, indexes: &[Candidate], statistics: &mut dyn
         statistics,
         shares,
         joints: Vec::new(),
+        counted: Vec::new(),
+        seen: Seen::default(),
         may_sample: false,
         is_unsure: false,
     };
-    let sections = planner.sections(question.conditions);
+    // To find sections takes as long as to look at some rows.
+    if !indexes.iter().any(|index| index.is_named(question.conditions, question.order))
+        || planner.looks_first()
+    {
+        return vec![planner.scan()];
+    }
+    let mut open = planner.open(question.conditions);
+    // A whole index is of use for its order, or for what its own condition leaves out.
+    let of_some = |open: &Open| indexes.get(open.index).is_some_and(|index| index.condition.is_some());
+    open.retain(|open| !question.order.is_empty() || !open.section.is_whole() || of_some(open));
+    let open_unions = planner.open_unions();
+    if open.is_empty() && open_unions.is_empty() {
+        return vec![planner.scan()];
+    }
+    let sections = planner.counted(open, question.conditions);
     planner.note_shares(&sections);
-    let unions = planner.unions();
+    // What leads to next to no rows is not beaten by what leads to more.
+    let has_few = sections.iter().any(|found| planner.is_few(found.estimate));
+    let unions = if has_few { Vec::new() } else { planner.unions(open_unions) };
     let mut ways = planner.weigh(&sections, &unions);
-    // Rows are looked at to choose where the best way may take longer than that does.
-    if planner.is_unsure && ways.first().is_some_and(|best| best.cost > cost::SAMPLE) {
+    // Rows are looked at to choose where the best way may take longer than that does, and there is something to choose.
+    let pays = if question.order.is_empty() { SAMPLE_PAYS } else { cost::SAMPLE };
+    if planner.is_unsure && ways.len() > 1 && ways.first().is_some_and(|best| best.cost > pays) {
         planner.may_sample = true;
         ways = planner.weigh(&sections, &unions);
     }
+    if planner.looks_on(&mut ways) {
+        return vec![planner.scan()];
+    }
     ways
 }
+
+/// A way that may take longer than this is worth a sample; along the order that is asked for the first row may be the one, so that a sample may save
+/// more.
+const SAMPLE_PAYS: f64 = 2.0 * cost::SAMPLE;
 
 struct Planner<'q, 's> {
     question: &'q Question<'q>,
@@ -147,6 +190,10 @@ struct Planner<'q, 's> {
     shares: Vec<Option<f64>>,
     /// The same of several together, as a few rows have told.
     joints: Vec<(Vec<usize>, f64)>,
+    /// Ranges that were counted before: branches of an `or` share the other conditions.
+    counted: Vec<Counted>,
+    /// What the first rows have said.
+    seen: Seen,
     /// Whether a few rows may be looked at for that.
     may_sample: bool,
     /// Whether some way would cost less where more was known.
@@ -218,12 +265,20 @@ impl Planner<'_, '_> {
             // That each says nothing of the others would be a guess, and is far off where one age is asked for, and those above another.
             _ => None,
         };
+        let known =
+            known.or_else(|| self.seen_share().filter(|_| left.len() == self.question.conditions.len()));
         let share = match known {
             None if self.may_sample => Some(self.joint(&left)),
             known => known,
         };
         self.is_unsure |= share.is_none();
         count * share.unwrap_or(unknown)
+    }
+
+    /// Of which share of the first rows all conditions are true, where that is not by chance.
+    fn seen_share(&self) -> Option<f64> {
+        const FOUND_MIN: u64 = 3;
+        (self.seen.found >= FOUND_MIN).then(|| self.seen.found as f64 / self.seen.looked_at as f64)
     }
 
     /// Of which share of the rows all of these conditions are true.
@@ -265,10 +320,21 @@ impl Planner<'_, '_> {
         cost
     }
 
+    /// To scan all rows and to test all conditions on each.
+    fn whole_scan(&self) -> f64 {
+        let settled = vec![false; self.question.conditions.len()];
+        self.costs.scan(self.question.scan_count as f64, self.tests(&settled))
+    }
+
     fn scan(&mut self) -> Choice {
         let question = self.question;
         let conditions = question.conditions.len();
         let all = question.scan_count as f64;
+        if self.seen.is_over {
+            let (settled, estimate) = (vec![false; conditions], self.seen.looked_at as f64);
+            let cost = self.costs.scan(estimate, self.tests(&settled));
+            return Choice { access: Access::Scan, settled, is_told: false, estimate, cost };
+        }
         let wanted = question.wanted as f64;
         let settled = vec![false; conditions];
         let passing = self.passing(all, &settled, self.unknown());
@@ -287,60 +353,6 @@ impl Planner<'_, '_> {
         Choice { access: Access::Scan, settled, is_told: false, estimate: all, cost }
     }
 
-    /// The section of each index that is of use; those that follow one with next to no entries are left out.
-    fn sections(&mut self, conditions: &[Node]) -> Vec<Found> {
-        // To find out about another one takes longer than to look these up.
-        const FEW: f64 = 4.0;
-        // Those of a number: among numbers, and among Decimals.
-        const RANGE_COUNT_USUAL: usize = 2;
-        let row_count = self.question.row_count;
-        let mut sections: Vec<(usize, &Candidate, Section)> = Vec::new();
-        for (index, candidate) in self.indexes.iter().enumerate() {
-            let section = section(candidate, conditions, row_count);
-            sections.extend(section.map(|section| (index, candidate, section)));
-        }
-        let is_one = |candidate: &Candidate, section: &Section| {
-            candidate.is_unique && section.point_count == candidate.parts.len()
-        };
-        // Each range of a section is a search, so that one of many is looked at last: it may not have to be.
-        sections.sort_by_key(|(_, candidate, section)| {
-            let ranges = section.ranges.len().max(RANGE_COUNT_USUAL);
-            (!is_one(candidate, section), ranges, std::cmp::Reverse(section.point_count))
-        });
-        let mut found = Vec::new();
-        for (index, candidate, mut section) in sections {
-            let estimate = if section.is_whole() {
-                candidate.entries as f64
-            } else {
-                self.count_ranges(index, &mut section) as f64
-            };
-            let used = conditions.iter().zip(&section.used).filter(|(_, is_used)| **is_used);
-            let used = used.map(|(condition, _)| condition.clone()).collect();
-            found.push(Found { index, section, used, estimate });
-            if estimate <= FEW {
-                break;
-            }
-        }
-        found
-    }
-
-    /// How many entries there are in all ranges; of a few, those without any are left out, as mostly that of Decimals, so that what is left may be
-    /// one range, which has an order.
-    fn count_ranges(&mut self, index: usize, section: &mut Section) -> u64 {
-        const RANGE_COUNT_FEW: usize = 16;
-        let mut total = 0;
-        let is_few = self.question.knows_none && section.ranges.len() <= RANGE_COUNT_FEW;
-        let mut is_first = true;
-        section.ranges.retain(|range| {
-            // That of Decimals comes behind that of numbers.
-            let is_some = std::mem::take(&mut is_first) || self.statistics.has_any(index, range);
-            let count = if is_some { self.statistics.entries(index, range) } else { 0 };
-            total += count;
-            count > 0 || !is_few
-        });
-        total
-    }
-
     /// By the keys of a set.
     fn by_keys(&mut self, set: Set, settled: &[bool]) -> Option<Choice> {
         let question = self.question;
@@ -352,13 +364,13 @@ impl Planner<'_, '_> {
             }
         }
         let is_told = self.is_told(&set, settled);
-        let (count, mut cost) = self.gather(&set, is_told);
+        let is_counted = matches!(set, Set::Section { .. }) && self.is_counted(settled);
+        let (count, mut cost) = self.gather(&set, is_told, is_counted);
         let (mut fetched, wanted) = (count, question.wanted as f64);
         let passing = self.passing(count, settled, self.unknown());
         if question.order.is_empty() && wanted < passing {
             fetched = count * wanted / passing.max(1.0);
         }
-        let is_counted = matches!(set, Set::Section { .. }) && self.is_bare();
         if !is_counted && fetched > KEY_COUNT_MAX as f64 {
             return None;
         }
@@ -389,16 +401,16 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Whether nothing but keys is asked for.
-    fn is_bare(&self) -> bool {
-        self.question.reads.is_some_and(<[Node]>::is_empty)
+    /// Whether entries are counted, and none is looked at: nothing but keys is asked for, and nothing is left to test.
+    fn is_counted(&self, settled: &[bool]) -> bool {
+        self.question.reads.is_some_and(<[Node]>::is_empty) && settled.iter().all(|is_settled| *is_settled)
     }
 
     /// How many keys a set has, and what it costs to have them in order; or what the entries tell.
-    fn gather(&self, set: &Set, is_told: bool) -> (f64, f64) {
+    fn gather(&self, set: &Set, is_told: bool, is_counted: bool) -> (f64, f64) {
         match set {
             Set::Section { section, estimate, .. } if is_told => {
-                (*estimate, Costs::told(section.ranges.len(), *estimate, self.is_bare()))
+                (*estimate, Costs::told(section.ranges.len(), *estimate, is_counted))
             }
             Set::Section { index, section, estimate, .. } => {
                 let read = Costs::entries(section.ranges.len(), *estimate);
@@ -409,7 +421,7 @@ impl Planner<'_, '_> {
             Set::All(sets) => {
                 let all = self.question.row_count.max(1) as f64;
                 let of_one = |(count, cost): (f64, f64), set: &Set| {
-                    let (more, gathered) = self.gather(set, false);
+                    let (more, gathered) = self.gather(set, false, false);
                     (count * more / all, cost + gathered)
                 };
                 sets.iter().fold((all, 0.0), of_one)
@@ -417,7 +429,7 @@ impl Planner<'_, '_> {
             Set::Any(sets) => {
                 let (count, cost) = sets
                     .iter()
-                    .map(|set| self.gather(set, false))
+                    .map(|set| self.gather(set, false, false))
                     .fold((0.0, 0.0), |(count, cost), (more, gathered)| (count + more, cost + gathered));
                 (count, cost + Costs::keys_in_order(count))
             }
@@ -437,7 +449,7 @@ impl Planner<'_, '_> {
         let passing = self.passing(count, &settled, 0.0);
         let share = if wanted < passing { wanted / passing.max(1.0) } else { 1.0 };
         let cost = if is_told {
-            Costs::told(1, count * share, self.is_bare()) + count * share * self.tests(&settled)
+            Costs::told(1, count * share, self.is_counted(&settled)) + count * share * self.tests(&settled)
         } else {
             // Row by row, so that no key is copied.
             Costs::told(1, count * share, true) + self.costs.fetch(count * share, false, self.tests(&settled))
@@ -476,38 +488,6 @@ impl Planner<'_, '_> {
             }
         }
         best
-    }
-
-    /// For each `or` the keys that are in a section for any of its branches, and which conditions these settle.
-    fn unions(&mut self) -> Vec<(Set, Vec<bool>)> {
-        let conditions = self.question.conditions;
-        let mut ways = Vec::new();
-        for (place, condition) in conditions.iter().enumerate() {
-            let Kind::Or(branches) = condition.kind() else { continue };
-            let (mut sets, mut is_settled) = (Vec::new(), true);
-            for branch in branches {
-                let own = key_range::parts(std::slice::from_ref(branch));
-                let others = conditions.iter().enumerate().filter(|(other, _)| *other != place);
-                let all: Vec<Node> =
-                    own.iter().cloned().chain(others.map(|(_, other)| other.clone())).collect();
-                let sections = self.sections(&all);
-                let least = sections
-                    .into_iter()
-                    .filter(|found| !found.section.is_whole())
-                    .min_by(|one, other| one.estimate.total_cmp(&other.estimate));
-                let Some(found) = least else { break };
-                is_settled &= found.section.settled.iter().take(own.len()).all(|is_settled| *is_settled);
-                sets.push(found.set());
-            }
-            if sets.len() == branches.len() {
-                let mut settled = vec![false; conditions.len()];
-                if let Some(own) = settled.get_mut(place) {
-                    *own = is_settled;
-                }
-                ways.push((Set::Any(sets), settled));
-            }
-        }
-        ways
     }
 }
 

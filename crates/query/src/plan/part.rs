@@ -32,6 +32,15 @@ impl Candidate {
         self.parts.iter().any(|(part, _)| part.branches())
     }
 
+    /// Whether conditions, or an order, name one of its parts: without that it is of no use.
+    #[must_use]
+    pub fn is_named(&self, conditions: &[Node], order: &[(Node, bool)]) -> bool {
+        let is_named = |part: &Node| {
+            order.iter().any(|(node, _)| node == part) || conditions.iter().any(|node| names(node, part))
+        };
+        self.parts.iter().any(|(part, _)| is_named(part))
+    }
+
     fn conditions(&self) -> Vec<Node> {
         crate::key_range::parts(self.condition.as_slice())
     }
@@ -128,6 +137,14 @@ fn start_of(range: &Range) -> &[u8] {
     match &range.start {
         std::ops::Bound::Included(start) | std::ops::Bound::Excluded(start) => start,
         std::ops::Bound::Unbounded => &[],
+    }
+}
+
+/// Whether a condition, or a branch of it, compares this with something.
+fn names(condition: &Node, part: &Node) -> bool {
+    match condition.kind() {
+        Kind::And(nodes) | Kind::Or(nodes) => nodes.iter().any(|node| names(node, part)),
+        _ => operand(condition).is_some_and(|operand| *operand == **part),
     }
 }
 

@@ -239,8 +239,6 @@ fn code_of(value: &Value) -> Option<Vec<u8>> {
 
 /// The Decimal that equals a number, as text; None for what is no number, and for infinity.
 pub(crate) fn decimal_text(value: &Value) -> Option<String> {
-    // The most digits behind the point that a float has.
-    const DIGITS_MAX: usize = 1074;
     Some(match value {
         Value::Bool(value) => u8::from(*value).to_string(),
         Value::Int(value) => value.to_string(),
@@ -257,8 +255,13 @@ pub(crate) fn decimal_text(value: &Value) -> Option<String> {
             }
         }
         Value::Float(value) => {
-            let text = format!("{:.DIGITS_MAX$}", value.0);
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            // As many digits behind the point as bits, which are exact: to write all that any float may have took longer than to count entries.
+            let text = format!("{:.*}", bits_behind_point(value.0), value.0);
+            if text.contains('.') {
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            } else {
+                text
+            }
         }
         _ => return None,
     })
@@ -270,4 +273,35 @@ fn behind(code: &[u8]) -> Vec<u8> {
 
 fn turned(code: &[u8]) -> Vec<u8> {
     code.iter().map(|byte| !byte).collect()
+}
+
+/// How many bits a finite float has behind the point.
+fn bits_behind_point(value: f64) -> usize {
+    const MANTISSA_BITS: u32 = 52;
+    // Of the last bit of the mantissa, as the exponent of the smallest float.
+    const LAST_BIT: u64 = 1075;
+    let bits = value.to_bits();
+    let exponent = (bits >> MANTISSA_BITS) & 0x7FF;
+    let mantissa = bits & ((1 << MANTISSA_BITS) - 1) | u64::from(exponent > 0) << MANTISSA_BITS;
+    let zeros = if mantissa == 0 { LAST_BIT } else { u64::from(mantissa.trailing_zeros()) };
+    LAST_BIT.saturating_sub(exponent.max(1) + zeros) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use pellucid_record::value::Double;
+
+    use super::*;
+
+    #[test]
+    fn a_float_is_written_with_as_many_digits_as_it_has() {
+        let small =
+            [0.0, -0.0, 1.0, -2.5, 0.1, 1e300, -1e-300, 5e-324, f64::MIN_POSITIVE, f64::MAX, f64::EPSILON];
+        let many = (1..5_000_u64).map(|number| f64::from_bits(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        for value in small.into_iter().chain(many.filter(|value| value.is_finite())) {
+            let whole = format!("{value:.1074}");
+            let expected = whole.trim_end_matches('0').trim_end_matches('.');
+            assert_eq!(decimal_text(&Value::Float(Double(value))).as_deref(), Some(expected));
+        }
+    }
 }

@@ -1,0 +1,194 @@
+//! Which sections of indexes do conditions leave, and how many entries have they?
+//!
+//! To know takes some microseconds for each, so that as little is found out as makes a difference: those come first that leave least as far as their
+//! bounds tell, one without an entry settles it, and so does one with next to none. What is known is kept, as branches of an `or` share the other
+//! conditions.
+#![allow(clippy::cast_precision_loss, reason = "rough numbers of entries")]
+
+use std::ops::Bound;
+
+use pellucid_store::Range;
+
+use super::{Candidate, Found, Planner, Section, Set, section};
+use crate::expression::{Kind, Node};
+use crate::key_range;
+
+/// Entries that are looked up sooner than anything is found out about others; and where one of those may tell all that is asked for.
+const FEW: f64 = 12.0;
+const FEW_TOLD: f64 = 4.0;
+/// A section of an index that nothing is known of yet.
+pub(super) struct Open {
+    pub(super) index: usize,
+    pub(super) section: Section,
+}
+
+/// An `or`: its place among the conditions; for each branch how many conditions this has, these and all others, and the sections that they leave.
+pub(super) struct OpenUnion {
+    place: usize,
+    branches: Vec<(usize, Vec<Node>, Vec<Open>)>,
+}
+
+/// What was found out about ranges of an index: those of them that have entries, and how many if that was asked.
+pub(super) struct Counted {
+    index: usize,
+    ranges: Vec<Range>,
+    left: Vec<Range>,
+    count: Option<u64>,
+}
+
+impl Planner<'_, '_> {
+    /// Whether so many entries are looked up sooner than anything is found out about other indexes.
+    pub(super) fn is_few(&self, estimate: f64) -> bool {
+        estimate <= if self.question.reads.is_none() { FEW } else { FEW_TOLD }
+    }
+
+    /// The section of each index that is of use, those first that are soonest counted and leave least as far as their bounds tell.
+    pub(super) fn open(&self, conditions: &[Node]) -> Vec<Open> {
+        // Those of a number: among numbers, and among Decimals.
+        const RANGE_COUNT_USUAL: usize = 2;
+        let row_count = self.question.row_count;
+        let of_use = |(index, candidate): (usize, &Candidate)| {
+            let section = section(candidate, conditions, row_count)?;
+            let is_one = candidate.is_unique && section.point_count == candidate.parts.len();
+            // Each range of a section is a search, so that one of many is looked at last: it may not have to be.
+            let ranges = section.ranges.len().max(RANGE_COUNT_USUAL);
+            let narrow = (section.point_count, section.ranges.first().map_or(0, shared_size));
+            Some(((!is_one, ranges, std::cmp::Reverse(narrow)), Open { index, section }))
+        };
+        let mut sections: Vec<_> = self.indexes.iter().enumerate().filter_map(of_use).collect();
+        sections.sort_by_key(|(rank, _)| *rank);
+        sections.into_iter().map(|(_, open)| open).collect()
+    }
+
+    /// How many entries sections have; those that follow one with next to none are left out, and all others where there is one without any.
+    pub(super) fn counted(&mut self, open: Vec<Open>, conditions: &[Node]) -> Vec<Found> {
+        let empty = if self.question.knows_none && open.len() > 1 {
+            open.iter().position(|open| self.is_empty(open))
+        } else {
+            None
+        };
+        let mut found = Vec::new();
+        for (place, Open { index, mut section }) in open.into_iter().enumerate() {
+            if empty.is_some_and(|empty| empty != place) {
+                continue;
+            }
+            let estimate = if section.is_whole() {
+                self.indexes.get(index).map_or(0, |candidate| candidate.entries) as f64
+            } else {
+                self.count_ranges(index, &mut section) as f64
+            };
+            let used = conditions.iter().zip(&section.used).filter(|(_, is_used)| **is_used);
+            let used = used.map(|(condition, _)| condition.clone()).collect();
+            found.push(Found { index, section, used, estimate });
+            if self.is_few(estimate) {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Whether a section of few ranges has no entry at all, which is found out in a tenth of the time in which others are counted.
+    fn is_empty(&mut self, Open { index, section }: &Open) -> bool {
+        const RANGE_COUNT_FEW: usize = 4;
+        let is_few = !section.is_whole() && section.ranges.len() <= RANGE_COUNT_FEW;
+        is_few
+            && self.ranges_with_any(*index, &section.ranges, false).is_some_and(|known| known.left.is_empty())
+    }
+
+    /// Of a few ranges those that have entries; `is_first_one`: the first is taken for one that has.
+    fn ranges_with_any(
+        &mut self,
+        index: usize,
+        ranges: &[Range],
+        is_first_one: bool,
+    ) -> Option<&mut Counted> {
+        let known = self.counted.iter().position(|known| known.index == index && known.ranges == ranges);
+        let place = known.unwrap_or_else(|| {
+            let mut has_any = |place: usize, range: &Range| {
+                (is_first_one && place == 0) || self.statistics.has_any(index, range)
+            };
+            let left = (0..).zip(ranges).filter(|(place, range)| has_any(*place, range));
+            let left = left.map(|(_, range)| range.clone()).collect();
+            self.counted.push(Counted { index, ranges: ranges.to_vec(), left, count: None });
+            self.counted.len() - 1
+        });
+        self.counted.get_mut(place)
+    }
+
+    /// How many entries there are in all ranges; of a few, those without any are left out, as mostly that of Decimals, so that what is left may be
+    /// one range, which has an order.
+    fn count_ranges(&mut self, index: usize, section: &mut Section) -> u64 {
+        const RANGE_COUNT_FEW: usize = 16;
+        let is_few = self.question.knows_none && section.ranges.len() <= RANGE_COUNT_FEW;
+        // That of Decimals comes behind that of numbers.
+        let Some(known) = self.ranges_with_any(index, &section.ranges, true) else { return 0 };
+        let (mut left, known) = (known.left.clone(), known.count);
+        let count = known.unwrap_or_else(|| {
+            let mut total = 0;
+            left.retain(|range| {
+                let count = self.statistics.entries(index, range);
+                total += count;
+                count > 0
+            });
+            total
+        });
+        if let Some(known) = self.ranges_with_any(index, &section.ranges, true) {
+            known.count = Some(count);
+            known.left.clone_from(&left);
+        }
+        if is_few {
+            section.ranges = left;
+        }
+        count
+    }
+
+    /// The sections for each `or` of which all branches leave some.
+    pub(super) fn open_unions(&self) -> Vec<OpenUnion> {
+        let conditions = self.question.conditions;
+        let union = |(place, condition): (usize, &Node)| {
+            let Kind::Or(branches) = condition.kind() else { return None };
+            let branch = |branch: &Node| {
+                let mut all = key_range::parts(std::slice::from_ref(branch));
+                let own = all.len();
+                let others = conditions.iter().enumerate().filter(|(other, _)| *other != place);
+                all.extend(others.map(|(_, other)| other.clone()));
+                let mut open = self.open(&all);
+                open.retain(|open| !open.section.is_whole());
+                (!open.is_empty()).then_some((own, all, open))
+            };
+            Some(OpenUnion { place, branches: branches.iter().map(branch).collect::<Option<_>>()? })
+        };
+        conditions.iter().enumerate().filter_map(union).collect()
+    }
+
+    /// For each `or` the keys that are in a section for any of its branches, and which conditions these settle.
+    pub(super) fn unions(&mut self, open: Vec<OpenUnion>) -> Vec<(Set, Vec<bool>)> {
+        let mut ways = Vec::new();
+        for OpenUnion { place, branches } in open {
+            let (mut sets, mut is_settled) = (Vec::new(), true);
+            for (own, all, open) in branches {
+                let sections = self.counted(open, &all);
+                let least = sections.into_iter().min_by(|one, other| one.estimate.total_cmp(&other.estimate));
+                let Some(found) = least else { continue };
+                is_settled &= found.section.settled.iter().take(own).all(|is_settled| *is_settled);
+                sets.push(found.set());
+            }
+            let mut settled = vec![false; self.question.conditions.len()];
+            if let Some(own) = settled.get_mut(place) {
+                *own = is_settled;
+            }
+            ways.push((Set::Any(sets), settled));
+        }
+        ways
+    }
+}
+
+/// How many bytes the bounds of a range share: of two ranges that which has more is mostly the narrower one.
+fn shared_size(range: &Range) -> usize {
+    let (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) =
+        (&range.start, &range.end)
+    else {
+        return 0;
+    };
+    start.iter().zip(end).take_while(|(one, other)| one == other).count()
+}
