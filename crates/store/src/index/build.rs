@@ -188,6 +188,15 @@ fn rows_of(
 }
 
 impl Transaction {
+    /// Delete the notes of a build that is over.
+    fn drop_notes(&mut self, notes: TableId) -> Result<(), StoreError> {
+        if self.count(notes)? == 0 {
+            // To look for some would bring all that waits in the log in order, all entries of the build among it.
+            return self.forget_rows(notes);
+        }
+        self.drop_rows(notes, &mut || true)
+    }
+
     /// Go on with what another one has begun to build.
     fn take_over(&mut self, info: IndexInfo) -> Result<IndexInfo, StoreError> {
         let Some(building) = info.building.clone() else { return Ok(info) };
@@ -281,12 +290,7 @@ impl Putter<'_> {
             put += count;
             let is_over = count < PART;
             if is_over && is_last {
-                if has_notes {
-                    transaction.drop_rows(building.notes, &mut || true)?;
-                } else {
-                    // To look for some would bring all that waits in the log in order, all of these entries among it.
-                    transaction.forget_rows(building.notes)?;
-                }
+                transaction.drop_notes(building.notes)?;
                 transaction.put_index(&now)?;
                 transaction.commit()?;
                 return Ok(());
