@@ -17,7 +17,7 @@ const TIME: u8 = 0xF1;
 const SPAN: u8 = 0xF2;
 const UNORDERED: u8 = 0xF3;
 // Before each code, never turned: what is missing is last in either order.
-const PRESENT: u8 = 0;
+pub(crate) const PRESENT: u8 = 0;
 const MISSING: u8 = 1;
 // Behind each code that a key would have: that of 2 is the begin of 2.5's, which goes on with FE. Without it, a turned 2 came first.
 const END: u8 = 0;

@@ -8,6 +8,7 @@
 
 pub mod aggregate;
 pub mod arrow;
+mod batch;
 pub mod code;
 pub mod column;
 mod decimal;
@@ -17,6 +18,7 @@ pub mod field;
 pub mod group;
 pub mod index;
 pub mod key_range;
+mod merge;
 pub mod numbers;
 pub mod numpy;
 pub mod order;

@@ -1,7 +1,7 @@
 //! Where do sorted rows wait that are too many for memory?
 //!
 //! In files without a name in the system's folder for such (`TMPDIR`), which are gone with the process. A run is rows in order; a
-//! [`Merge`] reads all of them side by side.
+//! [`Merge`](crate::merge::Merge) reads all of them side by side.
 //!
 //! ```text
 //! file  := run ...
@@ -9,16 +9,14 @@
 //! entry := u32 size of the code, u32 size of the key, u32 size of the spelling, code, key, spelling
 //! ```
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pellucid_store::StoreError;
 
-use crate::sort::Entry;
-use crate::stoppable::{Many, Pace, Rest};
+use crate::batch::{Batch, Entry};
+use crate::stoppable::Pace;
 use crate::walk::Fault;
 
 /// Bytes that are read or written at once.
@@ -43,14 +41,20 @@ pub(crate) fn failed(action: &'static str, source: io::Error) -> StoreError {
 }
 
 impl Runs {
-    /// Writes entries, which are in order, as a run more.
+    /// Writes the first entries of a batch, which are in order, as a run more: `count` of them, or all.
     ///
     /// # Errors
     /// There is no room for it, or a stop.
-    pub fn write(&mut self, entries: &[Entry], pace: &mut Pace<impl Fn() -> bool>) -> Result<(), Fault> {
+    pub fn write(
+        &mut self,
+        batch: &Batch,
+        count: usize,
+        pace: &mut Pace<impl Fn() -> bool>,
+    ) -> Result<(), Fault> {
         let failed = |error| failed("write to", error);
-        let mut file = self.begin(entries.len()).map_err(failed)?;
-        for entry in entries {
+        let count = count.min(batch.len());
+        let mut file = self.begin(count).map_err(failed)?;
+        for entry in (0..count).filter_map(|index| batch.get(index)) {
             entry.write(&mut file).map_err(failed)?;
             pace.step()?;
         }
@@ -72,15 +76,15 @@ impl Runs {
         let file = Arc::new(Mutex::new(file));
         let reader = |(place, left)| {
             let part = FilePart { file: Arc::clone(&file), place };
-            RunReader { file: BufReader::with_capacity(BUFFER_SIZE, part), left }
+            RunReader { file: BufReader::with_capacity(BUFFER_SIZE, part), left, bytes: Vec::new() }
         };
         self.runs.into_iter().map(reader).collect()
     }
 }
 
-impl Entry {
+impl Entry<'_> {
     fn write(&self, file: &mut impl Write) -> io::Result<()> {
-        let parts = [&self.code, &self.key, &self.spelling];
+        let parts = [self.code, self.key, self.spelling];
         for part in parts {
             let size = u32::try_from(part.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
             file.write_all(&size.to_le_bytes())?;
@@ -109,10 +113,13 @@ impl Read for FilePart {
 pub(crate) struct RunReader {
     file: BufReader<FilePart>,
     left: u64,
+    /// Of the entry that was read last.
+    bytes: Vec<u8>,
 }
 
 impl RunReader {
-    fn next(&mut self) -> io::Result<Option<Entry>> {
+    /// The next entry, which holds until the one after it is read.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Entry<'_>>> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;
         let mut size = || -> io::Result<usize> {
@@ -120,49 +127,11 @@ impl RunReader {
             self.file.read_exact(&mut bytes)?;
             Ok(u32::from_le_bytes(bytes) as usize)
         };
-        let sizes = [size()?, size()?, size()?];
-        let mut part = |size: usize| -> io::Result<Box<[u8]>> {
-            let mut bytes = vec![0; size];
-            self.file.read_exact(&mut bytes)?;
-            Ok(bytes.into())
-        };
-        let [code, key, spelling] = sizes;
-        Ok(Some(Entry::of(part(code)?, part(key)?, part(spelling)?)))
-    }
-}
-
-/// Runs, and rows in memory, read side by side.
-pub struct Merge {
-    /// The first of each source that is not at its end; the least on top.
-    heads: BinaryHeap<Reverse<(Entry, usize)>>,
-    memory: Rest<Entry>,
-    runs: Vec<RunReader>,
-}
-
-impl Merge {
-    pub(crate) fn new(memory: Many<Entry>, runs: Vec<RunReader>) -> io::Result<Self> {
-        let mut merge = Self { heads: BinaryHeap::new(), memory: memory.into_rest(), runs };
-        for source in 0..=merge.runs.len() {
-            merge.take_from(source)?;
-        }
-        Ok(merge)
-    }
-
-    /// The source behind the last run is memory.
-    fn take_from(&mut self, source: usize) -> io::Result<()> {
-        let entry = match self.runs.get_mut(source) {
-            Some(run) => run.next()?,
-            None => self.memory.next(),
-        };
-        if let Some(entry) = entry {
-            self.heads.push(Reverse((entry, source)));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn next(&mut self) -> io::Result<Option<Entry>> {
-        let Some(Reverse((entry, source))) = self.heads.pop() else { return Ok(None) };
-        self.take_from(source)?;
-        Ok(Some(entry))
+        let [code, key, spelling] = [size()?, size()?, size()?];
+        self.bytes.resize(code + key + spelling, 0);
+        self.file.read_exact(&mut self.bytes)?;
+        let (code, rest) = self.bytes.split_at_checked(code).unwrap_or_default();
+        let (key, spelling) = rest.split_at_checked(key).unwrap_or_default();
+        Ok(Some(Entry { code, key, spelling }))
     }
 }

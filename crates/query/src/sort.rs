@@ -8,19 +8,21 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::{Row, StoreError};
 
+use crate::batch::{Batch, Entry};
 use crate::code::Code;
 use crate::column::Column;
 use crate::evaluate::found::Found;
 use crate::expression::Expression;
 use crate::field::Number;
+use crate::merge::Merge;
 use crate::order::exact_cmp;
-use crate::runs::{Merge, RunReader, Runs, failed};
-use crate::stoppable::{self, Many, Pace, Rest};
+use crate::runs::{RunReader, Runs, failed};
+use crate::stoppable::Pace;
 use crate::walk::{Fault, RowKey, Walk, damaged, for_each};
 
 /// What rows are ordered by, first to last.
@@ -95,49 +97,33 @@ impl SortKey {
     }
 }
 
-/// A row and what it is ordered by. The code is followed by the key's, which settles what is the same.
-pub struct Entry {
-    pub(crate) code: Box<[u8]>,
-    pub(crate) key: Box<[u8]>,
-    pub(crate) spelling: Box<[u8]>,
+/// A row among the best ones, and what it is ordered by.
+struct Kept {
+    code: Box<[u8]>,
+    key: Box<[u8]>,
+    spelling: Box<[u8]>,
     number: Option<Number>,
 }
 
-impl Ord for Entry {
+impl Ord for Kept {
     fn cmp(&self, other: &Self) -> Ordering {
         (&self.code, &self.key).cmp(&(&other.code, &other.key))
     }
 }
 
-impl PartialOrd for Entry {
+impl PartialOrd for Kept {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Entry {
+impl PartialEq for Kept {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Entry {}
-
-impl Entry {
-    pub(crate) fn of(code: Box<[u8]>, key: Box<[u8]>, spelling: Box<[u8]>) -> Self {
-        Self { code, key, spelling, number: None }
-    }
-
-    pub(crate) fn into_key(self) -> RowKey {
-        RowKey { code: self.key, spelling: self.spelling }
-    }
-
-    /// About how much memory it takes.
-    fn size(&self) -> usize {
-        const ALLOCATION: usize = 16;
-        size_of::<Self>() + self.code.len() + self.key.len() + self.spelling.len() + 3 * ALLOCATION
-    }
-}
+impl Eq for Kept {}
 
 /// Up to so many rows, a heap of the best ones beats a sort of all.
 pub const TOP_MAX: u64 = 10_000;
@@ -153,9 +139,10 @@ pub struct Sort {
 }
 
 /// Rows that were sorted, or some of them; [`Sorted::merge`] puts parts together.
+#[derive(Default)]
 pub struct Sorted {
-    /// In order.
-    entries: Many<Entry>,
+    /// Each in order.
+    batches: Vec<Batch>,
     runs: Vec<RunReader>,
 }
 
@@ -178,7 +165,7 @@ impl Sort {
         is_stopped: impl Fn() -> bool,
     ) -> Result<Sorted, Fault> {
         match self.wanted {
-            0 => Ok(Sorted { entries: Many::default(), runs: Vec::new() }),
+            0 => Ok(Sorted::default()),
             1..=TOP_MAX => self.top(rows, shapes, is_stopped),
             _ => self.all(rows, shapes, is_stopped),
         }
@@ -193,7 +180,7 @@ impl Sort {
     ) -> Result<Sorted, Fault> {
         let Self { by, after, wanted, .. } = self;
         // The greatest of those that are wanted is on top.
-        let mut kept: BinaryHeap<Entry> = BinaryHeap::new();
+        let mut kept: BinaryHeap<Kept> = BinaryHeap::new();
         // The number by which the greatest of those that are kept is ordered first: most rows are behind it.
         let mut edge: Option<Number> = None;
         for_each::<()>(rows, is_stopped, |row| {
@@ -218,13 +205,17 @@ impl Sort {
                 }
                 kept.pop();
             }
-            kept.push(entry_of(code, &row, number));
+            kept.push(Kept { code: code.into(), key: row.key.into(), spelling: row.spelling.into(), number });
             if kept.len() as u64 == *wanted {
                 edge = kept.peek().and_then(|greatest| greatest.number);
             }
             ControlFlow::Continue(())
         })?;
-        Ok(Sorted { entries: Many::new(kept.into_sorted_vec()), runs: Vec::new() })
+        let mut batch = Batch::default();
+        for Kept { code, key, spelling, .. } in kept.into_sorted_vec() {
+            batch.push(Entry { code: &code, key: &key, spelling: &spelling });
+        }
+        Ok(Sorted { batches: vec![batch], runs: Vec::new() })
     }
 
     fn all<S: Shapes + ?Sized>(
@@ -235,7 +226,7 @@ impl Sort {
     ) -> Result<Sorted, Fault> {
         let Self { by, after, wanted, memory_max } = self;
         let wanted = usize::try_from(*wanted).unwrap_or(usize::MAX);
-        let (mut entries, mut size): (Many<Entry>, usize) = (Many::default(), 0);
+        let mut batch = Batch::default();
         let mut runs = Runs::default();
         let mut pace = Pace::new(&is_stopped);
         for_each::<()>(rows, &is_stopped, |row| {
@@ -246,22 +237,19 @@ impl Sort {
             if is_before(code, &row, after.as_ref()) {
                 return ControlFlow::Continue(());
             }
-            let entry = entry_of(code, &row, None);
-            size += entry.size();
-            entries.push(entry);
-            if size > *memory_max {
+            batch.push(Entry { code, key: row.key, spelling: row.spelling });
+            if batch.size() > *memory_max {
                 let mut write = || {
-                    let entries = stoppable::sort(std::mem::take(&mut entries), Entry::cmp, &mut pace)?;
-                    runs.write(entries.get(..wanted).unwrap_or(&entries), &mut pace)
+                    let sorted = std::mem::take(&mut batch).sort(&mut pace)?;
+                    runs.write(&sorted, wanted, &mut pace)
                 };
                 if let Err(fault) = write() {
                     return ControlFlow::Break(Err(fault));
                 }
-                size = 0;
             }
             ControlFlow::Continue(())
         })?;
-        Ok(Sorted { entries: stoppable::sort(entries, Entry::cmp, &mut pace)?, runs: runs.into_readers() })
+        Ok(Sorted { batches: vec![batch.sort(&mut pace)?], runs: runs.into_readers() })
     }
 }
 
@@ -269,23 +257,16 @@ fn is_before(code: &[u8], row: &Row<'_>, after: Option<&(Vec<u8>, Vec<u8>)>) -> 
     after.is_some_and(|(last_code, last_key)| (code, row.key) <= (&**last_code, &**last_key))
 }
 
-fn entry_of(code: &[u8], row: &Row<'_>, number: Option<Number>) -> Entry {
-    Entry { code: code.into(), key: row.key.into(), spelling: row.spelling.into(), number }
-}
-
 impl Sorted {
     /// What was sorted in parts.
-    ///
-    /// # Errors
-    /// A stop.
-    pub fn merge(parts: Vec<Self>, is_stopped: impl Fn() -> bool) -> Result<Self, Fault> {
-        let (mut all, mut runs) = (Vec::new(), Vec::new());
+    #[must_use]
+    pub fn merge(parts: Vec<Self>) -> Self {
+        let mut all = Self::default();
         for part in parts {
-            all.push(part.entries);
-            runs.extend(part.runs);
+            all.batches.extend(part.batches);
+            all.runs.extend(part.runs);
         }
-        let entries = stoppable::merge(all, Entry::cmp, &mut Pace::new(is_stopped))?;
-        Ok(Self { entries, runs })
+        all
     }
 
     /// The keys in order: of those from `offset` on, `limit` at most.
@@ -298,15 +279,17 @@ impl Sorted {
         limit: u64,
         is_stopped: impl Fn() -> bool,
     ) -> Result<SortedKeys, Fault> {
-        if self.runs.is_empty() {
-            let skip = usize::try_from(offset).unwrap_or(usize::MAX).min(self.entries.len());
-            let entries = Many::new(self.entries.split_off(skip));
-            return Ok(SortedKeys::Sorted(entries.into_rest(), limit));
+        if self.runs.is_empty() && self.batches.len() <= 1 {
+            let batch = self.batches.pop().unwrap_or_default();
+            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(batch.len());
+            let end = start.saturating_add(usize::try_from(limit).unwrap_or(usize::MAX)).min(batch.len());
+            return Ok(SortedKeys::Sorted(batch, start..end));
         }
         let mut pace = Pace::new(is_stopped);
-        let mut merge = Merge::new(self.entries, self.runs).map_err(|error| failed("read from", error))?;
+        let failed = |error| failed("read from", error);
+        let mut merge = Merge::new(self.batches, self.runs).map_err(failed)?;
         for _ in 0..offset {
-            if merge.next().map_err(|error| failed("read from", error))?.is_none() {
+            if !merge.skip().map_err(failed)? {
                 break;
             }
             pace.step()?;
@@ -319,9 +302,9 @@ impl Sorted {
 pub enum SortedKeys {
     /// Those of a list.
     Listed(std::vec::IntoIter<RowKey>),
-    /// Those of rows that were sorted, and how many more are wanted.
-    Sorted(Rest<Entry>, u64),
-    /// Those that are merged from files, and how many more are wanted.
+    /// Those of sorted rows, and which of these are still wanted.
+    Sorted(Batch, Range<usize>),
+    /// Those that are merged from several parts, and how many more are wanted.
     Merged(Box<Merge>, u64),
 }
 
@@ -331,16 +314,10 @@ impl Iterator for SortedKeys {
     fn next(&mut self) -> Option<Self::Item> {
         match self {
             SortedKeys::Listed(keys) => keys.next().map(Ok),
-            SortedKeys::Sorted(entries, left) => {
-                *left = left.checked_sub(1)?;
-                entries.next().map(|entry| Ok(entry.into_key()))
-            }
+            SortedKeys::Sorted(batch, wanted) => batch.get(wanted.next()?).map(|entry| Ok(entry.row_key())),
             SortedKeys::Merged(merge, left) => {
                 *left = left.checked_sub(1)?;
-                match merge.next() {
-                    Ok(entry) => entry.map(|entry| Ok(entry.into_key())),
-                    Err(error) => Some(Err(failed("read from", error))),
-                }
+                merge.next().map_err(|error| failed("read from", error)).transpose()
             }
         }
     }

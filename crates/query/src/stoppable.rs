@@ -72,7 +72,7 @@ pub fn let_go(garbage: impl Send + 'static, count: usize) {
     }
 }
 
-/// Many elements, each with memory of its own, that are let go of at once, however many they are.
+/// Many elements that are let go of at once, however many they are, also where each has memory of its own.
 pub struct Many<T: Send + 'static>(Vec<T>);
 
 impl<T: Send + 'static> Many<T> {
@@ -118,7 +118,8 @@ impl<T: Send + 'static> DerefMut for Many<T> {
 impl<T: Send + 'static> Drop for Many<T> {
     fn drop(&mut self) {
         let elements = std::mem::take(&mut self.0);
-        let count = elements.len();
+        // Without memory of their own they are gone at once.
+        let count = if std::mem::needs_drop::<T>() { elements.len() } else { 0 };
         let_go(elements, count);
     }
 }
@@ -138,7 +139,8 @@ impl<T: Send + 'static> Iterator for Rest<T> {
 impl<T: Send + 'static> Drop for Rest<T> {
     fn drop(&mut self) {
         let elements = std::mem::take(&mut self.0);
-        let count = elements.len();
+        // Without memory of their own they are gone at once.
+        let count = if std::mem::needs_drop::<T>() { elements.len() } else { 0 };
         let_go(elements, count);
     }
 }

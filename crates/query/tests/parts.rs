@@ -117,7 +117,7 @@ proptest! {
             prop_assert_eq!(&keys(sorted(&rows, &sort), offset, limit), &expected);
             let size = rows.len().div_ceil(parts).max(1);
             let sorted_parts = rows.chunks(size).map(|part| sorted(part, &sort)).collect();
-            let merged = Sorted::merge(sorted_parts, || false).unwrap();
+            let merged = Sorted::merge(sorted_parts);
             prop_assert_eq!(&keys(merged, offset, limit), &expected);
         }
     }

@@ -334,8 +334,8 @@ impl Work for SortUp {
 }
 
 impl Parallel for SortUp {
-    fn merge(&self, parts: Vec<Self::Result>, stop: Stop<'_>) -> Result<Self::Result, Fault> {
-        Sorted::merge(parts, || stop.is_set())
+    fn merge(&self, parts: Vec<Self::Result>, _: Stop<'_>) -> Result<Self::Result, Fault> {
+        Ok(Sorted::merge(parts))
     }
 
     fn in_parts(&self, count: usize) -> Self {
