@@ -351,6 +351,35 @@ def test_what_equals_a_number_is_not_looked_for_among_the_greater_ones(db: Any) 
     assert 'index "bytes"' in table.where(F.x == b"b").explain()
 
 
+def test_an_order_that_leaves_one_value_leaves_no_complex_number(db: Any) -> None:
+    table = db.table("t")
+    table["c"] = {"x": 1 + 0j, "y": 2 + 0j}
+    table.extend({"x": x, "y": x + 1} for x in range(500))
+    conditions = [
+        [F.x.between(1, 1)],
+        [F.x >= 1, F.x <= 1],
+        [F.x == 1, F.x > 0],
+        [F.x.isin([1, 2]), F.x <= 5],
+        [F.x.isin([1, 7]), F.y >= 2, F.y <= 2],
+        [F.x == 1, F.y.isin([2, 3])],
+    ]
+    scanned = [list(table.where(*one).keys()) for one in conditions]
+    assert [len(keys) for keys in scanned] == [1, 1, 1, 2, 1, 2]
+    for parts in [(F.x,), (F.x, F.y), (F.y, F.x)]:
+        table.create_index("i", parts)
+        for one, keys in zip(conditions, scanned, strict=True):
+            query = table.where(*one)
+            assert (list(query.keys()), query.count(), query.column(F.y + 0)) == (
+                keys,
+                len(keys),
+                [table[key].y + 0 if key != "c" else None for key in keys],
+            )
+        table.drop_index("i")
+    table.create_index("i", F.x)
+    assert table.where(F.x == 1, F.x > 0).delete() == 1
+    assert "c" in table
+
+
 def test_a_row_with_a_number_and_its_decimal_has_that_value_once(db: Any) -> None:
     table = db.table("t")
     table.update(a={"l": [1, Decimal(1), 2]}, b={"l": [Decimal("1.0")]}, c={"l": [True, 1.0]}, d={"l": []})

@@ -55,7 +55,8 @@ pub fn few(
         if !bounds.is_all {
             keys.retain(|key| is_within(&bounds.range, &key.code));
         }
-        let settled = section.settled.clone();
+        // Of a complex number the entry says that it equals, and not that it has no order: where one is asked for, rows are tested.
+        let settled = if section.has_span { vec![false; conditions.len()] } else { section.settled.clone() };
         let is_told = order.is_empty()
             && settled.iter().all(|is_settled| *is_settled)
             && reads.is_some_and(|reads| !reads.iter().any(|node| node.reads_record()));

@@ -53,7 +53,8 @@ pub struct Section {
     pub ranges: Vec<Range>,
     /// Of the first parts, how many are left with a single code by each range.
     pub point_count: usize,
-    /// Whether a part is left with more than single codes: among these may be complex numbers, which equal numbers, but compare with none.
+    /// Whether an order was asked for, also where it leaves a part with single codes: among its entries may be complex numbers, which equal numbers, but
+    /// compare with none.
     pub has_span: bool,
     /// Which of the conditions have left it.
     pub used: Vec<bool>,
@@ -123,7 +124,9 @@ pub fn section(index: &Candidate, conditions: &[Node], row_count: u64) -> Option
             ranges = Some(prefixes.iter().flat_map(within).collect::<Vec<_>>());
         }
     }
-    let has_span = ranges.is_some();
+    let has_order =
+        conditions.iter().zip(&used).any(|(condition, is_used)| *is_used && !is_equality(condition));
+    let has_span = ranges.is_some() || has_order;
     let mut ranges = match ranges {
         Some(ranges) => ranges,
         None if point_count == 0 => vec![Range::ALL],
