@@ -784,3 +784,32 @@ def test_a_name_that_arrow_does_not_have_is_told() -> None:
         ):
             take()
     assert db.select(x=F["x\0y"]).to_polars().rows() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("values", "total", "mean"),
+    [
+        ([np.int8(100)] * 2, 200, 100.0),
+        ([np.uint8(200), np.uint8(100)], 300, 150.0),
+        ([np.int64(2**62)] * 2, 2**63, 2.0**62),
+        ([np.int64(5), -(2**70)], 5 - 2**70, (5 - 2**70) / 2),
+        ([np.bool_(True)] * 2, 2, 1.0),
+        ([np.float16(60_000)] * 2, 120_000.0, 60_000.0),
+        ([np.float32(0.5), Decimal(2)], None, None),
+        ([np.timedelta64(1, "D")], 0, None),
+    ],
+    ids=repr,
+)
+def test_scalars_of_numpy_are_added_as_the_numbers_that_they_equal(
+    values: list[Any], total: Any, mean: Any
+) -> None:
+    table = table_of([{"x": value, "l": [value]} for value in values])
+    if total is None:
+        with pytest.raises(TypeError, match="cannot all be added to each other"):
+            table.sum("x")
+        return
+    sums = [table.sum("x"), table.sum(F.x), table.sum(F.l.each()), table.where(F.x.exists()).sum("x")]
+    assert sums == [total] * 4
+    assert {type(one) for one in sums} == {type(total)}
+    assert table.agg(s=F.x.sum())["s"] == total
+    assert (table.mean("x"), table.agg(m=F.x.mean())["m"]) == (mean, mean)

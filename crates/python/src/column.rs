@@ -191,17 +191,24 @@ fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     let numbers = PyList::empty(py);
     let kind = py.import("numbers")?.getattr("Number")?;
     let branches = node_of(path)?.branches();
-    for value in column(of, path)?.iter() {
+    let values = column(of, path)?;
+    // Who has stored scalars of NumPy has imported it to get them back.
+    let numpy = py.import("sys")?.getattr("modules")?.call_method1("get", ("numpy",))?;
+    let scalar = if numpy.is_none() { None } else { Some(numpy.getattr("generic")?) };
+    let add = |value: Bound<'py, PyAny>| {
+        // A scalar is the number that it equals: those of NumPy's types of a few bytes wrap around.
+        let value = match &scalar {
+            Some(scalar) if value.is_instance(scalar)? => value.call_method0("item")?,
+            _ => value,
+        };
+        if value.is_instance(&kind)? { numbers.append(value) } else { Ok(()) }
+    };
+    for value in values.iter() {
         if branches {
             // A list for each row.
-            for element in value.try_iter()? {
-                let element = element?;
-                if element.is_instance(&kind)? {
-                    numbers.append(element)?;
-                }
-            }
-        } else if value.is_instance(&kind)? {
-            numbers.append(value)?;
+            value.try_iter()?.try_for_each(|element| add(element?))?;
+        } else {
+            add(value)?;
         }
     }
     Ok(numbers)
