@@ -131,3 +131,35 @@ def test_an_index_keeps_in_step_with_them(db: Database) -> None:
     table.where(F.n == 5).delete()
     assert index.count(TEXT) == 0
     assert db.check() == []
+
+
+@pytest.mark.parametrize("has_index", [False, True])
+@pytest.mark.parametrize(
+    "order", [F.doc.asc(), F.doc.desc(), F.doc.lower().asc(), F.within.doc.asc(), F.data.desc()], ids=repr
+)
+def test_pages_go_on_behind_a_large_value(db: Database, order: Any, has_index: bool) -> None:
+    table = db.table("t")
+    for number in range(10):
+        text = chr(ord("a") + number) * 40_000
+        table[number] = {"doc": text, "within": {"doc": text}, "data": text.encode(), "n": number}
+    if has_index:
+        table.create_index("doc", F.doc)
+    query = table.order_by(order).limit(3)
+    met, page = [], query.to_list()
+    while page and len(met) < 10:
+        met += [row.n for row in page]
+        page = query.after(page[-1]).to_list()
+    assert met == [row.n for row in table.order_by(order)]
+    with db.transaction():
+        table[3].n = -3
+        assert [row.n for row in table.order_by(F.doc).after(table[2])] == [-3, *range(4, 10)]
+
+
+def test_a_page_behind_a_large_value_that_is_gone_is_refused(db: Database) -> None:
+    table = db.table("t")
+    table.extend({"doc": TEXT + str(number)} for number in range(3))
+    (key, *_) = table.keys()
+    first = table[key]
+    table[key] = {"doc": "another"}
+    with pytest.raises(pellucid.errors.StaleRecord, match="was given was replaced or deleted"):
+        table.order_by(F.doc).after(first).to_list()

@@ -434,6 +434,19 @@ def test_pages(table: Any) -> None:
     assert list(table.limit(2).after(table.limit(3).to_list()[-1]).keys()) == [3, 4]
 
 
+def test_pages_in_the_order_of_keys_of_any_type(table: Any) -> None:
+    keys = [1, 1.5, Decimal("2.5"), 3.0, float("inf"), "a", (1, 2.5), date(2020, 1, 1)]
+    table.update({key: {"a": 1} for key in keys})
+    for order in [(KEY,), (KEY.desc(),), (F.a, KEY)]:
+        query = table.order_by(*order)
+        down = list(query.keys())
+        assert sorted(map(repr, down)) == sorted(map(repr, keys))
+        for place, key in enumerate(down):
+            rest = query.after(table[key])
+            assert list(rest.keys()) == down[place + 1 :]
+            assert repr(key) in rest.explain()
+
+
 def test_key_ranges(table: Any) -> None:
     table.update({1: 1, 2.5: 1, "a": 1, "ab": 1, "b": 1, b"a": 1, ("a", 1): 1, ("b", 2): 1})
     assert list(table.where(KEY >= "ab").keys()) == ["ab", "b"]

@@ -4,6 +4,7 @@
 //! does nothing until it is iterated or one of its ends is called; `source.rs` says how its rows are found then.
 
 mod access;
+mod after;
 mod change;
 mod ends;
 mod explain;
@@ -167,7 +168,7 @@ impl Query {
     /// ([{'n': 0}, {'n': 0}], [{'n': 1}, {'n': 1}])
     pub fn after(&self, row: &Bound<'_, PyAny>) -> PyResult<Self> {
         self.with(row.py(), |plan| {
-            plan.after = Some(plan::After::of(row, self.table.bind(row.py()))?);
+            plan.after = Some(after::After::of(row, self.table.bind(row.py()))?);
             Ok(())
         })
     }

@@ -351,6 +351,14 @@ impl Row {
         }
     }
 
+    /// The snapshot that it was read from, where that has its bytes.
+    pub fn snapshot(&self, py: Python<'_>) -> Option<Snapshot> {
+        self.holder.with(py, |holder| match holder {
+            Holder::Snapshot(snapshot) => Some(snapshot.clone()),
+            _ => None,
+        })
+    }
+
     /// The bytes of a value that lies apart.
     ///
     /// # Errors
@@ -359,11 +367,7 @@ impl Row {
         let Some(table) = &self.table else {
             return Err(errors::value_error("a value lies apart, but these bytes belong to no database"));
         };
-        let snapshot = self.holder.with(py, |holder| match holder {
-            Holder::Snapshot(snapshot) => Some(snapshot.clone()),
-            _ => None,
-        });
-        match table.get().apart(py, snapshot.as_ref(), id)? {
+        match table.get().apart(py, self.snapshot(py).as_ref(), id)? {
             Some(data) if data.len() as u64 == size => Ok(data),
             Some(_) => {
                 Err(errors::value_error("a value that lies apart has another size than the record says"))

@@ -16,9 +16,10 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 use super::Query;
 use super::access::{self, Reached, Ways};
+use super::after::After;
 use super::ends;
 use super::few::few;
-use super::plan::{After, Plan, all_of};
+use super::plan::{Plan, all_of};
 use super::remarks;
 use super::source::Place;
 use crate::bounds::Bounds;
@@ -134,7 +135,7 @@ fn naming_used(mut ways: Ways, conditions: &[Node]) -> Ways {
 }
 
 fn shown_key(py: Python<'_>, after: &After) -> PyResult<String> {
-    Ok(keys::object_of(py, &after.key, &[])?.repr()?.to_string())
+    Ok(keys::object_of(py, &after.key, &after.spelling)?.repr()?.to_string())
 }
 
 fn scanned(py: Python<'_>, plan: &Plan, bounds: &Bounds, (name, total): (&str, usize)) -> PyResult<String> {

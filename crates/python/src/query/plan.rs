@@ -9,12 +9,12 @@ use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
+use super::after::After;
 use super::group::Aggregate;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::expression::{self, Expression};
 use crate::path;
-use crate::record::Record;
 use crate::table::Table;
 
 /// What `order_by` is given to turn an order round.
@@ -91,37 +91,6 @@ impl Default for Plan {
             limit: u64::MAX,
             after: None,
             chosen: None,
-        }
-    }
-}
-
-/// A row that was read before: its key and its record.
-#[derive(Clone)]
-pub struct After {
-    /// The key's code.
-    pub key: Vec<u8>,
-    /// The record, as it was read.
-    pub record: Vec<u8>,
-}
-
-impl After {
-    /// What is known of a record of `table`.
-    pub fn of(row: &Bound<'_, PyAny>, table: &Bound<'_, Table>) -> PyResult<Self> {
-        let wrong = || {
-            Err(errors::type_error(format!(
-                "after() takes a record that was read from table {:?}, and this {} is none; what select() gives is a dict of its own",
-                table.get().name(row.py()),
-                row.get_type().name()?
-            )))
-        };
-        let Ok(record) = row.cast_exact::<Record>() else { return wrong() };
-        let row_py = row.py();
-        let row = &record.get().node.row;
-        match &row.table {
-            Some(of) if record.get().node.parent.is_none() && of.get().is_same_as(row_py, table.get()) => {
-                Ok(Self { key: row.key().to_vec(), record: row.bytes().to_vec() })
-            }
-            _ => wrong(),
         }
     }
 }

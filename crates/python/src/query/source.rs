@@ -10,7 +10,7 @@ use pellucid_query::sort::{Sort, SortKey, Sorted, SortedKeys};
 use pellucid_query::stoppable::Pace;
 use pellucid_query::{Copied, Evaluator, Fault, Listed, RowKey, Selection, Walk, told};
 use pellucid_record::Shapes;
-use pellucid_store::{Row, Snapshot, TableId};
+use pellucid_store::{Snapshot, TableId};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -227,9 +227,7 @@ fn sorted(
     let after = match &plan.after {
         None => None,
         Some(after) => {
-            let row = Row { key: &after.key, spelling: &[], record: &after.record };
-            let code = sort_key(&plan.order)?.of(&row, &*table.get().core().names).map(<[u8]>::to_vec);
-            let code = code.map_err(|error| errors::corrupt_key(py, "", &after.key, &error))?;
+            let code = after.code(table, sort_key(&plan.order)?)?;
             Some((code, after.key.clone()))
         }
     };

@@ -1,0 +1,93 @@
+//! Where does a page of rows begin that goes on behind a record?
+
+use pellucid_query::sort::SortKey;
+use pellucid_record::Damage;
+use pellucid_store::{Row, Snapshot, StoreError, Whole};
+use pyo3::prelude::*;
+
+use crate::errors;
+use crate::record::Record;
+use crate::table::Table;
+
+/// A row that was read before: its key and its record.
+#[derive(Clone)]
+pub struct After {
+    /// The key's code.
+    pub key: Vec<u8>,
+    /// What that does not tell of the key.
+    pub spelling: Vec<u8>,
+    /// As it was read.
+    record: Vec<u8>,
+    /// Where it was read, and its large values are; None: in what is there now.
+    snapshot: Option<Snapshot>,
+}
+
+impl After {
+    /// What is known of a record of `table`.
+    ///
+    /// # Errors
+    /// It is none of that table's.
+    pub fn of(row: &Bound<'_, PyAny>, table: &Bound<'_, Table>) -> PyResult<Self> {
+        let py = row.py();
+        let this = table.get();
+        let wrong = || {
+            Err(errors::type_error(format!(
+                "after() takes a record that was read from table {:?}, and this {} is none; what select() gives is a dict of its own",
+                this.name(py),
+                row.get_type().name()?
+            )))
+        };
+        let Ok(record) = row.cast_exact::<Record>() else { return wrong() };
+        let row = &record.get().node.row;
+        match &row.table {
+            Some(of) if record.get().node.parent.is_none() && of.get().is_same_as(py, this) => {}
+            _ => return wrong(),
+        }
+        let (key, snapshot) = (row.key().to_vec(), row.snapshot(py));
+        let spelling = match &snapshot {
+            Some(snapshot) => spelling_in(py, this, snapshot, &key)?,
+            None if this.is_in_transaction(py) => this.core().in_running(py, |transaction| {
+                let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(Vec::new()) };
+                Ok(transaction.get(id, &key)?.map(|cell| cell.spelling.to_vec()).unwrap_or_default())
+            })?,
+            None => spelling_in(py, this, &this.snapshot(py)?, &key)?,
+        };
+        Ok(Self { key, spelling, record: row.bytes().to_vec(), snapshot })
+    }
+
+    /// By which bytes it is ordered.
+    ///
+    /// # Errors
+    /// It is damaged, or a large value that it had when it was read is gone.
+    pub fn code(&self, table: &Bound<'_, Table>, mut by: SortKey) -> PyResult<Vec<u8>> {
+        let (py, this) = (table.py(), table.get());
+        let row = Row { key: &self.key, spelling: &self.spelling, record: &self.record };
+        let shapes = &*this.core().names;
+        let code = match &self.snapshot {
+            Some(large) => by.of(&row, &Whole { shapes, large }).map(<[u8]>::to_vec),
+            None if this.is_in_transaction(py) => this.core().in_running(py, |transaction| {
+                let large = &*transaction;
+                Ok::<_, StoreError>(by.of(&row, &Whole { shapes, large }).map(<[u8]>::to_vec))
+            })?,
+            None => by.of(&row, &Whole { shapes, large: &this.snapshot(py)? }).map(<[u8]>::to_vec),
+        };
+        code.map_err(|error| match error.damage {
+            Damage::Apart if self.snapshot.is_none() => errors::raise(
+                py,
+                "StaleRecord",
+                format!(
+                    "a large value of the record of table {:?} that after() was given was replaced or deleted after it was read; read the \
+                     record again, or read both in one snapshot",
+                    this.name(py)
+                ),
+            ),
+            _ => errors::corrupt_key(py, &this.name(py), &self.key, &error),
+        })
+    }
+}
+
+fn spelling_in(py: Python<'_>, table: &Table, snapshot: &Snapshot, key: &[u8]) -> PyResult<Vec<u8>> {
+    let Some(id) = table.id_in(py, snapshot)? else { return Ok(Vec::new()) };
+    let cell = snapshot.get(id, key).map_err(|error| errors::of_store(py, error))?;
+    Ok(cell.map(|cell| cell.spelling.to_vec()).unwrap_or_default())
+}
