@@ -12,7 +12,9 @@ mod python_text;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pellucid_query::evaluate::check_pattern;
-use pellucid_query::expression::{self, Comparison, Function, Kind, Node, Operation, Part, Source, Step};
+use pellucid_query::expression::{
+    self, Comparison, DEPTH_MAX, Function, Kind, Node, Operation, Part, Source, Step,
+};
 use pellucid_record::Value;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyAttributeError, PyUnicodeEncodeError};
@@ -129,7 +131,8 @@ impl Expression {
             return Err("a row's key has elements, by their index: KEY[0]".to_owned());
         }
         let path = path.iter().cloned().chain([step]).collect();
-        made(Kind::Field(*source, path)).map_err(|_| "the path is too long".to_owned())
+        made(Kind::Field(*source, path))
+            .map_err(|_| format!("a path has {DEPTH_MAX} steps at most; records nest no deeper than 64"))
     }
 }
 
@@ -277,19 +280,19 @@ impl Expression {
     }
 
     fn __and__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
-        made(Kind::And(vec![self.node.clone(), condition(other, "&")?]))
+        made(Kind::all(vec![self.node.clone(), condition(other, "&")?]))
     }
 
     fn __rand__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
-        made(Kind::And(vec![condition(other, "&")?, self.node.clone()]))
+        made(Kind::all(vec![condition(other, "&")?, self.node.clone()]))
     }
 
     fn __or__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
-        made(Kind::Or(vec![self.node.clone(), condition(other, "|")?]))
+        made(Kind::any(vec![self.node.clone(), condition(other, "|")?]))
     }
 
     fn __ror__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
-        made(Kind::Or(vec![condition(other, "|")?, self.node.clone()]))
+        made(Kind::any(vec![condition(other, "|")?, self.node.clone()]))
     }
 
     fn __invert__(&self) -> PyResult<Self> {

@@ -1,5 +1,6 @@
 //! How does a user name a place in a record?
 
+use pellucid_query::expression::DEPTH_MAX;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
@@ -36,6 +37,12 @@ pub fn parse<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny
     };
     if steps.is_empty() {
         return Err(errors::value_error("a field path needs at least one field"));
+    }
+    if steps.len() > DEPTH_MAX as usize {
+        return Err(errors::value_error(format!(
+            "a field path has {DEPTH_MAX} steps at most, not {}; records nest no deeper than 64",
+            steps.len()
+        )));
     }
     Ok(steps)
 }

@@ -37,7 +37,7 @@ pub fn of(conditions: &[Node], has_decimals: bool) -> (Range, Vec<Node>) {
 #[must_use]
 pub fn parts(conditions: &[Node]) -> Vec<Node> {
     let parts = |condition: &Node| match condition.kind() {
-        Kind::And(parts) => parts.clone(),
+        Kind::And(parts) => parts.iter().cloned().collect(),
         _ => vec![condition.clone()],
     };
     conditions.iter().flat_map(parts).collect()

@@ -14,7 +14,7 @@ use pellucid_record::value::{NoShapes, encode_value};
 use pellucid_store::Row;
 
 use crate::evaluate::reach::key_value;
-use crate::expression::{Expression, Kind, Node, Source, Step};
+use crate::expression::{Chain, Expression, Kind, Node, Source, Step};
 use crate::index::{EntryParts, Keys};
 use crate::told_rows::{PLAIN_SIZE, ToldRows};
 
@@ -31,13 +31,13 @@ pub fn told(parts: &[(Node, bool)], node: &Node) -> Option<Node> {
         return Some(Expression::field(path));
     }
     let one = |node: &Node| told(parts, node);
-    let all = |nodes: &[Node]| nodes.iter().map(one).collect::<Option<Vec<_>>>();
+    let all = |nodes: &Chain| nodes.iter().map(one).collect::<Option<Vec<_>>>();
     let kind = match node.kind() {
         Kind::Field(Source::Record, _) => return None,
         Kind::Field(Source::Key, _) | Kind::Literal(_) => return Some(node.clone()),
         Kind::Compare(comparison, left, right) => Kind::Compare(*comparison, one(left)?, one(right)?),
-        Kind::And(parts) => Kind::And(all(parts)?),
-        Kind::Or(parts) => Kind::Or(all(parts)?),
+        Kind::And(parts) => Kind::all(all(parts)?),
+        Kind::Or(parts) => Kind::any(all(parts)?),
         Kind::Not(part) => Kind::Not(one(part)?),
         Kind::Arithmetic(operation, left, right) => Kind::Arithmetic(*operation, one(left)?, one(right)?),
         Kind::Negative(part) => Kind::Negative(one(part)?),

@@ -202,8 +202,8 @@ fn expressions() -> impl Strategy<Value = Node> {
         ];
         prop_oneof![
             4 => (two_kinds, one(), one()).prop_map(|(kind, one, other)| kind(one, other)),
-            2 => vec(one(), 2..4).prop_map(Kind::And),
-            2 => vec(one(), 2..4).prop_map(Kind::Or),
+            2 => vec(one(), 2..4).prop_map(Kind::all),
+            2 => vec(one(), 2..4).prop_map(Kind::any),
             3 => one().prop_map(Kind::Not),
             2 => one().prop_map(Kind::Negative),
             1 => (one(), one(), one()).prop_map(|(value, least, greatest)| Kind::Between(value, least, greatest)),

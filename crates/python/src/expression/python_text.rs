@@ -3,7 +3,7 @@
 //! The text of `repr` makes the same expression when it is evaluated, where `F`, `KEY` and `pellucid` mean ours, and `datetime`, `Decimal`, `UUID`
 //! and `zoneinfo` what Python shows by these names. What cannot be typed so is a text for `pellucid.parse`.
 
-use pellucid_query::expression::{Comparison, Expression, Kind, Node, Operation, Source, Step};
+use pellucid_query::expression::{Chain, Comparison, Expression, Kind, Node, Operation, Source, Step};
 use pellucid_record::Value;
 use pellucid_record::value::{NoShapes, decode};
 use pyo3::prelude::*;
@@ -151,7 +151,7 @@ impl Shower<'_> {
         self.push(part, level::SIGN)
     }
 
-    fn push_chain(&mut self, parts: &[Node], sign: &str, least: u8) -> PyResult<()> {
+    fn push_chain(&mut self, parts: &Chain, sign: &str, least: u8) -> PyResult<()> {
         for (index, part) in parts.iter().enumerate() {
             self.out.push_str(if index == 0 { "" } else { sign });
             self.push(part, least)?;

@@ -170,7 +170,7 @@ impl Plan {
 pub fn all_of(mut conditions: Vec<Node>) -> PyResult<Option<Node>> {
     Ok(match conditions.len() {
         0 | 1 => conditions.pop(),
-        _ => Some(node(Kind::And(conditions))?),
+        _ => Some(node(Kind::all(conditions))?),
     })
 }
 

@@ -362,7 +362,7 @@ fn unserved(query: &Bound<'_, Query>, place: &Place) -> PyResult<Vec<String>> {
     while let Some(node) = open.pop() {
         let (word, field) = match node.kind() {
             Kind::And(parts) | Kind::Or(parts) => {
-                open.extend(parts);
+                open.extend(parts.iter());
                 continue;
             }
             Kind::Not(part) => {

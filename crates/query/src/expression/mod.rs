@@ -3,6 +3,7 @@
 //! An [`Expression`] is a value: it is compared, shown and stored, and knows nothing of how it is evaluated. Its one text is the
 //! language of `parse.rs`, in which `show.rs` shows it, so that each expression can be written down and read again.
 
+mod chain;
 mod error;
 mod literal;
 mod moment;
@@ -17,11 +18,12 @@ use pellucid_record::keyed::CanonicalKey;
 use pellucid_record::value::{NoShapes, encode_value};
 use pellucid_record::{Container, Value};
 
+pub use chain::Chain;
 pub use error::ParseError;
 pub use parse::{IndexParts, parse, parse_index};
 pub use show::{NOT_FIELDS, is_plain_name};
 
-/// How deep expressions nest. Chains of `and` and `or` are one level, however long.
+/// How deep expressions nest, and how many steps a path has. Chains of `and` and `or` are one level, however long.
 pub const DEPTH_MAX: u32 = 200;
 
 /// An expression that others share.
@@ -44,9 +46,9 @@ pub enum Kind {
     /// Whether two values compare so. Values of unlike types do not compare at all: false, and `NotEqual` true.
     Compare(Comparison, Node, Node),
     /// Whether all are true. At least two.
-    And(Vec<Node>),
+    And(Chain),
     /// Whether any is true. At least two.
-    Or(Vec<Node>),
+    Or(Chain),
     /// Whether it is not true.
     Not(Node),
     /// A number made of two.
@@ -169,23 +171,24 @@ impl Expression {
     /// The expression of this kind. `and` within `and`, and `or` within `or`, become one.
     ///
     /// # Errors
-    /// It nests deeper than `DEPTH_MAX`.
+    /// It nests deeper than `DEPTH_MAX`, or its path is longer.
     pub fn new(kind: Kind) -> Result<Node, TooDeep> {
         let kind = match kind {
             Kind::Literal(value) => Kind::Literal(in_order(value)),
             Kind::IsIn(part, values) => Kind::IsIn(part, values.into_iter().map(in_order).collect()),
-            Kind::And(parts) => Kind::And(flattened(parts, |kind| match kind {
+            Kind::And(parts) => Kind::And(flattened(&parts, |kind| match kind {
                 Kind::And(parts) => Some(parts),
                 _ => None,
             })),
-            Kind::Or(parts) => Kind::Or(flattened(parts, |kind| match kind {
+            Kind::Or(parts) => Kind::Or(flattened(&parts, |kind| match kind {
                 Kind::Or(parts) => Some(parts),
                 _ => None,
             })),
             kind => kind,
         };
-        let depth = 1 + kind.parts().iter().map(|part| part.depth).max().unwrap_or(0);
-        if depth > DEPTH_MAX { Err(TooDeep) } else { Ok(Arc::new(Expression { kind, depth })) }
+        let depth = 1 + kind.parts_depth();
+        let is_long = matches!(&kind, Kind::Field(_, path) if path.len() > DEPTH_MAX as usize);
+        if is_long || depth > DEPTH_MAX { Err(TooDeep) } else { Ok(Arc::new(Expression { kind, depth })) }
     }
 
     /// The value itself.
@@ -243,6 +246,25 @@ impl Expression {
 }
 
 impl Kind {
+    /// All of these.
+    #[must_use]
+    pub fn all(parts: Vec<Node>) -> Self {
+        Kind::And(parts.into())
+    }
+
+    /// Any of these.
+    #[must_use]
+    pub fn any(parts: Vec<Node>) -> Self {
+        Kind::Or(parts.into())
+    }
+
+    fn parts_depth(&self) -> u32 {
+        match self {
+            Kind::And(parts) | Kind::Or(parts) => parts.depth(),
+            kind => kind.parts().iter().map(|part| part.depth).max().unwrap_or(0),
+        }
+    }
+
     /// The expressions of which it is made.
     #[must_use]
     pub fn parts(&self) -> Vec<&Node> {
@@ -264,12 +286,15 @@ impl Kind {
     }
 }
 
-fn flattened(parts: Vec<Node>, of: impl Fn(&Kind) -> Option<&Vec<Node>>) -> Vec<Node> {
-    let mut flat = Vec::with_capacity(parts.len());
-    for part in parts {
+fn flattened(parts: &Chain, of: impl Fn(&Kind) -> Option<&Chain>) -> Chain {
+    if !parts.iter().any(|part| of(&part.kind).is_some()) {
+        return parts.clone();
+    }
+    let mut flat = Chain::default();
+    for part in parts.iter() {
         match of(&part.kind) {
-            Some(inner) => flat.extend(inner.iter().cloned()),
-            None => flat.push(part),
+            Some(inner) => flat.append(inner),
+            None => flat.push(Arc::clone(part)),
         }
     }
     flat
@@ -345,7 +370,7 @@ mod tests {
     fn chains_are_flat_and_nests_are_limited() {
         let mut chain = field("a");
         for _ in 0..1000 {
-            chain = Expression::new(Kind::And(vec![chain, field("b")])).unwrap();
+            chain = Expression::new(Kind::all(vec![chain, field("b")])).unwrap();
         }
         assert_eq!((chain.depth, chain.kind.parts().len()), (2, 1001));
         let mut nest = field("a");

@@ -223,8 +223,8 @@ impl<'a> Parser<'a> {
             }
             let place = self.start;
             left = match infix {
-                Infix::Or => self.chain(left, "or", level::AND, Kind::Or, start)?,
-                Infix::And => self.chain(left, "and", level::NOT, Kind::And, start)?,
+                Infix::Or => self.chain(left, "or", level::AND, Kind::any, start)?,
+                Infix::And => self.chain(left, "and", level::NOT, Kind::all, start)?,
                 Infix::Arithmetic(operation) => {
                     self.advance()?;
                     let right = self.expression(level + 1)?;

@@ -8,7 +8,7 @@ use std::fmt;
 use pellucid_record::value::{NoShapes, decode};
 
 use super::token::{is_name_part, is_name_start};
-use super::{Comparison, Expression, Function, Kind, Operation, Part, Source, Step, literal};
+use super::{Chain, Comparison, Expression, Function, Kind, Operation, Part, Source, Step, literal};
 
 /// Words that are no field's name where an expression begins, unless they stand in backticks.
 pub const NOT_FIELDS: [&str; 17] = [
@@ -215,7 +215,7 @@ fn push_behind(part: &Expression, words: &str, out: &mut String) {
     out.push_str(words);
 }
 
-fn push_chain(parts: &[super::Node], word: &str, least: u8, out: &mut String) {
+fn push_chain(parts: &Chain, word: &str, least: u8, out: &mut String) {
     for (index, part) in parts.iter().enumerate() {
         out.push_str(if index == 0 { "" } else { word });
         push(part, least, out);

@@ -290,7 +290,7 @@ impl Planner<'_, '_> {
         let nodes = conditions.iter().map(|(_, node)| Node::clone(node)).collect();
         let whole = match conditions {
             [(_, node)] => Some(Node::clone(node)),
-            _ => Expression::new(Kind::And(nodes)).ok(),
+            _ => Expression::new(Kind::all(nodes)).ok(),
         };
         let share = match whole.map(|node| self.statistics.sample(&node)) {
             // So few may be none; and then all rows are looked at in vain.
