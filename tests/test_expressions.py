@@ -233,6 +233,55 @@ def test_depth_is_limited_and_length_is_not() -> None:
         sum([F.a] * 300)
 
 
+def test_a_chain_is_joined_in_a_loop_without_being_copied() -> None:
+    chain = F.a == 0
+    for number in range(1, 50_000):
+        chain |= F.a == number
+    assert str(chain).endswith("or a == 49998 or a == 49999")
+    left = right = F.b
+    for _ in range(10):
+        left, right = left & F.a, F.a & right
+    assert str(left & right) == " and ".join(["b", *["a"] * 20, "b"])
+
+
+def test_a_path_has_an_end() -> None:
+    path = F
+    for _ in range(200):
+        path = path.a
+    assert parse(str(path)).same_as(path)
+    with pytest.raises(AttributeError, match="a path has 200 steps at most; records nest no deeper than 64"):
+        path.a
+    with pytest.raises(TypeError, match="a path has 200 steps at most"):
+        path.each()
+    with pytest.raises(pellucid.ParseError, match="more than 200 deep"):
+        parse(".".join(["a"] * 100_000))
+    table = pellucid.open(":memory:").table("t")
+    for use in (table.column, table.select, table.create_index):
+        with pytest.raises(ValueError, match="a field path has 200 steps at most, not 100000"):
+            use(*(["i"] if use == table.create_index else []), ".".join(["a"] * 100_000))
+
+
+def test_what_is_made_of_expressions_is_copied_and_pickled() -> None:
+    for made in (
+        F.x.desc(), (F.x + KEY[0]).asc(), F.x.lower().sum(), F.x.count(), pellucid.count(),
+        pellucid.count("a.b"), F.x.mean(), F.x.each().min(), F["max"].max(),
+    ):  # fmt: skip
+        assert repr(pickle.loads(pickle.dumps(made))) == repr(made)
+        assert copy.copy(made) is made
+        assert copy.deepcopy([made])[0] is made
+    table = pellucid.open(":memory:").table("t")
+    table.extend([{"x": 1}, {"x": 2}])
+    order, total = pickle.loads(pickle.dumps((F.x.desc(), F.x.sum())))
+    assert table.order_by(order).column("x") == [2, 1]
+    assert table.agg(n=total) == {"n": 3}
+    for bound in (table.where(F.x > 1), table.group_by("x")):
+        with pytest.raises(TypeError, match=r"cannot be pickled; pickle its expressions, which are values"):
+            pickle.dumps(bound)
+        assert copy.deepcopy(bound) is bound
+    with pytest.raises(TypeError, match="pickle the database, which opens its file again"):
+        pickle.dumps(table)
+
+
 def test_equality_makes_a_condition_and_same_as_compares() -> None:
     assert isinstance(F.a == F.a, Expression)
     assert (F.a == 1).same_as(F.a == 1)

@@ -371,6 +371,11 @@ impl Query {
         explain::explain(slf, analyze)
     }
 
+    #[expect(clippy::unused_self, reason = "a slot")]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(words::not_pickled("a query holds"))
+    }
+
     // It never changes.
     fn __copy__(slf: Py<Self>) -> Py<Self> {
         slf

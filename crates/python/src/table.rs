@@ -617,6 +617,14 @@ impl Table {
         Self::update(slf, Some(other), None)
     }
 
+    #[expect(clippy::unused_self, reason = "a slot")]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(errors::type_error(
+            "a table belongs to an open database, and cannot be pickled; pickle the database, which opens its file again, and take the \
+             table there: db.table(name); dict(table) has the rows",
+        ))
+    }
+
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let (py, this) = (slf.py(), slf.get());
         let text =

@@ -69,15 +69,20 @@ impl Aggregate {
 }
 
 impl Aggregate {
-    /// What it is of what: `sum of n * price`.
-    fn shown(&self) -> String {
-        let name = match self.kind {
+    /// The method of an expression that makes it.
+    fn name(&self) -> &'static str {
+        match self.kind {
             Kind::Count => "count",
             Kind::Sum => "sum",
             Kind::Mean => "mean",
             Kind::Least => "min",
             Kind::Greatest => "max",
-        };
+        }
+    }
+
+    /// What it is of what: `sum of n * price`.
+    fn shown(&self) -> String {
+        let name = self.name();
         match &self.node {
             None => format!("{name} of rows"),
             Some(node) => format!("{name} of {node}"),
@@ -101,6 +106,23 @@ impl Aggregate {
 
     fn __hash__(slf: &Bound<'_, Self>) -> u64 {
         slf.as_ptr() as u64
+    }
+
+    /// As it was made: `Expression.sum(expression)`, `pellucid.count()`.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let Some(node) = &self.node else {
+            return Ok((py.import("pellucid")?.getattr("count")?, PyTuple::empty(py)));
+        };
+        let make = py.get_type::<Expression>().getattr(self.name())?;
+        Ok((make, PyTuple::new(py, [Bound::new(py, Expression::of(node.clone()))?])?))
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
     }
 
     fn __neg__(&self) -> PyResult<()> {
@@ -193,6 +215,19 @@ impl Groups {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let by: Vec<_> = self.by.iter().map(|(_, node)| node.to_string()).collect();
         Ok(format!("<pellucid.Groups of {} by {}>", self.query.bind(py).repr()?, by.join(", ")))
+    }
+
+    #[expect(clippy::unused_self, reason = "a slot")]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(words::not_pickled("groups hold"))
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
     }
 
     #[expect(clippy::unused_self, reason = "a slot")]

@@ -48,6 +48,20 @@ impl SortBy {
         slf.as_ptr() as u64
     }
 
+    /// As it was made: `Expression.desc(expression)`.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Expression,))> {
+        let make = py.get_type::<Expression>().getattr(if self.is_descending { "desc" } else { "asc" })?;
+        Ok((make, (Expression::of(self.node.clone()),)))
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+
     fn __neg__(&self, py: Python<'_>) -> PyResult<()> {
         let shown = expression::shown(py, &self.node);
         Err(errors::type_error(format!("an order is turned round by asc() and desc(): {shown}.asc()")))

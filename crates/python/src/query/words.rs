@@ -58,6 +58,14 @@ pub fn of_query(query: &Bound<'_, PyAny>, name: &str) -> PyErr {
     PyAttributeError::new_err(format!("a query has no attribute {name:?}{hint}"))
 }
 
+/// Says what to pickle in place of what is bound to an open database.
+pub fn not_pickled(what: &str) -> PyErr {
+    errors::type_error(format!(
+        "{what} a table of an open database, and cannot be pickled; pickle its expressions, which are values, and the rows that it gives \
+         (to_dicts()), and ask again where they are read: db.table(name).where(condition)"
+    ))
+}
+
 /// Functions of others, and what to write instead.
 const FUNCTION_WORDS: &[(&[&str], &str)] = &[
     (&["len", "size"], "write length()"),
