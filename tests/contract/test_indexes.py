@@ -142,6 +142,16 @@ def test_tuples_are_values_and_begin_as_keys_do(db: Database) -> None:
         table.index("up").prefix(1)  # type: ignore[arg-type]
 
 
+def test_a_complex_number_without_an_imaginary_part_is_shown_as_it_was_stored(db: Database) -> None:
+    table = db.table("t")
+    table.create_index("by_x", F.x, unique=True)
+    table["a"] = {"x": 1 + 0j}
+    assert repr(list(table.index("by_x").keys())) == "[((1+0j), 'a')]"
+    with pytest.raises(UniqueError, match=r"row 'b' .* would have \(1\+0j\) in the unique index") as refused:
+        table["b"] = {"x": 1 + 0j}
+    assert repr(refused.value.value) == "(1+0j)"
+
+
 def test_an_entry_for_each_distinct_element(db: Database) -> None:
     table = filled(db)
     table.create_index("by_tag", F.tags.each())

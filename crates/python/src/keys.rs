@@ -3,7 +3,8 @@
 use pellucid_record::key::{KeyEncoder, KeyError, KeyPart, KeyReader, PlainKey, plain_key};
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBool, PyBytes, PyDate, PyDateAccess, PyDateTime, PyFloat, PyInt, PyString, PyTuple, PyTzInfoAccess,
+    PyBool, PyBytes, PyComplex, PyDate, PyDateAccess, PyDateTime, PyFloat, PyInt, PyString, PyTuple,
+    PyTzInfoAccess,
 };
 
 use crate::calendar::ordinal_of;
@@ -249,7 +250,8 @@ fn object_of_part<'py>(py: Python<'py>, part: &KeyPart<'_>) -> PyResult<Bound<'p
             let value = py.get_type::<PyInt>().call_method1("from_bytes", (bytes, "big"))?;
             if *negative { value.neg() } else { Ok(value) }
         }
-        KeyPart::Float(value) | KeyPart::Complex(value) => Ok(PyFloat::new(py, *value).into_any()),
+        KeyPart::Float(value) => Ok(PyFloat::new(py, *value).into_any()),
+        KeyPart::Complex(value) => Ok(PyComplex::from_doubles(py, *value, 0.0).into_any()),
         KeyPart::Decimal(written) => py.import("decimal")?.getattr("Decimal")?.call1((*written,)),
         KeyPart::Date(ordinal) => scalars::new_date(py, *ordinal),
         KeyPart::Datetime { local, fold } => scalars::new_datetime(py, local << 1 | i64::from(*fold), None),
