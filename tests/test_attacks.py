@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pellucid
+import pyarrow
 import pytest
 
 
@@ -243,6 +244,28 @@ def test_values_appended_while_extend_goes_on_are_not_overwritten(db: pellucid.D
 
     assert table.extend(values()) == 3
     assert sorted(table.values()) == [f"{who} {n}" for who in ("inner", "outer") for n in range(3)]
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+@pytest.mark.parametrize("as_columns", [False, True])
+def test_a_table_that_is_dropped_by_what_extend_takes_is_stale(
+    db: pellucid.Database, is_made_anew: bool, as_columns: bool
+) -> None:
+    def rows() -> Iterator[Any]:
+        yield pyarrow.record_batch({"a": [1]}) if as_columns else {"a": 1}
+        db.drop_table("t")
+        if is_made_anew:
+            db.table("t").append({"other": 1})
+        yield pyarrow.record_batch({"a": [2]}) if as_columns else {"a": 2}
+
+    table = db.table("t")
+    table.append({"a": 0})
+    given: Any = rows()
+    if as_columns:
+        given = pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("a", pyarrow.int64())]), given)
+    with pytest.raises(pellucid.StaleTable, match="table 't' has been dropped since it was opened"):
+        table.extend(given)
+    assert list(table.values()) == [{"a": 0}]
 
 
 def test_an_enum_that_is_its_own_value_raises() -> None:

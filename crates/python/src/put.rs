@@ -398,13 +398,17 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
             let encoded = encode_for(table, &value, place)?;
             if core.stored_count() != stored_count {
                 // The iterator, or the value's own code, has stored something itself: perhaps here.
-                let behind = core.in_running(py, |transaction| next_int(transaction, id))?;
+                let behind = core.in_running(py, |transaction| {
+                    check_same(py, this, transaction, id)?;
+                    next_int(transaction, id)
+                })?;
                 next = behind.ok_or_else(|| no_next(&this.name(py)))?.max(next);
             }
             key.clear();
             key.int(next);
             core.in_running(py, |transaction| {
                 store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, true)
+                check_same(py, this, transaction, id)?;
             })?;
             encode::recycle(py, encoded.encoder);
             stored_count = core.stored_count();
@@ -416,6 +420,19 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
 }
 
 /// Refuses what is one row, of which each key or character would become one.
+/// Refuses to go on with a table that was dropped by what gave the values, also where another one has got its name.
+fn check_same(
+    py: Python<'_>,
+    table: &Table,
+    transaction: &Transaction,
+    id: TableId,
+) -> Result<(), StoreError> {
+    if table.id_in_transaction(py, transaction)? == Some(id) {
+        return Ok(());
+    }
+    Err(StoreError::TableDropped { table: table.name(py).to_string() })
+}
+
 fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
     let kind = values.get_type();
     if kind.name()? == "LazyFrame" && values.hasattr("collect")? {

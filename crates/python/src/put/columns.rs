@@ -16,7 +16,7 @@ use pellucid_store::{StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyDateTime, PyDelta, PyType, PyTzInfo};
 
-use super::{apart_places, next_int, no_next};
+use super::{apart_places, check_same, next_int, no_next};
 use crate::errors;
 use crate::hot::arrow::{Broken, Incoming};
 use crate::hot::encode::APART_SIZE_MIN;
@@ -179,6 +179,7 @@ impl<'a, 'py> Loading<'a, 'py> {
         let mut patched = Vec::new();
         let (id, records, next, count) = (self.id, &self.records, &mut self.next, &mut self.count);
         let is_done = core.in_running(py, |transaction| {
+            check_same(py, this, transaction, id)?;
             for (record, large) in records.iter() {
                 let mut blobs = Vec::with_capacity(large.len());
                 let mut record = record;
