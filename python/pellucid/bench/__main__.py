@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from rich.console import Console
     except ImportError:
-        parser.error("the report is made with rich: pip install 'pellucid[cli]'")
+        parser.error("the report is made with rich: pip install rich")
     # A file or pipe has no width; the tables need more than the 80 columns that would be assumed.
     console = Console(width=None if sys.stdout.isatty() else 140)
     with tempfile.TemporaryDirectory(prefix="pellucid-bench-", dir=options.directory) as directory:

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from rich.console import Console
     except ImportError:
-        parser.error("the demo draws its tables with rich: pip install 'pellucid[cli]'")
+        parser.error("the demo draws its tables with rich: pip install rich")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="pellucid-demo-") as directory:
