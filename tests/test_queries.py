@@ -1101,6 +1101,10 @@ def test_a_path_in_text_has_no_indexes(table: Any) -> None:
             ("x.", "a name in it is empty"),
         ]:
             with pytest.raises(ValueError, match=why) as raised:
+            ("tags.each()", "nothing is called in it"),
+            ("name.lower()", "nothing is called in it"),
+            ("tags.0", "a number in it would be a name"),
+            ("at.-1.city", "a number in it would be a name"),
                 use(path)
             assert f"a field of that very name is ({path.replace(chr(39), chr(39))!r},)".replace(
                 "'", '"'
@@ -1113,6 +1117,8 @@ def test_a_path_in_text_has_no_indexes(table: Any) -> None:
     assert table.column(("tags[0]",)) == [1]
 
 
+    table[0] = {"years": {"2026": 5}, "7": 6, "a": {"b2": 7}}
+    assert (table.column(("years", "2026")), table.column("7"), table.column("a.b2")) == ([5], [6], [7])
 def test_an_update_says_where_its_path_ends(table: Any) -> None:
     table["k"] = {"a": 1, "tags": ["x"], "t": (1,), "d": {"e": {}}}
     for changes, why in [

@@ -55,9 +55,17 @@ fn refuse_steps(path: &str) -> PyResult<()> {
             inner == "*" || inner.starts_with(['\'', '"']) || inner.parse::<i64>().is_ok()
         })
     };
+    let is_digits = |name: &str| {
+        let digits = name.strip_prefix('-').unwrap_or(name);
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
     let names = || path.split('.');
     let why = if names().any(is_index) {
         "there are no indexes in it: write F.tags[0] or F.tags.each() where an expression may stand, or a tuple, (\"tags\", 0)"
+    } else if names().any(|name| name.ends_with("()")) {
+        "nothing is called in it: write F.tags.each() where an expression may stand, or pellucid.parse(\"tags[*]\")"
+    } else if names().skip(1).any(is_digits) {
+        "a number in it would be a name: (\"tags\", 0) leads to an element of a list, (\"years\", \"2026\") to a field of a dict"
     } else if names().any(|name| name.len() > 1 && name.starts_with('`') && name.ends_with('`')) {
         "there are no backticks in it: a tuple, (\"two.words\",), is exact"
     } else if !path.is_empty() && names().any(str::is_empty) {
