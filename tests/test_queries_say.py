@@ -220,6 +220,36 @@ def test_queries_are_values_all_the_same(people: Any) -> None:
     assert list(query) == query.to_list()
     assert not hasattr(query, "values")
 
+def test_a_prefix_of_one_part_is_no_tuple_of_it(people: Any) -> None:
+    people.create_index("by_age", F.age)
+    by_age = people.index("by_age")
+    with pytest.raises(
+        TypeError, match=r"has one part, and no value that is a tuple; get_all\(30\) gives all"
+    ):
+        by_age.prefix((30,))
+    assert list(by_age.prefix((31,))) == []
+    people["cid"] = {"age": (30, "x")}
+    assert list(by_age.prefix((30,))) == [{"age": (30, "x")}]
+
+
+def test_keywords_of_update_are_keys_and_a_field_is_not_meant_in_silence(people: Any) -> None:
+    message = r"update\(age=5\) of table .people. sets .*; table.where\(\).update\(age=5\) sets the"
+    with pytest.raises(pellucid.errors.DatabaseWarning):  # an error, and nothing is stored
+        people.update({"x": 1}, tags=["b"])
+    assert sorted(people) == ["ann", "bob"]
+    with pytest.warns(pellucid.errors.DatabaseWarning, match=message) as warned:
+        people.update(age=5)
+    assert warned[0].filename == __file__
+    assert people["age"] == 5
+    # What can only be meant as keys, or is one already.
+    people.update({"born": 5}, age=6, eve={"age": 1}, other=7, name={"first": "Eve"})
+    assert people["born"] == 5
+    counts = pellucid.open(":memory:")
+    counts.update(a=1)
+    counts.update(a=2, b=3)
+    assert dict(counts) == {"a": 2, "b": 3}
+
+
 
 def notes(query: Any) -> list[str]:
     return [line for line in query.explain().splitlines() if line.startswith("note: ")]

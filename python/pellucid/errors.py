@@ -202,7 +202,10 @@ class DiskFull(DatabaseError):
 
 
 class DatabaseWarning(UserWarning):
-    """Something to know of a database that works: its log stays there, no lock file, an old snapshot."""
+    """Something to know of a database that works: its log stays there, no lock file, an old snapshot.
+
+    Or of a call that does what it says, and perhaps not what was meant: `table.update(age=5)`.
+    """
 
 
 class LostCommitsWarning(UserWarning):

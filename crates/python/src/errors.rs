@@ -141,6 +141,13 @@ pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{ending}")
 }
 
+/// `an int`, `a list`: what an object is.
+pub fn a_kind(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    let name = object.get_type().name()?.to_string();
+    let begins_with_vowel = name.starts_with(['a', 'e', 'i', 'o', 'A', 'E', 'I', 'O']);
+    Ok(format!("{} {name}", if begins_with_vowel { "an" } else { "a" }))
+}
+
 /// A mistake of ours that no input should reach.
 pub fn internal(what: &str) -> PyErr {
     PySystemError::new_err(format!("{what}; this is a bug in pellucid, please report it"))
@@ -326,6 +333,11 @@ pub fn unsupported_key(table: &str, key: &Bound<'_, PyAny>, why: &str, steps: &[
         }
     };
     raise(key.py(), "UnsupportedKey", format!("key {shown} of table {table:?}{place} {why}"))
+}
+
+/// What an object shows of itself, as far as a message can bear it.
+pub fn brief(object: &Bound<'_, PyAny>) -> String {
+    shorten(object.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string()))
 }
 
 fn shorten(text: String) -> String {

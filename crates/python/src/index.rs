@@ -238,6 +238,28 @@ impl Index {
         Ok(Range::half_open(found.start, found.end))
     }
 
+    /// Refuses a tuple of one value that the only part has, where no value is a tuple: of several parts it would be the first.
+    fn refuse_one_part(&self, (place, known): (&Place, &Known), prefix: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = prefix.py();
+        let Ok(tuple) = prefix.cast::<PyTuple>() else { return Ok(()) };
+        if known.keys.count() != 1 || tuple.len() != 1 {
+            return Ok(());
+        }
+        let has = |range: &Range| self.first_entry(py, (place, known), range, false, |_| ());
+        let value = tuple.get_item(0)?;
+        let tuples = self.prefix_range(known, PyTuple::empty(py).as_any())?;
+        if let Some(parts) = self.parts_of(known, &value, true)?
+            && has(&beginning_with(&parts))?.is_some()
+            && has(&tuples)?.is_none()
+        {
+            let (name, value) = (&self.name, value.repr()?);
+            return Err(errors::type_error(format!(
+                "index {name:?} has one part, and no value that is a tuple; get_all({value}) gives all rows that have {value}"
+            )));
+        }
+        Ok(())
+    }
+
     fn entries(
         &self,
         py: Python<'_>,
@@ -594,6 +616,8 @@ impl Index {
         prefix: &Bound<'py, PyAny>,
         #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let (place, known) = self.ready(prefix.py())?;
+        self.refuse_one_part((&place, &known), prefix)?;
         self.rows(prefix.py(), |known| self.prefix_range(known, prefix), reverse)
     }
 

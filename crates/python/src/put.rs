@@ -5,6 +5,7 @@
 //! finished bytes under it: both have fixed places.
 
 mod columns;
+pub mod keywords;
 
 use std::ops::Bound as Edge;
 
@@ -407,8 +408,8 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
             key.clear();
             key.int(next);
             core.in_running(py, |transaction| {
-                store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, true)
                 check_same(py, this, transaction, id)?;
+                store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, true)
             })?;
             encode::recycle(py, encoded.encoder);
             stored_count = core.stored_count();
@@ -419,7 +420,6 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
     })
 }
 
-/// Refuses what is one row, of which each key or character would become one.
 /// Refuses to go on with a table that was dropped by what gave the values, also where another one has got its name.
 fn check_same(
     py: Python<'_>,
@@ -433,6 +433,7 @@ fn check_same(
     Err(StoreError::TableDropped { table: table.name(py).to_string() })
 }
 
+/// Refuses what is one row, of which each key or character would become one.
 fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
     let kind = values.get_type();
     if kind.name()? == "LazyFrame" && values.hasattr("collect")? {

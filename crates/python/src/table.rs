@@ -281,6 +281,9 @@ impl Table {
     }
 
     /// Set many keys in one transaction: from a mapping, from pairs, by keyword.
+    ///
+    /// Keywords are keys, as those of `dict.update`. A field of all rows is set by `table.where().update(age=5)`; `DatabaseWarning` where
+    /// that seems to be meant: the rows are records with a field of that name, and no key is called so.
     #[pyo3(signature = (other=None, /, **more))]
     fn update(
         slf: &Bound<'_, Self>,
@@ -293,6 +296,7 @@ impl Table {
                 put::update_from(slf, other)?;
             }
             if let Some(more) = more {
+                put::keywords::check(slf, more)?;
                 put::update_from(slf, more.as_any())?;
             }
             Ok(())
@@ -613,16 +617,16 @@ impl Table {
         other.call_method1("__or__", (py.get_type::<PyDict>().call1((slf,))?,))
     }
 
-    fn __ior__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        Self::update(slf, Some(other), None)
-    }
-
     #[expect(clippy::unused_self, reason = "a slot")]
     fn __reduce__(&self) -> PyResult<()> {
         Err(errors::type_error(
             "a table belongs to an open database, and cannot be pickled; pickle the database, which opens its file again, and take the \
              table there: db.table(name); dict(table) has the rows",
         ))
+    }
+
+    fn __ior__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        Self::update(slf, Some(other), None)
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {

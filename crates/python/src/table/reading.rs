@@ -299,7 +299,7 @@ impl Table {
         Row::owned(record, key, names, gate, table, this.why_frozen())
     }
 
-    pub(super) fn edge<'py>(
+    pub fn edge<'py>(
         slf: &Bound<'py, Self>,
         reverse: bool,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
