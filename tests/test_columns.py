@@ -227,6 +227,8 @@ def test_no_rows_are_no_rows() -> None:
     assert pa.table(table).shape == (0, 0)
     assert pa.table(table.select("a")).column_names == ["a"]
     assert pa.table(table_of([{"a": 1}]).where(F.a > 1)).num_rows == 0
+    nothing = table_of([{"a": 1}]).where(F.a > 1).select("a", b=F.a + 1)
+    assert nothing.to_polars().columns == list(nothing.to_pandas().columns) == ["a", "b"]
     assert pa.table(table_of([{}, {}])).shape == (2, 0)
 
 
