@@ -53,8 +53,8 @@ ARITHMETIC = [
 
 
 def one(piece: Any) -> Any:
-    """What may begin or end a text: several at once are refused."""
-    return "several" if isinstance(piece, list | tuple | set | frozenset) else piece
+    """What may begin or end a text: all else is refused."""
+    return piece if isinstance(piece, str | bytes | bytearray | Expression) else "no text"
 
 
 HAS = [
@@ -191,11 +191,11 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda: "a" in F.tags, TypeError, "write F.tags.contains('a')"),
     (lambda: list(F.tags), TypeError, "F.tags.each() stands for each element"),
     (lambda: F.x.isin("abc"), TypeError, "isin() takes several values, and 'abc' is one"),
-    (lambda: F.x.isin(5), TypeError, "values has to be an iterable of values, not int"),
+    (lambda: F.x.isin(5), TypeError, "isin() takes several values, an iterable, and 5 is one"),
     (lambda: F.x.isin([F.y]), TypeError, "expected a value, not the expression (y)"),
     (lambda: F.x == print, pellucid.UnsupportedValue, ".filter(callable) takes one"),
     (lambda: F.x == [object()], pellucid.UnsupportedValue, "the value in the expression at [0] is of type"),
-    (lambda: F.x.matches("("), ValueError, "unclosed group"),
+    (lambda: F.x.matches("("), ValueError, "'(' is no regular expression: unclosed group; those are"),
     (lambda: F.x.matches(5), TypeError, "pattern has to be a str, the regular expression, not int"),
     (lambda: F[[1]], TypeError, "no dict has a list as a key"),
     (lambda: F[1:2], TypeError, "a slice is no step of a path"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import operator
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
@@ -29,7 +30,8 @@ def people() -> Iterator[Any]:
 
 
 MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
-    (lambda t: t.find({"age": 30}), TypeError, "a dict is unpacked, find(**{"),
+    (lambda t: t.find({"age": 30}), TypeError, "not a dict; a dict is unpacked, find(**{"),
+    (lambda t: t.find(age=F.born), TypeError, "where(F.a == F.b) compares two fields"),
     (lambda t: t.where().find(F.age == 30), TypeError, "conditions go to where("),
     (lambda t: t.where(age=30), TypeError, "as where(F.age == ...); find(age=...) takes fields by name"),
     (lambda t: pellucid.open(":memory:").where(age=30), TypeError, "where() takes conditions"),
@@ -119,6 +121,32 @@ MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         'not a tuple; join several by |: F.name.startswith("a") | F.name.startswith("b")',
     ),
     (lambda t: F.name.endswith(["a"]), TypeError, "endswith() takes one str, or bytes, not a list"),
+    (lambda t: F.name.startswith(3), TypeError, "startswith() takes one str, or bytes, not an int"),
+    (lambda t: F.name.endswith(None), TypeError, "endswith() takes one str, or bytes, not a NoneType"),
+    (lambda t: F.name.startswith("a", "b"), TypeError, "startswith() takes one str, or bytes, not a tuple"),
+    (lambda t: F.age.isin(30), TypeError, "30 is one: isin([30]), or == 30"),
+    (lambda t: F.age.isin(30, 31), TypeError, "isin() takes its values in one list: isin([30, 31])"),
+    (lambda t: KEY(), TypeError, "KEY is no function: KEY is the row's key, KEY[0] an element of it"),
+    (lambda t: KEY[0](), TypeError, "KEY[0] is no function"),
+    (lambda t: setattr(F, "age", 3), AttributeError, "F.age stands for the field of any record"),
+    (lambda t: delattr(F.name, "last"), AttributeError, "F.name.last stands for the field of any record"),
+    (lambda t: operator.setitem(F, "two words", 3), TypeError, "F['two words'] stands for the field of any"),
+    (lambda t: operator.delitem(F, 0), TypeError, "query.update(age=3) sets a field in the rows of a query"),
+    (
+        lambda t: t.where().update(age=lambda row: row.age + 1),
+        pellucid.UnsupportedValue,
+        "calls no function for a row: an expression computes a value, update(age=F.age + 1)",
+    ),
+    (lambda t: t.where().update({"age": 1}, age=2), TypeError, "given two values for the field 'age'"),
+    (lambda t: t.where().update({"age": 1, ("age",): 2}), TypeError, "two values for the field ('age',)"),
+    (
+        lambda t: t.update(age=F.age + 1),
+        pellucid.UnsupportedValue,
+        "table.where().update(age=F.age + 1) sets",
+    ),
+    (lambda t: t.find(F.age), TypeError, "not an Expression; conditions go to where("),
+    (lambda t: F.name.matches("(?=a)"), ValueError, "'(?=a)' is no regular expression: look-around,"),
+    (lambda t: t.order_by("age", "desc"), ValueError, "write F.age.desc() (a field of that very name is F["),
     (lambda t: t.where().explain(analyze=1), TypeError, "analyze has to be True or False, not int"),
     (lambda t: t.range(reverse=1), TypeError, "reverse has to be True or False, not int"),
     (
@@ -131,6 +159,47 @@ MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda t: pellucid.parse("a = value 'zz'"), pellucid.ParseError, "that str() of an expression writes"),
     (lambda t: pellucid.parse("a[value 'zz']"), pellucid.ParseError, "that str() of an expression writes"),
 ]
+
+
+WORDS = [
+    ("age => 3", 5, "greater or equal is `>=`"),
+    ("age =< 3", 5, "less or equal is `<=`"),
+    ("age === 3", 5, "`==` compares"),
+    ("age !== 3", 5, "`!=` compares"),
+    ("name =~ 'a'", 6, "a regular expression is found by `matches`"),
+    ("name !~ 'a'", 6, "is not found by `not matches`"),
+    ("age ** 2 > 3", 5, "there is no power, `x * x` is a square"),
+    ("age // 2 > 3", 5, "there is no `//`"),
+    ("age ^ 2", 5, "there is no `^`"),
+    ("age := 2", 5, "`==` compares"),
+    ("age > $1", 7, "a text has no places for values; F.age >= value is an expression with one"),
+    ("age > 3;", 8, "without a `;` behind it"),
+    ("name like 'B%'", 6, 'found "like"; write startswith, endswith, contains, or matches'),
+    ("name not like 'B%'", 10, 'found "like"; write startswith'),
+    ("age > 3 order by name", 9, 'found "order"; a text is a condition alone'),
+    ("tags.each() == 'a'", 10, "there are no methods in a text: tags[*] == 'a'"),
+    ("F.age > 3", 1, "a field stands without F in a text: age, name.last"),
+    ("age in 3", 8, "expected several values behind in: ['Bath', 'York']"),
+    ("age is 3", 8, "`==` compares"),
+    ("name startswith 3", 17, "expected a string, or bytes, behind startswith"),
+    ("name matches '('", 14, "this is no regular expression: unclosed group"),
+]
+
+
+@pytest.mark.parametrize(("text", "column", "message"), WORDS)
+def test_a_text_of_another_language_is_answered_with_what_to_write(
+    text: str, column: int, message: str
+) -> None:
+    with pytest.raises(pellucid.ParseError) as raised:
+        pellucid.parse(text)
+    assert message in str(raised.value)
+    assert raised.value.column == column
+
+
+def test_a_field_called_as_python_calls_the_record_stands_in_backticks() -> None:
+    for expression, text in [(F.F.age, "`F`.age"), (F.F, "F"), (F.F[0], "F[0]"), (F.a.F.b, "a.F.b")]:
+        assert str(expression) == text
+        assert pellucid.parse(text).same_as(expression)
 
 
 @pytest.mark.parametrize(("mistake", "error", "message"), MISTAKES)
@@ -149,6 +218,36 @@ def test_an_index_says_what_gives_its_rows(people: Any) -> None:
         people.index("by_age")[30]
     with pytest.raises(TypeError, match="reverse has to be True or False, not int"):
         people.index("by_age").range(reverse=1)
+
+
+def test_a_prefix_of_one_part_is_no_tuple_of_it(people: Any) -> None:
+    people.create_index("by_age", F.age)
+    by_age = people.index("by_age")
+    with pytest.raises(
+        TypeError, match=r"has one part, and no value that is a tuple; get_all\(30\) gives all"
+    ):
+        by_age.prefix((30,))
+    assert list(by_age.prefix((31,))) == []
+    people["cid"] = {"age": (30, "x")}
+    assert list(by_age.prefix((30,))) == [{"age": (30, "x")}]
+
+
+def test_keywords_of_update_are_keys_and_a_field_is_not_meant_in_silence(people: Any) -> None:
+    message = r"update\(age=5\) of table .people. sets .*; table.where\(\).update\(age=5\) sets the"
+    with pytest.raises(pellucid.errors.DatabaseWarning):  # an error, and nothing is stored
+        people.update({"x": 1}, tags=["b"])
+    assert sorted(people) == ["ann", "bob"]
+    with pytest.warns(pellucid.errors.DatabaseWarning, match=message) as warned:
+        people.update(age=5)
+    assert warned[0].filename == __file__
+    assert people["age"] == 5
+    # What can only be meant as keys, or is one already.
+    people.update({"born": 5}, age=6, eve={"age": 1}, other=7, name={"first": "Eve"})
+    assert people["born"] == 5
+    counts = pellucid.open(":memory:")
+    counts.update(a=1)
+    counts.update(a=2, b=3)
+    assert dict(counts) == {"a": 2, "b": 3}
 
 
 def test_underscores_stand_between_digits() -> None:
@@ -210,6 +309,21 @@ def test_what_cannot_be_added_up_names_the_field_and_the_table(people: Any) -> N
         people.agg(n=F.price.mean())
 
 
+def test_a_long_list_of_values_is_shown_in_short(people: Any) -> None:
+    condition = F.age.isin(range(100_000))
+    assert eval(repr(condition), {"F": F}).same_as(condition)  # noqa: S307 - repr stays what it is
+    for shown in (
+        repr(people.where(condition)),
+        people.where(condition).explain(),
+        people.where(KEY.isin(["ann", *map(str, range(100_000))])).explain(),
+    ):
+        assert len(shown) < 3000
+        assert re.search(r"in \[(0|'ann'), .*\.\.\. \(\d+ characters more\)", shown)
+    with pytest.raises(TypeError) as raised:
+        bool(condition)
+    assert len(str(raised.value)) < 3000
+
+
 def test_queries_are_values_all_the_same(people: Any) -> None:
     query = people.where(F.age > 1)
     assert copy.copy(query) is query
@@ -219,36 +333,6 @@ def test_queries_are_values_all_the_same(people: Any) -> None:
     assert len({query, query, people.where(F.age > 1)}) == 2
     assert list(query) == query.to_list()
     assert not hasattr(query, "values")
-
-def test_a_prefix_of_one_part_is_no_tuple_of_it(people: Any) -> None:
-    people.create_index("by_age", F.age)
-    by_age = people.index("by_age")
-    with pytest.raises(
-        TypeError, match=r"has one part, and no value that is a tuple; get_all\(30\) gives all"
-    ):
-        by_age.prefix((30,))
-    assert list(by_age.prefix((31,))) == []
-    people["cid"] = {"age": (30, "x")}
-    assert list(by_age.prefix((30,))) == [{"age": (30, "x")}]
-
-
-def test_keywords_of_update_are_keys_and_a_field_is_not_meant_in_silence(people: Any) -> None:
-    message = r"update\(age=5\) of table .people. sets .*; table.where\(\).update\(age=5\) sets the"
-    with pytest.raises(pellucid.errors.DatabaseWarning):  # an error, and nothing is stored
-        people.update({"x": 1}, tags=["b"])
-    assert sorted(people) == ["ann", "bob"]
-    with pytest.warns(pellucid.errors.DatabaseWarning, match=message) as warned:
-        people.update(age=5)
-    assert warned[0].filename == __file__
-    assert people["age"] == 5
-    # What can only be meant as keys, or is one already.
-    people.update({"born": 5}, age=6, eve={"age": 1}, other=7, name={"first": "Eve"})
-    assert people["born"] == 5
-    counts = pellucid.open(":memory:")
-    counts.update(a=1)
-    counts.update(a=2, b=3)
-    assert dict(counts) == {"a": 2, "b": 3}
-
 
 
 def notes(query: Any) -> list[str]:

@@ -88,7 +88,8 @@ impl Expression {
             return Err(errors::type_error(format!(
                 "the condition ({}) is compared with {}; &, | and ~ bind tighter than comparisons, which stand in \
                  parentheses: (F.a >= 1) & (F.b == 2)",
-                self.node, other
+                self.node.brief(),
+                other.brief()
             )));
         }
         made(Kind::Compare(comparison, self.node.clone(), other))
@@ -102,20 +103,28 @@ impl Expression {
         made(Kind::Arithmetic(operation, operand(other)?, self.node.clone()))
     }
 
+    /// What is in a string, in bytes or, anywhere, in a container. Nothing begins or ends with what is no text, and nothing would be found.
     fn has(&self, part: Part, piece: &Bound<'_, PyAny>) -> PyResult<Self> {
-        // What Python's own str takes: no string begins with a tuple, and nothing would be found.
+        let (field, word) = (python_text::short(&self.node), part.word());
+        // What Python's own str takes.
         let is_several = piece.is_instance_of::<PyTuple>()
             || piece.is_instance_of::<PyList>()
             || piece.is_instance_of::<PySet>()
             || piece.is_instance_of::<PyFrozenSet>();
+        let refused = |instead: &str| {
+            let kind = errors::a_kind(piece)?;
+            Err(errors::type_error(format!("{word}() takes one str, or bytes, not {kind}{instead}")))
+        };
         if part != Part::Anywhere && is_several {
-            let (field, word) = (python_text::short(&self.node), part.word());
-            return Err(errors::type_error(format!(
-                "{word}() takes one str, or bytes, not a {}; join several by |: {field}.{word}(\"a\") | {field}.{word}(\"b\")",
-                piece.get_type().name()?
-            )));
+            return refused(&format!("; join several by |: {field}.{word}(\"a\") | {field}.{word}(\"b\")"));
         }
-        made(Kind::Has(part, self.node.clone(), operand(piece)?))
+        let node = operand(piece)?;
+        if let Kind::Literal(value) = node.kind()
+            && !part.may_be(value)
+        {
+            return refused("");
+        }
+        made(Kind::Has(part, self.node.clone(), node))
     }
 
     fn call(&self, function: Function) -> PyResult<Self> {
@@ -125,7 +134,7 @@ impl Expression {
     /// The path that goes on with this step; the text says why there is none.
     fn stepped(&self, step: Step) -> Result<Self, String> {
         let Kind::Field(source, path) = self.node.kind() else {
-            return Err(format!("{} is computed, and has no parts to choose from", self.node));
+            return Err(format!("{} is computed, and has no parts to choose from", self.node.brief()));
         };
         if *source == Source::Key && !matches!(step, Step::Index(_)) {
             return Err("a row's key has elements, by their index: KEY[0]".to_owned());
@@ -136,7 +145,16 @@ impl Expression {
     }
 }
 
+fn no_assignment(py: Python<'_>, node: &Node) -> String {
+    format!(
+        "{} stands for the field of any record, and none of them is at hand: query.update(age=3) sets a field in the rows of a query, \
+         record.age = 3 in one",
+        shown(py, node)
+    )
+}
+
 fn no_floor_division(node: &Node) -> PyErr {
+    let node = node.brief();
     errors::type_error(format!(
         "expressions have + - * / %, and no //; for whole numbers, ({node} - {node} % b) / b is the same, as a float"
     ))
@@ -172,6 +190,30 @@ impl Expression {
         self.stepped(key_step(key)?).map_err(errors::type_error)
     }
 
+    fn __setattr__(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyString>,
+        _value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let field =
+            self.stepped(Step::Field(name.to_string_lossy().into())).map_err(PyAttributeError::new_err)?;
+        Err(PyAttributeError::new_err(no_assignment(py, &field.node)))
+    }
+
+    fn __delattr__(&self, py: Python<'_>, name: &Bound<'_, PyString>) -> PyResult<()> {
+        self.__setattr__(py, name, name.as_any())
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, _value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let field = self.__getitem__(key)?;
+        Err(errors::type_error(no_assignment(key.py(), &field.node)))
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.__setitem__(key, key)
+    }
+
     fn __iter__(&self) -> PyResult<()> {
         Err(errors::type_error(format!(
             "an expression is no list to loop over; {}.each() stands for each element in a condition",
@@ -204,7 +246,7 @@ impl Expression {
         }
         Err(errors::type_error(format!(
             "the expression ({}) has no value to format before a record is there; its text is str(expression)",
-            self.node
+            self.node.brief()
         )))
     }
 
@@ -222,10 +264,16 @@ impl Expression {
         _arguments: &Bound<'_, PyTuple>,
         _keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        let shown = python_text::short(&slf.get().node);
-        let Kind::Field(_, path) = slf.get().node.kind() else {
+        let node = &slf.get().node;
+        let shown = shown(slf.py(), node);
+        let Kind::Field(source, path) = node.kind() else {
             return Err(errors::type_error(format!("the expression {shown} is no function")));
         };
+        if *source == Source::Key {
+            return Err(errors::type_error(format!(
+                "{shown} is no function: KEY is the row's key, KEY[0] an element of it"
+            )));
+        }
         if path.is_empty() {
             return Err(errors::type_error(
                 "F is no function: F.age is the field of a record, F[\"two words\"] one of any name, F itself the record",
@@ -249,7 +297,7 @@ impl Expression {
             return Err(errors::type_error(format!(
                 "the expression ({}) is neither true nor false before a record is there; in place of `in`, write {}.isin([...]), and &, \
                  | and ~, with parentheses, in place of `and`, `or` and `not`",
-                self.node,
+                self.node.brief(),
                 python_text::short(field)
             )));
         }
@@ -257,7 +305,7 @@ impl Expression {
             "the expression ({}) is neither true nor false before a record is there; join conditions with &, | and ~ instead of \
              `and`, `or` and `not`, put comparisons in parentheses, (F.a >= 1) & (F.b == 2), and write F.a.between(1, 5) \
              instead of 1 <= F.a <= 5",
-            self.node
+            self.node.brief()
         )))
     }
 
@@ -318,7 +366,8 @@ impl Expression {
     fn __pow__(&self, _exponent: &Bound<'_, PyAny>, _modulus: &Bound<'_, PyAny>) -> PyResult<()> {
         Err(errors::type_error(format!(
             "expressions have + - * / %, and no **; {} * {} is a square",
-            self.node, self.node
+            self.node.brief(),
+            self.node.brief()
         )))
     }
 
@@ -386,7 +435,15 @@ impl Expression {
     /// >>> from pellucid import F
     /// >>> print(F.city.isin(["Bath", "York"]))
     /// city in ['Bath', 'York']
-    fn isin(&self, values: &Bound<'_, PyAny>) -> PyResult<Self> {
+    #[pyo3(signature = (values, *others), text_signature = "($self, values)")]
+    fn isin(&self, values: &Bound<'_, PyAny>, others: &Bound<'_, PyTuple>) -> PyResult<Self> {
+        if !others.is_empty() {
+            return Err(errors::type_error(format!(
+                "isin() takes its values in one list: isin([{}, {}])",
+                errors::brief(values),
+                others.iter().map(|other| errors::brief(&other)).collect::<Vec<_>>().join(", ")
+            )));
+        }
         made(Kind::IsIn(self.node.clone(), values_of(values)?))
     }
 
@@ -395,8 +452,10 @@ impl Expression {
     /// >>> from pellucid import F
     /// >>> print(F.name.startswith("B"))
     /// name startswith 'B'
-    fn startswith(&self, prefix: &Bound<'_, PyAny>) -> PyResult<Self> {
-        self.has(Part::Start, prefix)
+    #[pyo3(signature = (prefix, *others), text_signature = "($self, prefix)")]
+    fn startswith(&self, prefix: &Bound<'_, PyAny>, others: &Bound<'_, PyTuple>) -> PyResult<Self> {
+        // As Python's own takes none but one, and where to begin.
+        self.has(Part::Start, if others.is_empty() { prefix } else { others.as_any() })
     }
 
     /// Whether a string, or bytes, ends with `suffix`.
@@ -404,8 +463,10 @@ impl Expression {
     /// >>> from pellucid import F
     /// >>> print(F.name.endswith("n"))
     /// name endswith 'n'
-    fn endswith(&self, suffix: &Bound<'_, PyAny>) -> PyResult<Self> {
-        self.has(Part::End, suffix)
+    #[pyo3(signature = (suffix, *others), text_signature = "($self, suffix)")]
+    fn endswith(&self, suffix: &Bound<'_, PyAny>, others: &Bound<'_, PyTuple>) -> PyResult<Self> {
+        // As Python's own takes none but one, and where to begin.
+        self.has(Part::End, if others.is_empty() { suffix } else { others.as_any() })
     }
 
     /// Whether `part` is in it: a string in a string, an element in a list, tuple or set, a key in a dict.
@@ -444,7 +505,12 @@ impl Expression {
             "a str, the regular expression",
         )?;
         let text = errors::utf8(text, "pattern", "no regular expression can have")?.to_owned();
-        check_pattern(&text).map_err(|error| errors::value_error(error.to_string()))?;
+        check_pattern(&text).map_err(|why| {
+            errors::value_error(format!(
+                "{} is no regular expression: {why}; those are Python's, without backreferences and looking around",
+                errors::brief(pattern)
+            ))
+        })?;
         made(Kind::Matches(self.node.clone(), text))
     }
 

@@ -15,7 +15,7 @@ use pellucid_record::{Corrupt, Kind, Shapes};
 use crate::expression;
 
 /// One step of an owned path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A field, by name.
     Field(Box<str>),

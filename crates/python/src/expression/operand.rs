@@ -3,6 +3,7 @@
 use pellucid_query::expression::{self, Kind, Node, Step};
 use pellucid_record::Value;
 use pellucid_record::value::Double;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyFloat, PyFrozenSet, PyInt, PySet, PySlice, PyString, PyTuple,
@@ -53,7 +54,7 @@ pub fn literal_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
             Kind::Literal(value) => Ok(value.clone()),
             _ => Err(errors::type_error(format!(
                 "expected a value, not the expression ({}), which has another one in each record",
-                expression.get().node()
+                expression.get().node().brief()
             ))),
         };
     }
@@ -237,7 +238,7 @@ pub fn values_of(values: &Bound<'_, PyAny>) -> PyResult<Vec<Value>> {
         || values.is_instance_of::<PyBytes>()
         || values.is_instance_of::<PyByteArray>();
     if is_text || values.is_exact_instance_of::<Expression>() {
-        let shown = values.repr()?;
+        let shown = errors::brief(values);
         return Err(errors::type_error(format!(
             "isin() takes several values, and {shown} is one; write isin([...]), or contains() for what is in a field"
         )));
@@ -248,7 +249,14 @@ pub fn values_of(values: &Bound<'_, PyAny>) -> PyResult<Vec<Value>> {
     {
         return Ok(elements);
     }
-    let wanted = "an iterable of values";
-    let iterator = errors::argument(values, values.try_iter(), "values", wanted)?;
-    iterator.map(|value| literal_of(&value?)).collect()
+    match values.try_iter() {
+        Ok(iterator) => iterator.map(|value| literal_of(&value?)).collect(),
+        Err(error) if error.is_instance_of::<PyTypeError>(values.py()) => {
+            let shown = errors::brief(values);
+            Err(errors::type_error(format!(
+                "isin() takes several values, an iterable, and {shown} is one: isin([{shown}]), or == {shown}"
+            )))
+        }
+        Err(error) => Err(error),
+    }
 }

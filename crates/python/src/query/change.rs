@@ -17,8 +17,9 @@ use pellucid_record::value::NoShapes;
 use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Corrupt, Damage, Shape, Shapes, Value, encode_value};
 use pellucid_store::{Row, StoreError, TableId, Transaction};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping};
+use pyo3::types::{PyCFunction, PyDict, PyFunction, PyMapping};
 
 use super::Query;
 use crate::core::Core;
@@ -42,7 +43,14 @@ pub fn update(
     let changes = changes.map(changes_of).transpose()?;
     let (mut paths, mut values) = (Vec::new(), Vec::new());
     for (place, value) in changes.iter().chain(fields).flatten() {
-        paths.push(crate::column::steps_of(&place)?);
+        let path = crate::column::steps_of(&place)?;
+        if paths.contains(&path) {
+            return Err(errors::type_error(format!(
+                "update() is given two values for the field {}; leave one of them out",
+                place.repr()?
+            )));
+        }
+        paths.push(path);
         values.push(if value.is_instance_of::<Expression>() {
             let node = expression::node_of(&value)?;
             let column = Column::new(&node);
@@ -122,10 +130,28 @@ struct Constant {
     settled: Option<Vec<u8>>,
 }
 
+/// Says of a function that cannot be stored how a value is computed for each row.
+fn no_function(py: Python<'_>, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let is_function = value.is_instance_of::<PyFunction>() || value.is_instance_of::<PyCFunction>();
+    if !is_function || !error.is_instance_of::<PyTypeError>(py) {
+        return error;
+    }
+    let raised = errors::raise(
+        py,
+        "UnsupportedValue",
+        "update() runs without Python, and calls no function for a row: an expression computes a value, update(age=F.age + 1), or a loop \
+         over the query sets it, row.age = ...",
+    );
+    raised.set_cause(py, Some(error));
+    raised
+}
+
 impl Constant {
     fn new(table: &Bound<'_, Table>, place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Self> {
         let what = || format!("the value for {} of table {:?}", place, table.get().name(table.py()));
-        Ok(Self { encoded: put::encode_for(table, value, what)?, settled: None })
+        let encoded =
+            put::encode_for(table, value, what).map_err(|error| no_function(table.py(), value, error))?;
+        Ok(Self { encoded, settled: None })
     }
 
     /// The scalar that it is, if it is one.

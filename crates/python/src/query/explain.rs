@@ -76,7 +76,7 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
         }
     };
     if let Some(condition) = all_of(left)? {
-        lines.push(format!("filter natively: {condition}"));
+        lines.push(format!("filter natively: {}", condition.brief()));
     }
     let is_along = best.is_some_and(|best| best.access != Access::Scan);
     lines.extend(steps(py, plan, (is_in_order, is_along))?);
@@ -144,7 +144,7 @@ fn scanned(py: Python<'_>, plan: &Plan, bounds: &Bounds, (name, total): (&str, u
     }
     let of_keys = |part: &Node| key_range::of(std::slice::from_ref(part), false).1.is_empty();
     let parts = key_range::parts(&plan.conditions).into_iter().filter(of_keys);
-    let shown: Vec<_> = parts.map(|part| part.to_string()).collect();
+    let shown: Vec<_> = parts.map(|part| part.brief()).collect();
     let begin = match plan.after.as_ref().filter(|_| plan.order.is_empty()) {
         Some(after) => format!(" behind row {}", shown_key(py, after)?),
         None => String::new(),
@@ -205,7 +205,7 @@ fn add_set(ways: &Ways, set: &Set, indent: &str, lines: &mut Vec<String>) {
 }
 
 fn condition_text(used: &[Node]) -> String {
-    let shown: Vec<_> = used.iter().map(ToString::to_string).collect();
+    let shown: Vec<_> = used.iter().map(|node| node.brief()).collect();
     if shown.is_empty() { String::new() } else { format!(" where {}", shown.join(" and ")) }
 }
 

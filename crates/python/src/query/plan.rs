@@ -148,7 +148,7 @@ impl Plan {
     /// The query as it was typed, as far as that can be told.
     pub fn shown(&self, py: Python<'_>, table: &str) -> PyResult<String> {
         let mut shown = vec![format!("<pellucid.Query of table {table:?}")];
-        shown.extend(self.conditions.iter().map(|condition| format!("where {condition}")));
+        shown.extend(self.conditions.iter().map(|condition| format!("where {}", condition.brief())));
         for filter in &self.filters {
             shown.push(format!("filter {}", filter.bind(py).repr()?));
         }
@@ -174,7 +174,7 @@ impl Plan {
     /// What rows are ordered by.
     pub fn shown_order(&self) -> String {
         let part = |(node, is_descending): &(Node, bool)| {
-            format!("{node}{}", if *is_descending { " descending" } else { "" })
+            format!("{}{}", node.brief(), if *is_descending { " descending" } else { "" })
         };
         self.order.iter().map(part).collect::<Vec<_>>().join(", ")
     }
@@ -199,6 +199,15 @@ pub fn node(kind: Kind) -> PyResult<Node> {
 /// The condition that the field at `path` equals `value`.
 pub fn equality(path: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Node> {
     let field = value_of(path)?;
+    if let Ok(expression) = value.cast_exact::<Expression>()
+        && !matches!(expression.get().node().kind(), Kind::Literal(_))
+    {
+        return Err(errors::type_error(format!(
+            "find() compares fields with values, and {} has another one in each record; where(F.a == F.b) compares two fields, \
+             where(F.a > 3) is any other condition",
+            expression.get().node().brief()
+        )));
+    }
     node(Kind::Compare(Comparison::Equal, field, Node_::literal(expression::literal_of(value)?)))
 }
 

@@ -4,7 +4,7 @@
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use crate::errors;
 use crate::expression::Expression;
@@ -119,7 +119,16 @@ pub fn refuse_orders(expressions: &Bound<'_, PyTuple>, keywords: Option<&Bound<'
         };
         return Err(errors::type_error(format!("order_by() takes no {word}=; {instead}: {SHOWN}")));
     }
-    for expression in expressions {
+    for (place, expression) in expressions.iter().enumerate() {
+        if let Ok(text) = expression.cast::<PyString>()
+            && let Some(method) = direction_of(&text.to_string_lossy())
+            && place > 0
+        {
+            return Err(errors::value_error(format!(
+                "order_by() takes fields alone, and {0} behind one would be another: write F.age.{method}() (a field of that very name is F[{0}])",
+                text.repr()?
+            )));
+        }
         if expression.is_instance_of::<PyList>() {
             return Err(errors::type_error(format!(
                 "order_by() takes several arguments, not a list of them: {SHOWN}"
@@ -136,6 +145,15 @@ pub fn refuse_orders(expressions: &Bound<'_, PyTuple>, keywords: Option<&Bound<'
         }
     }
     Ok(())
+}
+
+/// The method that turns an order as this word says.
+fn direction_of(word: &str) -> Option<&'static str> {
+    match &*word.to_ascii_lowercase() {
+        "desc" | "descending" => Some("desc"),
+        "asc" | "ascending" => Some("asc"),
+        _ => None,
+    }
 }
 
 /// Refuses aggregates without a name.
@@ -155,9 +173,8 @@ pub fn refuse_arguments(arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
     } else {
         "conditions go to where(F.city == \"Bath\")"
     };
-    let kind = argument.get_type();
     Err(errors::type_error(format!(
-        "find() takes fields by name, as find(city=\"Bath\"), not a {}; {instead}",
-        kind.name()?
+        "find() takes fields by name, as find(city=\"Bath\"), not {}; {instead}",
+        errors::a_kind(argument.as_any())?
     )))
 }

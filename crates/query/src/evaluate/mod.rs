@@ -33,9 +33,12 @@ pub type BadPattern = regex::Error;
 /// Whether `matches` takes this pattern.
 ///
 /// # Errors
-/// It is no regular expression, or too large.
-pub fn check_pattern(pattern: &str) -> Result<(), BadPattern> {
-    Regex::new(pattern).map(|_| ())
+/// It is no regular expression, or too large: the text says why, in a line.
+pub fn check_pattern(pattern: &str) -> Result<(), String> {
+    let Err(error) = Regex::new(pattern) else { return Ok(()) };
+    let error = error.to_string();
+    let why = error.lines().last().unwrap_or_default();
+    Err(why.strip_prefix("error: ").unwrap_or(why).to_owned())
 }
 
 /// An expression, ready for rows of one database. Clones serve other threads.

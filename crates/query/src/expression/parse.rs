@@ -192,6 +192,17 @@ impl<'a> Parser<'a> {
         let found = self.text.get(self.start..self.tokens.offset()).unwrap_or_default();
         let message = match &self.token {
             Token::End => format!("expected {what}, found the end"),
+            Token::Word(word)
+                if what != "a value"
+                    && let Some(instead) = instead_of(word) =>
+            {
+                format!("expected {what}, found {word:?}; {instead}")
+            }
+            Token::Sign("(") if what == "an operator, or the end" => {
+                format!(
+                    "expected {what}, found \"(\"; there are no methods in a text: tags[*] == 'a', name startswith 'B', lower(name) == 'ann'"
+                )
+            }
             Token::Word(word) if what == "a value" => {
                 format!("expected a value, found {word:?}; a field of that name is written `{word}`")
             }
@@ -354,6 +365,7 @@ impl<'a> Parser<'a> {
                 Kind::Between(left, least, self.expression(level::SUM)?)
             }
             Infix::In => {
+                let start = self.start;
                 let right = self.expression(level::SUM)?;
                 match right.kind() {
                     Kind::Literal(
@@ -362,10 +374,18 @@ impl<'a> Parser<'a> {
                         | Value::Set(values)
                         | Value::FrozenSet(values),
                     ) => Kind::IsIn(left, values.clone()),
+                    Kind::Literal(
+                        Value::None | Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_),
+                    ) => {
+                        return Err(Fault::new(
+                            start,
+                            "expected several values behind in: ['Bath', 'York']".to_owned(),
+                        ));
+                    }
                     _ => Kind::Has(Part::Anywhere, right, left),
                 }
             }
-            Infix::Has(part) => Kind::Has(part, left, self.expression(level::SUM)?),
+            Infix::Has(part) => self.piece(part, left)?,
             Infix::Matches => self.pattern(left)?,
             Infix::Exists => Kind::Exists(left),
             _ => return self.is_none(left, place),
@@ -377,10 +397,26 @@ impl<'a> Parser<'a> {
     fn is_none(&mut self, left: Node, place: usize) -> Result<Node, Fault> {
         let is_negated = self.take_word("not")?;
         if !self.take_word("none")? && !self.take_word("null")? {
-            return Err(self.expected("none or not none"));
+            return Err(self.expected("none or not none; `==` compares"));
         }
         let node = made(Kind::IsNone(left), place)?;
         if is_negated { made(Kind::Not(node), place) } else { Ok(node) }
+    }
+
+    #[inline(never)]
+    fn piece(&mut self, part: Part, left: Node) -> Result<Kind, Fault> {
+        let start = self.start;
+        let piece = self.expression(level::SUM)?;
+        match piece.kind() {
+            Kind::Literal(value) if !part.may_be(value) => Err(Fault::new(
+                start,
+                format!(
+                    "expected a string, or bytes, behind {}; nothing else begins or ends a string",
+                    part.word()
+                ),
+            )),
+            _ => Ok(Kind::Has(part, left, piece)),
+        }
     }
 
     #[inline(never)]
@@ -390,10 +426,7 @@ impl<'a> Parser<'a> {
             return Err(self.expected("a string, the regular expression"));
         };
         let pattern = pattern.clone();
-        if let Err(error) = check_pattern(&pattern) {
-            let error = error.to_string();
-            let why = error.lines().last().unwrap_or_default();
-            let why = why.strip_prefix("error: ").unwrap_or(why);
+        if let Err(why) = check_pattern(&pattern) {
             return Err(Fault::new(start, format!("this is no regular expression: {why}")));
         }
         self.advance()?;
@@ -420,6 +453,11 @@ impl<'a> Parser<'a> {
                     Token::Text(_) | Token::Sign("{") => {
                         self.typed(word, start).and_then(|value| literal_of(value, start))
                     }
+                    // As in Python, where it is the record.
+                    Token::Sign(".") if word == "F" => Err(Fault::new(
+                        start,
+                        "a field stands without F in a text: age, name.last; in a field that is called so, `F`.age".to_owned(),
+                    )),
                     _ => self.path(Source::Record, vec![Step::Field(word.into())]),
                 }
             }
@@ -701,6 +739,25 @@ fn check_key(value: &Value, start: usize) -> Result<(), Fault> {
         start,
         "no list, set, dict or bytearray is an element of a set or a key of a dict".to_owned(),
     ))
+}
+
+/// What to write in place of a word of other languages.
+fn instead_of(word: &str) -> Option<&'static str> {
+    Some(match &*word.to_ascii_lowercase() {
+        "like" | "ilike" | "glob" => {
+            "write startswith, endswith, contains, or matches '^B.*n$', with (?i) for either case"
+        }
+        "regexp" | "rlike" | "similar" => "write matches '^B.*n$'",
+        "isin" => "write in ['a', 'b']",
+        "starts" | "begins" => "write startswith",
+        "ends" => "write endswith",
+        "has" | "includes" => "write contains",
+        "equals" | "eq" => "write ==",
+        "order" | "limit" | "group" | "select" | "from" | "where" => {
+            "a text is a condition alone; order_by(), limit(), group_by() and select() are methods of a query"
+        }
+        _ => return None,
+    })
 }
 
 fn sign_infix(sign: &str) -> Option<Infix> {

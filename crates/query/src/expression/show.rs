@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use pellucid_record::Value;
 use pellucid_record::value::{NoShapes, decode};
 
 use super::token::{is_name_part, is_name_start};
@@ -51,6 +52,19 @@ impl fmt::Display for Expression {
     }
 }
 
+impl Expression {
+    /// Its text where people read it: of a long one the begin, and how much is left out.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        const SHOWN_MAX: usize = 1000;
+        let text = self.to_string();
+        match text.char_indices().nth(SHOWN_MAX).and_then(|(end, _)| text.split_at_checked(end)) {
+            Some((begin, rest)) => format!("{begin}... ({} characters more)", rest.chars().count()),
+            None => text,
+        }
+    }
+}
+
 impl Comparison {
     /// As it is written.
     #[must_use]
@@ -85,6 +99,13 @@ impl Operation {
 }
 
 impl Part {
+    /// Whether anything can have this value there: only text has a begin and an end.
+    #[must_use]
+    pub fn may_be(self, value: &Value) -> bool {
+        self == Part::Anywhere
+            || matches!(value, Value::Str(_) | Value::Surrogates(_) | Value::Bytes(_) | Value::Bytearray(_))
+    }
+
     /// As it is written.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -222,7 +243,7 @@ fn push_chain(parts: &Chain, word: &str, least: u8, out: &mut String) {
     }
 }
 
-fn push_is_in(part: &Expression, words: &str, values: &[pellucid_record::Value], out: &mut String) {
+fn push_is_in(part: &Expression, words: &str, values: &[Value], out: &mut String) {
     push_behind(part, words, out);
     for (index, value) in values.iter().enumerate() {
         out.push_str(if index == 0 { "" } else { ", " });
@@ -234,7 +255,9 @@ fn push_is_in(part: &Expression, words: &str, values: &[pellucid_record::Value],
 fn push_path(source: Source, path: &[Step], out: &mut String) {
     let rest = match (source, path) {
         (Source::Record, [Step::Field(name), rest @ ..]) => {
-            let is_reserved = NOT_FIELDS.iter().any(|word| name.eq_ignore_ascii_case(word));
+            // `F.age` would be taken for Python.
+            let is_python = **name == *"F" && matches!(rest, [Step::Field(_), ..]);
+            let is_reserved = is_python || NOT_FIELDS.iter().any(|word| name.eq_ignore_ascii_case(word));
             push_name(name, !is_reserved, out);
             rest
         }

@@ -35,6 +35,19 @@ const SIGNS: [&str; 21] = [
     ":",
 ];
 
+/// Signs of other languages, and what to write instead; longer ones first.
+const FOREIGN: [(&str, &str); 9] = [
+    ("===", "expected an operator; `==` compares, also types"),
+    ("!==", "expected an operator; `!=` compares, also types"),
+    ("=>", "expected an operator; greater or equal is `>=`"),
+    ("=<", "expected an operator; less or equal is `<=`"),
+    ("=~", "expected an operator; a regular expression is found by `matches`"),
+    ("!~", "expected an operator; a regular expression is not found by `not matches`"),
+    ("**", "expected an operator; there is no power, `x * x` is a square"),
+    ("//", "expected an operator; there is no `//`, `(a - a % b) / b` is the same for ints, as a float"),
+    (":=", "expected an operator; `==` compares"),
+];
+
 /// Reads tokens, one after another.
 #[derive(Debug)]
 pub struct Tokens<'a> {
@@ -75,6 +88,8 @@ impl<'a> Tokens<'a> {
         } else if first == '.' {
             self.offset += 1;
             Token::Sign(".")
+        } else if let Some((_, instead)) = FOREIGN.iter().find(|(sign, _)| rest.starts_with(sign)) {
+            return Err(Fault::new(start, (*instead).to_owned()));
         } else if let Some(sign) = SIGNS.into_iter().find(|sign| rest.starts_with(sign)) {
             self.offset += sign.len();
             Token::Sign(sign)
@@ -246,6 +261,11 @@ fn no_sign(character: char) -> String {
         '&' => "expected an operator; `and` is written out".to_owned(),
         '|' => "expected an operator; `or` is written out".to_owned(),
         '~' | '!' => "expected an operator; `not` is written out".to_owned(),
+        ';' => "an expression is one condition, without a `;` behind it".to_owned(),
+        '^' => "expected an operator; there is no `^`".to_owned(),
+        '$' | '?' | '@' => format!(
+            "{character:?} has no meaning here: a text has no places for values; F.age >= value is an expression with one"
+        ),
         _ => format!("{character:?} has no meaning here"),
     }
 }
