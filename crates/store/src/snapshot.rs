@@ -149,8 +149,8 @@ impl Snapshot {
         if let (Some(all), Some(part)) = (self.entries_between(table, &Range::ALL)?, part)
             && all.saturating_mul(2) >= total
         {
-            // What is not in the tree yet is taken to lie as the rest does.
-            return Ok(in_share(part, all, total).clamp(few.min(total), total));
+            // What is not in the tree yet is taken to lie as the rest does. That there is none would be no guess any more, but taken for known.
+            return Ok(in_share(part, all, total).clamp(few.max(1).min(total), total));
         }
         let (many, is_all) = self.count_up_to(table, range, COUNT_MANY)?;
         Ok(if is_all { many } else { (total / 2).max(many) })
