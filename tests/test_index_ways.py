@@ -274,6 +274,25 @@ def test_rows_of_which_most_others_are_gone_are_found(tmp_path: Path) -> None:
         assert (query.count(), list(query.keys())) == (120, list(kept))
 
 
+def test_an_order_does_not_change_how_many_rows_there_are(db: Any) -> None:
+    # The rows are counted that entries tell, in the order of the index; some are left out by key.
+    plain, indexed = db.table("plain"), db.table("indexed")
+    for table in (plain, indexed):
+        table.extend({"x": number * 7 % 1000, "y": number % 3} for number in range(1000))
+    indexed.create_index("by_x", (F.x, F.y))
+    for conditions in ([F.x >= 900, KEY < 800], [F.x >= 900, F.y != 1]):
+        queries = [table.where(*conditions).order_by(F.y.desc(), F.x) for table in (plain, indexed)]
+        for part in (
+            lambda query: query,
+            lambda query: query.limit(20),
+            lambda query: query.offset(5).limit(30),
+        ):
+            wanted, asked = (part(query) for query in queries)
+            assert (asked.count(), asked.exists()) == (wanted.count(), True) == (len(list(wanted)), True)
+        left = {query.after(query.limit(11).to_list()[-1]).count() for query in queries}
+        assert left == {queries[0].count() - 11}
+
+
 def test_pages_are_those_of_a_scan(db: Any) -> None:
     rng = random.Random(6)
     plain, indexed = fill(db, rng, 300)

@@ -118,9 +118,13 @@ fn told(
         plan.order.iter().map(|(node, is_descending)| Some((of_one(node)?, *is_descending))).collect();
     let nodes: Option<Vec<_>> = reads.iter().map(of_one).collect();
     let (Some(left), Some(order), Some(nodes)) = (left, order, nodes) else { return Ok(None) };
-    let is_sorted = plan.order.is_empty() || matches!(best.access, Access::Ordered { .. });
+    let is_count = matches!(asked, Asked::Count);
+    // In whichever order rows come, there are as many.
+    let is_sorted = plan.order.is_empty()
+        || matches!(best.access, Access::Ordered { .. })
+        || is_count && plan.after.is_none();
     let wanted = if is_sorted { plan.offset.saturating_add(plan.limit) } else { u64::MAX };
-    if matches!(asked, Asked::Count) && left.is_empty() && bounds.is_all && plan.after.is_none() {
+    if is_count && left.is_empty() && bounds.is_all && plan.after.is_none() {
         let wanted = plan.offset.saturating_add(plan.limit);
         if let Some(count) = ways.count(table, place, best, wanted)? {
             return Ok(Some(Found::Count(count.min(wanted).saturating_sub(plan.offset))));
@@ -129,7 +133,8 @@ fn told(
     let ordered = order.iter().filter(|_| !is_sorted).map(|(node, _)| node);
     let has_values = nodes.iter().chain(&left).chain(ordered).any(|node| node.reads_record());
     let condition = plan::all_of(left)?.map(|node| evaluator(&node)).transpose()?;
-    let has_order = !matches!(asked, Asked::Count);
+    // What is sorted is found again by its key.
+    let has_order = !is_count || !is_sorted;
     let Some(mut rows) = ways.tell(table, place, bounds, (condition, wanted, has_values, has_order))? else {
         return Ok(None);
     };
@@ -140,7 +145,7 @@ fn told(
         let keys = sorted(table, (plan, &order), source, plan.offset, plan.limit)?;
         rows.pick(keys).map_err(|error| errors::of_store(table.py(), error))?;
     }
-    if matches!(asked, Asked::Count) {
+    if is_count {
         return Ok(Some(Found::Count(rows.len() as u64)));
     }
     let source = Source { rows: Rows::Told(Box::new(rows), place.is_inside()), selection: None };
