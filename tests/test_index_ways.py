@@ -8,6 +8,7 @@ import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pellucid
 import pyarrow
 import pytest
@@ -47,6 +48,22 @@ ODD = [
         datetime.datetime(2020, 1, 1, 12, tzinfo=UTC),
     ),
     datetime.datetime(2020, 1, 1, 17, tzinfo=EAST),
+    *(
+        np.int64(1),
+        np.int8(-3),
+        np.uint64(2**63),
+        np.float64(2.5),
+        np.float32(-0.0),
+        np.bool_(True),
+        np.str_("a"),
+    ),
+    *(
+        np.bytes_(b"a"),
+        np.datetime64("2020-01-01"),
+        np.datetime64("2020-01-01T12", "us"),
+        np.timedelta64(1, "s"),
+    ),
+    *(np.complex128(1), np.float64("nan"), np.array([1, 2])),
 ]
 
 INDEXES: list[tuple[str, Any, dict[str, Any]]] = [
@@ -232,8 +249,9 @@ def test_what_an_index_tells_is_taken_from_it_alone(db: Any) -> None:
         ([F.odd.startswith("a"), F.age > 3], [F.odd, F.odd[0]], True),
         ([F.odd.isin([2**63, "longer than a slot"]), F.age > 3], [F.odd], True),
         ([F.age == 4], [F.pair[-1], F.pair], True),
-        # Of bytes it does not tell whether they are a bytearray's.
+        # Of bytes it does not tell whether they are a bytearray's, nor which scalar of NumPy it equals.
         ([F.odd.between(b"a", b"b"), F.age > 3], [F.odd, F.age], True),
+        ([F.odd.isin([-3, 2**63, datetime.date(2020, 1, 1)]), F.age > 3], [F.odd, F.age], True),
         ([F.odd == 1, F.age > 3, F.n > 100], [F.odd], False),
     ]
     for conditions, chosen, is_told in cases:

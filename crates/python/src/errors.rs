@@ -5,6 +5,7 @@
 
 use pellucid_query::index::{Definition, Keys};
 use pellucid_record::error::{Corrupt, Damage, EncodeError};
+use pellucid_record::key::split_stand_in;
 use pellucid_store::{IndexError, NotUnique, StoreError};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{
@@ -502,7 +503,7 @@ fn not_unique(py: Python<'_>, refused: &NotUnique) -> PyResult<PyErr> {
     let definition = Definition::parse(&refused.definition).map_err(value_error)?;
     let split = Keys::of(&definition);
     let tuple = split.tuple(&refused.parts).unwrap_or_default();
-    let value = keys::object_of(py, &tuple, &refused.parts_spelling)?;
+    let value = keys::object_of(py, &tuple, split_stand_in(&refused.parts_spelling).0)?;
     let value = if split.count() == 1 { value.get_item(0)? } else { value };
     let key = keys::object_of(py, &refused.key, &refused.key_spelling)?;
     let existing = keys::object_of(py, &refused.existing, &refused.existing_spelling)?;

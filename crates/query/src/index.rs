@@ -10,6 +10,7 @@ use std::ops::Bound;
 use num_bigint::BigUint;
 use pellucid_record::key::{
     KeyEncoder, KeyPart, KeyReader, may_have_complex, parts_as_tuple, parts_size, push_part, split_spellings,
+    split_stand_in,
 };
 use pellucid_record::value::Double;
 use pellucid_record::{Corrupt, Shapes, Value};
@@ -17,7 +18,8 @@ use pellucid_store::{Derive, Derived, Deriver, Range, Row, range_of_parts};
 
 use crate::code::{push_equal, push_found};
 use crate::evaluate::Evaluator;
-use crate::expression::{IndexParts, Kind, Node, parse_index};
+use crate::evaluate::found::Found;
+use crate::expression::{IndexParts, Kind, Node, Source, parse_index};
 use crate::plan::spans::decimal_text;
 
 /// What an index is made of.
@@ -94,7 +96,8 @@ impl Deriver for Expressions {
         let mut parts = Vec::with_capacity(definition.parts.len());
         for (node, is_descending) in &definition.parts {
             let evaluator = Evaluator::new(node).map_err(|error| error.to_string())?;
-            parts.push(Part { evaluator, is_descending: *is_descending });
+            let is_field = matches!(node.kind(), Kind::Field(Source::Record, _)) && !node.branches();
+            parts.push(Part { evaluator, is_field, is_descending: *is_descending });
         }
         let condition = definition.condition.as_ref().map(|node| Evaluator::new(node)).transpose();
         Ok(Box::new(Entries {
@@ -109,6 +112,8 @@ impl Deriver for Expressions {
 #[derive(Clone)]
 struct Part {
     evaluator: Evaluator,
+    /// One that stands in the row, of which an entry tells all.
+    is_field: bool,
     is_descending: bool,
 }
 
@@ -128,7 +133,7 @@ impl Derive for Entries {
             return Ok(());
         }
         self.encoder.clear_for_parts();
-        descend(&mut self.parts, row, shapes, &mut self.encoder, entries)
+        descend(&mut self.parts, (row, false), shapes, &mut self.encoder, entries)
     }
 
     fn parts_size(&self, code: &[u8]) -> Option<usize> {
@@ -140,19 +145,22 @@ impl Derive for Entries {
     }
 }
 
-/// Adds an entry for each value of the first part, with all values of the others behind it.
+/// Adds an entry for each value of the first part, with all values of the others behind it. `has_stand_in`: a part before is not what the row has.
 fn descend(
     parts: &mut [Part],
-    row: &Row<'_>,
+    (row, has_stand_in): (&Row<'_>, bool),
     shapes: &dyn Shapes,
     encoder: &mut KeyEncoder,
     entries: &mut Derived,
 ) -> Result<(), Corrupt> {
     let Some((part, rest)) = parts.split_first_mut() else {
+        if has_stand_in {
+            encoder.spell_stand_in();
+        }
         entries.push(encoder.parts(), encoder.spelling());
         return Ok(());
     };
-    let is_descending = part.is_descending;
+    let (is_descending, is_field) = (part.is_descending, part.is_field);
     part.evaluator.visit(row, shapes, &mut |found| {
         let mark = encoder.mark();
         let mut damage = None;
@@ -166,7 +174,9 @@ fn descend(
             return Err(error);
         }
         if is_pushed {
-            descend(rest, row, shapes, encoder, entries)?;
+            // What stands in a field is a value of its own where it is a scalar of NumPy's, of which the code is that of the number.
+            let is_stand_in = is_field && matches!(found, Found::Value(_));
+            descend(rest, (row, has_stand_in || is_stand_in), shapes, encoder, entries)?;
         }
         encoder.reset(mark);
         Ok(false)
@@ -187,6 +197,8 @@ pub struct EntryParts<'a> {
     pub parts: &'a [u8],
     /// Their spelling.
     pub spelling: &'a [u8],
+    /// One of them is not what stands in the row, but what that equals: it stands for a scalar of `NumPy`'s.
+    pub has_stand_in: bool,
     /// The code of the row's key.
     pub key: &'a [u8],
     /// Its spelling.
@@ -219,7 +231,8 @@ impl Keys {
         let size = parts_size(row.key, &self.descending)?;
         let (parts, key) = row.key.split_at_checked(size)?;
         let (spelling, key_spelling) = split_spellings(row.spelling)?;
-        Some(EntryParts { parts, spelling, key, key_spelling })
+        let (spelling, has_stand_in) = split_stand_in(spelling);
+        Some(EntryParts { parts, spelling, has_stand_in, key, key_spelling })
     }
 
     /// Whether one of an entry's parts is a complex number: it stands where the float does that it equals, but has no order.

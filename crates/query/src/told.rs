@@ -2,8 +2,8 @@
 //!
 //! The values of the index's parts, spelled as in the row, and the row's key. Where a query asks for no more, no row is looked up: each
 //! entry becomes a small record, the tuple of its parts, and all that computes over rows runs over these, by expressions that read the
-//! tuple ([`told`]). Bytes may be those of a bytearray, and a complex number stands where the float does that it equals: an entry
-//! with such a part does not tell, and the rows are read.
+//! tuple ([`told`]). Bytes may be those of a bytearray, a complex number stands where the float does that it equals, and so does a
+//! scalar of NumPy's: an entry with such a part does not tell, and the rows are read.
 
 use pellucid_record::Value;
 use pellucid_record::key::{KeyPart, KeyReader, PlainKey, plain_part};
@@ -101,7 +101,7 @@ impl Teller {
         {
             let (parts, key) = entry.key.split_at_checked(entry.key.len() - key.len())?;
             self.size = ROOT_HEAD_SIZE + self.keys.count() * 9;
-            return Some(EntryParts { parts, spelling: &[], key, key_spelling: &[] });
+            return Some(EntryParts { parts, spelling: &[], has_stand_in: false, key, key_spelling: &[] });
         }
         self.keys.split(entry)
     }
@@ -159,6 +159,9 @@ impl Teller {
     /// The record of any parts; false where they do not tell it.
     fn any(&self, entry: &EntryParts<'_>, out: &mut Vec<u8>) -> bool {
         let count = self.keys.count();
+        if entry.has_stand_in {
+            return false;
+        }
         let Some(tuple) = self.keys.tuple(entry.parts) else { return false };
         let start = out.len();
         let mut slots = Slots::new(count, out);

@@ -2,7 +2,7 @@
 
 use super::decimal::Decimal;
 use super::number::{self, Whole};
-use super::parts::PartsMark;
+use super::parts::{PartsMark, STANDS_IN};
 use super::{KEY_DEPTH_MAX, KeyError, KeyPart, code, is_instant, is_text, is_zone, spelled};
 use crate::layout::{DATE_ORDINAL_MAX, push_varint};
 
@@ -75,6 +75,12 @@ impl KeyEncoder {
         self.spelling.truncate(mark.spelling_size);
         self.plain_count = mark.plain_count;
         self.depth = 1;
+    }
+
+    /// Says that one of the parts is not what stands in the row, but what that equals. No part comes behind it.
+    pub fn spell_stand_in(&mut self) {
+        // Plain entries stay out of the spelling, which is what it is without this.
+        self.spelling.push(STANDS_IN);
     }
 
     /// Pushes a part in descending order.

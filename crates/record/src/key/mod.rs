@@ -35,6 +35,7 @@ pub use encode::KeyEncoder;
 pub use error::{KeyCorrupt, KeyError};
 pub use parts::{
     BEHIND_PARTS, PartsMark, join_spellings, parts_as_tuple, parts_size, push_part, split_spellings,
+    split_stand_in,
 };
 pub use plain::{PlainKey, SHORT_KEY_SIZE, plain_key, plain_part, short_key};
 pub use range::prefix_range;

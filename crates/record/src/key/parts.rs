@@ -15,6 +15,10 @@ use crate::layout::{push_varint, read_varint};
 /// No part begins with this byte or a greater one: behind some parts, it ends what begins with them.
 pub const BEHIND_PARTS: u8 = code::FRACTION;
 
+/// Ends the spelling of parts of which one is not what stands in the row, but what that equals: a number, for a scalar of `NumPy`'s. No spelling ends so
+/// by itself: FE is the entry of nothing, stands in no text, and no offset has it for its last byte.
+pub(super) const STANDS_IN: u8 = 0xFE;
+
 /// What stood in an encoder of parts at some moment.
 #[derive(Clone, Copy, Debug)]
 pub struct PartsMark {
@@ -97,6 +101,16 @@ pub fn split_spellings(joined: &[u8]) -> Option<(&[u8], &[u8])> {
     }
     let (size, start) = read_varint(joined, 0)?;
     joined.get(start..)?.split_at_checked(size as usize)
+}
+
+/// The spelling of parts without what `KeyEncoder::spell_stand_in` has put behind it, and whether that was there.
+#[inline]
+#[must_use]
+pub fn split_stand_in(spelling: &[u8]) -> (&[u8], bool) {
+    match spelling.split_last() {
+        Some((&STANDS_IN, rest)) => (rest, true),
+        _ => (spelling, false),
+    }
 }
 
 /// How many bytes the element of a tuple takes at the begin of `bytes`, each of which is exclusive-ored with `flip`.
@@ -303,5 +317,22 @@ mod tests {
             assert_eq!(split_spellings(&joined), Some((parts, key)));
         }
         assert!(joined.len() > 300 && split_spellings(b"\x05ab").is_none());
+    }
+
+    #[test]
+    fn a_stand_in_is_told_from_every_spelling() {
+        let west = [&[1][..], &(-1_i64).to_le_bytes()].concat();
+        let west = KeyValue::Aware { utc: 1 << 50, offset: -1, fold: true, zone: west };
+        for key in keys().iter().chain([&west]) {
+            let mut encoder = KeyEncoder::new();
+            encoder.clear_for_parts();
+            key.encode(&mut encoder).unwrap();
+            let (before, spelling) = (encoder.mark(), encoder.spelling().to_vec());
+            assert_eq!(split_stand_in(&spelling), (&spelling[..], false));
+            encoder.spell_stand_in();
+            assert_eq!(split_stand_in(encoder.spelling()), (&spelling[..], true));
+            encoder.reset(before);
+            assert_eq!(encoder.spelling(), &spelling[..]);
+        }
     }
 }
