@@ -479,3 +479,109 @@ def test_rows_that_lie_far_are_found_by_the_index_whatever_the_first_ones_say(db
     query = of_ages(db, ages).where(F.age == 0).limit(60)
     assert query.explain().startswith('read keys from index "by_age" where age == 0, about ')
     assert [row.name for row in query] == [str(place) for place, age in enumerate(ages) if age == 0][:60]
+
+
+#: Values of which an index has entries, but for the last few.
+NUMBERS_ALONE = [3, 3.0, True, -0.0, 0, 2.5, 2**70, -(2**70), float("inf"), np.int8(3), 7 + 0j]
+KEYS = [
+    *("", "b", "b\0", "\ud800", b"b", bytearray(b"b"), (1, "a"), (1.0,), None, None, uuid.UUID(int=7)),
+    *(
+        datetime.date(2020, 1, 1),
+        datetime.datetime(2020, 1, 1),
+        datetime.datetime(2020, 1, 1, 17, tzinfo=EAST),
+    ),
+]
+NO_KEYS = [
+    float("nan"),
+    [1],
+    {"a": 1},
+    1j,
+    datetime.time(1),
+    datetime.timedelta(1),
+    Decimal("NaN"),
+    (np.int8(1),),
+]
+EXTREMES: list[tuple[list[Any], bool]] = [
+    # Of which each row has, or some; and whether a row lacks the field.
+    (NUMBERS_ALONE, False),
+    (NUMBERS_ALONE, True),
+    ([*NUMBERS_ALONE, *KEYS], False),
+    ([*NUMBERS_ALONE, *KEYS], True),
+    ([*NUMBERS_ALONE, *KEYS, *NO_KEYS], False),
+    ([*NUMBERS_ALONE, Decimal("2.5"), Decimal(3), Decimal("1E+90"), Decimal("-Infinity")], False),
+    ([Decimal("2.5"), Decimal("2.50"), Decimal(3), None], False),
+    ([None], False),
+    ([None, float("nan")], True),
+    (KEYS, True),
+]
+
+
+@pytest.mark.parametrize(("values", "is_sparse"), EXTREMES, ids=range(len(EXTREMES)))
+@pytest.mark.parametrize("parts", [F.x, F.x.desc(), (F.x, F.y), F.l.each()], ids=repr)
+def test_the_ends_of_an_index_are_the_extremes_of_the_table(
+    db: Any, values: list[Any], is_sparse: bool, parts: Any
+) -> None:
+    rng = random.Random(repr(values))
+    plain, indexed = db.table("plain"), db.table("indexed")
+    indexed.create_index("by_x", parts)
+
+    def extremes(table: Any) -> str:
+        asks = [
+            table.min("x"),
+            table.max("x"),
+            table.where().min(F.x),
+            table.agg(least=F.x.min(), most=F.x.max(), other=F.y.max()),
+            table.agg(n=count(), most=F.x.max()),
+            table.min(F.l.each()),
+            table.max(F.l.each()),
+            table.limit(7).max("x"),
+        ]
+        return repr(asks)
+
+    for _ in range(3):
+        # Of few values, so that one of each family is at the end now and then.
+        some = rng.sample(values, rng.randrange(1, len(values) + 1))
+        rows = [{"x": rng.choice(some), "l": rng.choices(some, k=2), "y": number} for number in range(150)]
+        if is_sparse:
+            for row in rng.sample(rows, 20):
+                del row["x"]
+        for table in (plain, indexed):
+            table.extend(rows)
+        assert extremes(indexed) == extremes(plain)
+        with db.transaction():
+            for table in (plain, indexed):
+                table.append({"x": rng.choice([values[0]]), "y": 5, "l": []})
+                table.where(F.y < 20).delete()
+            assert extremes(indexed) == extremes(plain)
+        plain.clear()
+        indexed.clear()
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+    """A table with indexes of which the row 3 is damaged, and the same that is whole."""
+    path, marker = tmp_path / "damaged.pel", "the text of the row that is damaged"
+    with pellucid.open(path) as db:
+        for name, text in (("damaged", marker), ("whole", "plain")):
+            table = db.table(name)
+            table.extend({"age": n % 50, "n": n, "text": text if n == 3 else "plain"} for n in range(5000))
+            table.create_index("by_age", F.age)
+            table.create_index("by_n", F.n)
+    data = bytearray(path.read_bytes())
+    place = data.index(marker.encode())
+    # Its slots, their tags, and some of its head.
+    data[place - 30 : place] = b"\xff" * 30
+    path.write_bytes(data)
+    with pellucid.open(path) as db:
+        yield db.table("damaged"), db.table("whole")
+
+
+def test_extremes_are_read_at_the_ends_of_an_index_alone(damaged: tuple[Any, Any]) -> None:
+    table, _ = damaged
+    assert (table.min("n"), table.max(F.n), table.agg(a=F.age.min(), b=F.n.max())) == (
+        0,
+        4999,
+        {"a": 0, "b": 4999},
+    )
+    with pytest.raises(pellucid.CorruptRecord):
+        table.agg(a=F.n.max(), all=count(F.n))

@@ -243,7 +243,12 @@ fn extreme<'py>(
     which: Extremes,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = of.table().py();
-    match parts_now(of, path, |column| FindExtreme(column, which))? {
+    let node = node_of(path)?;
+    let found = match of.source_of_extremes(&[(&node, which)])? {
+        Some(source) => Some(over(of.table(), source, FindExtreme(column_of(&node)?, which))?),
+        None => parts_now(of, path, |column| FindExtreme(column, which))?,
+    };
+    match found {
         None | Some(Outcome::Done(None)) => Ok(py.None().into_bound(py)),
         Some(Outcome::Done(Some(value))) => match value {
             Extreme::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
@@ -260,7 +265,7 @@ fn extreme<'py>(
         },
         Some(Outcome::Foreign) => {
             // Of unlike types, or without an order of their own: the order in which rows come decides.
-            group::extreme(of, &node_of(path)?, which)
+            group::extreme(of, &node, which)
         }
     }
 }

@@ -8,6 +8,7 @@ mod after;
 mod change;
 mod ends;
 mod explain;
+pub mod extremes;
 mod few;
 pub mod group;
 pub mod indexes;

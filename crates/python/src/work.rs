@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pellucid_query::expression::Node;
 use pellucid_query::stoppable::Pace;
-use pellucid_query::{Fault, Inside, InsideIndexed, Selected, Selection, Walk};
+use pellucid_query::{Extremes, Fault, Inside, InsideIndexed, Selected, Selection, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
 use pyo3::prelude::*;
 
 use crate::bounds::Bounds;
 use crate::errors;
+use crate::query::extremes::rows_of_extremes;
 use crate::table::{Rows, Table};
 pub use threads::{Parallel, over_parts};
 
@@ -37,6 +38,12 @@ pub trait Queried<'py> {
     /// What looking for them raises.
     fn source(&self) -> PyResult<Option<Source>>;
 
+    /// A few of the rows, in their order, among which are those with the least or the greatest values of these expressions; None where that is not known.
+    ///
+    /// # Errors
+    /// As `source`.
+    fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>>;
+
     /// Rows of which nothing but these expressions is read, and the expressions that come to the same over them: what an index tells may
     /// stand for the rows.
     ///
@@ -50,6 +57,10 @@ pub trait Queried<'py> {
 impl<'py> Queried<'py> for Bound<'py, Table> {
     fn table(&self) -> &Bound<'py, Table> {
         self
+    }
+
+    fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
+        rows_of_extremes(self, wanted)
     }
 
     fn source(&self) -> PyResult<Option<Source>> {

@@ -12,7 +12,7 @@ use pellucid_query::walk::for_each;
 use pellucid_query::{Evaluator, Fault, Indexed, RowKey, Selection, Teller, ToldRows, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
-use pellucid_store::{Range, TableId, TransactionScan};
+use pellucid_store::{Range, Row, TableId, TransactionScan};
 use pyo3::prelude::*;
 
 use super::indexes::{self, Indexes};
@@ -585,6 +585,27 @@ impl Place {
                     TransactionScan::Clean(scan) => Rows::Pinned(scan),
                     dirty @ TransactionScan::Dirty(_) => Rows::Inside(dirty),
                 })
+            }
+        }
+    }
+
+    /// What `work` makes of the first entry of an index in a range, or of the last one; None where there is none.
+    pub fn with_first_entry<R>(
+        &self,
+        table: &Bound<'_, Table>,
+        id: TableId,
+        range: &Range,
+        is_reverse: bool,
+        work: impl FnOnce(Row<'_>) -> R,
+    ) -> PyResult<Option<R>> {
+        let py = table.py();
+        match self {
+            Self::Snapshot(snapshot, _) => {
+                snapshot.with_first(id, range, is_reverse, work).map_err(|error| errors::of_store(py, error))
+            }
+            Self::Transaction => {
+                let core = table.get().core();
+                core.in_running(py, |transaction| transaction.with_first(id, range, is_reverse, work))
             }
         }
     }

@@ -17,7 +17,6 @@ use super::access::{Ways, is_within, put_in_order};
 use super::indexes;
 use super::source::Place;
 use crate::bounds::Bounds;
-use crate::errors;
 use crate::table::Table;
 
 /// So many keys are found as soon as counted.
@@ -86,7 +85,6 @@ impl Place {
         range: &Range,
         (wanted, keys): (usize, &mut Vec<RowKey>),
     ) -> PyResult<()> {
-        let py = table.py();
         let mut range = range.clone();
         for _ in 0..wanted {
             // What is no entry is found by `check`.
@@ -96,15 +94,7 @@ impl Place {
                     parts.map(|parts| RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() });
                 (entry.key.to_vec(), key)
             };
-            let found = match self {
-                Self::Snapshot(snapshot, _) => snapshot
-                    .with_first(index, &range, false, take)
-                    .map_err(|error| errors::of_store(py, error))?,
-                Self::Transaction => {
-                    let core = table.get().core();
-                    core.in_running(py, |transaction| transaction.with_first(index, &range, false, take))?
-                }
-            };
+            let found = self.with_first_entry(table, index, &range, false, take)?;
             let Some((place, key)) = found else { break };
             range.start = Edge::Excluded(place);
             keys.extend(key);

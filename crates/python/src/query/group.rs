@@ -17,7 +17,7 @@ use crate::errors;
 use crate::expression::Expression;
 use crate::expression::method::Method;
 use crate::table::Table;
-use crate::work::{Parallel, Queried, Stop, Work, over_parts};
+use crate::work::{Parallel, Queried, Stop, Work, over, over_parts};
 
 /// What is made of a group's values, or of a query's: `count()`, `F.age.mean()`.
 ///
@@ -69,6 +69,16 @@ impl Aggregate {
 }
 
 impl Aggregate {
+    /// The expression of which it is the least or the greatest value, if it is.
+    fn extreme(&self) -> Option<(&Node, Extremes)> {
+        let which = match self.kind {
+            Kind::Least => Extremes::Least,
+            Kind::Greatest => Extremes::Greatest,
+            Kind::Count | Kind::Sum | Kind::Mean => return None,
+        };
+        self.node.as_ref().map(|node| (node, which))
+    }
+
     /// The method of an expression that makes it.
     fn name(&self) -> &'static str {
         match self.kind {
@@ -290,9 +300,13 @@ pub fn extreme<'py>(of: &impl Queried<'py>, node: &Node, which: Extremes) -> PyR
         };
         Ok(GroupUp { columns: Vec::new(), aggregates: vec![aggregate], room: None })
     };
-    let groups = match of.source_of(std::slice::from_ref(node))? {
-        Some((source, nodes)) => over_parts(table, source, work(nodes.first().unwrap_or(node))?)?,
-        None => work(node)?.of_nothing(),
+    let groups = if let Some(source) = of.source_of_extremes(&[(node, which)])? {
+        over(table, source, work(node)?)?
+    } else {
+        match of.source_of(std::slice::from_ref(node))? {
+            Some((source, nodes)) => over_parts(table, source, work(nodes.first().unwrap_or(node))?)?,
+            None => work(node)?.of_nothing(),
+        }
     };
     let total = groups.into_groups().next().and_then(|group| group.totals.into_iter().next());
     object_of_total(table, "", &total.unwrap_or(Total::Least(None)))
@@ -347,7 +361,16 @@ fn aggregated<'py>(
     }
     let totalled = wanted.iter().filter_map(|aggregate| aggregate.get().node.as_ref());
     let reads: Vec<_> = by.iter().map(|(_, node)| node).chain(totalled).cloned().collect();
-    let groups = match query.source_of(&reads)? {
+    let extremes: Option<Vec<_>> = wanted.iter().map(|aggregate| aggregate.get().extreme()).collect();
+    let few = match extremes.filter(|extremes| by.is_empty() && !extremes.is_empty()) {
+        Some(extremes) => query.source_of_extremes(&extremes)?,
+        None => None,
+    };
+    let found = match few {
+        Some(source) => Some((source, reads.clone())),
+        None => query.source_of(&reads)?,
+    };
+    let groups = match found {
         Some((source, nodes)) => over_parts(table, source, GroupUp::new(&nodes, by.len(), &wanted)?)?,
         None => GroupUp::new(&reads, by.len(), &wanted)?.of_nothing(),
     };

@@ -103,19 +103,25 @@ pub fn candidates(
     indexes: &[Ready],
     (conditions, order): (&[Node], &[(Node, bool)]),
 ) -> PyResult<Vec<Candidate>> {
-    let py = table.py();
     let mut candidates = Vec::with_capacity(indexes.len());
     for ready in indexes {
-        let entries = match place {
-            _ if !ready.candidate.is_named(conditions, order) => 0,
-            Place::Snapshot(snapshot, _) => {
-                snapshot.count(ready.info.id).map_err(|error| errors::of_store(py, error))?
-            }
-            Place::Transaction => {
-                table.get().core().in_running(py, |transaction| transaction.count(ready.info.id))?
-            }
-        };
+        let is_named = ready.candidate.is_named(conditions, order);
+        let entries = if is_named { place.entry_count(table, ready.info.id)? } else { 0 };
         candidates.push(Candidate { entries, ..ready.candidate.clone() });
     }
     Ok(candidates)
+}
+
+impl Place {
+    /// How many entries an index has.
+    pub fn entry_count(&self, table: &Bound<'_, Table>, index: TableId) -> PyResult<u64> {
+        match self {
+            Self::Snapshot(snapshot, _) => {
+                snapshot.count(index).map_err(|error| errors::of_store(table.py(), error))
+            }
+            Self::Transaction => {
+                table.get().core().in_running(table.py(), |transaction| transaction.count(index))
+            }
+        }
+    }
 }

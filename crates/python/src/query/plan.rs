@@ -110,6 +110,15 @@ impl Default for Plan {
 }
 
 impl Plan {
+    /// Whether it asks for all rows of the table, in the order of their keys.
+    pub fn is_whole(&self) -> bool {
+        self.conditions.is_empty()
+            && self.filters.is_empty()
+            && self.order.is_empty()
+            && (self.offset, self.limit) == (0, u64::MAX)
+            && self.after.is_none()
+    }
+
     /// The same once more.
     pub fn copy(&self, py: Python<'_>) -> Self {
         Self {

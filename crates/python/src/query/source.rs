@@ -8,7 +8,7 @@ use pellucid_query::expression::Node;
 use pellucid_query::plan::Access;
 use pellucid_query::sort::{Sort, SortKey, Sorted, SortedKeys};
 use pellucid_query::stoppable::Pace;
-use pellucid_query::{Copied, Evaluator, Fault, Listed, RowKey, Selection, Walk, told};
+use pellucid_query::{Copied, Evaluator, Extremes, Fault, Listed, RowKey, Selection, Walk, told};
 use pellucid_record::Shapes;
 use pellucid_store::{Snapshot, TableId};
 use pyo3::prelude::*;
@@ -16,6 +16,7 @@ use pyo3::types::PyTuple;
 
 use super::Query;
 use super::access::{self, Reached, Ways};
+use super::extremes::rows_of_extremes;
 use super::few::few;
 use super::plan::{self, Plan};
 use crate::bounds::Bounds;
@@ -36,6 +37,10 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
 
     fn source_of(&self, reads: &[Node]) -> PyResult<Option<(Source, Vec<Node>)>> {
         Ok(rows_of(found(self, &Asked::Values(reads))?))
+    }
+
+    fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
+        if self.get().plan.is_whole() { rows_of_extremes(self.table(), wanted) } else { Ok(None) }
     }
 }
 
