@@ -576,6 +576,39 @@ def damaged(tmp_path: Path) -> Iterator[tuple[Any, Any]]:
         yield db.table("damaged"), db.table("whole")
 
 
+def test_a_damaged_row_among_the_first_ones_is_named_or_not_met(damaged: tuple[Any, Any]) -> None:
+    met = []
+    conditions = [
+        [F.age == 7],
+        [F.age == 3],
+        [F.age < 9, F.n > 1],
+        [F.age == 2],
+        [F.n.between(1, 4)],
+        [F.age == 99],
+    ]
+    for condition in conditions:
+        for count_ in (1, 2, 5, 150):
+            queries = [table.where(*condition).limit(count_) for table in damaged]
+            asks: list[Any] = [
+                lambda query: [row.n for row in query],
+                lambda query: list(query.keys()),
+                lambda query: (query.count(), query.exists()),
+                lambda query: query.column("age"),
+                lambda query: query.sum("n"),
+                lambda query: [row.n for row in query.order_by(F.age.desc())],
+                lambda query: [row.n for row in query.offset(1)],
+            ]
+            for ask in asks:
+                try:
+                    answer = ask(queries[0])
+                except pellucid.CorruptRecord as error:
+                    met.append(str(error))
+                else:
+                    assert answer == ask(queries[1]), queries[0].explain()
+    assert len(met) > 20, "the test is about rows that are met"
+    assert all("record 3 of table" in message for message in met)
+
+
 def test_extremes_are_read_at_the_ends_of_an_index_alone(damaged: tuple[Any, Any]) -> None:
     table, _ = damaged
     assert (table.min("n"), table.max(F.n), table.agg(a=F.age.min(), b=F.n.max())) == (
