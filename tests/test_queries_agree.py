@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from decimal import Decimal
@@ -151,6 +152,29 @@ def test_small_tables_and_pages_stay_with_one_thread(in_file: Path, rows: list[A
             assert "on 1 thread" in db.table("t").where(F.age > 3).explain()
     finally:
         pellucid.set_threads(None)
+
+
+def test_rows_that_one_thread_makes_objects_of_are_not_taken_for_what_several_scan(tmp_path: Path) -> None:
+    with pellucid.open(tmp_path / "t.pel") as db:
+        table = db.table("t")
+        table.extend({"n": number} for number in range(100_000))
+        table.create_index("by_n", F.n)
+
+        def scan(query: Any) -> float:
+            found = re.search(r"the scan ([0-9.]+) ms", query.explain())
+            assert found is not None
+            return float(found[1])
+
+        query = table.where(F.n < 50_000)
+        took = {}
+        try:
+            for threads in (1, 4):
+                pellucid.set_threads(threads)
+                took[threads] = (scan(query), scan(query.select("n")), scan(query.order_by(-F.n)))
+        finally:
+            pellucid.set_threads(None)
+        assert took[4][:2] == took[1][:2]
+        assert took[4][2] < took[1][2]
 
 
 @pytest.mark.parametrize(

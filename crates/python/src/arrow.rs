@@ -19,7 +19,7 @@ use crate::column::column_of;
 use crate::errors;
 use crate::keys;
 use crate::table::{Rows, Table};
-use crate::work::{Parallel, Queried, Source, Stop, Work, of_fault, over, over_parts};
+use crate::work::{Parallel, Queried, Source, Stop, Walked, Work, of_fault, over, over_parts};
 
 /// Rows as columns, which any library that knows Arrow takes without a copy.
 ///
@@ -180,8 +180,8 @@ pub fn columns_of<'py>(
     };
     loop {
         let found = match chosen {
-            None => of.source()?.map(|source| (source, Vec::new())),
-            Some(_) => of.source_of(&nodes)?,
+            None => of.source(Walked::InParts)?.map(|source| (source, Vec::new())),
+            Some(_) => of.source_of(&nodes, Walked::InParts)?,
         };
         let Some((source, nodes)) = found else { return Ok(arrow::nothing(&wanted_of(&nodes)?)) };
         match gathered(table, source, &wanted_of(&nodes)?, &known)?.finish() {

@@ -23,7 +23,9 @@ use crate::path;
 use crate::query::group;
 use crate::scalars;
 use crate::table::{Rows, Table};
-use crate::work::{Parallel, Queried, Source, Stop, Work, is_interrupted, of_fault, over, over_parts};
+use crate::work::{
+    Parallel, Queried, Source, Stop, Walked, Work, is_interrupted, of_fault, over, over_parts,
+};
 
 /// The steps of a field path.
 pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
@@ -76,7 +78,7 @@ fn parts_now<'py, W: Parallel>(
     work: impl FnOnce(Column) -> W,
 ) -> PyResult<Option<W::Result>> {
     let node = node_of(path)?;
-    match of.source_of(std::slice::from_ref(&node))? {
+    match of.source_of(std::slice::from_ref(&node), Walked::InParts)? {
         Some((source, nodes)) => {
             let column = column_of(nodes.first().unwrap_or(&node))?;
             over_parts(of.table(), source, work(column)).map(Some)
@@ -310,7 +312,7 @@ pub fn count<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<
 /// `table.column(path)`: a list of the values, None where a row has no such field.
 pub fn column<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
     let (table, mut values) = (of.table(), Vec::new());
-    if let Some((source, nodes)) = of.source_of(&[node_of(path)?])? {
+    if let Some((source, nodes)) = of.source_of(&[node_of(path)?], Walked::ByOne)? {
         if let (Source { rows: Rows::Told(rows, _), selection: None }, [node]) = (&source, &nodes[..])
             && is_first_part(node)
             && let Some(ints) = rows.ints()
@@ -345,7 +347,7 @@ pub fn for_each_values<'py>(
     nodes: &[Node],
     visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
 ) -> PyResult<()> {
-    match of.source_of(nodes)? {
+    match of.source_of(nodes, Walked::ByOne)? {
         Some((source, nodes)) => see_source(of.table(), source, &nodes, visit),
         None => Ok(()),
     }

@@ -20,7 +20,7 @@ use pyo3::types::PyDict;
 use crate::arrow::{columns_of, module};
 use crate::column::{column as objects, column_of, node_of};
 use crate::hot::arrow::elements;
-use crate::work::{Parallel, Queried, Stop, Work, over_parts};
+use crate::work::{Parallel, Queried, Stop, Walked, Work, over_parts};
 
 /// What NumPy has for "no time".
 const NOT_A_TIME: i64 = i64::MIN;
@@ -29,7 +29,7 @@ const NOT_A_TIME: i64 = i64::MIN;
 pub fn to_numpy<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let numpy = module(of.table().py(), "numpy", "to_numpy", "numpy")?;
     let node = node_of(path)?;
-    if let Some((source, nodes)) = of.source_of(std::slice::from_ref(&node))? {
+    if let Some((source, nodes)) = of.source_of(std::slice::from_ref(&node), Walked::InParts)? {
         let column = column_of(nodes.first().unwrap_or(&node))?;
         match over_parts(of.table(), source, GatherNumbers(column))? {
             Outcome::Done(Some(Numbers::Ints(pieces))) => return copied(&numpy, "int64", &pieces),

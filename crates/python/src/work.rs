@@ -27,6 +27,15 @@ pub struct Source {
     pub selection: Option<Selection>,
 }
 
+/// How rows are walked over that somebody asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walked {
+    /// One by one, by the thread that makes objects of them: as [`over`].
+    ByOne,
+    /// In parts, by several threads where they are many: as [`over_parts`].
+    InParts,
+}
+
 /// What rows can be asked for again and again: a table, a query.
 pub trait Queried<'py> {
     /// The table that has them.
@@ -36,7 +45,7 @@ pub trait Queried<'py> {
     ///
     /// # Errors
     /// What looking for them raises.
-    fn source(&self) -> PyResult<Option<Source>>;
+    fn source(&self, walked: Walked) -> PyResult<Option<Source>>;
 
     /// A few of the rows, in their order, among which are those with the least or the greatest values of these expressions; None where that is not known.
     ///
@@ -49,8 +58,8 @@ pub trait Queried<'py> {
     ///
     /// # Errors
     /// As `source`.
-    fn source_of(&self, reads: &[Node]) -> PyResult<Option<(Source, Vec<Node>)>> {
-        Ok(self.source()?.map(|source| (source, reads.to_vec())))
+    fn source_of(&self, reads: &[Node], walked: Walked) -> PyResult<Option<(Source, Vec<Node>)>> {
+        Ok(self.source(walked)?.map(|source| (source, reads.to_vec())))
     }
 }
 
@@ -63,7 +72,7 @@ impl<'py> Queried<'py> for Bound<'py, Table> {
         rows_of_extremes(self, wanted)
     }
 
-    fn source(&self) -> PyResult<Option<Source>> {
+    fn source(&self, _walked: Walked) -> PyResult<Option<Source>> {
         let rows = self.get().rows(self.py(), &Bounds::all(), false)?;
         Ok(rows.map(|rows| Source { rows, selection: None }))
     }

@@ -23,7 +23,7 @@ use crate::bounds::Bounds;
 use crate::errors;
 use crate::table::{Rows, Table};
 use crate::work::threads::{self, thread_count_over};
-use crate::work::{Parallel, Source, Stop, Work, over, over_parts};
+use crate::work::{Parallel, Source, Stop, Walked, Work, over, over_parts};
 
 /// Tables with fewer rows are scanned before a way has been chosen.
 pub const ROW_COUNT_MIN: u64 = 100;
@@ -47,7 +47,7 @@ pub fn ways(
     plan: &Plan,
     place: &Place,
     (bounds, conditions): (&Bounds, &[Node]),
-    reads: Option<&[Node]>,
+    (reads, walked): (Option<&[Node]>, Walked),
 ) -> PyResult<Option<Ways>> {
     if conditions.is_empty() && plan.order.is_empty() {
         return Ok(None);
@@ -65,7 +65,9 @@ pub fn ways(
     // What a filter in Python leaves of them is not known, so all are wanted; and so are all that an order has to choose from.
     let is_cut = plan.filters.is_empty() && (plan.after.is_none() || plan.order.is_empty());
     let is_ordered = !plan.order.is_empty();
-    let is_parallel = plan.filters.is_empty() && (is_ordered || plan.limit == u64::MAX && plan.offset == 0);
+    // What is sorted is walked over in parts, whatever becomes of it then; what is tested by Python, or cut, is not.
+    let is_whole = plan.filters.is_empty() && plan.limit == u64::MAX && plan.offset == 0;
+    let is_parallel = is_ordered || walked == Walked::InParts && is_whole;
     let question = Question {
         conditions,
         // An index has its order over the whole table.

@@ -31,7 +31,7 @@ use crate::keys::Key;
 use crate::put;
 use crate::table::Table;
 use crate::transaction;
-use crate::work::{Queried, Signals, Stop, Work, of_fault, over};
+use crate::work::{Queried, Signals, Stop, Walked, Work, of_fault, over};
 
 /// `query.update(...)`: how many rows there were.
 pub fn update(
@@ -245,7 +245,7 @@ fn in_each(
     let this = table.get();
     this.check_writable(py)?;
     transaction::within_batch(py, this.core(), || {
-        let Some(source) = query.source()? else { return Ok(0) };
+        let Some(source) = query.source(Walked::ByOne)? else { return Ok(0) };
         let keys = over(table, source, CollectKeys)?;
         let core = this.core();
         let (mut done, mut pace) = (0, Pace::new(|| Stop::Signals.is_set()));

@@ -16,13 +16,13 @@ use crate::errors;
 use crate::record::detached;
 use crate::table::Table;
 use crate::views::Shows;
-use crate::work::{Parallel, Queried, Stop, Work, over_parts};
+use crate::work::{Parallel, Queried, Stop, Walked, Work, over_parts};
 
 /// An iterator over keys, records or both.
 pub fn iterate<'py>(query: &Bound<'py, Query>, shows: Shows) -> PyResult<Bound<'py, PyAny>> {
     let source = match shows {
-        Shows::Keys => query.source_of(&[])?.map(|(source, _)| source),
-        Shows::Values | Shows::Items => query.source()?,
+        Shows::Keys => query.source_of(&[], Walked::ByOne)?.map(|(source, _)| source),
+        Shows::Values | Shows::Items => query.source(Walked::ByOne)?,
     };
     match source {
         Some(source) => Table::iterate_rows(query.table(), source.rows, source.selection, shows),

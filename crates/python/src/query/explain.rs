@@ -27,7 +27,7 @@ use crate::errors;
 use crate::keys;
 use crate::table::Rows;
 use crate::work::threads::threads_for;
-use crate::work::{Queried, Source, Stop, Work, over};
+use crate::work::{Queried, Source, Stop, Walked, Work, over};
 
 /// `query.explain()`: lines for people.
 pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
@@ -42,7 +42,8 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let chosen: Option<Vec<_>> = chosen.map(|chosen| chosen.iter().map(|(_, node)| node.clone()).collect());
     let ways = match &place {
         Some(place) => {
-            let ways = access::ways(table, plan, place, (&bounds, &rest), chosen.as_deref())?;
+            let ways =
+                access::ways(table, plan, place, (&bounds, &rest), (chosen.as_deref(), Walked::ByOne))?;
             // In a table of a few rows there is no other way through an index.
             match ways {
                 None => {

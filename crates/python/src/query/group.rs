@@ -17,7 +17,7 @@ use crate::errors;
 use crate::expression::Expression;
 use crate::expression::method::Method;
 use crate::table::Table;
-use crate::work::{Parallel, Queried, Stop, Work, over, over_parts};
+use crate::work::{Parallel, Queried, Stop, Walked, Work, over, over_parts};
 
 /// What is made of a group's values, or of a query's: `count()`, `F.age.mean()`.
 ///
@@ -303,7 +303,7 @@ pub fn extreme<'py>(of: &impl Queried<'py>, node: &Node, which: Extremes) -> PyR
     let groups = if let Some(source) = of.source_of_extremes(&[(node, which)])? {
         over(table, source, work(node)?)?
     } else {
-        match of.source_of(std::slice::from_ref(node))? {
+        match of.source_of(std::slice::from_ref(node), Walked::InParts)? {
             Some((source, nodes)) => over_parts(table, source, work(nodes.first().unwrap_or(node))?)?,
             None => work(node)?.of_nothing(),
         }
@@ -368,7 +368,7 @@ fn aggregated<'py>(
     };
     let found = match few {
         Some(source) => Some((source, reads.clone())),
-        None => query.source_of(&reads)?,
+        None => query.source_of(&reads, Walked::InParts)?,
     };
     let groups = match found {
         Some((source, nodes)) => over_parts(table, source, GroupUp::new(&nodes, by.len(), &wanted)?)?,

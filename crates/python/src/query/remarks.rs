@@ -25,7 +25,7 @@ use super::indexes::{self, Ready};
 use super::source::Place;
 use crate::errors;
 use crate::expression;
-use crate::work::{Queried, Stop, Work, over};
+use crate::work::{Queried, Stop, Walked, Work, over};
 
 /// Remarks, a line each.
 pub fn of(
@@ -35,7 +35,7 @@ pub fn of(
     has_ways: bool,
 ) -> PyResult<Vec<String>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
-    let Some(source) = table.source()? else {
+    let Some(source) = table.source(Walked::ByOne)? else {
         let tables = table.get().core().snapshot(py)?.tables();
         let tables = tables.map_err(|error| errors::of_store(py, error))?;
         let names: Vec<String> = tables.into_iter().map(|(name, _)| name).collect();
@@ -296,7 +296,7 @@ impl Field {
         let Step::Field(field) = missing else {
             return Ok(Some(format!("note: no record in {name:?} has {place:?}")));
         };
-        let Some(source) = query.table().source()? else { return Ok(None) };
+        let Some(source) = query.table().source(Walked::ByOne)? else { return Ok(None) };
         let names: Vec<String> = if above.is_empty() {
             over(query.table(), source, FieldNames)?.into_iter().collect()
         } else {

@@ -24,19 +24,19 @@ use crate::errors;
 use crate::keys;
 use crate::table::{Rows, Table};
 use crate::views::Shows;
-use crate::work::{Parallel, Queried, Source, Stop, Work, of_fault, over_parts};
+use crate::work::{Parallel, Queried, Source, Stop, Walked, Work, of_fault, over_parts};
 
 impl<'py> Queried<'py> for Bound<'py, Query> {
     fn table(&self) -> &Bound<'py, Table> {
         self.get().table.bind(self.py())
     }
 
-    fn source(&self) -> PyResult<Option<Source>> {
-        Ok(rows_of(found(self, &Asked::Rows)?).map(|(source, _)| source))
+    fn source(&self, walked: Walked) -> PyResult<Option<Source>> {
+        Ok(rows_of(found(self, &Asked::Rows(walked))?).map(|(source, _)| source))
     }
 
-    fn source_of(&self, reads: &[Node]) -> PyResult<Option<(Source, Vec<Node>)>> {
-        Ok(rows_of(found(self, &Asked::Values(reads))?))
+    fn source_of(&self, reads: &[Node], walked: Walked) -> PyResult<Option<(Source, Vec<Node>)>> {
+        Ok(rows_of(found(self, &Asked::Values(reads, walked))?))
     }
 
     fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
@@ -55,9 +55,9 @@ fn rows_of(found: Option<Found>) -> Option<(Source, Vec<Node>)> {
 /// What is asked for.
 pub enum Asked<'a> {
     /// Records.
-    Rows,
+    Rows(Walked),
     /// What these expressions come to in each row; keys are told besides.
-    Values(&'a [Node]),
+    Values(&'a [Node], Walked),
     /// How many rows there are.
     Count,
 }
@@ -68,9 +68,16 @@ impl<'a> Asked<'a> {
         match self {
             // Functions of Python's are given records.
             _ if !plan.filters.is_empty() => None,
-            Self::Rows => None,
-            Self::Values(nodes) => Some(nodes),
+            Self::Rows(_) => None,
+            Self::Values(nodes, _) => Some(nodes),
             Self::Count => Some(&[]),
+        }
+    }
+
+    fn walked(&self) -> Walked {
+        match self {
+            Self::Rows(walked) | Self::Values(_, walked) => *walked,
+            Self::Count => Walked::InParts,
         }
     }
 }
@@ -91,7 +98,7 @@ pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Fou
     let (asked_of, reads) = ((&bounds, &conditions[..]), asked.reads(plan));
     let mut ways = few(table, &place, asked_of, (&plan.order, reads))?;
     if ways.is_none() {
-        ways = access::ways(table, plan, &place, asked_of, reads)?;
+        ways = access::ways(table, plan, &place, asked_of, (reads, asked.walked()))?;
     }
     if let (Some(ways), Some(reads)) = (&ways, reads)
         && let Some(found) = told(table, plan, &place, (ways, &bounds, &conditions), (asked, reads))?
@@ -99,8 +106,8 @@ pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Fou
         return Ok(Some(found));
     }
     let nodes = match asked {
-        Asked::Values(nodes) => nodes.to_vec(),
-        Asked::Rows | Asked::Count => Vec::new(),
+        Asked::Values(nodes, _) => nodes.to_vec(),
+        Asked::Rows(_) | Asked::Count => Vec::new(),
     };
     let rows = looked_up(table, plan, &place, (ways, &bounds, &conditions))?;
     Ok(Some(Found::Rows(rows, nodes)))
