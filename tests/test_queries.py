@@ -848,7 +848,7 @@ def test_a_time_with_an_offset_and_one_without_are_two_groups(table: Any) -> Non
 def test_explain_tells_what_was_met(table: Any) -> None:
     table.extend({"n": n} for n in range(20))
     said = table.where(F.n >= 5, KEY >= 2).order_by(F.n.desc()).limit(3).explain(analyze=True)
-    assert re.search(r"met 18 rows: 15 passed, in [0-9.]+ ms\ngave 3 in the end, in [0-9.]+ ms", said)
+    assert re.search(r"met 18 rows: 15 passed\ngave 3 in the end, in [0-9.]+ ms", said)
     said = table.where(F.n >= 5).explain(analyze=True)
     assert "met 20 rows: 15 passed" in said
     assert "in the end" not in said

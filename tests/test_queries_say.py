@@ -11,9 +11,10 @@ import copy
 import operator
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pellucid
 import pytest
@@ -423,7 +424,7 @@ def test_explain_says_behind_which_row(people: Any) -> None:
 def counts(query: Any) -> list[str]:
     """What `explain` says that was met and given, without the times."""
     lines = query.explain(analyze=True).splitlines()
-    return [line.rpartition(", in ")[0] for line in lines if line.startswith(("met ", "gave ", "found "))]
+    return [line.partition(", in ")[0] for line in lines if line.startswith(("met ", "gave ", "found "))]
 
 
 def test_explain_meets_as_many_rows_as_the_query() -> None:
@@ -452,6 +453,45 @@ def test_explain_meets_as_many_rows_as_the_query() -> None:
         assert counts(along.limit(2)) == ["met 2 entries: 2 passed", "gave 2 in the end"]
         assert counts(along.where(F.m == 5).limit(1)) == ["met 6 entries: 1 passed", "gave 1 in the end"]
         assert counts(table.where(F.n < 3)) == ["found 3 keys, where about 3 were expected: 3 passed"]
+
+
+@dataclass
+class Counted:
+    """Counts how many were made."""
+
+    n: int
+    made: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        type(self).made += 1
+
+
+def test_explain_takes_the_time_of_iterating_once() -> None:
+    with pellucid.open(":memory:") as db:
+        db.table("t").extend({"n": number} for number in range(1000))
+        table = db.table("t", type=Counted)
+        table.create_index("by_n", F.n)
+        for query, lines in [
+            (table.where(F.n >= 400), ["met 1000 rows: 600 passed"]),
+            (table.where(F.n < 30), ["found 30 keys, where about 30 were expected: 30 passed"]),
+            (
+                table.where(F.n < 30).order_by(F.n.desc()).limit(4),
+                ["met 4 entries: 4 passed", "gave 4 in the end"],
+            ),
+        ]:
+            Counted.made = 0
+            assert counts(query) == lines
+            # An index that counts without reading a row is not what is timed.
+            assert len(list(query)) * 2 == Counted.made
+        called: list[int] = []
+        query = table.where(F.n < 30).filter(lambda row: not called.append(row.n))
+        assert counts(query) == [
+            "found 30 keys, where about 30 were expected: 30 passed",
+            "gave 30 in the end",
+        ]
+        assert called == list(range(30))
+        timed = table.where(F.n < 30).explain(analyze=True)
+        assert re.search(r": 30 passed, in [0-9.]+ ms$", timed, re.MULTILINE)
 
 
 def test_explain_says_why_an_index_is_not_used(people: Any) -> None:

@@ -13,6 +13,7 @@ mod few;
 pub mod group;
 pub mod indexes;
 mod known;
+mod measured;
 pub mod plan;
 mod remarks;
 pub mod source;

@@ -1,33 +1,25 @@
-//! What does a query do, and what did it meet?
-
-use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+//! What does a query do when it is iterated?
+//!
+//! What it meets then, and how long that takes, is in `measured.rs`; what is remarkable about it in `remarks.rs`.
 
 use pellucid_query::expression::Node;
 use pellucid_query::key_range;
 use pellucid_query::plan::{Access, Choice, Set};
-use pellucid_query::walk::{damaged, for_each};
-use pellucid_query::{Evaluator, Fault, Walk};
-use pellucid_record::Shapes;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 use super::Query;
-use super::access::{self, Reached, Ways};
+use super::access::{self, Ways};
 use super::after::After;
-use super::ends;
 use super::few::few;
+use super::measured;
 use super::plan::{Plan, all_of};
 use super::remarks;
 use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::keys;
-use crate::table::Rows;
 use crate::work::threads::threads_for;
-use crate::work::{Queried, Source, Stop, Walked, Work, over};
+use crate::work::{Queried, Source, Walked};
 
 /// `query.explain()`: lines for people.
 pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
@@ -81,12 +73,11 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     }
     let is_along = best.is_some_and(|best| best.access != Access::Scan);
     lines.extend(steps(py, plan, (is_in_order, is_along))?);
-    let is_scan = best.is_none_or(|best| best.access == Access::Scan);
-    let threads = if is_scan { thread_count(query, &bounds)? } else { 1 };
-    lines.push(format!("on {}", errors::counted(threads, "thread")));
+    lines.push(threads_text(query, &bounds, ways.as_ref())?);
     lines.extend(ways.as_ref().and_then(weighed));
     if analyze {
-        lines.extend(measured(query, (&bounds, rest), place.as_ref().map(|place| (place, ways.as_ref())))?);
+        let through = place.as_ref().map(|place| (place, ways.as_ref()));
+        lines.extend(measured::lines(query, (&bounds, rest), through)?);
     }
     lines.extend(remarks::of(query, &name, place.as_ref(), ways.is_some())?);
     Ok(lines.join("\n"))
@@ -238,163 +229,25 @@ fn set_text(ways: &Ways, set: &Set) -> String {
     }
 }
 
-/// How many rows or entries were met on the way, as many as the query meets, how many of them passed the conditions and in what time; then
-/// how many are left in the end.
-fn measured(
-    query: &Bound<'_, Query>,
-    (bounds, rest): (&Bounds, Vec<Node>),
-    through: Option<(&Place, Option<&Ways>)>,
-) -> PyResult<Vec<String>> {
-    let plan = &query.get().plan;
-    let (is_plain, is_free) = (plan.order.is_empty() && plan.filters.is_empty(), plan.filters.is_empty());
-    let best = through.and_then(|(_, ways)| ways?.ways.first());
-    let is_sorted =
-        plan.order.is_empty() || best.is_some_and(|best| matches!(best.access, Access::Ordered { .. }));
-    let filtered = if is_free { None } else { Some(filtered(query)?) };
-    // A sort has to meet all rows, unless none is wanted.
-    let wanted = match &filtered {
-        None if plan.limit == 0 => 0,
-        None if is_sorted => plan.offset.saturating_add(plan.limit),
-        Some((called, ..)) if is_sorted => *called,
-        _ => u64::MAX,
-    };
-    let mut lines = vec![met(query, (bounds, rest), through, (wanted, is_plain))?];
-    if !is_plain || plan.offset > 0 || plan.limit < u64::MAX {
-        let (given, time) = match filtered {
-            Some((_, given, time)) => (given, time),
-            None => timed(query)?,
-        };
-        lines.push(format!("gave {given} in the end, in {time}"));
-    }
-    Ok(lines)
-}
-
-fn milliseconds(start: Instant) -> String {
-    format!("{:.3} ms", start.elapsed().as_secs_f64() * 1e3)
-}
-
-fn timed(query: &Bound<'_, Query>) -> PyResult<(u64, String)> {
-    let start = Instant::now();
-    let count = ends::count(query)?;
-    Ok((count, milliseconds(start)))
-}
-
-/// With how many rows the functions of a query were called, how many it gave, and in what time.
-fn filtered(query: &Bound<'_, Query>) -> PyResult<(u64, u64, String)> {
-    let py = query.py();
-    let calls = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&calls);
-    let count = move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
-        counted.fetch_add(1, Ordering::Relaxed);
-        true
-    };
-    let count = PyCFunction::new_closure(py, None, None, count)?;
-    let counting = query.get().with(py, |plan| {
-        plan.filters.insert(0, count.into_any().unbind());
-        Ok(())
-    })?;
-    let (given, time) = timed(&Bound::new(py, counting)?)?;
-    Ok((calls.load(Ordering::Relaxed), given, time))
-}
-
-/// What was met until so many rows have passed, how many have, and in what time.
-fn met(
-    query: &Bound<'_, Query>,
-    (bounds, rest): (&Bounds, Vec<Node>),
-    through: Option<(&Place, Option<&Ways>)>,
-    (wanted, is_plain): (u64, bool),
-) -> PyResult<String> {
-    let (py, table) = (query.py(), query.table());
-    let followed = match through {
-        Some((place, Some(ways))) => {
-            Some(ways.follow(table, place, bounds, if is_plain { wanted } else { u64::MAX })?)
-        }
-        _ => None,
-    };
-    let bare = || {
-        let bare = query.get().with(py, |plan| {
-            if !plan.order.is_empty() {
-                plan.after = None;
-            }
-            plan.order.clear();
-            plan.filters.clear();
-            (plan.offset, plan.limit) = (0, wanted);
-            Ok(())
-        })?;
-        timed(&Bound::new(py, bare)?)
-    };
-    let walked = |rows: Rows| -> PyResult<(u64, u64, String)> {
-        let start = Instant::now();
-        let condition = all_of(rest)?.map(|node| Evaluator::new(&node)).transpose();
-        let condition = condition.map_err(|error| errors::value_error(error.to_string()))?;
-        let (met, passed) = over(table, Source { rows, selection: None }, Meet { condition, wanted })?;
-        Ok((met, passed, milliseconds(start)))
-    };
-    let (what, passed, time) = match (followed, through) {
-        (Some((Reached::Keys(keys), Some(way))), _) if way.access != Access::Scan => {
-            let (passed, time) = bare()?;
-            let (count, expected) = (errors::counted(keys.len(), "key"), way.estimate.round());
-            (format!("found {count}, where about {expected} were expected"), passed, time)
-        }
-        (Some((Reached::Rows(rows), _)), _) => {
-            let (met, passed, time) = walked(rows)?;
-            (format!("met {met} {}", if met == 1 { "entry" } else { "entries" }), passed, time)
-        }
-        (_, Some((place, _))) if wanted < u64::MAX => {
-            let (met, passed, time) = walked(place.rows(table, bounds)?)?;
-            (format!("met {}", errors::counted(met as usize, "row")), passed, time)
-        }
-        _ => {
-            let (passed, time) = bare()?;
-            let met = table.get().count_within(py, bounds)?;
-            (format!("met {}", errors::counted(met, "row")), passed, time)
-        }
-    };
-    Ok(format!("{what}: {passed} passed, in {time}"))
-}
-
-/// Counts rows, and those of which a condition is true, until so many are.
-struct Meet {
-    condition: Option<Evaluator>,
-    wanted: u64,
-}
-
-impl Work for Meet {
-    type Result = (u64, u64);
-
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
-        let (mut met, mut passed) = (0, 0);
-        if self.wanted == 0 {
-            return Ok((0, 0));
-        }
-        for_each::<()>(
-            rows,
-            || stop.is_set(),
-            |row| {
-                met += 1;
-                match self.condition.as_mut().map_or(Ok(true), |condition| condition.is_true(&row, shapes)) {
-                    Ok(is_true) => passed += u64::from(is_true),
-                    Err(error) => return damaged(&row, error),
-                }
-                if passed >= self.wanted { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) }
-            },
-        )?;
-        Ok((met, passed))
-    }
-}
-
-/// On how many threads the rows are walked over.
-fn thread_count(query: &Bound<'_, Query>, bounds: &Bounds) -> PyResult<usize> {
+/// On how many threads the rows are walked over when the query is iterated; and on how many by ends that look at no order and leave nothing out, if
+/// these have to scan as well.
+fn threads_text(query: &Bound<'_, Query>, bounds: &Bounds, ways: Option<&Ways>) -> PyResult<String> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
-    let Some(rows) = table.get().rows(py, bounds, false)? else { return Ok(1) };
-    let is_ordered = !plan.order.is_empty();
-    if !is_ordered && (plan.offset > 0 || plan.limit < u64::MAX || !plan.filters.is_empty()) {
-        return Ok(1);
+    let on = |count| format!("on {}", errors::counted(count, "thread"));
+    let best = ways.and_then(|ways| ways.ways.first());
+    if best.is_some_and(|best| best.access != Access::Scan) {
+        return Ok(on(1));
     }
-    threads_for(py, &Source { rows, selection: None })
+    let Some(rows) = table.get().rows(py, bounds, false)? else { return Ok(on(1)) };
+    let count = threads_for(py, &Source { rows, selection: None })?;
+    if !plan.order.is_empty() {
+        return Ok(on(count));
+    }
+    let is_whole = plan.offset == 0 && plan.limit == u64::MAX && plan.filters.is_empty();
+    let is_only_way = ways.is_none_or(|ways| ways.ways.len() == 1);
+    Ok(if count > 1 && is_whole && is_only_way {
+        format!("{}, on {count} where rows are counted, summed or grouped", on(1))
+    } else {
+        on(1)
+    })
 }
