@@ -511,6 +511,38 @@ def test_explain_says_why_an_index_is_not_used(people: Any) -> None:
     ]
     assert "adults" in people.where(F.age == 21, F.age >= 18).explain()
     assert notes(people.where(F.age == 21, F.age >= 18)) == []
+    for contrary in (F.age < 18, F.age == 17, F.age.is_none(), F.age.isin([3, 4]), (F.age < 5) | (F.age < 9)):
+        assert notes(people.where(contrary)) == [], contrary
+    assert notes(people.where(F.age < 19)) == [
+        'note: index "adults" has only the rows where age >= 18, which the conditions do not say; '
+        "where(..., F.age >= 18) as well would let it serve"
+    ]
+
+
+def test_explain_says_which_rows_a_compound_index_lacks() -> None:
+    with pellucid.open(":memory:") as db:
+        table = db.table("t")
+        table.extend({"a": number % 500, "c": number} for number in range(2000))
+        table.create_index("by_a_c", (F.a, F.c))
+        assert notes(table.where(F.a == 5)) == []
+        table.extend({"a": number} for number in range(30))
+        assert notes(table.where(F.a == 5)) == [
+            'note: index "by_a_c" has no entry for 30 of 2030 rows in which F.c is missing or can be no '
+            "key, and the conditions say nothing of that; an index over F.a would serve, or a comparison of "
+            "F.c as well"
+        ]
+        assert notes(table.where(F.a == 5, F.c >= 0)) == []
+        assert notes(table.where(F.c == 5)) == []
+        table.create_index("by_a", F.a)
+        assert notes(table.where(F.a == 5)) == []
+        table.drop_index("by_a")
+        table.drop_index("by_a_c")
+        table.create_index("by_a_tag", (F.a, F.tags.each()))
+        assert notes(table.where(F.a == 5)) == [
+            'note: index "by_a_tag" has no entry for rows in which F.tags.each() is missing or can be no '
+            "key, and the conditions say nothing of that; an index over F.a would serve, or a comparison of "
+            "F.tags.each() as well"
+        ]
 
 
 def test_explain_says_which_index_is_still_being_built(tmp_path: Path) -> None:
@@ -547,4 +579,58 @@ def test_explain_remarks_on_what_no_index_serves(people: Any) -> None:
             f'note: {word}() goes through no index, not through "by_name", which serves '
             "== < <= > >= between isin startswith"
         ]
-    assert notes(people.where(F.name.last.startswith("L"), F.name.first.endswith("n"))) == []
+    assert notes(people.where(F.name.last.startswith("L"), F.name.first.endswith("n"))) == [
+        'note: index "by_name" would serve, but to scan fewer than 100 rows takes less'
+    ]
+
+
+def test_explain_remarks_on_what_is_negated() -> None:
+    with pellucid.open(":memory:") as db:
+        table = db.table("t")
+        table.extend({"n": number, "m": number, "tags": [number]} for number in range(300))
+        table.create_index("by_n", F.n)
+        table.create_index("by_tag", F.tags.each())
+        begin = 'goes through no index, not through "by_n": it is true of rows without such a value, too'
+        for condition, said in [
+            (F.n != 5, f"!= {begin}; (F.n < 5) | (F.n > 5), which is not, goes through it"),
+            (~(F.n == 5), f"~ {begin}; (F.n < 5) | (F.n > 5), which is not, goes through it"),
+            (~(F.n < 5), f"~ {begin}; F.n >= 5, which is not, goes through it"),
+            (F.n != None, f"!= {begin}"),  # noqa: E711
+            (~F.n.isin([1, 2]), f"~ {begin}"),
+            (
+                F.tags.each() != 5,
+                '!= goes through no index, not through "by_tag": it is true of rows without any such value, '
+                "too",
+            ),
+        ]:
+            assert notes(table.where(condition)) == [f"note: {said}"], condition
+            assert notes(table.where(condition, F.n == 7)) == []
+        assert notes(table.where(F.m != 5)) == []
+        assert 'index "by_n"' in table.where((F.n < 2) | (F.n > 298)).explain()
+
+
+def test_explain_remarks_on_what_is_computed_otherwise() -> None:
+    with pellucid.open(":memory:") as db:
+        table = db.table("t")
+        table.extend({"a": number, "email": f"A{number}"} for number in range(300))
+        table.create_index("by_a", F.a)
+        table.create_index("by_email", F.email.lower())
+        over_a = 'note: index "by_a" is over F.a, not over'
+        assert notes(table.where(F.a + 0 > 5)) == [
+            f"{over_a} F.a + 0; a condition on F.a alone would go through it, or this one through an index "
+            "over F.a + 0"
+        ]
+        assert notes(table.where(-F.a > 5)) == [
+            f"{over_a} -F.a; a condition on F.a alone would go through it, or this one through an index "
+            "over -F.a"
+        ]
+        assert notes(table.where(F.email == "A5")) == [
+            'note: index "by_email" is over F.email.lower(), not over F.email; a condition on '
+            "F.email.lower() would go through it"
+        ]
+        assert notes(table.where(F.email.lower() == "a5")) == []
+        assert notes(table.where(F.email == "A5", F.email.lower() == "a5")) == []
+        table.create_index("by_that", F.a + 0)
+        assert notes(table.where(F.a + 0 > 5)) == []
+        table.create_index("by_plain_email", F.email)
+        assert notes(table.where(F.email == "A5")) == []

@@ -79,7 +79,7 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
         let through = place.as_ref().map(|place| (place, ways.as_ref()));
         lines.extend(measured::lines(query, (&bounds, rest), through)?);
     }
-    lines.extend(remarks::of(query, &name, place.as_ref(), ways.is_some())?);
+    lines.extend(remarks::of(query, &name, place.as_ref(), ways.as_ref())?);
     Ok(lines.join("\n"))
 }
 

@@ -5,13 +5,13 @@
 //! serves. Rows are walked over until all of it was met.
 
 mod computed;
+mod indexed;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use pellucid_query::evaluate::found::Found;
 use pellucid_query::expression::{Expression, Kind, Node, Part, Source, Step};
-use pellucid_query::plan::{Candidate, section};
 use pellucid_query::walk::for_each;
 use pellucid_query::{Column, Evaluator, Fault, Walk};
 use pellucid_record::view::{Root, Slot, root};
@@ -20,11 +20,9 @@ use pyo3::prelude::*;
 
 use self::computed::Computed;
 use super::Query;
-use super::access::ROW_COUNT_MIN;
-use super::indexes::{self, Ready};
+use super::access::Ways;
 use super::source::Place;
 use crate::errors;
-use crate::expression;
 use crate::work::{Queried, Stop, Walked, Work, over};
 
 /// Remarks, a line each.
@@ -32,7 +30,7 @@ pub fn of(
     query: &Bound<'_, Query>,
     name: &str,
     place: Option<&Place>,
-    has_ways: bool,
+    ways: Option<&Ways>,
 ) -> PyResult<Vec<String>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let Some(source) = table.source(Walked::ByOne)? else {
@@ -65,8 +63,7 @@ pub fn of(
     remarks.extend(looked.kinds.iter().filter_map(|kind| kind.remark(name)));
     remarks.extend(looked.computed.iter().filter_map(|computed| computed.remark(py, name)));
     if let Some(place) = place {
-        remarks.extend(unserved(query, place)?);
-        remarks.extend(unused(query, place, has_ways)?);
+        remarks.extend(indexed::remarks(query, place, ways)?);
     }
     Ok(remarks)
 }
@@ -352,97 +349,6 @@ impl Kinds {
             met.join(" or ")
         ))
     }
-}
-
-/// Conditions on a field that has an index, which serves them not.
-fn unserved(query: &Bound<'_, Query>, place: &Place) -> PyResult<Vec<String>> {
-    let indexes = indexes::of(query.table(), place)?;
-    let mut remarks = Vec::new();
-    let mut open: Vec<&Node> = query.get().plan.conditions.iter().collect();
-    while let Some(node) = open.pop() {
-        let (word, field) = match node.kind() {
-            Kind::And(parts) | Kind::Or(parts) => {
-                open.extend(parts.iter());
-                continue;
-            }
-            Kind::Not(part) => {
-                open.push(part);
-                continue;
-            }
-            Kind::Has(part @ (Part::Anywhere | Part::End), field, _) => (part.word(), field),
-            Kind::Matches(field, _) => ("matches", field),
-            _ => continue,
-        };
-        let Some(path) = field_of(field) else { continue };
-        let each: Vec<_> = path.iter().cloned().chain([Step::Each]).collect();
-        let over_path = |path: &[Step]| {
-            let mut ready = indexes.iter();
-            ready.find(|ready| ready.definition.parts.iter().any(|(node, _)| field_of(node) == Some(path)))
-        };
-        if let Some(ready) = over_path(&each).filter(|_| word == "contains") {
-            remarks.push(format!(
-                "note: contains() goes through no index, since it looks into strings, too; F.{}.each() == ... goes through {:?}",
-                shown(path),
-                ready.info.name
-            ));
-        } else if let Some(ready) = over_path(path) {
-            remarks.push(format!(
-                "note: {word}() goes through no index, not through {:?}, which serves == < <= > >= between isin startswith",
-                ready.info.name
-            ));
-        }
-    }
-    Ok(remarks)
-}
-
-/// Indexes that would serve the conditions, and why they do not.
-fn unused(query: &Bound<'_, Query>, place: &Place, has_ways: bool) -> PyResult<Vec<String>> {
-    let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
-    let (_, conditions) = plan.scan(table)?;
-    let serves = |candidate: &Candidate| {
-        let section = section(candidate, &conditions, u64::MAX);
-        section.is_some_and(|section| section.point_count > 0 || section.has_span)
-    };
-    let mut remarks = Vec::new();
-    if let Place::Snapshot(snapshot, id) = place {
-        let all = snapshot.indexes(*id).map_err(|error| errors::of_store(py, error))?;
-        let building = all.into_iter().filter(|info| info.building.is_some()).filter_map(Ready::of);
-        remarks.extend(building.filter(|ready| serves(&ready.candidate)).map(|ready| {
-            format!(
-                "note: index {:?} would serve, and is still being built; until then no query uses it",
-                ready.info.name
-            )
-        }));
-    }
-    let indexes = indexes::of(table, place)?;
-    for ready in indexes.iter() {
-        let candidate = &ready.candidate;
-        if serves(candidate) {
-            if !has_ways && place.count(table)? < ROW_COUNT_MIN {
-                remarks.push(format!(
-                    "note: index {:?} would serve, but to scan fewer than {ROW_COUNT_MIN} rows takes less",
-                    ready.info.name
-                ));
-            }
-            continue;
-        }
-        let Some(condition) = &candidate.condition else { continue };
-        if !serves(&Candidate { condition: None, ..candidate.clone() }) {
-            continue;
-        }
-        let shown = expression::shown(py, condition);
-        let why = if matches!(condition.kind(), Kind::Compare(..) | Kind::Between(..)) {
-            "; that it equals a value does not say so, for a complex number may equal one and has no order"
-        } else {
-            ""
-        };
-        remarks.push(format!(
-            "note: index {:?} has only the rows where {condition}, which the conditions do not say; where(..., {shown}) as well would \
-             let it serve{why}",
-            ready.info.name
-        ));
-    }
-    Ok(remarks)
 }
 
 /// The names in the dicts that a column has, of the first rows.
