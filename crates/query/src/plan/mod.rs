@@ -9,6 +9,7 @@
 mod cost;
 mod count;
 mod look;
+mod near;
 pub mod part;
 pub mod spans;
 

@@ -12,6 +12,7 @@ use pellucid_record::payload::bigint_magnitude;
 use crate::code::push_value;
 use crate::expression::{Comparison, Expression, Kind, Node, Part};
 use crate::index::successor;
+use crate::plan::near::{Near, near};
 
 /// Codes from `start` up to `end`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -182,14 +183,29 @@ fn compared(comparison: Comparison, value: &Value) -> Option<Spans> {
     }
     let mut spans = vec![span(comparison, value)?];
     let mut is_exact = true;
-    if let Value::Decimal(_) = value {
-        // Which number is the next one is not worth finding out: the condition is tested again.
-        spans.push(Span::new(&[NUMBERS.0], &[NUMBERS.1]));
-        is_exact = false;
+    if let Value::Decimal(text) = value {
+        match near(text) {
+            Some(Near::Equal(number)) => spans.push(span(comparison, &number)?),
+            Some(Near::Between(below, above)) => spans.extend(beside(comparison, &below, &above)),
+            // Which number is the next one is not worth finding out: the condition is tested again.
+            None => {
+                spans.push(Span::new(&[NUMBERS.0], &[NUMBERS.1]));
+                is_exact = false;
+            }
+        }
     } else if let Some(text) = decimal_text(value) {
         spans.push(span(comparison, &Value::Decimal(text))?);
     }
     Some(Spans::of(spans, is_exact))
+}
+
+/// The codes of the numbers that compare so with what lies between two of them that are next to each other.
+fn beside(comparison: Comparison, below: &Value, above: &Value) -> Option<Span> {
+    match comparison {
+        Comparison::Less | Comparison::LessOrEqual => span(Comparison::LessOrEqual, below),
+        Comparison::Greater | Comparison::GreaterOrEqual => span(Comparison::GreaterOrEqual, above),
+        Comparison::Equal | Comparison::NotEqual => None,
+    }
 }
 
 /// The codes of all numbers but Decimals, from -inf to +inf, and the one behind (format.md, "Ordered keys").

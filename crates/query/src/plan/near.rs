@@ -1,0 +1,150 @@
+//! Which number is a Decimal, or between which ones does it lie?
+//!
+//! Ints and floats have one order of codes, in which a Decimal has no place: with the numbers next to it a comparison with it is one with these.
+
+use std::cmp::Ordering;
+
+use num_bigint::BigInt;
+use num_traits::{One, ToPrimitive, Zero};
+use pellucid_record::Value;
+use pellucid_record::value::Double;
+
+use crate::order::order;
+
+/// Where a Decimal is among ints and floats.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Near {
+    /// It equals this one.
+    Equal(Value),
+    /// There is none between these, and it lies there.
+    Between(Value, Value),
+}
+
+/// From here on floats are whole, and ints lie between them.
+const WHOLE: f64 = 9_007_199_254_740_992.0;
+/// Powers of ten that are worth being written out: no float has more, and few ints have.
+const EXPONENT_MAX: i64 = 400;
+/// Below this there is no float but 0 and the least one.
+const EXPONENT_MIN: i64 = -1500;
+
+/// Where the Decimal of a text is; None for NaN, and where it has too many digits to be worth finding out.
+pub(super) fn near(text: &str) -> Option<Near> {
+    let float = |value: f64| Value::Float(Double(value));
+    let decimal = Value::Decimal(text.to_owned());
+    if let Some(infinite) = [f64::INFINITY, f64::NEG_INFINITY]
+        .into_iter()
+        .find(|value| order(&float(*value), &decimal) == Some(Ordering::Equal))
+    {
+        return Some(Near::Equal(float(infinite)));
+    }
+    let (digits, exponent) = parts(text)?;
+    if let Some(whole) = whole(&digits, exponent) {
+        return Some(Near::Equal(int(&whole)));
+    }
+    // The nearest one: Rust rounds as Python does.
+    let nearest = text.parse::<f64>().ok().map(|value| if value == 0.0 { 0.0 } else { value })?;
+    if nearest.abs() >= WHOLE {
+        let power = BigInt::from(10).pow(u32::try_from(-exponent).ok()?);
+        let below = floor(&digits, &power);
+        let above = &below + 1;
+        return Some(Near::Between(int(&below), int(&above)));
+    }
+    Some(match order(&float(nearest), &decimal)? {
+        Ordering::Equal => Near::Equal(float(nearest)),
+        Ordering::Less => Near::Between(float(nearest), float(nearest.next_up())),
+        Ordering::Greater => Near::Between(float(nearest.next_down()), float(nearest)),
+    })
+}
+
+/// Digits with their sign, times ten to the power of the exponent.
+fn parts(text: &str) -> Option<(BigInt, i64)> {
+    let (digits, exponent) = match text.split_once(['E', 'e']) {
+        Some((digits, exponent)) => (digits, exponent.parse::<i64>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let size = i64::try_from(fraction.len()).ok()?;
+    let exponent = exponent.checked_sub(size)?;
+    let is_short = i64::try_from(digits.len()).is_ok_and(|count| count <= EXPONENT_MAX);
+    let is_near = (EXPONENT_MIN..=EXPONENT_MAX).contains(&exponent);
+    if !is_short || !is_near {
+        return None;
+    }
+    Some((BigInt::parse_bytes([whole, fraction].concat().as_bytes(), 10)?, exponent))
+}
+
+/// The int that it is, if it is one.
+fn whole(digits: &BigInt, exponent: i64) -> Option<BigInt> {
+    let power = BigInt::from(10).pow(u32::try_from(exponent.unsigned_abs()).ok()?);
+    if exponent >= 0 || digits.is_zero() {
+        return Some(digits * power);
+    }
+    (digits % &power).is_zero().then(|| digits / power)
+}
+
+/// The greatest int that is no more than that part of it; the power is above 0.
+fn floor(digits: &BigInt, power: &BigInt) -> BigInt {
+    let cut = digits / power;
+    if digits < &BigInt::zero() && !(digits % power).is_zero() { cut - BigInt::one() } else { cut }
+}
+
+fn int(value: &BigInt) -> Value {
+    value.to_i64().map_or_else(|| Value::BigInt(value.to_signed_bytes_le()), Value::Int)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_no_number_between_those_that_a_decimal_lies_between() {
+        let float = |value: f64| Value::Float(Double(value));
+        let big = |text: &str| int(&text.parse().unwrap());
+        for (text, expected) in [
+            ("0", Near::Equal(Value::Int(0))),
+            ("-0.00", Near::Equal(Value::Int(0))),
+            ("1.50", Near::Equal(float(1.5))),
+            ("2.00", Near::Equal(Value::Int(2))),
+            ("1E+2", Near::Equal(Value::Int(100))),
+            ("1E+30", Near::Equal(big("1000000000000000000000000000000"))),
+            ("-Infinity", Near::Equal(float(f64::NEG_INFINITY))),
+            ("0.1", Near::Between(float(0.1_f64.next_down()), float(0.1))),
+            ("-0.1", Near::Between(float(-0.1), float((-0.1_f64).next_up()))),
+            ("1E-500", Near::Between(float(0.0), float(5e-324))),
+            ("-1E-500", Near::Between(float(-5e-324), float(0.0))),
+            ("9007199254740993.5", Near::Between(Value::Int((1 << 53) + 1), Value::Int((1 << 53) + 2))),
+            ("-9007199254740993.5", Near::Between(Value::Int(-(1 << 53) - 2), Value::Int(-(1 << 53) - 1))),
+            (
+                "123456789012345678901234567890.5",
+                Near::Between(big("123456789012345678901234567890"), big("123456789012345678901234567891")),
+            ),
+        ] {
+            assert_eq!(near(text), Some(expected), "{text}");
+        }
+        for text in ["NaN", "1E+999999", "1E-999999"] {
+            assert_eq!(near(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_decimal_lies_between_is_less_and_greater() {
+        for number in 1..20_000_u64 {
+            let bits = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let text = format!(
+                "{}{}.{}E{:+}",
+                if bits & 1 == 0 { "" } else { "-" },
+                bits % 97,
+                bits >> 32,
+                number.cast_signed() % 41 - 20
+            );
+            let decimal = Value::Decimal(text.clone());
+            match near(&text).unwrap() {
+                Near::Equal(value) => assert_eq!(order(&value, &decimal), Some(Ordering::Equal), "{text}"),
+                Near::Between(below, above) => {
+                    assert_eq!(order(&below, &decimal), Some(Ordering::Less), "{text}");
+                    assert_eq!(order(&above, &decimal), Some(Ordering::Greater), "{text}");
+                }
+            }
+        }
+    }
+}
