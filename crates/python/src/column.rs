@@ -5,9 +5,10 @@
 
 use std::ops::ControlFlow;
 
+use pellucid_query::aggregate::Sums;
 use pellucid_query::expression::{self, Node};
 use pellucid_query::walk::{damaged, for_each};
-use pellucid_query::{Column, Extreme, Extremes, Fault, Outcome, Selected, Step, Sum, Walk, aggregate};
+use pellucid_query::{Column, Extreme, Extremes, Fault, Outcome, Selected, Step, Walk, aggregate};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
 use pellucid_store::{Row, TransactionScan};
@@ -91,7 +92,7 @@ fn parts_now<'py, W: Parallel>(
 struct SumUp(Column);
 
 impl Work for SumUp {
-    type Result = Outcome<Sum>;
+    type Result = Outcome<Sums>;
 
     fn run<S: Shapes>(
         mut self,
@@ -105,14 +106,14 @@ impl Work for SumUp {
 
 impl Parallel for SumUp {
     fn merge(&self, parts: Vec<Self::Result>, _stop: Stop<'_>) -> Result<Self::Result, Fault> {
-        let mut whole = Sum::default();
+        let mut whole = Sums::default();
         for part in parts {
             match part {
-                Outcome::Done(part) => whole.add(&part),
-                Outcome::Foreign => return Ok(Outcome::Foreign),
+                Outcome::Done(part) if whole.add(&part) => {}
+                Outcome::Done(_) | Outcome::Foreign => return Ok(Outcome::Foreign),
             }
         }
-        Ok(Outcome::Done(whole))
+        Ok(if whole.is_sure() { Outcome::Done(whole) } else { Outcome::Foreign })
     }
 }
 
@@ -121,9 +122,14 @@ pub fn sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     let py = of.table().py();
     match parts_now(of, path, SumUp)? {
         None => Ok(0i64.into_pyobject(py)?.into_any()),
-        Some(Outcome::Done(sum)) => object_of_sum(py, &sum),
-        Some(Outcome::Foreign) => by_python(of, path, &numbers(of, path)?),
+        Some(Outcome::Done(sums)) if adds_as_here(py, &sums)? => object_of_sums(of.table(), &sums),
+        Some(_) => by_python(of, path, &numbers(of, path)?),
     }
+}
+
+/// Whether Python adds up to what was added here: Decimals under a context that keeps 28 digits.
+fn adds_as_here(py: Python<'_>, sums: &Sums) -> PyResult<bool> {
+    Ok(sums.decimals.count() == 0 || scalars::keeps_digits(py)?)
 }
 
 /// The sum that Python makes of values that have none in Rust.
@@ -162,8 +168,10 @@ fn no_sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>, error: PyErr) -
     })
 }
 
-fn object_of_sum<'py>(py: Python<'py>, sum: &Sum) -> PyResult<Bound<'py, PyAny>> {
+fn object_of_sums<'py>(table: &Bound<'py, Table>, sums: &Sums) -> PyResult<Bound<'py, PyAny>> {
+    let (py, sum) = (table.py(), &sums.numbers);
     Ok(match sum.int() {
+        Some(ints) if sums.decimals.count() > 0 => group::object_of(table, &sums.decimals.value_with(ints))?,
         Some(value) => value.into_pyobject(py)?.into_any(),
         None => PyFloat::new(py, sum.float()).into_any(),
     })
@@ -174,8 +182,10 @@ pub fn mean<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<B
     let py = of.table().py();
     let (total, count) = match parts_now(of, path, SumUp)? {
         None => return Ok(py.None().into_bound(py)),
-        Some(Outcome::Done(sum)) => (object_of_sum(py, &sum)?, sum.count()),
-        Some(Outcome::Foreign) => {
+        Some(Outcome::Done(sums)) if adds_as_here(py, &sums)? => {
+            (object_of_sums(of.table(), &sums)?, sums.count())
+        }
+        Some(_) => {
             let numbers = numbers(of, path)?;
             let count = numbers.len() as u64;
             (by_python(of, path, &numbers)?, count)

@@ -405,3 +405,17 @@ fn apart<'py>(py: Python<'py>, row: &GilRc<Row>, payload: &[u8], depth: u32) -> 
         _ => from_payload(py, row, tag, &data, 0, depth),
     }
 }
+
+/// Whether sums of Decimals that have up to 28 digits are exact here: under Python's default context, or one that keeps more.
+pub fn keeps_digits(py: Python<'_>) -> PyResult<bool> {
+    // Numbers of no more than 60 digits behind the point have no smaller exponents.
+    const EXPONENT: i64 = 100;
+    // Who has not imported it has changed no context.
+    let decimal = py.import("sys")?.getattr("modules")?.call_method1("get", ("decimal",))?;
+    if decimal.is_none() {
+        return Ok(true);
+    }
+    let context = decimal.call_method0("getcontext")?;
+    let of = |name: &str| -> PyResult<i64> { context.getattr(name)?.extract() };
+    Ok(of("prec")? >= 28 && of("Emax")? >= EXPONENT && of("Emin")? <= -EXPONENT && of("clamp")? == 0)
+}

@@ -8,6 +8,7 @@ use pellucid_record::view::Slot;
 use pellucid_record::{Shapes, Value};
 
 use crate::column::Column;
+use crate::decimal_sum::DecimalSum;
 use crate::field::Number;
 use crate::order::exact_cmp;
 use crate::sum::Sum;
@@ -22,6 +23,36 @@ pub enum Outcome<T> {
     Foreign,
 }
 
+/// What numbers add up to: the Decimals among them apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sums {
+    /// Of ints and floats.
+    pub numbers: Sum,
+    /// Of Decimals.
+    pub decimals: DecimalSum,
+}
+
+impl Sums {
+    /// Adds what later rows come to; whether that can be.
+    #[must_use]
+    pub fn add(&mut self, later: &Self) -> bool {
+        self.numbers.add(&later.numbers);
+        self.decimals.put(later.decimals)
+    }
+
+    /// How many numbers were added.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.numbers.count() + self.decimals.count()
+    }
+
+    /// Whether the Decimals are what they come to one after the other, with the ints between them, and there is no float.
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        self.decimals.holds_beside(&self.numbers)
+    }
+}
+
 /// Adds up the numbers in a field.
 ///
 /// # Errors
@@ -31,8 +62,8 @@ pub fn sum<S: Shapes + ?Sized>(
     column: &mut Column,
     shapes: &S,
     is_stopped: impl Fn() -> bool,
-) -> Result<Outcome<Sum>, Fault> {
-    let mut sum = Sum::default();
+) -> Result<Outcome<Sums>, Fault> {
+    let Sums { numbers: mut sum, mut decimals } = Sums::default();
     let branches = column.branches();
     let foreign = for_each(rows, is_stopped, |row| {
         if branches {
@@ -42,11 +73,8 @@ pub fn sum<S: Shapes + ?Sized>(
                     Some(Value::Int(value)) => sum.add_int(value),
                     Some(Value::Float(value)) => sum.add_float(value.0),
                     Some(Value::Bool(value)) => sum.add_int(i64::from(value)),
-                    Some(
-                        Value::BigInt(_) | Value::Decimal(_) | Value::Complex(..) | Value::Ndarray { .. },
-                    ) => {
-                        is_foreign = true;
-                    }
+                    Some(Value::Decimal(text)) => is_foreign |= !decimals.add(text.as_bytes()),
+                    Some(Value::BigInt(_) | Value::Complex(..) | Value::Ndarray { .. }) => is_foreign = true,
                     _ => {}
                 }
                 Ok(())
@@ -72,7 +100,8 @@ pub fn sum<S: Shapes + ?Sized>(
             Ok(Some(Slot::Int(value))) => sum.add_int(value),
             Ok(Some(Slot::Float(value))) => sum.add_float(value),
             Ok(Some(Slot::Bool(value))) => sum.add_int(i64::from(value)),
-            // Big ints, Decimals and NumPy's scalars are numbers too, but not ours to add.
+            Ok(Some(Slot::Heap { tag: tag::DECIMAL, payload, .. })) if decimals.add(payload) => {}
+            // Big ints, Decimals of too many digits and NumPy's scalars are numbers too, but not ours to add.
             Ok(Some(Slot::Heap {
                 tag: tag::BIGINT | tag::DECIMAL | tag::COMPLEX | tag::NDARRAY, ..
             })) => {
@@ -83,7 +112,8 @@ pub fn sum<S: Shapes + ?Sized>(
         }
         ControlFlow::Continue(())
     })?;
-    Ok(if foreign.is_some() { Outcome::Foreign } else { Outcome::Done(sum) })
+    let sums = Sums { numbers: sum, decimals };
+    Ok(if foreign.is_some() || !sums.is_sure() { Outcome::Foreign } else { Outcome::Done(sums) })
 }
 
 /// How many rows have the field; None counts, a missing field does not. With `each()`, how many elements do.

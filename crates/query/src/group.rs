@@ -14,6 +14,7 @@ use pellucid_store::Row;
 
 use crate::code::Code;
 use crate::column::Column;
+use crate::decimal_sum::DecimalSum;
 use crate::evaluate::found::Found;
 use crate::stoppable::{self, Many, Pace, let_go};
 use crate::sum::Sum;
@@ -27,13 +28,70 @@ pub enum Aggregate {
     /// How many rows have a value; None is one.
     CountOf(Column),
     /// What the numbers add up to.
-    Sum(Column),
+    Sum(Column, Decimals),
     /// The mean of the numbers.
-    Mean(Column),
+    Mean(Column, Decimals),
     /// The least value that is not None, in the order of keys.
     Least(Column),
     /// The greatest.
     Greatest(Column),
+}
+
+/// What becomes of the Decimals among the numbers of a group.
+#[derive(Clone, Debug)]
+pub enum Decimals {
+    /// They are added up; None where there was none so far.
+    Added(Option<Box<DecimalSum>>),
+    /// They are kept for the caller to add.
+    Kept,
+    /// They were added up, and digits may be lost: they have to be kept, from the first one on.
+    Lost,
+}
+
+impl Decimals {
+    fn add(&mut self, text: String, others: &mut Vec<Value>) {
+        match self {
+            Self::Added(sum) => {
+                if !sum.get_or_insert_default().add(text.as_bytes()) {
+                    *self = Self::Lost;
+                }
+            }
+            Self::Kept => others.push(Value::Decimal(text)),
+            Self::Lost => {}
+        }
+    }
+
+    fn put(&mut self, later: Self) {
+        let is_lost = match (&mut *self, later) {
+            (Self::Added(sum), Self::Added(Some(other))) => !sum.get_or_insert_default().put(*other),
+            // Else both are kept, or there is nothing to add.
+            (_, later) => matches!(later, Self::Lost),
+        };
+        if is_lost {
+            *self = Self::Lost;
+        }
+    }
+
+    /// What was added up; None where that is no Decimal.
+    #[must_use]
+    pub fn sum(&self) -> Option<&DecimalSum> {
+        match self {
+            Self::Added(sum) => sum.as_deref(),
+            Self::Kept | Self::Lost => None,
+        }
+    }
+
+    /// Whether they have to be kept to know what they and the others come to.
+    fn are_lost(&self, sum: &Sum, others: &[Value]) -> bool {
+        match self {
+            // A sum of Decimals and floats is none, whatever they are.
+            Self::Added(Some(decimals)) => {
+                !others.is_empty() || sum.int().is_some() && !decimals.holds_beside(sum)
+            }
+            Self::Added(None) | Self::Kept => false,
+            Self::Lost => true,
+        }
+    }
 }
 
 /// What an aggregate has come to.
@@ -41,10 +99,10 @@ pub enum Aggregate {
 pub enum Total {
     /// A count.
     Count(u64),
-    /// A sum; and numbers that only the caller can add.
-    Sum(Sum, Vec<Value>),
+    /// A sum; that of Decimals; and numbers that only the caller can add.
+    Sum(Sum, Decimals, Vec<Value>),
     /// A mean, likewise.
-    Mean(Sum, Vec<Value>),
+    Mean(Sum, Decimals, Vec<Value>),
     /// The least value so far; None where there was none.
     Least(Option<Extreme>),
     /// The greatest.
@@ -428,6 +486,18 @@ impl Groups {
         Self { groups: Many::new(vec![(Box::default(), group)]) }
     }
 
+    /// Whether Decimals have to be kept to know what some group comes to.
+    #[must_use]
+    pub fn lose_digits(&self) -> bool {
+        let is_lost = |total: &Total| match total {
+            Total::Sum(sum, decimals, others) | Total::Mean(sum, decimals, others) => {
+                decimals.are_lost(sum, others)
+            }
+            _ => false,
+        };
+        self.groups.iter().any(|(_, group)| group.totals.iter().any(is_lost))
+    }
+
     /// The groups, in order.
     pub fn into_groups(self) -> impl Iterator<Item = Group> {
         self.groups.into_rest().map(|(_, group)| group)
@@ -488,8 +558,8 @@ impl Total {
     fn of(aggregate: &Aggregate) -> Self {
         match aggregate {
             Aggregate::Count | Aggregate::CountOf(_) => Total::Count(0),
-            Aggregate::Sum(_) => Total::Sum(Sum::default(), Vec::new()),
-            Aggregate::Mean(_) => Total::Mean(Sum::default(), Vec::new()),
+            Aggregate::Sum(_, decimals) => Total::Sum(Sum::default(), decimals.clone(), Vec::new()),
+            Aggregate::Mean(_, decimals) => Total::Mean(Sum::default(), decimals.clone(), Vec::new()),
             Aggregate::Least(_) => Total::Least(None),
             Aggregate::Greatest(_) => Total::Greatest(None),
         }
@@ -499,9 +569,10 @@ impl Total {
     fn add(&mut self, later: Self) {
         match (self, later) {
             (Total::Count(count), Total::Count(other)) => *count += other,
-            (Total::Sum(sum, values), Total::Sum(other, others))
-            | (Total::Mean(sum, values), Total::Mean(other, others)) => {
+            (Total::Sum(sum, decimals, values), Total::Sum(other, other_decimals, others))
+            | (Total::Mean(sum, decimals, values), Total::Mean(other, other_decimals, others)) => {
                 sum.add(&other);
+                decimals.put(other_decimals);
                 values.extend(others);
             }
             (Total::Least(best), Total::Least(Some(other)))
@@ -525,7 +596,8 @@ impl Aggregate {
     #[inline]
     fn add_quickly(&self, total: &mut Total, record: &[u8]) -> bool {
         match (self, total) {
-            (Aggregate::Sum(column), Total::Sum(sum, _)) | (Aggregate::Mean(column), Total::Mean(sum, _)) => {
+            (Aggregate::Sum(column, _), Total::Sum(sum, ..))
+            | (Aggregate::Mean(column, _), Total::Mean(sum, ..)) => {
                 match column.quick_bits(record) {
                     Some((tag::INT, bits)) => sum.add_int(bits.cast_signed()),
                     Some((tag::FLOAT, bits)) => sum.add_float(f64::from_bits(bits)),
@@ -556,9 +628,9 @@ impl Aggregate {
                     Ok(())
                 })?;
             }
-            (Aggregate::Sum(column), Total::Sum(sum, others))
-            | (Aggregate::Mean(column), Total::Mean(sum, others)) => {
-                column.visit(row, shapes, &mut |found| add_number(found, shapes, sum, others))?;
+            (Aggregate::Sum(column, _), Total::Sum(sum, decimals, others))
+            | (Aggregate::Mean(column, _), Total::Mean(sum, decimals, others)) => {
+                column.visit(row, shapes, &mut |found| add_number(found, shapes, (sum, decimals, others)))?;
             }
             (Aggregate::Least(column), Total::Least(best)) => {
                 column.visit(row, shapes, &mut |found| {
@@ -602,14 +674,20 @@ fn take_better<S: Shapes + ?Sized>(
 fn add_number<S: Shapes + ?Sized>(
     found: &Found<'_>,
     shapes: &S,
-    sum: &mut Sum,
-    others: &mut Vec<Value>,
+    (sum, decimals, others): (&mut Sum, &mut Decimals, &mut Vec<Value>),
 ) -> Result<(), Corrupt> {
+    if let (Found::Slot(Slot::Heap { tag: tag::DECIMAL, payload, .. }, _), Decimals::Added(Some(all))) =
+        (found, &mut *decimals)
+        && all.add(payload)
+    {
+        return Ok(());
+    }
     match found.to_value(shapes)? {
         Some(Value::Int(value)) => sum.add_int(value),
         Some(Value::Float(value)) => sum.add_float(value.0),
         Some(Value::Bool(value)) => sum.add_int(i64::from(value)),
-        Some(value @ (Value::BigInt(_) | Value::Decimal(_) | Value::Complex(..))) => others.push(value),
+        Some(Value::Decimal(text)) => decimals.add(text, others),
+        Some(value @ (Value::BigInt(_) | Value::Complex(..))) => others.push(value),
         _ => {}
     }
     Ok(())

@@ -12,6 +12,7 @@ mod batch;
 pub mod code;
 pub mod column;
 mod decimal;
+mod decimal_sum;
 pub mod evaluate;
 pub mod expression;
 pub mod field;
@@ -33,6 +34,7 @@ pub mod walk;
 
 pub use aggregate::{Extreme, Extremes, Outcome};
 pub use column::Column;
+pub use decimal_sum::DecimalSum;
 pub use evaluate::Evaluator;
 pub use expression::Expression;
 pub use field::{FieldReader, Number, Step};

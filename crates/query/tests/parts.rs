@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use pellucid_query::expression::parse;
-use pellucid_query::group::{Aggregate, Group, Groups, Room, Total, grouped};
+use pellucid_query::group::{Aggregate, Decimals, Group, Groups, Room, Total, grouped};
 use pellucid_query::sort::{Sort, SortKey, Sorted, TOP_MAX};
 use pellucid_query::{Column, Fault, Walk};
 use pellucid_record::value::{NoShapes, Value, encode_value};
@@ -54,7 +54,7 @@ fn column() -> Column {
 fn groups(rows: &[(u32, Vec<u8>)], room: &Room) -> Result<Groups, Fault> {
     let mut aggregates = [
         Aggregate::Count,
-        Aggregate::Sum(column()),
+        Aggregate::Sum(column(), Decimals::Added(None)),
         Aggregate::Least(column()),
         Aggregate::Greatest(column()),
     ];
@@ -67,7 +67,7 @@ fn shown(group: &Group) -> (Value, u64, i128) {
     match &group.totals[..] {
         [
             Total::Count(count),
-            Total::Sum(sum, others),
+            Total::Sum(sum, _, others),
             Total::Least(Some(least)),
             Total::Greatest(Some(greatest)),
         ] => {

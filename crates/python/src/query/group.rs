@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pellucid_query::expression::{Kind as NodeKind, Node, Source, Step};
-use pellucid_query::group::{self, Group, Room, Total, grouped};
-use pellucid_query::{Column, Extremes, Fault, Sum, Walk};
+use pellucid_query::group::{self, Decimals, Group, Room, Total, grouped};
+use pellucid_query::{Column, DecimalSum, Extremes, Fault, Sum, Walk};
 use pellucid_record::{Shapes, Value};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
@@ -16,6 +16,7 @@ use crate::column::column_of;
 use crate::errors;
 use crate::expression::Expression;
 use crate::expression::method::Method;
+use crate::scalars;
 use crate::table::Table;
 use crate::work::{Parallel, Queried, Stop, Walked, Work, over, over_parts};
 
@@ -55,13 +56,13 @@ impl Aggregate {
     }
 
     /// What is computed, where `node` says what its expression has become.
-    fn native(&self, node: Option<&Node>) -> PyResult<group::Aggregate> {
+    fn native(&self, node: Option<&Node>, decimals: &Decimals) -> PyResult<group::Aggregate> {
         let Some(node) = node else { return Ok(group::Aggregate::Count) };
         let column = column_of(node)?;
         Ok(match self.kind {
             Kind::Count => group::Aggregate::CountOf(column),
-            Kind::Sum => group::Aggregate::Sum(column),
-            Kind::Mean => group::Aggregate::Mean(column),
+            Kind::Sum => group::Aggregate::Sum(column, decimals.clone()),
+            Kind::Mean => group::Aggregate::Mean(column, decimals.clone()),
             Kind::Least => group::Aggregate::Least(column),
             Kind::Greatest => group::Aggregate::Greatest(column),
         })
@@ -359,21 +360,7 @@ fn aggregated<'py>(
         }
         names.push(name);
     }
-    let totalled = wanted.iter().filter_map(|aggregate| aggregate.get().node.as_ref());
-    let reads: Vec<_> = by.iter().map(|(_, node)| node).chain(totalled).cloned().collect();
-    let extremes: Option<Vec<_>> = wanted.iter().map(|aggregate| aggregate.get().extreme()).collect();
-    let few = match extremes.filter(|extremes| by.is_empty() && !extremes.is_empty()) {
-        Some(extremes) => query.source_of_extremes(&extremes)?,
-        None => None,
-    };
-    let found = match few {
-        Some(source) => Some((source, reads.clone())),
-        None => query.source_of(&reads, Walked::InParts)?,
-    };
-    let groups = match found {
-        Some((source, nodes)) => over_parts(table, source, GroupUp::new(&nodes, by.len(), &wanted)?)?,
-        None => GroupUp::new(&reads, by.len(), &wanted)?.of_nothing(),
-    };
+    let groups = found_groups(query, by, &wanted)?;
     let rows = PyList::empty(py);
     let shown: Vec<_> = wanted.iter().map(|wanted| wanted.get().shown()).collect();
     for group in groups.into_groups() {
@@ -391,6 +378,38 @@ fn aggregated<'py>(
         py.check_signals()?;
     }
     Ok(rows)
+}
+
+/// The groups of a query's rows, with what these aggregates come to in each.
+fn found_groups<'py>(
+    query: &Bound<'py, Query>,
+    by: &[(String, Node)],
+    wanted: &[Bound<'py, Aggregate>],
+) -> PyResult<group::Groups> {
+    let (py, table) = (query.py(), query.table());
+    let totalled = wanted.iter().filter_map(|aggregate| aggregate.get().node.as_ref());
+    let reads: Vec<_> = by.iter().map(|(_, node)| node).chain(totalled).cloned().collect();
+    let extremes: Option<Vec<_>> = wanted.iter().map(|aggregate| aggregate.get().extreme()).collect();
+    let extremes = extremes.filter(|extremes| by.is_empty() && !extremes.is_empty());
+    let grouped = |decimals: &Decimals| {
+        let few = match &extremes {
+            Some(extremes) => query.source_of_extremes(extremes)?,
+            None => None,
+        };
+        let found = match few {
+            Some(source) => Some((source, reads.clone())),
+            None => query.source_of(&reads, Walked::InParts)?,
+        };
+        match found {
+            Some((source, nodes)) => {
+                over_parts(table, source, GroupUp::new((&nodes, decimals), by.len(), wanted)?)
+            }
+            None => Ok(GroupUp::new((&reads, decimals), by.len(), wanted)?.of_nothing()),
+        }
+    };
+    let decimals = if scalars::keeps_digits(py)? { Decimals::Added(None) } else { Decimals::Kept };
+    let groups = grouped(&decimals)?;
+    if groups.lose_digits() { grouped(&Decimals::Kept) } else { Ok(groups) }
 }
 
 /// What `agg` was given in place of an aggregate.
@@ -420,12 +439,16 @@ struct GroupUp {
 
 impl GroupUp {
     /// The groups by the first few of these expressions; the others are those of the aggregates, in order.
-    fn new(nodes: &[Node], by_count: usize, aggregates: &[Bound<'_, Aggregate>]) -> PyResult<Self> {
+    fn new(
+        (nodes, decimals): (&[Node], &Decimals),
+        by_count: usize,
+        aggregates: &[Bound<'_, Aggregate>],
+    ) -> PyResult<Self> {
         let mut nodes = nodes.iter();
         let columns = nodes.by_ref().take(by_count).map(column_of).collect::<PyResult<_>>()?;
         let native = |aggregate: &Bound<'_, Aggregate>| {
             let aggregate = aggregate.get();
-            aggregate.native(aggregate.node.as_ref().and_then(|_| nodes.next()))
+            aggregate.native(aggregate.node.as_ref().and_then(|_| nodes.next()), decimals)
         };
         let aggregates = aggregates.iter().map(native).collect::<PyResult<_>>()?;
         Ok(Self { columns, aggregates, room: None })
@@ -464,7 +487,8 @@ impl Parallel for GroupUp {
     }
 }
 
-fn object_of<'py>(table: &Bound<'py, Table>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+/// A value as a plain object.
+pub fn object_of<'py>(table: &Bound<'py, Table>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Table::plain_record(table, &change::record_of(value)?)
 }
 
@@ -494,24 +518,30 @@ fn object_of_total<'py>(
     total: &Total,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = table.py();
-    let sum_of = |sum: &Sum, others: &[Value]| -> PyResult<Bound<'py, PyAny>> {
+    let sum_of = |sum: &Sum, decimals: &Decimals, others: &[Value]| -> PyResult<Bound<'py, PyAny>> {
         let mut total = match sum.int() {
             Some(value) => value.into_pyobject(py)?.into_any(),
             None => PyFloat::new(py, sum.float()).into_any(),
         };
         // Big ints and Decimals, which Python adds.
-        for other in others {
+        let decimals = decimals.sum().map(DecimalSum::value);
+        for other in decimals.iter().chain(others) {
             total = total.add(object_of(table, other)?).map_err(|error| unlike(table, shown, error))?;
         }
         Ok(total)
     };
     match total {
         Total::Count(count) => Ok(count.into_pyobject(py)?.into_any()),
-        Total::Sum(sum, others) => sum_of(sum, others),
-        Total::Mean(sum, others) => match sum.count() + others.len() as u64 {
-            0 => Ok(py.None().into_bound(py)),
-            count => sum_of(sum, others)?.div(count).map_err(|error| unlike(table, shown, error)),
-        },
+        Total::Sum(sum, decimals, others) => sum_of(sum, decimals, others),
+        Total::Mean(sum, decimals, others) => {
+            let decimal_count = decimals.sum().map_or(0, DecimalSum::count);
+            match sum.count() + decimal_count + others.len() as u64 {
+                0 => Ok(py.None().into_bound(py)),
+                count => {
+                    sum_of(sum, decimals, others)?.div(count).map_err(|error| unlike(table, shown, error))
+                }
+            }
+        }
         Total::Least(None) | Total::Greatest(None) => Ok(py.None().into_bound(py)),
         Total::Least(Some(best)) | Total::Greatest(Some(best)) => object_of(table, &best.value),
     }
