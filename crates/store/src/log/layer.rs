@@ -286,8 +286,10 @@ impl Layer {
             tree: tree as u8,
             flags: if value.is_none() { DELETED } else { 0 },
         };
-        let is_large = tree == Tree::Blobs && value.is_some_and(|value| value.len() >= LARGE_SIZE_MIN);
-        // Keys of that tree have eight bytes.
+        // Keys of that tree have eight bytes. Where a stranger's log has another, its value would move the head to where no version is found.
+        let is_large = tree == Tree::Blobs
+            && key.len().is_multiple_of(UNIT as usize)
+            && value.is_some_and(|value| value.len() >= LARGE_SIZE_MIN);
         let address = is_large.then_some((HEAD_SIZE + key.len(), BLOB_ADDRESS_REMAINDER));
         let at = index.append([&head.bytes(), key_and_value], address);
         // An area is much smaller than what can be numbered.
@@ -487,6 +489,7 @@ fn hash_of(tree: Tree, key: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
 
@@ -554,6 +557,82 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn what_no_writer_of_ours_makes_is_found_all_the_same() {
+        let layer = Layer::default();
+        for (sequence, key) in (1..).zip([&b"odd"[..], b"", b"12345678", b"123456789"]) {
+            let mut bytes = group::begin(0);
+            let value = [sequence as u8; 2000];
+            group::push_put(&mut bytes, Tree::Blobs, key, &[&value]);
+            group::finish(&mut bytes, 1, sequence, 0);
+            layer.add(sequence, &bytes);
+            assert_eq!(layer.find(Tree::Blobs, key, sequence), Some(Said::Value(&value[..])));
+        }
+    }
+
+    #[test]
+    fn readers_without_a_lock_see_their_version_while_somebody_adds() {
+        const KEYS: u64 = 400;
+        const GROUPS: u64 = 40_000;
+        let (layer, published) = (Layer::default(), AtomicU64::new(0));
+        let is_deleted = |sequence: u64| sequence.is_multiple_of(7);
+        let value = |sequence: u64| sequence.to_le_bytes().repeat(1 + (sequence % 5) as usize);
+        // Each group says something of the next key, so that the last one of each up to a group follows from its number.
+        let last = |key: u64, until: u64| until.checked_sub((until + KEYS - key) % KEYS).filter(|at| *at > 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for sequence in 1..=GROUPS {
+                    let (mut bytes, key) = (group::begin(0), (sequence % KEYS).to_be_bytes());
+                    if is_deleted(sequence) {
+                        group::push_delete(&mut bytes, Tree::Rows, &key);
+                    } else {
+                        group::push_put(&mut bytes, Tree::Rows, &key, &[&value(sequence)]);
+                    }
+                    group::finish(&mut bytes, 1, sequence, 0);
+                    layer.add(sequence, &bytes);
+                    published.store(sequence, Ordering::Release);
+                }
+            });
+            let read = |step: usize| {
+                let mut newest = 0;
+                while newest < GROUPS {
+                    newest = published.load(Ordering::Acquire);
+                    for until in [newest, newest / 2, newest.saturating_sub(KEYS + 3)] {
+                        for key in (0..KEYS).step_by(step) {
+                            let found = layer.find_numbered(Tree::Rows, &key.to_be_bytes(), until);
+                            let Some(at) = last(key, until) else {
+                                assert!(found.is_none(), "{key} up to {until}");
+                                continue;
+                            };
+                            let (number, said) = found.unwrap();
+                            assert_eq!(number, at, "{key} up to {until}");
+                            assert_eq!(said.value(), (!is_deleted(at)).then(|| value(at)).as_deref());
+                        }
+                        let mut sayings = Vec::new();
+                        let more = layer.walk(
+                            Tree::Rows,
+                            Bound::Unbounded,
+                            Direction::Forward,
+                            until,
+                            500,
+                            &mut sayings,
+                        );
+                        assert!(!more);
+                        let keys = (0..KEYS).filter(|key| last(*key, until).is_some());
+                        assert!(
+                            sayings
+                                .iter()
+                                .map(|(key, _)| key.to_vec())
+                                .eq(keys.map(|key| key.to_be_bytes().to_vec()))
+                        );
+                    }
+                }
+            };
+            scope.spawn(move || read(7));
+            read(11);
+        });
     }
 
     #[test]
