@@ -7,13 +7,9 @@ exactly `not ==`. Each query is asked with and without an order, in and outside 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import gc
 import math
 import operator
-import os
 import re
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta, timezone
@@ -23,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pellucid
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -673,143 +668,6 @@ def test_mistakes_say_what_to_write_instead(table: Any) -> None:
             mistake()
     with pytest.raises(TypeError, match=r'of table "t" cannot all be added to each other: .*one type'):
         table.agg(total=total)
-
-
-class Rang(Exception):
-    pass
-
-
-@pytest.fixture
-def ring_soon() -> Iterator[Callable[[], None]]:
-    """Lets a signal raise `Rang` a millisecond after it is called."""
-
-    def ring(*_: object) -> None:
-        raise Rang
-
-    old = signal.signal(signal.SIGALRM, ring)
-    # What is raised in a function that the garbage collector calls is raised nowhere else.
-    gc.disable()
-    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.001)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, old)
-    gc.enable()
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        lambda t: t.order_by(-F.n).keys(),
-        lambda t: iter(t.order_by(-F.n)),
-        lambda t: iter(t.where(F.n >= 0)),
-        lambda t: iter(t.where(F.n >= 0).filter(bool)),
-        lambda t: iter(t.values()),
-        iter,
-        lambda t: iter(t.index("n")),
-        lambda t: iter(t.index("n").keys(1, reverse=True)),
-    ],
-    ids=["sorted keys", "sorted rows", "rows", "filtered", "values", "keys", "index", "keys of an index"],
-)
-def test_a_list_of_rows_stops_at_a_signal(
-    path: Path, rows: Callable[[Any], Iterator[Any]], ring_soon: Callable[[], None]
-) -> None:
-    db = pellucid.open(path)
-    db.table("t").extend({"n": n} for n in range(100_000))
-    db.table("t").create_index("n", F.n)
-    found = rows(db.table("t"))
-    with pytest.raises(Rang):  # noqa: PT012
-        ring_soon()
-        list(found)
-    # It was not walked to its end before the signal was noticed.
-    assert next(found, None) is not None
-
-
-def test_a_long_list_of_values_is_searched_until_a_signal(path: Path, ring_soon: Callable[[], None]) -> None:
-    """A row may take long: rows are not counted until signals are looked at."""
-    db = pellucid.open(path)
-    db.table("t").extend({"n": (n,)} for n in range(3000))
-    found = iter(db.table("t").where(F.n.isin([(-1 - n,) for n in range(3000)])))
-    with pytest.raises(Rang):  # noqa: PT012
-        ring_soon()
-        next(found)
-
-
-def was_stopped(work: Callable[[], object], ring_soon: Callable[[], None]) -> bool:
-    """Whether a signal ended a call, and not what runs behind it.
-
-    `extend` and `map` run no Python of their own that would look at signals.
-    """
-    results: list[object] = []
-    with pytest.raises(Rang):  # noqa: PT012
-        ring_soon()
-        results.extend(map(operator.methodcaller("__call__"), [work]))
-    return not results
-
-
-def test_looking_after_a_database_stops_at_a_signal(path: Path, ring_soon: Callable[[], None]) -> None:
-    with pellucid.open(path) as db:
-        db.extend({"n": n, "text": f"{n:0200}"} for n in range(60_000))
-        db.create_index("text", (F.text, F.n))
-        names = sorted(os.listdir(path.parent))
-        assert was_stopped(db.check, ring_soon)
-        target = path.with_name("copy.pel")
-        assert was_stopped(functools.partial(db.backup, target), ring_soon)
-        assert sorted(os.listdir(path.parent)) == names
-        with db.transaction():
-            db.append({"n": -1, "text": ""})
-            assert was_stopped(functools.partial(db.drop_index, "text"), ring_soon)
-        assert was_stopped(functools.partial(db.drop_index, "text"), ring_soon)
-        assert len(db.index("text")) == len(db) == 60_001
-        assert db.check() == []
-        db.backup(target)
-        db.drop_index("text")
-        assert db.indexes() == []
-
-
-def test_the_end_of_a_batch_stops_at_a_signal(path: Path, ring_soon: Callable[[], None]) -> None:
-    """Entries of indexes are written when all rows are: for that, too, signals are looked at."""
-    with pellucid.open(path) as db:
-        db.append({"tags": ["first"]})
-        db.create_index("tag", F.tags.each())
-
-        def rows() -> Iterator[dict[str, Any]]:
-            for n in range(10_000):
-                yield {"tags": [f"{n * 7919 % 10_000} {tag}" for tag in range(20)]}
-            ring_soon()
-
-        assert was_stopped(functools.partial(db.extend, rows()), lambda: None)
-        assert (len(db), len(db.index("tag"))) == (1, 1)
-        with db.transaction():
-            db.append({"tags": ["second"]})
-            assert was_stopped(functools.partial(db.extend, rows()), lambda: None)
-            db.append({"tags": ["third"]})
-        assert [value for value, _ in db.index("tag")] == ["first", "second", "third"]
-        assert db.check() == []
-
-
-@pytest.mark.parametrize("way", ["update", "delete", "extend", "columns", "put all"])
-def test_a_change_of_rows_that_take_long_stops_at_a_signal(
-    path: Path, way: str, ring_soon: Callable[[], None]
-) -> None:
-    """Fewer rows than used to be changed between two looks at signals: all were, before one was noticed."""
-    words = {"words": [f"word {n}" for n in range(3000)]}
-    with pellucid.open(path) as db:
-        table, other = db.table("t"), db.table("other")
-        table.extend([words] * 2000)
-        if way == "delete":
-            table.create_index("words", F.words.each())
-        do: Callable[[], Any] = {
-            "update": lambda: table.where().update(words=F.words.each().upper()),
-            "delete": table.where().delete,
-            "extend": lambda: other.extend([words] * 2000),
-            "columns": lambda: other.extend(pa.table({"words": [words["words"]] * 2000})),
-            "put all": lambda: other.update(dict.fromkeys(range(2000), words)),
-        }[way]
-        with pytest.raises(Rang):  # noqa: PT012
-            ring_soon()
-            do()
-        # Nothing of it was done.
-        assert (len(table), len(other)) == (2000, 0)
-        assert table[0].words[0] == table[1999].words[0] == "word 0"
 
 
 def test_what_python_computes_at_the_edges_of_floats_is_computed(table: Any) -> None:

@@ -202,7 +202,9 @@ impl Database {
     /// 0
     fn drop_table(&self, py: Python<'_>, #[pyo3(from_py_with = name_of)] name: String) -> PyResult<()> {
         self.check_writable(py)?;
-        self.core.unname(py, &name, |transaction| transaction.drop_table(&name))
+        let mut signals = Signals::new();
+        self.core
+            .unname(py, &name, |transaction| transaction.drop_table_while(&name, &mut || signals.go_on()))
     }
 
     /// Give a table another name; `KeyError` where there is none of the old, `ValueError` where there
@@ -349,11 +351,12 @@ impl Database {
             .map_err(|error| errors::of_store(py, error))
     }
 
-    /// Rewrite the file without its free space; nobody else may have it open (`Busy`).
+    /// Rewrite the file without its free space; nobody else may have it open (`Busy`). Where Ctrl-C ends it, the file is as it was.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         self.check_writable(py)?;
-        let timeout = self.core.timeout;
-        py.detach(|| self.core.store.compact(timeout)).map_err(|error| errors::of_store(py, error))
+        let (timeout, mut signals) = (self.core.timeout, Signals::new());
+        py.detach(|| self.core.store.compact_while(timeout, &mut || signals.go_on()))
+            .map_err(|error| errors::of_store(py, error))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {

@@ -26,6 +26,7 @@ use crate::query::{self, Query};
 use crate::transaction::{self, EditContext};
 use crate::views::{DictView, Owner, Shows};
 use crate::watch::WatchHandle;
+use crate::work::Signals;
 
 use identity::Identity;
 pub use identity::Standing;
@@ -303,14 +304,19 @@ impl Table {
         })
     }
 
-    /// Remove all rows, in one transaction.
+    /// Remove all rows, in one transaction. Where Ctrl-C ends it, all of them stay.
     fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let this = slf.get();
-        this.check_writable(slf.py())?;
-        this.core.write(slf.py(), |transaction| match this.id_in_transaction(slf.py(), transaction)? {
-            Some(id) => transaction.clear(id),
-            None => Ok(()),
-        })
+        let (py, this) = (slf.py(), slf.get());
+        this.check_writable(py)?;
+        let mut signals = Signals::new();
+        this.core.write_released(
+            py,
+            |transaction| this.id_in_transaction(py, transaction),
+            |transaction, id| match id {
+                Some(id) => transaction.clear_while(id, &mut || signals.go_on()),
+                None => Ok(()),
+            },
+        )
     }
 
     /// As `Database.watch`, for this table alone, and of its rows those whose keys lie in a range; bounds as for `keys`.

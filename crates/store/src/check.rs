@@ -430,7 +430,14 @@ pub(crate) fn check_file(
     let failed = |source| StoreError::from_io("read", database.path.clone(), source);
     for _ in 0..TRIES {
         if database.read_only.is_none() {
-            let settled = database.engine.settle(PATIENCE, PATIENCE);
+            let mut is_stopped = false;
+            let settled = database.engine.settle_while(PATIENCE, PATIENCE, &mut || {
+                is_stopped |= !go_on();
+                !is_stopped
+            });
+            if is_stopped {
+                return Err(StoreError::Stopped);
+            }
             let settled = settled.map_err(|error| database.settle_error(error));
             // Where the disk has no room for it, as where a writer is in the way.
             if let Some(error) = settled.err().filter(|error| !error.is_of_room()) {

@@ -205,7 +205,21 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// When the file cannot be written; what lies beside it stays then.
-    fn settle(&self, _for_writers: Duration, _for_others: Duration) -> Result<bool, EngineError> {
+    fn settle(&self, for_writers: Duration, for_others: Duration) -> Result<bool, EngineError> {
+        self.settle_while(for_writers, for_others, &mut || true)
+    }
+
+    /// As `settle`; `go_on` is asked with each entry, until the engine's own file is about to be committed. False also where it said no; then
+    /// nothing was written.
+    ///
+    /// # Errors
+    /// As `settle`.
+    fn settle_while(
+        &self,
+        _for_writers: Duration,
+        _for_others: Duration,
+        _go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, EngineError> {
         Ok(true)
     }
 

@@ -202,6 +202,18 @@ impl Store {
     /// # Errors
     /// `Busy` says who has it open; `ReadOnly`, `DiskFull`. The database is as before then.
     pub fn compact(&self, timeout: Duration) -> Result<(), StoreError> {
+        self.compact_while(timeout, &mut || true)
+    }
+
+    /// As `compact`; `go_on` is asked with each entry, until the new file is complete.
+    ///
+    /// # Errors
+    /// As `compact`; `Stopped`, where `go_on` said no: the database is as before.
+    pub fn compact_while(
+        &self,
+        timeout: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
         let options = self.options();
         let link = self.link()?;
         let mut place = link.database.lock();
@@ -226,8 +238,17 @@ impl Store {
         database.engine.quiet();
         let new_path = beside(&opening.path, "-compact");
         let copied = opening.be_alone(timeout).and_then(|()| {
-            database.engine.settle(timeout, timeout).map_err(|error| database.settle_error(error))?;
-            copy_beside(database, opening, &new_path)
+            let mut is_stopped = false;
+            let settled = database.engine.settle_while(timeout, timeout, &mut || {
+                is_stopped |= !go_on();
+                !is_stopped
+            });
+            settled.map_err(|error| database.settle_error(error))?;
+            if is_stopped {
+                Err(StoreError::Stopped)
+            } else {
+                copy_beside(database, opening, &new_path, go_on)
+            }
         });
         if copied.is_err() && opening.share()? {
             return copied;
@@ -265,7 +286,12 @@ pub(crate) fn remove_leftover(path: &Path) {
     }
 }
 
-fn copy_beside(database: &Arc<Database>, opening: &Opening, new_path: &Path) -> Result<(), StoreError> {
+fn copy_beside(
+    database: &Arc<Database>,
+    opening: &Opening,
+    new_path: &Path,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(), StoreError> {
     remove_leftover(&opening.path);
     // First of all, and removed last: it says of the file beside which it lies that it is in the making.
     if new_path.symlink_metadata().is_ok() {
@@ -277,7 +303,9 @@ fn copy_beside(database: &Arc<Database>, opening: &Opening, new_path: &Path) -> 
     let mut new = NewFile::create_for(new_path, &opening.path)?;
     new.has_history = true;
     let source = database.engine.begin_read().map_err(|error| database.error(error))?;
-    new.take_all(&*source, &mut || true).map_err(|error| database.error(error))?;
+    if !new.take_all(&*source, go_on).map_err(|error| database.error(error))? {
+        return Err(StoreError::Stopped);
+    }
     let (new_path, _) = new.finish_locked()?;
     let failed = |source| StoreError::from_io("copy the permissions of", database.path.clone(), source);
     let permissions = opening.file()?.metadata().map_err(failed)?.permissions();

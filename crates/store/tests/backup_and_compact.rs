@@ -394,6 +394,7 @@ fn a_backup_and_a_check_that_are_stopped_leave_nothing() {
         [Store::memory().unwrap(), Store::open(scratch.path("a.pel"), &OpenOptions::default()).unwrap()];
     for store in &stores {
         fill(store, 800);
+        settle(store);
         let asked = |stopped_at: u32, work: &mut dyn FnMut(&mut dyn FnMut() -> bool) -> bool| {
             let mut count = 0;
             let is_done = work(&mut || {
@@ -422,5 +423,44 @@ fn a_backup_and_a_check_that_are_stopped_leave_nothing() {
                 assert_eq!(scratch.names(), names);
             }
         }
+    }
+}
+
+#[test]
+fn a_checkpoint_or_a_compaction_that_is_stopped_changes_nothing() {
+    let scratch = Scratch::new();
+    let works = [
+        |store: &Store, go_on: &mut dyn FnMut() -> bool| store.check_while(go_on).map(|_| ()),
+        |store: &Store, go_on: &mut dyn FnMut() -> bool| store.compact_while(WAIT, go_on),
+    ];
+    for (number, work) in works.into_iter().enumerate() {
+        let path = scratch.path(&format!("{number}.pel"));
+        let store = Store::open(path, &OpenOptions::default()).unwrap();
+        fill(&store, 800);
+        let (rows, pending, before) = (rows_of(&store), store.stats().unwrap().log_pending, scratch.names());
+        assert!(pending > 0);
+        for stopped_at in [1, 400] {
+            // In the checkpoint, of which nothing is written then.
+            let mut count = 0;
+            let stopped = work(&store, &mut || {
+                count += 1;
+                count != stopped_at
+            });
+            assert!(matches!(stopped, Err(StoreError::Stopped)));
+            assert_eq!(count, stopped_at, "it is not asked again");
+            assert_eq!(store.stats().unwrap().log_pending, pending);
+            assert_eq!((rows_of(&store), scratch.names()), (rows.clone(), before.clone()));
+        }
+        settle(&store);
+        let mut count = 0;
+        let stopped = work(&store, &mut || {
+            count += 1;
+            count != 400
+        });
+        assert!(matches!(stopped, Err(StoreError::Stopped)));
+        assert_eq!((rows_of(&store), scratch.names()), (rows.clone(), before.clone()));
+        work(&store, &mut || true).unwrap();
+        assert_eq!(rows_of(&store), rows);
+        assert_eq!(store.check().unwrap(), []);
     }
 }

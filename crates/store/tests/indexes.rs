@@ -405,3 +405,36 @@ fn an_index_whose_deletion_is_stopped_is_as_it_was() {
         assert_eq!(store.check().unwrap(), []);
     }
 }
+
+#[test]
+fn a_table_that_is_not_emptied_to_its_end_is_as_it_was() {
+    let scratch = Scratch::new();
+    for store in stores(&scratch) {
+        let table = write(&store, |transaction| {
+            // Where there is no other table, all rows are gone at once.
+            let other = transaction.create_table("other").unwrap();
+            put(transaction, other, "k", "x").unwrap();
+            let table = transaction.create_table("t").unwrap();
+            create(transaction, table, "first", "0", false);
+            for number in 0..2000 {
+                put(transaction, table, &format!("k{number}"), "x").unwrap();
+            }
+            table
+        });
+        for at in [1, 3, 5] {
+            write(&store, |transaction| {
+                put(transaction, table, "more", "x").unwrap();
+                let cleared = transaction.clear_while(table, &mut stopping(at).1);
+                assert!(matches!(cleared, Err(StoreError::Stopped)));
+                let dropped = transaction.drop_table_while("t", &mut stopping(at).1);
+                assert!(matches!(dropped, Err(StoreError::Stopped)));
+            });
+            assert_eq!(entries(&store, table, "first").len(), 2001);
+            assert_eq!(store.check().unwrap(), []);
+        }
+        write(&store, |transaction| transaction.clear_while(table, &mut || true).unwrap());
+        assert_eq!(entries(&store, table, "first").len(), 0);
+        write(&store, |transaction| transaction.drop_table_while("t", &mut || true).unwrap());
+        assert_eq!(store.check().unwrap(), []);
+    }
+}

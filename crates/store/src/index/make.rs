@@ -96,7 +96,7 @@ impl Transaction {
     }
 
     /// Do all of it, or nothing.
-    fn or_nothing(
+    pub(crate) fn or_nothing(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
@@ -366,9 +366,13 @@ impl Transaction {
     }
 
     /// Delete what the catalog says of all indexes of a table, with their entries.
-    pub(crate) fn drop_indexes(&mut self, table: TableId) -> Result<(), StoreError> {
+    pub(crate) fn drop_indexes(
+        &mut self,
+        table: TableId,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
         for info in self.indexes(table)? {
-            self.drop_entries(&info, &mut || true)?;
+            self.drop_entries(&info, go_on)?;
             self.delete_meta(&books::key_of(table, &info.name))?;
         }
         Ok(())

@@ -25,6 +25,8 @@ pub(crate) enum Done {
     Nothing,
     /// Until the deadline somebody held the writer lock, or wrote the tree.
     InTheWay,
+    /// Whoever asked for it wants it no more.
+    Stopped,
 }
 
 /// The right to write the tree; dropping it gives it back.
@@ -173,34 +175,37 @@ pub(crate) fn adopt(areas: &Areas, applied: Applied) -> Result<(), EngineError> 
 
 impl Shared {
     /// Write everything that is acknowledged now into the tree; false when a writer was in the way for so long, or somebody else
-    /// wrote the tree for so long.
+    /// wrote the tree for so long, or `go_on` said no.
     pub(crate) fn checkpoint_all(
         self: &Arc<Self>,
         for_writers: Duration,
         for_tree: Duration,
+        go_on: &mut dyn FnMut() -> bool,
     ) -> Result<bool, EngineError> {
         let goal = self.areas.sequence();
         let (writers_until, tree_until) = (in_a_while(for_writers), in_a_while(for_tree));
         loop {
-            match self.checkpoint_until(writers_until, tree_until)? {
+            match self.checkpoint_until(writers_until, tree_until, go_on)? {
                 Done::Applied(applied) if applied.sequence < goal => {}
                 Done::Applied(_) | Done::Nothing => return Ok(true),
-                Done::InTheWay => return Ok(false),
+                Done::InTheWay | Done::Stopped => return Ok(false),
             }
         }
     }
 
-    /// One checkpoint, for whoever does not hold the writer lock.
+    /// One checkpoint, for whoever does not hold the writer lock. `go_on` is asked with each entry: until the tree is committed, nothing was
+    /// done but that the other area is appended to.
     pub(crate) fn checkpoint_until(
         self: &Arc<Self>,
         writers_until: Instant,
         tree_until: Instant,
+        go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Done, EngineError> {
         let Some(lock) = self.lock(Some(writers_until))? else { return Ok(Done::InTheWay) };
         let is_sealed = self.seal(&lock)?;
         // Nobody waits for the writer lock while holding the tree's, nor keeps writers from going on meanwhile.
         drop(lock);
-        if is_sealed { self.apply_sealed(tree_until) } else { Ok(Done::Nothing) }
+        if is_sealed { self.apply_sealed(tree_until, go_on) } else { Ok(Done::Nothing) }
     }
 
     /// One checkpoint, for whoever holds the writer lock.
@@ -209,7 +214,7 @@ impl Shared {
         lock: &WriterLock,
         tree_until: Instant,
     ) -> Result<Done, EngineError> {
-        if self.seal(lock)? { self.apply_sealed(tree_until) } else { Ok(Done::Nothing) }
+        if self.seal(lock)? { self.apply_sealed(tree_until, &mut || true) } else { Ok(Done::Nothing) }
     }
 
     /// Begin to write the tree; `None` when somebody else did until the deadline.
@@ -222,7 +227,11 @@ impl Shared {
     }
 
     /// Write the sealed area into the tree.
-    fn apply_sealed(self: &Arc<Self>, until: Instant) -> Result<Done, EngineError> {
+    fn apply_sealed(
+        self: &Arc<Self>,
+        until: Instant,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Done, EngineError> {
         // The transaction ends before the lock is given back.
         let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(Done::InTheWay) };
         let applied = applied_of(&*txn)?;
@@ -249,7 +258,9 @@ impl Shared {
             }
             (Arc::new(layer), chain.sequence)
         };
-        write_layer(&mut *txn, &layer)?;
+        if !write_layer(&mut *txn, &layer, go_on)? {
+            return Ok(Done::Stopped);
+        }
         write_counts(&mut *txn, &layer)?;
         history::take_over(&mut *txn, &self.areas, (area, head, end), applied)?;
         let applied = Applied { position: end, sequence, version: txn.version() };
@@ -305,14 +316,21 @@ impl Shared {
     }
 }
 
-/// Give every key the value that was said last, in key order.
-fn write_layer(txn: &mut dyn WriteTxn, layer: &Layer) -> Result<(), EngineError> {
+/// Give every key the value that was said last, in key order; false where `go_on` said no.
+fn write_layer(
+    txn: &mut dyn WriteTxn,
+    layer: &Layer,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<bool, EngineError> {
     for (tree, sayings) in layer.all() {
         for (key, said) in sayings {
+            if !go_on() {
+                return Ok(false);
+            }
             write_said(txn, tree, key, said)?;
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Write what is said of a key into the tree; cheapest where keys come in order.

@@ -103,7 +103,7 @@ impl LoggedEngine {
     /// Write into the tree what was found, for whoever is alone and writes.
     pub(crate) fn take_over(&self) -> Result<(), EngineError> {
         if self.shared.recovered > 0 {
-            self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO)?;
+            self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO, &mut || true)?;
         }
         self.shared.areas.forget_failure();
         Ok(())
@@ -353,8 +353,13 @@ impl Engine for LoggedEngine {
         self.shared.areas.sync_untold();
     }
 
-    fn settle(&self, for_writers: Duration, for_others: Duration) -> Result<bool, EngineError> {
-        self.shared.checkpoint_all(for_writers, for_others)
+    fn settle_while(
+        &self,
+        for_writers: Duration,
+        for_others: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, EngineError> {
+        self.shared.checkpoint_all(for_writers, for_others, go_on)
     }
 
     fn next_commits(&self, place: &mut Place) -> Result<Next, EngineError> {

@@ -87,7 +87,7 @@ fn keep(shared: &Arc<Shared>, stop: &Stop) {
         if pending >= room / 2 || is_old {
             // What fails is tried again, and is told to the writer that finds no room.
             let until = Instant::now() + TICK;
-            let done = shared.checkpoint_until(until, until);
+            let done = shared.checkpoint_until(until, until, &mut || true);
             unapplied_since = waiting_since(since, &done);
         }
         is_asked = stop.is_asked.lock().unwrap_or_else(PoisonError::into_inner);

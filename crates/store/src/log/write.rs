@@ -114,7 +114,7 @@ impl LoggedWrite {
         match self.shared.checkpoint_within(&self.lock, until)? {
             Done::Applied(_) => Ok(true),
             Done::Nothing => Ok(false),
-            Done::InTheWay => Err(self.is_busy()),
+            Done::InTheWay | Done::Stopped => Err(self.is_busy()),
         }
     }
 

@@ -68,13 +68,27 @@ impl Transaction {
     /// # Errors
     /// `NoSuchTable`.
     pub fn drop_table(&mut self, name: &str) -> Result<(), StoreError> {
+        self.drop_table_while(name, &mut || true)
+    }
+
+    /// As `drop_table`; `go_on` is asked between some hundred rows.
+    ///
+    /// # Errors
+    /// `NoSuchTable`; `Stopped`, and nothing is deleted then.
+    pub fn drop_table_while(
+        &mut self,
+        name: &str,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
         let table = self.named(name)?;
-        self.clear(table)?;
-        self.drop_indexes(table)?;
-        self.delete_meta(&catalog::name_key(name))?;
-        self.delete_meta(&catalog::table_key(table))?;
-        self.tables.retain(|entry| entry.table != table);
-        Ok(())
+        self.or_nothing(|transaction| {
+            transaction.clear_rows(table, go_on)?;
+            transaction.drop_indexes(table, go_on)?;
+            transaction.delete_meta(&catalog::name_key(name))?;
+            transaction.delete_meta(&catalog::table_key(table))?;
+            transaction.tables.retain(|entry| entry.table != table);
+            Ok(())
+        })
     }
 
     /// Give a table another name; its rows and its id stay.
@@ -104,6 +118,22 @@ impl Transaction {
     /// # Errors
     /// `NoSuchTable`, or when no room is left to copy pages.
     pub fn clear(&mut self, table: TableId) -> Result<(), StoreError> {
+        self.clear_while(table, &mut || true)
+    }
+
+    /// As `clear`; `go_on` is asked between some hundred rows.
+    ///
+    /// # Errors
+    /// As `clear`; `Stopped`, and nothing is deleted then.
+    pub fn clear_while(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+        if self.count(table)? <= CLEAR_CHUNK as u64 {
+            // Done before anybody asks, unless an index has many entries for each row.
+            return self.clear_rows(table, &mut || true);
+        }
+        self.or_nothing(|transaction| transaction.clear_rows(table, go_on))
+    }
+
+    fn clear_rows(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
         self.entry(table)?;
         self.flush_entries()?;
         self.tail = None;
@@ -122,11 +152,11 @@ impl Transaction {
                 cleared.map_err(|error| self.failed(error))?;
             }
         } else if indexes.iter().any(|info| info.building.is_some()) {
-            self.delete_each(table)?;
+            self.delete_each(table, go_on)?;
             ids.clear();
         } else {
             for id in &ids {
-                while self.clear_chunk(*id)? {}
+                self.clear_chunks(*id, go_on)?;
             }
         }
         for id in ids {
@@ -138,7 +168,7 @@ impl Transaction {
     }
 
     /// Delete rows as `delete` does, which notes each of them for who builds an index.
-    fn delete_each(&mut self, table: TableId) -> Result<(), StoreError> {
+    fn delete_each(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
         loop {
             let mut scan = self.scan(table, &Range::ALL, false)?;
             let mut keys = Vec::new();
@@ -154,7 +184,19 @@ impl Transaction {
             for key in keys {
                 self.delete(table, &key)?;
             }
+            if !go_on() {
+                return Err(StoreError::Stopped);
+            }
         }
+    }
+
+    fn clear_chunks(&mut self, id: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+        while self.clear_chunk(id)? {
+            if !go_on() {
+                return Err(StoreError::Stopped);
+            }
+        }
+        Ok(())
     }
 
     /// Delete the entries of an index with what counts them.
@@ -164,11 +206,7 @@ impl Transaction {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), StoreError> {
         self.tail = None;
-        while self.clear_chunk(id)? {
-            if !go_on() {
-                return Err(StoreError::Stopped);
-            }
-        }
+        self.clear_chunks(id, go_on)?;
         self.forget_rows(id)
     }
 
