@@ -435,6 +435,11 @@ def test_explain_meets_as_many_rows_as_the_query() -> None:
         assert counts(fives) == ["met 1000 rows: 143 passed"]
         assert counts(fives.limit(2)) == ["met 13 rows: 2 passed", "gave 2 in the end"]
         assert counts(fives.offset(1).limit(2)) == ["met 20 rows: 3 passed", "gave 2 in the end"]
+def test_explain_expects_no_negative_number_of_rows(people: Any) -> None:
+    people.create_index("by_age", F.age)
+    assert "about -0" not in people.where(F.age == "30").explain()
+
+
         assert counts(fives.limit(0)) == ["met 0 rows: 0 passed", "gave 0 in the end"]
         assert counts(fives.order_by(F.n.desc()).limit(2)) == [
             "met 1000 rows: 143 passed",

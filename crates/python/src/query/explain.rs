@@ -167,8 +167,13 @@ fn described(ways: &Ways, way: &Choice, name: &str, total: usize) -> Vec<String>
     lines
 }
 
+/// A number of rows. The sum of none is -0.
+pub fn rounded(estimate: f64) -> f64 {
+    estimate.round() + 0.0
+}
+
 fn looked_up(way: &Choice, name: &str, total: usize) -> String {
-    let expected = way.estimate.round();
+    let expected = rounded(way.estimate);
     if way.is_told {
         return format!(
             "take what is asked for from there alone, of about {expected} of {total} rows of table {name:?}"
@@ -180,7 +185,7 @@ fn looked_up(way: &Choice, name: &str, total: usize) -> String {
 fn add_set(ways: &Ways, set: &Set, indent: &str, lines: &mut Vec<String>) {
     let (what, sets) = match set {
         Set::Section { index, used, estimate, .. } => {
-            let (name, expected) = (index_name(ways, *index), estimate.round());
+            let (name, expected) = (index_name(ways, *index), rounded(*estimate));
             lines.push(format!(
                 "{indent}read keys from index {name:?}{}, about {expected}",
                 condition_text(used)

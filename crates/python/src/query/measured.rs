@@ -19,6 +19,7 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use super::Query;
 use super::access::{Reached, Ways};
 use super::ends;
+use super::explain::rounded;
 use super::plan::all_of;
 use super::source::Place;
 use crate::bounds::Bounds;
@@ -132,7 +133,7 @@ fn met(
     };
     Ok(match (followed, through) {
         (Some((Reached::Keys(keys), Some(way))), _) if way.access != Access::Scan => {
-            let (count, expected) = (errors::counted(keys.len(), "key"), way.estimate.round());
+            let (count, expected) = (errors::counted(keys.len(), "key"), rounded(way.estimate));
             (format!("found {count}, where about {expected} were expected"), None)
         }
         (Some((Reached::Rows(rows), _)), _) => {
