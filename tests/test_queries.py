@@ -417,6 +417,17 @@ def test_changes(table: Any) -> None:
             kept.delete()
 
 
+def test_a_table_and_its_database_give_rows_as_a_query_does(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db.extend([{"n": 1}, {"n": [2]}, 3])
+        with db.snapshot() as before:
+            for rows in (db, db.table("default"), before, before.table("default")):
+                assert rows.to_list() == rows.offset(0).to_list() == [{"n": 1}, {"n": [2]}, 3]
+                assert type(rows.to_list()[0]) is pellucid.Record
+                assert [type(row) for row in rows.to_dicts()] == [dict, dict, int]
+                assert rows.offset(1).limit(1).to_dicts() == [{"n": [2]}]
+
+
 def test_pages(table: Any) -> None:
     table.extend({"n": n % 3} for n in range(10))
     query = table.order_by("n").limit(4)

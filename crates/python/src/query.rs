@@ -6,7 +6,7 @@
 mod access;
 mod after;
 mod change;
-mod ends;
+pub mod ends;
 mod explain;
 pub mod extremes;
 mod few;

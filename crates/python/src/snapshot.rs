@@ -266,6 +266,21 @@ impl SnapshotHandle {
         self.default(py)?.call_method1("limit", (count,))
     }
 
+    /// The rows of the default table without the first ones; see `Table.offset`.
+    fn offset<'py>(&self, py: Python<'py>, count: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method1("offset", (count,))
+    }
+
+    /// The rows of the default table as a list; see `Table.to_list`.
+    fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method0("to_list")
+    }
+
+    /// The rows of the default table as plain dicts; see `Table.to_dicts`.
+    fn to_dicts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method0("to_dicts")
+    }
+
     /// Dicts of expressions over the default table; see `Table.select`.
     #[pyo3(signature = (*expressions, **named))]
     fn select<'py>(

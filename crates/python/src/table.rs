@@ -445,6 +445,21 @@ impl Table {
         query::of_table(slf).limit(count)
     }
 
+    /// The rows without the first `count`: a query, see `Query.offset`.
+    fn offset(slf: &Bound<'_, Self>, count: &Bound<'_, PyAny>) -> PyResult<Query> {
+        query::of_table(slf).offset(count)
+    }
+
+    /// All rows as a list: records, or what else they are.
+    fn to_list<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        query::ends::to_list(&Bound::new(slf.py(), query::of_table(slf))?)
+    }
+
+    /// All rows as plain dicts, or what else their values are.
+    fn to_dicts<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        query::ends::to_dicts(&Bound::new(slf.py(), query::of_table(slf))?)
+    }
+
     /// Dicts of these expressions or field paths, in place of records: a query, see `Query.select`.
     #[pyo3(signature = (*expressions, **named))]
     fn select(
