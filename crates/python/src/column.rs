@@ -67,6 +67,21 @@ pub fn node_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
     Ok(pellucid_query::Expression::field(steps_of(argument)?.into_iter().map(step).collect()))
 }
 
+/// Refuses to count the values of a condition, which has one in every row.
+///
+/// # Errors
+/// `TypeError`, with what counts the rows of which it is true.
+pub fn refuse_condition(node: &Node) -> PyResult<()> {
+    if !node.is_condition() {
+        return Ok(());
+    }
+    let shown = node.brief();
+    Err(errors::type_error(format!(
+        "a condition has a value in every row, be it False: where(condition).count() counts those of which ({shown}) is true, and in agg() \
+         so does (condition).sum()"
+    )))
+}
+
 /// The column of an expression.
 pub fn column_of(node: &Node) -> PyResult<Column> {
     Column::new(node).map_err(|error| errors::value_error(error.to_string()))
@@ -316,6 +331,7 @@ impl Parallel for Count {
 
 /// `table.count(path)`.
 pub fn count<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<u64> {
+    refuse_condition(&node_of(path)?)?;
     Ok(parts_now(of, path, Count)?.unwrap_or(0))
 }
 

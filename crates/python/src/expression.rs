@@ -21,6 +21,7 @@ use pyo3::exceptions::{PyAttributeError, PyUnicodeEncodeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PySlice, PyString, PyTuple};
 
+use crate::column::refuse_condition;
 use crate::errors;
 use crate::query::group::{self as aggregate, Aggregate};
 use crate::query::plan::SortBy;
@@ -619,8 +620,9 @@ impl Expression {
     }
 
     /// For `agg`: how many rows have a value there; None is one, a missing field is not.
-    fn count(&self) -> Aggregate {
-        Aggregate::new(aggregate::Kind::Count, Some(self.node.clone()))
+    fn count(&self) -> PyResult<Aggregate> {
+        refuse_condition(&self.node)?;
+        Ok(Aggregate::new(aggregate::Kind::Count, Some(self.node.clone())))
     }
 
     /// For `agg`: what the numbers add up to; 0 where there are none.

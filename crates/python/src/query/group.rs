@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 
 use super::{Query, change, plan, words};
-use crate::column::column_of;
+use crate::column::{column_of, refuse_condition};
 use crate::errors;
 use crate::expression::Expression;
 use crate::expression::method::Method;
@@ -189,7 +189,9 @@ impl Aggregate {
 #[pyfunction]
 #[pyo3(signature = (path=None, /))]
 pub fn count(path: Option<&Bound<'_, PyAny>>) -> PyResult<Aggregate> {
-    Ok(Aggregate { kind: Kind::Count, node: path.map(plan::value_of).transpose()? })
+    let node = path.map(plan::value_of).transpose()?;
+    node.iter().try_for_each(refuse_condition)?;
+    Ok(Aggregate { kind: Kind::Count, node })
 }
 
 /// Rows of a query, grouped; `agg` says what is made of each group.

@@ -223,6 +223,28 @@ impl Expression {
             || self.kind.parts().iter().any(|part| part.reads_record())
     }
 
+    /// Whether it is true or false in every row, whatever is missing there.
+    #[must_use]
+    pub fn is_condition(&self) -> bool {
+        match &self.kind {
+            Kind::Compare(..)
+            | Kind::And(_)
+            | Kind::Or(_)
+            | Kind::Not(_)
+            | Kind::Between(..)
+            | Kind::IsIn(..)
+            | Kind::Has(..)
+            | Kind::Matches(..)
+            | Kind::Exists(_)
+            | Kind::IsNone(_) => true,
+            Kind::Field(..)
+            | Kind::Literal(_)
+            | Kind::Arithmetic(..)
+            | Kind::Negative(_)
+            | Kind::Call(..) => false,
+        }
+    }
+
     /// Whether it may have many values in a row: with `each()`, and no condition, which is one truth.
     #[must_use]
     pub fn branches(&self) -> bool {
