@@ -64,7 +64,7 @@ MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         "F.age.desc() is an order, for order_by() and create_index()",
     ),
     (lambda t: F(), TypeError, "F is no function: F.age is the field of a record"),
-    (lambda t: F.price.round(), TypeError, "no such function; .filter(lambda row: ...) computes it"),
+    (lambda t: F.price.round(), TypeError, "of expressions; .filter(lambda row: ...) computes it"),
     (lambda t: F.name.like("B%"), TypeError, "write matches("),
     (lambda t: F.name.isinn([1]), TypeError, "did you mean isin()?"),
     (lambda t: F.age // 10, TypeError, "and no //; for whole numbers, (age - age % b) / b"),
@@ -147,6 +147,31 @@ MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     ),
     (lambda t: t.find(F.age), TypeError, "not an Expression; conditions go to where("),
     (lambda t: F.name.matches("(?=a)"), ValueError, "'(?=a)' is no regular expression: look-around,"),
+    (
+        lambda t: operator.add(F.tags, ["x"]),
+        TypeError,
+        "+ with a list would be missing in each record; what holds others",
+    ),
+    (lambda t: None - F.age, TypeError, "- with a NoneType would be missing in each record"),
+    (
+        lambda t: t.count(F.age > 25),
+        TypeError,
+        "where(condition).count() counts those of which (age > 25) is true",
+    ),
+    (lambda t: t.agg(n=(F.age > 25).count()), TypeError, "in agg() so does (condition).sum()"),
+    (lambda t: t.agg(n=count(~F.age.exists())), TypeError, "a condition has a value in every row"),
+    (lambda t: t.agg(n=count), TypeError, "a function; count() and F.age.max() are called"),
+    (
+        lambda t: t.select("*"),
+        ValueError,
+        "there is no sign for all fields: a query without select() has them",
+    ),
+    (lambda t: t.select(["name", "age"]), TypeError, "not a list; several fields are several arguments"),
+    (lambda t: t.order_by("age").desc(), AttributeError, "order_by(F.age.desc()) sorts"),
+    (lambda t: (F.age + 1).alias("next"), AttributeError, "select(next=F.age + 1) names what it computes"),
+    (lambda t: F.tags.append("x"), TypeError, "for row in query: row.tags.append(...)"),
+    (lambda t: F.tags.contains("a", "b"), TypeError, 'F.tags.contains("a") & F.tags.contains("b")'),
+    (lambda t: F.at.hour(), TypeError, "no function of expressions; .filter(lambda row: ...) computes it"),
     (lambda t: t.order_by("age", "desc"), ValueError, "write F.age.desc() (a field of that very name is F["),
     (lambda t: t.where().explain(analyze=1), TypeError, "analyze has to be True or False, not int"),
     (lambda t: t.range(reverse=1), TypeError, "reverse has to be True or False, not int"),
@@ -180,6 +205,7 @@ WORDS = [
     ("age > 3 order by name", 9, 'found "order"; a text is a condition alone'),
     ("tags.each() == 'a'", 10, "there are no methods in a text: tags[*] == 'a'"),
     ("F.age > 3", 1, "a field stands without F in a text: age, name.last"),
+    ("born > 2000-01-31", 8, "a date is written date '2000-01-31'"),
     ("age in 3", 8, "expected several values behind in: ['Bath', 'York']"),
     ("age is 3", 8, "`==` compares"),
     ("name startswith 3", 17, "expected a string, or bytes, behind startswith"),
@@ -409,6 +435,11 @@ def test_explain_remarks_on_what_other_libraries_mean(people: Any) -> None:
     ]
 
 
+def test_explain_expects_no_negative_number_of_rows(people: Any) -> None:
+    people.create_index("by_age", F.age)
+    assert "about -0" not in people.where(F.age == "30").explain()
+
+
 def test_explain_says_behind_which_row(people: Any) -> None:
     lines = people.where(F.age > 1).after(people["ann"]).explain().splitlines()
     assert lines[:2] == [
@@ -435,11 +466,6 @@ def test_explain_meets_as_many_rows_as_the_query() -> None:
         assert counts(fives) == ["met 1000 rows: 143 passed"]
         assert counts(fives.limit(2)) == ["met 13 rows: 2 passed", "gave 2 in the end"]
         assert counts(fives.offset(1).limit(2)) == ["met 20 rows: 3 passed", "gave 2 in the end"]
-def test_explain_expects_no_negative_number_of_rows(people: Any) -> None:
-    people.create_index("by_age", F.age)
-    assert "about -0" not in people.where(F.age == "30").explain()
-
-
         assert counts(fives.limit(0)) == ["met 0 rows: 0 passed", "gave 0 in the end"]
         assert counts(fives.order_by(F.n.desc()).limit(2)) == [
             "met 1000 rows: 143 passed",

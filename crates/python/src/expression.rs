@@ -26,7 +26,7 @@ use crate::errors;
 use crate::query::group::{self as aggregate, Aggregate};
 use crate::query::plan::SortBy;
 use crate::query::words;
-use operand::{condition, key_step, operand, values_of};
+use operand::{condition, key_step, operand, term, values_of};
 pub use operand::{equal_of, literal_of, node_of, refuse_unready};
 
 /// A condition or a computed value over the fields of a record, made of `pellucid.F` and operators.
@@ -97,11 +97,11 @@ impl Expression {
     }
 
     fn arithmetic(&self, operation: Operation, other: &Bound<'_, PyAny>) -> PyResult<Self> {
-        made(Kind::Arithmetic(operation, self.node.clone(), operand(other)?))
+        made(Kind::Arithmetic(operation, self.node.clone(), term(operation, other)?))
     }
 
     fn reflected(&self, operation: Operation, other: &Bound<'_, PyAny>) -> PyResult<Self> {
-        made(Kind::Arithmetic(operation, operand(other)?, self.node.clone()))
+        made(Kind::Arithmetic(operation, term(operation, other)?, self.node.clone()))
     }
 
     /// What is in a string, in bytes or, anywhere, in a container. Nothing begins or ends with what is no text, and nothing would be found.
@@ -184,7 +184,10 @@ impl Expression {
         if text.starts_with("__") && text.ends_with("__") {
             return Err(PyAttributeError::new_err(format!("an expression has no attribute {text:?}")));
         }
-        self.stepped(Step::Field(text.into())).map_err(PyAttributeError::new_err)
+        self.stepped(Step::Field(text.into())).map_err(|why| {
+            let hint = words::of_function(text).map_or_else(String::new, |instead| format!("; {instead}"));
+            PyAttributeError::new_err(format!("{why}{hint}"))
+        })
     }
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -475,7 +478,14 @@ impl Expression {
     /// >>> from pellucid import F
     /// >>> print(F.tags.contains("a"))
     /// tags contains 'a'
-    fn contains(&self, part: &Bound<'_, PyAny>) -> PyResult<Self> {
+    #[pyo3(signature = (part, *others), text_signature = "($self, part)")]
+    fn contains(&self, part: &Bound<'_, PyAny>, others: &Bound<'_, PyTuple>) -> PyResult<Self> {
+        if !others.is_empty() {
+            let field = python_text::short(&self.node);
+            return Err(errors::type_error(format!(
+                "contains() takes one value; join several by &, or by | for any of them: {field}.contains(\"a\") & {field}.contains(\"b\")"
+            )));
+        }
         self.has(Part::Anywhere, part)
     }
 

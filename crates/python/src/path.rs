@@ -2,7 +2,7 @@
 
 use pellucid_query::expression::DEPTH_MAX;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::errors;
 use crate::expression::{self, Expression};
@@ -28,6 +28,9 @@ pub fn parse<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny
         let kind = argument.get_type();
         let instead = if argument.is_instance_of::<Expression>() {
             format!("the expression {}; the path of a field is its name: \"address.city\"", argument.repr()?)
+        } else if argument.is_instance_of::<PyList>() {
+            "a list; several fields are several arguments, as in select(\"name\", \"address.city\")"
+                .to_owned()
         } else {
             kind.name()?.to_string()
         };
@@ -60,7 +63,9 @@ fn refuse_steps(path: &str) -> PyResult<()> {
         !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
     };
     let names = || path.split('.');
-    let why = if names().any(is_index) {
+    let why = if path == "*" {
+        "there is no sign for all fields: a query without select() has them"
+    } else if names().any(is_index) {
         "there are no indexes in it: write F.tags[0] or F.tags.each() where an expression may stand, or a tuple, (\"tags\", 0)"
     } else if names().any(|name| name.ends_with("()")) {
         "nothing is called in it: write F.tags.each() where an expression may stand, or pellucid.parse(\"tags[*]\")"

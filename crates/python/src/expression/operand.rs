@@ -1,6 +1,6 @@
 //! Which expression, or which value in one, is a Python object?
 
-use pellucid_query::expression::{self, Kind, Node, Step};
+use pellucid_query::expression::{self, Kind, Node, Operation, Step};
 use pellucid_record::Value;
 use pellucid_record::value::Double;
 use pyo3::exceptions::PyTypeError;
@@ -202,6 +202,31 @@ pub fn operand(object: &Bound<'_, PyAny>) -> PyResult<Node> {
         Ok(expression) => Ok(expression.get().node().clone()),
         Err(_) => literal_of(object).map(expression::Expression::literal),
     }
+}
+
+/// Whether nothing is computed with such a value, whatever the other one.
+pub fn is_no_term(value: &Value) -> bool {
+    matches!(
+        value,
+        Value::None | Value::List(_) | Value::Tuple(_) | Value::Set(_) | Value::FrozenSet(_) | Value::Dict(_)
+    )
+}
+
+/// What is computed with: as `operand`, but for values of which nothing ever comes.
+pub fn term(operation: Operation, object: &Bound<'_, PyAny>) -> PyResult<Node> {
+    let node = operand(object)?;
+    if !object.is_exact_instance_of::<Expression>()
+        && let Kind::Literal(value) = node.kind()
+        && is_no_term(value)
+    {
+        return Err(errors::type_error(format!(
+            "expressions compute with numbers, strings and times, and {} with {} would be missing in each record; what holds others is set \
+             as a whole, or row by row: for row in query: row.tags.append(...)",
+            operation.sign(),
+            errors::a_kind(object)?
+        )));
+    }
+    Ok(node)
 }
 
 /// The condition on the other side of `&` or `|`.

@@ -9,7 +9,7 @@ use pellucid_record::value::{NoShapes, decode};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
-use super::operand::literal_of;
+use super::operand::{is_no_term, literal_of};
 use crate::bytes;
 
 /// How tightly Python's operators bind: comparisons loosest of all.
@@ -179,13 +179,15 @@ impl Shower<'_> {
                 one.kind(),
                 Kind::Literal(Value::Str(_) | Value::Surrogates(_) | Value::Bytes(_) | Value::Bytearray(_))
             );
-        if formats || matches!(other.kind(), Kind::Literal(_)) {
+        // What Python refuses beside an expression, a text may have.
+        let is_refused = |node: &Node| matches!(node.kind(), Kind::Literal(value) if is_no_term(value));
+        if formats || matches!(other.kind(), Kind::Literal(_)) || is_refused(one) {
             self.push(one, own)?;
         } else {
             self.push_beside(one, own)?;
         }
         self.out.extend([" ", operation.sign(), " "]);
-        self.push_beside(other, own + 1)
+        if is_refused(other) { self.push(other, own + 1) } else { self.push_beside(other, own + 1) }
     }
 
     fn push_parsed(&mut self, node: &Node) -> PyResult<()> {

@@ -425,7 +425,12 @@ fn not_aggregate(given: &Bound<'_, PyAny>) -> PyResult<String> {
             given.repr()?
         ));
     }
-    Ok(given.get_type().name()?.to_string())
+    let kind = given.get_type().name()?;
+    Ok(if given.is_callable() {
+        format!("{kind}, a function; count() and F.age.max() are called")
+    } else {
+        kind.to_string()
+    })
 }
 
 /// Bytes that the groups of one query may take.

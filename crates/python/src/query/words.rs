@@ -17,7 +17,10 @@ const QUERY_WORDS: &[(&[&str], &str)] = &[
         "iterate it, or take to_list() or to_dicts()",
     ),
     (&["len", "length", "size"], "count() is how many rows there are"),
-    (&["sort", "sort_by", "sorted", "orderby", "order", "reverse"], "order_by(F.age.desc()) sorts"),
+    (
+        &["sort", "sort_by", "sorted", "orderby", "order", "reverse", "desc", "asc"],
+        "order_by(F.age.desc()) sorts",
+    ),
     (&["skip"], "offset(count) leaves out the first rows"),
     (&["take", "head", "top", "fetchmany"], "limit(count) gives the first rows"),
     (&["last", "tail"], "order_by(...) the other way round, and first()"),
@@ -87,11 +90,27 @@ const FUNCTION_WORDS: &[(&[&str], &str)] = &[
     (&["avg", "average"], "write mean()"),
     (
         &[
-            "round", "floor", "ceil", "sqrt", "strip", "split", "replace", "hour", "minute", "second",
-            "weekday", "date", "cast", "astype",
+            "round",
+            "floor",
+            "ceil",
+            "sqrt",
+            "strip",
+            "split",
+            "replace",
+            "hour",
+            "minute",
+            "second",
+            "weekday",
+            "date",
+            "time",
+            "strftime",
+            "total_seconds",
         ],
-        "expressions have no such function; .filter(lambda row: ...) computes it in Python",
+        ".filter(lambda row: ...) computes it in Python",
     ),
+    (&["alias", "as_", "label", "rename"], "select(next=F.age + 1) names what it computes"),
+    (&["append", "extend", "push", "add"], "a loop changes rows: for row in query: row.tags.append(...)"),
+    (&["cast", "astype", "map", "apply"], ".filter(lambda row: ...) computes it in Python"),
 ];
 
 /// What to write in place of a function that expressions do not have.

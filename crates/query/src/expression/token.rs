@@ -126,6 +126,13 @@ impl<'a> Tokens<'a> {
 
     fn number(&mut self) -> Result<Token<'a>, Fault> {
         let start = self.offset;
+        let (date, behind) = self.rest().split_at_checked(10).unwrap_or_default();
+        if is_date(date) && !behind.starts_with(|next: char| next.is_ascii_digit()) {
+            return Err(Fault::new(
+                start,
+                format!("a date is written date '{date}'; the difference of numbers has spaces"),
+            ));
+        }
         let value = if self.rest().starts_with("0x") || self.rest().starts_with("0X") {
             self.offset += 2;
             let digits = self.digits(|character| character.is_ascii_hexdigit());
@@ -236,6 +243,15 @@ impl<'a> Tokens<'a> {
             None
         }
     }
+}
+
+/// Whether it looks like `2000-01-31`, of which arithmetic would make another number.
+fn is_date(text: &str) -> bool {
+    text.len() == 10
+        && text.bytes().enumerate().all(|(place, byte)| match place {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
 }
 
 /// Whether each underscore in a number stands alone between two digits, or behind `0x`, as Python has it.
