@@ -16,6 +16,7 @@ from typing import Any
 
 import pellucid
 import pytest
+from pellucid import F
 from processes import Child
 
 MUCH = 1 << 30
@@ -364,6 +365,30 @@ def test_a_consumer_that_is_too_slow_is_told_so(tmp_path: Path) -> None:
         assert told(db.watch(since=raised.value.oldest, timeout=0)) == [("default", "put", "a", 1)]
         with pytest.raises(pellucid.HistoryGone):
             db.watch(since=raised.value.since)
+
+
+def test_who_watches_is_told_of_the_tables_that_were_emptied_alone(tmp_path: Path) -> None:
+    # All rows there are go at once; between those of the table and its index lie tables without rows.
+    for target in (tmp_path / "clear.pel", ":memory:"):
+        with pellucid.open(target) as db:
+            cleared, empty, last = db.table("cleared"), db.table("empty"), db.table("last")
+            for table in (cleared, empty, last):
+                table[0] = 0
+                table.clear()
+            cleared.create_index("x", F.x)
+            cleared.extend({"x": number} for number in range(1000))
+            watch = db.watch(timeout=0)
+            cleared.clear()
+            assert told(watch) == [("cleared", "clear", None, None)]
+            cleared.extend({"x": number} for number in range(1000))
+            last[1] = 1
+            watch = db.watch(timeout=0)
+            with db.transaction():
+                del last[1]
+                cleared.clear()
+                cleared[7] = 7
+            both = [(name, "clear", None, None) for name in ("cleared", "last")]
+            assert told(watch) == [*both, ("cleared", "put", 7, 7)]
 
 
 def test_a_bulk_commit_is_told_where_it_is_kept_and_else_said_to_be_missing(tmp_path: Path) -> None:

@@ -305,6 +305,7 @@ impl Watch {
             .filter_map(|op| if let NameOp::Dropped(table) = op { Some(*table) } else { None })
             .collect();
         self.meet(&ops, &dropped);
+        let counted = counted_anew(&written);
         let holding = last_of_each(&written);
         let mut said: HashMap<&[u8], Said<'_>> = HashMap::new();
         let mut changes = Vec::new();
@@ -318,7 +319,7 @@ impl Watch {
                         key.whole_key = written.key;
                     }
                     if holds {
-                        self.row_changes(written, key, &dropped, &mut changes);
+                        self.row_changes(written, key, (&dropped, &counted), &mut changes);
                     }
                 }
             }
@@ -377,7 +378,7 @@ impl Watch {
         &self,
         written: &Written<'_>,
         Said { whole_key, spelling }: Said<'_>,
-        dropped: &HashSet<TableId>,
+        (dropped, counted): (&HashSet<TableId>, &HashSet<TableId>),
         changes: &mut Vec<Change>,
     ) {
         let mut add = |table: TableId, happened: Happened| {
@@ -385,9 +386,10 @@ impl Watch {
                 changes.push(Change { table, name: self.name_of(table), happened });
             }
         };
-        if let What::ClearedUpTo(last) = written.what {
-            let (Some((first, _)), Some((last, _))) = (split(written.key), split(last)) else { return };
-            return self.names.range(first..=last).for_each(|(table, _)| add(*table, Happened::Clear));
+        if let What::ClearedUpTo(_) = written.what {
+            // Nothing else is told of what was deleted from others before, in the same commit: they are empty as well.
+            let cleared = self.names.keys().filter(|table| counted.contains(table));
+            return cleared.for_each(|table| add(*table, Happened::Clear));
         }
         let Some((table, key)) = split(whole_key) else { return };
         // What has no name is an index.
@@ -405,6 +407,16 @@ impl Watch {
             _ => add(table, Happened::Delete { key, spelling }),
         }
     }
+}
+
+/// The tables of which a commit that clears all rows writes how many there are: those that had any when it began are among them.
+fn counted_anew(written: &[Written<'_>]) -> HashSet<TableId> {
+    if !written.iter().any(|written| matches!(written.what, What::ClearedUpTo(_))) {
+        return HashSet::new();
+    }
+    let is_value = |written: &&Written<'_>| matches!(written.what, What::Value(_));
+    let counts = written.iter().filter(|written| written.tree == Tree::Meta).filter(is_value);
+    counts.filter_map(|written| catalog::table_of_key(written.key)).collect()
 }
 
 /// What a row's cell says of its key: all of it, table id included, where it is a long one, and how it is spelled.
