@@ -155,7 +155,8 @@ class UniqueError(Error, ValueError):
 
     `index` is the name of the index, `value` what both would have, `key` the key of the row that was
     refused, `existing_key` that of the row that has the value. Where `in_batch` is true, both are rows of the
-    batch that was refused (`extend`, `update`, the changes of a query): neither was written.
+    batch that was refused (`extend`, `update`, the changes of a query): neither was written. Of a batch,
+    `position` says which of its rows was refused, counted from 0; else it is None.
     """
 
     index: str
@@ -163,6 +164,7 @@ class UniqueError(Error, ValueError):
     key: object
     existing_key: object
     in_batch: bool
+    position: int | None
 
 
 class NoSuchIndex(Error, LookupError):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pellucid
+import pyarrow
 import pytest
 from pellucid import KEY, Database, F
 from pellucid.errors import IndexNotReady, NoSuchIndex, UniqueError
@@ -150,6 +151,63 @@ def test_a_complex_number_without_an_imaginary_part_is_shown_as_it_was_stored(db
     with pytest.raises(UniqueError, match=r"row 'b' .* would have \(1\+0j\) in the unique index") as refused:
         table["b"] = {"x": 1 + 0j}
     assert repr(refused.value.value) == "(1+0j)"
+
+
+def test_a_batch_says_which_of_its_rows_was_refused(db: Database) -> None:
+    table = db.table("t")
+    table.create_index("by_x", F.x, unique=True)
+    table.create_index("by_y", F.y)
+    table[2] = {"x": 7}
+
+    def rows(what: Callable[[], object]) -> Iterator[dict[str, Any]]:
+        yield {"y": 1}
+        yield {"x": 1}
+        # What is read of an index or written meanwhile is no row of it; what came before is written then.
+        what()
+        yield {"x": 2, "y": 1}
+        yield {"x": 1}
+
+    def store_others() -> None:
+        db.table("u")["u"] = 1
+        table["u"] = {"x": 2.5}
+        table.where(F.x == 7).update(y=3)
+
+    batch = list(rows(dict))
+    columns = pyarrow.table({"x": [None, 3, 4, 3]}).slice(1)
+    batches: list[tuple[Callable[[], object], int]] = [
+        (lambda: table.extend(rows(dict)), 3),
+        (lambda: table.extend(rows(lambda: table.index("by_x").get(1))), 3),
+        (lambda: table.extend(rows(lambda: list(table.index("by_y")))), 3),
+        (lambda: table.extend(rows(store_others)), 3),
+        (lambda: table.extend(columns), 2),
+        (lambda: table.update(enumerate(batch, 10)), 3),
+        (lambda: table.update(enumerate(rows(lambda: table.index("by_x").get(1)), 10)), 3),
+        (lambda: table.update({10: {"x": 3}}, a=batch[1], b=batch[3]), 2),
+    ]
+    for attempt, position in batches:
+        for around in (contextlib.nullcontext, db.transaction):
+            with around(), pytest.raises(UniqueError, match=f"number {position} of the batch") as refused:
+                attempt()
+            error = refused.value
+            assert (error.in_batch, error.position) == (True, position)
+            assert "would have, too, in the same batch" in str(error)
+            assert error.existing_key not in table
+            assert dict(table) == {2: {"x": 7}}
+    # The row that has it had it before.
+    with pytest.raises(UniqueError, match="which row 2 has;") as refused:
+        table.extend([{"x": 1}, {"x": 7}])
+    assert (refused.value.in_batch, refused.value.position) == (False, 1)
+    with db.transaction():
+        table[3] = {"x": 1}
+        with pytest.raises(UniqueError, match="which row 3 has;") as refused:
+            table.extend(rows(lambda: table.index("by_x").get(1)))
+        assert (refused.value.in_batch, refused.value.position) == (False, 1)
+        with pytest.raises(UniqueError) as refused:
+            table[4] = {"x": 1}
+        assert (refused.value.in_batch, refused.value.position) == (False, None)
+    with pytest.raises(UniqueError, match="number 1 of the batch") as refused:
+        table.where(F.x.exists()).update(x=9)
+    assert (refused.value.in_batch, refused.value.position) == (True, 1)
 
 
 def test_an_entry_for_each_distinct_element(db: Database) -> None:

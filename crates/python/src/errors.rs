@@ -36,6 +36,12 @@ pub fn raise(py: Python<'_>, class: &str, message: impl Into<String>) -> PyErr {
     }
 }
 
+/// Whether an error is of this class of ours.
+pub fn is_of(py: Python<'_>, error: &PyErr, class: &str) -> bool {
+    let class = py.import("pellucid.errors").and_then(|module| module.getattr(class));
+    class.is_ok_and(|class| error.matches(py, class).unwrap_or(false))
+}
+
 /// `ValueError`, for the arguments of a call and for payloads (which `undecodable` wraps).
 pub fn value_error(message: impl Into<String>) -> PyErr {
     PyValueError::new_err(message.into())
@@ -507,11 +513,15 @@ fn not_unique(py: Python<'_>, refused: &NotUnique) -> PyResult<PyErr> {
     let value = if split.count() == 1 { value.get_item(0)? } else { value };
     let key = keys::object_of(py, &refused.key, &refused.key_spelling)?;
     let existing = keys::object_of(py, &refused.existing, &refused.existing_spelling)?;
+    let position = match refused.position {
+        Some(position) => format!("(number {position} of the batch, from 0) "),
+        None => String::new(),
+    };
     let other = if refused.is_in_batch { "would have, too, in the same batch" } else { "has" };
     let advice = if refused.is_in_batch { "one of them" } else { "it" };
     let end = if refused.is_in_batch { "" } else { ", or change that row first" };
     let message = format!(
-        "row {} of table {:?} would have {} in the unique index {:?} ({}), which row {} {other}; nothing was written: \
+        "row {} {position}of table {:?} would have {} in the unique index {:?} ({}), which row {} {other}; nothing was written: \
          give {advice} another value{end}",
         shorten(key.repr()?.to_string()),
         refused.table,
@@ -527,6 +537,7 @@ fn not_unique(py: Python<'_>, refused: &NotUnique) -> PyResult<PyErr> {
     object.setattr("key", key)?;
     object.setattr("existing_key", existing)?;
     object.setattr("in_batch", refused.is_in_batch)?;
+    object.setattr("position", refused.position)?;
     Ok(raised)
 }
 

@@ -409,6 +409,7 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
             key.int(next);
             core.in_running(py, |transaction| {
                 check_same(py, this, transaction, id)?;
+                transaction.set_batch_row(count);
                 store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, true)
             })?;
             encode::recycle(py, encoded.encoder);

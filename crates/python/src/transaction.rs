@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use pellucid_store::Savepoint;
+use pellucid_store::{IndexError, NotUnique, Savepoint, StoreError};
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::prelude::*;
 
@@ -200,16 +200,38 @@ pub fn within<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResu
 
 /// As `within`, for many rows: entries of indexes are written at the end, in order.
 pub fn within_batch<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
-    within(py, core, || {
+    let mut refused = None;
+    let done = within(py, core, || {
         core.in_running(py, |transaction| {
             let mut signals = Signals::new();
             transaction.begin_batch(Box::new(move || signals.go_on()));
             Ok(())
         })?;
-        let result = work()?;
-        core.in_running(py, pellucid_store::Transaction::end_batch)?;
-        Ok(result)
-    })
+        let done = work().and_then(|result| {
+            core.in_running(py, pellucid_store::Transaction::end_batch)?;
+            Ok(result)
+        });
+        if done.as_ref().is_err_and(|error| errors::is_of(py, error, "UniqueError")) {
+            // The transaction may be over by now.
+            refused = core.in_running(py, |transaction| Ok(transaction.take_refused())).unwrap_or(None);
+        }
+        done
+    });
+    match (done, refused) {
+        (Err(error), Some(refused)) => Err(settled(py, core, refused).unwrap_or(error)),
+        (done, _) => done,
+    }
+}
+
+/// What a batch raises that was taken back, where the row that has the value was one of its own, of a part that had been written; else None.
+fn settled(py: Python<'_>, core: &Arc<Core>, mut refused: NotUnique) -> Option<PyErr> {
+    let has_it = if core.is_mine(py) {
+        core.in_running(py, |transaction| transaction.has_refused(&refused)).ok()?
+    } else {
+        core.snapshot(py).ok()?.has_refused(&refused).ok()?
+    };
+    refused.is_in_batch = true;
+    (!has_it).then(|| errors::of_store(py, StoreError::Index(Box::new(IndexError::NotUnique(refused)))))
 }
 
 /// One record under edit, as a context manager: many changes, one commit.

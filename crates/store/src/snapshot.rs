@@ -15,7 +15,7 @@ use crate::database::Database;
 use crate::engine::{Direction, ReadTxn, Start, Tree};
 use crate::error::StoreError;
 use crate::estimate::in_share;
-use crate::index::{is_of_parts, range_of_parts};
+use crate::index::{NotUnique, is_of_parts, range_of_parts};
 use crate::row_key::{Prefix, RowKey, TableId, run_size};
 use crate::scan::{Range, Row, RowRange, Scan};
 
@@ -114,6 +114,17 @@ impl Snapshot {
             Ok(Some(bytes)) => database.cell(table, key, row_key.as_bytes(), bytes),
             Ok(None) => Ok(None),
             Err(error) => Err(database.error(error)),
+        }
+    }
+
+    /// Whether the row that has the value of what was refused has it here.
+    ///
+    /// # Errors
+    /// As `get`.
+    pub fn has_refused(&self, refused: &NotUnique) -> Result<bool, StoreError> {
+        match refused.entry() {
+            Some((index, code)) => Ok(self.get(index, &code)?.is_some()),
+            None => Ok(true),
         }
     }
 

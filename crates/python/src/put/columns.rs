@@ -202,6 +202,7 @@ impl<'a, 'py> Loading<'a, 'py> {
                 key.clear();
                 key.int(*next);
                 core.count_stored();
+                transaction.set_batch_row(*count);
                 transaction.put(id, key.as_bytes(), &[], record, &blobs)?;
                 *next += 1;
                 *count += 1;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::row_key::TableId;
+
 /// Why an index cannot be made, written or read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -81,10 +83,21 @@ pub struct NotUnique {
     pub key_spelling: Vec<u8>,
     /// Both rows are of one batch: neither has the value then.
     pub is_in_batch: bool,
+    /// Of a batch, the how manyth of its rows was refused, counted from 0.
+    pub position: Option<u32>,
+    /// The index's own rows.
+    pub(crate) index_id: Option<TableId>,
     /// The key of the row that has the value.
     pub existing: Vec<u8>,
     /// Its spelling.
     pub existing_spelling: Vec<u8>,
+}
+
+impl NotUnique {
+    /// The entry by which the existing row has the value.
+    pub(crate) fn entry(&self) -> Option<(TableId, Vec<u8>)> {
+        Some((self.index_id?, [&self.parts[..], &self.existing].concat()))
+    }
 }
 
 impl fmt::Display for IndexError {

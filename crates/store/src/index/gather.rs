@@ -26,6 +26,10 @@ const NEW: u8 = 2;
 pub(crate) struct Gathered {
     /// How many batches are open, one in another.
     pub(crate) depth: u32,
+    /// How many rows of the batch were written.
+    row: u32,
+    /// What was refused last of the batch.
+    refused: Option<NotUnique>,
     indexes: Vec<(Arc<IndexInfo>, Sorter)>,
     /// Says whether to go on with what takes long.
     go_on: Option<KeepOn>,
@@ -52,7 +56,27 @@ impl Gathered {
     ) {
         let mark = if is_put { PUT } else { 0 } | if is_new { NEW } else { 0 };
         if let Some((_, sorter)) = self.indexes.iter_mut().find(|(known, _)| known.id == index) {
-            sorter.push(code, parts_size, spelling, mark);
+            sorter.push(code, parts_size, spelling, (mark, self.row));
+        }
+    }
+
+    /// Another row of the batch was looked at.
+    pub(crate) fn count_row(&mut self) {
+        self.row = self.row.saturating_add(1);
+    }
+
+    /// What is written now is a row of a batch: the how manyth.
+    pub(crate) fn position(&self) -> Option<u32> {
+        (self.depth > 0).then_some(self.row)
+    }
+
+    /// Keep what was refused, for whoever takes the batch back.
+    pub(crate) fn note_refused(&mut self, error: &StoreError) {
+        if self.depth > 0
+            && let StoreError::Index(error) = error
+            && let IndexError::NotUnique(refused) = &**error
+        {
+            self.refused = Some(refused.clone());
         }
     }
 
@@ -94,7 +118,7 @@ fn gathered_again(outcomes: &[Outcome<'_>]) -> Sorter {
     let mut sorter = Sorter::default();
     for Outcome { entry, was_there, is_put } in outcomes {
         let mark = if *is_put { PUT } else { 0 } | if *was_there { 0 } else { NEW };
-        sorter.push(entry.code, entry.parts_size, entry.spelling, mark);
+        sorter.push(entry.code, entry.parts_size, entry.spelling, (mark, entry.row));
     }
     sorter
 }
@@ -108,6 +132,30 @@ impl Transaction {
     pub fn begin_batch(&mut self, go_on: KeepOn) {
         self.gathered.depth += 1;
         self.gathered.go_on = Some(go_on);
+        self.gathered.row = 0;
+        self.gathered.refused = None;
+    }
+
+    /// The row that is written next is the how manyth of the batch. Who does not say so has them counted.
+    pub fn set_batch_row(&mut self, row: usize) {
+        self.gathered.row = u32::try_from(row).unwrap_or(u32::MAX);
+    }
+
+    /// What was refused last of the batch, if it may be that the row that has the value is one of the batch as well: parts of it were written. That is so if
+    /// that row has it no more once the batch was taken back (`has_refused`).
+    pub fn take_refused(&mut self) -> Option<NotUnique> {
+        self.gathered.refused.take().filter(|refused| !refused.is_in_batch)
+    }
+
+    /// Whether the row that has the value of what was refused has it now.
+    ///
+    /// # Errors
+    /// As `get`.
+    pub fn has_refused(&self, refused: &NotUnique) -> Result<bool, StoreError> {
+        match refused.entry() {
+            Some((index, code)) => Ok(self.get(index, &code)?.is_some()),
+            None => Ok(true),
+        }
     }
 
     /// End a batch.
@@ -143,9 +191,10 @@ impl Transaction {
         if asked.is_some() {
             self.gathered.go_on = asked;
         }
-        if done.is_err() {
+        if let Err(error) = &done {
             // A commit would meet it again.
             self.gathered.indexes = indexes;
+            self.gathered.note_refused(error);
         }
         done
     }
@@ -215,7 +264,8 @@ impl Transaction {
             // The one that came first has the value.
             let (first, second) =
                 if first.number < second.number { (first, second) } else { (second, first) };
-            let refused = NotUnique { is_in_batch, ..self.clash(info, first, second) };
+            let position = Some(second.row);
+            let refused = NotUnique { is_in_batch, position, ..self.clash(info, first, second) };
             Err(StoreError::of_index(IndexError::NotUnique(refused)))
         };
         let mut last: Option<&Outcome<'_>> = None;
@@ -234,7 +284,7 @@ impl Transaction {
             if !is_gone && code != outcome.entry.code {
                 let parts_size = outcome.entry.parts().len();
                 let existing =
-                    SortedEntry { code: &code, parts_size, spelling: &spelling, mark: 0, number: 0 };
+                    SortedEntry { code: &code, parts_size, spelling: &spelling, mark: 0, number: 0, row: 0 };
                 return clash(&existing, &SortedEntry { number: u32::MAX, ..outcome.entry }, false);
             }
         }

@@ -149,7 +149,9 @@ impl Transaction {
             changes.derived = derived;
             if let Err(error) = done {
                 self.changes = changes;
-                return Err(self.with_table_name(table, error));
+                let error = self.with_table_name(table, error);
+                self.gathered.note_refused(&error);
+                return Err(error);
             }
         }
         Ok(changes)
@@ -213,6 +215,7 @@ impl Transaction {
         // The row is written by now: one without its entries must not be committed. A batch keeps what it could not write.
         self.is_failed |= done.is_err() && !changes.is_gathered;
         self.changes = changes;
+        self.gathered.count_row();
         done
     }
 
@@ -319,6 +322,8 @@ impl Transaction {
             key: row.key.to_vec(),
             key_spelling: row.spelling.to_vec(),
             is_in_batch: false,
+            position: self.gathered.position(),
+            index_id: Some(index.info.id),
             existing: existing.to_vec(),
             existing_spelling: existing_spelling.to_vec(),
         })))

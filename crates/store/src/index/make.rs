@@ -360,6 +360,8 @@ impl Transaction {
             key: second.key().to_vec(),
             key_spelling,
             is_in_batch: false,
+            position: None,
+            index_id: Some(info.id),
             existing: first.key().to_vec(),
             existing_spelling,
         }

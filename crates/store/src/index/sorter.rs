@@ -23,10 +23,11 @@ struct Sorted {
     code_size: u32,
     spelling_size: u32,
     number: u32,
+    row: u32,
     mark: u8,
 }
 
-/// An entry: its code, how much of that is parts, the spelling of all, what it is marked by, and the how manyth it came.
+/// An entry: its code, how much of that is parts, the spelling of all, what it is marked by, the how manyth it came, and with the how manyth row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SortedEntry<'a> {
     pub(crate) code: &'a [u8],
@@ -34,6 +35,7 @@ pub(crate) struct SortedEntry<'a> {
     pub(crate) spelling: &'a [u8],
     pub(crate) mark: u8,
     pub(crate) number: u32,
+    pub(crate) row: u32,
 }
 
 impl<'a> SortedEntry<'a> {
@@ -51,16 +53,16 @@ impl Sorter {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(parts);
         self.bytes.extend_from_slice(key);
-        self.push_rest(start, parts.len(), spelling, 0);
+        self.push_rest(start, parts.len(), spelling, (0, 0));
     }
 
-    pub(crate) fn push(&mut self, code: &[u8], parts_size: usize, spelling: &[u8], mark: u8) {
+    pub(crate) fn push(&mut self, code: &[u8], parts_size: usize, spelling: &[u8], (mark, row): (u8, u32)) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(code);
-        self.push_rest(start, parts_size, spelling, mark);
+        self.push_rest(start, parts_size, spelling, (mark, row));
     }
 
-    fn push_rest(&mut self, start: usize, parts_size: usize, spelling: &[u8], mark: u8) {
+    fn push_rest(&mut self, start: usize, parts_size: usize, spelling: &[u8], (mark, row): (u8, u32)) {
         let code_size = self.bytes.len() - start;
         let mut first = [0; 8];
         for (place, byte) in first.iter_mut().zip(self.bytes.get(start..).unwrap_or_default()) {
@@ -74,6 +76,7 @@ impl Sorter {
             code_size: code_size as u32,
             spelling_size: spelling.len() as u32,
             number: self.entries.len() as u32,
+            row,
             mark,
         });
     }
@@ -174,6 +177,7 @@ impl Sorter {
             spelling: self.bytes.get(end..end + entry.spelling_size as usize)?,
             mark: entry.mark,
             number: entry.number,
+            row: entry.row,
         })
     }
 }
@@ -197,7 +201,7 @@ mod tests {
                 for number in 0..count as u64 {
                     // Some twice: what came first stays first.
                     let code = (number % (count as u64 / 2 + 1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 30;
-                    sorter.push(&[b"shared....", &code.to_be_bytes()[..]].concat(), 4, b"", 0);
+                    sorter.push(&[b"shared....", &code.to_be_bytes()[..]].concat(), 4, b"", (0, 0));
                 }
                 sorter
             };
