@@ -96,6 +96,16 @@ impl<'a> Cell<'a> {
         self.spelling.is_empty() && self.whole_key.is_empty() && self.blobs.is_empty()
     }
 
+    /// The record in a cell that somebody reads; `None` where the bytes cannot be one.
+    #[inline]
+    pub(crate) fn record_of(bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let (body, _) = bytes.split_last_chunk::<CHECK_SIZE>()?;
+        if body.first() == Some(&HEAD_BYTE) {
+            return Self::parse_with_head(body, 0).map(|cell| cell.record);
+        }
+        Some(body)
+    }
+
     /// As `is_intact`, of a plain cell.
     #[inline]
     pub(crate) fn is_intact_alone(&self, row_key: &[u8]) -> bool {
@@ -133,6 +143,12 @@ pub(crate) fn write_head(head: &mut Vec<u8>, spelling: &[u8], whole_key: &[u8], 
             head.extend_from_slice(&id.to_le_bytes());
         }
     }
+}
+
+/// The check of a cell that is a record alone, of a row whose key has this hash.
+#[inline]
+pub(crate) fn check_alone(key_hash: u64, record: &[u8]) -> u32 {
+    xxh3_64_with_seed(record, key_hash) as u32
 }
 
 /// The check of a cell.

@@ -12,6 +12,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use xxhash_rust::xxh3::xxh3_64;
+
 pub use crate::history::{Commit, Keep, Next, Place, What, Written};
 use crate::os;
 use crate::row_key::TableId;
@@ -89,6 +91,24 @@ pub enum Choice {
 
 /// Decides what becomes of a row, and appends its new value to what stands in the buffer.
 pub type Choose<'a> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Choice + 'a;
+
+/// A row's key, and XXH3-64 of it: the row's check and whatever looks it up want the same.
+#[derive(Clone, Copy, Debug)]
+pub struct HashedKey<'a> {
+    /// The key.
+    pub bytes: &'a [u8],
+    /// The hash.
+    pub hash: u64,
+}
+
+impl<'a> HashedKey<'a> {
+    /// A key with its hash.
+    #[inline]
+    #[must_use]
+    pub fn of(bytes: &'a [u8]) -> Self {
+        Self { bytes, hash: xxh3_64(bytes) }
+    }
+}
 
 /// What became of something that is done at once or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +194,31 @@ pub trait Engine: Send + Sync {
         _choose: &mut Choose<'_>,
     ) -> Result<AtOnce<()>, EngineError> {
         Ok(AtOnce::Unable)
+    }
+
+    /// As `change_row`, for a value that is known: it is put where there is none, or one that `may_replace` agrees to. Says whether there
+    /// was one.
+    ///
+    /// # Errors
+    /// As `change_row`.
+    #[inline]
+    fn put_row(
+        &self,
+        key: HashedKey<'_>,
+        known: u64,
+        value: &[u8],
+        may_replace: fn(&[u8]) -> bool,
+    ) -> Result<AtOnce<bool>, EngineError> {
+        let mut was_there = false;
+        let changed = self.change_row(key.bytes, known, &mut |old, out| {
+            was_there = old.is_some();
+            if !old.is_none_or(may_replace) {
+                return Choice::Leave;
+            }
+            out.extend_from_slice(value);
+            Choice::Put
+        })?;
+        Ok(changed.map(|()| was_there))
     }
 
     /// Show one row as it is now, if that can be done without a transaction; `known` as for `change_row`.

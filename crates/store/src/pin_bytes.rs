@@ -9,12 +9,13 @@
 //! 1. A bucket's memory is made once, and neither moved nor freed before the `Pinned`.
 //! 2. Bytes below `end` never change again, and only such are given out.
 //! 3. Only whoever holds the lock writes, and only at `end` and behind it.
+//! 4. What `starts` says of a bucket is null, or where its `size_of` bytes begin.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use pellucid_record::encode::copy;
 
@@ -32,6 +33,8 @@ const LINE: usize = 64;
 /// Bytes that stay where they are, and beside them something that is locked while some are appended.
 pub(crate) struct Pinned<T> {
     buckets: [OnceLock<Bucket>; BUCKET_COUNT],
+    /// Where each begins, beside the others: one look for each row that is read or put.
+    starts: [AtomicPtr<u8>; BUCKET_COUNT],
     end: AtomicU64,
     beside: Latch<T>,
 }
@@ -89,7 +92,8 @@ impl<T> Pinned<T> {
     /// No bytes yet.
     pub(crate) fn new(beside: T) -> Self {
         let buckets = [const { OnceLock::new() }; BUCKET_COUNT];
-        Self { buckets, end: AtomicU64::new(0), beside: Latch::new(beside) }
+        let starts = [const { AtomicPtr::new(std::ptr::null_mut()) }; BUCKET_COUNT];
+        Self { buckets, starts, end: AtomicU64::new(0), beside: Latch::new(beside) }
     }
 
     /// Take the lock.
@@ -100,29 +104,32 @@ impl<T> Pinned<T> {
         Appender { of: self, beside }
     }
 
+    /// Where a bucket begins, or null.
+    #[inline]
+    fn start_of(&self, bucket: usize) -> *mut u8 {
+        self.starts.get(bucket).map_or(std::ptr::null_mut(), |start| start.load(Ordering::Acquire))
+    }
+
     /// The bytes at a place and behind it, as far as they lie beside each other; empty where there are none.
     #[inline]
     pub(crate) fn from(&self, place: u64) -> &[u8] {
         let Some(there) = self.end.load(Ordering::Acquire).checked_sub(place) else { return &[] };
         let (number, offset) = locate(place);
-        let size = (size_of(number) - offset).min(there as usize);
-        let bucket = self.buckets.get(number).and_then(OnceLock::get);
-        match bucket.and_then(|bucket| bucket.at(offset, size)) {
-            // SAFETY: the bytes are in the bucket and below `end`: they stay there and do not change (1, 2).
-            Some(start) => unsafe { std::slice::from_raw_parts(start, size) },
-            None => &[],
+        let start = self.start_of(number);
+        if start.is_null() {
+            return &[];
         }
+        let size = (size_of(number) - offset).min(there as usize);
+        // SAFETY: the bytes are in the bucket (4; `locate` gives an offset within it) and below `end`: they stay there and do not
+        // change (1, 2).
+        unsafe { std::slice::from_raw_parts(start.add(offset), size) }
     }
 
     /// Ask the processor for the first bytes at a place.
     #[inline]
     pub(crate) fn ask_for(&self, place: u64) {
         let (number, offset) = locate(place);
-        if let Some(bucket) = self.buckets.get(number).and_then(OnceLock::get)
-            && let Some(start) = bucket.at(offset, 0)
-        {
-            prefetch(start);
-        }
+        prefetch(self.start_of(number).wrapping_add(offset));
     }
 }
 
@@ -141,7 +148,11 @@ impl<T> Appender<'_, T> {
             let bucket = self.of.buckets.get(number)?;
             if offset + skip + size <= size_of(number) {
                 place += skip as u64;
-                break (bucket.get_or_init(|| Bucket::new(size_of(number))), offset + skip);
+                let bucket = bucket.get_or_init(|| Bucket::new(size_of(number)));
+                if let (Some(start), Some(at)) = (self.of.starts.get(number), bucket.at(0, size_of(number))) {
+                    start.store(at, Ordering::Release);
+                }
+                break (bucket, offset + skip);
             }
             place += (size_of(number) - offset) as u64;
         };
@@ -152,6 +163,21 @@ impl<T> Appender<'_, T> {
             offset += part.len();
         }
         self.of.end.store((place + size as u64).next_multiple_of(UNIT), Ordering::Release);
+        Some(place)
+    }
+
+    /// As `append`, of bytes that lie beside each other already.
+    #[inline]
+    pub(crate) fn append_whole(&mut self, bytes: &[u8]) -> Option<u64> {
+        let place = self.of.end.load(Ordering::Relaxed);
+        let (number, offset) = locate(place);
+        let start = self.of.start_of(number);
+        if start.is_null() || bytes.len() > size_of(number) - offset {
+            return self.append([bytes, &[]], None);
+        }
+        // SAFETY: the target is in the bucket (4), and at `end`: nobody reads it, and nobody else writes it (3).
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(offset), bytes.len()) };
+        self.of.end.store((place + bytes.len() as u64).next_multiple_of(UNIT), Ordering::Release);
         Some(place)
     }
 }
@@ -188,8 +214,11 @@ mod tests {
             let place = pinned.lock().append([head, tail], None).unwrap();
             assert_eq!(place % UNIT, 0);
             places.push((place, pinned.from(place).as_ptr()));
+            let place = pinned.lock().append_whole(entry).unwrap();
+            assert_eq!(place % UNIT, 0);
+            places.push((place, pinned.from(place).as_ptr()));
         }
-        for (entry, (place, address)) in entries.iter().zip(places) {
+        for (entry, (place, address)) in entries.iter().flat_map(|entry| [entry, entry]).zip(places) {
             assert_eq!(pinned.from(place).as_ptr(), address);
             assert!(pinned.from(place).starts_with(entry));
         }

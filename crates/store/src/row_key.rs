@@ -133,35 +133,14 @@ impl RowKey {
     }
 }
 
-/// What a row key is made of.
-pub(crate) trait Keyed {
-    /// Do something with the row key.
-    fn with_row_key<R>(self, table: TableId, limit: usize, work: impl FnOnce(&[u8]) -> R) -> R;
-}
-
-impl Keyed for &[u8] {
-    #[inline]
-    fn with_row_key<R>(self, table: TableId, limit: usize, work: impl FnOnce(&[u8]) -> R) -> R {
-        work(RowKey::new(table, self, limit).as_bytes())
+/// The row key that a short key is with the byte of room ahead of it; `None` where it takes more than that.
+#[inline]
+pub(crate) fn in_place(roomy: &mut [u8], table: TableId, limit: usize) -> Option<&[u8]> {
+    if table.0 >= ONE_BYTE_END || roomy.len() >= limit {
+        return None;
     }
-}
-
-/// A key with a byte of room ahead of it, so that a row key need not be a copy.
-pub(crate) struct Roomy<'a>(pub(crate) &'a mut [u8]);
-
-impl Keyed for Roomy<'_> {
-    #[inline]
-    fn with_row_key<R>(self, table: TableId, limit: usize, work: impl FnOnce(&[u8]) -> R) -> R {
-        let Self(key) = self;
-        if table.0 < ONE_BYTE_END
-            && key.len() < limit
-            && let Some(room) = key.first_mut()
-        {
-            *room = table.0 as u8;
-            return work(key);
-        }
-        key.get(1..).unwrap_or_default().with_row_key(table, limit, work)
-    }
+    *roomy.first_mut()? = table.0 as u8;
+    Some(roomy)
 }
 
 /// Whether the row's cell carries the whole key.
@@ -202,6 +181,19 @@ mod tests {
         for (id, key) in ids.iter().zip(&keys) {
             assert_eq!(split(key), Some((TableId(*id), &b"k"[..])), "{key:02x?}");
         }
+    }
+
+    #[test]
+    fn a_key_with_room_becomes_its_row_key_where_it_can() {
+        for (table, size, limit) in
+            [(0, 0, 511), (3, 1, 511), (0xEF, 40, 64), (0xF0, 40, 64), (3, 63, 64), (3, 64, 64)]
+        {
+            let (mut roomy, table) = (vec![7; 1 + size], TableId(table));
+            let row_key = RowKey::new(table, &roomy[1..], limit);
+            let expected = (table.0 < 0xF0 && 1 + size < limit).then_some(row_key.as_bytes());
+            assert_eq!(in_place(&mut roomy, table, limit), expected);
+        }
+        assert_eq!(in_place(&mut [], TableId(3), 64), None);
     }
 
     #[test]

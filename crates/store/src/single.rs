@@ -3,11 +3,11 @@
 //! The engine does it at once or not at all (`Engine::change_row`); here a row key becomes of a key and a cell of a record.
 //! What is more than a plain cell goes the long way: keys that are too long or have a spelling, records with large values.
 
-use crate::cell::{Cell, check_of};
+use crate::cell::{CHECK_SIZE, Cell, check_alone, check_of};
 use crate::database::Database;
-use crate::engine::{AtOnce, Choice};
+use crate::engine::{AtOnce, Choice, HashedKey};
 use crate::error::StoreError;
-use crate::row_key::{Keyed, Roomy, TableId, is_long, split};
+use crate::row_key::{RowKey, TableId, in_place, is_long, split};
 use crate::short;
 use crate::store::{Durability, Mode, Store};
 
@@ -23,16 +23,23 @@ pub struct Known {
 }
 
 impl Store {
+    /// Bytes behind a record that `put_roomy_at_once` needs.
+    pub const RECORD_ROOM: usize = CHECK_SIZE;
+
     /// Set a key to a record that has no large values, in a commit of its own; says whether the key was there.
     ///
     /// # Errors
     /// As [`crate::Transaction::put`] and its commit.
     #[inline]
     pub fn put_at_once(&self, known: Known, key: &[u8], record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
-        self.put_keyed(known, key, record)
+        self.alter(known, None, key, |row_key, old, out| {
+            push_cell(row_key, record, out);
+            Some((Choice::Put, old.is_some()))
+        })
     }
 
-    /// As `put_at_once`, of a key with a byte of room ahead of it.
+    /// As `put_at_once`, of a key with a byte of room ahead of it and a record with `RECORD_ROOM` behind it: what is stored is made of them
+    /// where they lie.
     ///
     /// # Errors
     /// As `put_at_once`.
@@ -41,17 +48,23 @@ impl Store {
         &self,
         known: Known,
         key: &mut [u8],
-        record: &[u8],
+        record: &mut [u8],
     ) -> Result<AtOnce<bool>, StoreError> {
-        self.put_keyed(known, Roomy(key), record)
-    }
-
-    #[inline]
-    fn put_keyed(&self, known: Known, key: impl Keyed, record: &[u8]) -> Result<AtOnce<bool>, StoreError> {
-        self.alter(known, None, key, |row_key, old, out| {
-            push_cell(row_key, record, out);
-            Some((Choice::Put, old.is_some()))
-        })
+        if self.is_slow(known) {
+            return Ok(AtOnce::Unable);
+        }
+        let database = self.link()?.database.lock();
+        let Some(database) = database.as_ref() else { return Err(StoreError::Closed { what: "database" }) };
+        let Some(key) = in_place(key, known.table, database.key_size_max) else { return Ok(AtOnce::Unable) };
+        if database.read_only.is_some() {
+            return Ok(AtOnce::Unable);
+        }
+        let key = HashedKey::of(key);
+        let Some((body, check)) = record.split_last_chunk_mut() else { return Ok(AtOnce::Unable) };
+        *check = check_alone(key.hash, body).to_le_bytes();
+        let may_replace = |old: &[u8]| Cell::parse(old).is_some_and(|cell| cell.is_plain());
+        let put = database.engine.put_row(key, known.version, record, may_replace);
+        put.map_err(|error| database.write_error(error))
     }
 
     /// Put a record that has no large values under a key that is not there, in a commit of its own, if nothing was committed since a
@@ -107,16 +120,22 @@ impl Store {
         self.alter(known, None, key, |_, old, _| old.map(|_| (Choice::Delete, ())))
     }
 
+    /// Whether nothing is written at once.
+    #[inline]
+    fn is_slow(&self, known: Known) -> bool {
+        let options = self.options();
+        options.durability == Durability::Full || known.is_indexed || options.mode == Mode::Read
+    }
+
     #[inline]
     fn alter<R>(
         &self,
         known: Known,
         version: Option<u64>,
-        key: impl Keyed,
+        key: &[u8],
         mut change: impl FnMut(&[u8], Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
     ) -> Result<AtOnce<R>, StoreError> {
-        let is_slow = self.options().durability == Durability::Full || known.is_indexed;
-        if is_slow || self.options().mode == Mode::Read {
+        if self.is_slow(known) {
             return Ok(AtOnce::Unable);
         }
         self.with_row_key(known.table, key, |database, row_key| {
@@ -157,10 +176,10 @@ impl Store {
         key: &[u8],
         mut show: impl FnMut(&[u8]),
     ) -> Result<AtOnce<bool>, StoreError> {
-        self.show_keyed(known, key, |_, record| show(record))
+        self.with_row_key(known.table, key, |database, row_key| show_row(database, known, row_key, &mut show))
     }
 
-    /// As `show_at_once`, of a key with a byte of room ahead of it; `show` is shown the key as well.
+    /// As `show_at_once`, of a key with a byte of room ahead of it; `show` is also given what `key_of_roomy` makes the key of.
     ///
     /// # Errors
     /// As `show_at_once`.
@@ -171,36 +190,10 @@ impl Store {
         key: &mut [u8],
         mut show: impl FnMut(&[u8], &[u8]),
     ) -> Result<AtOnce<bool>, StoreError> {
-        self.show_keyed(known, Roomy(key), |row_key, record| {
-            show(split(row_key).map_or(&[], |(_, key)| key), record);
-        })
-    }
-
-    #[inline]
-    fn show_keyed(
-        &self,
-        known: Known,
-        key: impl Keyed,
-        mut show: impl FnMut(&[u8], &[u8]),
-    ) -> Result<AtOnce<bool>, StoreError> {
-        self.with_row_key(known.table, key, |database, row_key| {
-            let mut found = Ok(false);
-            let shown = database.engine.show_row(row_key, known.version, &mut |bytes| {
-                found = match bytes.map(Cell::parse) {
-                    None => Ok(false),
-                    Some(Some(cell)) => {
-                        show(row_key, cell.record);
-                        Ok(true)
-                    }
-                    Some(None) => Err(database.damaged_row(known.table, row_key)),
-                };
-            });
-            Ok(match shown.map_err(|error| database.error(error))? {
-                AtOnce::Done(()) => AtOnce::Done(found?),
-                AtOnce::Stale => AtOnce::Stale,
-                AtOnce::Unable => AtOnce::Unable,
-            })
-        })
+        let database = self.link()?.database.lock();
+        let Some(database) = database.as_ref() else { return Err(StoreError::Closed { what: "database" }) };
+        let Some(key) = in_place(key, known.table, database.key_size_max) else { return Ok(AtOnce::Unable) };
+        show_row(database, known, key, &mut |record| show(key, record))
     }
 
     /// The database and a row's key in it, unless that is too long to stand for itself.
@@ -208,16 +201,47 @@ impl Store {
     fn with_row_key<R>(
         &self,
         table: TableId,
-        key: impl Keyed,
+        key: &[u8],
         work: impl FnOnce(&Database, &[u8]) -> Result<AtOnce<R>, StoreError>,
     ) -> Result<AtOnce<R>, StoreError> {
         let database = self.link()?.database.lock();
         // Not `ok_or`, which makes an error and drops it for each row.
         let Some(database) = database.as_ref() else { return Err(StoreError::Closed { what: "database" }) };
         let limit = database.key_size_max;
-        key.with_row_key(table, limit, |row_key| {
-            if is_long(row_key, limit) { Ok(AtOnce::Unable) } else { work(database, row_key) }
-        })
+        let row_key = RowKey::new(table, key, limit);
+        let row_key = row_key.as_bytes();
+        if is_long(row_key, limit) { Ok(AtOnce::Unable) } else { work(database, row_key) }
+    }
+}
+
+/// The key that `show_roomy_at_once` shows.
+#[must_use]
+pub fn key_of_roomy(shown: &[u8]) -> &[u8] {
+    split(shown).map_or(&[], |(_, key)| key)
+}
+
+#[inline]
+fn show_row(
+    database: &Database,
+    known: Known,
+    row_key: &[u8],
+    show: &mut impl FnMut(&[u8]),
+) -> Result<AtOnce<bool>, StoreError> {
+    let (mut is_there, mut is_damaged) = (false, false);
+    let shown = database.engine.show_row(row_key, known.version, &mut |bytes| {
+        let Some(bytes) = bytes else { return };
+        match Cell::record_of(bytes) {
+            Some(record) => {
+                is_there = true;
+                show(record);
+            }
+            None => is_damaged = true,
+        }
+    });
+    match shown {
+        Ok(AtOnce::Done(())) if is_damaged => Err(database.damaged_row(known.table, row_key)),
+        Ok(shown) => Ok(shown.map(|()| is_there)),
+        Err(error) => Err(database.error(error)),
     }
 }
 

@@ -265,7 +265,14 @@ fn change_single_rows(
                 assert!(model.get_mut(&name).unwrap().remove(&key).is_some(), "what was deleted was there");
             })
         } else {
-            store.put_at_once(table, &key, &record).unwrap().map(|was_there| {
+            let put = if chance.one_in(2) {
+                store.put_at_once(table, &key, &record)
+            } else {
+                let (mut key, mut record) = ([&[7], &key[..]].concat(), record.clone());
+                record.extend_from_slice(&[7; Store::RECORD_ROOM]);
+                store.put_roomy_at_once(table, &mut key, &mut record)
+            };
+            put.unwrap().map(|was_there| {
                 let rows = model.get_mut(&name).unwrap();
                 assert_eq!(was_there, rows.contains_key(&key));
                 rows.entry(key.clone()).or_default().1.clone_from(&record);

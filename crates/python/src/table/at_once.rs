@@ -8,7 +8,7 @@ use pellucid_record::encode::{SHORT_RECORD_SIZE, Simple, short_record};
 use pellucid_record::key::{SHORT_KEY_SIZE, short_key};
 use pellucid_record::layout::Kind;
 use pellucid_record::view::{Root, root};
-use pellucid_store::{AtOnce, Known, StoreError};
+use pellucid_store::{AtOnce, Known, StoreError, key_of_roomy};
 use pyo3::prelude::*;
 
 use super::Table;
@@ -94,13 +94,20 @@ impl Table {
             return Ok(None);
         }
         let Some(roomy) = short_key(text, &mut room) else { return Ok(None) };
-        let mut shown = None;
+        // Apart: a row is large, and would be moved with each scalar.
+        let (mut scalar, mut row) = (None, None);
         this.at_once(py, |known| {
-            this.core
-                .store
-                .show_roomy_at_once(known, roomy, |key, record| shown = Some(Self::shown(slf, key, record)))
+            this.core.store.show_roomy_at_once(known, roomy, |key, record| {
+                scalar = Self::scalar(this, py, record);
+                if scalar.is_none() {
+                    row = Some(Self::stored_row(slf, key_of_roomy(key), record));
+                }
+            })
         })?;
-        shown.map(|shown| shown.value(py)).transpose()
+        match row {
+            None => Ok(scalar),
+            Some(row) => super::value_of_row(py, GilRc::new(row)).map(Some),
+        }
     }
 
     /// Put a small value under a str that is short, if nothing is in the way; says whether it did.
@@ -121,18 +128,27 @@ impl Table {
     }
 
     /// A row of what is stored, or the value itself. Runs no code of the user's: others wait for the store meanwhile.
-    #[inline]
     fn shown<'py>(slf: &Bound<'py, Self>, key: &[u8], record: &[u8]) -> Shown<'py> {
-        let (py, this) = (slf.py(), slf.get());
-        let core = &this.core;
-        let is_scalar = record.first().is_some_and(|byte| Kind::from_number(byte >> 4).is_none());
-        if is_scalar
-            && let Ok(Root::Scalar(slot)) = root(record, &*core.names)
-            && let Some(value) = decode::simple(py, &slot)
-        {
-            return Shown::Scalar(value);
+        match Self::scalar(slf.get(), slf.py(), record) {
+            Some(value) => Shown::Scalar(value),
+            None => Shown::Row(Self::stored_row(slf, key, record)),
         }
-        let (names, gate) = (core.names.clone(), core.gate.clone());
-        Shown::Row(Row::owned(record, key, names, gate, Some(Strong::new(slf)), this.why_frozen()))
+    }
+
+    /// What is stored, where that is one value by itself.
+    #[inline]
+    fn scalar<'py>(this: &Self, py: Python<'py>, record: &[u8]) -> Option<Bound<'py, PyAny>> {
+        if record.first().is_some_and(|byte| Kind::from_number(byte >> 4).is_none())
+            && let Ok(Root::Scalar(slot)) = root(record, &*this.core.names)
+        {
+            return decode::simple(py, &slot);
+        }
+        None
+    }
+
+    fn stored_row(slf: &Bound<'_, Self>, key: &[u8], record: &[u8]) -> Row {
+        let this = slf.get();
+        let (names, gate) = (this.core.names.clone(), this.core.gate.clone());
+        Row::owned(record, key, names, gate, Some(Strong::new(slf)), this.why_frozen())
     }
 }

@@ -4,21 +4,23 @@ use super::buffer::{copy, inline_bits};
 use super::flat::Simple;
 use crate::layout::{ROOT_INLINE_SIZE_MAX, SCALAR_BYTE, SCALAR_HEAD_SIZE, tag};
 
-/// Room for a short record.
-pub const SHORT_RECORD_SIZE: usize = 64;
+/// Room for a short record, and for what stands behind it.
+pub const SHORT_RECORD_SIZE: usize = 64 + ROOM_BEHIND;
+/// Bytes behind a short record, for whoever stores it.
+const ROOM_BEHIND: usize = 4;
 
-/// The record that a str, an int or a float is, in memory of the caller's: the same bytes as by an `Encoder`, which is ready for anything
-/// else. None for that.
+/// The record that a str, an int or a float is, in memory of the caller's, and four bytes of room: the same bytes as by an `Encoder`, which
+/// is ready for anything else. None for that.
 #[inline]
 #[must_use]
-pub fn short_record<'a>(value: Simple<'_>, out: &'a mut [u8; SHORT_RECORD_SIZE]) -> Option<&'a [u8]> {
+pub fn short_record<'a>(value: Simple<'_>, out: &'a mut [u8; SHORT_RECORD_SIZE]) -> Option<&'a mut [u8]> {
     let (tag, bits, size) = match value {
         Simple::Str(text) if text.len() > ROOT_INLINE_SIZE_MAX => {
             let size = SCALAR_HEAD_SIZE + text.len();
-            let (head, payload) = out.get_mut(..size)?.split_first_chunk_mut()?;
+            let (head, payload) = out.split_first_chunk_mut()?;
             *head = [SCALAR_BYTE, tag::STR];
-            copy(payload, text);
-            return out.get(..size);
+            copy(payload.get_mut(..text.len())?, text);
+            return out.get_mut(..size + ROOM_BEHIND);
         }
         Simple::Str(text) => (tag::STR_INLINE + text.len() as u8, inline_bits(text), text.len()),
         Simple::Int(value) => (tag::INT, value.cast_unsigned(), size_of_bits(value.cast_unsigned())),
@@ -28,7 +30,7 @@ pub fn short_record<'a>(value: Simple<'_>, out: &'a mut [u8; SHORT_RECORD_SIZE])
     let (head, payload) = out.split_first_chunk_mut()?;
     *head = [SCALAR_BYTE, tag];
     *payload.first_chunk_mut()? = bits.to_le_bytes();
-    out.get(..SCALAR_HEAD_SIZE + size)
+    out.get_mut(..SCALAR_HEAD_SIZE + size + ROOM_BEHIND)
 }
 
 /// Bytes of a number without the zeros at its end.
@@ -54,14 +56,16 @@ mod tests {
             match value {
                 Simple::Str(text) => {
                     encoder.str(text);
-                    has_room = SCALAR_HEAD_SIZE + text.len() <= SHORT_RECORD_SIZE;
+                    has_room = SCALAR_HEAD_SIZE + text.len() + ROOM_BEHIND <= SHORT_RECORD_SIZE;
                 }
                 Simple::Int(int) => encoder.int(int),
                 Simple::Float(float) => encoder.float(float),
                 Simple::Bool(_) | Simple::None => {}
             }
             let expected = has_room.then_some(encoder.bytes());
-            assert_eq!(short_record(value, &mut [7; SHORT_RECORD_SIZE]), expected, "{value:?}");
+            let mut room = [7; SHORT_RECORD_SIZE];
+            let record = short_record(value, &mut room).map(|record| &record[..record.len() - ROOM_BEHIND]);
+            assert_eq!(record, expected, "{value:?}");
         }
         assert_eq!(short_record(Simple::None, &mut [7; SHORT_RECORD_SIZE]), None);
     }

@@ -290,7 +290,8 @@ impl Areas {
         let offset = (position - head.begin) as usize / 8;
         let words = offset..offset + bytes.len() / 8;
         debug_assert!(words.end <= self.area_words, "who writes has looked for room");
-        let (piece, place) = (2 * (offset / self.piece_words) + area, offset % self.piece_words);
+        let (number, place) = self.piece_of(offset);
+        let piece = 2 * number + area;
         if place + bytes.len() / 8 <= self.piece_words {
             // In one piece, as nearly all.
             if self.piece.load(Ordering::Relaxed) != piece + 1 {
@@ -477,9 +478,19 @@ impl Areas {
         if area == 0 { first } else { second }
     }
 
+    /// The piece of an area that a word is in, and its place there.
+    #[inline]
+    fn piece_of(&self, offset: usize) -> (usize, usize) {
+        // As nearly always; and then without a division, which takes as long as all the rest of an append's arithmetic.
+        if self.piece_words == PIECE_WORDS {
+            return (offset / PIECE_WORDS, offset % PIECE_WORDS);
+        }
+        (offset / self.piece_words, offset % self.piece_words)
+    }
+
     /// Where a word of an area stands among all.
     fn word_at(&self, area: usize, offset: usize) -> usize {
-        let (piece, rest) = (offset / self.piece_words, offset % self.piece_words);
+        let (piece, rest) = self.piece_of(offset);
         HEAD_WORDS + (2 * piece + area) * self.piece_words + rest
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::engine::{AtOnce, Choose, Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
+use crate::engine::{AtOnce, Choose, Engine, EngineError, HashedKey, ReadTxn, Tree, Usage, WriteTxn};
 use crate::history::{Next, Place};
 use crate::log::areas::{Areas, FORMAT, Foreign, words_for};
 use crate::log::checkpoint;
@@ -310,6 +310,17 @@ impl Engine for LoggedEngine {
     #[inline]
     fn change_row(&self, key: &[u8], known: u64, choose: &mut Choose<'_>) -> Result<AtOnce<()>, EngineError> {
         self.change_row_at_once(key, known, choose)
+    }
+
+    #[inline]
+    fn put_row(
+        &self,
+        key: HashedKey<'_>,
+        known: u64,
+        value: &[u8],
+        may_replace: fn(&[u8]) -> bool,
+    ) -> Result<AtOnce<bool>, EngineError> {
+        self.put_row_at_once(key, known, value, may_replace)
     }
 
     #[inline]

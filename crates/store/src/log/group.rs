@@ -16,8 +16,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use pellucid_record::layout::push_varint;
 
-use crate::engine::Tree;
+use pellucid_record::encode::copy;
+
+use crate::engine::{HashedKey, Tree};
 use crate::entry::{self, COUNTED, DELETED, Entries, Entry, PUT};
+use crate::log::layer;
 use crate::short;
 
 /// Bytes ahead of a group's entries.
@@ -41,6 +44,103 @@ pub(crate) fn begin(capacity: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD_SIZE + CHECK_SIZE + capacity);
     bytes.extend_from_slice(&[0; HEAD_SIZE]);
     bytes
+}
+
+/// Room for the group of one short row.
+const SHORT_SIZE: usize = 272;
+/// Bytes of key and value that have room there.
+const SHORT_ROW_SIZE: usize = 224;
+/// Where the group begins, so that its entry stands where a layer's version of it does (`headed_by`).
+const SHORT_START: usize = 8;
+/// Where the key stands, behind the entry's mark and both sizes.
+const SHORT_KEY_AT: usize = SHORT_START + HEAD_SIZE + 3;
+
+const _: () = assert!(SHORT_KEY_AT + SHORT_ROW_SIZE + 8 + CHECK_SIZE <= SHORT_SIZE, "there is room");
+const _: () = assert!(SHORT_KEY_AT >= layer::HEAD_SIZE, "and for a layer's head");
+
+/// The group of one row that is put, for nearly all rows that are put by themselves: made in one place, of a size that is known, once
+/// for the log and for the layer.
+pub(crate) struct ShortGroup {
+    bytes: [u8; SHORT_SIZE],
+    key_size: u8,
+    value_size: u8,
+}
+
+impl Default for ShortGroup {
+    fn default() -> Self {
+        Self { bytes: [0; SHORT_SIZE], key_size: 0, value_size: 0 }
+    }
+}
+
+impl ShortGroup {
+    /// Begin the group of a row; how long it will be, `None` where it is not so short. A counted one: see the module.
+    #[inline]
+    pub(crate) fn begin(&mut self, key: HashedKey<'_>, value: &[u8], is_counted: bool) -> Option<usize> {
+        let (key, size) = (key.bytes, key.bytes.len() + value.len());
+        if key.len() >= 0x80 || value.len() >= 0x80 || size > SHORT_ROW_SIZE {
+            return None;
+        }
+        (self.key_size, self.value_size) = (key.len() as u8, value.len() as u8);
+        let counted = if is_counted { COUNTED } else { 0 };
+        let (head, row) = self.bytes.split_first_chunk_mut::<SHORT_KEY_AT>()?;
+        let [.., mark, key_size, value_size] = head;
+        (*mark, *key_size, *value_size) = (Tree::Rows as u8 | PUT | counted, self.key_size, self.value_size);
+        let (key_at, row) = row.split_at_mut_checked(key.len())?;
+        let (value_at, behind) = row.split_at_mut_checked(value.len())?;
+        copy(key_at, key);
+        copy(value_at, value);
+        *behind.first_chunk_mut()? = [0; 8];
+        Some((HEAD_SIZE + 3 + size).next_multiple_of(8) + CHECK_SIZE)
+    }
+
+    /// Complete it; its bytes and its check.
+    #[inline]
+    pub(crate) fn finish(&mut self, sequence: u64, seed: u64) -> (&[u8], u64) {
+        let row = usize::from(self.key_size) + usize::from(self.value_size);
+        let end = SHORT_START + (HEAD_SIZE + 3 + row).next_multiple_of(8);
+        let size = (end - SHORT_START + CHECK_SIZE) as u32;
+        if let Some(place) = self.bytes.get_mut(SHORT_START..).and_then(<[u8]>::first_chunk_mut) {
+            *place = head_of(size, 1, sequence);
+        }
+        let check = xxh3_64_with_seed(self.bytes.get(SHORT_START..end).unwrap_or_default(), seed);
+        if let Some(place) = self.bytes.get_mut(end..).and_then(<[u8]>::first_chunk_mut) {
+            *place = check.to_le_bytes();
+        }
+        (self.bytes.get(SHORT_START..end + CHECK_SIZE).unwrap_or_default(), check)
+    }
+
+    /// The sizes of key and value.
+    #[inline]
+    pub(crate) fn sizes(&self) -> (u32, u32) {
+        (u32::from(self.key_size), u32::from(self.value_size))
+    }
+
+    #[inline]
+    pub(crate) fn is_counted(&self) -> bool {
+        self.bytes.get(SHORT_START + HEAD_SIZE).is_some_and(|mark| mark & COUNTED != 0)
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        self.bytes.get(SHORT_KEY_AT..SHORT_KEY_AT + usize::from(self.key_size)).unwrap_or_default()
+    }
+
+    /// Key and value behind another head than the group's, which is lost.
+    #[inline]
+    pub(crate) fn headed_by(&mut self, head: [u8; layer::HEAD_SIZE]) -> &[u8] {
+        const START: usize = SHORT_KEY_AT - layer::HEAD_SIZE;
+        let row = usize::from(self.key_size) + usize::from(self.value_size);
+        if let Some(place) = self.bytes.get_mut(START..).and_then(<[u8]>::first_chunk_mut) {
+            *place = head;
+        }
+        self.bytes.get(START..SHORT_KEY_AT + row).unwrap_or_default()
+    }
+}
+
+/// The head of a group.
+#[inline]
+fn head_of(size: u32, count: u32, sequence: u64) -> [u8; HEAD_SIZE] {
+    (u128::from(size) | u128::from(count) << 32 | u128::from(sequence) << 64).to_le_bytes()
 }
 
 /// Begin the group of one row in memory that is there, up to its value, which is to be appended; where its key stands.
@@ -138,8 +238,7 @@ pub(crate) fn finish(bytes: &mut Vec<u8>, count: u32, sequence: u64, seed: u64) 
     bytes.truncate(end);
     let size = (bytes.len() + CHECK_SIZE) as u32;
     if let Some(place) = bytes.first_chunk_mut::<HEAD_SIZE>() {
-        let head = u128::from(size) | u128::from(count) << 32 | u128::from(sequence) << 64;
-        *place = head.to_le_bytes();
+        *place = head_of(size, count, sequence);
     }
     let check = xxh3_64_with_seed(bytes, seed);
     bytes.extend_from_slice(&check.to_le_bytes());
@@ -210,6 +309,34 @@ mod tests {
             let place = begin_row(&mut bytes, &key);
             bytes.extend_from_slice(b"what is not needed");
             assert_eq!((end_delete(&mut bytes, place), &bytes), (expected, &pushed));
+        }
+    }
+
+    #[test]
+    fn a_short_row_has_the_bytes_that_any_group_gives_it() {
+        let mut short = ShortGroup::default();
+        for (key_size, value_size) in
+            [(1, 0), (1, 1), (16, 13), (127, 97), (97, 127), (128, 1), (1, 128), (120, 120)]
+        {
+            for is_counted in [false, true] {
+                let (key, value) = (vec![7; key_size], vec![9; value_size]);
+                let mut expected = begin(0);
+                let mut change = push_put(&mut expected, Tree::Rows, &key, &[&value]);
+                if is_counted {
+                    count_first(&mut expected, &mut change);
+                }
+                let size = size_of(&expected);
+                let check = finish(&mut expected, 1, 41, 5);
+                let is_short = key_size < 128 && value_size < 128 && key_size + value_size <= SHORT_ROW_SIZE;
+                let begun = short.begin(HashedKey::of(&key), &value, is_counted);
+                assert_eq!(begun, is_short.then_some(size));
+                if is_short {
+                    assert_eq!(short.finish(41, 5), (&expected[..], check));
+                    assert_eq!((short.key(), short.is_counted()), (&key[..], is_counted));
+                    let headed = [&[1; layer::HEAD_SIZE], &key[..], &value].concat();
+                    assert_eq!(short.headed_by([1; layer::HEAD_SIZE]), headed);
+                }
+            }
         }
     }
 

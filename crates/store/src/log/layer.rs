@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::blob::BLOB_ADDRESS_REMAINDER;
-use crate::engine::{Direction, Tree};
-use crate::log::group::{self, Change};
+use crate::engine::{Direction, HashedKey, Tree};
+use crate::log::group::{self, Change, ShortGroup};
 use crate::log::key_order::in_order;
 use crate::log::newest::Newest;
 use crate::pin_bytes::{Appender, Pinned};
@@ -120,7 +120,8 @@ impl Counted {
 const NONE: u32 = u32::MAX;
 /// Versions are numbered by where they stand, in units of this.
 const UNIT: u64 = 8;
-const HEAD_SIZE: usize = 24;
+/// Bytes ahead of a version's key.
+pub(crate) const HEAD_SIZE: usize = 24;
 const DELETED: u8 = 1;
 /// Values of the tree of large ones that are no shorter stand as they do in the engine's pages: 16 bytes behind a multiple of
 /// 64, which is what arrays in them are padded for.
@@ -219,10 +220,28 @@ impl Layer {
         self.look(tree, key).0
     }
 
+    /// As `place`, of a row.
+    #[inline]
+    pub(crate) fn place_of_row(&self, key: HashedKey<'_>) -> Place {
+        self.look_hashed(Tree::Rows, key.bytes, short_hash(Tree::Rows, key.hash)).0
+    }
+
+    /// What was said last of a row.
+    #[inline]
+    pub(crate) fn find_row(&self, key: HashedKey<'_>) -> Option<Said<'_>> {
+        let (_, version) = self.look_hashed(Tree::Rows, key.bytes, short_hash(Tree::Rows, key.hash));
+        version.map(|(head, rest)| head.said(rest))
+    }
+
     /// The place of a key; of the version there also the head, and what stands behind that: the key, the value, and others.
     #[inline]
     fn look(&self, tree: Tree, key: &[u8]) -> (Place, Option<(Head, &[u8])>) {
-        let (hash, mut version) = (hash_of(tree, key), None);
+        self.look_hashed(tree, key, hash_of(tree, key))
+    }
+
+    #[inline]
+    fn look_hashed(&self, tree: Tree, key: &[u8], hash: u32) -> (Place, Option<(Head, &[u8])>) {
+        let mut version = None;
         let (newest, slot) = self.newest.find(hash, |newest| {
             version = version_at(&self.versions, newest).filter(|(head, rest)| {
                 head.tree == tree as u8
@@ -260,6 +279,34 @@ impl Layer {
         self.add_version(&mut index, place, sequence, group, (key, change));
     }
 
+    /// As `add`, for the group of one short row that was looked up.
+    #[inline]
+    pub(crate) fn add_row(&self, adding: Adding<'_>, place: Place, sequence: u64, group: &mut ShortGroup) {
+        let Adding(mut index) = adding;
+        let (key_size, value_size) = group.sizes();
+        if group.is_counted() {
+            index.count(group.key(), sequence, 1);
+        }
+        let Place { hash, newest: older, slot } = place;
+        let (tree, flags) = (Tree::Rows as u8, 0);
+        let head = Head { sequence, older, key_size, value_size, tree, flags };
+        let at = index.append_whole(group.headed_by(head.bytes()));
+        self.note(&mut index, (hash, slot, older), at);
+    }
+
+    /// A version was appended: it is the newest of its key.
+    #[inline]
+    fn note(&self, index: &mut Appender<'_, Index>, (hash, slot, older): (u32, u32, u32), at: Option<u64>) {
+        // An area is much smaller than what can be numbered.
+        let Some(version) = at.map(|at| (at / UNIT) as u32) else { return };
+        index.all.push(version);
+        if older == NONE {
+            self.newest.insert(hash, slot, version);
+        } else {
+            self.newest.replace(hash, slot, version);
+        }
+    }
+
     #[inline]
     fn add_version(
         &self,
@@ -292,14 +339,7 @@ impl Layer {
             && value.is_some_and(|value| value.len() >= LARGE_SIZE_MIN);
         let address = is_large.then_some((HEAD_SIZE + key.len(), BLOB_ADDRESS_REMAINDER));
         let at = index.append([&head.bytes(), key_and_value], address);
-        // An area is much smaller than what can be numbered.
-        let Some(version) = at.map(|at| (at / UNIT) as u32) else { return };
-        index.all.push(version);
-        if older == NONE {
-            self.newest.insert(hash, slot, version);
-        } else {
-            self.newest.replace(hash, slot, version);
-        }
+        self.note(index, (hash, slot, older), at);
     }
 
     /// What the groups up to a sequence number say of a key; `None`: nothing.
@@ -483,7 +523,13 @@ impl Index {
 
 #[inline]
 fn hash_of(tree: Tree, key: &[u8]) -> u32 {
-    (xxh3_64_with_seed(key, tree as u64) >> 32) as u32
+    short_hash(tree, xxh3_64(key))
+}
+
+/// What a layer takes of a key's hash. Keys of different trees are hardly ever the same.
+#[inline]
+fn short_hash(tree: Tree, hash: u64) -> u32 {
+    (hash >> 32) as u32 ^ tree as u32
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::engine::{AtOnce, Choice, Choose, EngineError, Tree};
+use crate::engine::{AtOnce, Choice, Choose, EngineError, HashedKey};
 use crate::log::areas::Areas;
 use crate::log::checkpoint::group_size_max;
 use crate::log::engine::{LoggedEngine, Shared};
@@ -48,6 +48,26 @@ impl LoggedEngine {
         self.shared.change_row(key, known, choose)
     }
 
+    /// See [`crate::engine::Engine::put_row`].
+    #[inline]
+    pub(crate) fn put_row_at_once(
+        &self,
+        key: HashedKey<'_>,
+        known: u64,
+        value: &[u8],
+        may_replace: fn(&[u8]) -> bool,
+    ) -> Result<AtOnce<bool>, EngineError> {
+        if !self.has_keeper.load(Ordering::Relaxed) {
+            return Ok(AtOnce::Unable);
+        }
+        self.shared.check_sound()?;
+        if !lock::try_acquire(&self.shared.areas) {
+            return Ok(AtOnce::Unable);
+        }
+        let _held = Held(&self.shared.areas);
+        self.shared.put_row(key, known, value, may_replace)
+    }
+
     /// See [`crate::engine::Engine::show_row`].
     #[inline]
     pub(crate) fn show_row_at_once(
@@ -62,7 +82,7 @@ impl LoggedEngine {
         if state.catalog_version() > known {
             return Ok(AtOnce::Stale);
         }
-        show(state.find(below.as_ref(), key)?);
+        show(state.find(below.as_ref(), HashedKey::of(key))?);
         Ok(AtOnce::Done(()))
     }
 }
@@ -79,10 +99,11 @@ impl Shared {
         }
         let Some(last) = state.last_to_append(areas) else { return Ok(AtOnce::Unable) };
         // Looked up once, to read it and to add to it: each takes a hash of the key, and a look at what has the same.
-        let place = last.layer.place(Tree::Rows, key);
+        let hashed = HashedKey::of(key);
+        let place = last.layer.place_of_row(hashed);
         let mut bytes = std::mem::take(&mut state.spare);
         let key_at = group::begin_row(&mut bytes, key);
-        let old = state.find_at(place, below.as_ref(), key)?;
+        let old = state.find_at(place, below.as_ref(), hashed)?;
         let was_there = old.is_some();
         let choice = choose(old, &mut bytes);
         let change = match choice {
@@ -100,6 +121,36 @@ impl Shared {
             state.spare = bytes;
         }
         done
+    }
+
+    /// As `change_row`, for a row of which all is known, if it is as short as nearly all are.
+    #[inline]
+    fn put_row(
+        &self,
+        key: HashedKey<'_>,
+        known: u64,
+        value: &[u8],
+        may_replace: fn(&[u8]) -> bool,
+    ) -> Result<AtOnce<bool>, EngineError> {
+        let Some(mut state) = self.state_at_once() else { return Ok(AtOnce::Unable) };
+        let areas = &self.areas;
+        let below = state.read_row(&*self.tree, areas)?;
+        if state.catalog_version() > known {
+            return Ok(AtOnce::Stale);
+        }
+        let Some(last) = state.last_to_append(areas) else { return Ok(AtOnce::Unable) };
+        let (place, used) = (last.layer.place_of_row(key), last.end - last.head.begin);
+        let old = state.find_at(place, below.as_ref(), key)?;
+        if !old.is_none_or(may_replace) {
+            return Ok(AtOnce::Unable);
+        }
+        let was_there = old.is_some();
+        let Some(size) = state.short.begin(key, value, !was_there) else { return Ok(AtOnce::Unable) };
+        if size > group_size_max(areas) || used + size as u64 > areas.room() || areas.has_found() {
+            return Ok(AtOnce::Unable);
+        }
+        state.append_short(areas, place)?;
+        Ok(AtOnce::Done(was_there))
     }
 
     /// Append the group of one row, if there is room.

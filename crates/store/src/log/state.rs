@@ -6,10 +6,10 @@
 use std::sync::{Arc, Weak};
 
 use crate::catalog::{self, Applied, CatalogError};
-use crate::engine::{Engine, EngineError, ReadTxn, Tree};
+use crate::engine::{Engine, EngineError, HashedKey, ReadTxn, Tree};
 use crate::log::areas::{AreaHead, Areas};
 use crate::log::draft::Draft;
-use crate::log::group::{self, Change};
+use crate::log::group::{self, Change, ShortGroup};
 use crate::log::layer::{Layer, Place};
 
 /// A layer and the use of an area that it has read.
@@ -63,8 +63,9 @@ pub(crate) struct State {
     applied_in: u64,
     /// The last group that changed the catalog, or may have.
     catalog: u64,
-    /// Memory for a group.
+    /// Memory for a group, and for one that is short.
     pub(crate) spare: Vec<u8>,
+    pub(crate) short: ShortGroup,
 }
 
 impl State {
@@ -83,6 +84,7 @@ impl State {
             applied_in,
             catalog: applied.sequence,
             spare: Vec::new(),
+            short: ShortGroup::default(),
         };
         state.catch_up(tree, areas)?;
         state.let_go();
@@ -141,15 +143,15 @@ impl State {
     pub(crate) fn find<'a>(
         &'a self,
         below: Option<&'a Arc<dyn ReadTxn>>,
-        key: &[u8],
+        key: HashedKey<'_>,
     ) -> Result<Option<&'a [u8]>, EngineError> {
         let live = self.layers.iter().rev().filter(|placed| placed.end > self.applied.position);
         for placed in live {
-            if let Some(said) = placed.layer.find(Tree::Rows, key, u64::MAX) {
+            if let Some(said) = placed.layer.find_row(key) {
                 return Ok(said.value());
             }
         }
-        self.find_below(below, key)
+        self.find_below(below, key.bytes)
     }
 
     /// As `find`, of a key that was looked up in the last layer.
@@ -158,18 +160,18 @@ impl State {
         &'a self,
         place: Place,
         below: Option<&'a Arc<dyn ReadTxn>>,
-        key: &[u8],
+        key: HashedKey<'_>,
     ) -> Result<Option<&'a [u8]>, EngineError> {
         let is_live = |placed: &&Placed| placed.end > self.applied.position;
         if let Some(said) = self.layers.last().filter(is_live).and_then(|last| last.layer.said_at(place)) {
             return Ok(said.value());
         }
         for placed in self.layers.iter().rev().skip(1).filter(is_live) {
-            if let Some(said) = placed.layer.find(Tree::Rows, key, u64::MAX) {
+            if let Some(said) = placed.layer.find_row(key) {
                 return Ok(said.value());
             }
         }
-        self.find_below(below, key)
+        self.find_below(below, key.bytes)
     }
 
     #[inline]
@@ -329,6 +331,21 @@ impl State {
         Ok(())
     }
 
+    /// As `append_one`, of the short group that was begun.
+    #[inline]
+    pub(crate) fn append_short(&mut self, areas: &Areas, place: Place) -> Result<(), EngineError> {
+        let Some(Placed { layer, area, head, end, sequence, chain }) = self.layers.last_mut() else {
+            return Err(EngineError::Misuse("no area to append to"));
+        };
+        let adding = layer.lock();
+        let (bytes, check) = self.short.finish(*sequence + 1, *chain);
+        areas.write(*area, *head, *end, bytes).map_err(EngineError::of_system)?;
+        (*end, *sequence, *chain) = (*end + bytes.len() as u64, *sequence + 1, check);
+        areas.publish(*end, *sequence);
+        layer.add_row(adding, place, *sequence, &mut self.short);
+        Ok(())
+    }
+
     /// Where the next group belongs: behind all others.
     fn place_to_append(&mut self, tree: &dyn Engine, areas: &Areas) -> Result<&mut Placed, EngineError> {
         let (active, tail) = (areas.active(), areas.tail());
@@ -476,7 +493,7 @@ mod tests {
             assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
             let below = state.read(tree, areas).unwrap();
             assert_eq!(state.applied.sequence, areas.sequence(), "it has what was committed since");
-            assert_eq!(state.find(Some(&below), &[number]).unwrap(), Some(&b"row"[..]));
+            assert_eq!(state.find(Some(&below), HashedKey::of(&[number])).unwrap(), Some(&b"row"[..]));
         }
     }
 
