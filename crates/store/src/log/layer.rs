@@ -64,8 +64,9 @@ pub(crate) struct Adding<'a>(Appender<'a, Index>);
 
 #[derive(Default)]
 struct Index {
-    /// All versions, as they came.
+    /// All versions, as they came, and those of them that are the newest of their keys no more.
     all: Vec<u32>,
+    replaced: Vec<u32>,
     /// The newest ones in key order, of those before some number.
     ordered: [BTreeMap<Box<[u8]>, u32>; 3],
     ordered_count: usize,
@@ -303,6 +304,7 @@ impl Layer {
         if older == NONE {
             self.newest.insert(hash, slot, version);
         } else {
+            index.replaced.push(older);
             self.newest.replace(hash, slot, version);
         }
     }
@@ -411,7 +413,7 @@ impl Layer {
 
     /// Every key of each tree with what was said of it last, in key order: what a checkpoint writes.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Tree, impl Iterator<Item = Saying<'_>>)> {
-        let versions = self.newest_as_they_came(&self.versions.lock().all);
+        let versions = self.newest_as_they_came(&self.versions.lock());
         self.sorted(&versions).into_iter().map(move |(tree, keys)| {
             let said = move |(key, version)| Some((key, self.said(version, u64::MAX)?.1));
             (tree, keys.into_iter().filter_map(said))
@@ -419,9 +421,17 @@ impl Layer {
     }
 
     /// The newest version of every key among all, in the order in which they were added: so they lie in memory.
-    fn newest_as_they_came(&self, all: &[u32]) -> Vec<u32> {
-        if all.len() == self.newest.len() {
-            return all.to_vec();
+    fn newest_as_they_came(&self, index: &Index) -> Vec<u32> {
+        let Index { all, replaced, .. } = index;
+        if replaced.is_empty() {
+            return all.clone();
+        }
+        // The fewer are sorted: to fill a table replaces what the catalog says of it, and nothing else.
+        if replaced.len() < self.newest.len() {
+            let mut replaced = replaced.clone();
+            replaced.sort_unstable();
+            let mut next = replaced.into_iter().peekable();
+            return all.iter().copied().filter(|version| next.next_if_eq(version).is_none()).collect();
         }
         let mut newest: Vec<u32> = self.newest.versions().collect();
         newest.sort_unstable();
@@ -434,7 +444,7 @@ impl Layer {
         const MANY: usize = 1 << 12;
         let new = index.all.len() - index.ordered_count;
         if new >= MANY.max(index.ordered_count) {
-            let sorted = self.sorted(&self.newest_as_they_came(&index.all));
+            let sorted = self.sorted(&self.newest_as_they_came(index));
             index.ordered = sorted
                 .map(|(_, keys)| keys.into_iter().map(|(key, version)| (Box::from(key), version)).collect());
         } else {
@@ -571,6 +581,27 @@ mod tests {
                     Tree::Blobs => assert_eq!(found.count(), 0),
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_was_replaced_is_left_out_whether_it_is_little_or_much() {
+        for (keys, puts) in [(100_u64, 100_u64), (100, 101), (100, 150), (100, 1000), (3, 1000)] {
+            let layer = Layer::default();
+            let mut expected = BTreeMap::new();
+            for sequence in 1..=puts {
+                let key = (sequence * 7 % keys).to_be_bytes();
+                put(&layer, sequence, Tree::Rows, &key, false);
+                expected.insert(key.to_vec(), sequence);
+            }
+            let versions = layer.newest_as_they_came(&layer.versions.lock());
+            assert!(versions.is_sorted());
+            let key_and_sequence = |version| {
+                let (head, key) = key_of(&layer.versions, version).unwrap();
+                (key.to_vec(), head.sequence)
+            };
+            assert_eq!(versions.len(), expected.len());
+            assert!(versions.into_iter().map(key_and_sequence).collect::<BTreeMap<_, _>>() == expected);
         }
     }
 
