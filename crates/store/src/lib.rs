@@ -21,6 +21,7 @@ mod history;
 mod index;
 pub mod lmdb;
 mod lmdb_cursor;
+mod lmdb_fill;
 mod lmdb_page;
 mod lmdb_search;
 mod lmdb_txn;

@@ -17,6 +17,7 @@ use crate::engine::{Cursor, Direction, EngineError, Entry, ReadTxn, Start, Tree,
 use crate::estimate;
 use crate::lmdb::{Environment, Heads, check, error_of};
 use crate::lmdb_cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
+use crate::lmdb_fill::Filling;
 use crate::lmdb_page::{MapBounds, Pages, read_u64};
 use crate::lmdb_search;
 use crate::pages::TreeHead;
@@ -304,12 +305,14 @@ fn abort_writes_of(owner: u64, which: fn(&LiveWrite) -> bool) {
 ///
 /// `MDB_APPEND` fills pages completely, but searches for the tree's end each time, and for each page on the way among all
 /// that were changed. Where the last page has room, an ordinary put does the same: it finds the cursor at the end. So
-/// the room is counted from when an append has begun a page; where it is not known, it is none.
+/// the room is counted from when an append has begun a page; where it is not known, it is none. Until LMDB is called again, that room is
+/// filled without it.
 #[derive(Default)]
 struct End {
     /// The last key, if there is room.
     key: Vec<u8>,
     room: usize,
+    filling: Option<Filling>,
 }
 
 /// Bytes of a page's own head.
@@ -440,18 +443,34 @@ impl LmdbWrite {
     ) -> Result<bool, EngineError> {
         self.forget_end(tree);
         let pages = self.leaf_pages(tree)?;
-        match self.put_with(tree, key, parts, ffi::MDB_APPEND)? {
-            0 => {}
-            ffi::MDB_KEYEXIST => return Ok(false),
-            code => return Err(error_of(code)),
-        }
+        let value = match self.put_with(tree, key, parts, ffi::MDB_APPEND)? {
+            (0, value) => value,
+            (ffi::MDB_KEYEXIST, _) => return Ok(false),
+            (code, _) => return Err(error_of(code)),
+        };
         let is_begun = self.leaf_pages(tree)? > pages;
-        if let (Some(size), true, Some(end)) = (size, is_begun, self.ends.get_mut(tree.index())) {
-            end.room = self.environment.page_size().saturating_sub(PAGE_HEAD_SIZE + size);
-            end.key.clear();
-            end.key.extend_from_slice(key);
+        let page_size = self.environment.page_size();
+        if let (Some(size), true, Some(cursor)) = (size, is_begun, self.cursors.get(tree.index())) {
+            let place = (self.txn()?, self.environment.handle(tree));
+            let sizes = (key.len(), parts.iter().map(|part| part.len()).sum());
+            // SAFETY: the cursor is open in this live transaction, has just put the entry, and that began a page.
+            let filling = unsafe { Filling::begin(place, *cursor, value, sizes, page_size) }?;
+            if let Some(end) = self.ends.get_mut(tree.index()) {
+                end.room = page_size.saturating_sub(PAGE_HEAD_SIZE + size);
+                end.key.clear();
+                end.key.extend_from_slice(key);
+                end.filling = filling;
+            }
         }
         Ok(true)
+    }
+
+    /// LMDB is about to change pages, or to let go of some, in whichever tree.
+    #[inline]
+    fn end_fillings(&mut self) {
+        for end in &mut self.ends {
+            end.filling = None;
+        }
     }
 
     fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
@@ -473,7 +492,7 @@ impl LmdbWrite {
         if is_found { Ok(()) } else { Err(EngineError::Misuse("replace or delete without a find")) }
     }
 
-    /// Reserve room for a value and write its parts there; 0 or LMDB's code.
+    /// Reserve room for a value and write its parts there; 0 or LMDB's code, and where that is.
     #[inline]
     fn put_with(
         &mut self,
@@ -481,7 +500,8 @@ impl LmdbWrite {
         key: &[u8],
         parts: &[&[u8]],
         flags: c_uint,
-    ) -> Result<c_int, EngineError> {
+    ) -> Result<(c_int, *mut u8), EngineError> {
+        self.end_fillings();
         let cursor = self.write_cursor(tree)?;
         let size = parts.iter().map(|part| part.len()).sum();
         let mut key = value_of(key);
@@ -500,7 +520,7 @@ impl LmdbWrite {
                 }
             }
         }
-        Ok(code)
+        Ok((code, data.mv_data.cast()))
     }
 }
 
@@ -543,13 +563,14 @@ impl WriteTxn for LmdbWrite {
     fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         self.take_found(tree)?;
         self.forget_end(tree);
-        check(self.put_with(tree, key, parts, ffi::MDB_CURRENT)?)
+        check(self.put_with(tree, key, parts, ffi::MDB_CURRENT)?.0)
     }
 
     fn delete_found(&mut self, tree: Tree, _key: &[u8]) -> Result<(), EngineError> {
         let cursor = self.write_cursor(tree)?;
         self.take_found(tree)?;
         self.forget_end(tree);
+        self.end_fillings();
         // SAFETY: the cursor is open, stands on an entry, and its transaction is live.
         check(unsafe { ffi::mdb_cursor_del(cursor, 0) })
     }
@@ -558,7 +579,7 @@ impl WriteTxn for LmdbWrite {
         self.check_key(key)?;
         self.set_found(tree, false);
         self.forget_end(tree);
-        check(self.put_with(tree, key, parts, 0)?)
+        check(self.put_with(tree, key, parts, 0)?.0)
     }
 
     fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
@@ -570,7 +591,11 @@ impl WriteTxn for LmdbWrite {
         if !has_room {
             return self.append_anywhere(tree, key, parts, size);
         }
-        check(self.put_with(tree, key, parts, 0)?)?;
+        self.txn()?;
+        let filling = self.ends.get_mut(tree.index()).and_then(|end| end.filling.as_mut());
+        if !filling.is_some_and(|filling| filling.add(key, parts)) {
+            check(self.put_with(tree, key, parts, 0)?.0)?;
+        }
         if let (Some(end), Some(size)) = (self.ends.get_mut(tree.index()), size) {
             end.room -= size;
             end.key.clear();
