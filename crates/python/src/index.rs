@@ -239,18 +239,14 @@ impl Index {
     }
 
     /// Refuses a tuple of one value that the only part has, where no value is a tuple: of several parts it would be the first.
-    fn refuse_one_part(&self, (place, known): (&Place, &Known), prefix: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = prefix.py();
-        let Ok(tuple) = prefix.cast::<PyTuple>() else { return Ok(()) };
-        if known.keys.count() != 1 || tuple.len() != 1 {
-            return Ok(());
-        }
-        let has = |range: &Range| self.first_entry(py, (place, known), range, false, |_| ());
-        let value = tuple.get_item(0)?;
-        let tuples = self.prefix_range(known, PyTuple::empty(py).as_any())?;
-        if let Some(parts) = self.parts_of(known, &value, true)?
+    fn refuse_one_part(&self, tuple: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, value) = (tuple.py(), tuple.get_item(0)?);
+        let (place, known) = self.ready(py)?;
+        let has = |range: &Range| self.first_entry(py, (&place, &known), range, false, |_| ());
+        if known.keys.count() == 1
+            && let Some(parts) = self.parts_of(&known, &value, true)?
             && has(&beginning_with(&parts))?.is_some()
-            && has(&tuples)?.is_none()
+            && has(&self.prefix_range(&known, PyTuple::empty(py).as_any())?)?.is_none()
         {
             let (name, value) = (&self.name, value.repr()?);
             return Err(errors::type_error(format!(
@@ -616,8 +612,9 @@ impl Index {
         prefix: &Bound<'py, PyAny>,
         #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (place, known) = self.ready(prefix.py())?;
-        self.refuse_one_part((&place, &known), prefix)?;
+        if prefix.cast::<PyTuple>().is_ok_and(|tuple| tuple.len() == 1) {
+            self.refuse_one_part(prefix)?;
+        }
         self.rows(prefix.py(), |known| self.prefix_range(known, prefix), reverse)
     }
 
