@@ -10,7 +10,7 @@ import gc
 import operator
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,12 @@ import pellucid
 import pyarrow as pa
 import pytest
 from pellucid import F
+
+
+@pytest.fixture(params=["file", "memory"])
+def table(request: pytest.FixtureRequest, path: Path) -> Iterator[Any]:
+    with pellucid.open(path if request.param == "file" else ":memory:") as db:
+        yield db.table("t")
 
 
 class Rang(Exception):
@@ -88,6 +94,20 @@ def was_stopped(work: Callable[[], object], ring_soon: Callable[[], None]) -> bo
         ring_soon()
         results.extend(map(operator.methodcaller("__call__"), [work]))
     return not results
+
+
+@pytest.mark.parametrize("make", [range, lambda count: set(range(count))], ids=["range", "set"])
+def test_many_values_are_made_ready_until_a_signal(
+    table: Any, ring_soon: Callable[[], None], make: Callable[[int], Iterable[int]]
+) -> None:
+    values = make(1_000_000)
+    assert was_stopped(functools.partial(F.n.isin, values), ring_soon)
+    table.extend({"n": n} for n in (5, 10**6, "5", 7.0, 7.5, None))
+    some = make(40_000)
+    assert table.where(F.n.isin(some)).column("n") == [5, 7.0]
+    # However they came: those of a set are in one order.
+    if make is not range:
+        assert str(F.n.isin(some)) == str(F.n.isin(frozenset(range(40_000))))
 
 
 def test_emptying_a_table_stops_at_a_signal_and_nothing_is_gone(

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
+mod among;
 pub mod arrow;
 mod batch;
 pub mod code;

@@ -38,6 +38,14 @@ impl<F: Fn() -> bool> Pace<F> {
         Self { is_stopped, left: 1, steps: 1, looked: now, asked: now }
     }
 
+    /// One that asks with its first step.
+    #[cfg(test)]
+    pub(crate) fn overdue(is_stopped: F) -> Self {
+        let mut pace = Self::new(is_stopped);
+        pace.asked -= STOP_INTERVAL;
+        pace
+    }
+
     /// Says that a step was made, which may have taken any time up to some milliseconds.
     ///
     /// # Errors
@@ -253,8 +261,7 @@ mod tests {
 
     #[test]
     fn a_sort_stops() {
-        let mut pace = Pace::new(|| true);
-        pace.asked -= STOP_INTERVAL;
+        let mut pace = Pace::overdue(|| true);
         assert!(matches!(sort(shuffled(PIECE_SIZE as u64 * 3), u64::cmp, &mut pace), Err(Fault::Stopped)));
     }
 }

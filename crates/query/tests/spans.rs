@@ -163,7 +163,7 @@ fn ranges_lists_and_prefixes_leave_what_makes_them_true() {
                     && order(value, &greatest).is_some_and(Ordering::is_le)
             });
             let list = vec![least.clone(), greatest.clone()];
-            let is_in = Expression::new(Kind::IsIn(part(), list)).unwrap();
+            let is_in = Expression::new(Kind::is_in(part(), list)).unwrap();
             check(&is_in, |value| equal(value, &least) || equal(value, &greatest));
         }
     }

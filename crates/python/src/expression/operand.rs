@@ -1,8 +1,10 @@
 //! Which expression, or which value in one, is a Python object?
 
-use pellucid_query::expression::{self, Kind, Node, Operation, Step};
-use pellucid_record::Value;
-use pellucid_record::value::Double;
+use pellucid_query::Fault;
+use pellucid_query::expression::{self, Among, Kind, Node, Operation, Step};
+use pellucid_query::stoppable::{self, Many, Pace};
+use pellucid_record::value::{Double, NoShapes};
+use pellucid_record::{Value, encode_value};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{
@@ -14,6 +16,7 @@ use super::{Expression, method};
 use crate::bytes;
 use crate::errors;
 use crate::query::plan::refuse_aggregate;
+use crate::work::is_interrupted;
 
 /// The expression that an object is.
 ///
@@ -256,8 +259,11 @@ pub fn key_step(key: &Bound<'_, PyAny>) -> PyResult<Step> {
     })
 }
 
-/// The values of an iterable.
-pub fn values_of(values: &Bound<'_, PyAny>) -> PyResult<Vec<Value>> {
+/// The values of an iterable, however many.
+///
+/// # Errors
+/// As `literal_of`, and what a signal handler raises.
+pub fn values_of(values: &Bound<'_, PyAny>) -> PyResult<Among> {
     refuse_unready(values)?;
     let is_text = values.is_instance_of::<PyString>()
         || values.is_instance_of::<PyBytes>()
@@ -268,20 +274,51 @@ pub fn values_of(values: &Bound<'_, PyAny>) -> PyResult<Vec<Value>> {
             "isin() takes several values, and {shown} is one; write isin([...]), or contains() for what is in a field"
         )));
     }
+    let (py, mut pace) = (values.py(), Pace::new(is_interrupted as fn() -> bool));
+    let mut found = Many::default();
     // The order of a set of Python's is another one in each process.
-    if (values.is_exact_instance_of::<PySet>() || values.is_exact_instance_of::<PyFrozenSet>())
+    let is_set = values.is_exact_instance_of::<PySet>() || values.is_exact_instance_of::<PyFrozenSet>();
+    if is_set
+        && values.len()? <= SET_COUNT_FEW
         && let Value::Set(elements) | Value::FrozenSet(elements) = literal_of(values)?
     {
-        return Ok(elements);
-    }
-    match values.try_iter() {
-        Ok(iterator) => iterator.map(|value| literal_of(&value?)).collect(),
-        Err(error) if error.is_instance_of::<PyTypeError>(values.py()) => {
+        *found = elements;
+    } else {
+        let iterator = values.try_iter().map_err(|error| {
+            if !error.is_instance_of::<PyTypeError>(py) {
+                return error;
+            }
             let shown = errors::brief(values);
-            Err(errors::type_error(format!(
+            errors::type_error(format!(
                 "isin() takes several values, an iterable, and {shown} is one: isin([{shown}]), or == {shown}"
-            )))
+            ))
+        })?;
+        for value in iterator {
+            found.push(literal_of(&value?)?);
+            pace.step().map_err(|_| errors::stopped(py))?;
         }
-        Err(error) => Err(error),
+        if is_set {
+            found = in_order(found, &mut pace).map_err(|_| errors::stopped(py))?;
+        }
     }
+    expression::many(found, &mut pace).map_err(|_| errors::stopped(py))
+}
+
+/// Elements of a set that are written down at once: some milliseconds.
+const SET_COUNT_FEW: usize = 1 << 14;
+
+/// The elements of a set of many in one order, whichever they had.
+fn in_order(elements: Many<Value>, pace: &mut Pace<fn() -> bool>) -> Result<Many<Value>, Fault> {
+    let mut coded = Many::default();
+    for value in elements.into_rest() {
+        coded.push((encode_value(&value, &mut NoShapes).unwrap_or_default(), value));
+        pace.step()?;
+    }
+    let sorted = stoppable::sort(coded, |one, other| one.0.cmp(&other.0), pace)?;
+    let mut values = Many::new(Vec::with_capacity(sorted.len()));
+    for (_, value) in sorted.into_rest() {
+        values.push(value);
+        pace.step()?;
+    }
+    Ok(values)
 }

@@ -8,6 +8,7 @@ use pellucid_record::value::{Double, decode_slot};
 use pellucid_record::view::Slot;
 use pellucid_record::{Corrupt, Damage, Shapes, Value, payload};
 
+use crate::among::Among;
 use crate::numpy;
 use crate::order::{equal, exact_cmp, order};
 
@@ -190,6 +191,22 @@ impl<'a> Found<'a> {
             }
             (one, other) => plain_order(one, other),
         })
+    }
+
+    /// Whether it equals one of many values.
+    ///
+    /// # Errors
+    /// Damage.
+    pub(crate) fn is_among<S: Shapes + ?Sized>(&self, list: &Among, shapes: &S) -> Result<bool, Corrupt> {
+        if let Found::Slot(Slot::Int(value), _) = self
+            && let Some(is_among) = list.has_int(*value)
+        {
+            return Ok(is_among);
+        }
+        if let Some((true, text)) = self.bytes() {
+            return Ok(list.has_text(text));
+        }
+        Ok(self.to_value(shapes)?.is_some_and(|value| list.has(&value)))
     }
 
     /// Whether two are equal. Nothing equals nothing.

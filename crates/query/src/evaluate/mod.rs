@@ -6,7 +6,6 @@
 
 pub mod compute;
 pub mod found;
-mod list;
 mod pairs;
 mod quick;
 pub mod reach;
@@ -19,10 +18,10 @@ use pellucid_record::{Corrupt, Shape, Shapes, Slot, Value};
 use pellucid_store::Row;
 use regex::bytes::Regex;
 
+use crate::among::Among;
 use crate::expression::{Comparison, Expression, Function, Kind, Operation, Part, Source, Step};
 use crate::field::FieldReader;
 use found::Found;
-use list::List;
 use pairs::Others;
 use quick::Quick;
 use text::Text;
@@ -62,7 +61,7 @@ enum Operator {
     Arithmetic(Operation, Box<[Operator; 2]>),
     Negative(Box<Operator>),
     Between(Box<[Operator; 3]>),
-    IsIn(Box<Operator>, List),
+    IsIn(Box<Operator>, Among),
     Has(Part, Box<[Operator; 2]>),
     Matches(Box<Operator>, Box<Regex>),
     Exists(Box<Operator>),
@@ -176,7 +175,7 @@ impl Operator {
             Kind::Between(value, least, greatest) => {
                 Self::Between(Box::new([Self::of(value)?, Self::of(least)?, Self::of(greatest)?]))
             }
-            Kind::IsIn(part, values) => Self::IsIn(one(part)?, List::new(values)),
+            Kind::IsIn(part, values) => Self::IsIn(one(part)?, values.clone()),
             Kind::Has(part, whole, piece) => Self::Has(*part, two(whole, piece)?),
             Kind::Matches(part, pattern) => Self::Matches(one(part)?, Box::new(Regex::new(pattern)?)),
             Kind::Exists(part) => Self::Exists(one(part)?),
@@ -246,7 +245,7 @@ impl Operator {
             }
             Self::Compare(comparison, parts) => Self::compare(*comparison, parts, row, shapes),
             Self::Between(parts) => Self::is_between(parts, row, shapes),
-            Self::IsIn(part, list) => part.visit(row, shapes, &mut |found| list.has(&found, shapes)),
+            Self::IsIn(part, list) => part.visit(row, shapes, &mut |found| found.is_among(list, shapes)),
             Self::Has(part, operands) => {
                 let [whole, piece] = &mut **operands;
                 let part = *part;

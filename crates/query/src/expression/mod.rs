@@ -18,6 +18,10 @@ use pellucid_record::keyed::CanonicalKey;
 use pellucid_record::value::{NoShapes, encode_value};
 use pellucid_record::{Container, Value};
 
+use crate::stoppable::{Many, Pace};
+use crate::walk::Fault;
+
+pub use crate::among::Among;
 pub use chain::Chain;
 pub use error::ParseError;
 pub use parse::{IndexParts, parse, parse_index};
@@ -58,7 +62,7 @@ pub enum Kind {
     /// Whether the first lies between the second and the third, or is one of them.
     Between(Node, Node, Node),
     /// Whether it equals any of these.
-    IsIn(Node, Vec<Value>),
+    IsIn(Node, Among),
     /// Whether the first begins with, ends with or contains the second.
     Has(Part, Node, Node),
     /// Whether a regular expression is found in it.
@@ -175,7 +179,6 @@ impl Expression {
     pub fn new(kind: Kind) -> Result<Node, TooDeep> {
         let kind = match kind {
             Kind::Literal(value) => Kind::Literal(in_order(value)),
-            Kind::IsIn(part, values) => Kind::IsIn(part, values.into_iter().map(in_order).collect()),
             Kind::And(parts) => Kind::And(flattened(&parts, |kind| match kind {
                 Kind::And(parts) => Some(parts),
                 _ => None,
@@ -287,6 +290,12 @@ impl Kind {
         }
     }
 
+    /// Whether a part equals any of these values.
+    #[must_use]
+    pub fn is_in(part: Node, values: Vec<Value>) -> Self {
+        Kind::IsIn(part, Among::new(values.into_iter().map(in_order).collect()))
+    }
+
     /// The expressions of which it is made.
     #[must_use]
     pub fn parts(&self) -> Vec<&Node> {
@@ -344,6 +353,18 @@ fn is_key(value: &Value) -> bool {
         Value::Tuple(elements) | Value::FrozenSet(elements) => elements.iter().all(is_key),
         _ => true,
     }
+}
+
+/// Values for `IsIn`, which may be millions.
+///
+/// # Errors
+/// A stop.
+pub fn many(mut values: Many<Value>, pace: &mut Pace<impl Fn() -> bool>) -> Result<Among, Fault> {
+    for value in values.iter_mut() {
+        put_in_order(value);
+        pace.step()?;
+    }
+    Among::new_while(values, pace)
 }
 
 /// The value with the elements of its sets once each and in one order, so that equal sets are equal literals.

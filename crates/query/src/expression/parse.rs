@@ -373,7 +373,7 @@ impl<'a> Parser<'a> {
                         | Value::Tuple(values)
                         | Value::Set(values)
                         | Value::FrozenSet(values),
-                    ) => Kind::IsIn(left, values.clone()),
+                    ) => Kind::is_in(left, values.clone()),
                     Kind::Literal(
                         Value::None | Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_),
                     ) => {

@@ -1,0 +1,287 @@
+//! Is a value one of many?
+//!
+//! Strings are looked up among the strings, ints among the ints, and numbers of all types, dates and bytes by their codes, however many there
+//! are. A number and the Decimal that equals it have two codes: those of the many are kept by both. What has no code is compared with one
+//! after the other. To bring millions into this form takes seconds, so that it is done once for all who ask, and may be stopped.
+
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+use pellucid_record::Value;
+use pellucid_record::key::KeyEncoder;
+
+use crate::code::push_equal;
+use crate::index::push_twin;
+use crate::order::equal;
+use crate::stoppable::{self, Pace, let_go};
+use crate::walk::Fault;
+
+/// Values among which others are looked up. Clones share them.
+#[derive(Clone)]
+pub struct Among(Arc<Many>);
+
+struct Many {
+    values: Vec<Value>,
+    sets: Sets,
+}
+
+#[derive(Default)]
+struct Sets {
+    ints: HashSet<i64>,
+    texts: HashSet<Box<[u8]>>,
+    /// Of all that has one.
+    codes: HashSet<Box<[u8]>>,
+    /// Which of the values are no strings, and which of these have no code.
+    others: Vec<usize>,
+    rest: Vec<usize>,
+    /// Whether some are no ints, and may equal one: numbers of other types.
+    has_numbers: bool,
+}
+
+impl Among {
+    /// These values.
+    #[must_use]
+    pub fn new(values: Vec<Value>) -> Self {
+        let mut sets = Sets::with_room(&values);
+        for (place, value) in values.iter().enumerate() {
+            sets.add(place, value);
+        }
+        Self(Arc::new(Many { values, sets }))
+    }
+
+    /// These values, which may be millions.
+    ///
+    /// # Errors
+    /// A stop.
+    pub fn new_while(
+        mut values: stoppable::Many<Value>,
+        pace: &mut Pace<impl Fn() -> bool>,
+    ) -> Result<Self, Fault> {
+        let mut sets = Sets::with_room(&values);
+        for (place, value) in values.iter().enumerate() {
+            sets.add(place, value);
+            if let Err(stopped) = pace.step() {
+                let_go(sets, values.len());
+                return Err(stopped);
+            }
+        }
+        let values = std::mem::take(&mut *values);
+        Ok(Self(Arc::new(Many { values, sets })))
+    }
+
+    /// Whether an int is one of them; None where numbers of other types have to be looked at.
+    pub(crate) fn has_int(&self, value: i64) -> Option<bool> {
+        let Sets { ints, has_numbers, .. } = &self.0.sets;
+        if ints.contains(&value) { Some(true) } else { (!has_numbers).then_some(false) }
+    }
+
+    /// Whether a string is one of them: it equals strings alone.
+    pub(crate) fn has_text(&self, text: &[u8]) -> bool {
+        self.0.sets.texts.contains(text)
+    }
+
+    /// Whether a value that is no string equals one of them.
+    pub(crate) fn has(&self, value: &Value) -> bool {
+        let sets = &self.0.sets;
+        let places = match code_of(value) {
+            Some(code) if sets.codes.contains(&code) => return true,
+            Some(_) => &sets.rest,
+            None => &sets.others,
+        };
+        places.iter().filter_map(|place| self.get(*place)).any(|other| equal(value, other))
+    }
+}
+
+impl Sets {
+    /// With room for all of it: to grow a set of millions is a long step.
+    fn with_room(values: &[Value]) -> Self {
+        let texts = values.iter().filter(|value| is_text(value)).count();
+        let ints = values.iter().filter(|value| matches!(value, Value::Int(_))).count();
+        Self {
+            ints: HashSet::with_capacity(ints),
+            texts: HashSet::with_capacity(texts),
+            codes: HashSet::with_capacity(values.len() - texts),
+            others: Vec::with_capacity(values.len() - texts),
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, place: usize, value: &Value) {
+        match value {
+            Value::Str(text) => {
+                self.texts.insert(text.as_bytes().into());
+                return;
+            }
+            Value::Surrogates(text) => {
+                self.texts.insert(text.as_slice().into());
+                return;
+            }
+            Value::Int(value) => {
+                self.ints.insert(*value);
+            }
+            Value::Bool(_) | Value::Float(_) | Value::Decimal(_) | Value::Complex(..) => {
+                self.has_numbers = true;
+            }
+            _ => {}
+        }
+        self.others.push(place);
+        match code_of(value) {
+            Some(code) => {
+                self.codes.insert(code);
+                self.codes.extend(code_by(|encoder| push_twin(encoder, value)));
+            }
+            None => self.rest.push(place),
+        }
+    }
+}
+
+impl Deref for Among {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        &self.0.values
+    }
+}
+
+impl PartialEq for Among {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self[..] == other[..]
+    }
+}
+
+impl Eq for Among {}
+
+impl Hash for Among {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self[..].hash(state);
+    }
+}
+
+impl std::fmt::Debug for Among {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self[..].fmt(formatter)
+    }
+}
+
+fn is_text(value: &Value) -> bool {
+    matches!(value, Value::Str(_) | Value::Surrogates(_))
+}
+
+/// Bytes that are the same for equal values, but for a number and a Decimal; None for what is not told by any, as NaN, a list or a time.
+fn code_of(value: &Value) -> Option<Box<[u8]>> {
+    match value {
+        Value::Bool(_)
+        | Value::Int(_)
+        | Value::BigInt(_)
+        | Value::Float(_)
+        | Value::Decimal(_)
+        | Value::Complex(..)
+        | Value::Date(_)
+        | Value::Datetime(..)
+        | Value::Uuid(_)
+        | Value::Bytes(_)
+        | Value::Bytearray(_) => code_by(|encoder| push_equal(encoder, value)),
+        _ => None,
+    }
+}
+
+fn code_by(push: impl FnOnce(&mut KeyEncoder) -> bool) -> Option<Box<[u8]>> {
+    let mut encoder = KeyEncoder::new();
+    push(&mut encoder).then(|| encoder.as_bytes().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use pellucid_record::value::Double;
+
+    use super::*;
+
+    fn odd() -> Vec<Value> {
+        let decimal = |text: &str| Value::Decimal(text.to_owned());
+        let mut values: Vec<Value> = [
+            "1", "1.0", "0", "-0", "-0.0", "0.5", "0.1", "1E+2", "1E+400", "1E+70", "-1E+30", "NaN", "-NaN",
+            "sNaN",
+        ]
+        .map(decimal)
+        .into();
+        values
+            .extend(["Infinity", "-Infinity", "9223372036854775808", "1E+999999", "1E-999999"].map(decimal));
+        let floats =
+            [1.0, 0.0, -0.0, 0.5, 0.1, 100.0, 1e70, 1e30, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+        values.extend(floats.map(|float| Value::Float(Double(float))));
+        values.extend([1, 0, 100, -1, i64::MAX].map(Value::Int));
+        let ten = num_bigint::BigInt::from(10);
+        for big in [ten.pow(70), -ten.pow(30), ten.pow(400), num_bigint::BigInt::from(1u64 << 63)] {
+            values.push(Value::BigInt(big.to_signed_bytes_le()));
+        }
+        let complex = |real, imaginary| Value::Complex(Double(real), Double(imaginary));
+        values.extend([
+            complex(1.0, 0.0),
+            complex(1.0, 1.0),
+            complex(f64::NAN, 0.0),
+            Value::Bool(true),
+            Value::Bool(false),
+        ]);
+        values.extend([
+            Value::None,
+            Value::Str("1".into()),
+            Value::Bytes(b"a\0".into()),
+            Value::Bytearray(b"a\0".into()),
+        ]);
+        values.extend([
+            Value::Date(1),
+            Value::Datetime(5, false),
+            Value::Datetime(5, true),
+            Value::Uuid([7; 16]),
+        ]);
+        values.extend([
+            Value::Tuple(vec![Value::Int(1)]),
+            Value::List(vec![decimal("1")]),
+            Value::Tuple(vec![decimal("1")]),
+        ]);
+        values
+    }
+
+    fn is_among(list: &Among, value: &Value) -> bool {
+        match value {
+            Value::Str(text) => list.has_text(text.as_bytes()),
+            Value::Int(int) => list.has_int(*int).is_some_and(|has| has) || list.has(value),
+            value => list.has(value),
+        }
+    }
+
+    #[test]
+    fn what_is_among_many_is_what_equals_one_of_them() {
+        for listed in odd() {
+            for lists in [vec![listed.clone()], vec![Value::Str("x".into()), listed.clone(), Value::Int(77)]]
+            {
+                let list = Among::new(lists.clone());
+                for value in odd() {
+                    let expected = lists.iter().any(|other| equal(&value, other));
+                    assert_eq!(is_among(&list, &value), expected, "{value:?} {lists:?}");
+                    if let Value::Int(int) = value {
+                        assert!(list.has_int(int).is_none_or(|has| has == expected), "{int} {lists:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_all_types_are_looked_up() {
+        let mut values: Vec<Value> = (0..100).map(|number| Value::Decimal(format!("{number}.5"))).collect();
+        values.extend((0..100).map(Value::Int));
+        assert!(Among::new(values).0.sets.rest.is_empty());
+    }
+
+    #[test]
+    fn many_are_made_ready_until_a_stop() {
+        let numbers = || (0..1000).map(Value::Int).collect();
+        let values = || stoppable::Many::new(numbers());
+        assert_eq!(Among::new_while(values(), &mut Pace::new(|| false)).unwrap(), Among::new(numbers()));
+        let mut pace = Pace::overdue(|| true);
+        assert!(matches!(Among::new_while(values(), &mut pace), Err(Fault::Stopped)));
+    }
+}
