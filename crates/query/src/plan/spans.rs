@@ -72,13 +72,13 @@ impl Spans {
     /// What is in both.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
-        let mut spans = Vec::new();
+        let (mut spans, mut others) = (Vec::new(), other.spans.as_slice());
         for one in &self.spans {
-            for other in &other.spans {
-                let (start, end) = ((&one.start).max(&other.start), (&one.end).min(&other.end));
-                if start < end {
-                    spans.push(Span::new(start, end));
-                }
+            // Both are in order: what ends ahead of this one ends ahead of all that follow.
+            let behind = others.iter().take_while(|other| other.end <= one.start).count();
+            others = others.get(behind..).unwrap_or_default();
+            for other in others.iter().take_while(|other| other.start < one.end) {
+                spans.push(Span::new((&one.start).max(&other.start), (&one.end).min(&other.end)));
             }
         }
         Self { spans, is_exact: self.is_exact && other.is_exact }
@@ -112,11 +112,16 @@ impl Spans {
     /// Whether all of it is in the other.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
-        let is_in =
-            |span: &Span| other.spans.iter().any(|all| all.start <= span.start && span.end <= all.end);
-        self.spans.iter().all(is_in)
+        let mut others = other.spans.iter().peekable();
+        self.spans.iter().all(|span| {
+            while others.next_if(|all| all.end < span.end).is_some() {}
+            others.peek().is_some_and(|all| all.start <= span.start)
+        })
     }
 }
+
+/// Of more values than these none are looked up one by one: to find out how many entries each has would take longer than Ctrl-C may wait.
+const LOOKED_UP_MAX: usize = 1 << 14;
 
 /// What `condition` leaves of `part`; None where it is no comparison of that with a value that an index could have.
 #[must_use]
@@ -137,7 +142,7 @@ pub fn spans(condition: &Node, part: &Expression) -> Option<Spans> {
             }
             _ => None,
         },
-        Kind::IsIn(_, values) => {
+        Kind::IsIn(_, values) if values.len() <= LOOKED_UP_MAX => {
             let all: Option<Vec<_>> = values.iter().map(|value| compared(Comparison::Equal, value)).collect();
             let all = all?;
             let is_exact = all.iter().all(|spans| spans.is_exact);
@@ -318,6 +323,34 @@ mod tests {
             let whole = format!("{value:.1074}");
             let expected = whole.trim_end_matches('0').trim_end_matches('.');
             assert_eq!(decimal_text(&Value::Float(Double(value))).as_deref(), Some(expected));
+        }
+    }
+    #[test]
+    fn what_is_in_both_is_in_each() {
+        let mut state = 1_u64;
+        let mut below = |count: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) % count) as u8
+        };
+        for _ in 0..2000 {
+            let mut some = || {
+                let edges: Vec<(u8, u8)> = (0..below(6)).map(|_| (below(40), below(10))).collect();
+                let span = |(start, size): &(u8, u8)| Span::new(&[*start], &[start + size]);
+                Spans::of(edges.iter().map(span).collect(), true)
+            };
+            let (one, other) = (some(), some());
+            let has = |spans: &Spans, code: u8| {
+                spans.spans.iter().any(|span| *span.start <= [code][..] && [code][..] < *span.end)
+            };
+            let both = one.and(&other);
+            assert!(both.spans.is_sorted() && both.spans.iter().all(|span| span.start < span.end));
+            for code in 0..60 {
+                assert_eq!(has(&both, code), has(&one, code) && has(&other, code), "{one:?} {other:?}");
+            }
+            assert!(both.is_within(&one) && both.is_within(&other));
+            let is_within =
+                |all: &Span| other.spans.iter().any(|in_it| in_it.start <= all.start && all.end <= in_it.end);
+            assert_eq!(one.is_within(&other), one.spans.iter().all(is_within), "{one:?} {other:?}");
         }
     }
 }
