@@ -5,11 +5,14 @@ Nothing here says how long anything takes: a signal comes a millisecond later, a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import operator
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -152,6 +155,50 @@ def test_looking_after_a_database_stops_at_a_signal(path: Path, ring_soon: Calla
         db.backup(target)
         db.drop_index("text")
         assert db.indexes() == []
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda t: functools.partial(t.column, F.text.upper()),
+        lambda t: t.where(F.n >= 0).select(text=F.text.upper()).to_dicts,
+        lambda t: t.where(F.n >= 0).to_list,
+        lambda t: t.where(F.n >= 0).to_dicts,
+        lambda t: functools.partial(list, t.items()),
+        lambda t: functools.partial(list, t),
+    ],
+    ids=["column", "selected", "list", "dicts", "items", "keys"],
+)
+@pytest.mark.parametrize("is_inside", [False, True], ids=["outside", "in a transaction"])
+def test_other_threads_run_while_rows_become_objects(
+    path: Path, work: Callable[[Any], Callable[[], object]], is_inside: bool
+) -> None:
+    turns: list[None] = []
+    is_over = threading.Event()
+
+    def take_turns() -> None:
+        while not is_over.is_set():
+            turns.append(None)
+
+    thread = threading.Thread(target=take_turns)
+    interval = sys.getswitchinterval()
+    with pellucid.open(path) as db, contextlib.ExitStack() as stack:
+        table = db.table("t")
+        table.extend({"n": n, "text": f"number {n}"} for n in range(200_000))
+        if is_inside:
+            stack.enter_context(db.transaction())
+            table.append({"n": -1, "text": ""})
+        steps: list[Callable[[], object]] = [turns.__len__, work(table), turns.__len__]
+        sys.setswitchinterval(1e-4)
+        thread.start()
+        try:
+            # From the one count to the other no Python code of this thread runs, at which it would give way.
+            before, _, after = map(operator.methodcaller("__call__"), steps)
+        finally:
+            sys.setswitchinterval(interval)
+            is_over.set()
+            thread.join()
+        assert after > before  # type: ignore[operator]
 
 
 def test_the_end_of_a_batch_stops_at_a_signal(path: Path, ring_soon: Callable[[], None]) -> None:

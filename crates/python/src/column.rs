@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 
 use pellucid_query::aggregate::Sums;
 use pellucid_query::expression::{self, Node};
-use pellucid_query::walk::{damaged, for_each};
+use pellucid_query::stoppable::Pace;
+use pellucid_query::walk::{damaged, for_each, for_each_at};
 use pellucid_query::{Column, Extreme, Extremes, Fault, Outcome, Selected, Step, Walk, aggregate};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
@@ -25,7 +26,8 @@ use crate::query::group;
 use crate::scalars;
 use crate::table::{Rows, Table};
 use crate::work::{
-    Parallel, Queried, Source, Stop, Walked, Work, is_interrupted, of_fault, over, over_parts,
+    Parallel, Queried, Signals, Source, Stop, Walked, Work, is_interrupted_at_turn, of_fault, over,
+    over_parts,
 };
 
 /// The steps of a field path.
@@ -230,7 +232,9 @@ fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
         };
         if value.is_instance(&kind)? { numbers.append(value) } else { Ok(()) }
     };
+    let mut signals = Signals::by_turns();
     for value in values.iter() {
+        signals.step(py)?;
         if branches {
             // A list for each row.
             value.try_iter()?.try_for_each(|element| add(element?))?;
@@ -405,8 +409,9 @@ fn see_source<'py>(
     let mut objects = Vec::with_capacity(columns.len());
     let count = columns.len();
     let found = over(table, Source { rows, selection }, CollectValues(columns))?;
+    let mut signals = Signals::by_turns();
     for values in found.chunks(count.max(1)) {
-        table.py().check_signals()?;
+        signals.step(table.py())?;
         objects.clear();
         for value in values {
             objects.push(match value {
@@ -428,7 +433,7 @@ fn see_values<'py, S: Shapes + ?Sized>(
     mut visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
 ) -> PyResult<()> {
     let mut objects = Vec::with_capacity(columns.len());
-    let outcome = for_each(rows, is_interrupted, |row| {
+    let outcome = for_each_at(rows, Pace::by_turns(is_interrupted_at_turn), |row| {
         objects.clear();
         for column in &mut columns {
             match object_in(table, column, &row, shapes) {

@@ -217,6 +217,12 @@ pub fn is_interrupted() -> bool {
     })
 }
 
+/// As `is_interrupted`, in work that has the GIL: whoever waits for it gets it first.
+pub fn is_interrupted_at_turn() -> bool {
+    Python::attach(|py| py.detach(|| ()));
+    is_interrupted()
+}
+
 /// Looks at signals now and then, in work that calls no Python of its own: so often that Ctrl-C is answered within 100 ms, however long a step takes.
 pub struct Signals(Pace<fn() -> bool>);
 
@@ -224,6 +230,11 @@ impl Signals {
     /// Looks as steps are made.
     pub fn new() -> Self {
         Self(Pace::new(is_interrupted))
+    }
+
+    /// The same in work that has the GIL, and lets other threads have their turn.
+    pub fn by_turns() -> Self {
+        Self(Pace::by_turns(is_interrupted_at_turn))
     }
 
     /// Says that a step was made.

@@ -16,6 +16,8 @@ const STEPS_MAX: u32 = 64;
 const STEPS_TIME_MAX: Duration = Duration::from_millis(4);
 /// Time between two questions whether to stop. Asking may take another thread's lock.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
+/// The same where to ask is to let others have their turn: as long as Python's interpreter lets a thread run that others wait for.
+const TURN_INTERVAL: Duration = Duration::from_millis(5);
 /// Elements that are sorted at once: some milliseconds.
 const PIECE_SIZE: usize = 1 << 14;
 /// Elements that are let go of at once: some milliseconds.
@@ -29,13 +31,19 @@ pub struct Pace<F> {
     steps: u32,
     looked: Instant,
     asked: Instant,
+    interval: Duration,
 }
 
 impl<F: Fn() -> bool> Pace<F> {
     /// Asks `is_stopped`.
     pub fn new(is_stopped: F) -> Self {
         let now = Instant::now();
-        Self { is_stopped, left: 1, steps: 1, looked: now, asked: now }
+        Self { is_stopped, left: 1, steps: 1, looked: now, asked: now, interval: STOP_INTERVAL }
+    }
+
+    /// Asks `is_stopped`, which lets others have their turn, about as often as they want it.
+    pub fn by_turns(is_stopped: F) -> Self {
+        Self { interval: TURN_INTERVAL, ..Self::new(is_stopped) }
     }
 
     /// One that asks with its first step.
@@ -62,7 +70,7 @@ impl<F: Fn() -> bool> Pace<F> {
         let is_slow = now - self.looked > STEPS_TIME_MAX;
         self.steps = if is_slow { (self.steps / 4).max(1) } else { (self.steps * 2).min(STEPS_MAX) };
         (self.left, self.looked) = (self.steps, now);
-        if now - self.asked >= STOP_INTERVAL {
+        if now - self.asked >= self.interval {
             self.asked = now;
             if (self.is_stopped)() {
                 return Err(Fault::Stopped);

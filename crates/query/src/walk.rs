@@ -411,10 +411,21 @@ impl Walk for Copied {
 pub fn for_each<B>(
     rows: &mut impl Walk,
     is_stopped: impl Fn() -> bool,
+    visit: impl FnMut(Row<'_>) -> ControlFlow<Result<B, Fault>>,
+) -> Result<Option<B>, Fault> {
+    for_each_at(rows, Pace::new(is_stopped), visit)
+}
+
+/// As `for_each`, at a pace.
+///
+/// # Errors
+/// As `for_each`.
+pub fn for_each_at<B>(
+    rows: &mut impl Walk,
+    mut pace: Pace<impl Fn() -> bool>,
     mut visit: impl FnMut(Row<'_>) -> ControlFlow<Result<B, Fault>>,
 ) -> Result<Option<B>, Fault> {
     // A step is some rows, a page of them at most.
-    let mut pace = Pace::new(is_stopped);
     let mut said = None;
     loop {
         let step = rows.step(|row| match visit(row) {

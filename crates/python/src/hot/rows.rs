@@ -47,6 +47,8 @@ use crate::views::Shows;
 #[pyclass(frozen, module = "pellucid", name = "RowIterator")]
 pub struct RowIterator {
     walk: GilCell<Option<Walk>>,
+    /// Says when other threads are to have their turn.
+    turns: GilCell<Pace<fn() -> bool>>,
     shows: Shows,
     gate: GilRc<Gate>,
     // The transaction that `Rows::Inside` walks over, and who knows whether it is still running.
@@ -153,7 +155,8 @@ impl RowIterator {
             failure: None,
             quick_left: PAUSE_INTERVAL,
         };
-        Self { walk: GilCell::new(Some(walk)), shows, gate, inside }
+        let turns = GilCell::new(Pace::by_turns((|| true) as fn() -> bool));
+        Self { walk: GilCell::new(Some(walk)), turns, shows, gate, inside }
     }
 
     #[cold]
@@ -181,7 +184,10 @@ impl RowIterator {
 
     #[inline(never)]
     fn step_any<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        // A list that is made of this looks at none. The quick way comes here at the end of each page.
+        // A list that is made of this looks at no signal, and lets no other thread run. The quick way comes here at the end of each page.
+        if self.turns.with(py, |pace| pace.step().is_err()) {
+            py.detach(|| ());
+        }
         py.check_signals()?;
         if !self.gate.is_open() {
             drop(self.walk.with(py, Option::take));
