@@ -19,18 +19,25 @@ pub(super) struct Costs {
 
 /// To begin with a range of an index: a search in its tree.
 const RANGE: f64 = 600.0;
-/// To go on to the next entry, take it apart and copy its key; to count it alone; to make a row of what it tells.
+/// To go on to the next entry, take it apart and copy its key; to count it alone (5 to 9 of ints and strings, 11 to 27 of floats).
 const ENTRY: f64 = 65.0;
-const COUNTED: f64 = 20.0;
-const TOLD: f64 = 60.0;
+const COUNTED: f64 = 12.0;
+/// To make a row of what an entry tells, of one part, and of each more, and to add it up: 52 to 71 of an int, 72 to 90 of a string, 65 to 101 of two
+/// ints, 88 to 126 of three parts; a float with a fraction took 113 to 145, which nobody knows beforehand (30,000 and 300,000 rows, 3 and 10 of
+/// a hundred of them).
+const TOLD: f64 = 70.0;
+const TOLD_PART: f64 = 20.0;
 /// To look at a few rows from all over the table.
 pub(super) const SAMPLE: f64 = 60_000.0;
 /// To look at the first rows: about as long as it takes to count the entries of two sections.
 pub(super) const LOOK: f64 = 8_000.0;
 /// To put a key where it belongs among the others, for each power of two of them.
 const SORT_STEP: f64 = 3.0;
-/// To look at the next row of a scan: 7 among 60,000, where the pages are at hand, 23 among a million.
-const SCAN_ROW: f64 = 10.0;
+/// To look at the next row of a scan, on one thread. With a test of a number in it, and one row in 10,000 that passes, that is 12 to 13 among
+/// 60,000 rows of 190 bytes and 13 to 15 among a million, whatever becomes of those that pass. What becomes of these is added whichever way has found
+/// them, and so makes no difference to which one is best: nothing for a count, 2 for a sum, 10 for a group, 30 for a record, 30 to 100 for a
+/// value in a list, 300 for a dict of two.
+const SCAN_ROW: f64 = 8.0;
 /// To test a condition on a field of the root (4 to 7); on one that is deeper; on one that is computed, or looked for in a text or a list (43 to 75);
 /// on elements.
 const TEST: f64 = 6.0;
@@ -66,9 +73,15 @@ impl Costs {
         RANGE * range_count as f64 + ENTRY * entry_count
     }
 
-    /// To take what the entries of some ranges tell, or (`is_bare`) to count them.
-    pub(super) fn told(range_count: usize, entry_count: f64, is_bare: bool) -> f64 {
-        RANGE * range_count as f64 + if is_bare { COUNTED } else { TOLD } * entry_count
+    /// To count the entries of some ranges.
+    pub(super) fn counted(range_count: usize, entry_count: f64) -> f64 {
+        RANGE * range_count as f64 + COUNTED * entry_count
+    }
+
+    /// To take what the entries of some ranges tell, of so many parts.
+    pub(super) fn told(range_count: usize, entry_count: f64, part_count: usize) -> f64 {
+        let more = TOLD_PART * part_count.saturating_sub(1) as f64;
+        RANGE * range_count as f64 + (TOLD + more) * entry_count
     }
 
     /// To bring keys in order.

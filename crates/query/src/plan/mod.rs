@@ -407,15 +407,22 @@ impl Planner<'_, '_> {
         self.question.reads.is_some_and(<[Node]>::is_empty) && settled.iter().all(|is_settled| *is_settled)
     }
 
+    fn part_count(&self, index: usize) -> usize {
+        self.indexes.get(index).map_or(0, |candidate| candidate.parts.len())
+    }
+
     /// How many keys a set has, and what it costs to have them in order; or what the entries tell.
     fn gather(&self, set: &Set, is_told: bool, is_counted: bool) -> (f64, f64) {
         match set {
-            Set::Section { section, estimate, .. } if is_told => {
-                (*estimate, Costs::told(section.ranges.len(), *estimate, is_counted))
+            Set::Section { section, estimate, .. } if is_told && is_counted => {
+                (*estimate, Costs::counted(section.ranges.len(), *estimate))
+            }
+            Set::Section { index, section, estimate, .. } if is_told => {
+                (*estimate, Costs::told(section.ranges.len(), *estimate, self.part_count(*index)))
             }
             Set::Section { index, section, estimate, .. } => {
                 let read = Costs::entries(section.ranges.len(), *estimate);
-                let parts = self.indexes.get(*index).map_or(0, |candidate| candidate.parts.len());
+                let parts = self.part_count(*index);
                 let is_sorted = section.is_in_key_order(parts);
                 (*estimate, if is_sorted { read } else { read + Costs::keys_in_order(*estimate) })
             }
@@ -449,15 +456,18 @@ impl Planner<'_, '_> {
         let (count, wanted) = (found.estimate, question.wanted as f64);
         let passing = self.passing(count, &settled, 0.0);
         let share = if wanted < passing { wanted / passing.max(1.0) } else { 1.0 };
-        let cost = if is_told {
-            Costs::told(1, count * share, self.is_counted(&settled)) + count * share * self.tests(&settled)
+        let read = count * share;
+        let cost = if is_told && self.is_counted(&settled) {
+            Costs::counted(1, read)
+        } else if is_told {
+            Costs::told(1, read, candidate.parts.len()) + read * self.tests(&settled)
         } else {
             // Row by row, so that no key is copied.
-            Costs::told(1, count * share, true) + self.costs.fetch(count * share, false, self.tests(&settled))
+            Costs::counted(1, read) + self.costs.fetch(read, false, self.tests(&settled))
         };
         let Found { index, section, used, .. } = found.clone();
         let access = Access::Ordered { index, section, used, is_reverse };
-        Some(Choice { access, settled, is_told, estimate: count * share, cost })
+        Some(Choice { access, settled, is_told, estimate: read, cost })
     }
 
     /// The keys that are in two or three sections.
