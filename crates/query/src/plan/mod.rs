@@ -294,8 +294,9 @@ impl Planner<'_, '_> {
             _ => Expression::new(Kind::all(nodes)).ok(),
         };
         let share = match whole.map(|node| self.statistics.sample(&node)) {
-            // So few may be none; and then all rows are looked at in vain.
-            None | Some((0..3, _)) => 0.0,
+            None => 0.0,
+            // A few may be more than there mostly are, and none is none as far as is known: to look at all rows in vain is worse than to sort them.
+            Some((count @ ..3, all)) => (count as f64 - (count as f64).sqrt() / 2.0) / all.max(1) as f64,
             Some((count, all)) => count as f64 / all as f64,
         };
         self.joints.push((places, share));
