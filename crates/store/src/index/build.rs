@@ -122,6 +122,10 @@ impl Store {
         let mut reached = exact.unwrap_or_default();
         let mut putter = Putter { store: self, info, timeout, is_exact, is_alone: is_fresh };
         let mut told = Told { last: 0, total: snapshot.count(info.table)?, go_on };
+        // A small table is done before it is time to tell; whoever watches sees it begin all the same.
+        if !told.tell(done + put) {
+            return Err(StoreError::Stopped);
+        }
         // A round that somebody has begun, and then what is behind it.
         let mut is_begun = reached.upto.is_some();
         loop {
