@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import functools
 import operator
 import zoneinfo
 from collections.abc import Callable
@@ -59,7 +60,7 @@ def python_makes(make: Callable[[], Any]) -> Any:
     with decimal.localcontext(decimal.Context(prec=28)):
         try:
             return make()
-        except (decimal.DecimalException, TypeError, ZeroDivisionError, OverflowError):
+        except (decimal.DecimalException, TypeError, ValueError, ZeroDivisionError, OverflowError):
             return None
 
 
@@ -165,6 +166,24 @@ def test_an_aware_datetime_is_moved_by_its_clock(start: datetime.datetime, span:
     ]:
         found, expected = ours(record, expression), python_makes(make)
         assert repr(found) == repr(expected)
+
+
+spans = st.timedeltas() | st.timedeltas(-timedelta(days=2), timedelta(days=2)) | st.just(timedelta(0))
+
+
+@settings(max_examples=1000, deadline=None)
+@given(spans, spans | ints | st.booleans() | st.floats() | st.integers(-40, 40).map(lambda n: n / 8) | decimals)
+@example(timedelta(microseconds=5), 2)
+@example(timedelta(microseconds=-5), 0.5)
+@example(timedelta(days=1), 0)
+@example(timedelta(days=1), -0.0)
+@example(timedelta(days=1), float("nan"))
+@example(timedelta(days=1), timedelta(0))
+def test_spans_of_time_are_multiplied_and_divided_as_in_python(one: timedelta, other: Any) -> None:
+    record = {"a": one, "b": other}
+    for operation in (operator.mul, operator.truediv, operator.mod):
+        assert_same(ours(record, operation(F.a, F.b)), python_makes(functools.partial(operation, one, other)))
+        assert_same(ours(record, operation(F.b, F.a)), python_makes(functools.partial(operation, other, one)))
 
 
 @settings(max_examples=300, deadline=None)

@@ -17,6 +17,7 @@ use pellucid_record::value::{Double, OwnedZone};
 use pellucid_record::{Shapes, Slot, Value};
 
 use super::found::Found;
+use super::spans::{self, Fraction};
 use crate::decimal::Decimal;
 use crate::expression::{Function, Operation};
 
@@ -93,6 +94,14 @@ impl Term {
         }
     }
 
+    /// The fraction that a number is.
+    fn fraction(&self) -> Option<Fraction> {
+        match self {
+            Term::Float(value) => spans::fraction(*value),
+            term => term.big().map(|value| (value, BigInt::from(1))),
+        }
+    }
+
     fn is_of_time(&self) -> bool {
         matches!(self, Term::Date(_) | Term::Datetime(_) | Term::Aware { .. } | Term::Span(_))
     }
@@ -158,8 +167,19 @@ fn of_terms(operation: Operation, one: &Term, other: &Term) -> Option<Value> {
 
 /// What is made of dates, datetimes and spans of time.
 fn of_times(operation: Operation, one: &Term, other: &Term) -> Option<Value> {
-    use Operation::{Add, Subtract};
+    use Operation::{Add, Divide, Multiply, Remainder, Subtract};
     match (operation, one, other) {
+        (Divide, Term::Span(one), Term::Span(other)) => {
+            quotient(&BigInt::from(*one), &BigInt::from(*other)).map(|value| Value::Float(Double(value)))
+        }
+        (Remainder, Term::Span(one), Term::Span(other)) => span(spans::remainder(*one, *other)?),
+        (Multiply, Term::Span(micros), number) | (Multiply, number, Term::Span(micros)) => {
+            span(spans::times(*micros, &number.fraction()?)?)
+        }
+        (Divide, Term::Span(micros), number) => {
+            let (above, below) = number.fraction()?;
+            span(spans::times(*micros, &(below, above))?)
+        }
         (Subtract, Term::Date(one), Term::Date(other)) => {
             span(i128::from(DAY) * (i128::from(*one) - i128::from(*other)))
         }

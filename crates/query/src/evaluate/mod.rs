@@ -9,6 +9,7 @@ pub mod found;
 mod pairs;
 mod quick;
 pub mod reach;
+mod spans;
 mod text;
 
 use std::borrow::Cow;

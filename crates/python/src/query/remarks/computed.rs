@@ -168,6 +168,11 @@ fn may_go(operation: Operation, one: &str, other: &str) -> bool {
                 TIMES.contains(&one) && other == "timedelta" || one == "timedelta" && TIMES.contains(&other)
             }
             Operation::Subtract => TIMES.contains(&one) && other == "timedelta",
-            _ => false,
+            Operation::Multiply => {
+                one == "timedelta" && NUMBERS.contains(&other)
+                    || NUMBERS.contains(&one) && other == "timedelta"
+            }
+            Operation::Divide => one == "timedelta" && (NUMBERS.contains(&other) || other == "timedelta"),
+            Operation::Remainder => among(&["timedelta"]),
         }
 }
