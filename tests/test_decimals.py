@@ -43,6 +43,7 @@ CONTEXTS = [
     decimal.Context(prec=50, rounding=decimal.ROUND_UP),
     decimal.Context(prec=28, Emin=-5, Emax=5),
     decimal.Context(prec=28, clamp=1),
+    decimal.Context(prec=28, rounding=decimal.ROUND_FLOOR),
 ]
 
 
@@ -71,6 +72,7 @@ def added(values: list[Any]) -> Any:
 @example([Decimal(10**28 - 1), Decimal("0.5"), 2**62], CONTEXTS[0])
 @example([Decimal("0E-30"), Decimal(5)], CONTEXTS[0])
 @example([Decimal("1E+3")], CONTEXTS[1])
+@example([Decimal("1.5"), Decimal("-1.5")], CONTEXTS[-1])
 @settings(deadline=None)
 def test_sums_are_pythons(values: list[Any], context: decimal.Context) -> None:
     with pellucid.open(":memory:") as db, decimal.localcontext(context):

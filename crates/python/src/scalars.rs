@@ -417,5 +417,11 @@ pub fn keeps_digits(py: Python<'_>) -> PyResult<bool> {
     }
     let context = decimal.call_method0("getcontext")?;
     let of = |name: &str| -> PyResult<i64> { context.getattr(name)?.extract() };
-    Ok(of("prec")? >= 28 && of("Emax")? >= EXPONENT && of("Emin")? <= -EXPONENT && of("clamp")? == 0)
+    // Rounded down, what adds up to nothing is -0.
+    let is_floor = context.getattr("rounding")?.eq("ROUND_FLOOR")?;
+    Ok(!is_floor
+        && of("prec")? >= 28
+        && of("Emax")? >= EXPONENT
+        && of("Emin")? <= -EXPONENT
+        && of("clamp")? == 0)
 }
