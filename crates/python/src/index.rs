@@ -192,12 +192,12 @@ impl Index {
 
     #[cold]
     fn no_tuple(&self, known: &Known, value: &Bound<'_, PyAny>) -> PyResult<PyErr> {
-        let parts = known.keys.count();
+        let (parts, shown) = (known.keys.count(), value.repr()?);
+        let example =
+            if value.is_instance_of::<PyTuple>() { String::new() } else { format!(", as ({shown},)") };
         Ok(errors::type_error(format!(
-            "index {:?} has {parts} parts ({}), so that a value is a tuple of them, not {}; prefix() and range() take the first ones alone",
-            self.name,
-            known.info.definition,
-            value.repr()?
+            "index {:?} has {parts} parts ({}), so that a value is a tuple of them, not {shown}; prefix() and range() take a tuple of the first ones{example}",
+            self.name, known.info.definition,
         )))
     }
 

@@ -32,7 +32,7 @@ impl After {
         let this = table.get();
         let wrong = || {
             Err(errors::type_error(format!(
-                "after() takes a record that was read from table {:?}, and this {} is none; what select() gives is a dict of its own",
+                "after() takes a record that was read from table {:?}, and this {} is none; what select() and copy() give stands by itself",
                 this.name(py),
                 row.get_type().name()?
             )))

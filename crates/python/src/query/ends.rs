@@ -105,7 +105,11 @@ pub fn one<'py>(query: &Bound<'py, Query>) -> PyResult<Bound<'py, PyAny>> {
     let mut rows = rows(&limited(query, 2)?)?.try_iter()?;
     let not_one = |what: &str| {
         let asked = query.repr().map(|text| text.to_string()).unwrap_or_default();
-        errors::raise(py, "NotOneRow", format!("{asked} has {what}; first() takes none and many"))
+        errors::raise(
+            py,
+            "NotOneRow",
+            format!("{asked} has {what}; first() gives None for no row, and the first of many"),
+        )
     };
     let Some(row) = rows.next() else { return Err(not_one("no row")) };
     match rows.next() {
