@@ -137,7 +137,7 @@ def test_emptying_a_table_stops_at_a_signal_and_nothing_is_gone(
 
 def test_looking_after_a_database_stops_at_a_signal(path: Path, ring_soon: Callable[[], None]) -> None:
     with pellucid.open(path) as db:
-        db.extend({"n": n, "text": f"{n:0200}"} for n in range(60_000))
+        db.extend({"n": n, "text": f"{n:0200}"} for n in range(200_000))
         db.create_index("text", (F.text, F.n))
         names = sorted(os.listdir(path.parent))
         assert was_stopped(db.check, ring_soon)
@@ -149,7 +149,7 @@ def test_looking_after_a_database_stops_at_a_signal(path: Path, ring_soon: Calla
             db.append({"n": -1, "text": ""})
             assert was_stopped(functools.partial(db.drop_index, "text"), ring_soon)
         assert was_stopped(functools.partial(db.drop_index, "text"), ring_soon)
-        assert len(db.index("text")) == len(db) == 60_001
+        assert len(db.index("text")) == len(db) == 200_001
         assert db.check() == []
         db.compact()
         db.backup(target)
