@@ -353,7 +353,7 @@ def test_an_instance_of_a_subclass_is_the_value_that_it_equals() -> None:
     assert str(F.a == Moment(2000, 1, 1)) == "a == datetime '2000-01-01T00:00:00'"
     assert str(F.a == pandas.Timestamp("2000-01-01")) == "a == datetime '2000-01-01T00:00:00'"
     assert str(F.a > pandas.Timedelta(days=1)) == "a > timedelta '1 day, 0:00:00'"
-    zoned = pandas.Timestamp("2000-01-01", tz="Europe/Berlin")
+    zoned = pandas.Timestamp("2000-01-01", tz=zoneinfo.ZoneInfo("Europe/Berlin"))
     assert str(F.a == zoned) == "a == datetime '2000-01-01T00:00:00+01:00[Europe/Berlin]'"
 
 
