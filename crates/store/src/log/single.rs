@@ -36,16 +36,7 @@ impl LoggedEngine {
         known: u64,
         choose: &mut Choose<'_>,
     ) -> Result<AtOnce<()>, EngineError> {
-        // The first commit starts the keeper, on the long way.
-        if !self.has_keeper.load(Ordering::Relaxed) {
-            return Ok(AtOnce::Unable);
-        }
-        self.shared.check_sound()?;
-        if !lock::try_acquire(&self.shared.areas) {
-            return Ok(AtOnce::Unable);
-        }
-        let _held = Held(&self.shared.areas);
-        self.shared.change_row(key, known, choose)
+        self.alone(|shared| shared.change_row(key, known, choose))
     }
 
     /// See [`crate::engine::Engine::put_row`].
@@ -57,6 +48,16 @@ impl LoggedEngine {
         value: &[u8],
         may_replace: fn(&[u8]) -> bool,
     ) -> Result<AtOnce<bool>, EngineError> {
+        self.alone(|shared| shared.put_row(key, known, value, may_replace))
+    }
+
+    /// Does `work` with the writer lock, if it can be had at once.
+    #[inline]
+    fn alone<R>(
+        &self,
+        work: impl FnOnce(&Shared) -> Result<AtOnce<R>, EngineError>,
+    ) -> Result<AtOnce<R>, EngineError> {
+        // The first commit starts the keeper, on the long way.
         if !self.has_keeper.load(Ordering::Relaxed) {
             return Ok(AtOnce::Unable);
         }
@@ -65,7 +66,7 @@ impl LoggedEngine {
             return Ok(AtOnce::Unable);
         }
         let _held = Held(&self.shared.areas);
-        self.shared.put_row(key, known, value, may_replace)
+        work(&self.shared)
     }
 
     /// See [`crate::engine::Engine::show_row`].
