@@ -66,7 +66,8 @@ impl Filling {
     /// what the page looks like, or LMDB does not count as expected.
     ///
     /// # Safety
-    /// The cursor is open, belongs to this transaction, which is live, and the entry was put by it.
+    /// The cursor is open, belongs to this transaction, which is live, and has just put the entry, for which LMDB began a leaf: where the page would
+    /// begin is looked at.
     pub(crate) unsafe fn begin(
         (txn, handle): (*mut ffi::MDB_txn, ffi::MDB_dbi),
         cursor: *mut ffi::MDB_cursor,
