@@ -635,6 +635,20 @@ def test_only_what_is_asked_for_is_measured(tmp_path: Path) -> None:
     ]
 
 
+def test_another_seed_makes_other_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ways, "of_tables", lambda _run, rng, _share: [rng.random() for _ in range(25)])
+    out = tmp_path / "report.json"
+    found = {}
+    for seed in ("1", "1", "2"):
+        arguments = ["query", "--quick", "--only", ways.WAYS, "--seed", seed, "--json", str(out)]
+        assert shell.main([*arguments, "--directory", str(tmp_path)]) == 0
+        [measure] = json.loads(out.read_text())["measures"]
+        assert measure["notes"] == [f"25 pairs of a table and a query, of seed {seed}"]
+        costs = [result["costs"] for result in measure["results"]]
+        assert found.setdefault(seed, costs) == costs
+    assert found["1"] != found["2"]
+
+
 def test_a_word_that_no_title_has_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         shell.main(["--quick", "--only", "no such measure"])

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A file or pipe has no width; the tables need more than the 80 columns that would be assumed.
     console = Console(width=None if sys.stdout.isatty() else 140)
     with tempfile.TemporaryDirectory(prefix="pellucid-bench-", dir=options.directory) as directory:
-        run = Run(Path(directory), _scale(options), _pace(options), only=options.only)
+        run = Run(Path(directory), _scale(options), _pace(options), options.only, options.seed)
         described = machine.describe(run.directory)
         with console.status("") if console.is_terminal else contextlib.nullcontext() as status:
             if status:
@@ -72,6 +72,13 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="N",
         help="dict: counts of writes (default: 10,000 1,000,000)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="query: where chance begins that makes tables and queries to choose a way for (default: 1)",
     )
     parser.add_argument(
         "--budget", type=float, metavar="SECONDS", help="dict: who needs longer is stopped (default: 10)"

@@ -66,6 +66,8 @@ class Run:
     pace: Pace = field(default_factory=Pace)
     only: str = ""
     """Measure only what has this word in its title."""
+    seed: int = 1
+    """Where chance begins in a measure that takes its cases from chance."""
     rivals: Rivals = field(default_factory=Rivals)
     measures: list[Measure] = field(default_factory=list)
 
