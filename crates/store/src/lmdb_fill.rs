@@ -13,18 +13,23 @@
 
 use std::ffi::c_uint;
 use std::ptr::{self, NonNull};
+use std::slice;
 
 use lmdb_master_sys as ffi;
+use pellucid_record::encode::copy;
 
 use crate::engine::EngineError;
 use crate::lmdb::check;
 use crate::lmdb_page::{NODE_HEAD_SIZE, PAGE_HEAD_SIZE, PAGE_LEAF};
 use crate::lmdb_txn::empty_stat;
+use crate::short::is_less;
 
 /// Page flag: this transaction's own.
 const PAGE_DIRTY: u16 = 0x10;
 /// Bytes of a node's place in its page.
 const OFFSET_SIZE: usize = 2;
+/// From this size on a node may lie on pages of its own.
+const LARGE_SIZE_MIN: usize = 1024;
 
 /// What a transaction knows of a tree (`MDB_db`).
 #[repr(C)]
@@ -57,8 +62,16 @@ pub(crate) struct Filling {
 }
 
 /// The size of a node in its page.
+#[inline]
 fn node_size(key_size: usize, value_size: usize) -> usize {
     (NODE_HEAD_SIZE + key_size + value_size).next_multiple_of(2)
+}
+
+/// The room that an entry takes in its page, with that of its place there; `None` where it may lie on pages of its own.
+#[inline]
+pub(crate) fn entry_size(key_size: usize, value_size: usize) -> Option<usize> {
+    (NODE_HEAD_SIZE + key_size + value_size < LARGE_SIZE_MIN)
+        .then_some(node_size(key_size, value_size) + OFFSET_SIZE)
 }
 
 impl Filling {
@@ -148,15 +161,36 @@ impl Filling {
         usize::from(unsafe { self.u16_at(14) })
     }
 
-    /// Write an entry of which the key is greater than all in the tree; false if it has no room. Its value is small enough to lie in the page.
+    /// Room for entries.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.upper().saturating_sub(self.lower())
+    }
+
+    /// The key of the last entry.
+    #[inline]
+    pub(crate) fn last_key(&self) -> &[u8] {
+        let at = self.upper();
+        // SAFETY: the node that was put last stands where the free room ends; its head says how long its key is, which stands behind that
+        // (`begin`, `add`). Nobody writes to the page as long as there is a reference to `self`.
+        unsafe {
+            let size = usize::from(self.u16_at(at + 6));
+            slice::from_raw_parts(self.page.add(at + NODE_HEAD_SIZE).as_ptr(), size)
+        }
+    }
+
+    /// Write an entry; false, and nothing is written, if its key is not greater than the last one, or it has no room, or may be too large to lie
+    /// in the page.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], parts: &[&[u8]]) -> bool {
         let value_size: usize = parts.iter().map(|part| part.len()).sum();
-        let (size, lower, upper) = (node_size(key.len(), value_size), self.lower(), self.upper());
-        if size + OFFSET_SIZE > upper.saturating_sub(lower) {
+        let room = self.room();
+        let has_room = entry_size(key.len(), value_size).is_some_and(|size| size <= room);
+        if !has_room || !is_less(self.last_key(), key) {
             return false;
         }
-        let at = upper - size;
+        let (lower, upper) = (self.lower(), self.upper());
+        let at = upper - node_size(key.len(), value_size);
         // SAFETY: the node and its place lie in the free room of the page, which is the transaction's (`begin`, and the module's
         // invariant), and both begin at multiples of two; key and value lie elsewhere. The record is the transaction's, too.
         unsafe {
@@ -169,7 +203,7 @@ impl Filling {
             self.set_u16(at + 6, key.len());
             let mut target = self.page.add(at + NODE_HEAD_SIZE).as_ptr();
             for part in std::iter::once(&key).chain(parts) {
-                ptr::copy_nonoverlapping(part.as_ptr(), target, part.len());
+                copy(slice::from_raw_parts_mut(target, part.len()), part);
                 target = target.add(part.len());
             }
             (*self.record.as_ptr()).entries += 1;
@@ -262,5 +296,37 @@ mod tests {
         let by_lmdb = written("lmdb");
         IS_OFF.set(false);
         assert!(here == by_lmdb, "byte for byte");
+    }
+
+    #[test]
+    fn only_a_greater_key_that_is_not_too_long_is_appended() {
+        let path = std::env::temp_dir().join(format!("pellucid-fill-order-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let options = LmdbOptions { key_size_max: 40, ..LmdbOptions::default() };
+        let engine = LmdbEngine::create(&path, options, &mut |_, _| Vec::new()).unwrap();
+        let mut txn = engine.begin_write().unwrap();
+        let key = |number: u64| [&b"all of them begin so "[..], &number.to_be_bytes()].concat();
+        let shorter = key(800)[..key(800).len() - 1].to_vec();
+        let refused = [key(800), key(3), shorter, b"all".to_vec(), vec![0]];
+        for (turn, wrong) in refused.iter().enumerate() {
+            let start = 1_000 * turn as u64 + 100;
+            ADDED.set(0);
+            for number in start..start + 701 {
+                assert!(txn.append(Tree::Rows, &key(number), &[b"first"]).unwrap());
+            }
+            assert!(ADDED.get() > 500, "the last one as well");
+            let wrong = if turn == 0 { &key(start + 700) } else { wrong };
+            assert!(!txn.append(Tree::Rows, wrong, &[b"second"]).unwrap(), "{wrong:?}");
+        }
+        for unfit in [vec![], vec![255; 41]] {
+            assert!(txn.append(Tree::Rows, &unfit, &[b"third"]).is_err());
+        }
+        assert!(txn.append(Tree::Rows, &[255; 40], &[b"last"]).unwrap());
+        assert_eq!(txn.get(Tree::Rows, &key(800)).unwrap(), Some(&b"first"[..]));
+        txn.commit().unwrap();
+        let [_, rows, _] = engine.usage().unwrap().entries;
+        assert_eq!(rows, 701 * refused.len() as u64 + 1);
+        std::fs::remove_file(&path).unwrap();
+        let _ = std::fs::remove_file(path.with_extension("-lock"));
     }
 }

@@ -17,8 +17,8 @@ use crate::engine::{Cursor, Direction, EngineError, Entry, ReadTxn, Start, Tree,
 use crate::estimate;
 use crate::lmdb::{Environment, Heads, check, error_of};
 use crate::lmdb_cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
-use crate::lmdb_fill::Filling;
-use crate::lmdb_page::{MapBounds, Pages, read_u64};
+use crate::lmdb_fill::{Filling, entry_size};
+use crate::lmdb_page::{MapBounds, PAGE_HEAD_SIZE, Pages, read_u64};
 use crate::lmdb_search;
 use crate::pages::TreeHead;
 use crate::parts;
@@ -306,26 +306,22 @@ fn abort_writes_of(owner: u64, which: fn(&LiveWrite) -> bool) {
 /// `MDB_APPEND` fills pages completely, but searches for the tree's end each time, and for each page on the way among all
 /// that were changed. Where the last page has room, an ordinary put does the same: it finds the cursor at the end. So
 /// the room is counted from when an append has begun a page; where it is not known, it is none. Until LMDB is called again, that room is
-/// filled without it.
+/// filled without it, and the page itself says how much is left, and which key is the last.
 #[derive(Default)]
 struct End {
-    /// The last key, if there is room.
+    filling: Option<Filling>,
+    /// Where that has ended: the last key, if there is room.
     key: Vec<u8>,
     room: usize,
-    filling: Option<Filling>,
 }
 
-/// Bytes of a page's own head.
-const PAGE_HEAD_SIZE: usize = 16;
-/// From this size on an entry may lie on pages of its own.
-const LARGE_SIZE_MIN: usize = 1024;
-
-/// The room that an entry takes in its page.
-fn entry_size(key: &[u8], size: usize) -> Option<usize> {
-    const HEAD_SIZE: usize = 8;
-    const OFFSET_SIZE: usize = 2;
-    let size = HEAD_SIZE + key.len() + size;
-    (size < LARGE_SIZE_MIN).then_some(size.next_multiple_of(2) + OFFSET_SIZE)
+impl End {
+    /// There is so much room behind this key.
+    fn note(&mut self, key: &[u8], room: usize) {
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.room = room;
+    }
 }
 
 /// The transaction that writes, with LMDB's nested transactions as savepoints.
@@ -421,6 +417,7 @@ impl LmdbWrite {
     /// The last page of the tree may be about to change.
     fn forget_end(&mut self, tree: Tree) {
         if let Some(end) = self.ends.get_mut(tree.index()) {
+            end.filling = None;
             end.room = 0;
         }
     }
@@ -433,14 +430,20 @@ impl LmdbWrite {
         Ok(stat.ms_leaf_pages)
     }
 
-    /// As `append`, where the last page may have no room for the entry; notes how much is left if that began another.
-    fn append_anywhere(
-        &mut self,
-        tree: Tree,
-        key: &[u8],
-        parts: &[&[u8]],
-        size: Option<usize>,
-    ) -> Result<bool, EngineError> {
+    /// As `append`, where LMDB has to do it.
+    fn append_by_lmdb(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
+        self.check_key(key)?;
+        self.set_found(tree, false);
+        let size = entry_size(key.len(), parts.iter().map(|part| part.len()).sum());
+        self.end_fillings();
+        let room = self.ends.get(tree.index()).filter(|end| key > &end.key[..]).map(|end| end.room);
+        if let Some((room, size)) = room.zip(size).filter(|(room, size)| size <= room) {
+            check(self.put_with(tree, key, parts, 0)?.0)?;
+            if let Some(end) = self.ends.get_mut(tree.index()) {
+                end.note(key, room - size);
+            }
+            return Ok(true);
+        }
         self.forget_end(tree);
         let pages = self.leaf_pages(tree)?;
         let value = match self.put_with(tree, key, parts, ffi::MDB_APPEND)? {
@@ -456,10 +459,10 @@ impl LmdbWrite {
             // SAFETY: the cursor is open in this live transaction, has just put the entry, and that began a page.
             let filling = unsafe { Filling::begin(place, *cursor, value, sizes, page_size) }?;
             if let Some(end) = self.ends.get_mut(tree.index()) {
-                end.room = page_size.saturating_sub(PAGE_HEAD_SIZE + size);
-                end.key.clear();
-                end.key.extend_from_slice(key);
                 end.filling = filling;
+                if end.filling.is_none() {
+                    end.note(key, page_size.saturating_sub(PAGE_HEAD_SIZE + size));
+                }
             }
         }
         Ok(true)
@@ -469,7 +472,9 @@ impl LmdbWrite {
     #[inline]
     fn end_fillings(&mut self) {
         for end in &mut self.ends {
-            end.filling = None;
+            if let Some(filling) = end.filling.take() {
+                end.note(filling.last_key(), filling.room());
+            }
         }
     }
 
@@ -582,26 +587,16 @@ impl WriteTxn for LmdbWrite {
         check(self.put_with(tree, key, parts, 0)?.0)
     }
 
+    #[inline]
     fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
-        self.check_key(key)?;
-        self.set_found(tree, false);
-        let size = entry_size(key, parts.iter().map(|part| part.len()).sum());
-        let known = self.ends.get(tree.index());
-        let has_room = known.zip(size).is_some_and(|(end, size)| size <= end.room && key > &end.key[..]);
-        if !has_room {
-            return self.append_anywhere(tree, key, parts, size);
-        }
         self.txn()?;
-        let filling = self.ends.get_mut(tree.index()).and_then(|end| end.filling.as_mut());
-        if !filling.is_some_and(|filling| filling.add(key, parts)) {
-            check(self.put_with(tree, key, parts, 0)?.0)?;
+        let fits = key.len() <= self.environment.key_size_max();
+        let filling = self.ends.get_mut(tree.index()).and_then(|end| end.filling.as_mut()).filter(|_| fits);
+        if filling.is_some_and(|filling| filling.add(key, parts)) {
+            self.set_found(tree, false);
+            return Ok(true);
         }
-        if let (Some(end), Some(size)) = (self.ends.get_mut(tree.index()), size) {
-            end.room -= size;
-            end.key.clear();
-            end.key.extend_from_slice(key);
-        }
-        Ok(true)
+        self.append_by_lmdb(tree, key, parts)
     }
 
     fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {

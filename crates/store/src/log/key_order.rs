@@ -1,50 +1,68 @@
 //! In which order do many keys come?
 //!
 //! By eight bytes behind what all of them share, as numbers, which decide nearly always: a checkpoint and a walk over what waits sort a million
-//! of them without looking at a key twice.
+//! of them without looking at two keys at once. Of the numbers only as many bytes are sorted by as tell most of them apart.
 
-/// The places of keys, of which no two are the same, in the order of the keys.
-pub(crate) fn in_order(keys: &[&[u8]]) -> Vec<u32> {
-    let first = keys.first().copied().unwrap_or_default();
-    let shared = keys.iter().fold(first, |shared, key| {
-        if key.starts_with(shared) {
-            return shared;
-        }
-        let same = shared.iter().zip(*key).take_while(|(one, other)| one == other).count();
-        shared.get(..same).unwrap_or_default()
-    });
-    // By numbers, which lie at hand: to look at two keys for each comparison took half of this.
-    let numbers = keys.iter().map(|key| number_of(key, shared.len()));
-    let mut numbered: Vec<(u64, u32)> = numbers.zip(0..).collect();
-    sort_by_number(&mut numbered);
-    let key = |place: u32| keys.get(place as usize).copied().unwrap_or_default();
-    for same in numbered.chunk_by_mut(|(one, _), (other, _)| one == other) {
+/// Put these in the order of their keys, of which no two are the same.
+pub(crate) fn sort_by_key<'a>(places: &mut [u32], key: impl Fn(u32) -> &'a [u8]) {
+    let shared = shared_size(places, &key);
+    let mut numbered: Vec<(u64, u32)> =
+        places.iter().map(|place| (number_of(key(*place), shared), *place)).collect();
+    let told = sort_by_number(&mut numbered);
+    for same in numbered.chunk_by_mut(|(one, _), (other, _)| one & told == other & told) {
         if same.len() > 1 {
-            same.sort_unstable_by_key(|(_, place)| key(*place));
+            same.sort_unstable_by(|(one, first), (other, second)| {
+                one.cmp(other).then_with(|| key(*first).cmp(key(*second)))
+            });
         }
     }
-    numbered.into_iter().map(|(_, place)| place).collect()
+    for (place, (_, sorted)) in places.iter_mut().zip(numbered) {
+        *place = sorted;
+    }
 }
 
-/// Sort by the numbers: byte by byte from the last, without a comparison, where they are many and not in order as they are.
-fn sort_by_number(numbered: &mut Vec<(u64, u32)>) {
+/// How many bytes all of them begin with, where zeros stand behind a key that ends: such a key comes ahead of those that go on.
+fn shared_size<'a>(places: &[u32], key: &impl Fn(u32) -> &'a [u8]) -> usize {
+    let Some(first) = places.first().map(|place| key(*place)) else { return 0 };
+    let mut skipped = 0;
+    while skipped < first.len() {
+        let number = number_of(first, skipped);
+        let differing =
+            places.iter().fold(0, |bits, place| bits | (number_of(key(*place), skipped) ^ number));
+        skipped += differing.leading_zeros() as usize / 8;
+        if differing != 0 {
+            break;
+        }
+    }
+    skipped
+}
+
+/// Sort by the numbers, where they are many byte by byte and without a comparison: by as many of their first bytes as are likely to tell
+/// most of them apart. Returns which bits these are; the order of those that agree in them is left open.
+fn sort_by_number(numbered: &mut Vec<(u64, u32)>) -> u64 {
     const MANY: usize = 256;
     if numbered.len() < MANY {
-        return numbered.sort_unstable_by_key(|(number, _)| *number);
+        numbered.sort_unstable_by_key(|(number, _)| *number);
+        return u64::MAX;
     }
     if numbered.is_sorted_by_key(|(number, _)| *number) {
-        return;
+        return u64::MAX;
     }
-    let mut counts = [[0_u32; 256]; 8];
-    for (number, _) in &*numbered {
-        for (counts, byte) in counts.iter_mut().zip(number.to_le_bytes()) {
-            if let Some(count) = counts.get_mut(usize::from(byte)) {
+    let (mut counts, mut chosen, mut combinations) = ([[0_u32; 256]; 8], 8, 1_usize);
+    for (index, counts) in counts.iter_mut().enumerate().rev() {
+        for (number, _) in &*numbered {
+            if let Some(count) = counts.get_mut(usize::from((number >> (8 * index)) as u8)) {
                 *count += 1;
             }
         }
+        chosen = index;
+        combinations = combinations.saturating_mul(counts.iter().filter(|count| **count > 0).count());
+        if combinations >= numbered.len() {
+            break;
+        }
     }
     let mut other = vec![(0, 0); numbered.len()];
-    for (index, counts) in counts.iter_mut().enumerate() {
+    for (index, counts) in counts.iter_mut().enumerate().skip(chosen) {
         // The same byte in all of them.
         if counts.iter().any(|count| *count as usize == numbered.len()) {
             continue;
@@ -64,9 +82,11 @@ fn sort_by_number(numbered: &mut Vec<(u64, u32)>) {
         }
         std::mem::swap(numbered, &mut other);
     }
+    u64::MAX << (8 * chosen)
 }
 
 /// Eight bytes of a key, behind the first few, as a number: where two differ, they are in the order of the keys.
+#[inline]
 fn number_of(key: &[u8], skipped: usize) -> u64 {
     let rest = key.get(skipped..).unwrap_or_default();
     let mut bytes = [0; 8];
@@ -85,17 +105,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_numbers_are_sorted_as_few_are() {
-        for (count, bits) in [(255, 64), (256, 64), (5_000, 64), (5_000, 20), (5_000, 3), (5_000, 0)] {
-            let number = |index: u32| u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            let shortened = |index| number(index) & ((1_u128 << bits) - 1) as u64;
-            let mut numbered: Vec<(u64, u32)> = (0..count).map(|index| (shortened(index), index)).collect();
-            let mut expected = numbered.clone();
-            expected.sort_unstable();
-            sort_by_number(&mut numbered);
-            assert!(numbered.is_sorted_by_key(|(number, _)| *number));
-            numbered.sort_unstable();
-            assert_eq!(numbered, expected);
+    fn many_keys_are_sorted_as_few_are() {
+        // Fewer than are sorted byte by byte, and more; of bytes that say much, little or nothing, so that few of the first ones tell all apart
+        // or all of them do not; keys that end within their number or ahead of it.
+        let number = |index: u64| index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let hex = |index: u64| format!("{:016x}", number(index)).into_bytes();
+        let kinds: [&dyn Fn(u64) -> Vec<u8>; 6] = [
+            &|index| number(index).to_be_bytes().to_vec(),
+            &|index| index.to_be_bytes().to_vec(),
+            &|index| [&b"all of them begin so "[..], &hex(index)].concat(),
+            &|index| [&hex(index)[..2], &[b'0'; 5], &hex(index)].concat(),
+            &|index| vec![0; index as usize],
+            &|index| [&vec![1; (index % 11) as usize][..], &index.to_le_bytes()].concat(),
+        ];
+        for (kind, key) in kinds.into_iter().enumerate() {
+            for count in [1, 2, 255, 256, 3_000] {
+                let keys: Vec<Vec<u8>> = (0..count).map(key).collect();
+                let mut places: Vec<u32> = (0..count as u32).collect();
+                let mut expected = places.clone();
+                expected.sort_unstable_by_key(|place| &keys[*place as usize]);
+                sort_by_key(&mut places, |place| &keys[place as usize]);
+                assert_eq!(places, expected, "kind {kind}, {count} keys");
+                places.reverse();
+                sort_by_key(&mut places, |place| &keys[place as usize]);
+                assert_eq!(places, expected, "kind {kind}, {count} keys, the last first");
+            }
         }
+    }
+
+    #[test]
+    fn no_keys_are_in_order() {
+        sort_by_key(&mut [], |_| &[]);
     }
 }

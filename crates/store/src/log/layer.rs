@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::blob::BLOB_ADDRESS_REMAINDER;
 use crate::engine::{Direction, HashedKey, Tree};
 use crate::log::group::{self, Change, ShortGroup};
-use crate::log::key_order::in_order;
+use crate::log::key_order::sort_by_key;
 use crate::log::newest::Newest;
 use crate::pin_bytes::{Appender, Pinned};
 use crate::row_key::{self, TableId};
@@ -39,9 +39,6 @@ impl<'a> Said<'a> {
 
 /// A key and what is said of it.
 pub(crate) type Saying<'a> = (&'a [u8], Said<'a>);
-
-/// A key and the number of its newest version.
-type Numbered<'a> = (&'a [u8], u32);
 
 /// Where a key stands in a layer, or would.
 #[derive(Clone, Copy)]
@@ -413,10 +410,18 @@ impl Layer {
 
     /// Every key of each tree with what was said of it last, in key order: what a checkpoint writes.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Tree, impl Iterator<Item = Saying<'_>>)> {
+        // In key order versions lie all over memory.
+        const AHEAD: usize = 8;
         let versions = self.newest_as_they_came(&self.versions.lock());
-        self.sorted(&versions).into_iter().map(move |(tree, keys)| {
-            let said = move |(key, version)| Some((key, self.said(version, u64::MAX)?.1));
-            (tree, keys.into_iter().filter_map(said))
+        self.sorted(&versions).into_iter().map(move |(tree, sorted)| {
+            let said = move |place: usize| {
+                if let Some(next) = sorted.get(place + AHEAD) {
+                    self.versions.ask_for(u64::from(*next) * UNIT);
+                }
+                let (head, rest) = version_at(&self.versions, *sorted.get(place)?)?;
+                Some((rest.get(..head.key_size as usize)?, head.said(rest)))
+            };
+            (tree, (0..).map_while(said))
         })
     }
 
@@ -445,8 +450,9 @@ impl Layer {
         let new = index.all.len() - index.ordered_count;
         if new >= MANY.max(index.ordered_count) {
             let sorted = self.sorted(&self.newest_as_they_came(index));
-            index.ordered = sorted
-                .map(|(_, keys)| keys.into_iter().map(|(key, version)| (Box::from(key), version)).collect());
+            index.ordered = sorted.map(|(_, versions)| {
+                versions.into_iter().map(|version| (Box::from(self.key(version)), version)).collect()
+            });
         } else {
             self.order_each(index);
         }
@@ -471,22 +477,26 @@ impl Layer {
         }
     }
 
-    /// Each tree's keys of these versions, in order.
-    fn sorted(&self, versions: &[u32]) -> [(Tree, Vec<Numbered<'_>>); 3] {
-        let mut found = Tree::ALL.map(|tree| (tree, Vec::new(), Vec::new()));
+    /// Of each tree those of these versions that are its, in key order.
+    fn sorted(&self, versions: &[u32]) -> [(Tree, Vec<u32>); 3] {
+        let mut found = Tree::ALL.map(|tree| (tree, Vec::new()));
         for version in versions {
-            if let Some((head, key)) = key_of(&self.versions, *version)
-                && let Some((_, keys, versions)) =
-                    found.iter_mut().find(|(tree, ..)| *tree as u8 == head.tree)
+            if let Some((head, _)) = version_at(&self.versions, *version)
+                && let Some((_, versions)) = found.iter_mut().find(|(tree, _)| *tree as u8 == head.tree)
             {
-                keys.push(key);
                 versions.push(*version);
             }
         }
-        found.map(|(tree, keys, versions)| {
-            let places = in_order(&keys).into_iter().map(|place| place as usize);
-            (tree, places.filter_map(|place| Some((*keys.get(place)?, *versions.get(place)?))).collect())
-        })
+        for (_, versions) in &mut found {
+            sort_by_key(versions, |version| self.key(version));
+        }
+        found
+    }
+
+    /// The key of a version.
+    #[inline]
+    fn key(&self, version: u32) -> &[u8] {
+        key_of(&self.versions, version).map_or(&[], |(_, key)| key)
     }
 
     /// The newest version up to a sequence number, and its own.
