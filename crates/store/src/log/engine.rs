@@ -22,7 +22,7 @@ use crate::os_latch::{Held, Latch};
 
 /// An engine whose commits are groups in a log.
 pub struct LoggedEngine {
-    /// From the first writer on; dropped, and so ended, before the rest.
+    /// From the first writer on; dropped before the rest, which it has let go of then.
     keeper: Mutex<Option<Keeper>>,
     pub(crate) has_keeper: AtomicBool,
     pub(crate) shared: Arc<Shared>,
@@ -352,7 +352,7 @@ impl Engine for LoggedEngine {
     fn quiet(&self) -> bool {
         let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_keeper.store(false, Ordering::Relaxed);
-        // It has ended when this returns.
+        // It touches nothing any more when this returns.
         let has_kept = keeper.take().is_some();
         let mut state = self.shared.state();
         state.keeps = false;

@@ -4,8 +4,8 @@
 //! runs a checkpoint when the active area is half full or its oldest group has waited for some seconds. It waits for no
 //! writer, and nobody waits for it unless the log is full.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::engine::EngineError;
@@ -21,42 +21,46 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 /// How often it looks how full the area is.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The thread, which ends when this is dropped.
+/// The right to have a log kept: when this is dropped, the thread has let go of it, and is about to end. Nobody waits for that: to be woken
+/// and to end takes a thread as long as a tenth of closing.
 pub(crate) struct Keeper {
-    stop: Arc<Stop>,
-    thread: Option<JoinHandle<()>>,
+    kept: Arc<Kept>,
     generation: u64,
 }
 
-#[derive(Default)]
-struct Stop {
-    is_asked: Mutex<bool>,
-    asked: Condvar,
+/// What the thread keeps; none when it is to end. Locked while it works.
+struct Kept {
+    shared: Mutex<Option<Arc<Shared>>>,
+    changed: Condvar,
+}
+
+impl Kept {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Shared>>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Keeper {
     /// Begin to keep a log.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
-        let stop = Arc::new(Stop::default());
-        let (shared, own_stop) = (Arc::clone(shared), Arc::clone(&stop));
-        let thread =
-            thread::Builder::new().name("pellucid-log".to_owned()).spawn(move || keep(&shared, &own_stop))?;
-        Ok(Self { stop, thread: Some(thread), generation: os::generation() })
+        let kept = Kept { shared: Mutex::new(Some(Arc::clone(shared))), changed: Condvar::new() };
+        let kept = Arc::new(kept);
+        let own = Arc::clone(&kept);
+        thread::Builder::new().name("pellucid-log".to_owned()).spawn(move || keep(&own))?;
+        Ok(Self { kept, generation: os::generation() })
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
         if self.generation != os::generation() {
             // The thread is the parent's, and its locks may be held for ever here.
-            std::mem::forget(thread);
-            std::mem::forget(Arc::clone(&self.stop));
+            std::mem::forget(Arc::clone(&self.kept));
             return;
         }
-        *self.stop.is_asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stop.asked.notify_one();
-        let _ = thread.join();
+        let shared = self.kept.lock().take();
+        self.kept.changed.notify_one();
+        drop(shared);
     }
 }
 
@@ -65,13 +69,13 @@ fn waiting_since(since: Option<Instant>, done: &Result<Done, EngineError>) -> Op
     since.filter(|_| matches!(done, Ok(Done::InTheWay)))
 }
 
-fn keep(shared: &Arc<Shared>, stop: &Stop) {
+fn keep(kept: &Kept) {
     let mut synced = Instant::now();
     let mut unapplied_since: Option<Instant> = None;
-    let mut is_asked = stop.is_asked.lock().unwrap_or_else(PoisonError::into_inner);
-    while !*is_asked {
-        is_asked = stop.asked.wait_timeout(is_asked, TICK).unwrap_or_else(PoisonError::into_inner).0;
-        drop(is_asked);
+    let mut place = kept.lock();
+    while place.is_some() {
+        place = kept.changed.wait_timeout(place, TICK).unwrap_or_else(PoisonError::into_inner).0;
+        let Some(shared) = &*place else { return };
         if synced.elapsed() >= SYNC_INTERVAL {
             synced = Instant::now();
             // An error is seen by whoever asks for a sync, and by the checkpoint.
@@ -90,7 +94,6 @@ fn keep(shared: &Arc<Shared>, stop: &Stop) {
             let done = shared.checkpoint_until(until, until, &mut || true);
             unapplied_since = waiting_since(since, &done);
         }
-        is_asked = stop.is_asked.lock().unwrap_or_else(PoisonError::into_inner);
     }
 }
 
