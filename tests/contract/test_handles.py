@@ -281,6 +281,42 @@ def test_a_database_stays_a_mapping_over_the_table_named_default(db: Database) -
     assert db.tables() == ["default", "old"]
 
 
+def test_a_database_does_with_a_key_what_its_default_table_does(db: Database) -> None:
+    """Short keys with small values go a way of their own, and all others the general one."""
+    table = db.table("default")
+    rows: dict[Any, Any] = {
+        "short": "text",
+        "k" * 200: "x" * 500,
+        "nul\0": 1,
+        "gr\u00f6\u00dfe": 2.5,
+        7: None,
+        "": True,
+    }
+    rows |= {("a", 1): [1], "d": {"n": 1}}
+    for key, value in rows.items():
+        db[key] = value
+        assert db[key] == table[key] == value
+        table[key] = "other"
+        assert db[key] == "other"
+        db[key] = value
+        assert table[key] == value
+    with pytest.raises(KeyError, match="missing"):
+        db["missing"]
+    with undone(db):
+        db["short"], db["new"] = "changed", 1
+        assert (table["short"], db["new"]) == ("changed", 1)
+    assert db["short"] == "text"
+    assert "new" not in db
+    del db["short"]
+    with pytest.raises(KeyError, match="short"):
+        db["short"]
+    db.close()
+    with pytest.raises(pellucid.Closed):
+        db["d"]
+    with pytest.raises(pellucid.Closed):
+        db["d"] = 1
+
+
 def test_a_snapshot_knows_the_names_of_its_time(db: Database) -> None:
     db.table("t")["a"] = 1
     with db.snapshot() as before:

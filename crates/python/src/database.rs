@@ -91,7 +91,8 @@ impl Database {
         Py::new(py, Self { core, default, mode, durability, path, is_untrusted, snapshots })
     }
 
-    fn default<'py>(&self, py: Python<'py>) -> &Bound<'py, Table> {
+    /// The table that it is itself a mapping over.
+    pub fn default<'py>(&self, py: Python<'py>) -> &Bound<'py, Table> {
         self.default.bind(py)
     }
 
