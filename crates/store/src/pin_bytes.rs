@@ -1,26 +1,24 @@
 //! Where do bytes stand that are added to while others read them?
 //!
 //! In buckets that double in size and never move, so that whoever has been given some may keep them as long as the whole lives.
-//! Whoever holds the lock of what is kept beside them appends, everybody reads. A vector for each entry would cost an allocation each, and three places to look
+//! Whoever has the pen appends, everybody reads. A vector for each entry would cost an allocation each, and three places to look
 //! at where one is enough: that was a third of a single put.
 //!
 //! Invariants:
 //!
 //! 1. A bucket's memory is made once, and neither moved nor freed before the `Pinned`.
 //! 2. Bytes below `end` never change again, and only such are given out.
-//! 3. Only whoever holds the lock writes, and only at `end` and behind it.
+//! 3. Only whoever has the `Pinned`'s own pen, of which there is one, writes, and only at `end` and behind it.
 //! 4. What `starts` says of a bucket is null, or where its `size_of` bytes begin.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
-use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use pellucid_record::encode::copy;
 
 use crate::os::{prefer_large_pages, prefetch};
-use crate::os_latch::{Held, Latch};
 
 /// The size of the first bucket, as a power of two; each has twice the size of the one before.
 const FIRST_BITS: u32 = 14;
@@ -30,19 +28,22 @@ const UNIT: u64 = 8;
 /// Bytes whose address matters are placed relative to multiples of this.
 const LINE: usize = 64;
 
-/// Bytes that stay where they are, and beside them something that is locked while some are appended.
-pub(crate) struct Pinned<T> {
+/// What no entry begins with: the first word of bytes that hold none says how many there are.
+const GAP: u64 = 1 << 63;
+
+/// Bytes that stay where they are.
+pub(crate) struct Pinned {
     buckets: [OnceLock<Bucket>; BUCKET_COUNT],
     /// Where each begins, beside the others: one look for each row that is read or put.
     starts: [AtomicPtr<u8>; BUCKET_COUNT],
     end: AtomicU64,
-    beside: Latch<T>,
+    /// The number of its pen.
+    number: u64,
 }
 
-/// The lock of a [`Pinned`].
-pub(crate) struct Appender<'a, T> {
-    of: &'a Pinned<T>,
-    beside: Held<'a, T>,
+/// The right to append to one [`Pinned`]. It is made with it, and there is no other: so appending takes no lock.
+pub(crate) struct Pen {
+    number: u64,
 }
 
 struct Bucket {
@@ -88,20 +89,14 @@ fn locate(place: u64) -> (usize, usize) {
     ((bits - FIRST_BITS) as usize, (from_one - (1 << bits)) as usize)
 }
 
-impl<T> Pinned<T> {
-    /// No bytes yet.
-    pub(crate) fn new(beside: T) -> Self {
+impl Pinned {
+    /// No bytes yet, and the pen to write some.
+    pub(crate) fn new() -> (Self, Pen) {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let buckets = [const { OnceLock::new() }; BUCKET_COUNT];
         let starts = [const { AtomicPtr::new(std::ptr::null_mut()) }; BUCKET_COUNT];
-        Self { buckets, starts, end: AtomicU64::new(0), beside: Latch::new(beside) }
-    }
-
-    /// Take the lock.
-    #[inline]
-    pub(crate) fn lock(&self) -> Appender<'_, T> {
-        // Whoever panicked while holding it has appended all of an entry or nothing.
-        let beside = self.beside.lock();
-        Appender { of: self, beside }
+        (Self { buckets, starts, end: AtomicU64::new(0), number }, Pen { number })
     }
 
     /// Where a bucket begins, or null.
@@ -131,29 +126,58 @@ impl<T> Pinned<T> {
         let (number, offset) = locate(place);
         prefetch(self.start_of(number).wrapping_add(offset));
     }
-}
 
-impl<T> Appender<'_, T> {
+    /// The first place at or behind one where an entry begins; `None` where nothing was appended yet. For whoever knows of each entry where
+    /// it ends.
+    pub(crate) fn entry_from(&self, mut place: u64) -> Option<u64> {
+        let end = self.end.load(Ordering::Acquire);
+        while place < end {
+            let (number, offset) = locate(place);
+            if self.start_of(number).is_null() {
+                // Too small for what was appended next.
+                place += (size_of(number) - offset) as u64;
+                continue;
+            }
+            let word = self.from(place).first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            match word.checked_sub(GAP) {
+                // Not 0: nobody else writes such a word.
+                Some(gap) => place = place.saturating_add(gap.max(UNIT)),
+                None => return Some(place),
+            }
+        }
+        None
+    }
+
     /// Append the concatenation of `parts`, and say where it stands: at a multiple of 8, within one bucket. With an
     /// `address`, the byte with that number among them gets an address that has this remainder by 64. `None` when there is no
-    /// more room, which is after gigabytes.
+    /// more room, which is after gigabytes, or with another one's pen. What is appended begins with a word below 2^63.
     #[inline]
-    pub(crate) fn append(&mut self, parts: [&[u8]; 2], address: Option<(usize, usize)>) -> Option<u64> {
+    pub(crate) fn append(
+        &self,
+        pen: &mut Pen,
+        parts: [&[u8]; 2],
+        address: Option<(usize, usize)>,
+    ) -> Option<u64> {
+        if pen.number != self.number {
+            return None;
+        }
         let size = parts.iter().map(|part| part.len()).sum::<usize>();
-        let mut place = self.of.end.load(Ordering::Relaxed);
+        let mut place = self.end.load(Ordering::Relaxed);
         let (bucket, mut offset) = loop {
             let (number, offset) = locate(place);
             let skip =
                 address.map_or(0, |(byte, remainder)| (LINE + remainder - (offset + byte) % LINE) % LINE);
-            let bucket = self.of.buckets.get(number)?;
+            let bucket = self.buckets.get(number)?;
             if offset + skip + size <= size_of(number) {
-                place += skip as u64;
                 let bucket = bucket.get_or_init(|| Bucket::new(size_of(number)));
-                if let (Some(start), Some(at)) = (self.of.starts.get(number), bucket.at(0, size_of(number))) {
+                if let (Some(start), Some(at)) = (self.starts.get(number), bucket.at(0, size_of(number))) {
                     start.store(at, Ordering::Release);
                 }
+                self.leave_out(pen, place, skip);
+                place += skip as u64;
                 break (bucket, offset + skip);
             }
+            self.leave_out(pen, place, size_of(number) - offset);
             place += (size_of(number) - offset) as u64;
         };
         for part in parts {
@@ -162,39 +186,36 @@ impl<T> Appender<'_, T> {
             copy(unsafe { std::slice::from_raw_parts_mut(target, part.len()) }, part);
             offset += part.len();
         }
-        self.of.end.store((place + size as u64).next_multiple_of(UNIT), Ordering::Release);
+        self.end.store((place + size as u64).next_multiple_of(UNIT), Ordering::Release);
         Some(place)
+    }
+
+    /// Say that no entry begins in so many bytes behind `end`, if they are in a bucket that is there.
+    fn leave_out(&self, _pen: &mut Pen, place: u64, size: usize) {
+        let (number, offset) = locate(place);
+        let bucket = self.buckets.get(number).and_then(OnceLock::get);
+        if let Some(target) = bucket.and_then(|bucket| bucket.at(offset, UNIT as usize)).filter(|_| size > 0)
+        {
+            let word = (GAP + size as u64).to_le_bytes();
+            // SAFETY: the target is in the bucket, and behind `end`: nobody reads it, and nobody else writes it (3). Places, and so what
+            // is left of a bucket behind one, are multiples of a word's size.
+            copy(unsafe { std::slice::from_raw_parts_mut(target, word.len()) }, &word);
+        }
     }
 
     /// As `append`, of bytes that lie beside each other already.
     #[inline]
-    pub(crate) fn append_whole(&mut self, bytes: &[u8]) -> Option<u64> {
-        let place = self.of.end.load(Ordering::Relaxed);
+    pub(crate) fn append_whole(&self, pen: &mut Pen, bytes: &[u8]) -> Option<u64> {
+        let place = self.end.load(Ordering::Relaxed);
         let (number, offset) = locate(place);
-        let start = self.of.start_of(number);
-        if start.is_null() || bytes.len() > size_of(number) - offset {
-            return self.append([bytes, &[]], None);
+        let start = self.start_of(number);
+        if start.is_null() || bytes.len() > size_of(number) - offset || pen.number != self.number {
+            return self.append(pen, [bytes, &[]], None);
         }
         // SAFETY: the target is in the bucket (4), and at `end`: nobody reads it, and nobody else writes it (3).
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(offset), bytes.len()) };
-        self.of.end.store((place + bytes.len() as u64).next_multiple_of(UNIT), Ordering::Release);
+        self.end.store((place + bytes.len() as u64).next_multiple_of(UNIT), Ordering::Release);
         Some(place)
-    }
-}
-
-impl<T> Deref for Appender<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.beside
-    }
-}
-
-impl<T> DerefMut for Appender<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.beside
     }
 }
 
@@ -204,17 +225,17 @@ mod tests {
 
     #[test]
     fn what_was_appended_stays_where_it_is() {
-        let pinned = Pinned::new(());
+        let (pinned, mut pen) = Pinned::new();
         let sizes = [0, 1, 7, 8, 9, 4000, 16_384, 16_385, 1 << 20, 5, (1 << 20) + 1, 3];
         let entries: Vec<Vec<u8>> =
             sizes.iter().enumerate().map(|(number, size)| vec![number as u8 + 1; *size]).collect();
         let mut places = Vec::new();
         for entry in &entries {
             let (head, tail) = entry.split_at(entry.len() / 2);
-            let place = pinned.lock().append([head, tail], None).unwrap();
+            let place = pinned.append(&mut pen, [head, tail], None).unwrap();
             assert_eq!(place % UNIT, 0);
             places.push((place, pinned.from(place).as_ptr()));
-            let place = pinned.lock().append_whole(entry).unwrap();
+            let place = pinned.append_whole(&mut pen, entry).unwrap();
             assert_eq!(place % UNIT, 0);
             places.push((place, pinned.from(place).as_ptr()));
         }
@@ -227,34 +248,60 @@ mod tests {
 
     #[test]
     fn a_byte_gets_the_address_that_it_asks_for() {
-        let pinned = Pinned::new(());
+        let (pinned, mut pen) = Pinned::new();
         for size in [1, 100, 20_000, 3, 1 << 18] {
-            pinned.lock().append([b"some", b"thing"], None).unwrap();
+            pinned.append(&mut pen, [b"some", b"thing"], None).unwrap();
             let entry = vec![7; size];
-            let place = pinned.lock().append([b"a head of 24 bytes......", &entry], Some((24, 16))).unwrap();
+            let parts = [&b"a head of 24 bytes......"[..], &entry];
+            let place = pinned.append(&mut pen, parts, Some((24, 16))).unwrap();
             let value = &pinned.from(place + 24)[..size];
             assert_eq!((value, value.as_ptr() as usize % LINE), (&entry[..], 16));
         }
     }
 
     #[test]
+    fn entries_are_found_one_after_the_other_whatever_lies_between() {
+        let (pinned, mut pen) = Pinned::new();
+        // Such as leave a rest of a bucket, or all of one, or some bytes for an address, or nothing at all.
+        let sizes = [16, 16_360, 8, 16_384, 40_000, 400_000, 24, 100, 32_768, 8, 1 << 20, 1 << 22, 8, 8];
+        let mut appended = Vec::new();
+        for (number, size) in sizes.into_iter().cycle().take(60).enumerate() {
+            let entry = [(size as u64).to_le_bytes().to_vec(), vec![0xFF; size - 8]].concat();
+            let address = (number % 3 == 0).then_some((0, 48));
+            appended.push((pinned.append(&mut pen, [&entry, &[]], address).unwrap(), size));
+        }
+        let (mut found, mut place) = (Vec::new(), 0);
+        while let Some(at) = pinned.entry_from(place) {
+            let size = u64::from_le_bytes(*pinned.from(at).first_chunk().unwrap());
+            found.push((at, size as usize));
+            place = (at + size).next_multiple_of(UNIT);
+        }
+        assert_eq!(found, appended);
+    }
+
+    #[test]
+    fn nobody_writes_with_the_pen_of_another() {
+        let ((pinned, _pen), (_other, mut pen)) = (Pinned::new(), Pinned::new());
+        assert_eq!(pinned.append(&mut pen, [b"some", b"thing"], None), None);
+        assert_eq!(pinned.append_whole(&mut pen, b"something"), None);
+        assert_eq!(pinned.from(0), b"");
+    }
+
+    #[test]
     fn readers_go_on_while_somebody_appends() {
-        let pinned = Pinned::new(Vec::new());
+        let (pinned, mut pen) = Pinned::new();
         std::thread::scope(|scope| {
             let append = || {
                 for number in 0..20_000_u64 {
-                    let mut appender = pinned.lock();
-                    let place = appender.append([&number.to_le_bytes(), b""], None).unwrap();
-                    appender.push(place);
+                    pinned.append(&mut pen, [&number.to_le_bytes(), b""], None).unwrap();
                 }
             };
             scope.spawn(append);
-            let mut seen = 0;
+            let (mut seen, mut place) = (0_u64, 0);
             while seen < 20_000 {
-                let places: Vec<u64> = pinned.lock().iter().skip(seen).copied().collect();
-                for place in places {
-                    assert_eq!(pinned.from(place)[..8], (seen as u64).to_le_bytes());
-                    seen += 1;
+                while let Some(at) = pinned.entry_from(place) {
+                    assert_eq!(pinned.from(at)[..8], seen.to_le_bytes());
+                    (seen, place) = (seen + 1, at + 8);
                 }
             }
         });

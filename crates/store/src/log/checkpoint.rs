@@ -15,7 +15,7 @@ use crate::log::history;
 use crate::log::layer::{Layer, Said};
 use crate::log::lock;
 use crate::log::space::{GONE, Space};
-use crate::log::state::{applied_of, newest};
+use crate::log::state::{Placed, applied_of, newest};
 
 /// How a checkpoint ended.
 pub(crate) enum Done {
@@ -244,13 +244,13 @@ impl Shared {
             return Err(EngineError::Damaged { what: "the log's active area has no head", code: 0 });
         };
         // Mostly this process has read it; the first group of the next area ends it.
-        let known = self.state().placed(head).filter(|placed| placed.end == end);
-        let (layer, sequence) = if let Some(placed) = known {
-            (placed.layer, placed.sequence)
+        let known = self.state().placed(head).filter(|placed| placed.end == end).map(Placed::read);
+        let (layer, sequence) = if let Some(known) = known {
+            known
         } else {
-            let layer = Layer::default();
+            let (layer, mut pen) = Layer::new();
             let chain = read_chain(&self.areas, area, head, applied.sequence, |sequence, group| {
-                layer.add(sequence, group);
+                layer.add(&mut pen, sequence, group);
             });
             if chain.end != end {
                 let what = "a sealed area of the log does not reach to where the next one begins";

@@ -2,8 +2,9 @@
 //!
 //! For every key the versions that the groups gave it, newest first, so that a snapshot sees those up to its
 //! sequence number while writers go on. Bytes stay where they are as long as the layer lives. The hash index is kept with
-//! every group; the ordered one catches up when somebody walks, since most who put do not. Rows that were counted without a
-//! catalog entry (`group.rs`) are added up by table.
+//! every group; the ordered one catches up when somebody walks, since most who put do not, and so do the sums, by table, of rows that
+//! were counted without a catalog entry (`group.rs`). What they catch up with are the versions, one after the other as they were added: so
+//! whoever adds stores a version and where it is found, and takes no lock.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,7 +16,8 @@ use crate::engine::{Direction, HashedKey, Tree};
 use crate::log::group::{self, Change, ShortGroup};
 use crate::log::key_order::sort_by_key;
 use crate::log::newest::Newest;
-use crate::pin_bytes::{Appender, Pinned};
+use crate::os_latch::{Held, Latch};
+use crate::pin_bytes::{Pen, Pinned};
 use crate::row_key::{self, TableId};
 use crate::short::is_same;
 
@@ -51,16 +53,16 @@ pub(crate) struct Place {
 /// The groups of one use of an area.
 pub(crate) struct Layer {
     /// Every version of every key, as a [`Head`], the key and the value.
-    versions: Pinned<Index>,
+    versions: Pinned,
     /// The newest version of every key. Who puts and who reads looks here, which is why it is read without a lock.
     newest: Newest,
+    index: Latch<Index>,
 }
 
-/// The lock of a layer that is about to be added to.
-pub(crate) struct Adding<'a>(Appender<'a, Index>);
-
+/// What is known of the versions up to some place, for whoever walks, counts or writes a checkpoint.
 #[derive(Default)]
 struct Index {
+    until: u64,
     /// All versions, as they came, and those of them that are the newest of their keys no more.
     all: Vec<u32>,
     replaced: Vec<u32>,
@@ -121,6 +123,8 @@ const UNIT: u64 = 8;
 /// Bytes ahead of a version's key.
 pub(crate) const HEAD_SIZE: usize = 24;
 const DELETED: u8 = 1;
+/// Of a group that counts: see `group.rs`.
+const COUNTS: u8 = 2;
 /// Values of the tree of large ones that are no shorter stand as they do in the engine's pages: 16 bytes behind a multiple of
 /// 64, which is what arrays in them are padded for.
 const LARGE_SIZE_MIN: usize = 1024;
@@ -174,15 +178,15 @@ impl Head {
     }
 }
 
-impl Default for Layer {
-    fn default() -> Self {
-        Self { versions: Pinned::new(Index::default()), newest: Newest::default() }
-    }
-}
-
 impl Layer {
-    /// Add what the next group says. One thread at a time, in the order of the sequence numbers.
-    pub(crate) fn add(&self, sequence: u64, group: &[u8]) {
+    /// An empty one, and the pen of whoever adds to it.
+    pub(crate) fn new() -> (Self, Pen) {
+        let (versions, pen) = Pinned::new();
+        (Self { versions, newest: Newest::default(), index: Latch::new(Index::default()) }, pen)
+    }
+
+    /// Add what the next group says, in the order of the sequence numbers.
+    pub(crate) fn add(&self, pen: &mut Pen, sequence: u64, group: &[u8]) {
         // Where a key's hash leads is in no cache once there are many; what is asked for a few keys ahead is there in time.
         const AHEAD: usize = 8;
         let mut ahead = group::changes(group);
@@ -192,24 +196,23 @@ impl Layer {
             }
         };
         ask(AHEAD);
-        let mut index = self.versions.lock();
         for change in group::changes(group) {
             ask(1);
             let key = group.get(change.key.clone()).unwrap_or_default();
-            self.add_version(&mut index, self.place(change.tree, key), sequence, group, (key, &change));
+            self.add_at(pen, self.place(change.tree, key), sequence, group, &change);
         }
     }
 
     /// As `add`, for a group that somebody else has made. Whoever makes one has just looked its keys up; of those of others what was
     /// said last lies all over memory, and is asked for at once instead of one after the other.
-    pub(crate) fn take_over(&self, sequence: u64, group: &[u8]) {
+    pub(crate) fn take_over(&self, pen: &mut Pen, sequence: u64, group: &[u8]) {
         for change in group::changes(group) {
             let hash = hash_of(change.tree, group.get(change.key).unwrap_or_default());
             if let (Some(version), _) = self.newest.find(hash, |_| true) {
                 self.versions.ask_for(u64::from(version) * UNIT);
             }
         }
-        self.add(sequence, group);
+        self.add(pen, sequence, group);
     }
 
     /// Look a key up, to read what was said of it last and to say more. Nothing is added to the layer in between.
@@ -256,89 +259,69 @@ impl Layer {
         if place.newest == NONE { None } else { self.said(place.newest, u64::MAX).map(|(_, said)| said) }
     }
 
-    /// Be about to add.
-    #[inline]
-    pub(crate) fn lock(&self) -> Adding<'_> {
-        Adding(self.versions.lock())
-    }
-
     /// As `add`, for a group of one change, of a key that was looked up.
     #[inline]
     pub(crate) fn add_at(
         &self,
-        adding: Adding<'_>,
-        place: Place,
+        pen: &mut Pen,
+        Place { hash, newest: older, slot }: Place,
         sequence: u64,
         group: &[u8],
         change: &Change,
     ) {
         let key = group.get(change.key.clone()).unwrap_or_default();
-        let Adding(mut index) = adding;
-        self.add_version(&mut index, place, sequence, group, (key, change));
-    }
-
-    /// As `add`, for the group of one short row that was looked up.
-    #[inline]
-    pub(crate) fn add_row(&self, adding: Adding<'_>, place: Place, sequence: u64, group: &mut ShortGroup) {
-        let Adding(mut index) = adding;
-        let (key_size, value_size) = group.sizes();
-        if group.is_counted() {
-            index.count(group.key(), sequence, 1);
-        }
-        let Place { hash, newest: older, slot } = place;
-        let (tree, flags) = (Tree::Rows as u8, 0);
-        let head = Head { sequence, older, key_size, value_size, tree, flags };
-        let at = index.append_whole(group.headed_by(head.bytes()));
-        self.note(&mut index, (hash, slot, older), at);
-    }
-
-    /// A version was appended: it is the newest of its key.
-    #[inline]
-    fn note(&self, index: &mut Appender<'_, Index>, (hash, slot, older): (u32, u32, u32), at: Option<u64>) {
-        // An area is much smaller than what can be numbered.
-        let Some(version) = at.map(|at| (at / UNIT) as u32) else { return };
-        index.all.push(version);
-        if older == NONE {
-            self.newest.insert(hash, slot, version);
-        } else {
-            index.replaced.push(older);
-            self.newest.replace(hash, slot, version);
-        }
-    }
-
-    #[inline]
-    fn add_version(
-        &self,
-        index: &mut Appender<'_, Index>,
-        place: Place,
-        sequence: u64,
-        group: &[u8],
-        (key, change): (&[u8], &Change),
-    ) {
         let value = change.value.clone().map(|value| group.get(value).unwrap_or_default());
         // As in the group, where the value stands behind the key.
         let until = change.value.as_ref().map_or(change.key.end, |value| value.end);
         let key_and_value = group.get(change.key.start..until).unwrap_or_default();
         debug_assert_eq!(key_and_value.len(), key.len() + value.map_or(0, <[u8]>::len));
-        if change.is_counted {
-            index.count(key, sequence, if value.is_some() { 1 } else { -1 });
-        }
-        let (tree, Place { hash, newest: older, slot }) = (change.tree, place);
+        let tree = change.tree;
+        let counts = if change.is_counted { COUNTS } else { 0 };
         let head = Head {
             sequence,
             older,
             key_size: key.len() as u32,
             value_size: value.map_or(0, <[u8]>::len) as u32,
             tree: tree as u8,
-            flags: if value.is_none() { DELETED } else { 0 },
+            flags: counts | if value.is_none() { DELETED } else { 0 },
         };
         // Keys of that tree have eight bytes. Where a stranger's log has another, its value would move the head to where no version is found.
         let is_large = tree == Tree::Blobs
             && key.len().is_multiple_of(UNIT as usize)
             && value.is_some_and(|value| value.len() >= LARGE_SIZE_MIN);
         let address = is_large.then_some((HEAD_SIZE + key.len(), BLOB_ADDRESS_REMAINDER));
-        let at = index.append([&head.bytes(), key_and_value], address);
-        self.note(index, (hash, slot, older), at);
+        let at = self.versions.append(pen, [&head.bytes(), key_and_value], address);
+        self.note((hash, slot, older), at);
+    }
+
+    /// As `add`, for the group of one short row that was looked up.
+    #[inline]
+    pub(crate) fn add_row(&self, pen: &mut Pen, place: Place, sequence: u64, group: &mut ShortGroup) {
+        let (key_size, value_size) = group.sizes();
+        let Place { hash, newest: older, slot } = place;
+        let (tree, flags) = (Tree::Rows as u8, if group.is_counted() { COUNTS } else { 0 });
+        let head = Head { sequence, older, key_size, value_size, tree, flags };
+        let at = self.versions.append_whole(pen, group.headed_by(head.bytes()));
+        self.note((hash, slot, older), at);
+    }
+
+    /// A version was appended: it is the newest of its key.
+    #[inline]
+    fn note(&self, (hash, slot, older): (u32, u32, u32), at: Option<u64>) {
+        // An area is much smaller than what can be numbered.
+        let Some(version) = at.map(|at| (at / UNIT) as u32) else { return };
+        if older == NONE {
+            self.newest.insert(hash, slot, version);
+        } else {
+            self.newest.replace(hash, slot, version);
+        }
+    }
+
+    /// The index, of all that was added so far.
+    fn index(&self) -> Held<'_, Index> {
+        let mut index = self.index.lock();
+        index.catch_up(&self.versions);
+        index
     }
 
     /// What the groups up to a sequence number say of a key; `None`: nothing.
@@ -360,14 +343,14 @@ impl Layer {
 
     /// How many more rows of a table were counted by the groups behind one sequence number and up to another.
     pub(crate) fn counted(&self, table: TableId, behind: u64, until: u64) -> i64 {
-        let index = self.versions.lock();
+        let index = self.index();
         let of_table = index.counted.iter().find(|counted| counted.table == table);
         of_table.map_or(0, |counted| counted.at(until) - counted.at(behind))
     }
 
     /// The tables of which rows were counted.
     pub(crate) fn counted_tables(&self) -> Vec<TableId> {
-        self.versions.lock().counted.iter().map(|counted| counted.table).collect()
+        self.index().counted.iter().map(|counted| counted.table).collect()
     }
 
     /// Fill `out` with up to `limit` keys behind `bound` in walking order, of which something was said up to the sequence
@@ -381,7 +364,7 @@ impl Layer {
         limit: usize,
         out: &mut Vec<Saying<'a>>,
     ) -> bool {
-        let mut index = self.versions.lock();
+        let mut index = self.index();
         self.order(&mut index);
         let [meta, rows, blobs] = &index.ordered;
         let ordered = match tree {
@@ -412,7 +395,7 @@ impl Layer {
     pub(crate) fn all(&self) -> impl Iterator<Item = (Tree, impl Iterator<Item = Saying<'_>>)> {
         // In key order versions lie all over memory.
         const AHEAD: usize = 8;
-        let versions = self.newest_as_they_came(&self.versions.lock());
+        let versions = Self::newest_as_they_came(&self.index());
         self.sorted(&versions).into_iter().map(move |(tree, sorted)| {
             let said = move |place: usize| {
                 if let Some(next) = sorted.get(place + AHEAD) {
@@ -426,21 +409,22 @@ impl Layer {
     }
 
     /// The newest version of every key among all, in the order in which they were added: so they lie in memory.
-    fn newest_as_they_came(&self, index: &Index) -> Vec<u32> {
+    fn newest_as_they_came(index: &Index) -> Vec<u32> {
         let Index { all, replaced, .. } = index;
         if replaced.is_empty() {
             return all.clone();
         }
-        // The fewer are sorted: to fill a table replaces what the catalog says of it, and nothing else.
-        if replaced.len() < self.newest.len() {
-            let mut replaced = replaced.clone();
-            replaced.sort_unstable();
-            let mut next = replaced.into_iter().peekable();
-            return all.iter().copied().filter(|version| next.next_if_eq(version).is_none()).collect();
+        // Not of `newest`, which whoever adds has by then told of more, or of less.
+        let mut is_replaced = vec![0_u64; all.last().map_or(0, |last| *last as usize / 64 + 1)];
+        for version in replaced {
+            if let Some(word) = is_replaced.get_mut(*version as usize / 64) {
+                *word |= 1 << (version % 64);
+            }
         }
-        let mut newest: Vec<u32> = self.newest.versions().collect();
-        newest.sort_unstable();
-        newest
+        let is_newest = |version: &u32| {
+            is_replaced.get(*version as usize / 64).is_some_and(|word| word >> (version % 64) & 1 == 0)
+        };
+        all.iter().copied().filter(is_newest).collect()
     }
 
     /// Bring the ordered index up to date.
@@ -449,7 +433,7 @@ impl Layer {
         const MANY: usize = 1 << 12;
         let new = index.all.len() - index.ordered_count;
         if new >= MANY.max(index.ordered_count) {
-            let sorted = self.sorted(&self.newest_as_they_came(index));
+            let sorted = self.sorted(&Self::newest_as_they_came(index));
             index.ordered = sorted.map(|(_, versions)| {
                 versions.into_iter().map(|version| (Box::from(self.key(version)), version)).collect()
             });
@@ -515,21 +499,37 @@ impl Layer {
 
 /// The head of a version, and what stands behind that: the key, the value, and other versions. `None` of no version.
 #[inline]
-fn version_at(versions: &Pinned<Index>, version: u32) -> Option<(Head, &[u8])> {
+fn version_at(versions: &Pinned, version: u32) -> Option<(Head, &[u8])> {
     let (head, rest) = versions.from(u64::from(version) * UNIT).split_at_checked(HEAD_SIZE)?;
     Some((Head::parse(head)?, rest))
 }
 
 /// The head and the key of a version; `None` of no version.
 #[inline]
-fn key_of(versions: &Pinned<Index>, version: u32) -> Option<(Head, &[u8])> {
+fn key_of(versions: &Pinned, version: u32) -> Option<(Head, &[u8])> {
     let (head, rest) = version_at(versions, version)?;
     Some((head, rest.get(..head.key_size as usize)?))
 }
 
 impl Index {
+    /// Go through the versions that were added since.
+    fn catch_up(&mut self, versions: &Pinned) {
+        while let Some(place) = versions.entry_from(self.until) {
+            let version = (place / UNIT) as u32;
+            let Some((head, key)) = key_of(versions, version) else { return };
+            if head.flags & COUNTS != 0 {
+                self.count(key, head.sequence, if head.flags & DELETED == 0 { 1 } else { -1 });
+            }
+            self.all.push(version);
+            if head.older != NONE {
+                self.replaced.push(head.older);
+            }
+            let size = HEAD_SIZE as u64 + u64::from(head.key_size) + u64::from(head.value_size);
+            self.until = (place + size).next_multiple_of(UNIT);
+        }
+    }
+
     /// Count a row in, or out.
-    #[inline]
     fn count(&mut self, row_key: &[u8], sequence: u64, more: i64) {
         let Some((table, _)) = row_key::split(row_key) else { return };
         if let Some(counted) = self.counted.iter_mut().find(|counted| counted.table == table) {
@@ -559,13 +559,13 @@ mod tests {
 
     use super::*;
 
-    fn put(layer: &Layer, sequence: u64, tree: Tree, key: &[u8], is_counted: bool) {
+    fn put((layer, pen): &mut (Layer, Pen), sequence: u64, tree: Tree, key: &[u8], is_counted: bool) {
         let mut bytes = group::begin(64);
         let mut change = group::push_put(&mut bytes, tree, key, &[b"value ", &sequence.to_le_bytes()]);
         if is_counted {
             group::count_first(&mut bytes, &mut change);
         }
-        layer.add_at(layer.lock(), layer.place(tree, key), sequence, &bytes, &change);
+        layer.add_at(pen, layer.place(tree, key), sequence, &bytes, &change);
     }
 
     #[test]
@@ -575,15 +575,15 @@ mod tests {
         let tails: [&[u8]; 9] =
             [b"", b"\0", b"\0\0", b"a", b"abcdefgh", b"abcdefgh\0", b"abcdefghi", b"abcdefgz", b"\xff"];
         for shared in [&b""[..], b"k", b"shared by all of them "] {
-            let layer = Layer::default();
+            let mut layer = Layer::new();
             let mut expected = BTreeMap::new();
             for (sequence, tail) in (1..).zip(tails.iter().rev().chain(&tails[3..6])) {
                 let key = [shared, tail].concat();
-                put(&layer, sequence, Tree::Rows, &key, false);
-                put(&layer, sequence, Tree::Meta, b"another tree's", false);
+                put(&mut layer, sequence, Tree::Rows, &key, false);
+                put(&mut layer, sequence, Tree::Meta, b"another tree's", false);
                 expected.insert(key, [&b"value "[..], &sequence.to_le_bytes()].concat());
             }
-            for (tree, sayings) in layer.all() {
+            for (tree, sayings) in layer.0.all() {
                 let found = sayings.map(|(key, said)| (key.to_vec(), said.value().unwrap().to_vec()));
                 match tree {
                     Tree::Rows => assert!(found.eq(expected.clone()), "behind {shared:?}"),
@@ -597,14 +597,15 @@ mod tests {
     #[test]
     fn what_was_replaced_is_left_out_whether_it_is_little_or_much() {
         for (keys, puts) in [(100_u64, 100_u64), (100, 101), (100, 150), (100, 1000), (3, 1000)] {
-            let layer = Layer::default();
+            let mut layer = Layer::new();
             let mut expected = BTreeMap::new();
             for sequence in 1..=puts {
                 let key = (sequence * 7 % keys).to_be_bytes();
-                put(&layer, sequence, Tree::Rows, &key, false);
+                put(&mut layer, sequence, Tree::Rows, &key, false);
                 expected.insert(key.to_vec(), sequence);
             }
-            let versions = layer.newest_as_they_came(&layer.versions.lock());
+            let layer = layer.0;
+            let versions = Layer::newest_as_they_came(&layer.index());
             assert!(versions.is_sorted());
             let key_and_sequence = |version| {
                 let (head, key) = key_of(&layer.versions, version).unwrap();
@@ -619,18 +620,18 @@ mod tests {
     fn a_walk_over_many_keys_is_one_over_few() {
         // Walks in between bring some in order one by one, others all at once; some keys are said anew, ahead of that and behind.
         for steps in [&[100_u64, 20_000][..], &[10_000, 300, 10_000], &[20_000], &[5_000, 5_000, 5_000]] {
-            let (layer, mut expected, mut sequence) = (Layer::default(), BTreeMap::new(), 0);
+            let (mut layer, mut expected, mut sequence) = (Layer::new(), BTreeMap::new(), 0);
             for count in steps {
                 for _ in 0..*count {
                     sequence += 1;
                     let number = (sequence % 9_000_u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
                     let key = number.to_be_bytes();
-                    put(&layer, sequence, Tree::Rows, &key, false);
+                    put(&mut layer, sequence, Tree::Rows, &key, false);
                     expected.insert(key, [&b"value "[..], &sequence.to_le_bytes()].concat());
                 }
-                put(&layer, sequence, Tree::Meta, b"another tree's", false);
+                put(&mut layer, sequence, Tree::Meta, b"another tree's", false);
                 let (mut found, mut sayings, mut behind) = (Vec::new(), Vec::new(), Bound::Unbounded);
-                while layer.walk(Tree::Rows, behind, Direction::Forward, sequence, 1000, &mut sayings) {
+                while layer.0.walk(Tree::Rows, behind, Direction::Forward, sequence, 1000, &mut sayings) {
                     behind = Bound::Excluded(sayings[sayings.len() - 1].0);
                     found.append(&mut sayings);
                 }
@@ -648,13 +649,13 @@ mod tests {
 
     #[test]
     fn what_no_writer_of_ours_makes_is_found_all_the_same() {
-        let layer = Layer::default();
+        let (layer, mut pen) = Layer::new();
         for (sequence, key) in (1..).zip([&b"odd"[..], b"", b"12345678", b"123456789"]) {
             let mut bytes = group::begin(0);
             let value = [sequence as u8; 2000];
             group::push_put(&mut bytes, Tree::Blobs, key, &[&value]);
             group::finish(&mut bytes, 1, sequence, 0);
-            layer.add(sequence, &bytes);
+            layer.add(&mut pen, sequence, &bytes);
             assert_eq!(layer.find(Tree::Blobs, key, sequence), Some(Said::Value(&value[..])));
         }
     }
@@ -663,13 +664,14 @@ mod tests {
     fn readers_without_a_lock_see_their_version_while_somebody_adds() {
         const KEYS: u64 = 400;
         const GROUPS: u64 = 40_000;
-        let (layer, published) = (Layer::default(), AtomicU64::new(0));
+        let ((layer, mut pen), published) = (Layer::new(), AtomicU64::new(0));
+        let (layer, published) = (&layer, &published);
         let is_deleted = |sequence: u64| sequence.is_multiple_of(7);
         let value = |sequence: u64| sequence.to_le_bytes().repeat(1 + (sequence % 5) as usize);
         // Each group says something of the next key, so that the last one of each up to a group follows from its number.
         let last = |key: u64, until: u64| until.checked_sub((until + KEYS - key) % KEYS).filter(|at| *at > 0);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            scope.spawn(move || {
                 for sequence in 1..=GROUPS {
                     let (mut bytes, key) = (group::begin(0), (sequence % KEYS).to_be_bytes());
                     if is_deleted(sequence) {
@@ -678,7 +680,7 @@ mod tests {
                         group::push_put(&mut bytes, Tree::Rows, &key, &[&value(sequence)]);
                     }
                     group::finish(&mut bytes, 1, sequence, 0);
-                    layer.add(sequence, &bytes);
+                    layer.add(&mut pen, sequence, &bytes);
                     published.store(sequence, Ordering::Release);
                 }
             });
@@ -724,20 +726,20 @@ mod tests {
 
     #[test]
     fn rows_are_counted_up_to_each_group() {
-        let layer = Layer::default();
+        let mut layer = Layer::new();
         let mut totals = vec![0];
         // Runs of one and of many, with groups between them that count nothing or another table's.
         for sequence in 1..60_u64 {
             let counts = sequence % 7 != 0 && !(20..25).contains(&sequence);
             let table = if sequence % 5 == 0 { 4 } else { 3 };
-            put(&layer, sequence, Tree::Rows, &[table, sequence as u8], counts);
+            put(&mut layer, sequence, Tree::Rows, &[table, sequence as u8], counts);
             totals.push(totals[totals.len() - 1] + i64::from(counts && table == 3));
         }
         for (behind, before) in totals.iter().enumerate() {
             for (until, total) in totals.iter().enumerate().skip(behind) {
-                assert_eq!(layer.counted(TableId(3), behind as u64, until as u64), total - before);
+                assert_eq!(layer.0.counted(TableId(3), behind as u64, until as u64), total - before);
             }
         }
-        assert_eq!(layer.counted(TableId(5), 0, 60), 0);
+        assert_eq!(layer.0.counted(TableId(5), 0, 60), 0);
     }
 }

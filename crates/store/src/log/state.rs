@@ -11,11 +11,12 @@ use crate::log::areas::{AreaHead, Areas};
 use crate::log::draft::Draft;
 use crate::log::group::{self, Change, ShortGroup};
 use crate::log::layer::{Layer, Place};
+use crate::pin_bytes::Pen;
 
 /// A layer and the use of an area that it has read.
-#[derive(Clone)]
 pub(crate) struct Placed {
     pub(crate) layer: Arc<Layer>,
+    pen: Pen,
     pub(crate) area: usize,
     pub(crate) head: AreaHead,
     /// The position behind the last group that was read, and its number and check.
@@ -26,7 +27,13 @@ pub(crate) struct Placed {
 
 impl Placed {
     fn new(area: usize, head: AreaHead, sequence: u64) -> Self {
-        Self { layer: Arc::default(), area, head, end: head.begin, sequence, chain: head.salt }
+        let (layer, pen) = Layer::new();
+        Self { layer: Arc::new(layer), pen, area, head, end: head.begin, sequence, chain: head.salt }
+    }
+
+    /// What was read, and the number of its last group.
+    pub(crate) fn read(&self) -> (Arc<Layer>, u64) {
+        (Arc::clone(&self.layer), self.sequence)
     }
 
     /// Whether the next group belongs behind what was read here.
@@ -92,8 +99,8 @@ impl State {
     }
 
     /// What was read of one use of an area.
-    pub(crate) fn placed(&self, head: AreaHead) -> Option<Placed> {
-        self.layers.iter().find(|placed| placed.head == head).cloned()
+    pub(crate) fn placed(&self, head: AreaHead) -> Option<&Placed> {
+        self.layers.iter().find(|placed| placed.head == head)
     }
 
     #[inline]
@@ -263,7 +270,7 @@ impl State {
         if group::changes_catalog(bytes) {
             self.catalog = sequence;
         }
-        placed.layer.take_over(sequence, bytes);
+        placed.layer.take_over(&mut placed.pen, sequence, bytes);
         true
     }
 
@@ -296,7 +303,7 @@ impl State {
         let sequence = placed.sequence + 1;
         let (bytes, check) = draft.finish(sequence, placed.chain);
         placed.publish(areas, &bytes, check)?;
-        placed.layer.add(sequence, &bytes);
+        placed.layer.add(&mut placed.pen, sequence, &bytes);
         // Nearly always: only a single row is changed without the counters.
         self.catalog = sequence;
         Ok(())
@@ -318,31 +325,28 @@ impl State {
         bytes: &mut Vec<u8>,
         change: &Change,
     ) -> Result<(), EngineError> {
-        let Some(Placed { layer, area, head, end, sequence, chain }) = self.layers.last_mut() else {
+        let Some(Placed { layer, pen, area, head, end, sequence, chain }) = self.layers.last_mut() else {
             return Err(EngineError::Misuse("no area to append to"));
         };
-        // Ahead of what is stored into memory that no cache has: to take a lock is to wait until all of it is there.
-        let adding = layer.lock();
         let check = group::finish(bytes, 1, *sequence + 1, *chain);
         areas.write(*area, *head, *end, bytes).map_err(EngineError::of_system)?;
         (*end, *sequence, *chain) = (*end + bytes.len() as u64, *sequence + 1, check);
         areas.publish(*end, *sequence);
-        layer.add_at(adding, place, *sequence, bytes, change);
+        layer.add_at(pen, place, *sequence, bytes, change);
         Ok(())
     }
 
     /// As `append_one`, of the short group that was begun.
     #[inline]
     pub(crate) fn append_short(&mut self, areas: &Areas, place: Place) -> Result<(), EngineError> {
-        let Some(Placed { layer, area, head, end, sequence, chain }) = self.layers.last_mut() else {
+        let Some(Placed { layer, pen, area, head, end, sequence, chain }) = self.layers.last_mut() else {
             return Err(EngineError::Misuse("no area to append to"));
         };
-        let adding = layer.lock();
         let (bytes, check) = self.short.finish(*sequence + 1, *chain);
         areas.write(*area, *head, *end, bytes).map_err(EngineError::of_system)?;
         (*end, *sequence, *chain) = (*end + bytes.len() as u64, *sequence + 1, check);
         areas.publish(*end, *sequence);
-        layer.add_row(adding, place, *sequence, &mut self.short);
+        layer.add_row(pen, place, *sequence, &mut self.short);
         Ok(())
     }
 
