@@ -289,6 +289,22 @@ def test_a_transaction_around_asyncio_holds_inside(hasty: Database) -> None:
     assert dict(hasty) == {}
 
 
+def test_rows_put_and_read_one_by_one_keep_nobody_from_compacting_and_closing(path: Path) -> None:
+    """What a handle has at hand for the next row is no reader, and nobody who has the file open."""
+    db = pellucid.open(path)
+    table = db.table("t")
+    for turn in range(3):
+        for number in range(10):
+            table[f"key {number}"] = turn
+            assert table[f"key {number}"] == turn
+        db.compact()
+    table["key 0"] = "last"
+    db.close()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    with pellucid.open(path) as again:
+        assert again.table("t")["key 0"] == "last"
+
+
 def test_a_database_closed_in_another_thread_is_closed(db: Database) -> None:
     db["a"] = {"x": 1}
     record = db["a"]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pellucid_record::shape::Shapes;
-use pellucid_store::{Savepoint, Snapshot, Store, StoreError, Transaction, thread_number};
+use pellucid_store::{AtOnce, Hold, Savepoint, Snapshot, Store, StoreError, Transaction, thread_number};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -81,6 +81,10 @@ pub struct Core {
     // Its context went while it was lent: it is taken back when it comes home.
     is_abandoned: GilValue<bool>,
     stored_count: GilValue<u64>,
+    // The open database, so that a row need not ask the store for it; none before the first, and where somebody wants
+    // nobody to have it: so many do.
+    hold: GilCell<Option<Hold>>,
+    hold_bans: GilValue<u32>,
 }
 
 /// Takes the running transaction back when it is dropped.
@@ -119,6 +123,8 @@ impl Core {
             is_lent: GilValue::new(false),
             is_abandoned: GilValue::new(false),
             stored_count: GilValue::new(0),
+            hold: GilCell::new(None),
+            hold_bans: GilValue::new(0),
         }))
     }
 
@@ -130,6 +136,41 @@ impl Core {
         } else {
             Err(errors::closed(py, &format!("database {}", self.target), "open it again"))
         }
+    }
+
+    /// Run `work` on the open database, if it can be had at once. It may make objects of values, which runs no code of the user's, and so
+    /// does not come back here.
+    #[inline]
+    pub fn with_hold<R>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Hold) -> Result<AtOnce<R>, StoreError>,
+    ) -> Result<AtOnce<R>, StoreError> {
+        let done = self.hold.with(py, |hold| hold.as_ref().filter(|hold| hold.is_current()).map(work));
+        done.unwrap_or_else(|| {
+            self.take_hold(py);
+            Ok(AtOnce::Unable)
+        })
+    }
+
+    /// Have the open database at hand from the next row on.
+    #[cold]
+    fn take_hold(&self, py: Python<'_>) {
+        if self.hold_bans.get() == 0
+            && self.gate.is_open()
+            && let Ok(hold) = self.store.hold()
+        {
+            drop(self.hold.with(py, |old| old.replace(hold)));
+        }
+    }
+
+    /// Let go of the open database, until `work` is done, which wants nobody else to have it.
+    pub fn without_hold<R>(&self, py: Python<'_>, work: impl FnOnce() -> R) -> R {
+        self.hold_bans.set(self.hold_bans.get() + 1);
+        drop(self.hold.with(py, Option::take));
+        let done = work();
+        self.hold_bans.set(self.hold_bans.get() - 1);
+        done
     }
 
     /// What a transaction raises at its end where the database was closed in its block.

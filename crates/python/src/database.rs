@@ -129,7 +129,7 @@ impl Database {
         for gate in self.snapshots.with(py, std::mem::take) {
             gate.close();
         }
-        match py.detach(|| self.core.store.close()) {
+        match self.core.without_hold(py, || py.detach(|| self.core.store.close())) {
             Some(warning) => open::warn(py, &warning),
             None => Ok(()),
         }
@@ -356,8 +356,8 @@ impl Database {
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         self.check_writable(py)?;
         let (timeout, mut signals) = (self.core.timeout, Signals::new());
-        py.detach(|| self.core.store.compact_while(timeout, &mut || signals.go_on()))
-            .map_err(|error| errors::of_store(py, error))
+        let mut compact = || py.detach(|| self.core.store.compact_while(timeout, &mut || signals.go_on()));
+        self.core.without_hold(py, &mut compact).map_err(|error| errors::of_store(py, error))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {

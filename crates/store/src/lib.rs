@@ -72,7 +72,7 @@ pub use os::thread_number;
 pub use row_key::TableId;
 pub use scan::{Range, Row, Scan};
 pub use shapes::TransactionShapes;
-pub use single::{Known, key_of_roomy};
+pub use single::{Hold, Known, key_of_roomy};
 pub use snapshot::Snapshot;
 pub use store::{Durability, Mode, OpenOptions, Store};
 pub use transaction::{Savepoint, Transaction};

@@ -3,13 +3,16 @@
 //! The engine does it at once or not at all (`Engine::change_row`); here a row key becomes of a key and a cell of a record.
 //! What is more than a plain cell goes the long way: keys that are too long or have a spelling, records with large values.
 
+use std::sync::Arc;
+
 use crate::cell::{CHECK_SIZE, Cell, check_alone, check_of};
 use crate::database::Database;
 use crate::engine::{AtOnce, Choice, HashedKey};
 use crate::error::StoreError;
+use crate::os;
 use crate::row_key::{RowKey, TableId, in_place, is_long, split};
 use crate::short;
-use crate::store::{Durability, Mode, Store};
+use crate::store::{Durability, Mode, OpenOptions, Store};
 
 /// A table, and the version of the catalog in which it was found (`Snapshot::catalog_version`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +25,24 @@ pub struct Known {
     pub is_indexed: bool,
 }
 
+/// A database that is open, for whoever puts and gets one row after the other: to ask the store for it takes a lock each time. It is
+/// to be let go of ahead of [`Store::close`], which could not close the file, and [`Store::compact`], which would say that
+/// somebody uses it.
+pub struct Hold {
+    database: Arc<Database>,
+    is_slow: bool,
+}
+
 impl Store {
-    /// Bytes behind a record that `put_roomy_at_once` needs.
-    pub const RECORD_ROOM: usize = CHECK_SIZE;
+    /// The open database, for one row after the other.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn hold(&self) -> Result<Hold, StoreError> {
+        let (database, options) = (self.database()?, self.options());
+        let is_slow = database.read_only.is_some() || is_slow(options);
+        Ok(Hold { database, is_slow })
+    }
 
     /// Set a key to a record that has no large values, in a commit of its own; says whether the key was there.
     ///
@@ -36,35 +54,6 @@ impl Store {
             push_cell(row_key, record, out);
             Some((Choice::Put, old.is_some()))
         })
-    }
-
-    /// As `put_at_once`, of a key with a byte of room ahead of it and a record with `RECORD_ROOM` behind it: what is stored is made of them
-    /// where they lie.
-    ///
-    /// # Errors
-    /// As `put_at_once`.
-    #[inline]
-    pub fn put_roomy_at_once(
-        &self,
-        known: Known,
-        key: &mut [u8],
-        record: &mut [u8],
-    ) -> Result<AtOnce<bool>, StoreError> {
-        if self.is_slow(known) {
-            return Ok(AtOnce::Unable);
-        }
-        let database = self.link()?.database.lock();
-        let Some(database) = database.as_ref() else { return Err(StoreError::Closed { what: "database" }) };
-        let Some(key) = in_place(key, known.table, database.key_size_max) else { return Ok(AtOnce::Unable) };
-        if database.read_only.is_some() {
-            return Ok(AtOnce::Unable);
-        }
-        let key = HashedKey::of(key);
-        let Some((body, check)) = record.split_last_chunk_mut() else { return Ok(AtOnce::Unable) };
-        *check = check_alone(key.hash, body).to_le_bytes();
-        let may_replace = |old: &[u8]| Cell::parse(old).is_some_and(|cell| cell.is_plain());
-        let put = database.engine.put_row(key, known.version, record, may_replace);
-        put.map_err(|error| database.write_error(error))
     }
 
     /// Put a record that has no large values under a key that is not there, in a commit of its own, if nothing was committed since a
@@ -120,13 +109,6 @@ impl Store {
         self.alter(known, None, key, |_, old, _| old.map(|_| (Choice::Delete, ())))
     }
 
-    /// Whether nothing is written at once.
-    #[inline]
-    fn is_slow(&self, known: Known) -> bool {
-        let options = self.options();
-        options.durability == Durability::Full || known.is_indexed || options.mode == Mode::Read
-    }
-
     #[inline]
     fn alter<R>(
         &self,
@@ -135,7 +117,7 @@ impl Store {
         key: &[u8],
         mut change: impl FnMut(&[u8], Option<Cell<'_>>, &mut Vec<u8>) -> Option<(Choice, R)>,
     ) -> Result<AtOnce<R>, StoreError> {
-        if self.is_slow(known) {
+        if known.is_indexed || is_slow(self.options()) {
             return Ok(AtOnce::Unable);
         }
         self.with_row_key(known.table, key, |database, row_key| {
@@ -179,23 +161,6 @@ impl Store {
         self.with_row_key(known.table, key, |database, row_key| show_row(database, known, row_key, &mut show))
     }
 
-    /// As `show_at_once`, of a key with a byte of room ahead of it; `show` is also given what `key_of_roomy` makes the key of.
-    ///
-    /// # Errors
-    /// As `show_at_once`.
-    #[inline]
-    pub fn show_roomy_at_once(
-        &self,
-        known: Known,
-        key: &mut [u8],
-        mut show: impl FnMut(&[u8], &[u8]),
-    ) -> Result<AtOnce<bool>, StoreError> {
-        let database = self.link()?.database.lock();
-        let Some(database) = database.as_ref() else { return Err(StoreError::Closed { what: "database" }) };
-        let Some(key) = in_place(key, known.table, database.key_size_max) else { return Ok(AtOnce::Unable) };
-        show_row(database, known, key, &mut |record| show(key, record))
-    }
-
     /// The database and a row's key in it, unless that is too long to stand for itself.
     #[inline]
     fn with_row_key<R>(
@@ -211,6 +176,65 @@ impl Store {
         let row_key = RowKey::new(table, key, limit);
         let row_key = row_key.as_bytes();
         if is_long(row_key, limit) { Ok(AtOnce::Unable) } else { work(database, row_key) }
+    }
+}
+
+/// Whether nothing is written at once.
+#[inline]
+fn is_slow(options: &OpenOptions) -> bool {
+    options.durability == Durability::Full || options.mode == Mode::Read
+}
+
+impl Hold {
+    /// Bytes behind a record that `put_roomy_at_once` needs.
+    pub const RECORD_ROOM: usize = CHECK_SIZE;
+
+    /// Whether it is of this process, and not of the one that this was forked off: nothing else may be done with such a one.
+    #[inline]
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.database.generation == os::generation()
+    }
+
+    /// As [`Store::put_at_once`], of a key with a byte of room ahead of it and a record with `RECORD_ROOM` behind it: what is stored is
+    /// made of them where they lie.
+    ///
+    /// # Errors
+    /// As `Store::put_at_once`.
+    #[inline]
+    pub fn put_roomy_at_once(
+        &self,
+        known: Known,
+        key: &mut [u8],
+        record: &mut [u8],
+    ) -> Result<AtOnce<bool>, StoreError> {
+        if self.is_slow || known.is_indexed {
+            return Ok(AtOnce::Unable);
+        }
+        let database = &*self.database;
+        let Some(key) = in_place(key, known.table, database.key_size_max) else { return Ok(AtOnce::Unable) };
+        let key = HashedKey::of(key);
+        let Some((body, check)) = record.split_last_chunk_mut() else { return Ok(AtOnce::Unable) };
+        *check = check_alone(key.hash, body).to_le_bytes();
+        let may_replace = |old: &[u8]| Cell::parse(old).is_some_and(|cell| cell.is_plain());
+        let put = database.engine.put_row(key, known.version, record, may_replace);
+        put.map_err(|error| database.write_error(error))
+    }
+
+    /// As [`Store::show_at_once`], of a key with a byte of room ahead of it; `show` is also given what `key_of_roomy` makes the key of.
+    ///
+    /// # Errors
+    /// As `Store::show_at_once`.
+    #[inline]
+    pub fn show_roomy_at_once(
+        &self,
+        known: Known,
+        key: &mut [u8],
+        mut show: impl FnMut(&[u8], &[u8]),
+    ) -> Result<AtOnce<bool>, StoreError> {
+        let database = &*self.database;
+        let Some(key) = in_place(key, known.table, database.key_size_max) else { return Ok(AtOnce::Unable) };
+        show_row(database, known, key, &mut |record| show(key, record))
     }
 }
 

@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use pellucid_store::{
-    AtOnce, Known, OpenOptions, Range, Savepoint, Scan, Store, StoreError, TableId, Transaction,
+    AtOnce, Hold, Known, OpenOptions, Range, Savepoint, Scan, Store, StoreError, TableId, Transaction,
 };
 use support::{Chance, Scratch};
 
@@ -269,8 +269,8 @@ fn change_single_rows(
                 store.put_at_once(table, &key, &record)
             } else {
                 let (mut key, mut record) = ([&[7], &key[..]].concat(), record.clone());
-                record.extend_from_slice(&[7; Store::RECORD_ROOM]);
-                store.put_roomy_at_once(table, &mut key, &mut record)
+                record.extend_from_slice(&[7; Hold::RECORD_ROOM]);
+                store.hold().unwrap().put_roomy_at_once(table, &mut key, &mut record)
             };
             put.unwrap().map(|was_there| {
                 let rows = model.get_mut(&name).unwrap();

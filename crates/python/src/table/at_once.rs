@@ -97,11 +97,13 @@ impl Table {
         // Apart: a row is large, and would be moved with each scalar.
         let (mut scalar, mut row) = (None, None);
         this.at_once(py, |known| {
-            this.core.store.show_roomy_at_once(known, roomy, |key, record| {
-                scalar = Self::scalar(this, py, record);
-                if scalar.is_none() {
-                    row = Some(Self::stored_row(slf, key_of_roomy(key), record));
-                }
+            this.core.with_hold(py, |hold| {
+                hold.show_roomy_at_once(known, roomy, |key, record| {
+                    scalar = Self::scalar(this, py, record);
+                    if scalar.is_none() {
+                        row = Some(Self::stored_row(slf, key_of_roomy(key), record));
+                    }
+                })
             })
         })?;
         match row {
@@ -119,7 +121,9 @@ impl Table {
         let (mut room, mut record_room) = ([0; SHORT_KEY_SIZE], [0; SHORT_RECORD_SIZE]);
         let Some(key) = short_key(key, &mut room) else { return Ok(false) };
         let Some(record) = short_record(value, &mut record_room) else { return Ok(false) };
-        let put = self.at_once(py, |known| self.core.store.put_roomy_at_once(known, key, record))?;
+        let put = self.at_once(py, |known| {
+            self.core.with_hold(py, |hold| hold.put_roomy_at_once(known, key, record))
+        })?;
         if put.is_some() {
             counters::value_encoded();
             self.core.count_stored();
