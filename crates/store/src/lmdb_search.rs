@@ -302,6 +302,7 @@ fn first_word(key: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::engine::{Engine, Tree};
@@ -347,7 +348,10 @@ mod tests {
 
     /// The bytes of a file whose tree of rows has these entries, and the tree's head.
     fn file_of(entries: &Entries) -> (Vec<u8>, TreeHead) {
-        let folder = std::env::temp_dir().join(format!("pellucid-search-{}", std::process::id()));
+        // Tests of one process run beside each other.
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("pellucid-search-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("pages");
         let engine = LmdbEngine::create(&path, LmdbOptions::default(), &mut |_, _| Vec::new()).unwrap();
