@@ -143,10 +143,10 @@ impl Snapshot {
     /// As `scan` and `count`.
     pub fn estimate(&self, table: TableId, range: &Range) -> Result<u64, StoreError> {
         // Counting so many takes some microseconds; more of them only where the tree has nothing to tell.
-        const COUNT_FEW: u64 = 32;
+        const COUNT_FEW: u64 = 128;
         const COUNT_MANY: u64 = 20_000;
-        // Of more than a page or two the tree tells well enough.
-        const PART_MIN: u64 = 256;
+        // Of more than a few pages the tree tells well enough: of those at the edges it is not known where in them the bounds are.
+        const PART_MIN: u64 = 1024;
         let part = self.entries_between(table, range)?;
         let mut few = 0;
         if part.is_none_or(|part| part < PART_MIN) {
