@@ -485,6 +485,123 @@ def test_rows_that_lie_far_are_found_by_the_index_whatever_the_first_ones_say(db
     assert [row.name for row in query] == [str(place) for place, age in enumerate(ages) if age == 0][:60]
 
 
+def test_the_first_of_many_rows_that_equal_a_value_are_those_of_a_scan(db: Any) -> None:
+    # An entry or two are read then; numbers and Decimals that are equal stand apart in the index.
+    plain, indexed = db.table("plain"), db.table("indexed")
+    for table in (plain, indexed):
+        table.extend(
+            {"x": [2, Decimal(1), 1, 1.0, True][number % 5], "y": number % 3} for number in range(300)
+        )
+    indexed.create_index("by_x", F.x)
+    for more in ([], [F.y == 1], [KEY > 5], [F.x >= 1]):
+        for offset, limit in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 5), (0, 300), (300, 1)):
+            wanted, asked = (
+                table.where(F.x == 1, *more).offset(offset).limit(limit) for table in (plain, indexed)
+            )
+            assert list(asked.keys()) == list(wanted.keys()), asked.explain()
+            assert repr(asked.to_dicts()) == repr(wanted.to_dicts())
+            assert (asked.count(), asked.sum("y")) == (wanted.count(), wanted.sum("y"))
+            assert asked.filter(lambda row: row.y > 0).count() == wanted.filter(lambda row: row.y > 0).count()
+    found = [table.where(F.x == 1).after(table[7]).limit(2).to_dicts() for table in (plain, indexed)]
+    assert found[0] == found[1]
+
+
+def fill_far(db: Any) -> tuple[Any, Any]:
+    """Two tables of the same rows, three of each score: the highest are of kind 1, the lowest of kind 2."""
+    tables = db.table("plain"), db.table("indexed")
+    kinds = {**dict.fromkeys(range(12), 2), **dict.fromkeys(range(5988, 6000), 1)}
+    for table in tables:
+        table.extend(
+            {"score": number * 7 % 6000 // 3, "kind": kinds.get(number * 7 % 6000, 0), "number": number}
+            for number in range(6000)
+        )
+    tables[1].create_index("by_score", F.score)
+    return tables
+
+
+def asked_in_all_ways(query: Any) -> dict[str, Any]:
+    """What a query comes to, whatever is asked of it."""
+    return {
+        "rows": [row.copy() for row in query],
+        "keys": list(query.keys()),
+        "first": query.first() and query.first().copy(),
+        "count": query.count(),
+        "exists": query.exists(),
+        "sum": query.sum("number"),
+        "column": list(query.column("number")),
+        "select": query.select("number", key=KEY).to_list(),
+        "told": query.select("score").to_list(),
+        "agg": query.agg(n=count(), least=F.score.min()),
+        "group": query.group_by("score").agg(n=count()),
+        "arrow": pyarrow.table(query.select("number", "score")).to_pylist(),
+    }
+
+
+@pytest.mark.parametrize("is_descending", [False, True])
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_rows_that_lie_at_the_far_end_of_an_order_are_found(db: Any, kind: int, is_descending: bool) -> None:
+    # A sample says how many pass, and not where. Entries with the same score come in the order of keys.
+    plain, indexed = fill_far(db)
+    order = F.score.desc() if is_descending else F.score
+    is_near = kind == 0 or (kind == 1) == is_descending
+    for offset, limit in ((0, 1), (0, 5), (2, 4), (20, 10), (0, 3000)):
+        for more in ([], [F.score != 700], [KEY >= 0], [(F.kind == kind) | (F.score == 5)]):
+            wanted, asked = (
+                table.where(F.kind == kind, *more).order_by(order).offset(offset).limit(limit)
+                for table in (plain, indexed)
+            )
+            said = asked.explain(analyze=True)
+            if (offset, limit, more) == (0, 5, []):
+                assert said.startswith("walk along index") == is_near, said
+                assert ("all that is wanted is among the first" in said) == is_near
+                assert ("what is wanted is not among the first" in said) != is_near
+            assert asked_in_all_ways(asked) == asked_in_all_ways(wanted), said
+            if more:
+                continue
+            with db.transaction():
+                for table in (plain, indexed):
+                    table[-1] = {"score": 1999 * (kind == 2), "kind": kind, "number": -1}
+                    table[-2] = {"score": 1999 * (kind == 1), "kind": kind, "number": -2}
+                assert asked_in_all_ways(asked) == asked_in_all_ways(wanted), asked.explain(analyze=True)
+                for table in (plain, indexed):
+                    del table[-1], table[-2]
+
+
+@pytest.mark.parametrize("is_descending", [False, True])
+def test_what_is_changed_at_the_far_end_of_an_order_is_what_a_scan_changes(
+    db: Any, is_descending: bool
+) -> None:
+    tables = fill_far(db)
+    order = F.score.desc() if is_descending else F.score
+    for kind in (1, 2):
+        for table in tables:
+            table.where(F.kind == kind).order_by(order).offset(1).limit(3).update(number=F.number + 10_000)
+            table.where(F.kind == kind).order_by(order).limit(2).delete()
+        with db.transaction():
+            for table in tables:
+                table.where(F.kind == kind).order_by(order).limit(2).update(kind=3)
+                table.where(F.kind == kind).order_by(order).limit(2).delete()
+    assert tables[0].where().to_dicts() == tables[1].where().to_dicts()
+    assert db.check() == []
+
+
+def test_explain_says_how_far_an_index_was_walked_along(db: Any) -> None:
+    _, indexed = fill_far(db)
+    said = indexed.where(F.kind == 0).order_by(F.score.desc()).limit(2).explain(analyze=True).splitlines()
+    assert said[:4] == [
+        'walk along index "by_score", from its end on',
+        'look up the rows of table "indexed", about 14 of 6000',
+        "all that is wanted is among the first 14 rows",
+        "filter natively: kind == 0",
+    ]
+    assert "met 14 entries: 2 passed" in said
+    said = indexed.where(F.kind == 1).order_by(F.score).limit(2).explain(analyze=True).splitlines()
+    assert said[0] == 'scan table "indexed", all 6000 rows, in the order of keys'
+    assert said[1].startswith('no walk along index "by_score": what is wanted is not among the first ')
+    assert said[1].endswith(" rows there")
+    assert "met 6000 rows: 12 passed" in said
+
+
 #: Values of which an index has entries, but for the last few.
 NUMBERS_ALONE = [3, 3.0, True, -0.0, 0, 2.5, 2**70, -(2**70), float("inf"), np.int8(3), 7 + 0j]
 KEYS = [

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
 
 use pellucid_query::expression::{Node, parse};
-use pellucid_query::plan::{Access, Candidate, KEY_COUNT_MAX, Question, Seen, Statistics, ways};
+use pellucid_query::plan::{Access, Candidate, Choice, KEY_COUNT_MAX, Question, Seen, Statistics, ways};
 use pellucid_store::Range;
 
 /// So many entries in each range.
@@ -22,6 +22,10 @@ impl Statistics for Entries {
     }
 
     fn look_on(&mut self, _row_count: u64) -> Seen {
+        Seen::default()
+    }
+
+    fn walk(&mut self, _way: &Choice, _row_count: u64) -> Seen {
         Seen::default()
     }
 }
@@ -78,6 +82,7 @@ struct Asked {
     passes: (u64, u64),
     counted: Vec<usize>,
     samples: usize,
+    walked: Vec<u64>,
     seen: Seen,
     wanted: u64,
 }
@@ -113,12 +118,23 @@ impl Statistics for Asked {
         }
         self.seen
     }
+
+    fn walk(&mut self, _way: &Choice, row_count: u64) -> Seen {
+        self.walked.push(row_count);
+        self.look_on(row_count)
+    }
 }
 
 const ROWS: u64 = 60_000;
 
 /// The ways to the first few rows of which the conditions are true, and what was asked to choose them.
-fn chosen(condition: &str, wanted: u64, mut asked: Asked) -> (Vec<Access>, Asked) {
+fn chosen(condition: &str, wanted: u64, asked: Asked) -> (Vec<Access>, Asked) {
+    chosen_in_order(&[], condition, wanted, asked)
+}
+
+/// The same in an order.
+fn chosen_in_order(order: &[&str], condition: &str, wanted: u64, mut asked: Asked) -> (Vec<Access>, Asked) {
+    let order: Vec<_> = order.iter().map(|part| (parse(part).unwrap(), false)).collect();
     let conditions = pellucid_query::key_range::parts(&[parse(condition).unwrap()]);
     let indexes: Vec<Candidate> = ["a", "b", "c"]
         .iter()
@@ -132,7 +148,7 @@ fn chosen(condition: &str, wanted: u64, mut asked: Asked) -> (Vec<Access>, Asked
         .collect();
     let question = Question {
         conditions: &conditions,
-        order: &[],
+        order: &order,
         is_cut_by_key: false,
         wanted,
         reads: None,
@@ -222,4 +238,54 @@ fn no_sample_is_taken_where_it_takes_as_long_as_the_best_way() {
     let asked = |entries| Asked { entries, passes: (10_000, ALL), ..Asked::default() };
     assert_eq!(chosen("a == 1 and d == 2", 10, asked(vec![100, 0, 0])).1.samples, 0);
     assert!(chosen("a == 1 and d == 2", 10, asked(vec![20_000, 0, 0])).1.samples > 0);
+}
+
+#[test]
+fn a_walk_along_an_order_goes_no_further_than_the_next_best_way_would_take() {
+    // Half of a sample passes, so that ten are expected among twenty; and all that pass lie at the other end.
+    let asked = || Asked { entries: vec![ROWS; 3], passes: (1, 0), ..Asked::default() };
+    let (ways, asked) = chosen_in_order(&["a"], "d == 1", 10, asked());
+    assert_eq!(ways[0], Access::Scan);
+    assert!(matches!(asked.walked[..], [100..=5_000]), "{:?}", asked.walked);
+    // Once it was in vain, it is not expected to be over soon.
+    assert!(matches!(ways[1], Access::Ordered { .. }), "{ways:?}");
+}
+
+#[test]
+fn a_walk_along_an_order_that_is_over_soon_is_the_way() {
+    for (each, wanted) in [(1, 10), (20, 10), (300, 1)] {
+        let asked = Asked { entries: vec![ROWS; 3], passes: (each, ALL), ..Asked::default() };
+        let (ways, asked) = chosen_in_order(&["a"], "d == 1", wanted, asked);
+        assert!(matches!(ways[0], Access::Ordered { index: 0, .. }), "{ways:?}");
+        assert_eq!((asked.walked.len(), asked.seen.looked_at), (1, each * wanted));
+    }
+}
+
+#[test]
+fn an_order_that_is_over_for_sure_is_not_walked_along_to_see_that() {
+    // Nothing is left to test, or its very end is nearer than that of any other way.
+    for (entries, condition) in [(ROWS / 2, "a >= 1"), (40, "a == 1 and d == 1")] {
+        let asked = Asked { entries: vec![entries, ROWS, ROWS], ..Asked::default() };
+        let (ways, asked) = chosen_in_order(&["a"], condition, 10, asked);
+        assert!(!matches!(ways[0], Access::Scan), "{ways:?}");
+        assert_eq!(asked.walked, [], "{condition}");
+    }
+}
+
+#[test]
+fn no_order_is_walked_along_in_vain_where_entries_tell_so() {
+    let asked = Asked { entries: vec![ROWS, 30, ROWS], passes: (1, 0), ..Asked::default() };
+    let (ways, asked) = chosen_in_order(&["a"], "b == 1", 100, asked);
+    assert!(matches!(ways[0], Access::Keys(_)), "{ways:?}");
+    assert_eq!(asked.walked, []);
+}
+
+#[test]
+fn a_scan_that_may_be_over_soon_is_looked_at_although_another_way_is_expected_to_be_best() {
+    let asked = |last| Asked { entries: vec![600, 0, 0], passes: (1_500, last), ..Asked::default() };
+    let (ways, near) = chosen("a == 1 and d == 1", 1, asked(ALL));
+    assert_eq!((&ways[..], near.seen.looked_at), (&[Access::Scan][..], 1_500));
+    let (ways, far) = chosen("a == 1 and d == 1", 1, asked(0));
+    assert!(matches!(ways[0], Access::Keys(_)), "{ways:?}");
+    assert!(far.seen.looked_at < ROWS / 5, "{}", far.seen.looked_at);
 }

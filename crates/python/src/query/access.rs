@@ -7,7 +7,8 @@ use std::ops::{Bound as Edge, ControlFlow};
 
 use pellucid_query::expression::Node;
 use pellucid_query::index::Keys;
-use pellucid_query::plan::{self, Access, Choice, KEY_COUNT_MAX, Question, Section, Set};
+use pellucid_query::plan::{self, Access, Choice, KEY_COUNT_MAX, Question, Set};
+use pellucid_query::sort::SortedKeys;
 use pellucid_query::walk::for_each;
 use pellucid_query::{Evaluator, Fault, Indexed, RowKey, Selection, Teller, ToldRows, Walk};
 use pellucid_record::Shapes;
@@ -15,8 +16,8 @@ use pellucid_record::value::NoShapes;
 use pellucid_store::{Range, Row, TableId, TransactionScan};
 use pyo3::prelude::*;
 
-use super::indexes::{self, Indexes};
-use super::known::Known;
+use super::indexes::{self, Indexes, Ready};
+use super::known::{self, Known};
 use super::plan::Plan;
 use super::source::Place;
 use crate::bounds::Bounds;
@@ -37,8 +38,10 @@ pub struct Ways {
     pub ways: Vec<Choice>,
     /// The keys to which the best way leads, where it was found by having them.
     pub few: Option<Vec<RowKey>>,
-    /// How many rows were looked at, where those that are wanted are among these.
-    pub near: Option<u64>,
+    /// How many rows were looked at, where those that are wanted are among these; and how many these are.
+    pub near: Option<(u64, u64)>,
+    /// The walk along an index that was gone to see whether what is wanted comes soon.
+    pub walk: Option<known::Walk>,
 }
 
 /// The ways to rows within `bounds` of which all `conditions` are true; None where there is but the scan.
@@ -47,7 +50,7 @@ pub fn ways(
     plan: &Plan,
     place: &Place,
     (bounds, conditions): (&Bounds, &[Node]),
-    (reads, walked): (Option<&[Node]>, Walked),
+    (reads, walked, is_count): (Option<&[Node]>, Walked, bool),
 ) -> PyResult<Option<Ways>> {
     if conditions.is_empty() && plan.order.is_empty() {
         return Ok(None);
@@ -84,16 +87,16 @@ pub fn ways(
     let mut known = Known::new(table, place, &indexes, (bounds, conditions, question.wanted));
     let mut ways = plan::ways(&question, &candidates, &mut known);
     let is_told = reads.is_some_and(|reads| !reads.iter().any(|node| node.reads_record()));
-    let (near, few) = known.finish(|seen| is_told || seen.found * SPARSE <= seen.looked_at)?;
-    if let (Some(_), Some(best)) = (&few, ways.first_mut()) {
+    let near = known.finish(is_count, |seen| is_told || seen.found * SPARSE <= seen.looked_at)?;
+    if let (Some(_), Some(best)) = (&near.keys, ways.first_mut()) {
         best.settled.fill(true);
         best.is_told = is_told;
     }
-    Ok(Some(Ways { indexes, ways, few, near }))
+    Ok(Some(Ways { indexes, ways, few: near.keys, near: near.counts, walk: near.walk }))
 }
 
 /// To look a row up takes about as long as to test so many.
-const SPARSE: u64 = 8;
+const SPARSE: u64 = 24;
 
 /// Where a way leads.
 pub enum Reached {
@@ -132,7 +135,12 @@ impl Ways {
                 Reached::Keys(keys)
             }
             Access::Ordered { index, section, is_reverse, .. } => {
-                Reached::Rows(self.ordered(table, place, *index, section, *is_reverse)?)
+                let (Some(ready), Some(range)) = (self.indexes.get(*index), section.ranges.first()) else {
+                    return Err(errors::value_error(
+                        "an index that was chosen is none of the table's".to_owned(),
+                    ));
+                };
+                Reached::Rows(place.in_order(table, ready, (range, *is_reverse), u64::MAX)?)
             }
         };
         Ok((reached, Some(best)))
@@ -292,39 +300,6 @@ impl Ways {
             told.put_in_order();
         }
         Ok(Some(told))
-    }
-
-    fn ordered(
-        &self,
-        table: &Bound<'_, Table>,
-        place: &Place,
-        index: usize,
-        section: &Section,
-        is_reverse: bool,
-    ) -> PyResult<Rows> {
-        let (Some(ready), Some(range)) = (self.indexes.get(index), section.ranges.first()) else {
-            return Err(errors::value_error("an index that was chosen is none of the table's".to_owned()));
-        };
-        let (id, keys) = (ready.info.id, ready.keys.clone());
-        let py = table.py();
-        // Entries with the same parts come in the order of keys, also from the end on.
-        match place {
-            Place::Snapshot(snapshot, of) => {
-                let scan = snapshot.scan(id, range, is_reverse);
-                let scan = scan.map_err(|error| errors::of_store(py, error))?;
-                Ok(Rows::Indexed(Box::new(Indexed::in_order(scan, *of, keys, is_reverse))))
-            }
-            Place::Transaction => {
-                let gather = Gather { keys, wanted: u64::MAX, room: usize::MAX, is_ordered: false };
-                let rows = place.entries(table, id, range, false)?;
-                let keys = if is_reverse {
-                    over(table, Source { rows, selection: None }, GatherTurned(gather))?
-                } else {
-                    over(table, Source { rows, selection: None }, gather)?.unwrap_or_default()
-                };
-                place.list(table, pellucid_query::sort::SortedKeys::Listed(keys.into_iter()))
-            }
-        }
     }
 }
 
@@ -525,7 +500,7 @@ impl Work for Tell {
     }
 }
 
-/// As `Gather`, from the last entry to the first, but for those with the same parts.
+/// As `Gather`, of entries that come from the last to the first; those with the same parts are put in the order of keys, and so all of them are gathered.
 struct GatherTurned(Gather);
 
 impl Work for GatherTurned {
@@ -537,32 +512,63 @@ impl Work for GatherTurned {
         _shapes: &S,
         stop: Stop<'_>,
     ) -> Result<Self::Result, Fault> {
-        let keys = self.0.keys;
-        // Runs of entries with the same parts, each in order.
-        let (mut runs, mut last): (Vec<Vec<RowKey>>, Vec<u8>) = (Vec::new(), Vec::new());
+        let Gather { keys, wanted, .. } = self.0;
+        let mut found: Vec<RowKey> = Vec::new();
+        // Where the run of the same parts begins that is read now, and these parts.
+        let (mut run, mut last): (usize, Vec<u8>) = (0, Vec::new());
         for_each::<()>(
             rows,
             || stop.is_set(),
             |entry| {
-                if let Some(parts) = keys.split(&entry) {
-                    let key = RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() };
-                    match runs.last_mut() {
-                        Some(run) if *parts.parts == *last => run.push(key),
-                        _ => {
-                            runs.push(vec![key]);
-                            last.clear();
-                            last.extend_from_slice(parts.parts);
-                        }
+                let Some(parts) = keys.split(&entry) else { return ControlFlow::Continue(()) };
+                if *parts.parts != *last {
+                    found.get_mut(run..).unwrap_or_default().reverse();
+                    run = found.len();
+                    if run as u64 >= wanted {
+                        return ControlFlow::Break(Ok(()));
                     }
+                    last.clear();
+                    last.extend_from_slice(parts.parts);
                 }
+                found.push(RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() });
                 ControlFlow::Continue(())
             },
         )?;
-        Ok(runs.into_iter().rev().flatten().collect())
+        found.get_mut(run..).unwrap_or_default().reverse();
+        Ok(found)
     }
 }
 
 impl Place {
+    /// The rows to which the entries of an index in a range lead, in the order of these, or from the last one on: so many at least, if there are.
+    pub fn in_order(
+        &self,
+        table: &Bound<'_, Table>,
+        ready: &Ready,
+        (range, is_reverse): (&Range, bool),
+        wanted: u64,
+    ) -> PyResult<Rows> {
+        let (id, keys) = (ready.info.id, ready.keys.clone());
+        // Entries with the same parts come in the order of keys, also from the end on.
+        match self {
+            Self::Snapshot(snapshot, of) => {
+                let scan = snapshot.scan(id, range, is_reverse);
+                let scan = scan.map_err(|error| errors::of_store(table.py(), error))?;
+                Ok(Rows::Indexed(Box::new(Indexed::in_order(scan, *of, keys, is_reverse))))
+            }
+            Self::Transaction => {
+                let rows = self.entries(table, id, range, is_reverse)?;
+                let gather = Gather { keys, wanted, room: usize::MAX, is_ordered: false };
+                let keys = if is_reverse {
+                    over(table, Source { rows, selection: None }, GatherTurned(gather))?
+                } else {
+                    over(table, Source { rows, selection: None }, gather)?.unwrap_or_default()
+                };
+                self.list(table, SortedKeys::Listed(keys.into_iter()))
+            }
+        }
+    }
+
     /// The entries of an index in a range.
     fn entries(
         &self,

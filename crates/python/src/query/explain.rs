@@ -11,6 +11,7 @@ use super::Query;
 use super::access::{self, Ways};
 use super::after::After;
 use super::few::few;
+use super::known::Walk;
 use super::measured;
 use super::plan::{Plan, all_of};
 use super::remarks;
@@ -34,12 +35,17 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let chosen: Option<Vec<_>> = chosen.map(|chosen| chosen.iter().map(|(_, node)| node.clone()).collect());
     let ways = match &place {
         Some(place) => {
-            let ways =
-                access::ways(table, plan, place, (&bounds, &rest), (chosen.as_deref(), Walked::ByOne))?;
+            let ways = access::ways(
+                table,
+                plan,
+                place,
+                (&bounds, &rest),
+                (chosen.as_deref(), Walked::ByOne, false),
+            )?;
             // In a table of a few rows there is no other way through an index.
             match ways {
                 None => {
-                    let few = few(table, place, (&bounds, &rest), (&plan.order, chosen.as_deref()))?;
+                    let few = few(table, plan, place, (&bounds, &rest), chosen.as_deref())?;
                     few.map(|few| naming_used(few, &rest))
                 }
                 ways => ways,
@@ -51,23 +57,20 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let (left, is_in_order) = match best {
         None | Some(Choice { access: Access::Scan, .. }) => {
             lines.push(scanned(py, plan, &bounds, (&name, total))?);
-            if let Some(near) = ways.as_ref().and_then(|ways| ways.near) {
-                lines.push(format!(
-                    "all that is wanted is among the first {}",
-                    errors::counted(near as usize, "row")
-                ));
-            }
             (rest.clone(), false)
         }
         Some(best) => {
             lines.extend(ways.as_ref().map(|ways| described(ways, best, &name, total)).unwrap_or_default());
-            let left = rest.iter().zip(&best.settled).filter(|(_, is_settled)| !**is_settled);
-            (
-                left.map(|(condition, _)| condition.clone()).collect(),
-                matches!(best.access, Access::Ordered { .. }),
-            )
+            // Where a walk has found what is wanted, the rows were tested by then.
+            let (settled, is_in_order) = match &best.access {
+                Access::Ordered { section, .. } => (&section.settled, true),
+                _ => (&best.settled, false),
+            };
+            let left = rest.iter().zip(settled).filter(|(_, is_settled)| !**is_settled);
+            (left.map(|(condition, _)| condition.clone()).collect(), is_in_order)
         }
     };
+    lines.extend(ways.as_ref().and_then(looked_at));
     if let Some(condition) = all_of(left)? {
         lines.push(format!("filter natively: {}", condition.brief()));
     }
@@ -165,6 +168,18 @@ fn described(ways: &Ways, way: &Choice, name: &str, total: usize) -> Vec<String>
         }
     }
     lines
+}
+
+/// What it was looked at rows for, and what has come of it.
+fn looked_at(ways: &Ways) -> Option<String> {
+    if let Some((near, _)) = ways.near {
+        let first = errors::counted(near as usize, "row");
+        return Some(format!("all that is wanted is among the first {first}"));
+    }
+    let Walk { index, is_reverse, seen } = ways.walk?;
+    let from = if is_reverse { ", from its end on" } else { "" };
+    let (rows, name) = (errors::counted(seen.looked_at as usize, "row"), index_name(ways, index));
+    Some(format!("no walk along index {name:?}{from}: what is wanted is not among the first {rows} there"))
 }
 
 /// A number of rows. The sum of none is -0.

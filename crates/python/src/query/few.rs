@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 
 use super::access::{Ways, is_within, put_in_order};
 use super::indexes;
+use super::plan::Plan;
 use super::source::Place;
 use crate::bounds::Bounds;
 use crate::table::Table;
@@ -25,9 +26,10 @@ const FEW: usize = 2;
 /// The way to the rows by an index, with the keys to which it leads, where these are next to none.
 pub fn few(
     table: &Bound<'_, Table>,
+    plan: &Plan,
     place: &Place,
     (bounds, conditions): (&Bounds, &[Node]),
-    (order, reads): (&[(Node, bool)], Option<&[Node]>),
+    reads: Option<&[Node]>,
 ) -> PyResult<Option<Ways>> {
     if conditions.is_empty() {
         return Ok(None);
@@ -42,27 +44,33 @@ pub fn few(
         if section.point_count < candidate.parts.len() {
             continue;
         }
+        // Of a complex number the entry says that it equals, and not that it has no order: where one is asked for, rows are tested.
+        let settled = if section.has_span { vec![false; conditions.len()] } else { section.settled.clone() };
+        let is_settled = settled.iter().all(|is_settled| *is_settled);
+        // Entries with the same parts are in the order of keys, so that the first ones are those of the first rows.
+        let is_plain = plan.order.is_empty() && plan.filters.is_empty() && bounds.is_all;
+        let limit = usize::try_from(plan.offset.saturating_add(plan.limit)).unwrap_or(usize::MAX);
+        let enough = if is_plain && is_settled { limit.min(FEW + 1) } else { FEW + 1 };
         let mut keys = Vec::new();
-        let wanted = if candidate.is_unique { 1 } else { FEW + 1 };
+        let wanted = if candidate.is_unique { 1 } else { enough };
         for range in &section.ranges {
             place.first_keys(table, (ready.info.id, &ready.keys), range, (wanted, &mut keys))?;
         }
-        if keys.len() > FEW {
+        if keys.len() > FEW && enough > FEW {
             continue;
         }
         put_in_order(table.py(), &mut keys);
+        keys.truncate(enough);
         if !bounds.is_all {
             keys.retain(|key| is_within(&bounds.range, &key.code));
         }
-        // Of a complex number the entry says that it equals, and not that it has no order: where one is asked for, rows are tested.
-        let settled = if section.has_span { vec![false; conditions.len()] } else { section.settled.clone() };
-        let is_told = order.is_empty()
-            && settled.iter().all(|is_settled| *is_settled)
+        let is_told = plan.order.is_empty()
+            && is_settled
             && reads.is_some_and(|reads| !reads.iter().any(|node| node.reads_record()));
         let estimate = keys.iter().map(|_| 1.0).sum();
         let set = Set::Section { index, section, used: Vec::new(), estimate };
-        let best = Choice { access: Access::Keys(set), settled, is_told, estimate, cost: 0.0 };
-        return Ok(Some(Ways { indexes, ways: vec![best], few: Some(keys), near: None }));
+        let best = Choice { access: Access::Keys(set), settled, is_told, estimate, cost: 0.0, end: None };
+        return Ok(Some(Ways { indexes, ways: vec![best], few: Some(keys), near: None, walk: None }));
     }
     Ok(None)
 }

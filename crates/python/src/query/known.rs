@@ -3,9 +3,9 @@
 use std::ops::{Bound as Edge, ControlFlow};
 
 use pellucid_query::expression::Node;
-use pellucid_query::plan::{Seen, Statistics};
+use pellucid_query::plan::{Access, Choice, Seen, Statistics};
 use pellucid_query::walk::for_each;
-use pellucid_query::{Evaluator, Fault, RowKey, Walk};
+use pellucid_query::{Evaluator, Fault, RowKey};
 use pellucid_record::Shapes;
 use pellucid_store::{Range, Row, StoreError, TableId};
 use pyo3::prelude::*;
@@ -26,7 +26,30 @@ pub struct Known<'a, 'py> {
     sample: Option<Vec<(RowKey, Box<[u8]>)>>,
     asked: (&'a Bounds, &'a [Node], u64),
     looked: Looked,
+    walked: Option<(Walk, Looked)>,
     failed: PyResult<()>,
+}
+
+/// Where a walk along an index has led that was gone to see whether what is wanted comes soon.
+#[derive(Clone, Copy)]
+pub struct Walk {
+    /// Along which one, as ways number them.
+    pub index: usize,
+    /// From its end on.
+    pub is_reverse: bool,
+    /// To what.
+    pub seen: Seen,
+}
+
+/// What is known of the rows that are wanted, where a way was looked at until it had them.
+#[derive(Default)]
+pub struct Near {
+    /// How many rows were looked at, if those that are wanted are among them, and how many these are.
+    pub counts: Option<(u64, u64)>,
+    /// The keys of these, where that is how they are read soonest, and nothing is damaged.
+    pub keys: Option<Vec<RowKey>>,
+    /// The walk along an index, whether it has led to them or not.
+    pub walk: Option<Walk>,
 }
 
 /// What was seen of the first rows.
@@ -50,32 +73,56 @@ impl<'a, 'py> Known<'a, 'py> {
         indexes: &'a Indexes,
         asked: (&'a Bounds, &'a [Node], u64),
     ) -> Self {
-        Self { table, place, indexes, sample: None, asked, looked: Looked::default(), failed: Ok(()) }
+        Self {
+            table,
+            place,
+            indexes,
+            sample: None,
+            asked,
+            looked: Looked::default(),
+            walked: None,
+            failed: Ok(()),
+        }
     }
 
-    /// How many rows were looked at, if those that are wanted are among them; and the keys of these where `are_wanted` says so of how many there are,
-    /// and nothing is damaged.
+    /// What was found by looking at rows; where they are not counted alone, the keys of those that a scan meets where `are_wanted` says so of how many
+    /// there are.
     ///
     /// # Errors
     /// The first failure there was.
-    pub fn finish(
-        self,
-        are_wanted: impl FnOnce(Seen) -> bool,
-    ) -> PyResult<(Option<u64>, Option<Vec<RowKey>>)> {
+    pub fn finish(self, is_count: bool, are_wanted: impl FnOnce(Seen) -> bool) -> PyResult<Near> {
         self.failed?;
-        let Looked { seen, found, ends, is_damaged, .. } = self.looked;
-        if !seen.is_over {
-            return Ok((None, None));
+        let are_wanted = !is_count && (self.walked.is_some() || are_wanted(self.looked.seen));
+        let (walk, looked) = self.walked.map_or((None, self.looked), |(walk, looked)| (Some(walk), looked));
+        if !looked.seen.is_over {
+            return Ok(Near { walk, ..Near::default() });
         }
-        let mut start = 0;
-        let key = |(middle, end): (usize, usize)| {
-            let key =
-                RowKey { code: found.get(start..middle)?.into(), spelling: found.get(middle..end)?.into() };
-            start = end;
-            Some(key)
+        let counts =
+            Some((looked.seen.looked_at, looked.seen.found)).filter(|_| !looked.is_damaged || !is_count);
+        let keys = (!looked.is_damaged && are_wanted).then(|| looked.into_keys());
+        Ok(Near { counts, keys, walk })
+    }
+
+    /// Looks at the first rows along an index.
+    fn walk_along(&mut self, way: &Choice, row_count: u64) -> PyResult<Seen> {
+        let (_, conditions, wanted) = self.asked;
+        let Access::Ordered { index, section, is_reverse, .. } = &way.access else {
+            return Ok(Seen::default());
         };
-        let keys = (!is_damaged && are_wanted(seen)).then(|| ends.into_iter().map_while(key).collect());
-        Ok((Some(seen.looked_at), keys))
+        let (Some(ready), Some(range), Some(condition)) =
+            (self.indexes.get(*index), section.ranges.first(), all_of(conditions.to_vec())?)
+        else {
+            return Ok(Seen::default());
+        };
+        let condition = Evaluator::new(&condition).map_err(|error| errors::value_error(error.to_string()))?;
+        // One more, so that it is seen that these are not all.
+        let rows =
+            self.place.in_order(self.table, ready, (range, *is_reverse), row_count.saturating_add(1))?;
+        let work = Look { looked: Looked::default(), condition, row_count, wanted };
+        let looked = over(self.table, Source { rows, selection: None }, work)?;
+        let seen = looked.seen;
+        self.walked = Some((Walk { index: *index, is_reverse: *is_reverse, seen }, looked));
+        Ok(seen)
     }
 
     fn look(&mut self, row_count: u64) -> PyResult<()> {
@@ -101,6 +148,18 @@ impl<'a, 'py> Known<'a, 'py> {
             }
             otherwise
         })
+    }
+}
+
+impl Looked {
+    fn into_keys(self) -> Vec<RowKey> {
+        let mut start = 0;
+        let key = |(middle, end): (usize, usize)| {
+            let code = self.found.get(start..middle)?.into();
+            start = end;
+            Some(RowKey { code, spelling: self.found.get(middle..end)?.into() })
+        };
+        self.ends.into_iter().map_while(key).collect()
     }
 }
 
@@ -142,6 +201,11 @@ impl Statistics for Known<'_, '_> {
         }
         self.looked.seen
     }
+
+    fn walk(&mut self, way: &Choice, row_count: u64) -> Seen {
+        let walked = self.walk_along(way, row_count);
+        self.or_note(walked, Seen::default())
+    }
 }
 
 /// Looks at so many rows more.
@@ -157,7 +221,7 @@ impl Work for Look {
 
     fn run<S: Shapes>(
         mut self,
-        rows: &mut impl Walk,
+        rows: &mut impl pellucid_query::Walk,
         shapes: &S,
         stop: Stop<'_>,
     ) -> Result<Self::Result, Fault> {

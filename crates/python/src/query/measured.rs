@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pellucid_query::expression::Node;
-use pellucid_query::plan::Access;
+use pellucid_query::plan::{Access, Choice};
 use pellucid_query::walk::{damaged, for_each};
 use pellucid_query::{Evaluator, Fault, Walk};
 use pellucid_record::Shapes;
@@ -132,13 +132,20 @@ fn met(
         over(table, Source { rows, selection: None }, Meet { condition, wanted })
     };
     Ok(match (followed, through) {
+        (
+            Some((Reached::Keys(_), Some(Choice { access: Access::Ordered { .. }, .. }))),
+            Some((_, Some(Ways { near: Some((met, passed)), .. }))),
+        ) => {
+            // They were found by walking along the index.
+            (format!("met {}", entries(*met)), Some(*passed))
+        }
         (Some((Reached::Keys(keys), Some(way))), _) if way.access != Access::Scan => {
             let (count, expected) = (errors::counted(keys.len(), "key"), rounded(way.estimate));
             (format!("found {count}, where about {expected} were expected"), None)
         }
         (Some((Reached::Rows(rows), _)), _) => {
             let (met, passed) = walked(rows)?;
-            (format!("met {met} {}", if met == 1 { "entry" } else { "entries" }), Some(passed))
+            (format!("met {}", entries(met)), Some(passed))
         }
         (_, Some((place, _))) if wanted < u64::MAX => {
             let (met, passed) = walked(place.rows(table, bounds)?)?;
@@ -149,6 +156,10 @@ fn met(
             (format!("met {}", errors::counted(met, "row")), None)
         }
     })
+}
+
+fn entries(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "entry" } else { "entries" })
 }
 
 /// Counts rows, and those of which a condition is true, until so many are.

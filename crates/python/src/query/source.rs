@@ -95,10 +95,15 @@ pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Fou
     let (table, plan) = (query.table(), &query.get().plan);
     let (bounds, conditions) = plan.scan(table)?;
     let Some(place) = Place::of(table, &bounds)? else { return Ok(None) };
+    let is_count = matches!(asked, Asked::Count);
     let (asked_of, reads) = ((&bounds, &conditions[..]), asked.reads(plan));
-    let mut ways = few(table, &place, asked_of, (&plan.order, reads))?;
+    let mut ways = few(table, plan, &place, asked_of, reads)?;
     if ways.is_none() {
-        ways = access::ways(table, plan, &place, asked_of, (reads, asked.walked()))?;
+        ways = access::ways(table, plan, &place, asked_of, (reads, asked.walked(), is_count))?;
+    }
+    if is_count && let Some((_, found)) = ways.as_ref().and_then(|ways| ways.near) {
+        let wanted = plan.offset.saturating_add(plan.limit);
+        return Ok(Some(Found::Count(found.min(wanted).saturating_sub(plan.offset))));
     }
     if let (Some(ways), Some(reads)) = (&ways, reads)
         && let Some(found) = told(table, plan, &place, (ways, &bounds, &conditions), (asked, reads))?
@@ -183,8 +188,9 @@ fn looked_up(
             let wanted = if is_plain { wanted } else { u64::MAX };
             let (reached, choice) = ways.follow(table, place, bounds, wanted)?;
             let is_ordered = choice.is_some_and(|choice| matches!(choice.access, Access::Ordered { .. }));
-            // Among the entries of a range may be complex numbers, which have no order: each row is tested.
-            let settled = choice.filter(|_| !is_ordered).map(|choice| choice.settled.clone());
+            // Among the entries of a range may be complex numbers, which have no order: each row is tested, where that was not done to find it.
+            let is_tested = matches!(reached, Reached::Rows(_));
+            let settled = choice.filter(|_| !is_tested).map(|choice| choice.settled.clone());
             (reached, settled.unwrap_or_default(), is_ordered)
         }
     };

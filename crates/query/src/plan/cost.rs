@@ -5,7 +5,7 @@
 //! `./dev bench query --only "time of the way"`.
 #![allow(clippy::cast_precision_loss, reason = "rough costs")]
 
-use super::spans::operand;
+use super::spans::{is_equality, operand};
 use crate::expression::{Expression, Kind, Node, Source};
 
 /// What a step of some way costs.
@@ -49,11 +49,14 @@ const TOP: f64 = 8.0;
 /// To take a row's sort code and key, and to keep them.
 const KEPT: f64 = 150.0;
 /// To look up a row in a table whose pages are all at hand.
-const FETCH: f64 = 100.0;
-/// More of that for each power of two by which the table has more rows than `FETCH_NEAR` has: along an index, entries included, a row took 240
-/// among 15,000 and 60,000, and 450 among a million.
-const FETCH_FAR: f64 = 28.0;
+const FETCH: f64 = 120.0;
+/// More of that for each power of two by which the table has more rows than `FETCH_NEAR` has: along an index, entries and a test included, a row took
+/// 190 to 250 among 3,000 of 190 bytes, 250 to 325 among 15,000, and 490 to 930 among 60,000, where others used the caches as well; 450 among a million
+/// where nobody did.
+const FETCH_FAR: f64 = 50.0;
 const FETCH_NEAR: f64 = 1000.0;
+/// To keep the key of an entry until those with the same parts are turned round.
+const TURNED: f64 = 50.0;
 /// Rows of a page: keys that lie closer have their rows on the same, which saves half of what is far.
 const PAGE: f64 = 21.0;
 
@@ -96,6 +99,13 @@ impl Costs {
         count * (FETCH + far * (1.0 - near / 2.0) + tests)
     }
 
+    /// To look up so many rows along an index, and to test them.
+    pub(super) fn walk(&self, count: f64, is_reverse: bool, tests: f64) -> f64 {
+        // Row by row, so that no key is copied but where entries are turned round.
+        let entry = if is_reverse { COUNTED + TURNED } else { COUNTED };
+        RANGE + count * entry + self.fetch(count, false, tests)
+    }
+
     /// To bring rows in another order, of which so many are wanted.
     pub(super) fn sort(count: f64, wanted: f64) -> f64 {
         let kept = count.min(wanted);
@@ -108,6 +118,11 @@ impl Costs {
     pub(super) fn sort_told(order_count: usize, count: f64, wanted: f64) -> f64 {
         if order_count == 0 { 0.0 } else { Self::sort(count, wanted) + SORT_STEP * 10.0 * count.min(wanted) }
     }
+}
+
+/// Of which share of the rows a condition is true of which nothing is known.
+pub(super) fn share_unknown(condition: &Node) -> f64 {
+    if is_equality(condition) { 0.1 } else { 0.5 }
 }
 
 /// What it costs to test a condition on a row.

@@ -89,7 +89,7 @@ impl Planner<'_, '_> {
 
     /// Whether a section of few ranges has no entry at all, which is found out in a tenth of the time in which others are counted.
     fn is_empty(&mut self, Open { index, section }: &Open) -> bool {
-        const RANGE_COUNT_FEW: usize = 4;
+        const RANGE_COUNT_FEW: usize = 8;
         let is_few = !section.is_whole() && section.ranges.len() <= RANGE_COUNT_FEW;
         is_few
             && self.ranges_with_any(*index, &section.ranges, false).is_some_and(|known| known.left.is_empty())

@@ -1,9 +1,14 @@
 //! Are the rows that are wanted among the first ones?
 //!
 //! Then a scan has found them before entries are counted. So the first rows are looked at ahead of everything else, as long as that takes less
-//! than to count; and once more where the scan is expected to be best, for as long as the next best way would take: rows that lie together may be
-//! at the other end of the table, and then no more than that is lost.
-#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rough numbers of rows")]
+//! than to count; and once more for as long as the next best way would take: rows that lie together may be at the other end of the table, and then no
+//! more than that is lost. (`walk.rs` does the same along an index.)
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "rough numbers of rows"
+)]
 
 use super::cost::{Costs, LOOK};
 use super::{Access, Choice, Planner};
@@ -42,20 +47,63 @@ impl Planner<'_, '_> {
         self.seen.is_over
     }
 
-    /// Whether the rows that a scan meets in the time of the next best way are all that is needed, where the scan is expected to be the best and
-    /// nobody knows where the rows lie. If they are not, that way is put first.
+    /// Whether the rows that a scan meets in the time of the next best way are all that is needed, where nobody knows where the rows lie. If they are
+    /// not, the scan is priced to its end.
     pub(super) fn looks_on(&mut self, ways: &mut [Choice]) -> bool {
-        let [best, next, ..] = ways else { return false };
-        let whole = self.whole_scan();
-        if best.access != Access::Scan || !self.may_look() || next.cost >= whole {
+        let Some(place) = ways.iter().position(|way| way.access == Access::Scan) else { return false };
+        if !self.may_look() {
             return false;
         }
-        let row_count = self.rows_in(next.cost).saturating_sub(self.seen.looked_at);
-        self.seen = self.statistics.look_on(row_count);
+        if let Some(row_count) = self.rows_worth(ways, place) {
+            self.seen = self.statistics.look_on(row_count.saturating_sub(self.seen.looked_at));
+        }
         if !self.seen.is_over {
-            best.cost = whole;
+            if let Some(scan) = ways.get_mut(place) {
+                scan.cost = scan.cost_max();
+            }
             ways.sort_by(|one, other| one.cost.total_cmp(&other.cost));
         }
         self.seen.is_over
     }
+
+    /// How many rows are worth to be looked at on a way that may be over soon: for as long as the best of those ways takes that are over for sure, or not as
+    /// long where this one is not expected to be the best. None where it is such a way itself, and where hardly so few rows are all that is wanted.
+    pub(super) fn rows_worth(&self, ways: &[Choice], place: usize) -> Option<u64> {
+        // What is doubted is mostly looked at in vain.
+        const DOUBTED: f64 = 0.6;
+        let way = ways.get(place)?;
+        let end = way.end?;
+        // How many rows a scan would have to sort is not known.
+        let settled = vec![false; self.question.conditions.len()];
+        let scan = self.costs.scan(self.question.scan_count as f64, self.tests(&settled));
+        let sure = ways.iter().map(Choice::cost_max).fold(scan, f64::min);
+        if end.cost <= sure {
+            return None;
+        }
+        let time = if place == 0 { sure } else { sure * DOUBTED };
+        let rows = time / end.row_cost;
+        // So many are expected at most, and so many at least are wanted, but for one time in twenty.
+        let expected = rows * self.share_max(way, end.rows);
+        let wanted = ((self.question.wanted as f64).sqrt() - 1.0).powi(2) + 0.05;
+        (expected >= wanted).then_some(rows as u64)
+    }
+
+    /// Of which share of the rows on a way all conditions may be true at most, as far as sections, a sample, and the first rows tell.
+    fn share_max(&self, way: &Choice, row_count: f64) -> f64 {
+        let mut share = (self.least / row_count.max(1.0)).min(1.0);
+        let left = (0..).zip(&way.settled).filter(|(_, is_settled)| !**is_settled);
+        let left: Vec<usize> = left.map(|(place, _)| place).collect();
+        if let Some((.., most)) = self.joints.iter().find(|(places, ..)| *places == left) {
+            share = share.min(*most);
+        }
+        if self.seen.looked_at > 0 {
+            share = share.min(share_max(self.seen.found, self.seen.looked_at));
+        }
+        share
+    }
+}
+
+/// Of which share of all rows something may be true that is true of so many of a few, but for one time in twenty or so.
+pub(super) fn share_max(found: u64, looked_at: u64) -> f64 {
+    (found as f64 + 2.0 * (found as f64 + 1.0).sqrt()) / looked_at.max(1) as f64
 }

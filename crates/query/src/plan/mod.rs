@@ -12,6 +12,7 @@ mod look;
 mod near;
 pub mod part;
 pub mod spans;
+mod walk;
 
 use pellucid_store::Range;
 
@@ -100,6 +101,26 @@ pub struct Choice {
     pub estimate: f64,
     /// What it is expected to cost, in nanoseconds.
     pub cost: f64,
+    /// To its very end, where it ends with the last row that is wanted, and nobody knows where that lies.
+    pub end: Option<End>,
+}
+
+/// The very end of a way that may be over before.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// How many rows there are up to it.
+    pub rows: f64,
+    /// What it costs to go there.
+    pub cost: f64,
+    /// What each row costs that is read, and tested, to find out.
+    pub row_cost: f64,
+}
+
+impl Choice {
+    /// What it costs at most.
+    fn cost_max(&self) -> f64 {
+        self.end.map_or(self.cost, |end| end.cost)
+    }
 }
 
 /// What is known of the rows that are there.
@@ -115,16 +136,19 @@ pub trait Statistics {
 
     /// Looks at so many more rows as a scan meets them; what all rows say that were looked at so far.
     fn look_on(&mut self, row_count: u64) -> Seen;
+
+    /// Looks at so many of the first rows along an index whose order is the one that is asked for.
+    fn walk(&mut self, way: &Choice, row_count: u64) -> Seen;
 }
 
-/// What the first rows that a scan meets have said.
+/// What the first rows that a scan, or a walk, meets have said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// How many were looked at.
     pub looked_at: u64,
     /// Of how many of them all conditions are true.
     pub found: u64,
-    /// Whether the scan would end with them: there are no others, or no others are wanted.
+    /// Whether it would end with them: there are no others, or no others are wanted.
     pub is_over: bool,
 }
 
@@ -143,6 +167,7 @@ pub fn ways(question: &Question<'_>, indexes: &[Candidate], statistics: &mut dyn
         joints: Vec::new(),
         counted: Vec::new(),
         seen: Seen::default(),
+        least: f64::INFINITY,
         may_sample: false,
         is_unsure: false,
     };
@@ -162,25 +187,25 @@ pub fn ways(question: &Question<'_>, indexes: &[Candidate], statistics: &mut dyn
     }
     let sections = planner.counted(open, question.conditions);
     planner.note_shares(&sections);
+    planner.least = sections.iter().map(|found| found.estimate).fold(f64::INFINITY, f64::min);
     // What leads to next to no rows is not beaten by what leads to more.
     let has_few = sections.iter().any(|found| planner.is_few(found.estimate));
     let unions = if has_few { Vec::new() } else { planner.unions(open_unions) };
     let mut ways = planner.weigh(&sections, &unions);
     // Rows are looked at to choose where the best way may take longer than that does, and there is something to choose.
-    let pays = if question.order.is_empty() { SAMPLE_PAYS } else { cost::SAMPLE };
-    if planner.is_unsure && ways.len() > 1 && ways.first().is_some_and(|best| best.cost > pays) {
+    if planner.is_unsure && ways.len() > 1 && ways.first().is_some_and(|best| best.cost > SAMPLE_PAYS) {
         planner.may_sample = true;
         ways = planner.weigh(&sections, &unions);
     }
     if planner.looks_on(&mut ways) {
         return vec![planner.scan()];
     }
+    planner.walks_on(&mut ways);
     ways
 }
 
-/// A way that may take longer than this is worth a sample; along the order that is asked for the first row may be the one, so that a sample may save
-/// more.
-const SAMPLE_PAYS: f64 = 2.0 * cost::SAMPLE;
+/// A way that may take longer than this is worth a sample.
+const SAMPLE_PAYS: f64 = 3.0 * cost::SAMPLE;
 
 struct Planner<'q, 's> {
     question: &'q Question<'q>,
@@ -189,12 +214,14 @@ struct Planner<'q, 's> {
     statistics: &'s mut dyn Statistics,
     /// Of which share of the rows each condition is true, as far as that was asked.
     shares: Vec<Option<f64>>,
-    /// The same of several together, as a few rows have told.
-    joints: Vec<(Vec<usize>, f64)>,
+    /// The same of several together, as a few rows have told; and which share it may be at most.
+    joints: Vec<(Vec<usize>, f64, f64)>,
     /// Ranges that were counted before: branches of an `or` share the other conditions.
     counted: Vec<Counted>,
     /// What the first rows have said.
     seen: Seen,
+    /// So many rows pass all conditions at most, as far as sections tell.
+    least: f64,
     /// Whether a few rows may be looked at for that.
     may_sample: bool,
     /// Whether some way would cost less where more was known.
@@ -285,7 +312,7 @@ impl Planner<'_, '_> {
     /// Of which share of the rows all of these conditions are true.
     fn joint(&mut self, conditions: &[(usize, &Node)]) -> f64 {
         let places: Vec<usize> = conditions.iter().map(|(place, _)| *place).collect();
-        if let Some((_, share)) = self.joints.iter().find(|(known, _)| *known == places) {
+        if let Some((_, share, _)) = self.joints.iter().find(|(known, ..)| *known == places) {
             return *share;
         }
         let nodes = conditions.iter().map(|(_, node)| Node::clone(node)).collect();
@@ -293,13 +320,20 @@ impl Planner<'_, '_> {
             [(_, node)] => Some(Node::clone(node)),
             _ => Expression::new(Kind::all(nodes)).ok(),
         };
-        let share = match whole.map(|node| self.statistics.sample(&node)) {
-            None => 0.0,
+        let (count, all) = whole.map_or((0, 1), |node| self.statistics.sample(&node));
+        // By each of them is known how many of the others are tested.
+        for (place, node) in conditions.iter().filter(|_| conditions.len() > 1) {
+            if let Some(share @ None) = self.shares.get_mut(*place) {
+                let (count, all) = self.statistics.sample(node);
+                *share = Some((count as f64).max(0.5) / all.max(1) as f64);
+            }
+        }
+        let share = match count {
             // A few may be more than there mostly are, and none is none as far as is known: to look at all rows in vain is worse than to sort them.
-            Some((count @ ..3, all)) => (count as f64 - (count as f64).sqrt() / 2.0) / all.max(1) as f64,
-            Some((count, all)) => count as f64 / all as f64,
+            ..3 => (count as f64 - (count as f64).sqrt() / 2.0) / all.max(1) as f64,
+            _ => count as f64 / all as f64,
         };
-        self.joints.push((places, share));
+        self.joints.push((places, share, look::share_max(count as u64, all as u64)));
         share
     }
 
@@ -310,22 +344,15 @@ impl Planner<'_, '_> {
 
     /// What it costs to test the conditions that are not settled, one after the other up to the first that is not true.
     fn tests(&self, settled: &[bool]) -> f64 {
-        // Of those of which nothing is known.
-        const SHARE: f64 = 0.5;
         let (mut cost, mut left) = (0.0, 1.0);
         for (place, condition) in self.question.conditions.iter().enumerate() {
             if !settled.get(place).copied().unwrap_or(false) {
                 cost += left * cost::test(condition);
-                left *= self.shares.get(place).copied().flatten().unwrap_or(SHARE);
+                let known = self.shares.get(place).copied().flatten();
+                left *= known.unwrap_or_else(|| cost::share_unknown(condition));
             }
         }
         cost
-    }
-
-    /// To scan all rows and to test all conditions on each.
-    fn whole_scan(&self) -> f64 {
-        let settled = vec![false; self.question.conditions.len()];
-        self.costs.scan(self.question.scan_count as f64, self.tests(&settled))
     }
 
     fn scan(&mut self) -> Choice {
@@ -335,13 +362,16 @@ impl Planner<'_, '_> {
         if self.seen.is_over {
             let (settled, estimate) = (vec![false; conditions], self.seen.looked_at as f64);
             let cost = self.costs.scan(estimate, self.tests(&settled));
-            return Choice { access: Access::Scan, settled, is_told: false, estimate, cost };
+            return Choice { access: Access::Scan, settled, is_told: false, estimate, cost, end: None };
         }
         let wanted = question.wanted as f64;
         let settled = vec![false; conditions];
         let passing = self.passing(all, &settled, self.unknown());
         let mut cost = self.costs.scan(all, self.tests(&settled));
+        let mut end = None;
         if question.order.is_empty() {
+            let row_cost = Costs::scan_row(self.tests(&settled));
+            end = (wanted < all).then_some(End { rows: all, cost, row_cost });
             // It ends with the last row that is wanted.
             if wanted < passing {
                 cost *= wanted / passing.max(1.0);
@@ -352,7 +382,7 @@ impl Planner<'_, '_> {
                 cost += self.costs.fetch(passing.min(wanted), false, 0.0);
             }
         }
-        Choice { access: Access::Scan, settled, is_told: false, estimate: all, cost }
+        Choice { access: Access::Scan, settled, is_told: false, estimate: all, cost, end }
     }
 
     /// By the keys of a set.
@@ -384,7 +414,8 @@ impl Planner<'_, '_> {
                 cost += Costs::sort(passing, wanted) + self.costs.fetch(passing.min(wanted), false, 0.0);
             }
         }
-        Some(Choice { access: Access::Keys(set), settled: settled.to_vec(), is_told, estimate: count, cost })
+        let (access, settled) = (Access::Keys(set), settled.to_vec());
+        Some(Choice { access, settled, is_told, estimate: count, cost, end: None })
     }
 
     /// Whether nothing is read but keys, or what the entries of the set's one index tell.
@@ -445,32 +476,6 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// By the order of an index, which is the one that is asked for.
-    fn in_order(&mut self, found: &Found) -> Option<Choice> {
-        let (question, candidate) = (self.question, self.indexes.get(found.index)?);
-        if question.is_cut_by_key {
-            return None;
-        }
-        let is_reverse = is_in_order(candidate, &found.section, question.order)?;
-        let settled = found.section.settled.clone();
-        let is_told = self.is_told(&found.set(), &settled);
-        let (count, wanted) = (found.estimate, question.wanted as f64);
-        let passing = self.passing(count, &settled, 0.0);
-        let share = if wanted < passing { wanted / passing.max(1.0) } else { 1.0 };
-        let read = count * share;
-        let cost = if is_told && self.is_counted(&settled) {
-            Costs::counted(1, read)
-        } else if is_told {
-            Costs::told(1, read, candidate.parts.len()) + read * self.tests(&settled)
-        } else {
-            // Row by row, so that no key is copied.
-            Costs::counted(1, read) + self.costs.fetch(read, false, self.tests(&settled))
-        };
-        let Found { index, section, used, .. } = found.clone();
-        let access = Access::Ordered { index, section, used, is_reverse };
-        Some(Choice { access, settled, is_told, estimate: read, cost })
-    }
-
     /// The keys that are in two or three sections.
     fn intersection(&mut self, sections: &[Found]) -> Option<Choice> {
         const COUNT_MAX: usize = 3;
@@ -501,28 +506,4 @@ impl Planner<'_, '_> {
         }
         best
     }
-}
-
-/// Whether a section of an index has the order that is asked for: `Some(true)` from its end to its begin.
-fn is_in_order(candidate: &Candidate, section: &Section, order: &[(Node, bool)]) -> Option<bool> {
-    if order.is_empty() || candidate.is_multi_valued() || section.ranges.len() != 1 {
-        return None;
-    }
-    // What is the same in all rows does not change their order.
-    let same: Vec<&Expression> =
-        candidate.parts.iter().take(section.point_count).map(|(part, _)| &**part).collect();
-    let mut wanted = order.iter().filter(|(node, _)| !same.contains(&&**node));
-    let mut direction = None;
-    for (part, is_descending) in candidate.parts.iter().skip(section.point_count) {
-        let Some((node, is_wanted_descending)) = wanted.next() else {
-            // Rows of which all that is the same come in the order of keys, not of what the index has besides.
-            return None;
-        };
-        let is_turned = is_descending != is_wanted_descending;
-        if node != part || direction.is_some_and(|direction| direction != is_turned) {
-            return None;
-        }
-        direction = Some(is_turned);
-    }
-    wanted.next().is_none().then_some(direction.unwrap_or(false))
 }

@@ -1,0 +1,97 @@
+//! Which index has the order that is asked for, and how far is it walked along?
+//!
+//! What is wanted of it may come soon, or at the very end: how many rows pass says nothing of where they lie. So where it is not known to come soon,
+//! rows are looked at along the index for no longer than the best of those ways would take that are over for sure. If they are all that is wanted,
+//! they are the answer; if not, that way is gone, and no more than its own time is lost.
+#![allow(clippy::cast_precision_loss, reason = "rough numbers of rows")]
+
+use super::cost::Costs;
+use super::{Access, Candidate, Choice, End, Found, Planner, Section};
+use crate::expression::{Expression, Node};
+
+/// Of more than these the keys are not gathered that are found along an index.
+const WANTED_MAX: u64 = 1000;
+
+impl Planner<'_, '_> {
+    /// By the order of an index, which is the one that is asked for.
+    pub(super) fn in_order(&mut self, found: &Found) -> Option<Choice> {
+        let (question, candidate) = (self.question, self.indexes.get(found.index)?);
+        if question.is_cut_by_key {
+            return None;
+        }
+        let is_reverse = is_in_order(candidate, &found.section, question.order)?;
+        let settled = found.section.settled.clone();
+        let is_told = self.is_told(&found.set(), &settled);
+        let (count, wanted) = (found.estimate, question.wanted as f64);
+        let passing = self.passing(count, &settled, 0.0);
+        let share = if wanted < passing { wanted / passing.max(1.0) } else { 1.0 };
+        let read = count * share;
+        let tests = self.tests(&settled);
+        let looked_up = |count: f64| self.costs.walk(count, is_reverse, tests);
+        let is_counted = self.is_counted(&settled);
+        let to = |count: f64| {
+            if is_told && is_counted {
+                Costs::counted(1, count)
+            } else if is_told {
+                Costs::told(1, count, candidate.parts.len()) + count * tests
+            } else {
+                looked_up(count)
+            }
+        };
+        let is_open = wanted < count && settled.iter().any(|is_settled| !is_settled);
+        let row_cost = looked_up(count) / count.max(1.0);
+        let end = is_open.then(|| End { rows: count, cost: to(count), row_cost });
+        let Found { index, section, used, .. } = found.clone();
+        let access = Access::Ordered { index, section, used, is_reverse };
+        Some(Choice { access, settled, is_told, estimate: read, cost: to(read), end })
+    }
+
+    /// Walks along the best index that has the order, where nobody knows whether what is wanted comes soon: it is put first where it does, and priced to its end
+    /// where it does not.
+    pub(super) fn walks_on(&mut self, ways: &mut [Choice]) {
+        let question = self.question;
+        if question.order.is_empty() || question.wanted > WANTED_MAX {
+            return;
+        }
+        let is_open = |way: &Choice| matches!(way.access, Access::Ordered { .. }) && way.end.is_some();
+        let Some(place) = ways.iter().position(is_open) else { return };
+        let Some(row_count) = self.rows_worth(ways, place) else { return };
+        let Some((way, end)) = ways.get_mut(place).and_then(|way| way.end.map(|end| (way, end))) else {
+            return;
+        };
+        let seen = self.statistics.walk(way, row_count);
+        if seen.is_over {
+            (way.estimate, way.cost) = (seen.looked_at as f64, seen.looked_at as f64 * end.row_cost);
+            ways.get_mut(..=place).unwrap_or_default().rotate_right(1);
+            return;
+        }
+        for way in ways.iter_mut() {
+            way.cost = way.cost_max();
+        }
+        ways.sort_by(|one, other| one.cost.total_cmp(&other.cost));
+    }
+}
+
+/// Whether a section of an index has the order that is asked for: `Some(true)` from its end to its begin.
+fn is_in_order(candidate: &Candidate, section: &Section, order: &[(Node, bool)]) -> Option<bool> {
+    if order.is_empty() || candidate.is_multi_valued() || section.ranges.len() != 1 {
+        return None;
+    }
+    // What is the same in all rows does not change their order.
+    let same: Vec<&Expression> =
+        candidate.parts.iter().take(section.point_count).map(|(part, _)| &**part).collect();
+    let mut wanted = order.iter().filter(|(node, _)| !same.contains(&&**node));
+    let mut direction = None;
+    for (part, is_descending) in candidate.parts.iter().skip(section.point_count) {
+        let Some((node, is_wanted_descending)) = wanted.next() else {
+            // Rows of which all that is the same come in the order of keys, not of what the index has besides.
+            return None;
+        };
+        let is_turned = is_descending != is_wanted_descending;
+        if node != part || direction.is_some_and(|direction| direction != is_turned) {
+            return None;
+        }
+        direction = Some(is_turned);
+    }
+    wanted.next().is_none().then_some(direction.unwrap_or(false))
+}
