@@ -506,6 +506,29 @@ def test_the_first_of_many_rows_that_equal_a_value_are_those_of_a_scan(db: Any) 
     assert found[0] == found[1]
 
 
+def test_many_rows_of_the_same_value_come_in_the_order_of_keys_from_the_end_on(db: Any) -> None:
+    plain, indexed = db.table("plain"), db.table("indexed")
+    ages = [*range(50), *([7] * 99 + [3] * 100 + [9] * 101 + [-1, 4] * 300)]
+    random.Random(8).shuffle(ages)
+    for table in (plain, indexed):
+        table.extend({"age": age, "n": number % 3} for number, age in enumerate(ages))
+    indexed.create_index("by_age", F.age)
+    for conditions in ([], [F.age >= 3], [F.age.between(4, 9), F.n == 1], [F.age == 4]):
+        for offset, limit in ((0, 10), (41, 300), (0, 2000), (400, 1)):
+            wanted, asked = (
+                table.where(*conditions).order_by(F.age.desc()).offset(offset).limit(limit)
+                for table in (plain, indexed)
+            )
+            assert list(asked.keys()) == list(wanted.keys()), asked.explain()
+            assert [row.n for row in asked] == [row.n for row in wanted]
+            with db.transaction():
+                for table in (plain, indexed):
+                    table[-1] = {"age": 4, "n": 1}
+                assert [row.n for row in asked] == [row.n for row in wanted]
+                for table in (plain, indexed):
+                    del table[-1]
+
+
 def fill_far(db: Any) -> tuple[Any, Any]:
     """Two tables of the same rows, three of each score: the highest are of kind 1, the lowest of kind 2."""
     tables = db.table("plain"), db.table("indexed")

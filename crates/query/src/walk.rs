@@ -3,10 +3,12 @@
 //! A [`Walk`] gives rows one after the other: those of a scan, those that pass a condition ([`Selected`]), those under a list
 //! of keys ([`Listed`]). What computes over rows takes any of them.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use pellucid_record::{Corrupt, Shapes};
-use pellucid_store::{Row, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
+use pellucid_store::{
+    Range, Row, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan, range_of_parts,
+};
 
 use crate::evaluate::Evaluator;
 use crate::group::TooManyGroups;
@@ -235,10 +237,13 @@ pub struct Indexed {
 }
 
 /// Entries with the same parts that were met from the last to the first, to be given from the first to the last.
-#[derive(Default)]
 struct Turned {
+    /// Where the entries begin, and so end.
+    start: Bound<Vec<u8>>,
     parts: Vec<u8>,
     run: Vec<RowKey>,
+    /// A run of too many to be met before the first one is given, from that one on.
+    long: Option<Scan>,
     /// The first one behind them, which has other parts.
     next: Option<(Vec<u8>, RowKey)>,
 }
@@ -251,10 +256,11 @@ impl Indexed {
         Self { entries, snapshot, table, keys, turned: None }
     }
 
-    /// As `new`; where the entries come from the last to the first (`is_reverse`), those with the same parts still in the order of keys.
+    /// As `new`, of entries that come from the last to the first, down to `start`; those with the same parts still in the order of keys.
     #[must_use]
-    pub fn in_order(entries: Scan, table: TableId, keys: Keys, is_reverse: bool) -> Self {
-        Self { turned: is_reverse.then(Turned::default), ..Self::new(entries, table, keys) }
+    pub fn turned(entries: Scan, table: TableId, keys: Keys, start: Bound<Vec<u8>>) -> Self {
+        let turned = Turned { start, parts: Vec::new(), run: Vec::new(), long: None, next: None };
+        Self { turned: Some(turned), ..Self::new(entries, table, keys) }
     }
 
     /// The snapshot that keeps the rows' bytes in place.
@@ -269,7 +275,7 @@ impl Indexed {
     /// Damage.
     pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Result<Option<R>, StoreError> {
         if let Some(turned) = &mut self.turned {
-            while let Some(key) = turned.next(&mut self.entries, &self.keys)? {
+            while let Some(key) = turned.next(&mut self.entries, &self.keys, &self.snapshot)? {
                 if let Some(cell) = self.snapshot.get(self.table, &key.code)? {
                     let row = Row { key: &key.code, spelling: &key.spelling, record: cell.record };
                     return Ok(Some(visit(row)));
@@ -290,7 +296,21 @@ impl Indexed {
 }
 
 impl Turned {
-    fn next(&mut self, entries: &mut Scan, keys: &Keys) -> Result<Option<RowKey>, StoreError> {
+    fn next(
+        &mut self,
+        entries: &mut Scan,
+        keys: &Keys,
+        snapshot: &Snapshot,
+    ) -> Result<Option<RowKey>, StoreError> {
+        const RUN_MAX: usize = 100;
+        if let Some(long) = &mut self.long {
+            while let Some(entry) = long.next()? {
+                if let Some(parts) = keys.split(&entry) {
+                    return Ok(Some(RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() }));
+                }
+            }
+            self.long = None;
+        }
         if let Some(key) = self.run.pop() {
             return Ok(Some(key));
         }
@@ -308,6 +328,14 @@ impl Turned {
                 break;
             }
             self.run.push(key);
+            if self.run.len() == RUN_MAX {
+                self.run.clear();
+                let (index, run) = (entries.table(), range_of_parts(&self.parts));
+                let behind = Range { start: self.start.clone(), end: Bound::Excluded(self.parts.clone()) };
+                *entries = snapshot.scan(index, &behind, true)?;
+                self.long = Some(snapshot.scan(index, &run, false)?);
+                return self.next(entries, keys, snapshot);
+            }
         }
         Ok(self.run.pop())
     }

@@ -554,7 +554,11 @@ impl Place {
             Self::Snapshot(snapshot, of) => {
                 let scan = snapshot.scan(id, range, is_reverse);
                 let scan = scan.map_err(|error| errors::of_store(table.py(), error))?;
-                Ok(Rows::Indexed(Box::new(Indexed::in_order(scan, *of, keys, is_reverse))))
+                Ok(Rows::Indexed(Box::new(if is_reverse {
+                    Indexed::turned(scan, *of, keys, range.start.clone())
+                } else {
+                    Indexed::new(scan, *of, keys)
+                })))
             }
             Self::Transaction => {
                 let rows = self.entries(table, id, range, is_reverse)?;
