@@ -66,13 +66,24 @@ pub fn encode_for<'py>(
     value: &Bound<'py, PyAny>,
     place: impl FnOnce() -> String,
 ) -> PyResult<Encoded> {
+    let transaction = table.get().core().running_serial(table.py());
+    encode_within(table, value, transaction, place)
+}
+
+/// As `encode_for`, for the caller's transaction with this serial, if one is running.
+fn encode_within<'py>(
+    table: &Bound<'py, Table>,
+    value: &Bound<'py, PyAny>,
+    transaction: Option<u64>,
+    place: impl FnOnce() -> String,
+) -> PyResult<Encoded> {
     let py = table.py();
     let core = table.get().core();
-    let transaction = core.running_serial(py).unwrap_or(0);
-    let target = Target::Table { table: table.get(), transaction };
+    let target = Target::Table { table: table.get(), transaction: transaction.unwrap_or(0) };
     let encoded = encode_object(py, &core.names, target, &core.policy, value, place)?;
-    // The record may name shapes that this transaction has made; they went with it.
-    if transaction != 0 && core.running_serial(py) != Some(transaction) {
+    // The record may name shapes that this transaction has made; they went with it. It is no other thread's nor task's by now: a serial is
+    // never used again.
+    if transaction.is_some() && core.serial(py) != transaction {
         return Err(errors::raise(
             py,
             "TransactionError",
@@ -188,15 +199,15 @@ pub fn put<'py>(
     let py = table.py();
     let this = table.get();
     this.check_writable(py)?;
+    if let Some(serial) = this.core().running_serial(py) {
+        return put_within(table, key, value, serial);
+    }
     let stored_key = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
     if stored_key.spelling.is_empty() && put_scalar_at_once(py, this, &stored_key.bytes, value)? {
         keys::recycle(py, stored_key);
         return Ok(());
     }
-    let place = || {
-        let key = key.repr().map(|text| text.to_string()).unwrap_or_default();
-        format!("the value for key {key} of table {:?}", table.get().name(py))
-    };
+    let place = || place_of(table, key);
     this.check_class(value, place)?;
     let encoded = encode_for(table, value, place)?;
     let core = this.core();
@@ -205,6 +216,7 @@ pub fn put<'py>(
         keys::recycle(py, stored_key);
         return Ok(());
     }
+    // Ahead of the lock: code of the value's may have begun a transaction.
     let keep_drafts = core.is_mine(py);
     let id = core.write(py, |transaction| {
         let id = this.id_for_writing(py, transaction)?;
@@ -215,6 +227,33 @@ pub fn put<'py>(
         this.identity().stand_for(py, id);
     }
     encode::recycle(py, encoded.encoder);
+    Ok(())
+}
+
+fn place_of(table: &Bound<'_, Table>, key: &Bound<'_, PyAny>) -> String {
+    let key = key.repr().map(|text| text.to_string()).unwrap_or_default();
+    format!("the value for key {key} of table {:?}", table.get().name(table.py()))
+}
+
+/// `table[key] = value` within the caller's transaction with this serial: whose it is was asked, and is not asked again.
+fn put_within<'py>(
+    table: &Bound<'py, Table>,
+    key: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+    serial: u64,
+) -> PyResult<()> {
+    let (py, this) = (table.py(), table.get());
+    let key_bytes = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
+    let place = || place_of(table, key);
+    this.check_class(value, place)?;
+    let encoded = encode_within(table, value, Some(serial), place)?;
+    let core = this.core();
+    core.in_running(py, |transaction| {
+        let id = this.id_for_writing(py, transaction)?;
+        store(py, core, transaction, id, (&key_bytes.bytes, &key_bytes.spelling), &encoded, true).map(|_| ())
+    })?;
+    encode::recycle(py, encoded.encoder);
+    keys::recycle(py, key_bytes);
     Ok(())
 }
 

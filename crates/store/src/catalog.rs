@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Entries of the engine's tree `meta`; ids in keys are big-endian, everything else little-endian. Each value ends in a u64 check:
-//! XXH3-64 of the bytes before, seeded by that of the key. The counters are written by every commit. Whatever writes the
+//! XXH3-64 of the bytes before, seeded by that of the key. The counters are written by every commit that changes more than rows. Whatever writes the
 //! tree says up to where the tree has the log, and its own version, so that `check` notices an older meta page of the engine posing
 //! as the newest.
 
@@ -87,7 +87,7 @@ pub(crate) struct Header {
     pub(crate) identity: [u8; 16],
 }
 
-/// What every commit changes.
+/// What every commit changes that changes more than rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) version: u64,
@@ -107,7 +107,7 @@ pub(crate) struct Applied {
     pub(crate) version: u64,
 }
 
-/// What is known of a table without reading it.
+/// What is known of a table without reading it. Rows may have been counted since (`rows_beyond`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableState {
     pub(crate) row_count: u64,

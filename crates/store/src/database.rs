@@ -20,6 +20,7 @@ use crate::index::{Builds, Deriver, IndexSet};
 use crate::log_file;
 use crate::opening::{Leaving, Opening};
 use crate::os;
+use crate::os_latch::Latch;
 use crate::row_key::{Prefix, TableId, is_long, split};
 use crate::snapshot::{Snapshot, SnapshotInner};
 use crate::stamp;
@@ -32,6 +33,8 @@ pub(crate) struct Database {
     pub(crate) dictionary: Arc<Dictionary>,
     /// The version of the catalog up to which the dictionary has everything.
     dictionary_version: AtomicU64,
+    /// What the last writer began with: most change nothing of the catalog.
+    begun: Latch<Option<Begun>>,
     /// Held while shapes are added to the dictionary.
     loading: Mutex<()>,
     /// The newest snapshot, as long as somebody has it.
@@ -63,6 +66,16 @@ pub(crate) struct Database {
     has_left: bool,
 }
 
+/// What a transaction that writes begins with.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun {
+    /// The version of the catalog that says so, where that is known.
+    pub(crate) version: Option<u64>,
+    pub(crate) counters: catalog::Counters,
+    /// A table that has no indexes.
+    pub(crate) plain: Option<TableId>,
+}
+
 impl Database {
     /// Take over an engine that holds a database.
     pub(crate) fn new(
@@ -78,6 +91,7 @@ impl Database {
             path,
             dictionary: Arc::default(),
             dictionary_version: AtomicU64::new(0),
+            begun: Latch::new(None),
             loading: Mutex::new(()),
             newest: Mutex::new(Weak::new()),
             gate: Arc::default(),
@@ -241,16 +255,31 @@ impl Database {
         Ok(())
     }
 
-    /// Learn the shapes up to what the beginning writer sees; returns the counters.
+    /// Learn the shapes up to what the beginning writer sees, in this version of the catalog, where that is known; returns what it begins with.
     pub(crate) fn catch_up_to_writer(
         &self,
         source: &(impl Source + ?Sized),
-    ) -> Result<catalog::Counters, StoreError> {
+        version: Option<u64>,
+    ) -> Result<Begun, StoreError> {
+        let mut last = self.begun.lock();
+        if let Some(begun) = last.filter(|begun| begun.version.is_some() && begun.version == version) {
+            return Ok(begun);
+        }
         let counters = catalog::counters(source).map_err(|error| self.catalog_error(error))?;
         if counters.shape_count > self.dictionary.len() {
             self.catch_up(source, counters.version)?;
         }
-        Ok(counters)
+        let begun = Begun { version, counters, plain: None };
+        *last = Some(begun);
+        Ok(begun)
+    }
+
+    /// In this version of the catalog a table has no indexes.
+    pub(crate) fn note_plain(&self, version: u64, table: TableId) {
+        let mut last = self.begun.lock();
+        if let Some(begun) = last.as_mut().filter(|begun| begun.version == Some(version)) {
+            begun.plain = Some(table);
+        }
     }
 
     /// Run a commit that adds these shapes, and add them to the dictionary if it succeeds. Nobody else

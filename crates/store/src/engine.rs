@@ -464,6 +464,31 @@ pub trait WriteTxn: Send + Sync {
         0
     }
 
+    /// The version that changed the catalog last ahead of this transaction (`ReadTxn::catalog_version`), where that is known.
+    fn catalog_version(&self) -> Option<u64> {
+        None
+    }
+
+    /// Have the commit count the rows that came and went, so that the catalog need not say how many there are; false, and nothing is
+    /// counted, where it cannot tell. Asked ahead of the commit, behind all changes.
+    fn counts_rows(&mut self) -> bool {
+        false
+    }
+
+    /// Put a row whose value is the concatenation of two parts where there is none, or one that `may_replace` agrees to, and say whether there
+    /// was one; `None`, and nothing is done, where that takes a look (`find`).
+    ///
+    /// # Errors
+    /// As `put`.
+    fn put_row(
+        &mut self,
+        _key: HashedKey<'_>,
+        _parts: [&[u8]; 2],
+        _may_replace: fn(&[u8]) -> bool,
+    ) -> Result<Option<bool>, EngineError> {
+        Ok(None)
+    }
+
     /// The value of a key, with the changes made so far.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::catalog::{self, Counters, TableState};
 use crate::cell::Cell;
-use crate::database::Database;
+use crate::database::{Begun, Database};
 use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::gate::GateGuard;
@@ -23,6 +23,7 @@ use crate::index::{Changes, Gathered, IndexSet};
 use crate::row_key::{RowKey, TableId};
 use crate::scan::{Range, Row, RowRange};
 use crate::shapes::TransactionShapes;
+use crate::single::Known;
 use crate::store::Durability;
 use crate::transaction_scan::{DirtyScan, TransactionScan};
 use crate::writer_lock;
@@ -43,6 +44,13 @@ pub struct Transaction {
     /// Blobs that no row of this transaction refers to yet.
     loose_blobs: Vec<u64>,
     catalog: u64,
+    /// The version of the catalog, as long as nothing of it is changed here, and a table that has no indexes in that one.
+    catalog_version: Option<u64>,
+    plain: Option<TableId>,
+    /// The counters as they were when it began.
+    begun: Counters,
+    /// How many more rows tables have that are not among `tables`.
+    more_rows: Vec<(TableId, i64)>,
     is_changed: bool,
     pub(crate) is_failed: bool,
     is_to_settle: bool,
@@ -65,13 +73,28 @@ pub struct Transaction {
 pub(crate) struct TableEntry {
     pub(crate) table: TableId,
     pub(crate) state: TableState,
+    /// More than the count of rows that are counted by the commit.
     pub(crate) is_changed: bool,
+    pub(crate) is_counted: bool,
+}
+
+impl TableEntry {
+    pub(crate) fn new(table: TableId, state: TableState) -> Self {
+        Self { table, state, is_changed: false, is_counted: false }
+    }
+
+    /// Rows came, or went.
+    pub(crate) fn count(&mut self, more: i64) {
+        self.state.row_count = self.state.row_count.saturating_add_signed(more);
+        self.is_counted = true;
+    }
 }
 
 /// What the engine does not take back by itself.
 struct Saved {
     batches: u32,
     tables: Vec<TableEntry>,
+    more_rows: Vec<(TableId, i64)>,
     loose_blobs: Vec<u64>,
 }
 
@@ -105,7 +128,8 @@ impl Transaction {
         gate: GateGuard,
         durability: Durability,
     ) -> Result<Self, StoreError> {
-        let mut counters = database.catch_up_to_writer(&*write)?;
+        let Begun { version: catalog_version, mut counters, plain } =
+            database.catch_up_to_writer(&*write, write.catalog_version())?;
         counters.next_blob = counters.next_blob.max(database.blob_floor.load(Ordering::Relaxed));
         Ok(Self {
             write: Some(write),
@@ -116,6 +140,10 @@ impl Transaction {
             tail: None,
             loose_blobs: Vec::new(),
             catalog: NEXT_CATALOG.fetch_add(1, Ordering::Relaxed),
+            catalog_version,
+            plain,
+            begun: counters,
+            more_rows: Vec::new(),
             is_changed: false,
             is_failed: false,
             is_to_settle: false,
@@ -243,7 +271,26 @@ impl Transaction {
         self.catalog
     }
 
+    /// The version of the catalog that it sees (`Snapshot::catalog_version`), as long as it has changed nothing of it and the engine knows.
+    #[must_use]
+    pub fn catalog_version(&self) -> Option<u64> {
+        self.catalog_version
+    }
+
+    /// What is known of a table from now on in what is committed (`Snapshot::known`); `None` where this transaction has changed the catalog, or the
+    /// engine does not say which one it sees.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    pub fn known(&self, table: TableId) -> Result<Option<Known>, StoreError> {
+        let Some(version) = self.catalog_version else { return Ok(None) };
+        let state = catalog::table_state(self.reader()?, table);
+        let state = state.map_err(|error| self.database.catalog_error(error))?;
+        Ok(state.map(|state| Known { table, version, is_indexed: state.index_serial != 0 }))
+    }
+
     pub(crate) fn catalog_changed(&mut self) {
+        (self.catalog_version, self.plain) = (None, None);
         self.catalog = NEXT_CATALOG.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -334,7 +381,11 @@ impl Transaction {
             let state = catalog::table_state(self.reader()?, table);
             let state = state.map_err(|error| self.database.catalog_error(error))?;
             let state = state.ok_or_else(|| StoreError::NoSuchTable { table: table.0.to_string() })?;
-            self.tables.push(TableEntry { table, state, is_changed: false });
+            let mut entry = TableEntry::new(table, state);
+            if let Some(place) = self.more_rows.iter().position(|(of, _)| *of == table) {
+                entry.count(self.more_rows.swap_remove(place).1);
+            }
+            self.tables.push(entry);
             self.tables.len() - 1
         };
         match self.tables.get_mut(index) {
@@ -354,6 +405,7 @@ impl Transaction {
         self.saved.push(Saved {
             batches: self.gathered.depth,
             tables: self.tables.clone(),
+            more_rows: self.more_rows.clone(),
             loose_blobs: self.loose_blobs.clone(),
         });
         Ok(Savepoint(self.saved.len()))
@@ -373,7 +425,7 @@ impl Transaction {
             done.map_err(|error| self.failed(error))?;
             if let Some(saved) = self.saved.pop() {
                 self.gathered.depth = saved.batches;
-                self.tables = saved.tables;
+                (self.tables, self.more_rows) = (saved.tables, saved.more_rows);
                 self.loose_blobs = saved.loose_blobs;
             }
             self.tail = None;
@@ -458,15 +510,24 @@ impl Transaction {
         Ok(())
     }
 
-    /// Write what was kept in memory: counts, counters, shapes.
+    /// Write what was kept in memory: counts, counters, shapes. Rows alone need none of it, where the commit counts them.
     fn write_books(&mut self) -> Result<(), StoreError> {
         let loose = std::mem::take(&mut self.loose_blobs);
         self.delete_blobs(&loose)?;
+        let are_rows_all = self.counters == self.begun
+            && self.shapes.count() == self.begun.shape_count
+            && !self.tables.iter().any(|entry| entry.is_changed);
+        if are_rows_all && self.writer()?.counts_rows() {
+            return Ok(());
+        }
+        while let Some((table, _)) = self.more_rows.last() {
+            self.entry(*table)?;
+        }
         let version = self.writer()?.version();
         self.counters.version = version;
         self.counters.shape_count = self.shapes.count();
         let mut entries = Vec::new();
-        for entry in self.tables.iter().filter(|entry| entry.is_changed) {
+        for entry in self.tables.iter().filter(|entry| entry.is_changed || entry.is_counted) {
             entries.push(entry.state.entry(entry.table));
         }
         for (id, shape) in (self.shapes.start()..).zip(self.shapes.own()) {

@@ -180,7 +180,14 @@ impl Identity {
         // What nearly every write in a transaction meets: to look the name up was an eighth of setting a field.
         match self.seen_within.get() {
             Some((serial, id)) if serial == transaction.catalog_serial() => Ok(Some(id)),
-            _ => self.look_for_name(py, core, transaction),
+            _ => match self.seen.get() {
+                // Found in what was committed, and nobody has changed the catalog since.
+                Some(seen) if transaction.catalog_version() == Some(seen.version) => {
+                    self.seen_within.set(Some((transaction.catalog_serial(), seen.table)));
+                    Ok(Some(seen.table))
+                }
+                _ => self.look_for_name(py, core, transaction),
+            },
         }
     }
 
@@ -198,6 +205,9 @@ impl Identity {
             .table
             .with(py, |table| matches!(table, Some((id, None)) if Some(*id) == found))
         {
+            if let Some(table) = found {
+                self.seen.set(transaction.known(table)?.or(self.seen.get()));
+            }
             found
         } else {
             self.look_in_transaction(py, core, transaction, found)?

@@ -179,7 +179,7 @@ impl Transaction {
         let state = TableState::default();
         self.put_entries(&[state.entry(id)])?;
         self.counters.next_table += 1;
-        self.tables.push(TableEntry { table: id, state, is_changed: false });
+        self.tables.push(TableEntry::new(id, state));
         Ok(id)
     }
 

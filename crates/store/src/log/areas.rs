@@ -265,13 +265,14 @@ impl Areas {
         {
             return None;
         }
-        bytes.reserve(size);
+        bytes.resize(size, 0);
+        let mut chunks = bytes.as_chunks_mut::<8>().0.iter_mut();
         for words in self.parts(area, offset..offset + size / 8) {
             if !self.space.has(words.end) {
                 return None;
             }
-            for word in self.words.get(words)? {
-                bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+            for (word, chunk) in self.words.get(words)?.iter().zip(chunks.by_ref()) {
+                *chunk = word.load(Ordering::Relaxed).to_le_bytes();
             }
         }
         // The check tells whether somebody wrote meanwhile: an area that is begun anew has another salt.

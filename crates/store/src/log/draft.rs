@@ -1,23 +1,28 @@
 //! What has a transaction changed so far?
 //!
 //! The bytes of the group that it will be, and where in them the newest entry of each key stands: looked for from the end while
-//! they are few, as they are for a single put, and indexed by hash from then on; in order only when somebody walks. Going back to a
+//! they are few, and indexed from then on, by hash both times; in order only when somebody walks. Going back to a
 //! savepoint is forgetting entries.
+//!
+//! Of a row that was looked up when it was put or deleted it is known whether its table has one more or less. As long as that is so of all
+//! that was changed, the entries say it (`group.rs`), and the catalog need not.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
-use crate::engine::{Direction, Tree};
+use crate::engine::{Direction, HashedKey, Tree};
 use crate::log::group::{self, Change};
 use crate::log::layer::{Said, Saying};
+use crate::short::is_same;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 /// Up to this many entries are looked through: a row with three indexes is nine, counts included.
 const FEW: usize = 16;
+/// Memory for more is given back.
+const SPARE_COUNT_MAX: usize = 1 << 12;
+const SPARE_SIZE_MAX: usize = 1 << 18;
 /// From then on there is room for as many in the index.
 const INDEXED_MIN: usize = 28;
 
@@ -25,10 +30,23 @@ const INDEXED_MIN: usize = 28;
 pub(crate) struct Draft {
     bytes: Vec<u8>,
     changes: Vec<Change>,
+    /// Of their keys, whatever the tree.
+    hashes: Vec<u64>,
     /// The newest entry of each key; only when they are many.
     index: HashTable<Newest>,
     ordered: Mutex<Ordered>,
-    savepoints: Vec<(usize, usize)>,
+    savepoints: Vec<Saved>,
+    /// Changes of which it is not known what they do to the count of a table's rows.
+    uncounted: usize,
+    /// Whether the entries say what is counted.
+    counts: bool,
+}
+
+/// What there was at a savepoint.
+struct Saved {
+    size: usize,
+    count: usize,
+    uncounted: usize,
 }
 
 /// The number of a key's newest entry, and the key's hash, so that growing looks at no key.
@@ -47,37 +65,72 @@ struct Ordered {
 impl Draft {
     pub(crate) fn new() -> Self {
         Self {
-            bytes: group::begin(256),
+            bytes: group::begin(0),
             changes: Vec::new(),
+            hashes: Vec::new(),
             index: HashTable::new(),
             ordered: Mutex::default(),
             savepoints: Vec::new(),
+            uncounted: 0,
+            counts: false,
         }
     }
 
-    /// What is left when its changes are taken.
-    pub(crate) fn spent() -> Self {
-        Self {
-            bytes: Vec::new(),
-            changes: Vec::new(),
-            index: HashTable::new(),
-            ordered: Mutex::default(),
-            savepoints: Vec::new(),
+    /// Forget everything, for the next transaction, which needs as much memory as this one did, most likely; if that is not much.
+    pub(crate) fn cleared(mut self) -> Self {
+        if self.bytes.capacity() > SPARE_SIZE_MAX || self.changes.capacity() > SPARE_COUNT_MAX {
+            return Self::new();
         }
+        group::begin_again(&mut self.bytes);
+        self.changes.clear();
+        self.hashes.clear();
+        self.index.clear();
+        self.forget_order();
+        self.savepoints.clear();
+        (self.uncounted, self.counts) = (0, false);
+        self
     }
 
     pub(crate) fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) {
+        self.uncounted += 1;
         let change = group::push_put(&mut self.bytes, tree, key, parts);
-        self.add(change);
+        self.add(change, HashedKey::of(key).hash);
     }
 
+    /// Put what stands there already.
+    pub(crate) fn replace(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) {
+        let change = group::push_put(&mut self.bytes, tree, key, parts);
+        self.add(change, HashedKey::of(key).hash);
+    }
+
+    /// Put a row, which was looked up.
+    #[inline]
+    pub(crate) fn put_row(&mut self, key: HashedKey<'_>, parts: [&[u8]; 2], is_new: bool) {
+        let change = group::push_row(&mut self.bytes, key.bytes, parts, is_new);
+        self.add(change, key.hash);
+    }
+
+    /// Delete what stands there.
     pub(crate) fn delete(&mut self, tree: Tree, key: &[u8]) {
-        let change = group::push_delete(&mut self.bytes, tree, key);
-        self.add(change);
+        let change = if tree == Tree::Rows {
+            group::push_gone(&mut self.bytes, key)
+        } else {
+            self.uncounted += 1;
+            group::push_delete(&mut self.bytes, tree, key)
+        };
+        self.add(change, HashedKey::of(key).hash);
     }
 
-    fn add(&mut self, change: Change) {
+    /// Have the entries say which rows came and went; false where that is not known.
+    pub(crate) fn count(&mut self) -> bool {
+        self.counts = self.uncounted == 0;
+        self.counts
+    }
+
+    #[inline]
+    fn add(&mut self, change: Change, hash: u64) {
         self.changes.push(change);
+        self.hashes.push(hash);
         let count = self.changes.len();
         if count > FEW {
             self.index_from(if self.index.is_empty() { 0 } else { count - 1 });
@@ -90,9 +143,8 @@ impl Draft {
         if self.index.is_empty() {
             self.index.reserve(INDEXED_MIN, |newest| newest.hash);
         }
-        for (number, change) in changes.iter().enumerate().skip(first) {
-            let key = key_of(change);
-            let hash = hash_of(change.tree, key);
+        for ((number, change), hash) in changes.iter().enumerate().zip(&self.hashes).skip(first) {
+            let (key, hash) = (key_of(change), *hash);
             let is_it = |newest: &Newest| {
                 let other = changes.get(newest.number).filter(|_| newest.hash == hash);
                 other.is_some_and(|other| other.tree == change.tree && key_of(other) == key)
@@ -103,6 +155,13 @@ impl Draft {
                     entry.insert(Newest { hash, number });
                 }
             }
+        }
+    }
+
+    fn forget_order(&mut self) {
+        let ordered = self.ordered.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if ordered.count > 0 {
+            *ordered = Ordered::default();
         }
     }
 
@@ -118,18 +177,23 @@ impl Draft {
 
     /// What it says of a key.
     pub(crate) fn find(&self, tree: Tree, key: &[u8]) -> Option<Said<'_>> {
-        if self.changes.len() <= FEW {
-            let change =
-                self.changes.iter().rev().find(|change| change.tree == tree && self.key(change) == key)?;
-            return Some(self.said(change));
-        }
-        let hash = hash_of(tree, key);
-        let is_it = |newest: &Newest| {
-            let change = self.changes.get(newest.number).filter(|_| newest.hash == hash);
-            change.is_some_and(|change| change.tree == tree && self.key(change) == key)
+        if self.is_empty() { None } else { self.find_hashed(tree, HashedKey::of(key)) }
+    }
+
+    /// As `find`, of a key whose hash is known.
+    #[inline]
+    pub(crate) fn find_hashed(&self, tree: Tree, key: HashedKey<'_>) -> Option<Said<'_>> {
+        let said_if_it = |number: usize| {
+            let change = self.changes.get(number)?;
+            (change.tree == tree && is_same(self.key(change), key.bytes)).then(|| self.said(change))
         };
-        let newest = self.index.find(hash, is_it)?;
-        self.changes.get(newest.number).map(|change| self.said(change))
+        if self.changes.len() <= FEW {
+            let numbers = 0..self.hashes.len();
+            let same = numbers.zip(&self.hashes).rev().filter(|(_, hash)| **hash == key.hash);
+            return same.map(|(number, _)| number).find_map(said_if_it);
+        }
+        let is_it = |newest: &Newest| newest.hash == key.hash && said_if_it(newest.number).is_some();
+        said_if_it(self.index.find(key.hash, is_it)?.number)
     }
 
     /// As [`crate::log::layer::Layer::walk`].
@@ -197,16 +261,19 @@ impl Draft {
     }
 
     pub(crate) fn savepoint(&mut self) {
-        self.savepoints.push((self.bytes.len(), self.changes.len()));
+        let (size, count, uncounted) = (self.bytes.len(), self.changes.len(), self.uncounted);
+        self.savepoints.push(Saved { size, count, uncounted });
     }
 
     /// Forget what came since the innermost savepoint; false if there is none.
     pub(crate) fn rollback(&mut self) -> bool {
-        let Some((size, count)) = self.savepoints.pop() else { return false };
+        let Some(Saved { size, count, uncounted }) = self.savepoints.pop() else { return false };
         self.bytes.truncate(size);
         self.changes.truncate(count);
+        self.hashes.truncate(count);
+        self.uncounted = uncounted;
         self.index.clear();
-        *self.ordered.get_mut().unwrap_or_else(PoisonError::into_inner) = Ordered::default();
+        self.forget_order();
         if count > FEW {
             self.index_from(0);
         }
@@ -220,7 +287,7 @@ impl Draft {
 
     /// The counts of changes at each savepoint, the outermost first.
     pub(crate) fn savepoints(&self) -> impl Iterator<Item = usize> + '_ {
-        self.savepoints.iter().map(|(_, count)| *count)
+        self.savepoints.iter().map(|saved| saved.count)
     }
 
     /// All changes in the order in which they were made.
@@ -237,10 +304,28 @@ impl Draft {
         group::size_of(&self.bytes)
     }
 
-    /// Its group; also the group's check.
-    pub(crate) fn finish(mut self, sequence: u64, seed: u64) -> (Vec<u8>, u64) {
+    /// Complete its group; also the group's check.
+    pub(crate) fn finish(&mut self, sequence: u64, seed: u64) -> (&[u8], u64) {
+        if !self.counts {
+            group::uncount(&mut self.bytes, &mut self.changes);
+        }
         let check = group::finish(&mut self.bytes, self.changes.len() as u32, sequence, seed);
-        (self.bytes, check)
+        (&self.bytes, check)
+    }
+
+    /// The bytes of the group, as far as they stand.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The changes of the group, with the hashes of their keys.
+    pub(crate) fn hashed_changes(&self) -> impl Iterator<Item = (u64, &Change)> + '_ {
+        self.hashes.iter().copied().zip(&self.changes)
+    }
+
+    /// Whether it changes the catalog; of what it does to rows alone a transaction knows.
+    pub(crate) fn changes_catalog(&self) -> bool {
+        !self.counts && self.changes.iter().any(|change| change.tree == Tree::Meta)
     }
 
     fn key(&self, change: &Change) -> &[u8] {
@@ -253,10 +338,6 @@ impl Draft {
             None => Said::Deleted,
         }
     }
-}
-
-fn hash_of(tree: Tree, key: &[u8]) -> u64 {
-    xxh3_64_with_seed(key, tree as u64)
 }
 
 fn indexed(tree: Tree, key: &[u8]) -> Box<[u8]> {

@@ -10,6 +10,7 @@ use crate::engine::{AtOnce, Choose, Engine, EngineError, HashedKey, ReadTxn, Tre
 use crate::history::{Next, Place};
 use crate::log::areas::{Areas, FORMAT, Foreign, words_for};
 use crate::log::checkpoint;
+use crate::log::draft::Draft;
 use crate::log::history;
 use crate::log::keeper::Keeper;
 use crate::log::lock::{self, Taken};
@@ -195,11 +196,18 @@ impl Shared {
         Ok(LoggedRead::new(&state, tree))
     }
 
-    /// As `read`; `None` where another thread is about to take over what was committed.
-    fn read_at_once(&self) -> Result<Option<LoggedRead>, EngineError> {
+    /// As `read`, for whoever has the writer lock; with memory for what it will write.
+    pub(crate) fn read_to_write(&self) -> Result<(LoggedRead, Draft), EngineError> {
+        let mut state = self.state();
+        let tree = state.read(&*self.tree, &self.areas)?;
+        Ok((LoggedRead::new(&state, tree), state.take_draft()))
+    }
+
+    /// As `read_to_write`; `None` where another thread is about to take over what was committed.
+    fn read_to_write_at_once(&self) -> Result<Option<(LoggedRead, Draft)>, EngineError> {
         let Some(mut state) = self.state_at_once() else { return Ok(None) };
         let tree = state.read(&*self.tree, &self.areas)?;
-        Ok(Some(LoggedRead::new(&state, tree)))
+        Ok(Some((LoggedRead::new(&state, tree), state.take_draft())))
     }
 
     /// Make what is acknowledged now survive a power cut.
@@ -303,8 +311,8 @@ impl Engine for LoggedEngine {
         }
         let lock = WriterLock { shared: Arc::clone(&self.shared) };
         self.shared.check_sound()?;
-        let Some(base) = self.shared.read_at_once()? else { return Ok(None) };
-        Ok(Some(Box::new(LoggedWrite::new(&self.shared, lock, base, patience))))
+        let Some(begun) = self.shared.read_to_write_at_once()? else { return Ok(None) };
+        Ok(Some(Box::new(LoggedWrite::new(&self.shared, lock, begun, patience))))
     }
 
     #[inline]

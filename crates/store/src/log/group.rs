@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A counted entry is a row that its table has one more of, or when deleted one less, without saying so in the catalog: a
-//! commit of one row is one entry then instead of two.
+//! commit of one row is one entry then instead of two. A group that counts rows says nothing of how many their tables have.
 //!
 //! The check is XXH3-64 of all before it, seeded by the check of the group before or by the area's salt. Entries stand in
 //! the order in which they were written; a later one of the same key holds.
@@ -42,8 +42,14 @@ pub(crate) struct Change {
 /// The bytes of a group that nothing stands in yet.
 pub(crate) fn begin(capacity: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD_SIZE + CHECK_SIZE + capacity);
-    bytes.extend_from_slice(&[0; HEAD_SIZE]);
+    begin_again(&mut bytes);
     bytes
+}
+
+/// The same in memory that is there.
+pub(crate) fn begin_again(bytes: &mut Vec<u8>) {
+    bytes.clear();
+    bytes.extend_from_slice(&[0; HEAD_SIZE]);
 }
 
 /// Room for the group of one short row.
@@ -210,6 +216,55 @@ pub(crate) fn push_delete(bytes: &mut Vec<u8>, tree: Tree, key: &[u8]) -> Change
     Change { tree, key, value: None, is_counted: false }
 }
 
+/// Add a put of a row whose value is the concatenation of two parts; a new one is counted.
+#[inline]
+pub(crate) fn push_row(bytes: &mut Vec<u8>, key: &[u8], parts: [&[u8]; 2], is_new: bool) -> Change {
+    let [record, check] = parts;
+    let size = record.len() + check.len();
+    let mark = Tree::Rows as u8 | PUT | if is_new { COUNTED } else { 0 };
+    if key.len() < 0x80 && size < 0x80 {
+        bytes.extend_from_slice(&[mark, key.len() as u8, size as u8]);
+    } else {
+        bytes.push(mark);
+        push_varint(bytes, key.len() as u32);
+        push_varint(bytes, size as u32);
+    }
+    let key_at = bytes.len();
+    bytes.resize(key_at + key.len() + size, 0);
+    let mut rest = bytes.get_mut(key_at..).unwrap_or_default();
+    for part in [key, record, check] {
+        let (target, behind) = rest.split_at_mut_checked(part.len()).unwrap_or_default();
+        copy(target, part);
+        rest = behind;
+    }
+    let value_at = key_at + key.len();
+    Change {
+        tree: Tree::Rows,
+        key: key_at..value_at,
+        value: Some(value_at..value_at + size),
+        is_counted: is_new,
+    }
+}
+
+/// Add a delete of a row that is there; it is counted.
+pub(crate) fn push_gone(bytes: &mut Vec<u8>, key: &[u8]) -> Change {
+    let Entry { key, .. } = entry::push(bytes, Tree::Rows, DELETED | COUNTED, key, &[]);
+    Change { tree: Tree::Rows, key, value: None, is_counted: true }
+}
+
+/// Say of no entry of a group that it is counted, where these are all there are.
+pub(crate) fn uncount(bytes: &mut [u8], changes: &mut [Change]) {
+    let mut at = HEAD_SIZE;
+    for change in changes {
+        if std::mem::take(&mut change.is_counted)
+            && let Some(mark) = bytes.get_mut(at)
+        {
+            *mark &= !COUNTED;
+        }
+        at = change.value.as_ref().map_or(change.key.end, |value| value.end);
+    }
+}
+
 /// Say of a group's only entry that it is counted.
 #[inline]
 pub(crate) fn count_first(bytes: &mut [u8], change: &mut Change) {
@@ -251,11 +306,6 @@ fn sequence_of(bytes: &[u8]) -> Option<u64> {
     bytes.get(8..HEAD_SIZE)?.try_into().ok().map(u64::from_le_bytes)
 }
 
-/// Whether a group changes the catalog; what it does to rows alone says no.
-pub(crate) fn changes_catalog(bytes: &[u8]) -> bool {
-    changes(bytes).any(|change| change.tree == Tree::Meta)
-}
-
 /// The changes of a group, in order; ends early at what is no entry, which a verified group does not have.
 pub(crate) fn changes(bytes: &[u8]) -> impl Iterator<Item = Change> + '_ {
     let count = bytes.get(4..8).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes);
@@ -287,6 +337,34 @@ mod tests {
         assert_eq!(verified(&bytes, 41, 5), Some(check));
         assert_eq!(changes(&bytes).collect::<Vec<_>>(), made);
         assert_eq!(&bytes[made[0].value.clone().unwrap()], b"value");
+    }
+
+    #[test]
+    fn what_is_counted_can_be_taken_back() {
+        for (key_size, value_size) in [(1, 0), (20, 123), (127, 124), (128, 16_383), (300, 16_384)] {
+            let (key, value) = (vec![7; key_size], vec![9; value_size]);
+            let parts = [&value[..], b"chk!"];
+            let (mut plain, mut counted) = (begin(0), begin(0));
+            let expected = [
+                push_put(&mut plain, Tree::Rows, &key, &parts),
+                push_put(&mut plain, Tree::Rows, b"other", &parts),
+                push_delete(&mut plain, Tree::Rows, &key),
+            ];
+            let mut made = [
+                push_row(&mut counted, &key, parts, true),
+                push_row(&mut counted, b"other", parts, false),
+                push_gone(&mut counted, &key),
+            ];
+            let mut whole = counted.clone();
+            finish(&mut whole, 3, 41, 5);
+            assert_eq!(changes(&whole).collect::<Vec<_>>(), made);
+            assert_eq!(
+                changes(&whole).map(|change| change.is_counted).collect::<Vec<_>>(),
+                [true, false, true]
+            );
+            uncount(&mut counted, &mut made);
+            assert_eq!((made, counted), (expected, plain));
+        }
     }
 
     #[test]

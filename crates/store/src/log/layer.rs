@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::blob::BLOB_ADDRESS_REMAINDER;
 use crate::engine::{Direction, HashedKey, Tree};
+use crate::log::counted::Counted;
 use crate::log::group::{self, Change, ShortGroup};
 use crate::log::key_order::sort_by_key;
 use crate::log::newest::Newest;
@@ -70,50 +71,6 @@ struct Index {
     ordered: [BTreeMap<Box<[u8]>, u32>; 3],
     ordered_count: usize,
     counted: Vec<Counted>,
-}
-
-/// The rows that a table has more than before the layer, behind the groups that counted some.
-struct Counted {
-    table: TableId,
-    runs: Vec<Run>,
-}
-
-/// Groups in a row of which each counted as many: what somebody who fills a table leaves is one.
-struct Run {
-    /// The first group's number, and how many there are.
-    first: u64,
-    groups: u64,
-    /// What each counts, and the total ahead of them.
-    each: i64,
-    before: i64,
-}
-
-impl Run {
-    /// The total behind its first few groups.
-    fn total(&self, groups: u64) -> i64 {
-        self.before + self.each * groups.min(self.groups).cast_signed()
-    }
-}
-
-impl Counted {
-    /// The total behind a group.
-    fn at(&self, sequence: u64) -> i64 {
-        let begun = self.runs.partition_point(|run| run.first <= sequence);
-        let last = begun.checked_sub(1).and_then(|last| self.runs.get(last));
-        last.map_or(0, |run| run.total(sequence - run.first + 1))
-    }
-
-    /// Count what the next group says.
-    fn count(&mut self, sequence: u64, more: i64) {
-        let before = match self.runs.last_mut() {
-            Some(run) if run.each == more && run.first + run.groups == sequence => {
-                run.groups += 1;
-                return;
-            }
-            last => last.map_or(0, |run| run.total(run.groups)),
-        };
-        self.runs.push(Run { first: sequence, groups: 1, each: more, before });
-    }
 }
 
 /// No version.
@@ -185,43 +142,54 @@ impl Layer {
         (Self { versions, newest: Newest::default(), index: Latch::new(Index::default()) }, pen)
     }
 
-    /// Add what the next group says, in the order of the sequence numbers.
-    pub(crate) fn add(&self, pen: &mut Pen, sequence: u64, group: &[u8]) {
-        // Where a key's hash leads is in no cache once there are many; what is asked for a few keys ahead is there in time.
-        const AHEAD: usize = 8;
-        let mut ahead = group::changes(group);
-        let mut ask = |count: usize| {
-            for change in ahead.by_ref().take(count) {
-                self.newest.ask_for(hash_of(change.tree, group.get(change.key).unwrap_or_default()));
+    /// Add what the next group says; whether that is anything of the catalog. In the order of the sequence numbers.
+    ///
+    /// Where a key's hash leads is in no cache once there are many, and what was said of it last lies all over memory. So of some keys at a time
+    /// both are asked for, one after the other, before the first one is needed.
+    pub(crate) fn add(&self, pen: &mut Pen, sequence: u64, group: &[u8]) -> bool {
+        const AT_A_TIME: usize = 16;
+        let mut is_of_catalog = false;
+        let mut changes = group::changes(group);
+        let mut some = Vec::with_capacity(AT_A_TIME);
+        loop {
+            some.extend(changes.by_ref().take(AT_A_TIME).map(|change| {
+                is_of_catalog |= change.tree == Tree::Meta;
+                let hash = hash_of(change.tree, group.get(change.key.clone()).unwrap_or_default());
+                self.newest.ask_for(hash);
+                (hash, change)
+            }));
+            if some.is_empty() {
+                return is_of_catalog;
             }
-        };
-        ask(AHEAD);
-        for change in group::changes(group) {
-            ask(1);
+            for (hash, _) in &some {
+                if let (Some(version), _) = self.newest.find(*hash, |_| true) {
+                    self.versions.ask_for(u64::from(version) * UNIT);
+                }
+            }
+            for (hash, change) in some.drain(..) {
+                let key = group.get(change.key.clone()).unwrap_or_default();
+                let (place, _) = self.look_hashed(change.tree, key, hash);
+                self.add_at(pen, place, sequence, group, &change);
+            }
+        }
+    }
+
+    /// As `add`, for a group that was made here of changes whose keys have these hashes.
+    pub(crate) fn add_made<'a>(
+        &self,
+        pen: &mut Pen,
+        sequence: u64,
+        group: &[u8],
+        changes: impl Iterator<Item = (u64, &'a Change)>,
+    ) {
+        for (hash, change) in changes {
             let key = group.get(change.key.clone()).unwrap_or_default();
-            self.add_at(pen, self.place(change.tree, key), sequence, group, &change);
+            let (place, _) = self.look_hashed(change.tree, key, short_hash(change.tree, hash));
+            self.add_at(pen, place, sequence, group, change);
         }
     }
 
-    /// As `add`, for a group that somebody else has made. Whoever makes one has just looked its keys up; of those of others what was
-    /// said last lies all over memory, and is asked for at once instead of one after the other.
-    pub(crate) fn take_over(&self, pen: &mut Pen, sequence: u64, group: &[u8]) {
-        for change in group::changes(group) {
-            let hash = hash_of(change.tree, group.get(change.key).unwrap_or_default());
-            if let (Some(version), _) = self.newest.find(hash, |_| true) {
-                self.versions.ask_for(u64::from(version) * UNIT);
-            }
-        }
-        self.add(pen, sequence, group);
-    }
-
-    /// Look a key up, to read what was said of it last and to say more. Nothing is added to the layer in between.
-    #[inline]
-    pub(crate) fn place(&self, tree: Tree, key: &[u8]) -> Place {
-        self.look(tree, key).0
-    }
-
-    /// As `place`, of a row.
+    /// Look a row up, to read what was said of it last and to say more. Nothing is added to the layer in between.
     #[inline]
     pub(crate) fn place_of_row(&self, key: HashedKey<'_>) -> Place {
         self.look_hashed(Tree::Rows, key.bytes, short_hash(Tree::Rows, key.hash)).0
@@ -234,12 +202,7 @@ impl Layer {
         version.map(|(head, rest)| head.said(rest))
     }
 
-    /// The place of a key; of the version there also the head, and what stands behind that: the key, the value, and others.
-    #[inline]
-    fn look(&self, tree: Tree, key: &[u8]) -> (Place, Option<(Head, &[u8])>) {
-        self.look_hashed(tree, key, hash_of(tree, key))
-    }
-
+    /// The place of a key with this hash; of the version there also the head, and what stands behind that: the key, the value, and others.
     #[inline]
     fn look_hashed(&self, tree: Tree, key: &[u8], hash: u32) -> (Place, Option<(Head, &[u8])>) {
         let mut version = None;
@@ -324,16 +287,21 @@ impl Layer {
         index
     }
 
-    /// What the groups up to a sequence number say of a key; `None`: nothing.
-    #[inline]
-    pub(crate) fn find(&self, tree: Tree, key: &[u8], sequence: u64) -> Option<Said<'_>> {
-        self.find_numbered(tree, key, sequence).map(|(_, said)| said)
-    }
-
-    /// As `find`; also which group says so.
+    /// What the groups up to a sequence number say of a key, and the last one that says so; `None`: nothing.
     #[inline]
     pub(crate) fn find_numbered(&self, tree: Tree, key: &[u8], sequence: u64) -> Option<(u64, Said<'_>)> {
-        let (_, version) = self.look(tree, key);
+        self.find_hashed(tree, HashedKey::of(key), sequence)
+    }
+
+    /// As `find_numbered`, of a key whose hash is known.
+    #[inline]
+    pub(crate) fn find_hashed(
+        &self,
+        tree: Tree,
+        key: HashedKey<'_>,
+        sequence: u64,
+    ) -> Option<(u64, Said<'_>)> {
+        let (_, version) = self.look_hashed(tree, key.bytes, short_hash(tree, key.hash));
         let (head, rest) = version?;
         if head.sequence <= sequence {
             return Some((head.sequence, head.said(rest)));
@@ -535,8 +503,7 @@ impl Index {
         if let Some(counted) = self.counted.iter_mut().find(|counted| counted.table == table) {
             counted.count(sequence, more);
         } else {
-            let runs = vec![Run { first: sequence, groups: 1, each: more, before: 0 }];
-            self.counted.push(Counted { table, runs });
+            self.counted.push(Counted::new(table, sequence, more));
         }
     }
 }
@@ -565,7 +532,8 @@ mod tests {
         if is_counted {
             group::count_first(&mut bytes, &mut change);
         }
-        layer.add_at(pen, layer.place(tree, key), sequence, &bytes, &change);
+        let (place, _) = layer.look_hashed(tree, key, hash_of(tree, key));
+        layer.add_at(pen, place, sequence, &bytes, &change);
     }
 
     #[test]
@@ -656,7 +624,8 @@ mod tests {
             group::push_put(&mut bytes, Tree::Blobs, key, &[&value]);
             group::finish(&mut bytes, 1, sequence, 0);
             layer.add(&mut pen, sequence, &bytes);
-            assert_eq!(layer.find(Tree::Blobs, key, sequence), Some(Said::Value(&value[..])));
+            let (_, said) = layer.find_numbered(Tree::Blobs, key, sequence).unwrap();
+            assert_eq!(said, Said::Value(&value[..]));
         }
     }
 

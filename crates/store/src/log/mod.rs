@@ -5,6 +5,7 @@
 
 mod areas;
 mod checkpoint;
+mod counted;
 mod draft;
 mod engine;
 mod follow;

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::catalog::{APPLIED_KEY, table_key};
-use crate::engine::{Cursor, Direction, EngineError, Entry, ReadTxn, Start, Tree};
+use crate::engine::{Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, Tree};
 use crate::log::draft::Draft;
 use crate::log::history;
 use crate::log::layer::{Layer, Said, Saying};
@@ -42,8 +42,18 @@ impl LoggedRead {
 
     /// What the layers say of a key.
     #[inline]
-    pub(crate) fn find_over(&self, tree: Tree, key: &[u8]) -> Option<Said<'_>> {
-        self.layers.iter().flatten().find_map(|layer| layer.find(tree, key, self.sequence))
+    pub(crate) fn find_over(&self, tree: Tree, key: HashedKey<'_>) -> Option<Said<'_>> {
+        let mut layers = self.layers.iter().flatten();
+        layers.find_map(|layer| layer.find_hashed(tree, key, self.sequence)).map(|(_, said)| said)
+    }
+
+    /// As `get`, of a key whose hash is known.
+    #[inline]
+    pub(crate) fn get_hashed(&self, tree: Tree, key: HashedKey<'_>) -> Result<Option<&[u8]>, EngineError> {
+        match self.find_over(tree, key) {
+            Some(said) => Ok(said.value()),
+            None => self.tree.get(tree, key.bytes),
+        }
     }
 
     /// As [`ReadTxn::rows_beyond`]: what was counted behind the group that wrote the table's entry.
@@ -159,10 +169,10 @@ impl ReadTxn for LoggedRead {
 
     #[inline]
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
-        match self.find_over(tree, key) {
-            Some(said) => Ok(said.value()),
-            None => self.tree.get(tree, key),
+        if self.layers.iter().all(Option::is_none) {
+            return self.tree.get(tree, key);
         }
+        self.get_hashed(tree, HashedKey::of(key))
     }
 
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {

@@ -73,6 +73,7 @@ pub(crate) struct State {
     /// Memory for a group, and for one that is short.
     pub(crate) spare: Vec<u8>,
     pub(crate) short: ShortGroup,
+    spare_draft: Option<Draft>,
 }
 
 impl State {
@@ -92,6 +93,7 @@ impl State {
             catalog: applied.sequence,
             spare: Vec::new(),
             short: ShortGroup::default(),
+            spare_draft: None,
         };
         state.catch_up(tree, areas)?;
         state.let_go();
@@ -267,10 +269,9 @@ impl State {
         placed.end += bytes.len() as u64;
         placed.chain = check;
         placed.sequence = sequence;
-        if group::changes_catalog(bytes) {
+        if placed.layer.add(&mut placed.pen, sequence, bytes) {
             self.catalog = sequence;
         }
-        placed.layer.take_over(&mut placed.pen, sequence, bytes);
         true
     }
 
@@ -296,17 +297,28 @@ impl State {
         &mut self,
         tree: &dyn Engine,
         areas: &Areas,
-        draft: Draft,
+        draft: &mut Draft,
     ) -> Result<(), EngineError> {
         self.catch_up(tree, areas)?;
         let placed = self.place_to_append(tree, areas)?;
         let sequence = placed.sequence + 1;
         let (bytes, check) = draft.finish(sequence, placed.chain);
-        placed.publish(areas, &bytes, check)?;
-        placed.layer.add(&mut placed.pen, sequence, &bytes);
-        // Nearly always: only a single row is changed without the counters.
-        self.catalog = sequence;
+        placed.publish(areas, bytes, check)?;
+        placed.layer.add_made(&mut placed.pen, sequence, draft.bytes(), draft.hashed_changes());
+        if draft.changes_catalog() {
+            self.catalog = sequence;
+        }
         Ok(())
+    }
+
+    /// Memory for a transaction's changes; one at a time needs it.
+    pub(crate) fn take_draft(&mut self) -> Draft {
+        self.spare_draft.take().unwrap_or_else(Draft::new)
+    }
+
+    /// Give it back.
+    pub(crate) fn give_draft(&mut self, draft: Draft) {
+        self.spare_draft = Some(draft.cleared());
     }
 
     /// The last layer, if the next group belongs behind it. Else one row goes the long way (`place_to_append`).

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::catalog::{Applied, table_key};
-use crate::engine::{Cursor, Direction, EngineError, Entry, ReadTxn, Start, Tree, WriteTxn};
+use crate::engine::{Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, Tree, WriteTxn};
 use crate::log::checkpoint::{Done, TreeLock, group_size_max, in_a_while, write_said};
 use crate::log::draft::Draft;
 use crate::log::engine::{Shared, WriterLock};
@@ -27,6 +27,9 @@ pub(crate) struct LoggedWrite {
     /// Of the key that was found last, its tree and itself; empty where none was.
     found: Vec<u8>,
     owner: u64,
+    /// Of a group.
+    size_max: usize,
+    key_size_max: usize,
     lock: WriterLock,
     /// How long it waits for others who write the tree.
     patience: Duration,
@@ -46,18 +49,26 @@ impl LoggedWrite {
         patience: Duration,
     ) -> Result<Self, EngineError> {
         shared.check_sound()?;
-        Ok(Self::new(shared, lock, shared.read()?, patience))
+        let (base, draft) = shared.read_to_write()?;
+        Ok(Self::new(shared, lock, (base, draft), patience))
     }
 
-    /// Begin with the writer lock, over the newest version.
-    pub(crate) fn new(shared: &Arc<Shared>, lock: WriterLock, base: LoggedRead, patience: Duration) -> Self {
+    /// Begin with the writer lock, over the newest version, with a draft that nothing is in.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        lock: WriterLock,
+        (base, draft): (LoggedRead, Draft),
+        patience: Duration,
+    ) -> Self {
         Self {
             bulk: None,
             tree_lock: None,
-            draft: Draft::new(),
+            draft,
             base,
             found: Vec::new(),
             owner: os::thread_number(),
+            size_max: group_size_max(&shared.areas),
+            key_size_max: shared.tree.key_size_max(),
             lock,
             patience,
             shared: Arc::clone(shared),
@@ -72,7 +83,7 @@ impl LoggedWrite {
     }
 
     fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
-        let size_max = self.shared.tree.key_size_max();
+        let size_max = self.key_size_max;
         if key.is_empty() || key.len() > size_max {
             return Err(EngineError::KeySize { size: key.len(), size_max });
         }
@@ -81,7 +92,7 @@ impl LoggedWrite {
 
     /// Go on in the tree if this many more bytes would be too many for a group.
     fn make_room(&mut self, size: usize) -> Result<(), EngineError> {
-        if self.bulk.is_none() && self.draft.size() + size > group_size_max(&self.shared.areas) {
+        if self.bulk.is_none() && self.draft.size() + size > self.size_max {
             self.go_into_tree()?;
         }
         Ok(())
@@ -151,9 +162,8 @@ impl LoggedWrite {
     }
 
     fn commit_group(&mut self) -> Result<(), EngineError> {
-        let draft = std::mem::replace(&mut self.draft, Draft::spent());
         let areas = &self.shared.areas;
-        let size = draft.size() as u64;
+        let size = self.draft.size() as u64;
         while areas.has_found() {
             self.checkpoint(in_a_while(self.patience))?;
         }
@@ -166,7 +176,8 @@ impl LoggedWrite {
             }
         }
         let mut state = self.shared.state();
-        state.append(&*self.shared.tree, areas, draft)?;
+        state.append(&*self.shared.tree, areas, &mut self.draft)?;
+        state.give_draft(std::mem::replace(&mut self.draft, Draft::new()));
         Ok(())
     }
 }
@@ -198,13 +209,25 @@ impl WriteTxn for LoggedWrite {
         self.base.rows_beyond(table)
     }
 
+    fn catalog_version(&self) -> Option<u64> {
+        Some(self.base.catalog_version())
+    }
+
+    fn counts_rows(&mut self) -> bool {
+        self.bulk.is_none() && self.draft.count()
+    }
+
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
         if let Some(txn) = &self.bulk {
             return txn.get(tree, key);
         }
-        match self.draft.find(tree, key) {
+        if self.draft.is_empty() {
+            return self.base.get(tree, key);
+        }
+        let key = HashedKey::of(key);
+        match self.draft.find_hashed(tree, key) {
             Some(said) => Ok(said.value()),
-            None => self.base.get(tree, key),
+            None => self.base.get_hashed(tree, key),
         }
     }
 
@@ -233,9 +256,10 @@ impl WriteTxn for LoggedWrite {
         if self.bulk.is_some() {
             return self.bulk.as_mut().map_or(Ok(None), |txn| txn.find(tree, key));
         }
-        let value = match self.draft.find(tree, key) {
+        let hashed = HashedKey::of(key);
+        let value = match self.draft.find_hashed(tree, hashed) {
             Some(said) => said.value(),
-            None => self.base.get(tree, key)?,
+            None => self.base.get_hashed(tree, hashed)?,
         };
         self.found.clear();
         if value.is_some() {
@@ -250,7 +274,12 @@ impl WriteTxn for LoggedWrite {
             return txn.replace_found(tree, key, parts);
         }
         self.take_found(tree, key)?;
-        self.put(tree, key, parts)
+        self.make_room(Self::size_of(key, parts))?;
+        if let Some(txn) = &mut self.bulk {
+            return txn.put(tree, key, parts);
+        }
+        self.draft.replace(tree, key, parts);
+        Ok(())
     }
 
     fn delete_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError> {
@@ -274,6 +303,31 @@ impl WriteTxn for LoggedWrite {
         }
         self.draft.put(tree, key, parts);
         Ok(())
+    }
+
+    #[inline]
+    fn put_row(
+        &mut self,
+        key: HashedKey<'_>,
+        parts: [&[u8]; 2],
+        may_replace: fn(&[u8]) -> bool,
+    ) -> Result<Option<bool>, EngineError> {
+        // What is too long, or goes into the tree, goes the long way.
+        let size = self.draft.size() + Self::size_of(key.bytes, &parts);
+        if self.bulk.is_some() || size > self.size_max || key.bytes.len() > self.key_size_max {
+            return Ok(None);
+        }
+        let old = match self.draft.find_hashed(Tree::Rows, key) {
+            Some(said) => said.value(),
+            None => self.base.get_hashed(Tree::Rows, key)?,
+        };
+        let was_there = old.is_some();
+        if !old.is_none_or(may_replace) {
+            return Ok(None);
+        }
+        self.draft.put_row(key, parts, !was_there);
+        self.found.clear();
+        Ok(Some(was_there))
     }
 
     fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {

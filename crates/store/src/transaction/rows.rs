@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use super::Transaction;
 use crate::blob;
-use crate::cell::{CHECK_SIZE, check_of, write_head};
-use crate::engine::{Direction, Start, Tree};
+use crate::cell::{CHECK_SIZE, Cell, check_alone, check_of, write_head};
+use crate::engine::{Direction, HashedKey, Start, Tree};
 use crate::error::StoreError;
 use crate::row_key::{Prefix, RowKey, TableId, is_long};
 use crate::scan::Row;
@@ -35,6 +35,12 @@ impl Transaction {
         blobs: &[u64],
     ) -> Result<bool, StoreError> {
         Self::check_size(key.len() + spelling.len() + record.len())?;
+        if spelling.is_empty()
+            && blobs.is_empty()
+            && let Some(was_there) = self.put_plain(table, key, record)?
+        {
+            return Ok(was_there);
+        }
         match self.index_set(table)? {
             None => self.put_row(table, key, spelling, record, blobs),
             Some(set) => {
@@ -61,6 +67,54 @@ impl Transaction {
         }
     }
 
+    /// As `put`, of what nearly all rows are: a record by itself, under a key that is no more than its code, in a table without indexes; `None`,
+    /// and nothing is done, where it is more, or takes the place of more.
+    fn put_plain(&mut self, table: TableId, key: &[u8], record: &[u8]) -> Result<Option<bool>, StoreError> {
+        if !self.is_plain(table)? {
+            return Ok(None);
+        }
+        let limit = self.database.key_size_max;
+        let row_key = RowKey::new(table, key, limit);
+        if is_long(row_key.as_bytes(), limit) {
+            return Ok(None);
+        }
+        let row_key = HashedKey::of(row_key.as_bytes());
+        let check = check_alone(row_key.hash, record).to_le_bytes();
+        let may_replace = |old: &[u8]| Cell::parse(old).is_some_and(|cell| cell.is_plain());
+        let put = self.writer()?.put_row(row_key, [record, &check], may_replace);
+        let put = put.map_err(|error| self.failed(error))?;
+        if put == Some(false) {
+            self.count_row(table, 1)?;
+        }
+        Ok(put)
+    }
+
+    /// Whether a table is there and has no indexes. It is the same one as the last time nearly always, in one transaction after the other.
+    #[inline]
+    fn is_plain(&mut self, table: TableId) -> Result<bool, StoreError> {
+        if self.plain == Some(table) {
+            return Ok(true);
+        }
+        let is_plain = self.entry(table)?.state.index_serial == 0;
+        if let Some(version) = self.catalog_version.filter(|_| is_plain) {
+            self.plain = Some(table);
+            self.database.note_plain(version, table);
+        }
+        Ok(is_plain)
+    }
+
+    /// A row came, or went. What its table has nobody need know for that, unless somebody knows it already.
+    fn count_row(&mut self, table: TableId, more: i64) -> Result<(), StoreError> {
+        if self.plain != Some(table) || self.tables.iter().any(|entry| entry.table == table) {
+            self.entry(table)?.count(more);
+        } else if let Some((_, rows)) = self.more_rows.iter_mut().find(|(of, _)| *of == table) {
+            *rows += more;
+        } else {
+            self.more_rows.push((table, more));
+        }
+        Ok(())
+    }
+
     /// As `put_row`, of a row that is known not to be there, under a key that is not long.
     fn put_new_row(
         &mut self,
@@ -81,10 +135,7 @@ impl Transaction {
             put.map_err(|error| self.failed(error))?;
         }
         self.head = head;
-        let entry = self.entry(table)?;
-        entry.state.row_count += 1;
-        entry.is_changed = true;
-        Ok(())
+        self.count_row(table, 1)
     }
 
     fn put_row(
@@ -99,9 +150,7 @@ impl Transaction {
         let row_key = row_key.as_bytes();
         let was_there = self.put_cell(table, key, spelling, row_key, record, blobs)?;
         if !was_there {
-            let entry = self.entry(table)?;
-            entry.state.row_count += 1;
-            entry.is_changed = true;
+            self.count_row(table, 1)?;
         }
         Ok(was_there)
     }
@@ -264,9 +313,7 @@ impl Transaction {
         deleted.map_err(|error| self.failed(error))?;
         self.forget_tail(row_key);
         self.delete_blobs(&found.blobs)?;
-        let entry = self.entry(table)?;
-        entry.state.row_count = entry.state.row_count.saturating_sub(1);
-        entry.is_changed = true;
+        self.count_row(table, -1)?;
         Ok(true)
     }
 

@@ -28,7 +28,7 @@ impl Transaction {
         let state = TableState::default();
         self.put_entries(&[catalog::name_entry(name, table), state.entry(table)])?;
         self.counters.next_table += 1;
-        self.tables.push(TableEntry { table, state, is_changed: false });
+        self.tables.push(TableEntry::new(table, state));
         Ok(table)
     }
 
@@ -241,6 +241,7 @@ impl Transaction {
         }
         self.forget_history()?;
         self.tables.clear();
+        self.more_rows.clear();
         self.loose_blobs.clear();
         self.tail = None;
         Ok(())
