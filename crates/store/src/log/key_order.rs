@@ -21,20 +21,23 @@ pub(crate) fn sort_by_key<'a>(places: &mut [u32], key: impl Fn(u32) -> &'a [u8])
     }
 }
 
-/// How many bytes all of them begin with, where zeros stand behind a key that ends: such a key comes ahead of those that go on.
+/// How many bytes all of them begin with; among the first eight a zero may be the end of a key, which comes ahead of those that go on.
 fn shared_size<'a>(places: &[u32], key: &impl Fn(u32) -> &'a [u8]) -> usize {
     let Some(first) = places.first().map(|place| key(*place)) else { return 0 };
-    let mut skipped = 0;
-    while skipped < first.len() {
-        let number = number_of(first, skipped);
-        let differing =
-            places.iter().fold(0, |bits, place| bits | (number_of(key(*place), skipped) ^ number));
-        skipped += differing.leading_zeros() as usize / 8;
-        if differing != 0 {
-            break;
-        }
+    let number = number_of(first, 0);
+    let differing = places.iter().fold(0, |bits, place| bits | (number_of(key(*place), 0) ^ number));
+    if differing != 0 {
+        return differing.leading_zeros() as usize / 8;
     }
-    skipped
+    let shared = places.iter().fold(first, |shared, place| {
+        let key = key(*place);
+        if key.starts_with(shared) {
+            return shared;
+        }
+        let same = shared.iter().zip(key).take_while(|(one, other)| one == other).count();
+        shared.get(..same).unwrap_or_default()
+    });
+    shared.len()
 }
 
 /// Sort by the numbers, where they are many byte by byte and without a comparison: by as many of their first bytes as are likely to tell
@@ -110,12 +113,13 @@ mod tests {
         // or all of them do not; keys that end within their number or ahead of it.
         let number = |index: u64| index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let hex = |index: u64| format!("{:016x}", number(index)).into_bytes();
-        let kinds: [&dyn Fn(u64) -> Vec<u8>; 6] = [
+        let kinds: [&dyn Fn(u64) -> Vec<u8>; 7] = [
             &|index| number(index).to_be_bytes().to_vec(),
             &|index| index.to_be_bytes().to_vec(),
             &|index| [&b"all of them begin so "[..], &hex(index)].concat(),
             &|index| [&hex(index)[..2], &[b'0'; 5], &hex(index)].concat(),
             &|index| vec![0; index as usize],
+            &|index| [&b"all of them begin so "[..], &vec![0; index as usize]].concat(),
             &|index| [&vec![1; (index % 11) as usize][..], &index.to_le_bytes()].concat(),
         ];
         for (kind, key) in kinds.into_iter().enumerate() {

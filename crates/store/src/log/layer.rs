@@ -365,6 +365,7 @@ impl Layer {
         const AHEAD: usize = 8;
         let versions = Self::newest_as_they_came(&self.index());
         self.sorted(&versions).into_iter().map(move |(tree, sorted)| {
+            let count = sorted.len();
             let said = move |place: usize| {
                 if let Some(next) = sorted.get(place + AHEAD) {
                     self.versions.ask_for(u64::from(*next) * UNIT);
@@ -372,7 +373,7 @@ impl Layer {
                 let (head, rest) = version_at(&self.versions, *sorted.get(place)?)?;
                 Some((rest.get(..head.key_size as usize)?, head.said(rest)))
             };
-            (tree, (0..).map_while(said))
+            (tree, (0..count).filter_map(said))
         })
     }
 
