@@ -29,7 +29,7 @@ const UNIT: u64 = 8;
 const LINE: usize = 64;
 
 /// What no entry begins with: the first word of bytes that hold none says how many there are.
-const GAP: u64 = 1 << 63;
+pub(crate) const GAP: u64 = 1 << 63;
 
 /// Bytes that stay where they are.
 pub(crate) struct Pinned {

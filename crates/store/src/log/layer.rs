@@ -18,7 +18,7 @@ use crate::log::group::{self, Change, ShortGroup};
 use crate::log::key_order::sort_by_key;
 use crate::log::newest::Newest;
 use crate::os_latch::{Held, Latch};
-use crate::pin_bytes::{Pen, Pinned};
+use crate::pin_bytes::{GAP, Pen, Pinned};
 use crate::row_key::{self, TableId};
 use crate::short::is_same;
 
@@ -64,13 +64,20 @@ pub(crate) struct Layer {
 #[derive(Default)]
 struct Index {
     until: u64,
+    /// By [`Tree::index`].
+    trees: [OfTree; 3],
+    counted: Vec<Counted>,
+}
+
+/// The versions of one tree's keys.
+#[derive(Default)]
+struct OfTree {
     /// All versions, as they came, and those of them that are the newest of their keys no more.
     all: Vec<u32>,
     replaced: Vec<u32>,
     /// The newest ones in key order, of those before some number.
-    ordered: [BTreeMap<Box<[u8]>, u32>; 3],
+    ordered: BTreeMap<Box<[u8]>, u32>,
     ordered_count: usize,
-    counted: Vec<Counted>,
 }
 
 /// No version.
@@ -333,13 +340,9 @@ impl Layer {
         out: &mut Vec<Saying<'a>>,
     ) -> bool {
         let mut index = self.index();
-        self.order(&mut index);
-        let [meta, rows, blobs] = &index.ordered;
-        let ordered = match tree {
-            Tree::Meta => meta,
-            Tree::Rows => rows,
-            Tree::Blobs => blobs,
-        };
+        let Some(of_tree) = index.trees.get_mut(tree.index()) else { return false };
+        self.order(of_tree);
+        let ordered = &of_tree.ordered;
         let mut take = |newest: u32| {
             if let Some((_, said)) = self.said(newest, sequence)
                 && let Some((_, key)) = key_of(&self.versions, newest)
@@ -363,8 +366,9 @@ impl Layer {
     pub(crate) fn all(&self) -> impl Iterator<Item = (Tree, impl Iterator<Item = Saying<'_>>)> {
         // In key order versions lie all over memory.
         const AHEAD: usize = 8;
-        let versions = Self::newest_as_they_came(&self.index());
-        self.sorted(&versions).into_iter().map(move |(tree, sorted)| {
+        let newest = self.index().trees.each_ref().map(OfTree::newest_as_they_came);
+        Tree::ALL.into_iter().zip(newest).map(move |(tree, newest)| {
+            let sorted = self.sorted(newest);
             let count = sorted.len();
             let said = move |place: usize| {
                 if let Some(next) = sorted.get(place + AHEAD) {
@@ -377,73 +381,32 @@ impl Layer {
         })
     }
 
-    /// The newest version of every key among all, in the order in which they were added: so they lie in memory.
-    fn newest_as_they_came(index: &Index) -> Vec<u32> {
-        let Index { all, replaced, .. } = index;
-        if replaced.is_empty() {
-            return all.clone();
-        }
-        // Not of `newest`, which whoever adds has by then told of more, or of less.
-        let mut is_replaced = vec![0_u64; all.last().map_or(0, |last| *last as usize / 64 + 1)];
-        for version in replaced {
-            if let Some(word) = is_replaced.get_mut(*version as usize / 64) {
-                *word |= 1 << (version % 64);
-            }
-        }
-        let is_newest = |version: &u32| {
-            is_replaced.get(*version as usize / 64).is_some_and(|word| word >> (version % 64) & 1 == 0)
-        };
-        all.iter().copied().filter(is_newest).collect()
-    }
-
     /// Bring the ordered index up to date.
-    fn order(&self, index: &mut Index) {
+    fn order(&self, of_tree: &mut OfTree) {
         // To put so many one by one, each at its place, takes four times as long as to put all in order anew.
         const MANY: usize = 1 << 12;
-        let new = index.all.len() - index.ordered_count;
-        if new >= MANY.max(index.ordered_count) {
-            let sorted = self.sorted(&Self::newest_as_they_came(index));
-            index.ordered = sorted.map(|(_, versions)| {
-                versions.into_iter().map(|version| (Box::from(self.key(version)), version)).collect()
-            });
+        let new = of_tree.all.get(of_tree.ordered_count..).unwrap_or_default();
+        if new.len() >= MANY.max(of_tree.ordered_count) {
+            let sorted = self.sorted(of_tree.newest_as_they_came()).into_iter();
+            of_tree.ordered = sorted.map(|version| (Box::from(self.key(version)), version)).collect();
         } else {
-            self.order_each(index);
-        }
-        index.ordered_count = index.all.len();
-    }
-
-    fn order_each(&self, index: &mut Index) {
-        let [meta, rows, blobs] = &mut index.ordered;
-        for version in index.all.iter().skip(index.ordered_count) {
-            let Some((head, key)) = key_of(&self.versions, *version) else { continue };
-            let ordered = match head.tree {
-                tree if tree == Tree::Meta as u8 => &mut *meta,
-                tree if tree == Tree::Rows as u8 => &mut *rows,
-                _ => &mut *blobs,
-            };
-            match ordered.get_mut(key) {
-                Some(newest) => *newest = *version,
-                None => {
-                    ordered.insert(key.into(), *version);
+            for version in new {
+                let key = self.key(*version);
+                match of_tree.ordered.get_mut(key) {
+                    Some(newest) => *newest = *version,
+                    None => {
+                        of_tree.ordered.insert(key.into(), *version);
+                    }
                 }
             }
         }
+        of_tree.ordered_count = of_tree.all.len();
     }
 
-    /// Of each tree those of these versions that are its, in key order.
-    fn sorted(&self, versions: &[u32]) -> [(Tree, Vec<u32>); 3] {
-        let mut found = Tree::ALL.map(|tree| (tree, Vec::new()));
-        for version in versions {
-            if let Some((head, _)) = version_at(&self.versions, *version)
-                && let Some((_, versions)) = found.iter_mut().find(|(tree, _)| *tree as u8 == head.tree)
-            {
-                versions.push(*version);
-            }
-        }
-        for (_, versions) in &mut found {
-            sort_by_key(versions, |version| self.key(version));
-        }
-        found
+    /// These in key order.
+    fn sorted(&self, mut versions: Vec<u32>) -> Vec<u32> {
+        sort_by_key(&mut versions, |version| self.key(version));
+        versions
     }
 
     /// The key of a version.
@@ -469,7 +432,13 @@ impl Layer {
 /// The head of a version, and what stands behind that: the key, the value, and other versions. `None` of no version.
 #[inline]
 fn version_at(versions: &Pinned, version: u32) -> Option<(Head, &[u8])> {
-    let (head, rest) = versions.from(u64::from(version) * UNIT).split_at_checked(HEAD_SIZE)?;
+    parsed(versions.from(u64::from(version) * UNIT))
+}
+
+/// The head that some bytes begin with, and what stands behind that.
+#[inline]
+fn parsed(bytes: &[u8]) -> Option<(Head, &[u8])> {
+    let (head, rest) = bytes.split_at_checked(HEAD_SIZE)?;
     Some((Head::parse(head)?, rest))
 }
 
@@ -480,21 +449,53 @@ fn key_of(versions: &Pinned, version: u32) -> Option<(Head, &[u8])> {
     Some((head, rest.get(..head.key_size as usize)?))
 }
 
+impl OfTree {
+    /// The newest version of every key among all, in the order in which they were added: so they lie in memory.
+    fn newest_as_they_came(&self) -> Vec<u32> {
+        let Self { all, replaced, .. } = self;
+        if replaced.is_empty() {
+            return all.clone();
+        }
+        // Not of `newest`, which whoever adds has by then told of more, or of less.
+        let mut is_replaced = vec![0_u64; all.last().map_or(0, |last| *last as usize / 64 + 1)];
+        for version in replaced {
+            if let Some(word) = is_replaced.get_mut(*version as usize / 64) {
+                *word |= 1 << (version % 64);
+            }
+        }
+        let is_newest = |version: &u32| {
+            is_replaced.get(*version as usize / 64).is_some_and(|word| word >> (version % 64) & 1 == 0)
+        };
+        all.iter().copied().filter(is_newest).collect()
+    }
+}
+
 impl Index {
     /// Go through the versions that were added since.
     fn catch_up(&mut self, versions: &Pinned) {
-        while let Some(place) = versions.entry_from(self.until) {
-            let version = (place / UNIT) as u32;
-            let Some((head, key)) = key_of(versions, version) else { return };
-            if head.flags & COUNTS != 0 {
-                self.count(key, head.sequence, if head.flags & DELETED == 0 { 1 } else { -1 });
+        while let Some(mut place) = versions.entry_from(self.until) {
+            // As far as they lie beside each other.
+            let mut bytes = versions.from(place);
+            while let Some((head, rest)) = parsed(bytes).filter(|(head, _)| head.sequence < GAP) {
+                let Some(key) = rest.get(..head.key_size as usize) else { return };
+                if head.flags & COUNTS != 0 {
+                    self.count(key, head.sequence, if head.flags & DELETED == 0 { 1 } else { -1 });
+                }
+                if let Some(of_tree) = self.trees.get_mut(usize::from(head.tree)) {
+                    of_tree.all.push((place / UNIT) as u32);
+                    if head.older != NONE {
+                        of_tree.replaced.push(head.older);
+                    }
+                }
+                let size = HEAD_SIZE + head.key_size as usize + head.value_size as usize;
+                let step = size.next_multiple_of(UNIT as usize);
+                place += step as u64;
+                bytes = bytes.get(step..).unwrap_or_default();
             }
-            self.all.push(version);
-            if head.older != NONE {
-                self.replaced.push(head.older);
+            if place <= self.until {
+                return;
             }
-            let size = HEAD_SIZE as u64 + u64::from(head.key_size) + u64::from(head.value_size);
-            self.until = (place + size).next_multiple_of(UNIT);
+            self.until = place;
         }
     }
 
@@ -574,7 +575,7 @@ mod tests {
                 expected.insert(key.to_vec(), sequence);
             }
             let layer = layer.0;
-            let versions = Layer::newest_as_they_came(&layer.index());
+            let versions = layer.index().trees[Tree::Rows.index()].newest_as_they_came();
             assert!(versions.is_sorted());
             let key_and_sequence = |version| {
                 let (head, key) = key_of(&layer.versions, version).unwrap();
