@@ -317,7 +317,9 @@ fn making_all_changes_again_gives_every_version() {
                     assert!(as_told == rows_of(&store), "round {round}");
                 }
             }
-            for since in [begin, begin + 40, begin + 100] {
+            // Some rounds take all back that they do, and make no version.
+            let last = store.version().unwrap();
+            for since in [begin, begin + 40, last - 20] {
                 let mut rows = versions.get(&since).cloned().unwrap_or_default();
                 let mut watch = store.watch(Some(since), Watched::All).unwrap();
                 for changes in everything(&mut watch, &store) {
