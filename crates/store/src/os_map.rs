@@ -331,6 +331,17 @@ impl Drop for FileSpace {
     }
 }
 
+impl FileSpace {
+    /// The bytes that are written to the disk with these words: to the end of the chunk, since its zeros are written with its first group. Page
+    /// after page they would each be a commit of the file system's own, as room that was reserved becomes room that was written.
+    fn bytes_to_sync(&self, words: &Range<usize>) -> Range<usize> {
+        let page_size = os::page_size();
+        let start = words.start * 8 / page_size * page_size;
+        let written = (words.end * 8).saturating_sub(HEAD_SIZE as usize).next_multiple_of(CHUNK_SIZE);
+        start..(HEAD_SIZE as usize + written).min(self.words.count * 8).max(start)
+    }
+}
+
 impl Space for FileSpace {
     fn words(&self) -> &Arc<Words> {
         &self.words
@@ -387,18 +398,26 @@ impl Space for FileSpace {
             return self.sync();
         }
         self.own_file()?;
-        let page_size = os::page_size();
-        let start = words.start * 8 / page_size * page_size;
-        // To the end of the chunk: its zeros are written with its first group. Page after page they would each be a commit of the
-        // file system's own, since room that was reserved becomes room that was written.
-        let written = (words.end * 8).saturating_sub(HEAD_SIZE as usize).next_multiple_of(CHUNK_SIZE);
-        let end = (HEAD_SIZE as usize + written).min(self.words.count * 8);
-        let size = end.checked_sub(start).ok_or(io::ErrorKind::InvalidInput)?;
+        let bytes = self.bytes_to_sync(&words);
+        let (start, size) = (bytes.start, bytes.len());
         // SAFETY: the range lies in the mapping, which lives as long as `self`; the call changes no memory. On Linux it is
         // `fdatasync` of that part of the file, of what others have stored there through maps of their own, too.
         let failed =
             unsafe { libc::msync(self.words.base.as_ptr().byte_add(start).cast(), size, libc::MS_SYNC) };
         if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn begin_sync(&self, words: Range<usize>) {
+        #[cfg(target_os = "linux")]
+        if let Ok(file) = self.own_file() {
+            let bytes = self.bytes_to_sync(&words);
+            let (start, size) = (bytes.start.cast_signed() as i64, bytes.len().cast_signed() as i64);
+            // SAFETY: the descriptor is open during the call, which touches no memory. It waits for nothing; what goes wrong, whoever syncs is
+            // told, as of whatever the system writes by itself.
+            unsafe { libc::sync_file_range(file.as_raw_fd(), start, size, libc::SYNC_FILE_RANGE_WRITE) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = words;
     }
 
     fn wait(&self, word: usize, value: u32, channel: u32, limit: Duration) {

@@ -55,6 +55,9 @@ pub(crate) trait Space: Send + Sync {
     /// Whatever the operating system says.
     fn sync_words(&self, words: Range<usize>) -> io::Result<()>;
 
+    /// Have the disk begin with what `sync_words` is to be asked for soon: where that is possible, and nobody may rely on it.
+    fn begin_sync(&self, _words: Range<usize>) {}
+
     /// Wait until somebody wakes those who wait for a word on this channel, one of 32, at most for so long; not at all if the lower
     /// half of the word is another value. May end for no reason.
     fn wait(&self, word: usize, value: u32, channel: u32, limit: Duration);

@@ -303,7 +303,9 @@ impl State {
         let placed = self.place_to_append(tree, areas)?;
         let sequence = placed.sequence + 1;
         let (bytes, check) = draft.finish(sequence, placed.chain);
+        let begin = placed.end;
         placed.publish(areas, bytes, check)?;
+        areas.begin_sync(begin, placed.end);
         placed.layer.add_made(&mut placed.pen, sequence, draft.bytes(), draft.hashed_changes());
         if draft.changes_catalog() {
             self.catalog = sequence;
