@@ -151,7 +151,7 @@ impl Snapshot {
         let mut few = 0;
         if part.is_none_or(|part| part < PART_MIN) {
             let is_all;
-            (few, is_all) = self.count_up_to(table, range, COUNT_FEW)?;
+            (few, is_all) = self.counted_up_to(table, range, COUNT_FEW)?;
             if is_all {
                 return Ok(few);
             }
@@ -163,7 +163,7 @@ impl Snapshot {
             // What is not in the tree yet is taken to lie as the rest does. That there is none would be no guess any more, but taken for known.
             return Ok(in_share(part, all, total).clamp(few.max(1).min(total), total));
         }
-        let (many, is_all) = self.count_up_to(table, range, COUNT_MANY)?;
+        let (many, is_all) = self.counted_up_to(table, range, COUNT_MANY)?;
         Ok(if is_all { many } else { (total / 2).max(many) })
     }
 
@@ -173,8 +173,21 @@ impl Snapshot {
         found.map_err(|error| self.inner.database.error(error))
     }
 
+    /// How many rows are in a range, or `most`, where there are more.
+    ///
+    /// # Errors
+    /// As `scan`.
+    pub fn count_up_to(&self, table: TableId, range: &Range, most: u64) -> Result<u64, StoreError> {
+        let mut scan = self.scan(table, range, false)?;
+        let mut count = 0;
+        while count < most && scan.next()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
     /// How many rows are in a range, at most `limit`, and whether that are all.
-    fn count_up_to(&self, table: TableId, range: &Range, limit: u64) -> Result<(u64, bool), StoreError> {
+    fn counted_up_to(&self, table: TableId, range: &Range, limit: u64) -> Result<(u64, bool), StoreError> {
         let mut scan = self.scan(table, range, false)?;
         let mut count = 0;
         while count < limit {

@@ -170,13 +170,18 @@ impl Statistics for Known<'_, '_> {
         self.or_note(found, 0)
     }
 
-    fn has_any(&mut self, index: usize, range: &Range) -> bool {
+    fn first_few(&mut self, index: usize, range: &Range, most: u64) -> u64 {
         let (Some(ready), Place::Snapshot(snapshot, _)) = (self.indexes.get(index), self.place) else {
-            return true;
+            return most;
         };
-        let found = snapshot.with_first(ready.info.id, range, false, |_| ());
+        let found = if most == 1 {
+            let first = snapshot.with_first(ready.info.id, range, false, |_| ());
+            first.map(|first| u64::from(first.is_some()))
+        } else {
+            snapshot.count_up_to(ready.info.id, range, most)
+        };
         let found = found.map_err(|error| errors::of_store(self.table.py(), error));
-        self.or_note(found, Some(())).is_some()
+        self.or_note(found, most)
     }
 
     fn sample(&mut self, condition: &Node) -> (usize, usize) {

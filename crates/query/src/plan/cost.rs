@@ -41,6 +41,8 @@ const SCAN_ROW: f64 = 8.0;
 /// To test a condition on a field of the root (4 to 7); on one that is deeper; on one that is computed, or looked for in a text or a list (43 to 75);
 /// on elements.
 const TEST: f64 = 6.0;
+/// To test with two bounds, and each branch of an `or` behind the first one: more than a comparison does.
+const TEST_MORE: f64 = 4.0;
 const TEST_DEEP: f64 = 10.0;
 const TEST_COMPUTED: f64 = 50.0;
 const TEST_EACH: f64 = 75.0;
@@ -49,11 +51,11 @@ const TOP: f64 = 8.0;
 /// To take a row's sort code and key, and to keep them.
 const KEPT: f64 = 150.0;
 /// To look up a row in a table whose pages are all at hand.
-const FETCH: f64 = 120.0;
+const FETCH: f64 = 100.0;
 /// More of that for each power of two by which the table has more rows than `FETCH_NEAR` has: along an index, entries and a test included, a row took
 /// 190 to 250 among 3,000 of 190 bytes, 250 to 325 among 15,000, and 490 to 930 among 60,000, where others used the caches as well; 450 among a million
 /// where nobody did.
-const FETCH_FAR: f64 = 50.0;
+const FETCH_FAR: f64 = 42.0;
 const FETCH_NEAR: f64 = 1000.0;
 /// To keep the key of an entry until those with the same parts are turned round.
 const TURNED: f64 = 50.0;
@@ -128,13 +130,16 @@ pub(super) fn share_unknown(condition: &Node) -> f64 {
 /// What it costs to test a condition on a row.
 pub(super) fn test(condition: &Node) -> f64 {
     match condition.kind() {
-        Kind::And(parts) | Kind::Or(parts) => parts.iter().map(test).sum(),
+        Kind::And(parts) => parts.iter().map(test).sum(),
+        Kind::Or(parts) => parts.iter().map(|part| TEST_MORE + test(part)).sum(),
         Kind::Not(part) => test(part),
         _ if operand(condition).is_some_and(Expression::branches) => TEST_EACH,
         Kind::IsIn(..) => TEST_COMPUTED,
         _ => match operand(condition).map(Expression::kind) {
-            Some(Kind::Field(Source::Record, path)) if path.len() == 1 => TEST,
-            Some(Kind::Field(Source::Record, _)) => TEST_DEEP,
+            Some(Kind::Field(Source::Record, path)) => {
+                let bounds = if matches!(condition.kind(), Kind::Between(..)) { TEST_MORE } else { 0.0 };
+                bounds + if path.len() == 1 { TEST } else { TEST_DEEP }
+            }
             _ => TEST_COMPUTED,
         },
     }

@@ -1,7 +1,7 @@
 //! Which sections of indexes do conditions leave, and how many entries have they?
 //!
 //! To know takes some microseconds for each, so that as little is found out as makes a difference: those come first that leave least as far as their
-//! bounds tell, one without an entry settles it, and so does one with next to none. What is known is kept, as branches of an `or` share the other
+//! bounds tell, and one with next to none settles it, which is found out ahead of how many others have. What is known is kept, as branches of an `or` share the other
 //! conditions.
 #![allow(clippy::cast_precision_loss, reason = "rough numbers of entries")]
 
@@ -14,8 +14,8 @@ use crate::expression::{Kind, Node};
 use crate::key_range;
 
 /// Entries that are looked up sooner than anything is found out about others; and where one of those may tell all that is asked for.
-const FEW: f64 = 12.0;
-const FEW_TOLD: f64 = 4.0;
+const FEW: u64 = 12;
+const FEW_TOLD: u64 = 4;
 /// A section of an index that nothing is known of yet.
 pub(super) struct Open {
     pub(super) index: usize,
@@ -39,7 +39,11 @@ pub(super) struct Counted {
 impl Planner<'_, '_> {
     /// Whether so many entries are looked up sooner than anything is found out about other indexes.
     pub(super) fn is_few(&self, estimate: f64) -> bool {
-        estimate <= if self.question.reads.is_none() { FEW } else { FEW_TOLD }
+        estimate <= self.few() as f64
+    }
+
+    fn few(&self) -> u64 {
+        if self.question.reads.is_none() { FEW } else { FEW_TOLD }
     }
 
     /// The section of each index that is of use, those first that are soonest counted and leave least as far as their bounds tell.
@@ -62,14 +66,16 @@ impl Planner<'_, '_> {
 
     /// How many entries sections have; those that follow one with next to none are left out, and all others where there is one without any.
     pub(super) fn counted(&mut self, open: Vec<Open>, conditions: &[Node]) -> Vec<Found> {
-        let empty = if self.question.knows_none && open.len() > 1 {
-            open.iter().position(|open| self.is_empty(open))
+        let few = if self.question.knows_none && open.len() > 1 {
+            let next_to_none = self.few();
+            let empty = open.iter().position(|open| self.has_few(open, 0));
+            empty.or_else(|| open.iter().position(|open| self.has_few(open, next_to_none)))
         } else {
             None
         };
         let mut found = Vec::new();
         for (place, Open { index, mut section }) in open.into_iter().enumerate() {
-            if empty.is_some_and(|empty| empty != place) {
+            if few.is_some_and(|few| few != place) {
                 continue;
             }
             let estimate = if section.is_whole() {
@@ -87,12 +93,30 @@ impl Planner<'_, '_> {
         found
     }
 
-    /// Whether a section of few ranges has no entry at all, which is found out in a tenth of the time in which others are counted.
-    fn is_empty(&mut self, Open { index, section }: &Open) -> bool {
+    /// Whether a section of few ranges has no entry at all, or next to none where `most` is more: the one is found out in a tenth of the time in which others
+    /// are counted, the other in a third.
+    fn has_few(&mut self, Open { index, section }: &Open, most: u64) -> bool {
         const RANGE_COUNT_FEW: usize = 8;
-        let is_few = !section.is_whole() && section.ranges.len() <= RANGE_COUNT_FEW;
-        is_few
-            && self.ranges_with_any(*index, &section.ranges, false).is_some_and(|known| known.left.is_empty())
+        if section.is_whole() || section.ranges.len() > RANGE_COUNT_FEW {
+            return false;
+        }
+        let Some(known) = self.ranges_with_any(*index, &section.ranges, false) else { return false };
+        if let Some(count) = known.count {
+            return count <= most;
+        }
+        let left = known.left.clone();
+        let mut count = 0;
+        for range in &left {
+            if count <= most {
+                count += if most == 0 { 1 } else { self.statistics.first_few(*index, range, most + 1) };
+            }
+        }
+        if count <= most
+            && let Some(known) = self.ranges_with_any(*index, &section.ranges, false)
+        {
+            known.count = Some(count);
+        }
+        count <= most
     }
 
     /// Of a few ranges those that have entries; `is_first_one`: the first is taken for one that has.
@@ -105,7 +129,7 @@ impl Planner<'_, '_> {
         let known = self.counted.iter().position(|known| known.index == index && known.ranges == ranges);
         let place = known.unwrap_or_else(|| {
             let mut has_any = |place: usize, range: &Range| {
-                (is_first_one && place == 0) || self.statistics.has_any(index, range)
+                (is_first_one && place == 0) || self.statistics.first_few(index, range, 1) > 0
             };
             let left = (0..).zip(ranges).filter(|(place, range)| has_any(*place, range));
             let left = left.map(|(_, range)| range.clone()).collect();

@@ -128,8 +128,8 @@ pub trait Statistics {
     /// How many entries an index has in a range, roughly.
     fn entries(&mut self, index: usize, range: &Range) -> u64;
 
-    /// Whether an index has any entry in a range.
-    fn has_any(&mut self, index: usize, range: &Range) -> bool;
+    /// How many entries an index has in a range, no more than `most`, which takes less than to say how many there are.
+    fn first_few(&mut self, index: usize, range: &Range, most: u64) -> u64;
 
     /// Of how many of a few rows from all over the table a condition is true, and how many these are.
     fn sample(&mut self, condition: &Node) -> (usize, usize);
