@@ -97,19 +97,20 @@ def is_number(value: Any) -> bool:
     return isinstance(value, NUMBERS)
 
 
-def arithmetic(work: Callable[..., Any], is_sum: bool, is_shift: bool = False) -> Callable[[Any, Any], Any]:
+def arithmetic(work: Callable[..., Any], is_sum: bool) -> Callable[[Any, Any], Any]:
     def compute(one: Any, other: Any) -> Any:
-        numbers = all(is_number(value) or isinstance(value, Decimal) for value in (one, other))
+        measures = all(
+            is_number(value) or isinstance(value, (Decimal, date, timedelta)) for value in (one, other)
+        )
         texts = is_sum and isinstance(one, str) and isinstance(other, str)
-        moments = is_shift and all(isinstance(value, (date, timedelta)) for value in (one, other))
-        return in_python(work, one, other) if numbers or texts or moments else MISSING
+        return in_python(work, one, other) if measures or texts else MISSING
 
     return compute
 
 
 OPERATIONS: list[tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = [
-    (lambda a, b: a + b, arithmetic(lambda a, b: a + b, is_sum=True, is_shift=True)),
-    (lambda a, b: a - b, arithmetic(lambda a, b: a - b, is_sum=False, is_shift=True)),
+    (lambda a, b: a + b, arithmetic(lambda a, b: a + b, is_sum=True)),
+    (lambda a, b: a - b, arithmetic(lambda a, b: a - b, is_sum=False)),
     (lambda a, b: a * b, arithmetic(lambda a, b: a * b, is_sum=False)),
     (lambda a, b: a / b, arithmetic(lambda a, b: a / b, is_sum=False)),
     (lambda a, b: a % b, arithmetic(lambda a, b: a % b, is_sum=False)),
