@@ -305,6 +305,66 @@ def test_rows_put_and_read_one_by_one_keep_nobody_from_compacting_and_closing(pa
         assert again.table("t")["key 0"] == "last"
 
 
+def test_a_database_that_another_thread_compacts_is_busy_and_stops_nobody(path: Path) -> None:
+    """Who compacts looks for signals meanwhile, with the lock of the interpreter that others have."""
+    with pellucid.open(path) as db:
+        table = db.table("t")
+        table.extend({"n": number} for number in range(200_000))
+        is_over = threading.Event()
+        messages: set[str] = set()
+
+        def read_and_write() -> None:
+            while not is_over.is_set():
+                try:
+                    assert table[7].n == 7
+                    table[8] = {"n": 8}
+                except pellucid.Busy as busy:
+                    messages.add(str(busy))
+
+        others = [threading.Thread(target=read_and_write) for _ in range(2)]
+        for other in others:
+            other.start()
+        compacted = 0
+        while compacted < 3 or not any("is being compacted by another" in text for text in list(messages)):
+            # One of them may just be reading.
+            with contextlib.suppress(pellucid.Busy):
+                db.compact()
+                compacted += 1
+        is_over.set()
+        for other in others:
+            other.join()
+        assert len(table) == 200_000
+        assert db.check() == []
+
+
+def test_a_database_closed_while_another_thread_compacts_it_is_closed(path: Path) -> None:
+    db = pellucid.open(path)
+    table = db.table("t")
+    table.extend({"n": number} for number in range(200_000))
+
+    def closed() -> bool:
+        while True:
+            try:
+                _ = table[7]
+            except pellucid.Busy:
+                db.close()
+                return True
+            except pellucid.Closed:
+                return False
+
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(closed)
+        while not closing.done():
+            with contextlib.suppress(pellucid.Busy, pellucid.Closed):
+                db.compact()
+        assert closing.result()
+    with pytest.raises(pellucid.Closed):
+        _ = table[7]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    with pellucid.open(path) as again:
+        assert len(again.table("t")) == 200_000
+
+
 def test_a_database_closed_in_another_thread_is_closed(db: Database) -> None:
     db["a"] = {"x": 1}
     record = db["a"]

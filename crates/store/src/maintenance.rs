@@ -19,7 +19,7 @@ use crate::open;
 use crate::opening::{Opening, lock_path_of};
 use crate::pages::PageFile;
 use crate::stamp;
-use crate::store::{Mode, OpenOptions, Store};
+use crate::store::{Link, Mode, OpenOptions, Place, Store};
 
 /// What a backup in the making is called, behind its target's name and ahead of a PID.
 const PART: &str = ".part-";
@@ -214,26 +214,43 @@ impl Store {
         timeout: Duration,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), StoreError> {
-        let options = self.options();
         let link = self.link()?;
+        let database = self.lend(link)?;
+        let (database, compacted) = self.compact_lent(database, timeout, go_on);
         let mut place = link.database.lock();
-        let database = place.as_ref().ok_or(StoreError::Closed { what: "database" })?;
+        // Or somebody has closed it meanwhile, and it is closed here.
+        if let Place::Lent(_) = &*place {
+            *place = database.map_or(Place::Closed, Place::Open);
+        }
+        compacted
+    }
+
+    /// Take the database away from everybody else of this process, where nobody uses it.
+    fn lend(&self, link: &Link) -> Result<Arc<Database>, StoreError> {
+        let mut place = link.database.lock();
+        let database = place.database()?;
         let path = database.path.clone();
-        if options.mode == Mode::Read || database.read_only.is_some() {
-            return Err(StoreError::ReadOnly {
-                path,
-                why: "only a database opened for writing can be compacted",
-            });
+        if self.options().mode == Mode::Read || database.read_only.is_some() {
+            let why = "only a database opened for writing can be compacted";
+            return Err(StoreError::ReadOnly { path, why });
         }
-        let Some(opening) = &database.opening else { return Ok(()) };
-        if Arc::strong_count(database) > 1 {
-            return Err(StoreError::Busy {
-                path,
-                wanted: Wanted::AloneHere,
-                holders: Vec::new(),
-                waited: None,
-            });
+        if database.opening.is_some() && Arc::strong_count(database) > 1 {
+            let wanted = Wanted::AloneHere;
+            return Err(StoreError::Busy { path, wanted, holders: Vec::new(), waited: None });
         }
+        let database = Arc::clone(database);
+        *place = Place::Lent(path);
+        Ok(database)
+    }
+
+    /// Compact a database that was lent; it, or what it was opened as again, is given back.
+    fn compact_lent(
+        &self,
+        database: Arc<Database>,
+        timeout: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> (Option<Arc<Database>>, Result<(), StoreError>) {
+        let Some(opening) = &database.opening else { return (Some(database), Ok(())) };
         // To ask for the file alone costs our share for moments.
         database.engine.quiet();
         let new_path = beside(&opening.path, "-compact");
@@ -247,22 +264,27 @@ impl Store {
             if is_stopped {
                 Err(StoreError::Stopped)
             } else {
-                copy_beside(database, opening, &new_path, go_on)
+                copy_beside(&database, opening, &new_path, go_on)
             }
         });
-        if copied.is_err() && opening.share()? {
-            return copied;
+        if copied.is_err() {
+            match opening.share() {
+                Ok(true) => return (Some(database), copied),
+                Ok(false) => {}
+                Err(error) => return (Some(database), Err(error)),
+            }
         }
         // From here on nobody can have the file but us: whoever opens it waits for our lock. Or somebody had it alone while we
         // gave back what we held of it, and what we have open is not the database any more.
-        let database = place.take();
-        let replaced = copied.and_then(|()| database.map_or(Ok(()), |database| replace(database, &new_path)));
+        let replaced = copied.and_then(|()| replace(database, &new_path));
         // Whether it is the new file or still the old one: it is opened again.
+        let options = self.options();
         let mode = if options.mode == Mode::New { Mode::Write } else { options.mode };
         let file = self.path().unwrap_or(Path::new(""));
-        let (database, _) = open::open(file, &OpenOptions { mode, ..options.clone() })?;
-        *place = Some(database);
-        replaced
+        match open::open(file, &OpenOptions { mode, ..options.clone() }) {
+            Ok((database, _)) => (Some(database), replaced),
+            Err(error) => (None, Err(error)),
+        }
     }
 }
 

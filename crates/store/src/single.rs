@@ -169,9 +169,8 @@ impl Store {
         key: &[u8],
         work: impl FnOnce(&Database, &[u8]) -> Result<AtOnce<R>, StoreError>,
     ) -> Result<AtOnce<R>, StoreError> {
-        let database = self.link()?.database.lock();
-        // Not `ok_or`, which makes an error and drops it for each row.
-        let Some(database) = database.as_ref() else { return Err(StoreError::Closed { what: "database" }) };
+        let place = self.link()?.database.lock();
+        let database = place.database()?;
         let limit = database.key_size_max;
         let row_key = RowKey::new(table, key, limit);
         let row_key = row_key.as_bytes();

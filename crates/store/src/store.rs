@@ -8,7 +8,7 @@ use pellucid_record::{Dictionary, Sighting};
 
 use crate::catalog;
 use crate::database::Database;
-use crate::error::{StoreError, Warning};
+use crate::error::{StoreError, Wanted, Warning};
 use crate::history::Keep;
 use crate::index::Deriver;
 use crate::open;
@@ -101,13 +101,48 @@ pub struct Store {
 /// lock that a thread of the parent might have held while it forked.
 pub(crate) struct Link {
     generation: u64,
-    pub(crate) database: Latch<Option<Arc<Database>>>,
+    pub(crate) database: Latch<Place>,
     in_child: OnceLock<Box<Link>>,
+}
+
+/// Where a handle has its database. Whoever looks there may have the interpreter's lock, which others wait for: so it is locked for moments only.
+pub(crate) enum Place {
+    Open(Arc<Database>),
+    /// The thread that compacts this file has it, and gives it back.
+    Lent(String),
+    Closed,
+}
+
+impl Place {
+    /// The database, if it is there.
+    #[inline]
+    pub(crate) fn database(&self) -> Result<&Arc<Database>, StoreError> {
+        match self {
+            Self::Open(database) => Ok(database),
+            place => Err(place.why_not()),
+        }
+    }
+
+    // Apart, since to make an error and drop it for each row takes time.
+    #[cold]
+    fn why_not(&self) -> StoreError {
+        match self {
+            Self::Lent(path) => {
+                let (path, wanted) = (path.clone(), Wanted::Compacted);
+                StoreError::Busy { path, wanted, holders: Vec::new(), waited: None }
+            }
+            _ => StoreError::Closed { what: "database" },
+        }
+    }
 }
 
 impl Link {
     fn new(database: Arc<Database>) -> Self {
-        Self { generation: os::generation(), database: Latch::new(Some(database)), in_child: OnceLock::new() }
+        Self {
+            generation: os::generation(),
+            database: Latch::new(Place::Open(database)),
+            in_child: OnceLock::new(),
+        }
     }
 }
 
@@ -194,13 +229,11 @@ impl Store {
 
     /// Look at what is open, without keeping it open.
     pub(crate) fn with_database<R>(&self, work: impl FnOnce(&Database) -> R) -> Result<R, StoreError> {
-        let database = self.link()?.database.lock();
-        database.as_deref().map(work).ok_or(StoreError::Closed { what: "database" })
+        self.link()?.database.lock().database().map(|database| work(database))
     }
 
     pub(crate) fn database(&self) -> Result<Arc<Database>, StoreError> {
-        let database = self.link()?.database.lock();
-        database.clone().ok_or(StoreError::Closed { what: "database" })
+        self.link()?.database.lock().database().cloned()
     }
 
     /// The newest version of everything.
@@ -208,8 +241,7 @@ impl Store {
     /// # Errors
     /// `Closed`, `TooManyReaders`, or when another process damaged the file.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        let database = self.link()?.database.lock();
-        database.as_ref().ok_or(StoreError::Closed { what: "database" })?.snapshot()
+        self.link()?.database.lock().database()?.snapshot()
     }
 
     /// Begin to write, when everybody else is done.
@@ -284,8 +316,10 @@ impl Store {
     /// process, are gone too. Closing twice does nothing. Returns what a user should know of how it was left.
     pub fn close(&self) -> Option<Warning> {
         let link = self.link().ok()?;
-        let database = link.database.lock().take();
-        let warning = Arc::into_inner(database?)?.leave();
+        let Place::Open(database) = std::mem::replace(&mut *link.database.lock(), Place::Closed) else {
+            return None;
+        };
+        let warning = Arc::into_inner(database)?.leave();
         // Who only reads has left nothing there.
         warning.filter(|_| self.options.mode != Mode::Read)
     }
