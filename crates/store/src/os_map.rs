@@ -82,9 +82,11 @@ impl Drop for Words {
     }
 }
 
-/// What a new chunk is filled with, piece by piece. Zeros that the system has anyhow: a buffer made each time was most of the page faults
+/// What a new chunk is filled with. Zeros that the system has anyhow: a buffer made each time was most of the page faults
 /// of puts.
-static ZEROS: [u8; 16 << 10] = [0; 16 << 10];
+static ZEROS: [u8; CHUNK_SIZE] = [0; CHUNK_SIZE];
+/// So many at once, where pages are to be small.
+const SMALL_SIZE: u64 = 16 << 10;
 
 /// A mapped file of words.
 pub(crate) struct FileSpace {
@@ -172,7 +174,7 @@ impl FileSpace {
 
     /// Reserve room for a chunk, and have its pages there. For whoever may append: nobody else writes meanwhile.
     #[cold]
-    fn provide(&self, chunk: usize) -> io::Result<()> {
+    fn provide(&self, chunk: usize, in_small_pages: bool) -> io::Result<()> {
         let file = self.own_file()?;
         let start_of =
             |chunk: usize| (HEAD_SIZE as usize + chunk * CHUNK_SIZE).min(self.words.len() * 8) as u64;
@@ -202,12 +204,13 @@ impl FileSpace {
         }
         if is_new {
             // A page that is first touched through the map is read before it is written, though nothing is there: five times the
-            // cost of writing zeros, and a third of the puts that went into it. Four pages at a time: the system keeps what is written
-            // at once as one large page where it can, which takes it less than half as long for each byte as single ones do. Of
-            // larger ones a sync would take longer: a store into one through the map has all of it written.
+            // cost of writing zeros, and a third of the puts that went into it. The system keeps what is written at once as one large
+            // page where it can, which takes it a fifth as long as single ones do; but a store into one through the map has all of it
+            // written by the next sync. So where there is one for each commit, four pages at a time, which takes two fifths.
+            let step = if in_small_pages { SMALL_SIZE } else { CHUNK_SIZE as u64 };
             let mut at = start;
             while at < end {
-                let until = (at + 1).next_multiple_of(ZEROS.len() as u64).min(end);
+                let until = (at + step).min(end);
                 file.write_all_at(ZEROS.get(..(until - at) as usize).unwrap_or_default(), at)?;
                 at = until;
             }
@@ -348,12 +351,12 @@ impl Space for FileSpace {
     }
 
     #[inline]
-    fn reserve(&self, words: Range<usize>) -> io::Result<()> {
+    fn reserve(&self, words: Range<usize>, in_small_pages: bool) -> io::Result<()> {
         let chunk_of = |byte: usize| byte.saturating_sub(HEAD_SIZE as usize) / CHUNK_SIZE;
         let (first, last) = (chunk_of(words.start * 8), chunk_of((words.end * 8).saturating_sub(1)));
         for chunk in first..=last {
             if !self.provided.get(chunk).is_some_and(|provided| provided.load(Ordering::Relaxed)) {
-                self.provide(chunk)?;
+                self.provide(chunk, in_small_pages)?;
             }
         }
         Ok(())
@@ -467,7 +470,7 @@ mod tests {
         let space = FileSpace::open(&path, head_words + 64 * chunk_words, true, true).unwrap();
         for chunk in (0..64).step_by(2) {
             let start = head_words + chunk * chunk_words;
-            space.reserve(start..start + chunk_words).unwrap();
+            space.reserve(start..start + chunk_words, chunk % 4 == 0).unwrap();
             space.words()[start].store(1, Ordering::Relaxed);
             let metadata = std::fs::metadata(&path).unwrap();
             assert!(metadata.blocks() * 512 >= metadata.len(), "chunk {chunk}: a hole is a piece of its own");

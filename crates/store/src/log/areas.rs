@@ -157,7 +157,7 @@ impl Areas {
 
     /// Make it an empty log that begins at a position. Nobody else may have it.
     pub(crate) fn create(&self, position: u64, sequence: u64) -> std::io::Result<()> {
-        self.space.reserve(0..HEAD_WORDS)?;
+        self.space.reserve(0..HEAD_WORDS, true)?;
         self.store(1, FORMAT);
         self.store(2, self.seed);
         self.store(WRITER, 0);
@@ -304,18 +304,25 @@ impl Areas {
         self.write_parts(area, words, bytes)
     }
 
+    /// Whether commits in a piece wait for the disk one by one, or may: in the first ones nobody knows yet.
+    fn has_small_pages(&self, piece: usize) -> bool {
+        piece < 2 || self.is_synced_often.load(Ordering::Relaxed)
+    }
+
     #[cold]
     fn reserve_piece(&self, piece: usize) -> std::io::Result<()> {
         let start = HEAD_WORDS + piece * self.piece_words;
         // The last piece of an area may be shorter.
-        self.space.reserve(start..(start + self.piece_words).min(self.words.len()))?;
+        let words = start..(start + self.piece_words).min(self.words.len());
+        self.space.reserve(words, self.has_small_pages(piece))?;
         self.piece.store(piece + 1, Ordering::Relaxed);
         Ok(())
     }
 
     fn write_parts(&self, area: usize, words: Range<usize>, bytes: &[u8]) -> std::io::Result<()> {
         for part in self.parts(area, words.clone()) {
-            self.space.reserve(part)?;
+            let piece = part.start.saturating_sub(HEAD_WORDS) / self.piece_words;
+            self.space.reserve(part, self.has_small_pages(piece))?;
         }
         let mut rest = bytes;
         for part in self.parts(area, words) {

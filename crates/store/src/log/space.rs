@@ -18,11 +18,12 @@ pub(crate) trait Space: Send + Sync {
     /// All of them, reserved or not: always the same.
     fn words(&self) -> &Arc<Words>;
 
-    /// Make sure that these words can be written: the system has room for them.
+    /// Make sure that these words can be written: the system has room for them. Where commits wait for the disk one by one, the system had
+    /// better keep them in small pages.
     ///
     /// # Errors
     /// When the disk is full.
-    fn reserve(&self, words: Range<usize>) -> io::Result<()>;
+    fn reserve(&self, words: Range<usize>, in_small_pages: bool) -> io::Result<()>;
 
     /// Write bytes to words that were reserved, from this one on, by asking the system; false where that is not done, and they are
     /// to be stored. To store into a page that was just written to the disk takes a fault, and takes the page from all who have it
@@ -109,7 +110,7 @@ impl Space for MemorySpace {
         &self.words
     }
 
-    fn reserve(&self, words: Range<usize>) -> io::Result<()> {
+    fn reserve(&self, words: Range<usize>, _in_small_pages: bool) -> io::Result<()> {
         if words.end <= self.words.len() {
             Ok(())
         } else {

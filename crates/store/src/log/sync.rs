@@ -270,8 +270,8 @@ mod tests {
         fn words(&self) -> &Arc<Words> {
             self.0.words()
         }
-        fn reserve(&self, words: Range<usize>) -> std::io::Result<()> {
-            self.0.reserve(words)
+        fn reserve(&self, words: Range<usize>, in_small_pages: bool) -> std::io::Result<()> {
+            self.0.reserve(words, in_small_pages)
         }
         fn has(&self, end: usize) -> bool {
             self.0.has(end)
