@@ -1,6 +1,6 @@
 //! How many entries does a tree have between two keys, roughly?
 //!
-//! As many as there are leaf pages, which the branch pages above them tell, by what the outermost of these have. So the tree itself is the
+//! As many as there are leaf pages, which the branch pages above them tell, by what some of these have. So the tree itself is the
 //! histogram, which is never out of date and costs nothing to keep. Whatever does not look as it should ends the search without an answer.
 //! (`parts.rs` cuts walks by the same pages.)
 
@@ -25,9 +25,12 @@ struct Search<'k, P> {
     start: &'k [u8],
     end: Option<&'k [u8]>,
     page: P,
-    /// Entries of the leaves at the edges, and how many these are.
+    /// Entries of the leaves at the edges, and how many these are: on such a one there may be larger ones of another table as well.
     edge_entries: f64,
     edge_leaves: f64,
+    /// The same of a leaf or two between them.
+    inner_entries: f64,
+    inner_leaves: f64,
 }
 
 /// How many entries there are from `start` on, below `end`; `page` gives a page's bytes, None where there is no such page.
@@ -43,9 +46,14 @@ pub(crate) fn entries_between<'m>(
     if tree.depth > DEPTH_MAX {
         return None;
     }
-    let mut search = Search { start, end, page, edge_entries: 0.0, edge_leaves: 0.0 };
+    let (edge_entries, edge_leaves, inner_entries, inner_leaves) = (0.0, 0.0, 0.0, 0.0);
+    let mut search = Search { start, end, page, edge_entries, edge_leaves, inner_entries, inner_leaves };
     let leaves = search.leaves_below(Child { key: &[], page: tree.root }, None, tree.depth)?;
-    let of_one = if search.edge_leaves > 0.0 { search.edge_entries / search.edge_leaves } else { 0.0 };
+    let of_one = match &search {
+        Search { inner_entries, inner_leaves, .. } if *inner_leaves > 0.0 => inner_entries / inner_leaves,
+        Search { edge_entries, edge_leaves, .. } if *edge_leaves > 0.0 => edge_entries / edge_leaves,
+        _ => 0.0,
+    };
     Some((leaves * of_one) as u64)
 }
 
@@ -145,6 +153,12 @@ impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
         }
         if !is_end_inside && last > first {
             leaves -= 1.0 - self.edge(child(bytes, branch, last)?)?;
+        }
+        let middle = usize::midpoint(first, last);
+        if middle > first && middle < last {
+            let inner = child(bytes, branch, middle)?.page;
+            self.inner_entries += entry_count((self.page)(inner)?, inner, PAGE_LEAF)? as f64;
+            self.inner_leaves += 1.0;
         }
         Some(leaves)
     }

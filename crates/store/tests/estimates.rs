@@ -67,6 +67,34 @@ fn by_the_pages_of_the_tree() {
 }
 
 #[test]
+fn between_tables_of_larger_rows() {
+    // More than is counted where the tree is not believed.
+    const ROWS: i64 = 200_000;
+    let scratch = Scratch::new();
+    for neighbour_size in (1200..1900).step_by(90) {
+        let path = scratch.path(&format!("{neighbour_size}.pel"));
+        let store = Store::open(&path, &OpenOptions::default()).unwrap();
+        let mut transaction = store.begin(WAIT).unwrap();
+        let [before, table, behind] =
+            ["before", "table", "behind"].map(|name| transaction.create_table(name).unwrap());
+        for number in 0..ROWS {
+            transaction.put(table, &key(number), b"", &[1; 8], &[]).unwrap();
+            if number < 40 {
+                transaction.put(before, &key(number), b"", &vec![1; neighbour_size], &[]).unwrap();
+                transaction.put(behind, &key(number), b"", &vec![1; neighbour_size], &[]).unwrap();
+            }
+        }
+        transaction.commit().unwrap();
+        drop(store);
+        let store = Store::open(&path, &OpenOptions::default()).unwrap();
+        // The first and the last leaf have rows of the neighbours, and few of the table.
+        let found = store.snapshot().unwrap().estimate(table, &Range::ALL).unwrap();
+        assert!((ROWS.cast_unsigned() / 2..=ROWS.cast_unsigned() * 2).contains(&found), "{found}");
+        check(&store, table, ROWS, 2);
+    }
+}
+
+#[test]
 fn of_rows_that_wait_in_the_log_and_of_those_in_memory_by_counting() {
     const ROWS: i64 = 5_000;
     let scratch = Scratch::new();
