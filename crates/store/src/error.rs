@@ -50,8 +50,8 @@ pub enum Wanted {
     AloneHere,
     /// The same, where nobody in this process may have it open at all: to copy a stranger's.
     ClosedHere,
-    /// To use it while another thread of this process compacts it.
-    Compacted,
+    /// To use it while this process compacts it.
+    Use,
     /// To share lock files with those who have the file open.
     Locks,
     /// To write the file itself, because the log is full or the transaction too large for it.
@@ -593,10 +593,10 @@ fn fmt_busy(
                 "'{path}' is in use in this process: by a loop or an iterator that is not at its end, a snapshot or a record read in one, a transaction, or another handle of the same file; end, close or drop these first"
             );
         }
-        Wanted::Compacted => {
+        Wanted::Use => {
             return write!(
                 out,
-                "'{path}' is being compacted by another thread of this process, and nobody can use it meanwhile; try again when compact() has returned there"
+                "'{path}' is being compacted by this process, and nobody can use it meanwhile; try again when compact() has returned"
             );
         }
         Wanted::ClosedHere => {

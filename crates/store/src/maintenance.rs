@@ -19,7 +19,7 @@ use crate::open;
 use crate::opening::{Opening, lock_path_of};
 use crate::pages::PageFile;
 use crate::stamp;
-use crate::store::{Link, Mode, OpenOptions, Place, Store};
+use crate::store::{Custody, Link, Mode, OpenOptions, Store};
 
 /// What a backup in the making is called, behind its target's name and ahead of a PID.
 const PART: &str = ".part-";
@@ -217,18 +217,18 @@ impl Store {
         let link = self.link()?;
         let database = self.lend(link)?;
         let (database, compacted) = self.compact_lent(database, timeout, go_on);
-        let mut place = link.database.lock();
+        let mut custody = link.database.lock();
         // Or somebody has closed it meanwhile, and it is closed here.
-        if let Place::Lent(_) = &*place {
-            *place = database.map_or(Place::Closed, Place::Open);
+        if let Custody::Lent(_) = &*custody {
+            *custody = database.map_or(Custody::Closed, Custody::Own);
         }
         compacted
     }
 
     /// Take the database away from everybody else of this process, where nobody uses it.
     fn lend(&self, link: &Link) -> Result<Arc<Database>, StoreError> {
-        let mut place = link.database.lock();
-        let database = place.database()?;
+        let mut custody = link.database.lock();
+        let database = custody.database()?;
         let path = database.path.clone();
         if self.options().mode == Mode::Read || database.read_only.is_some() {
             let why = "only a database opened for writing can be compacted";
@@ -239,7 +239,7 @@ impl Store {
             return Err(StoreError::Busy { path, wanted, holders: Vec::new(), waited: None });
         }
         let database = Arc::clone(database);
-        *place = Place::Lent(path);
+        *custody = Custody::Lent(path);
         Ok(database)
     }
 

@@ -169,8 +169,8 @@ impl Store {
         key: &[u8],
         work: impl FnOnce(&Database, &[u8]) -> Result<AtOnce<R>, StoreError>,
     ) -> Result<AtOnce<R>, StoreError> {
-        let place = self.link()?.database.lock();
-        let database = place.database()?;
+        let custody = self.link()?.database.lock();
+        let database = custody.database()?;
         let limit = database.key_size_max;
         let row_key = RowKey::new(table, key, limit);
         let row_key = row_key.as_bytes();

@@ -101,25 +101,25 @@ pub struct Store {
 /// lock that a thread of the parent might have held while it forked.
 pub(crate) struct Link {
     generation: u64,
-    pub(crate) database: Latch<Place>,
+    pub(crate) database: Latch<Custody>,
     in_child: OnceLock<Box<Link>>,
 }
 
-/// Where a handle has its database. Whoever looks there may have the interpreter's lock, which others wait for: so it is locked for moments only.
-pub(crate) enum Place {
-    Open(Arc<Database>),
-    /// The thread that compacts this file has it, and gives it back.
+/// Who has the database of a handle. Whoever looks that up may have the interpreter's lock, which others wait for: so it is locked for moments only.
+pub(crate) enum Custody {
+    Own(Arc<Database>),
+    /// Whoever compacts this file, which gives it back.
     Lent(String),
     Closed,
 }
 
-impl Place {
+impl Custody {
     /// The database, if it is there.
     #[inline]
     pub(crate) fn database(&self) -> Result<&Arc<Database>, StoreError> {
         match self {
-            Self::Open(database) => Ok(database),
-            place => Err(place.why_not()),
+            Self::Own(database) => Ok(database),
+            other => Err(other.why_not()),
         }
     }
 
@@ -128,7 +128,7 @@ impl Place {
     fn why_not(&self) -> StoreError {
         match self {
             Self::Lent(path) => {
-                let (path, wanted) = (path.clone(), Wanted::Compacted);
+                let (path, wanted) = (path.clone(), Wanted::Use);
                 StoreError::Busy { path, wanted, holders: Vec::new(), waited: None }
             }
             _ => StoreError::Closed { what: "database" },
@@ -140,7 +140,7 @@ impl Link {
     fn new(database: Arc<Database>) -> Self {
         Self {
             generation: os::generation(),
-            database: Latch::new(Place::Open(database)),
+            database: Latch::new(Custody::Own(database)),
             in_child: OnceLock::new(),
         }
     }
@@ -316,7 +316,7 @@ impl Store {
     /// process, are gone too. Closing twice does nothing. Returns what a user should know of how it was left.
     pub fn close(&self) -> Option<Warning> {
         let link = self.link().ok()?;
-        let Place::Open(database) = std::mem::replace(&mut *link.database.lock(), Place::Closed) else {
+        let Custody::Own(database) = std::mem::replace(&mut *link.database.lock(), Custody::Closed) else {
             return None;
         };
         let warning = Arc::into_inner(database)?.leave();

@@ -22,6 +22,10 @@ struct General {
     set: Option<ffi::objobjargproc>,
 }
 
+impl General {
+    const NONE: Self = Self { get: None, set: None };
+}
+
 type Slots = GilValue<General>;
 
 /// A class whose objects are each a mapping over one table.
@@ -36,8 +40,8 @@ trait OverTable: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync {
 impl OverTable for Table {
     #[inline(always)]
     fn general() -> &'static Slots {
-        static GENERAL: Slots = Slots::new(General { get: None, set: None });
-        &GENERAL
+        static OF_TABLES: Slots = Slots::new(General::NONE);
+        &OF_TABLES
     }
 
     #[inline(always)]
@@ -49,8 +53,8 @@ impl OverTable for Table {
 impl OverTable for Database {
     #[inline(always)]
     fn general() -> &'static Slots {
-        static GENERAL: Slots = Slots::new(General { get: None, set: None });
-        &GENERAL
+        static OF_DATABASES: Slots = Slots::new(General::NONE);
+        &OF_DATABASES
     }
 
     #[inline(always)]
