@@ -18,6 +18,7 @@ use std::ffi::{CStr, CString, OsStr, c_int, c_uint};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,6 +49,8 @@ const READERS_MAX: c_uint = 4096;
 const ROOM_ENOUGH: u64 = 64 << 20;
 /// Bytes of the lock file: LMDB's own part, then 64 for each reader.
 const LOCK_FILE_SIZE: u64 = 192 + 64 * (READERS_MAX as u64 - 1);
+/// The part of it that is in use where few read.
+const LOCK_FILE_FIRST: usize = 4096;
 /// The three trees, and room for what later versions add.
 const TREES_MAX: c_uint = 8;
 
@@ -177,8 +180,9 @@ pub(crate) fn is_room_short(file: &File) -> bool {
 
 /// Make room for the lock file where room is short. LMDB leaves a hole there and writes to it through a map; on a full disk
 /// that kills the process instead of failing. Elsewhere the hole is better: to free the blocks again, when the last one
-/// closes, takes milliseconds on some disks. The file is opened and closed here only because this process does not have the environment
-/// open yet: later that would drop LMDB's locks.
+/// closes, takes milliseconds on some disks. Then its first page alone is written, which LMDB touches next: to touch a hole has the system read
+/// all that lies behind it, a tenth of a millisecond of zeros. The file is opened and closed here only because this process does not have
+/// the environment open yet: later that would drop LMDB's locks.
 fn reserve_lock_file(path: &Path) -> Result<(), EngineError> {
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push("-lock");
@@ -186,6 +190,10 @@ fn reserve_lock_file(path: &Path) -> Result<(), EngineError> {
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&lock_path);
     let Ok(file) = options else { return Ok(()) };
     if !is_room_short(&file) {
+        if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+            // Whatever is in the way of that, LMDB will say.
+            let _ = file.write_at(&[0; LOCK_FILE_FIRST], 0);
+        }
         return Ok(());
     }
     os::allocate(&file, LOCK_FILE_SIZE).or_else(|error| match error.raw_os_error() {
