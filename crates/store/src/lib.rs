@@ -42,6 +42,7 @@ mod pages;
 mod parts;
 mod patch;
 mod pin;
+mod pin_block;
 mod pin_bytes;
 mod registry;
 mod row_key;

@@ -6,34 +6,32 @@
 //!
 //! Invariants:
 //!
-//! 1. A bucket's memory is made once, and neither moved nor freed before the `Pinned`.
-//! 2. Bytes below `end` never change again, and only such are given out.
+//! 1. A bucket's memory is had once, and neither moved nor given back before the `Pinned`.
+//! 2. Bytes below `end` never change again, and only such are given out. Between entries stands whatever stood there.
 //! 3. Only whoever has the `Pinned`'s own pen, of which there is one, writes, and only at `end` and behind it.
 //! 4. What `starts` says of a bucket is null, or where its `size_of` bytes begin.
 #![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use pellucid_record::encode::copy;
 
-use crate::os::{prefer_large_pages, prefetch};
+use crate::os::prefetch;
+use crate::pin_block::{Block, LINE};
 
 /// The size of the first bucket, as a power of two; each has twice the size of the one before.
 const FIRST_BITS: u32 = 14;
 const BUCKET_COUNT: usize = 22;
 /// Places are multiples of this.
 const UNIT: u64 = 8;
-/// Bytes whose address matters are placed relative to multiples of this.
-const LINE: usize = 64;
 
 /// What no entry begins with: the first word of bytes that hold none says how many there are.
 pub(crate) const GAP: u64 = 1 << 63;
 
 /// Bytes that stay where they are.
 pub(crate) struct Pinned {
-    buckets: [OnceLock<Bucket>; BUCKET_COUNT],
+    buckets: [OnceLock<Block>; BUCKET_COUNT],
     /// Where each begins, beside the others: one look for each row that is read or put.
     starts: [AtomicPtr<u8>; BUCKET_COUNT],
     end: AtomicU64,
@@ -44,36 +42,6 @@ pub(crate) struct Pinned {
 /// The right to append to one [`Pinned`]. It is made with it, and there is no other: so appending takes no lock.
 pub(crate) struct Pen {
     number: u64,
-}
-
-struct Bucket {
-    memory: Box<[UnsafeCell<u8>]>,
-    /// Where in it the first multiple of `LINE` is.
-    start: usize,
-}
-
-// SAFETY: what is read is not written any more, and what is written is not read yet (invariants 2 and 3).
-unsafe impl Sync for Bucket {}
-
-impl Bucket {
-    fn new(size: usize) -> Self {
-        // Zeros that the system gives cost nothing before they are touched.
-        let memory = vec![0_u8; size + LINE].into_boxed_slice();
-        prefer_large_pages(&memory);
-        let memory = Box::into_raw(memory);
-        // SAFETY: a box of the same memory; `UnsafeCell<u8>` is laid out as `u8`.
-        let memory = unsafe { Box::from_raw(memory as *mut [UnsafeCell<u8>]) };
-        let start = memory.as_ptr().align_offset(LINE).min(LINE);
-        Self { memory, start }
-    }
-
-    /// A pointer to a place in it, with so many bytes behind it.
-    #[inline]
-    fn at(&self, offset: usize, size: usize) -> Option<*mut u8> {
-        let start = self.start.checked_add(offset)?;
-        let cells = self.memory.get(start..start.checked_add(size)?)?;
-        Some(UnsafeCell::raw_get(cells.as_ptr()))
-    }
 }
 
 /// How many bytes a bucket has.
@@ -175,27 +143,26 @@ impl Pinned {
             self.end.store((place + size as u64).next_multiple_of(UNIT), Ordering::Release);
             return Some(place);
         }
-        let (bucket, mut offset) = loop {
+        let (start, mut offset) = loop {
             let (number, offset) = locate(place);
             let skip =
                 address.map_or(0, |(byte, remainder)| (LINE + remainder - (offset + byte) % LINE) % LINE);
             let bucket = self.buckets.get(number)?;
             if offset + skip + size <= size_of(number) {
-                let bucket = bucket.get_or_init(|| Bucket::new(size_of(number)));
-                if let (Some(start), Some(at)) = (self.starts.get(number), bucket.at(0, size_of(number))) {
-                    start.store(at, Ordering::Release);
-                }
+                let bucket = bucket.get_or_init(|| Block::any(size_of(number) / UNIT as usize));
+                let start = bucket.words().as_ptr().cast_mut().cast::<u8>();
+                self.starts.get(number)?.store(start, Ordering::Release);
                 self.leave_out(pen, place, skip);
                 place += skip as u64;
-                break (bucket, offset + skip);
+                break (start, offset + skip);
             }
             self.leave_out(pen, place, size_of(number) - offset);
             place += (size_of(number) - offset) as u64;
         };
         for part in parts {
-            let target = bucket.at(offset, part.len())?;
-            // SAFETY: the target is in the bucket, and behind `end`: nobody reads it, and nobody else writes it (3).
-            copy(unsafe { std::slice::from_raw_parts_mut(target, part.len()) }, part);
+            // SAFETY: the target is in the bucket (4; the loop has looked for one with room for all parts), and behind `end`: nobody reads
+            // it, and nobody else writes it (3).
+            copy(unsafe { std::slice::from_raw_parts_mut(start.add(offset), part.len()) }, part);
             offset += part.len();
         }
         self.end.store((place + size as u64).next_multiple_of(UNIT), Ordering::Release);
@@ -205,13 +172,12 @@ impl Pinned {
     /// Say that no entry begins in so many bytes behind `end`, if they are in a bucket that is there.
     fn leave_out(&self, _pen: &mut Pen, place: u64, size: usize) {
         let (number, offset) = locate(place);
-        let bucket = self.buckets.get(number).and_then(OnceLock::get);
-        if let Some(target) = bucket.and_then(|bucket| bucket.at(offset, UNIT as usize)).filter(|_| size > 0)
-        {
+        let start = self.start_of(number);
+        if size > 0 && !start.is_null() {
             let word = (GAP + size as u64).to_le_bytes();
-            // SAFETY: the target is in the bucket, and behind `end`: nobody reads it, and nobody else writes it (3). Places, and so what
-            // is left of a bucket behind one, are multiples of a word's size.
-            copy(unsafe { std::slice::from_raw_parts_mut(target, word.len()) }, &word);
+            // SAFETY: the target is in the bucket (4), and behind `end`: nobody reads it, and nobody else writes it (3). Places, and so
+            // what is left of a bucket behind one, are multiples of a word's size.
+            copy(unsafe { std::slice::from_raw_parts_mut(start.add(offset), word.len()) }, &word);
         }
     }
 

@@ -7,16 +7,18 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::os::{prefer_large_pages, prefetch};
+use crate::os::prefetch;
+use crate::pin_block::Block;
 
-/// Slots of the first table, as a power of two; each has twice as many as the one before.
-const FIRST_BITS: usize = 6;
+/// Slots of the first tables, as powers of two; from then on each has twice as many as the one before. Few keys need few slots, and to grow
+/// step by step was a twentieth of ten thousand puts.
+const FIRST_BITS: [u32; 3] = [6, 10, 14];
 /// More slots than versions can be numbered.
-const TABLE_COUNT: usize = 27;
+const TABLE_COUNT: usize = 21;
 
 /// See the module.
 pub(crate) struct Newest {
-    tables: [OnceLock<Box<[AtomicU64]>>; TABLE_COUNT],
+    tables: [OnceLock<Block>; TABLE_COUNT],
     /// The one in use.
     last: AtomicUsize,
     count: AtomicUsize,
@@ -32,6 +34,12 @@ impl Default for Newest {
     }
 }
 
+/// How many slots a table has, as a power of two.
+fn bits_of(table: usize) -> u32 {
+    let [.., last] = FIRST_BITS;
+    FIRST_BITS.get(table).copied().unwrap_or_else(|| last + (table + 1 - FIRST_BITS.len()) as u32)
+}
+
 /// What stands in a slot that is not empty.
 #[inline]
 fn word_of(hash: u32, version: u32) -> u64 {
@@ -42,7 +50,7 @@ impl Newest {
     #[inline]
     fn slots(&self) -> &[AtomicU64] {
         let table = self.tables.get(self.last.load(Ordering::Acquire)).and_then(OnceLock::get);
-        table.map_or(&[], |slots| slots)
+        table.map_or(&[], Block::words)
     }
 
     /// How many keys there are.
@@ -115,13 +123,7 @@ impl Newest {
         let old = self.slots();
         let next = if old.is_empty() { 0 } else { self.last.load(Ordering::Relaxed) + 1 };
         let Some(table) = self.tables.get(next) else { return };
-        let slots = table.get_or_init(|| {
-            let count = 1_usize << (FIRST_BITS + next);
-            let mut slots = Vec::with_capacity(count);
-            prefer_large_pages(slots.spare_capacity_mut());
-            slots.resize_with(count, AtomicU64::default);
-            slots.into_boxed_slice()
-        });
+        let slots = table.get_or_init(|| Block::zeroed(1 << bits_of(next))).words();
         for slot in old {
             let word = slot.load(Ordering::Relaxed);
             if word != 0 {
