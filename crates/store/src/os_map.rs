@@ -176,62 +176,87 @@ impl FileSpace {
     #[cold]
     fn provide(&self, chunk: usize, in_small_pages: bool) -> io::Result<()> {
         let file = self.own_file()?;
-        let start_of =
-            |chunk: usize| (HEAD_SIZE as usize + chunk * CHUNK_SIZE).min(self.words.len() * 8) as u64;
-        let (start, end) = (start_of(chunk), start_of(chunk + 1));
-        let is_new = os::is_hole(file, start, end);
-        if !self.is_reserved(chunk) {
-            // Areas take chunks in turn: what lies between is reserved too, since each hole would be a piece of its own on the disk, to
-            // be given back on its own. That was most of closing where the disk is told of it (`discard`).
-            let mut from = chunk;
-            while from > 0 && !self.is_reserved(from - 1) {
-                from -= 1;
-            }
-            let mut until = chunk + (chunk + 1).min(CHUNKS_AT_ONCE);
-            let reserve = |from, until| os::reserve(file, start_of(from), start_of(until) - start_of(from));
-            let can = reserve(from, until).or_else(|_| {
-                // Perhaps for what is needed now.
-                (from, until) = (chunk, chunk + 1);
-                reserve(from, until)
-            })?;
-            if !can && file.metadata()?.len() < start_of(until) {
-                // Whoever was alone with it has written it in full; to touch what is not there would be the end of the process.
-                return Err(io::Error::other("the log was made shorter while it was open"));
-            }
-            for chunk in self.reserved.iter().take(until).skip(from) {
-                chunk.store(true, Ordering::Relaxed);
-            }
-        }
+        let bytes = self.bytes_of(chunk);
+        let is_new = os::is_hole(file, bytes.start, bytes.end);
+        self.reserve_chunk(file, chunk)?;
         if is_new {
             // A page that is first touched through the map is read before it is written, though nothing is there: five times the
             // cost of writing zeros, and a third of the puts that went into it. The system keeps what is written at once as one large
             // page where it can, which takes it a fifth as long as single ones do; but a store into one through the map has all of it
             // written by the next sync. So where there is one for each commit, four pages at a time, which takes two fifths.
             let step = if in_small_pages { SMALL_SIZE } else { CHUNK_SIZE as u64 };
-            let mut at = start;
-            while at < end {
-                let until = (at + step).min(end);
+            let mut at = bytes.start;
+            while at < bytes.end {
+                let until = (at + step).min(bytes.end);
                 file.write_all_at(ZEROS.get(..(until - at) as usize).unwrap_or_default(), at)?;
                 at = until;
             }
-            self.touch(start as usize..end as usize);
+            let _ = self.touch(bytes.start as usize..bytes.end as usize);
         }
-        if let Some(provided) = self.provided.get(chunk) {
-            provided.store(true, Ordering::Relaxed);
+        self.note_provided(chunk);
+        Ok(())
+    }
+
+    /// The bytes of a chunk.
+    fn bytes_of(&self, chunk: usize) -> Range<u64> {
+        let start_of =
+            |chunk: usize| (HEAD_SIZE as usize + chunk * CHUNK_SIZE).min(self.words.len() * 8) as u64;
+        start_of(chunk)..start_of(chunk + 1)
+    }
+
+    /// Reserve room for a chunk, and for some that follow.
+    fn reserve_chunk(&self, file: &File, chunk: usize) -> io::Result<()> {
+        if self.is_reserved(chunk) {
+            return Ok(());
+        }
+        // Areas take chunks in turn: what lies between is reserved too, since each hole would be a piece of its own on the disk, to
+        // be given back on its own. That was most of closing where the disk is told of it (`discard`).
+        let mut from = chunk;
+        while from > 0 && !self.is_reserved(from - 1) {
+            from -= 1;
+        }
+        let mut until = chunk + (chunk + 1).min(CHUNKS_AT_ONCE);
+        let reserve = |from, until| {
+            let (start, end) = (self.bytes_of(from).start, self.bytes_of(until).start);
+            os::reserve(file, start, end - start)
+        };
+        let can = reserve(from, until).or_else(|_| {
+            // Perhaps for what is needed now.
+            (from, until) = (chunk, chunk + 1);
+            reserve(from, until)
+        })?;
+        if !can && file.metadata()?.len() < self.bytes_of(until).start {
+            // Whoever was alone with it has written it in full; to touch what is not there would be the end of the process.
+            return Err(io::Error::other("the log was made shorter while it was open"));
+        }
+        for chunk in self.reserved.iter().take(until).skip(from) {
+            chunk.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Have pages mapped that are about to be written to: one call for all costs a third of a fault for each. Where the system does not do
-    /// that, the faults do.
-    fn touch(&self, bytes: Range<usize>) {
+    fn is_provided(&self, chunk: usize) -> bool {
+        self.provided.get(chunk).is_some_and(|provided| provided.load(Ordering::Relaxed))
+    }
+
+    fn note_provided(&self, chunk: usize) {
+        if let Some(provided) = self.provided.get(chunk) {
+            provided.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Have pages mapped that are about to be written to, and say whether they are: one call for all costs a third of a fault for each. Where
+    /// the system does not do that, the faults do.
+    fn touch(&self, bytes: Range<usize>) -> bool {
         #[cfg(target_os = "linux")]
         if let Some(words) = self.words.get(bytes.start / 8..bytes.end / 8) {
             // SAFETY: pages of our own mapping, at an address that is a multiple of their size; nothing in them changes.
-            unsafe {
+            let failed = unsafe {
                 libc::madvise(words.as_ptr().cast_mut().cast(), bytes.len(), libc::MADV_POPULATE_WRITE)
             };
+            return failed == 0;
         }
+        false
     }
 
     fn is_reserved(&self, chunk: usize) -> bool {
@@ -345,6 +370,11 @@ impl FileSpace {
     }
 }
 
+/// The chunk that a byte is in, or the first one.
+fn chunk_of(byte: usize) -> usize {
+    byte.saturating_sub(HEAD_SIZE as usize) / CHUNK_SIZE
+}
+
 impl Space for FileSpace {
     fn words(&self) -> &Arc<Words> {
         &self.words
@@ -352,14 +382,30 @@ impl Space for FileSpace {
 
     #[inline]
     fn reserve(&self, words: Range<usize>, in_small_pages: bool) -> io::Result<()> {
-        let chunk_of = |byte: usize| byte.saturating_sub(HEAD_SIZE as usize) / CHUNK_SIZE;
         let (first, last) = (chunk_of(words.start * 8), chunk_of((words.end * 8).saturating_sub(1)));
         for chunk in first..=last {
-            if !self.provided.get(chunk).is_some_and(|provided| provided.load(Ordering::Relaxed)) {
+            if !self.is_provided(chunk) {
                 self.provide(chunk, in_small_pages)?;
             }
         }
         Ok(())
+    }
+
+    fn is_ready(&self, words: Range<usize>) -> bool {
+        self.is_provided(chunk_of(words.start * 8))
+    }
+
+    fn prepare(&self, words: Range<usize>) {
+        let chunk = chunk_of(words.start * 8);
+        let Ok(file) = self.own_file() else { return };
+        if self.is_provided(chunk) || self.reserve_chunk(file, chunk).is_err() {
+            return;
+        }
+        // Zeros are not written here, since somebody may have written there by now: to touch the pages takes longer, but nobody waits for it.
+        let bytes = self.bytes_of(chunk);
+        if self.touch(bytes.start as usize..bytes.end as usize) {
+            self.note_provided(chunk);
+        }
     }
 
     fn write(&self, start: usize, bytes: &[u8]) -> io::Result<bool> {
@@ -478,6 +524,34 @@ mod tests {
                 metadata.len() <= HEAD_SIZE + 2 * (chunk as u64 + 1) * CHUNK_SIZE as u64,
                 "a short log is a short file"
             );
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn to_prepare_a_chunk_changes_nothing_in_it() {
+        let path = std::env::temp_dir().join(format!("pellucid-prepared-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (head_words, chunk_words) = (HEAD_SIZE as usize / 8, CHUNK_SIZE / 8);
+        let open = |creates| FileSpace::open(&path, head_words + 8 * chunk_words, creates, true).unwrap();
+        let (one, other) = (open(true), open(false));
+        let words_of = |chunk| head_words + chunk * chunk_words..head_words + (chunk + 1) * chunk_words;
+        for chunk in 0..8 {
+            let words = words_of(chunk);
+            let (first, last) = (words.start, words.end - 1);
+            if chunk % 2 == 0 {
+                one.prepare(words.clone());
+            } else {
+                other.reserve(words.clone(), false).unwrap();
+            }
+            other.words()[first].store(7, Ordering::Relaxed);
+            other.words()[last].store(8, Ordering::Relaxed);
+            one.prepare(words.clone());
+            one.reserve(words.clone(), true).unwrap();
+            assert!(one.is_ready(words.clone()));
+            other.reserve(words, false).unwrap();
+            let found = [first, last].map(|word| one.words()[word].load(Ordering::Relaxed));
+            assert_eq!(found, [7, 8], "chunk {chunk}");
         }
         std::fs::remove_file(path).unwrap();
     }

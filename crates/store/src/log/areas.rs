@@ -26,6 +26,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::thread::Thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -33,6 +34,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::log::group;
 use crate::log::space::Space;
 use crate::log::sync::Pace;
+use crate::os_latch::Latch;
 use crate::os_map::Words;
 
 /// "pelluLOG"
@@ -76,6 +78,8 @@ pub(crate) struct Areas {
     /// The number, from 1 on, of the piece that was written to last, all of which is reserved. To ask the space for each group took as
     /// long as to write one.
     piece: AtomicUsize,
+    /// The thread that has pieces ready before they are written to.
+    keeper: Latch<Option<Thread>>,
 }
 
 /// Where an area begins, and what its first group's check is seeded by.
@@ -119,6 +123,7 @@ impl Areas {
             is_synced_often: AtomicBool::new(false),
             left_at: AtomicU64::new(u64::MAX),
             piece: AtomicUsize::new(0),
+            keeper: Latch::new(None),
         }
     }
 
@@ -311,12 +316,52 @@ impl Areas {
 
     #[cold]
     fn reserve_piece(&self, piece: usize) -> std::io::Result<()> {
-        let start = HEAD_WORDS + piece * self.piece_words;
-        // The last piece of an area may be shorter.
-        let words = start..(start + self.piece_words).min(self.words.len());
-        self.space.reserve(words, self.has_small_pages(piece))?;
+        self.space.reserve(self.words_of(piece), self.has_small_pages(piece))?;
         self.piece.store(piece + 1, Ordering::Relaxed);
+        // Ahead of the last moment, and not for each piece anew: to wake a thread takes a fifth of what it saves.
+        let is_short =
+            |ahead: &[usize]| ahead.get(ahead.len() / 2).is_some_and(|piece| !self.is_ready(*piece));
+        if is_short(&self.pieces_ahead())
+            && let Some(keeper) = self.keeper.try_lock()
+            && let Some(keeper) = &*keeper
+        {
+            keeper.unpark();
+        }
         Ok(())
+    }
+
+    /// The words of a piece. The last one of an area may be shorter.
+    fn words_of(&self, piece: usize) -> Range<usize> {
+        let start = HEAD_WORDS + piece * self.piece_words;
+        start..(start + self.piece_words).min(self.words.len())
+    }
+
+    fn is_ready(&self, piece: usize) -> bool {
+        self.space.is_ready(self.words_of(piece))
+    }
+
+    /// The pieces that are written to next, if nothing else happens: as many as the area has had, and no more than some. None where commits
+    /// wait for the disk one by one, which takes longer than to have a piece ready, and wants small pages.
+    fn pieces_ahead(&self) -> Vec<usize> {
+        const AHEAD_MAX: usize = 8;
+        let Some(last) = self.piece.load(Ordering::Relaxed).checked_sub(1) else { return Vec::new() };
+        let ahead = if self.has_small_pages(last) { 0 } else { (last / 2).min(AHEAD_MAX) };
+        let is_there = |piece: &usize| self.words_of(*piece).start < self.words.len();
+        (1..=ahead).map(|number| last + 2 * number).take_while(is_there).collect()
+    }
+
+    /// Have one piece ready that is written to soon; false where there is none to be made ready.
+    pub(crate) fn prepare(&self) -> bool {
+        let next = self.pieces_ahead().into_iter().find(|piece| !self.is_ready(*piece));
+        let Some(piece) = next else { return false };
+        self.space.prepare(self.words_of(piece));
+        // Or there is no room for it.
+        self.is_ready(piece)
+    }
+
+    /// Who prepares, if somebody does.
+    pub(crate) fn set_keeper(&self, keeper: Option<Thread>) {
+        *self.keeper.lock() = keeper;
     }
 
     fn write_parts(&self, area: usize, words: Range<usize>, bytes: &[u8]) -> std::io::Result<()> {

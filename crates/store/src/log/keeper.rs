@@ -1,11 +1,12 @@
 //! Who keeps the log short and synced?
 //!
-//! A thread of each process that has written, from its first commit on: once a second it syncs what nobody has synced, and it
-//! runs a checkpoint when the active area is half full or its oldest group has waited for some seconds. It waits for no
-//! writer, and nobody waits for it unless the log is full.
+//! A thread of each process that has written, from its first commit on: once a second it syncs what nobody has synced, it
+//! runs a checkpoint when the active area is half full or its oldest group has waited for some seconds, and has the log's next pieces ready,
+//! which took an eighth of the time of ten thousand puts. It waits for no writer, and nobody waits for it unless the log is full.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use crate::engine::EngineError;
@@ -25,13 +26,15 @@ const TICK: Duration = Duration::from_millis(50);
 /// and to end takes a thread as long as a tenth of closing.
 pub(crate) struct Keeper {
     kept: Arc<Kept>,
+    thread: Thread,
     generation: u64,
 }
 
 /// What the thread keeps; none when it is to end. Locked while it works.
 struct Kept {
     shared: Mutex<Option<Arc<Shared>>>,
-    changed: Condvar,
+    /// Somebody waits for that.
+    ends: AtomicBool,
 }
 
 impl Kept {
@@ -43,11 +46,13 @@ impl Kept {
 impl Keeper {
     /// Begin to keep a log.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
-        let kept = Kept { shared: Mutex::new(Some(Arc::clone(shared))), changed: Condvar::new() };
+        let kept = Kept { shared: Mutex::new(Some(Arc::clone(shared))), ends: AtomicBool::new(false) };
         let kept = Arc::new(kept);
         let own = Arc::clone(&kept);
-        thread::Builder::new().name("pellucid-log".to_owned()).spawn(move || keep(&own))?;
-        Ok(Self { kept, generation: os::generation() })
+        let handle = thread::Builder::new().name("pellucid-log".to_owned()).spawn(move || keep(&own))?;
+        let thread = handle.thread().clone();
+        shared.areas.set_keeper(Some(thread.clone()));
+        Ok(Self { kept, thread, generation: os::generation() })
     }
 }
 
@@ -58,9 +63,12 @@ impl Drop for Keeper {
             std::mem::forget(Arc::clone(&self.kept));
             return;
         }
+        self.kept.ends.store(true, Ordering::Relaxed);
         let shared = self.kept.lock().take();
-        self.kept.changed.notify_one();
-        drop(shared);
+        self.thread.unpark();
+        if let Some(shared) = shared {
+            shared.areas.set_keeper(None);
+        }
     }
 }
 
@@ -72,10 +80,14 @@ fn waiting_since(since: Option<Instant>, done: &Result<Done, EngineError>) -> Op
 fn keep(kept: &Kept) {
     let mut synced = Instant::now();
     let mut unapplied_since: Option<Instant> = None;
-    let mut place = kept.lock();
-    while place.is_some() {
-        place = kept.changed.wait_timeout(place, TICK).unwrap_or_else(PoisonError::into_inner).0;
+    loop {
+        thread::park_timeout(TICK);
+        let place = kept.lock();
         let Some(shared) = &*place else { return };
+        let mut has_prepared = true;
+        while has_prepared && !kept.ends.load(Ordering::Relaxed) {
+            has_prepared = shared.areas.prepare();
+        }
         if synced.elapsed() >= SYNC_INTERVAL {
             synced = Instant::now();
             // An error is seen by whoever asks for a sync, and by the checkpoint.
@@ -100,6 +112,54 @@ fn keep(kept: &Kept) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::{Engine, Tree};
+    use crate::log::areas::words_for;
+    use crate::log::engine::{LoggedEngine, Opened};
+    use crate::log::space::MemorySpace;
+    use crate::log::space::noted::{Asked, Noted};
+    use crate::memory::MemoryEngine;
+
+    /// Puts of rows as long as half a piece of the log, by an engine whose space notes what it is asked for.
+    fn prepared_by(puts: u32, syncs: bool, awaited: Option<usize>) -> Vec<usize> {
+        const AREA_SIZE: usize = 64 << 16;
+        let asked = Asked::default();
+        let space = Noted(MemorySpace::new(words_for(AREA_SIZE)), Arc::clone(&asked));
+        let opened = Opened { is_alone: true, joins: true };
+        let tree = Box::new(MemoryEngine::new());
+        let (engine, _) = LoggedEngine::open(tree, Box::new(space), [0; 16], opened).unwrap();
+        let prepared = || {
+            let asked = asked.lock().unwrap();
+            let words = asked.iter().filter(|(what, _)| *what == "prepare").map(|(_, words)| words.start);
+            // As numbers of pieces, of both areas in turn.
+            words.map(|start| (start - words_for(0)) / (1 << 13)).collect::<Vec<_>>()
+        };
+        for number in 0..puts {
+            let mut txn = engine.begin_write().unwrap();
+            txn.put(Tree::Rows, &number.to_be_bytes(), &[&vec![7; 30 << 10]]).unwrap();
+            txn.commit().unwrap();
+            if syncs {
+                engine.sync().unwrap();
+            }
+        }
+        thread::sleep(2 * TICK);
+        // It looks every now and then, even where nobody wakes it.
+        let begin = Instant::now();
+        while awaited.is_some_and(|awaited| !prepared().contains(&awaited)) && begin.elapsed().as_secs() < 20
+        {
+            thread::sleep(TICK);
+        }
+        prepared()
+    }
+
+    #[test]
+    fn the_pieces_that_are_written_to_next_are_made_ready() {
+        let prepared = prepared_by(12, false, Some(12));
+        // Six are in use; the other area's lie between.
+        assert!(prepared.iter().all(|piece| piece % 2 == 0 && *piece >= 4), "{prepared:?}");
+        assert!(prepared.contains(&12) && prepared.iter().all(|piece| *piece <= 2 * (5 + 5)), "{prepared:?}");
+        assert_eq!(prepared_by(1, false, None), [], "nobody knows whether a second piece will be needed");
+        assert_eq!(prepared_by(12, true, None), [], "to wait for the disk takes longer");
+    }
 
     #[test]
     fn a_checkpoint_that_found_somebody_in_the_way_is_tried_again_at_once() {

@@ -25,6 +25,15 @@ pub(crate) trait Space: Send + Sync {
     /// When the disk is full.
     fn reserve(&self, words: Range<usize>, in_small_pages: bool) -> io::Result<()>;
 
+    /// Whether to reserve these words, which begin a piece, takes no time any more.
+    fn is_ready(&self, _words: Range<usize>) -> bool {
+        true
+    }
+
+    /// Have it so, that whoever appends need not wait for it. Another thread may append meanwhile, even there: nothing in them changes.
+    /// Where there is no room, whoever appends is told.
+    fn prepare(&self, _words: Range<usize>) {}
+
     /// Write bytes to words that were reserved, from this one on, by asking the system; false where that is not done, and they are
     /// to be stored. To store into a page that was just written to the disk takes a fault, and takes the page from all who have it
     /// mapped when it is written again: both together take longer than to ask.
@@ -156,5 +165,67 @@ impl Space for MemorySpace {
             act();
         }
         is_gone
+    }
+}
+
+/// A space that notes what it is asked for, beside what it is written.
+#[cfg(test)]
+pub(crate) mod noted {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// What was asked for, and of which words.
+    pub(crate) type Asked = Arc<Mutex<Vec<(&'static str, Range<usize>)>>>;
+
+    pub(crate) struct Noted(pub(crate) MemorySpace, pub(crate) Asked);
+
+    impl Noted {
+        fn note(&self, what: &'static str, words: Range<usize>) {
+            self.1.lock().unwrap().push((what, words));
+        }
+    }
+
+    impl Space for Noted {
+        fn words(&self) -> &Arc<Words> {
+            self.0.words()
+        }
+        fn reserve(&self, words: Range<usize>, in_small_pages: bool) -> io::Result<()> {
+            self.0.reserve(words, in_small_pages)
+        }
+        fn is_ready(&self, words: Range<usize>) -> bool {
+            self.1.lock().unwrap().contains(&("prepare", words))
+        }
+        fn prepare(&self, words: Range<usize>) {
+            self.note("prepare", words);
+        }
+        fn has(&self, end: usize) -> bool {
+            self.0.has(end)
+        }
+        fn sync(&self) -> io::Result<()> {
+            self.0.sync()
+        }
+        fn sync_names(&self) -> io::Result<()> {
+            self.0.sync_names()
+        }
+        fn sync_words(&self, words: Range<usize>) -> io::Result<()> {
+            self.note("sync", words);
+            Ok(())
+        }
+        fn begin_sync(&self, words: Range<usize>) {
+            self.note("begin", words);
+        }
+        fn wait(&self, word: usize, value: u32, channel: u32, limit: Duration) {
+            self.0.wait(word, value, channel, limit);
+        }
+        fn wake(&self, word: usize, channel: u32, count: u32) {
+            self.0.wake(word, channel, count);
+        }
+        fn member(&self) -> u64 {
+            self.0.member()
+        }
+        fn if_gone(&self, member: u64, act: &mut dyn FnMut()) -> bool {
+            self.0.if_gone(member, act)
+        }
     }
 }

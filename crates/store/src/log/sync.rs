@@ -251,57 +251,14 @@ impl Areas {
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use super::*;
     use crate::engine::{Engine, Tree};
     use crate::log::engine::{LoggedEngine, Opened};
-    use crate::log::space::{MemorySpace, Space};
+    use crate::log::space::MemorySpace;
+    use crate::log::space::noted::{Asked, Noted};
     use crate::memory::MemoryEngine;
-    use crate::os_map::Words;
-
-    type Asked = Arc<Mutex<Vec<(&'static str, Range<usize>)>>>;
-
-    /// A space that notes what the disk is asked for.
-    struct Noted(MemorySpace, Asked);
-
-    impl Space for Noted {
-        fn words(&self) -> &Arc<Words> {
-            self.0.words()
-        }
-        fn reserve(&self, words: Range<usize>, in_small_pages: bool) -> std::io::Result<()> {
-            self.0.reserve(words, in_small_pages)
-        }
-        fn has(&self, end: usize) -> bool {
-            self.0.has(end)
-        }
-        fn sync(&self) -> std::io::Result<()> {
-            self.0.sync()
-        }
-        fn sync_names(&self) -> std::io::Result<()> {
-            self.0.sync_names()
-        }
-        fn sync_words(&self, words: Range<usize>) -> std::io::Result<()> {
-            self.1.lock().unwrap().push(("sync", words));
-            Ok(())
-        }
-        fn begin_sync(&self, words: Range<usize>) {
-            self.1.lock().unwrap().push(("begin", words));
-        }
-        fn wait(&self, word: usize, value: u32, channel: u32, limit: Duration) {
-            self.0.wait(word, value, channel, limit);
-        }
-        fn wake(&self, word: usize, channel: u32, count: u32) {
-            self.0.wake(word, channel, count);
-        }
-        fn member(&self) -> u64 {
-            self.0.member()
-        }
-        fn if_gone(&self, member: u64, act: &mut dyn FnMut()) -> bool {
-            self.0.if_gone(member, act)
-        }
-    }
 
     #[test]
     fn the_disk_begins_with_a_commit_that_is_waited_for_by_itself() {
