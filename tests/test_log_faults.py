@@ -277,6 +277,64 @@ def test_sync_that_fails_says_so(path: Path, child: Child) -> None:
         child("db['a'] = 2")
 
 
+# A file that was just made
+
+
+def test_to_make_a_database_and_to_commit_into_it_waits_for_no_disk(path: Path, child: Child) -> None:
+    child("fault('fdatasync', '.pel', WAIT)")
+    child(opening(path))
+    child("db['a'] = 1")
+    with Child(path) as other:
+        other("db['b'] = 2")
+    assert child("dict(db)") == {"a": 1, "b": 2}
+    child("fault('fdatasync', '.pel', COUNT)")
+    child("db.close()")
+    assert rows_of(path) == {"a": 1, "b": 2}
+
+
+def test_a_database_that_was_closed_is_on_the_disk_though_nothing_is_in_it(path: Path, child: Child) -> None:
+    child(opening(path.with_name("alone.pel")))
+    child("fault('fdatasync', '.pel', COUNT); db.close()")
+    assert child("fault_count('fdatasync')") == 1
+    child(opening(path))
+    with Child(path, mode="r") as other:
+        child("db.close()")
+        # Whoever goes on need not be able to.
+        assert child("fault_count('fdatasync')") == 2
+        assert other("len(db)") == 0
+
+
+@pytest.mark.parametrize("durability", ["full", "process"])
+def test_nothing_is_said_to_be_on_the_disk_before_the_file_is(
+    path: Path, child: Child, durability: str, faulty: str
+) -> None:
+    child(opening(path, durability=durability))
+    child("fault('fdatasync', '.pel', errno.EIO)")
+    with pytest.raises(Raised, match=r"DatabaseError.*did not take the last commits.*power cut"):
+        child("db['a'] = 1" + ("; db.sync()" if durability == "process" else ""))
+    # The system says it once, as it does of the log.
+    child("fault('fdatasync', '.pel', COUNT)")
+    with Child(path) as late:
+        for process in (child, late):
+            with pytest.raises(Raised, match="takes no more writes"):
+                process("db['b'] = 2")
+            assert process("dict(db)") == {"a": 1}
+    # Nor is the tree written, whose first pages need not be there.
+    child("db.close()")
+    assert (path.stat().st_size, log_of(path).exists()) == (4 * 4096, True)
+    with Child(preload=faulty) as heir:
+        heir(faults.PRELUDE)
+        heir("fault('fdatasync', '.pel', COUNT); fault('write', '.pel', COUNT)")
+        heir(opening(path, "r"))
+        # What the system took for written is written once more, then synced.
+        assert heir("fault_count('write'), fault_count('fdatasync')") == (1, 1)
+        assert heir("dict(db)") == {"a": 1}
+        heir("db.close()")
+    with pellucid.open(path) as db:
+        db["b"] = 2
+    assert rows_of(path) == {"a": 1, "b": 2}
+
+
 # Copying it
 
 

@@ -367,8 +367,8 @@ impl Database {
             Leaving::NotLast => false,
         };
         // What the tree has, on the disk, need not be synced in the log.
-        if has_committed && !is_settled {
-            self.engine.leave();
+        if !is_settled {
+            self.engine.leave(has_committed);
         }
         self.tell_of_log(failed.as_ref()?)
     }

@@ -284,9 +284,9 @@ pub trait Engine: Send + Sync {
         false
     }
 
-    /// Have what was committed reach the disk, where others go on: called when nothing here may touch the file any more, so that
-    /// nobody is told. What the disk refuses it refuses the next of them who asks, too.
-    fn leave(&self) {}
+    /// Have what was made, and committed if anything was, reach the disk, where others go on: called when nothing here may touch the
+    /// file any more, so that nobody is told. What the disk refuses it refuses the next of them who asks, too.
+    fn leave(&self, _has_committed: bool) {}
 
     /// Some of the commits behind a place, in order, and move the place behind them. Waits for nobody.
     ///

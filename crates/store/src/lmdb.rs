@@ -5,8 +5,8 @@
 //! module opens the environment and speaks LMDB's C interface; `lmdb_txn.rs` has its transactions and
 //! cursors, `lmdb_page.rs` reads leaf pages in the map.
 //!
-//! Always: data synced before the meta page (no `NOSYNC`), no write map (a stray pointer of the program
-//! cannot write into the file), reader places that belong to transactions and not to threads (`NOTLS`),
+//! Always: data synced before the meta page (but for the first commit, which `stamp.rs` tells from a torn one), no write map
+//! (a stray pointer of the program cannot write into the file), reader places that belong to transactions and not to threads (`NOTLS`),
 //! handles opened once. What the database is called, who may open it, and its lock files are the business of
 //! `open.rs`.
 //!
@@ -122,7 +122,7 @@ impl LmdbEngine {
     }
 
     /// As `open`, creating the trees, with first entries of the tree `meta` in the same commit: there is never a
-    /// database without them. `entries` gets the version of that commit and the longest key.
+    /// database without them. `entries` gets the version of that commit and the longest key. That commit alone is not synced.
     ///
     /// # Errors
     /// As `open`.
@@ -256,7 +256,8 @@ fn open_trees(
 ) -> Result<[ffi::MDB_dbi; 3], EngineError> {
     let creates = options.creates_trees && !options.is_read_only;
     let mut txn = ptr::null_mut();
-    let begin_flags = if creates { 0 } else { ffi::MDB_RDONLY };
+    // Of this transaction alone: the next one syncs the whole file ahead of its meta page.
+    let begin_flags = if creates { ffi::MDB_NOSYNC } else { ffi::MDB_RDONLY };
     // SAFETY: the environment is open and `txn` is ours to fill.
     check(unsafe { ffi::mdb_txn_begin(env, ptr::null_mut(), begin_flags, &raw mut txn) })?;
     let mut handles = [0; 3];

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use crate::catalog;
 use crate::engine::{Engine, EngineError};
 use crate::error::{StoreError, Wanted, Warning};
 use crate::log::{self, LoggedEngine, MemorySpace, Met, OF_ANOTHER, Opened, Space, words_for};
+use crate::maintenance;
 use crate::os;
 use crate::os_map::{self, FileSpace};
 use crate::own_file::OwnFile;
@@ -83,6 +85,7 @@ pub(crate) fn attach(
     let header = catalog::header(&*txn).map_err(|error| error.at(&name))?;
     drop(txn);
     let Some(header) = header else { return Ok(tree) };
+    let inode = file.metadata().map_err(|source| StoreError::from_io("read", name.clone(), source))?.ino();
     // Beside one who may only read, the first who may write is alone with the log, and perhaps not the only one to come.
     let mut joining = None;
     let (space, opened): (Box<dyn Space>, _) = if manner.is_writable {
@@ -92,7 +95,7 @@ pub(crate) fn attach(
         let space = FileSpace::open(&log_path, manner.words(), manner.is_alone, true);
         let space = space.map_err(|source| open_error(&log_name, source))?;
         let is_first = manner.is_alone || !space.has_others();
-        (Box::new(space), Opened { is_alone: is_first, joins: true })
+        (Box::new(space), Opened { is_alone: is_first, joins: true, inode })
     } else {
         let space = match FileSpace::open(&log_path, manner.words(), false, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -106,7 +109,7 @@ pub(crate) fn attach(
         // Nobody writes it, nor may we: what has to be put right in it is put right in a copy.
         let space: Box<dyn Space> =
             if manner.is_alone { Box::new(MemorySpace::copy_of(&space)) } else { Box::new(space) };
-        (space, Opened { is_alone: manner.is_alone, joins: false })
+        (space, Opened { is_alone: manner.is_alone, joins: false, inode })
     };
     let told = |error| match error {
         EngineError::ForeignLog(what) if what == OF_ANOTHER => {
@@ -170,11 +173,25 @@ pub(crate) fn no_room(path: &Path, source: io::Error) -> StoreError {
     }
 }
 
+/// What is to become of the file that a log lies beside.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    /// It is no database yet, but will be.
+    pub(crate) is_new: bool,
+    /// Its inode, if it was there at all: an inode that was given back may be another file's soon.
+    pub(crate) inode: Option<u64>,
+    /// Whatever was there is to go.
+    pub(crate) is_replaced: bool,
+}
+
 /// What lies where the log of a database will be that nobody has open, seen by whoever is alone with its file and has made nothing yet:
 /// refused when it is another's. Whoever wants a new database whatever was there gets rid of the log of one that is gone.
-pub(crate) fn meet(path: &Path, is_new: bool, replaces: bool, area_size: usize) -> Result<(), StoreError> {
+///
+/// The log of a file that was just made, and that a power cut has taken or torn before it was on the disk, goes the same way: what it held
+/// is told.
+pub(crate) fn meet(path: &Path, found: Found, area_size: usize) -> Result<Option<Warning>, StoreError> {
     let log_path = path_of(path);
-    let Ok(file) = File::open(&log_path) else { return Ok(()) };
+    let Ok(file) = File::open(&log_path) else { return Ok(None) };
     let refused = |what| StoreError::ForeignLog { path: log_path.display().to_string(), what };
     if let Some(pid) = lasting_member(&file) {
         let who = if pid == std::process::id() { "this process".to_owned() } else { format!("PID {pid}") };
@@ -182,14 +199,23 @@ pub(crate) fn meet(path: &Path, is_new: bool, replaces: bool, area_size: usize) 
             "it belongs to a database that {who} has open, and whose file was renamed, deleted or replaced meanwhile; close that one first, or use another path"
         )));
     }
-    if !is_new || !os_map::is_log(&file) {
-        return Ok(());
+    if !found.is_new || !os_map::is_log(&file) {
+        return Ok(None);
     }
-    if replaces {
+    if found.is_replaced {
         remove(path);
-        return Ok(());
+        return Ok(None);
     }
     let manner = Manner { is_alone: false, is_writable: false, writes: false, mark: 0, area_size };
+    // Another file, or none, says that it was moved: its name was there before its log's.
+    if found.inode.is_some() && found.inode == os_map::newborn_of(&file) {
+        let held = held_by(&log_path, manner);
+        remove(path);
+        // Behind another power cut it must not lie beside the new one.
+        maintenance::sync_folder(path)?;
+        let path = path.display().to_string();
+        return Ok(held.map(|(first, last)| Warning::LostCommits { path, commits: last - first + 1 }));
+    }
     Err(refused(format!(
         "it is the log of a database whose file is not here any more; {}; mode 'n' begins a new database without them",
         whose_it_is(&log_path, manner)
@@ -219,11 +245,15 @@ fn living_member(file: &File) -> Option<u32> {
     members.find(|(member, pid)| is_locked(*member) && lives(*pid)).map(|(_, pid)| pid)
 }
 
+/// The first and the last commit that a log holds and its file lacks.
+fn held_by(log_path: &Path, manner: Manner) -> Option<(u64, u64)> {
+    let space = FileSpace::open(log_path, manner.words(), false, false).ok()?;
+    log::unapplied(Box::new(space))
+}
+
 /// What the log of another database holds, and what to do with it.
 fn whose_it_is(log_path: &Path, manner: Manner) -> String {
-    let space = FileSpace::open(log_path, manner.words(), false, false).ok();
-    let held = space.and_then(|space| log::unapplied(Box::new(space)));
-    match held {
+    match held_by(log_path, manner) {
         Some((first, last)) => format!(
             "it holds the last {} commits of that one, versions {first} to {last}: bring its file and this log together again, under names that match, or move the log away if the file is gone",
             last - first + 1

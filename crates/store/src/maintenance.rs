@@ -390,7 +390,7 @@ fn folder_of(file: &Path) -> &Path {
 }
 
 /// Make a new name in a folder survive a power cut.
-fn sync_folder(file: &Path) -> Result<(), StoreError> {
+pub(crate) fn sync_folder(file: &Path) -> Result<(), StoreError> {
     let folder = folder_of(file);
     let failed = |source| StoreError::from_io("sync", folder.display().to_string(), source);
     std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)

@@ -258,7 +258,10 @@ fn prepare(
     let path = opening.path.display().to_string();
     if state.is_alone && state.is_writable {
         // Ahead of all else: the files beside it may be in use by others, who had the name before.
-        log_file::meet(&opening.path, state.is_new, options.mode == Mode::New, options.log_area_size)?;
+        let is_replaced = options.mode == Mode::New;
+        let inode = (!opening.is_made).then_some(opening.file_id.inode);
+        let found = log_file::Found { is_new: state.is_new, inode, is_replaced };
+        warnings.extend(log_file::meet(&opening.path, found, options.log_area_size)?);
         // Nobody has this file open, so that a lock file there is of a dead one, or of another database.
         let _ = std::fs::remove_file(opening.lock_path());
     }
@@ -268,6 +271,10 @@ fn prepare(
         let has_log = log_file::path_of(&opening.path).symlink_metadata().is_ok();
         opening.keeps_log.store(has_log, Ordering::Relaxed);
         stamp::begin(opening.file()?).map_err(|source| StoreError::from_io("write", path.clone(), source))?;
+    } else if state.is_alone && state.is_writable && log_file::path_of(&opening.path).exists() {
+        let (file, failed) = (opening.file()?, EngineError::of_system);
+        let again = stamp::write_again(file).map_err(failed);
+        again.map_err(|error| log_file::not_written(&opening.path, file, error))?;
     }
     let engine = open_engine(opening, state, options, warnings)?;
     opening.is_open = true;
@@ -349,12 +356,15 @@ fn open_lmdb(opening: &Opening, is_new: bool, options: LmdbOptions) -> Result<Lm
     if !is_new {
         return LmdbEngine::open(&opening.path, options);
     }
-    LmdbEngine::create(&opening.path, options, &mut |version, size| {
+    let engine = LmdbEngine::create(&opening.path, options, &mut |version, size| {
         let applied = Applied { position: 0, sequence: version, version };
         let mut entries = first_entries(version, size);
         entries.push(applied.entry());
         entries
-    })
+    })?;
+    let file = opening.file().map_err(|_| EngineError::Forked)?;
+    stamp::finish(file).map_err(EngineError::of_system)?;
+    Ok(engine)
 }
 
 /// What it means that the engine could not be opened.

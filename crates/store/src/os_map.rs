@@ -33,6 +33,7 @@ pub(crate) const MEMBERS_AT: i64 = 1 << 40;
 /// Where the number of each one's process stands.
 const PIDS_AT: u64 = 8192;
 const NAMESPACE_AT: u64 = 32;
+const NEWBORN_AT: u64 = 40;
 
 /// Words that stay where they are. Whoever looks at some with every commit keeps them themselves: to ask a space for them each time
 /// was a tenth of a put.
@@ -290,6 +291,15 @@ pub(crate) fn begin_joining(path: &Path, limit: Duration) -> io::Result<Joining>
 pub(crate) fn is_log(file: &File) -> bool {
     let mut magic = [0; 8];
     file.read_exact_at(&mut magic, 0).is_ok() && u64::from_le_bytes(magic) == LOG_MAGIC
+}
+
+/// The inode of the data file that a log lies beside, if that, as it was made, need not be on the disk.
+pub(crate) fn newborn_of(file: &File) -> Option<u64> {
+    let mut words = [0; NEWBORN_AT as usize + 8];
+    file.read_exact_at(&mut words, 0).ok()?;
+    let [magic, format, .., newborn] = words.as_chunks().0 else { return None };
+    let is_known = [*magic, *format].map(u64::from_le_bytes) == [LOG_MAGIC, LOG_FORMAT];
+    Some(u64::from_le_bytes(*newborn)).filter(|newborn| is_known && *newborn != 0)
 }
 
 /// Who has, or had, a log open: their numbers, and those of their processes.

@@ -117,7 +117,7 @@ pub(crate) struct Meta {
 pub(crate) const META_SIZE: usize = PAGE_HEAD_SIZE + 24 + 2 * TREE_SIZE + 16;
 
 impl Meta {
-    fn parse(bytes: &[u8], number: u64) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8], number: u64) -> Option<Self> {
         let is_meta = read_u64(bytes, 0)? == number
             && read_u16(bytes, 10)? == PAGE_META
             && read_u32(bytes, 16)? == LMDB_MAGIC

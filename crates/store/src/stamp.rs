@@ -6,11 +6,18 @@
 //!        4056   u64 XXH3-64 of the 24 bytes before
 //!        4064   u64 mark: 0, or the token of the log that may have commits which the file has not
 //!        4072   u64 XXH3-64 of the mark; anything else is no mark
+//!        4080   u64 proof: 0 while the file is being made, then XXH3-64 of the pages behind this one as they were made
+//!        4088   u64 XXH3-64 of the proof; anything else is none: the file was made by an older version
+//! offset 4592   16 bytes  as at 4032, so that the second meta page by itself is known for one of ours
 //! ```
 //!
 //! The stamp lies in the first page, which is LMDB's, behind what LMDB uses of it and ever writes; copies that LMDB's own
 //! tools make do not have it. So "is it LMDB's?" and "is it ours?" are two questions, and a foreign LMDB file is refused
 //! before LMDB opens it.
+//!
+//! Nobody waits for the disk when a file is made, so that a power cut may leave any of its sectors, and zeros for the others. By the
+//! proof that is told from a file that is whole. It is asked while the file is no longer than it was made: it was synced ahead of
+//! whatever made it longer, and had no rows until then.
 
 use std::fs::File;
 use std::io;
@@ -32,6 +39,10 @@ const HEAD_SIZE: usize = 4096;
 const SIZE_MADE: u64 = 4 * PAGE_SIZE as u64;
 const MARK: usize = 4064;
 const MARK_SIZE: usize = 16;
+const PROOF: usize = 4080;
+const SECOND_MAGIC: usize = PAGE_SIZE + 496;
+/// What a disk writes whole.
+const SECTOR: usize = 512;
 /// The bytes of the first page that the stamp takes.
 pub(crate) const RANGE: std::ops::Range<usize> = OFFSET as usize..OFFSET as usize + SIZE;
 
@@ -53,7 +64,7 @@ pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identi
     if size == 0 {
         return Ok(Identity::Empty);
     }
-    let mut head = vec![0; 2 * HEAD_SIZE];
+    let mut head = vec![0; SIZE_MADE as usize];
     let read = read_up_to(file, &mut head).map_err(failed)?;
     head.truncate(read);
     if size <= SIZE_MADE && is_left_of_beginning(&head) {
@@ -106,13 +117,42 @@ pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identi
     })
 }
 
-/// Whether a power cut may have left this of a file's first pages while it was made: of what `begin` writes, some sectors, and zeros for
-/// the others. Behind the first commit one of the two says otherwise, and has been on the disk since before anybody was told of it.
-fn is_left_of_beginning(head: &[u8]) -> bool {
-    const SECTOR: usize = 512;
+/// Whether a power cut may have left this of a file's pages as they were made: some of their sectors, and zeros for the others, or all of
+/// the first two pages', and others behind these than the proof is of.
+fn is_left_of_beginning(found: &[u8]) -> bool {
     let whole = beginning();
-    let mut pairs = head.chunks(SECTOR).zip(whole.chunks(SECTOR));
-    pairs.all(|(found, whole)| found.iter().all(|byte| *byte == 0) || whole.starts_with(found))
+    let mut has_all = found.len() >= whole.len();
+    for (index, (found, whole)) in found.chunks(SECTOR).zip(whole.chunks(SECTOR)).enumerate() {
+        let is_as_made = whole.starts_with(found)
+            || index == MARK / SECTOR && found.starts_with(whole.get(..MARK % SECTOR).unwrap_or(whole))
+            || index == PAGE_SIZE / SECTOR && is_of_first_commit(found, whole);
+        if !is_as_made && found.iter().any(|byte| *byte != 0) {
+            return false;
+        }
+        has_all &= is_as_made;
+    }
+    !has_all || proof_in(found).is_some_and(|proof| Some(proof) != proof_of(found))
+}
+
+/// Whether the first sector of the second meta page is as the first commit makes it.
+fn is_of_first_commit(found: &[u8], begun: &[u8]) -> bool {
+    let magic = SECOND_MAGIC % SECTOR..;
+    found.get(magic.clone()) == begun.get(magic) && Meta::parse(found, 1).is_some_and(|meta| meta.txn == 1)
+}
+
+/// What proves that the pages behind the first one are as they were made; `None` where some are not there.
+fn proof_of(pages: &[u8]) -> Option<u64> {
+    pages.get(PAGE_SIZE..SIZE_MADE as usize).map(xxh3_64)
+}
+
+/// The proof in a file's first page, if there is one.
+fn proof_in(head: &[u8]) -> Option<u64> {
+    let proof = read_u64(head, PROOF)?;
+    (read_u64(head, PROOF + 8)? == xxh3_64(&proof.to_le_bytes())).then_some(proof)
+}
+
+fn with_check(word: u64) -> Vec<u8> {
+    [word, xxh3_64(&word.to_le_bytes())].map(u64::to_le_bytes).concat()
 }
 
 /// The mark that these bytes are.
@@ -132,8 +172,8 @@ pub(crate) fn mark_of(file: &File) -> io::Result<u64> {
 /// Mark a database's file, or with 0 take the mark away. Visible at once to whoever copies the file; on the disk with whatever
 /// syncs the file next.
 pub(crate) fn set_mark(file: &File, mark: u64) -> io::Result<()> {
-    let bytes = if mark == 0 { [0; 2] } else { [mark, xxh3_64(&mark.to_le_bytes())] };
-    file.write_all_at(&bytes.map(u64::to_le_bytes).concat(), MARK as u64)
+    let bytes = if mark == 0 { vec![0; MARK_SIZE] } else { with_check(mark) };
+    file.write_all_at(&bytes, MARK as u64)
 }
 
 fn corrupt(path: &str, what: &str) -> StoreError {
@@ -221,15 +261,33 @@ fn read_up_to(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Make a file a database's beginning. It is on the disk with the engine's first commit, whose pages are synced ahead of the meta page that
-/// tells of them; what a power cut leaves before that is known for what it is (`identify`).
+/// Make a file a database's beginning. It is a database with the engine's first commit, and known for a whole one from `finish` on; what a
+/// power cut leaves before all of it is on the disk is known for what it is (`identify`).
 pub(crate) fn begin(file: &File) -> io::Result<()> {
     file.set_len(0)?;
     file.write_all_at(&beginning(), 0)
 }
 
-/// LMDB's two meta pages, as it would write them, with our stamp in the first. LMDB would write them without, and whoever died before
-/// stamping them would leave a foreign file behind.
+/// Note what the engine's first commit has made of a beginning.
+pub(crate) fn finish(file: &File) -> io::Result<()> {
+    let mut made = vec![0; SIZE_MADE as usize];
+    file.read_exact_at(&mut made, 0)?;
+    file.write_all_at(&with_check(proof_of(&made).unwrap_or(0)), PROOF as u64)
+}
+
+/// Write what is there of a file that was just made once more, where that is all there is: whoever made it has died, perhaps with a sync
+/// that failed, and the system tells of that once and then takes the pages for written.
+pub(crate) fn write_again(file: &File) -> io::Result<()> {
+    if file.metadata()?.len() != SIZE_MADE {
+        return Ok(());
+    }
+    let mut made = vec![0; SIZE_MADE as usize];
+    file.read_exact_at(&mut made, 0)?;
+    file.write_all_at(&made, 0)
+}
+
+/// LMDB's two meta pages, as it would write them, with our stamp in the first, and a part of it in the second. LMDB would write them
+/// without, and whoever died before stamping them would leave a foreign file behind.
 fn beginning() -> Vec<u8> {
     let mut pages = new_metas();
     let mut stamp = Vec::with_capacity(SIZE);
@@ -239,8 +297,10 @@ fn beginning() -> Vec<u8> {
     stamp.extend_from_slice(&0_u32.to_le_bytes());
     let check = xxh3_64(&stamp);
     stamp.extend_from_slice(&check.to_le_bytes());
-    if let Some(place) = pages.get_mut(RANGE) {
-        place.copy_from_slice(&stamp);
+    for (offset, bytes) in [(RANGE.start, stamp), (PROOF, with_check(0)), (SECOND_MAGIC, MAGIC.to_vec())] {
+        if let Some(place) = pages.get_mut(offset..offset + bytes.len()) {
+            place.copy_from_slice(&bytes);
+        }
     }
     pages
 }

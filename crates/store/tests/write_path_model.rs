@@ -87,6 +87,15 @@ impl Area {
     }
 }
 
+/// The data file as it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct File {
+    /// The disk surely has it.
+    is_on_disk: bool,
+    /// The log's head says that this need not be so.
+    is_newborn: bool,
+}
+
 /// What the system keeps, whoever dies.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Shared {
@@ -100,6 +109,7 @@ struct Shared {
     tree_writer: Option<u8>,
     /// The authors of what the tree has, in order; its length is `applied`.
     tree: Vec<u8>,
+    file: File,
     /// How much of it the disk surely has, and what the log's head says that it has.
     tree_on_disk: u8,
     hint: u8,
@@ -195,6 +205,7 @@ impl World {
             writer: None,
             tree_writer: None,
             tree: Vec::new(),
+            file: File { is_on_disk: true, is_newborn: false },
             tree_on_disk: 0,
             hint: 0,
             has_found: false,
@@ -208,6 +219,30 @@ impl World {
             has_syncs: is_full || steps.iter().any(|step| matches!(step, Step::AwaitSync { .. })),
         };
         Self { shared, flaw, steps, deaths_left, cuts_left: 0, is_full }
+    }
+
+    /// The same beside a file that was just made.
+    fn newborn(mut self) -> Self {
+        self.shared.file = File { is_on_disk: false, is_newborn: true };
+        self
+    }
+
+    /// [D5] What is done ahead of a step, as long as there is something to do: the file as it was made is synced, and said to be.
+    fn sync_newborn(&mut self, step: &Step) -> bool {
+        let is_ahead = match step {
+            Step::AwaitSync { .. } => self.flaw != Flaw::NewbornLeft,
+            Step::TreeCommit { .. } | Step::BulkCommit => self.flaw != Flaw::TreeAheadOfFile,
+            _ => false,
+        };
+        if !is_ahead || !self.shared.file.is_newborn {
+            return false;
+        }
+        if self.shared.file.is_on_disk || self.flaw == Flaw::NewbornToldFirst {
+            self.shared.file.is_newborn = false;
+        } else {
+            self.shared.file.is_on_disk = true;
+        }
+        true
     }
 
     fn is_dead(&self, process: u8) -> bool {
@@ -367,6 +402,18 @@ impl Shared {
             self.history.starts_with(&self.tree),
             "[C1] the tree has what was never in the log: {self:?}"
         );
+        assert!(
+            self.file.is_on_disk || self.file.is_newborn,
+            "[O1] the log of a file that is gone: {self:?}"
+        );
+        assert!(
+            self.file.is_on_disk || self.tree.is_empty(),
+            "[D5] more than it was made with is in a file that may be torn: {self:?}"
+        );
+        assert!(
+            self.file.is_on_disk || self.synced.max(self.lasting) == 0,
+            "[D1] synced, and lost with the file: {self:?}"
+        );
         for (tree, image) in self.cuts() {
             let found = Self::replay(tree, &image);
             let is_prefix = now.starts_with(&found);
@@ -393,6 +440,9 @@ impl Shared {
 fn advance(world: &World, process: u8) -> Option<World> {
     let mut next = world.clone();
     let step = world.steps[usize::from(process)].clone();
+    if next.sync_newborn(&step) {
+        return Some(next);
+    }
     let after = match step {
         Step::Dead | Step::Done => return None,
         Step::Load | Step::Find { .. } | Step::Copy { .. } | Step::Check { .. } | Step::TakeTree { .. } => {
@@ -734,6 +784,22 @@ fn whoever_keeps_its_tree_sees_no_hole() {
     let checkpoint = |left| Step::CheckpointLock { left };
     let keeper = Step::Keep(keeper::Keeper::new(3));
     let states = explore(vec![writer(3), checkpoint(0), checkpoint(0), keeper], 1, Flaw::None);
+    assert!(states > 1000, "explored {states} states");
+}
+
+#[test]
+fn a_file_that_was_just_made_is_on_the_disk_before_anything_is_said_to_be() {
+    let bulk = Step::Lock { left: 0, is_bulk: true };
+    let checkpoint = || Step::CheckpointLock { left: 0 };
+    let mut states = 0;
+    for (steps, is_full) in [
+        (vec![writer(2), writer(1), checkpoint(), syncs(1)], false),
+        (vec![writer(1), writer(1), checkpoint()], true),
+        (vec![writer(1), bulk, checkpoint()], false),
+    ] {
+        states += explore_from(World::new(steps, 1, Flaw::None, is_full).newborn());
+    }
+    states += explore_from(adopted(vec![writer(2), checkpoint()], 0, true, Flaw::None).newborn());
     assert!(states > 1000, "explored {states} states");
 }
 

@@ -13,6 +13,7 @@
 //!                               48    the member that writes the tree, or 0
 //! word 3       token, which the data file is marked by
 //! word 4       the PID namespace of whoever made it
+//! word 5       newborn: the data file's inode while that, as it was made, need not be on the disk, then 0
 //! word 512     area 0: begin, salt, check; 520  area 1
 //! word 1,024   PIDs of the members 0 to 4,095
 //! word 5,120   groups, in pieces of 64 KiB that belong to area 0 and 1 in turn
@@ -41,6 +42,7 @@ use crate::os_map::Words;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"pelluLOG");
 pub(crate) const FORMAT: u64 = 1;
 const TOKEN: usize = 3;
+const NEWBORN: usize = 5;
 const SEQUENCE: usize = 8;
 pub(super) const TAIL: usize = 16;
 const ACTIVE: usize = 17;
@@ -160,8 +162,8 @@ impl Areas {
         self.load(0) == 0 && [0, 1].into_iter().all(|area| self.head(area).is_none())
     }
 
-    /// Make it an empty log that begins at a position. Nobody else may have it.
-    pub(crate) fn create(&self, position: u64, sequence: u64) -> std::io::Result<()> {
+    /// Make it an empty log that begins at a position, beside a file with this inode if it is newborn, or 0. Nobody else may have it.
+    pub(crate) fn create(&self, position: u64, sequence: u64, newborn: u64) -> std::io::Result<()> {
         self.space.reserve(0..HEAD_WORDS, true)?;
         self.store(1, FORMAT);
         self.store(2, self.seed);
@@ -169,6 +171,7 @@ impl Areas {
         self.store(WANTED, 0);
         self.store(TREE_WRITER, 0);
         self.store(4, 0);
+        self.set_newborn(newborn);
         self.store(ACTIVE, 0);
         self.store(FOUND, 0);
         self.store(APPLIED, position);
@@ -465,6 +468,17 @@ impl Areas {
     /// Take over what the data file is marked by, where a power cut took the page that said so.
     pub(crate) fn set_token(&self, token: u64) {
         self.store(TOKEN, token);
+    }
+
+    /// Whether the data file, as it was made, need not be on the disk yet.
+    #[inline]
+    pub(crate) fn is_newborn(&self) -> bool {
+        self.word(NEWBORN).load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn set_newborn(&self, newborn: u64) {
+        Self::step();
+        self.word(NEWBORN).store(newborn, Ordering::Release);
     }
 
     /// The word of the writer lock.

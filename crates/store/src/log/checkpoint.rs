@@ -187,10 +187,13 @@ impl Shared {
         loop {
             match self.checkpoint_until(writers_until, tree_until, go_on)? {
                 Done::Applied(applied) if applied.sequence < goal => {}
-                Done::Applied(_) | Done::Nothing => return Ok(true),
+                Done::Applied(_) | Done::Nothing => break,
                 Done::InTheWay | Done::Stopped => return Ok(false),
             }
         }
+        // Where nothing was ever committed nothing has synced it.
+        self.sync_newborn()?;
+        Ok(true)
     }
 
     /// One checkpoint, for whoever does not hold the writer lock. `go_on` is asked with each entry: until the tree is committed, nothing was
@@ -223,6 +226,7 @@ impl Shared {
             return Ok(None);
         }
         let lock = TreeLock { shared: Arc::clone(self) };
+        self.sync_newborn()?;
         Ok(Some((lock, self.tree.begin_write()?)))
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Opened {
     pub(crate) is_alone: bool,
     /// The log may be written.
     pub(crate) joins: bool,
+    /// The data file's inode.
+    pub(crate) inode: u64,
 }
 
 /// What was found of a log when it was opened.
@@ -74,11 +76,18 @@ impl LoggedEngine {
             Ok(()) if opened.is_alone => {
                 let counted = areas.sequence();
                 checkpoint::adopt(&areas, applied)?;
+                if opened.joins {
+                    // `settle_tree` has synced it.
+                    areas.set_newborn(0);
+                }
                 lost = counted.saturating_sub(areas.sequence());
             }
             Ok(()) => {}
             Err(Foreign::Empty) if opened.is_alone => {
-                areas.create(applied.position, applied.sequence).map_err(EngineError::of_system)?;
+                // Whoever made the file may have died ahead of making a log: only the second commit says that the first is on the disk.
+                let newborn = if tree.version() <= 1 { opened.inode } else { 0 };
+                let created = areas.create(applied.position, applied.sequence, newborn);
+                created.map_err(EngineError::of_system)?;
             }
             Err(foreign) => return Err(what_is_told(foreign)),
         }
@@ -132,7 +141,7 @@ impl LoggedEngine {
     /// When the tree cannot be read.
     pub fn in_memory(tree: Box<dyn Engine>, area_size: usize) -> Result<Self, EngineError> {
         let space = Box::new(MemorySpace::new(words_for(area_size)));
-        Ok(Self::open(tree, space, [0; 16], Opened { is_alone: true, joins: true })?.0)
+        Ok(Self::open(tree, space, [0; 16], Opened { is_alone: true, joins: true, inode: 1 })?.0)
     }
 }
 
@@ -212,10 +221,29 @@ impl Shared {
 
     /// Make what is acknowledged now survive a power cut.
     pub(crate) fn sync(&self, extent: Extent) -> Result<(), EngineError> {
+        self.sync_newborn()?;
         self.areas.sync(extent).map_err(|error| match error {
             SyncError::Now(source) => EngineError::SyncFailed(source),
             SyncError::Before => EngineError::Broken,
         })
+    }
+
+    /// [D5] Have the data file, as it was made, on the disk: ahead of whatever is said to be there, and of whatever is written into the
+    /// tree, so that a file whose making a power cut came between is never longer than that.
+    pub(crate) fn sync_newborn(&self) -> Result<(), EngineError> {
+        if !self.areas.is_newborn() {
+            return Ok(());
+        }
+        self.check_sound()?;
+        self.tree.sync().map_err(|error| match error {
+            EngineError::Io(source) | EngineError::DiskFull(source) => {
+                self.areas.note_failure();
+                EngineError::SyncFailed(source)
+            }
+            error => error,
+        })?;
+        self.areas.set_newborn(0);
+        Ok(())
     }
 
     /// [D3] No commit is begun where those before it may be lost.
@@ -368,8 +396,14 @@ impl Engine for LoggedEngine {
         has_kept
     }
 
-    fn leave(&self) {
-        self.shared.areas.sync_untold();
+    fn leave(&self, has_committed: bool) {
+        // The word is for those who have the log.
+        if self.shared.areas.is_newborn() {
+            let _ = self.shared.tree.sync();
+        }
+        if has_committed {
+            self.shared.areas.sync_untold();
+        }
     }
 
     fn settle_while(

@@ -124,7 +124,7 @@ mod tests {
         const AREA_SIZE: usize = 64 << 16;
         let asked = Asked::default();
         let space = Noted(MemorySpace::new(words_for(AREA_SIZE)), Arc::clone(&asked));
-        let opened = Opened { is_alone: true, joins: true };
+        let opened = Opened { is_alone: true, joins: true, inode: 1 };
         let tree = Box::new(MemoryEngine::new());
         let (engine, _) = LoggedEngine::open(tree, Box::new(space), [0; 16], opened).unwrap();
         let prepared = || {

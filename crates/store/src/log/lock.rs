@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_dead_owner_is_followed_by_one_who_will_not_wait() {
         let areas = Areas::new(Box::new(MemorySpace::new(words_for(1 << 16))), [0; 16]);
-        areas.create(0, 0).unwrap();
+        areas.create(0, 0, 0).unwrap();
         areas.writer().store(GONE, Ordering::Relaxed);
         assert_eq!(acquire(&areas, Some(Instant::now())), Some(Taken::OverFromDead));
         assert_eq!(acquire(&areas, Some(Instant::now())), None, "it lives");

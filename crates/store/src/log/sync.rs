@@ -190,8 +190,13 @@ impl Areas {
 
     /// Nobody can know any more what the disk has.
     fn fail(&self, error: std::io::Error) -> SyncError {
-        self.word(FAILED).store(1, Ordering::Release);
+        self.note_failure();
         SyncError::Now(error)
+    }
+
+    /// Say to all that a sync failed.
+    pub(crate) fn note_failure(&self) {
+        self.word(FAILED).store(1, Ordering::Release);
     }
 
     /// The words that are perhaps not on the disk, and needed up to the tail; `None` where that is best left to the system to find out.
@@ -265,7 +270,7 @@ mod tests {
         let asked = Asked::default();
         let space = MemorySpace::new(crate::log::areas::words_for(1 << 16));
         let (tree, space) = (Box::new(MemoryEngine::new()), Box::new(Noted(space, Arc::clone(&asked))));
-        let opened = Opened { is_alone: true, joins: true };
+        let opened = Opened { is_alone: true, joins: true, inode: 1 };
         let (engine, _) = LoggedEngine::open(tree, space, [0; 16], opened).unwrap();
         let commit = || {
             let mut txn = engine.begin_write().unwrap();

@@ -132,6 +132,17 @@ impl Recorder {
         history.pages.values().any(|versions| versions.iter().any(is_later))
     }
 
+    /// How long a file was at a moment, or 0.
+    pub fn size(&self, name: &str, moment: usize) -> usize {
+        self.moments[moment].0.get(name).map_or(0, |id| self.files[id].size_at(moment))
+    }
+
+    /// Whether the disk was ever waited for, for anything of this file.
+    pub fn is_ever_synced(&self, name: &str) -> bool {
+        let mut ids = self.moments.iter().filter_map(|(names, _)| names.get(name));
+        ids.any(|id| !self.files[id].syncs.is_empty() || !self.files[id].synced_pages.is_empty())
+    }
+
     /// Make, in another folder, what a power cut at a moment may leave.
     pub fn leave(&self, moment: usize, chance: &mut Chance, target: &Path) -> String {
         let base = last(&self.folder_syncs, moment).map_or(0, |sync| sync.begin);
@@ -144,7 +155,24 @@ impl Recorder {
             let _ = write!(told, "; {name}: {} bytes, manner {manner}", image.len());
             std::fs::write(target.join(name), image).unwrap();
         }
+        keep_newborn(target);
         told
+    }
+}
+
+/// Logs say by its inode which file may not be on the disk yet: here it is another one than where it was written.
+fn keep_newborn(target: &Path) {
+    for entry in std::fs::read_dir(target).unwrap() {
+        let log = entry.unwrap().path();
+        let Some(file) = log.to_str().and_then(|name| name.strip_suffix("-log")) else { continue };
+        let mut image = std::fs::read(&log).unwrap();
+        if let Ok(metadata) = std::fs::metadata(file)
+            && image.len() >= 48
+            && image[40..48] != [0; 8]
+        {
+            image[40..48].copy_from_slice(&metadata.ino().to_le_bytes());
+            std::fs::write(&log, image).unwrap();
+        }
     }
 }
 
@@ -173,17 +201,19 @@ impl History {
         self.synced_pages.extend(pages.map(|page| SyncedPage { page, held_at, since }));
     }
 
+    fn size_at(&self, moment: usize) -> usize {
+        self.sizes.iter().rev().find(|(from, _)| *from <= moment).map_or(0, |(_, size)| *size)
+    }
+
     /// The file as a power cut may leave it: each page as it was at some moment since it was synced.
     fn image(&self, moment: usize, manner: usize, is_mapped: bool, chance: &mut Chance) -> Vec<u8> {
         let base = last(&self.syncs, moment).map(|sync| sync.begin);
         // In one manner everything is as it was at one moment: writes have come to the disk in order.
         let at = base.unwrap_or(0) + chance.below(moment - base.unwrap_or(0) + 1);
-        let size_at =
-            |at: usize| self.sizes.iter().rev().find(|(from, _)| *from <= at).map_or(0, |(_, s)| *s);
         let size = match manner {
-            0 => base.map_or(0, size_at),
-            1 | 4 => size_at(moment),
-            _ => size_at(at),
+            0 => base.map_or(0, |base| self.size_at(base)),
+            1 | 4 => self.size_at(moment),
+            _ => self.size_at(at),
         };
         let mut image = vec![0; size];
         let torn = chance.below(size.div_ceil(PAGE).max(1));

@@ -1,6 +1,6 @@
 //! What does whoever opens alone do to a log, step by step, also behind a power cut?
 
-use super::{Area, Flaw, GONE, Shared, Step, World};
+use super::{Area, File, Flaw, GONE, Shared, Step, World};
 
 /// What it does next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -48,6 +48,7 @@ pub(super) fn advance(world: &mut World, process: u8, stage: Stage, left: u8) ->
             if flaw != Flaw::AdoptedUnsynced {
                 shared.tree_on_disk = shared.tree.len() as u8;
             }
+            shared.file.is_on_disk |= flaw != Flaw::NewbornAdopted;
             Stage::Close
         }
         Stage::Close => {
@@ -75,6 +76,7 @@ pub(super) fn advance(world: &mut World, process: u8, stage: Stage, left: u8) ->
         }
         Stage::Open => {
             shared.writer = None;
+            shared.file.is_newborn = false;
             // What was found is sealed and written into the tree before anything is appended.
             return Some(if shared.has_found {
                 Step::CheckpointLock { left }
@@ -115,7 +117,8 @@ fn is_alone(world: &World, process: u8) -> bool {
     })
 }
 
-/// What it may find behind a power cut: each image of tree and log, under a first page of any time.
+/// What it may find behind a power cut: each image of tree and log, under a first page of any time. Where the file itself is lost, its log goes
+/// too, and all begins anew.
 pub(super) fn after_power_cut(world: &World, process: u8) -> Vec<World> {
     if world.cuts_left == 0 || !is_alone(world, process) {
         return Vec::new();
@@ -139,6 +142,7 @@ pub(super) fn after_power_cut(world: &World, process: u8) -> Vec<World> {
                 syncer: None,
                 tree: tree.to_vec(),
                 tree_on_disk: tree.len() as u8,
+                file: File { is_on_disk: true, ..shared.file },
                 acknowledged: history.len() as u8,
                 synced: history.len() as u8,
                 history: history.clone(),

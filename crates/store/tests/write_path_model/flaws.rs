@@ -1,6 +1,6 @@
 //! Would the model find what a contract gets wrong?
 
-use super::{Step, World, adopted, explore_from, keeper, writer};
+use super::{Step, World, adopted, explore_from, keeper, syncs, writer};
 
 /// What a contract would get wrong, to see that the model finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,6 +28,14 @@ pub(super) enum Flaw {
     FreedFirst,
     /// Against O1: whoever opens alone and finds nothing behind the tree leaves what the other area says.
     OtherAreaLeft,
+    /// Against D5: commits are said to be on the disk while the file need not be.
+    NewbornLeft,
+    /// Against D5: the tree is written to while the file as it was made need not be on the disk.
+    TreeAheadOfFile,
+    /// Against O1: the file is said to be on the disk ahead of its sync.
+    NewbornToldFirst,
+    /// Against O1: whoever opens alone says so without a sync.
+    NewbornAdopted,
 }
 
 #[test]
@@ -60,8 +68,18 @@ fn flaws_are_found() {
         (Flaw::JoinedUnadopted, vec![writer(2), checkpoint()]),
         (Flaw::FreedFirst, vec![writer(2)]),
         (Flaw::OtherAreaLeft, vec![writer(3), checkpoint()]),
+        (Flaw::NewbornLeft, vec![writer(1), syncs(1)]),
+        (Flaw::TreeAheadOfFile, vec![writer(1), checkpoint()]),
+        (Flaw::NewbornToldFirst, vec![writer(1), syncs(1)]),
+        (Flaw::NewbornAdopted, vec![writer(1)]),
     ] {
-        let found = std::panic::catch_unwind(|| explore_from(adopted(before, 1, false, flaw)));
+        let is_newborn = matches!(
+            flaw,
+            Flaw::NewbornLeft | Flaw::TreeAheadOfFile | Flaw::NewbornToldFirst | Flaw::NewbornAdopted
+        );
+        let world = adopted(before, 1, false, flaw);
+        let world = if is_newborn { world.newborn() } else { world };
+        let found = std::panic::catch_unwind(|| explore_from(world));
         assert!(found.is_err(), "{flaw:?} went unnoticed");
     }
 }
