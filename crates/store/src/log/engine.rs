@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) state: Latch<State>,
     /// How many groups the log had, when it was opened, that the tree had not.
     recovered: u64,
+    /// Held while a thread syncs a file that was just made: who comes meanwhile waits for it, and need not do it again.
+    birth: Mutex<()>,
 }
 
 /// How a log is opened.
@@ -105,6 +107,7 @@ impl LoggedEngine {
             areas,
             state: Latch::new(state),
             recovered: if opened.is_alone { recovered } else { 0 },
+            birth: Mutex::new(()),
         });
         let met = Met { lost, applied: applied.sequence };
         Ok((Self { keeper: Mutex::new(None), has_keeper: AtomicBool::new(false), shared }, met))
@@ -231,6 +234,10 @@ impl Shared {
     /// [D5] Have the data file, as it was made, on the disk: ahead of whatever is said to be there, and of whatever is written into the
     /// tree, so that a file whose making a power cut came between is never longer than that.
     pub(crate) fn sync_newborn(&self) -> Result<(), EngineError> {
+        if !self.areas.is_newborn() {
+            return Ok(());
+        }
+        let _birth = self.birth.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.areas.is_newborn() {
             return Ok(());
         }
