@@ -625,6 +625,46 @@ def test_explain_says_how_far_an_index_was_walked_along(db: Any) -> None:
     assert "met 6000 rows: 12 passed" in said
 
 
+@pytest.mark.parametrize("parts", [KEY, KEY.desc(), (KEY, KEY), (KEY, F.number)], ids=repr)
+def test_keys_that_an_index_over_keys_leads_to_are_all_that_is_read(db: Any, parts: Any) -> None:
+    # Few rows are found by having their keys alone; of others the entries tell.
+    half = Decimal("0.5")
+    plain, indexed = db.table("plain"), db.table("indexed")
+    rows = [{"number": number, "score": number % 7} for number in range(300)]
+    for table in (plain, indexed):
+        table.extend(rows)
+    indexed.create_index("by_key", parts)
+    conditions = [
+        *([], [F.number > 9], [F.score == 3, KEY >= 40], [KEY == 97], [KEY == 98, F.score == 0]),
+        *([KEY.is_none()], [KEY.isin([3, 44, None])], [KEY.between(40, 42)], [KEY == half]),  # noqa: SIM300 (it is no constant)
+    ]
+    for key in (0, None, half, (1, "a"), b"b"):
+        for table in (plain, indexed):
+            table[key] = {"number": 1, "score": 3}
+        for condition in conditions:
+            for order in ([], [KEY], [KEY.desc()], [F.number, KEY.desc()]):
+                for limit in (1, 3, 1000):
+                    wanted, asked = (
+                        table.where(*condition).order_by(*order) if order else table.where(*condition)
+                        for table in (plain, indexed)
+                    )
+                    assert keys_told(asked.limit(limit)) == keys_told(wanted.limit(limit)), asked.explain()
+
+
+def keys_told(query: Any) -> list[str]:
+    """What comes of the keys of a query's rows, in each way to ask for them."""
+    met = [
+        query.column(KEY),
+        query.select(K=KEY).to_list(),
+        query.agg(n=KEY.count(), least=KEY.min(), most=KEY.max()),
+        query.group_by(K=KEY).agg(n=count()),
+        list(query.keys()),
+        query.count(),
+    ]
+    assert "select K" in query.select(K=KEY).explain(analyze=True)
+    return [repr(one) for one in met]
+
+
 #: Values of which an index has entries, but for the last few.
 NUMBERS_ALONE = [3, 3.0, True, -0.0, 0, 2.5, 2**70, -(2**70), float("inf"), np.int8(3), 7 + 0j]
 KEYS = [

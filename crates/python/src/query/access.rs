@@ -206,9 +206,10 @@ impl Ways {
         }
     }
 
-    /// The parts of the one index along which a way leads; none where there are several.
+    /// The parts of the one index of which entries tell the rows to which a way leads; none where there are several, or but the keys are at hand.
     pub fn parts(&self, access: &Access) -> &[(Node, bool)] {
         match access {
+            _ if self.few.is_some() => &[],
             Access::Keys(Set::Section { index, .. }) | Access::Ordered { index, .. } => {
                 self.indexes.get(*index).map_or(&[], |ready| &ready.definition.parts)
             }

@@ -131,15 +131,17 @@ fn told(
     let of_one = |node: &Node| told::told(parts, node);
     let left = conditions.iter().zip(&best.settled).filter(|(_, is_settled)| !**is_settled);
     let left: Option<Vec<_>> = left.map(|(node, _)| of_one(node)).collect();
-    let order: Option<Vec<_>> =
-        plan.order.iter().map(|(node, is_descending)| Some((of_one(node)?, *is_descending))).collect();
-    let nodes: Option<Vec<_>> = reads.iter().map(of_one).collect();
-    let (Some(left), Some(order), Some(nodes)) = (left, order, nodes) else { return Ok(None) };
     let is_count = matches!(asked, Asked::Count);
     // In whichever order rows come, there are as many.
     let is_sorted = plan.order.is_empty()
         || matches!(best.access, Access::Ordered { .. })
         || is_count && plan.after.is_none();
+    // Keys that were found in order need not tell it.
+    let order = plan.order.iter().filter(|_| !is_sorted);
+    let order: Option<Vec<_>> =
+        order.map(|(node, is_descending)| Some((of_one(node)?, *is_descending))).collect();
+    let nodes: Option<Vec<_>> = reads.iter().map(of_one).collect();
+    let (Some(left), Some(order), Some(nodes)) = (left, order, nodes) else { return Ok(None) };
     let wanted = if is_sorted { plan.offset.saturating_add(plan.limit) } else { u64::MAX };
     if is_count && left.is_empty() && bounds.is_all && plan.after.is_none() {
         let wanted = plan.offset.saturating_add(plan.limit);
@@ -147,7 +149,7 @@ fn told(
             return Ok(Some(Found::Count(count.min(wanted).saturating_sub(plan.offset))));
         }
     }
-    let ordered = order.iter().filter(|_| !is_sorted).map(|(node, _)| node);
+    let ordered = order.iter().map(|(node, _)| node);
     let has_values = nodes.iter().chain(&left).chain(ordered).any(|node| node.reads_record());
     let condition = plan::all_of(left)?.map(|node| evaluator(&node)).transpose()?;
     // What is sorted is found again by its key.
