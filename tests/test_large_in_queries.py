@@ -40,6 +40,11 @@ CONDITIONS: list[tuple[Expression, Callable[[dict[str, Any]], bool]]] = [
     (F.text + "!" == TEXT + "!", lambda row: row.get("text") == TEXT),
     (F.text.exists(), lambda row: "text" in row),
     (F.text.is_none(), lambda row: False),
+    (F.text.upper().exists(), lambda row: "text" in row),
+    (~(F.text + "!").exists(), lambda row: "text" not in row),
+    (F.data.length().exists() & ~F.text.length().is_none(), lambda row: "data" in row),
+    (F.tags[-1].lower().exists(), lambda row: "tags" in row),
+    (F.tags.each().lower().exists() == F.tags.exists(), lambda row: True),
     (F.data == DATA, lambda row: row.get("data") == DATA),
     (F.data.length() == len(DATA) - 1, lambda row: len(row.get("data", b"")) == len(DATA) - 1),
     (F.tags.each() == TEXT, lambda row: TEXT in row.get("tags", [])),
@@ -69,6 +74,8 @@ def test_conditions_see_them(db: Database, indexes: int) -> None:
         table.create_index("tags", (F.tags.each(), F.n))
         table.create_index("length", F.text.length())
         table.create_index("partial", F.n, where=F.text == TEXT)
+        table.create_index("computed", F.n, where=F.text.lower().exists())
+        assert len(table.index("computed")) == 3
     check_all(table, rows())
     with db.transaction():
         check_all(table, rows())

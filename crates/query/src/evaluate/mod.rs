@@ -202,6 +202,11 @@ impl Operator {
         }
     }
 
+    /// Whether it makes a value of others, and does not find it in the row.
+    fn is_computed(&self) -> bool {
+        !matches!(self, Self::Field(_) | Self::Reach(_) | Self::Key(_) | Self::Literal(_))
+    }
+
     #[inline]
     fn is_true<S: Shapes + ?Sized>(&mut self, row: &Row<'_>, shapes: &S) -> Result<bool, Corrupt> {
         match self {
@@ -257,7 +262,10 @@ impl Operator {
             Self::Matches(part, pattern) => part.visit(row, shapes, &mut |found| {
                 Ok(matches!(found.bytes(), Some((true, text)) if pattern.is_match(text)))
             }),
-            // For these a large value need not be read.
+            // For what stands in a record, and for None, a large value need not be read; whether one can be computed with, it says itself.
+            Self::Exists(part) if part.is_computed() => {
+                part.visit(row, shapes, &mut |found| Ok(!found.is_missing()))
+            }
             Self::Exists(part) => part.visit(row, &NamesAlone(&shapes), &mut |found| Ok(!found.is_missing())),
             Self::IsNone(part) => part.visit(row, &NamesAlone(&shapes), &mut |found| Ok(found.is_none())),
             _ => self.visit(row, shapes, &mut |found| found.is_truthy(shapes)),
