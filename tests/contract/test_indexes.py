@@ -374,6 +374,16 @@ def test_the_same_index_again_is_nothing_and_another_one_is_refused(db: Database
         table.create_index("by_age", F.age.desc(), unique=True)
 
 
+def test_names_are_shown_without_their_control_characters(db: Database) -> None:
+    table = db.table("t")
+    table.create_index("a\x1b[1m\n", F.age)
+    assert repr(table.indexes()[0]).startswith(r"<pellucid.IndexInfo 'a\u{1b}[1m\n': age, ")
+    with pytest.raises(NoSuchIndex) as error:
+        table.index("a\x1b[1m")
+    shown = r"no index 'a\u{1b}[1m'; those it has are 'a\u{1b}[1m\n'; did you mean 'a\u{1b}[1m\n'?"
+    assert shown in str(error.value)
+
+
 def test_progress_is_told_and_may_break_it_off(db: Database) -> None:
     table = db.table("t")
     table.extend([{"n": number} for number in range(40_000)])

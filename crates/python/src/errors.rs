@@ -493,7 +493,8 @@ fn of_index(py: Python<'_>, error: &IndexError, message: String) -> PyErr {
         IndexError::Exists { .. } | IndexError::Bad { .. } => return value_error(message),
         IndexError::Missing { index, others, .. } => {
             let close = close_match(py, index, others.clone()).ok().flatten();
-            let hint = close.map_or_else(String::new, |close| format!("; did you mean '{close}'?"));
+            let hint =
+                close.map_or_else(String::new, |close| format!("; did you mean '{}'?", close.escape_debug()));
             return raise(py, "NoSuchIndex", format!("{message}{hint}"));
         }
         IndexError::Gone { .. } => "NoSuchIndex",

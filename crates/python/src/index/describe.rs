@@ -113,7 +113,7 @@ impl IndexDescription {
         let entries = if self.entries == 1 { "entry" } else { "entries" };
         format!(
             "<pellucid.IndexInfo '{}': {}, {unique}{}, {} {entries}>",
-            self.info.name,
+            self.info.name.escape_debug(),
             self.info.definition,
             self.state(),
             self.entries

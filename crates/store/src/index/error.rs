@@ -109,11 +109,12 @@ impl fmt::Display for IndexError {
                 refused.table, refused.index, refused.definition
             ),
             Self::Missing { table, index, others } => {
-                write!(out, "table '{table}' has no index '{index}'; ")?;
-                match others.as_slice() {
-                    [] => write!(out, "it has none: it was never created, or was dropped"),
-                    names => write!(out, "those it has are '{}'", names.join("', '")),
+                write!(out, "table '{table}' has no index '{}'; ", index.escape_debug())?;
+                let names: Vec<_> = others.iter().map(|name| format!("'{}'", name.escape_debug())).collect();
+                if names.is_empty() {
+                    return write!(out, "it has none: it was never created, or was dropped");
                 }
+                write!(out, "those it has are {}", names.join(", "))
             }
             Self::Exists { table, index, definition, is_unique, wanted } => {
                 let unique = |is_unique: bool| if is_unique { "unique " } else { "" };
