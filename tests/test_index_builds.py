@@ -133,6 +133,18 @@ def test_two_do_not_build_one_index(path: Path) -> None:
         is_right(db)
 
 
+def test_who_builds_an_index_in_this_very_process_is_not_to_be_ended(path: Path) -> None:
+    with pellucid.open(path) as db:
+
+        def again(_done: int, _rows: int) -> None:
+            db.create_index("n", F.n)
+
+        with pytest.raises(Busy, match=r"is being built by this process already; wait until that is done$"):
+            db.create_index("n", F.n, progress=again)
+        db.create_index("n", F.n)
+        is_right(db)
+
+
 def test_a_build_that_is_broken_off_goes_on(path: Path) -> None:
     with pellucid.open(path) as db:
         for place in PLACES:

@@ -46,7 +46,7 @@ pub enum IndexError {
         /// The index's.
         index: String,
     },
-    /// Somebody else builds it.
+    /// Somebody else builds it, in another process or in this one.
     BuiltByOther {
         /// The table's name.
         table: String,
@@ -130,6 +130,10 @@ impl fmt::Display for IndexError {
             Self::Building { table, index } => write!(
                 out,
                 "index '{index}' of table '{table}' has not been built to its end; wait for who builds it, or create it once more to go on"
+            ),
+            Self::BuiltByOther { table, index, pid } if *pid == std::process::id() => write!(
+                out,
+                "index '{index}' of table '{table}' is being built by this process already; wait until that is done"
             ),
             Self::BuiltByOther { table, index, pid } => write!(
                 out,
