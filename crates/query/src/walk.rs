@@ -202,16 +202,18 @@ impl Listed {
         &self.snapshot
     }
 
-    /// Gives the next row to `visit`; None at the end. The row's bytes stay where they are while the snapshot lives.
+    /// Gives the next row to `visit`, and whether it has large values that lie apart; None at the end. The row's bytes stay where they are
+    /// while the snapshot lives.
     ///
     /// # Errors
     /// Damage, or the list cannot be read.
-    pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Result<Option<R>, StoreError> {
+    pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>, bool) -> R) -> Result<Option<R>, StoreError> {
         for key in self.keys.by_ref() {
             let key = key?;
             // It was there when the list was made, in the same snapshot.
             if let Some(cell) = self.snapshot.get(self.table, &key.code)? {
-                return Ok(Some(visit(Row { key: &key.code, spelling: &key.spelling, record: cell.record })));
+                let row = Row { key: &key.code, spelling: &key.spelling, record: cell.record };
+                return Ok(Some(visit(row, cell.has_blobs())));
             }
         }
         Ok(None)
@@ -221,9 +223,9 @@ impl Listed {
 impl Walk for Listed {
     fn step<B>(
         &mut self,
-        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<ControlFlow<B>>, Fault> {
-        Ok(self.next(visit)?)
+        Ok(self.next(|row, _| visit(row))?)
     }
 }
 
@@ -269,16 +271,17 @@ impl Indexed {
         &self.snapshot
     }
 
-    /// Gives the next row to `visit`; None at the end. The row's bytes stay where they are while the snapshot lives.
+    /// Gives the next row to `visit`, and whether it has large values that lie apart; None at the end. The row's bytes stay where they are
+    /// while the snapshot lives.
     ///
     /// # Errors
     /// Damage.
-    pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Result<Option<R>, StoreError> {
+    pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>, bool) -> R) -> Result<Option<R>, StoreError> {
         if let Some(turned) = &mut self.turned {
             while let Some(key) = turned.next(&mut self.entries, &self.keys, &self.snapshot)? {
                 if let Some(cell) = self.snapshot.get(self.table, &key.code)? {
                     let row = Row { key: &key.code, spelling: &key.spelling, record: cell.record };
-                    return Ok(Some(visit(row)));
+                    return Ok(Some(visit(row, cell.has_blobs())));
                 }
             }
             return Ok(None);
@@ -288,7 +291,7 @@ impl Indexed {
             let Some(parts) = self.keys.split(&entry) else { continue };
             if let Some(cell) = self.snapshot.get(self.table, parts.key)? {
                 let row = Row { key: parts.key, spelling: parts.key_spelling, record: cell.record };
-                return Ok(Some(visit(row)));
+                return Ok(Some(visit(row, cell.has_blobs())));
             }
         }
         Ok(None)
@@ -344,9 +347,9 @@ impl Turned {
 impl Walk for Indexed {
     fn step<B>(
         &mut self,
-        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<ControlFlow<B>>, Fault> {
-        Ok(self.next(visit)?)
+        Ok(self.next(|row, _| visit(row))?)
     }
 }
 
@@ -364,14 +367,14 @@ impl IndexedInside {
         Self { entries, table, keys }
     }
 
-    /// Gives the next row to `visit`; None at the end.
+    /// Gives the next row to `visit`, and whether it has large values that lie apart; None at the end.
     ///
     /// # Errors
     /// Damage; the transaction has ended.
     pub fn next<R>(
         &mut self,
         transaction: &Transaction,
-        visit: impl FnOnce(Row<'_>) -> R,
+        visit: impl FnOnce(Row<'_>, bool) -> R,
     ) -> Result<Option<R>, StoreError> {
         let keys = &self.keys;
         while let Some(found) = self.entries.next(transaction, |entry| {
@@ -380,7 +383,8 @@ impl IndexedInside {
             let Some((key, spelling)) = found else { continue };
             // A row that was deleted since the walk began is passed over.
             if let Some(cell) = transaction.get(self.table, &key)? {
-                return Ok(Some(visit(Row { key: &key, spelling: &spelling, record: cell.record })));
+                let row = Row { key: &key, spelling: &spelling, record: cell.record };
+                return Ok(Some(visit(row, cell.has_blobs())));
             }
         }
         Ok(None)
@@ -398,37 +402,37 @@ pub struct InsideIndexed<'a> {
 impl Walk for InsideIndexed<'_> {
     fn step<B>(
         &mut self,
-        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<ControlFlow<B>>, Fault> {
-        Ok(self.rows.next(self.transaction, visit)?)
+        Ok(self.rows.next(self.transaction, |row, _| visit(row))?)
     }
 }
 
 /// Rows that were copied, in an order of their own.
 #[derive(Default)]
 pub struct Copied {
-    rows: std::collections::VecDeque<(RowKey, Box<[u8]>)>,
+    rows: std::collections::VecDeque<(RowKey, Box<[u8]>, bool)>,
 }
 
 impl Copied {
-    /// Adds a row behind the others.
-    pub fn push(&mut self, key: RowKey, record: &[u8]) {
-        self.rows.push_back((key, record.into()));
+    /// Adds a row behind the others; `has_large` says whether it has large values that lie apart.
+    pub fn push(&mut self, key: RowKey, record: &[u8], has_large: bool) {
+        self.rows.push_back((key, record.into(), has_large));
     }
 
-    /// Gives the next row to `visit`; None at the end.
-    pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>) -> R) -> Option<R> {
-        let (key, record) = self.rows.pop_front()?;
-        Some(visit(Row { key: &key.code, spelling: &key.spelling, record: &record }))
+    /// Gives the next row to `visit`, and whether it has large values that lie apart; None at the end.
+    pub fn next<R>(&mut self, visit: impl FnOnce(Row<'_>, bool) -> R) -> Option<R> {
+        let (key, record, has_large) = self.rows.pop_front()?;
+        Some(visit(Row { key: &key.code, spelling: &key.spelling, record: &record }, has_large))
     }
 }
 
 impl Walk for Copied {
     fn step<B>(
         &mut self,
-        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<ControlFlow<B>>, Fault> {
-        Ok(self.next(visit))
+        Ok(self.next(|row, _| visit(row)))
     }
 }
 

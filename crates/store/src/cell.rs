@@ -90,6 +90,12 @@ impl<'a> Cell<'a> {
         !self.blobs.is_empty()
     }
 
+    /// Whether the record in a cell has large values that lie apart, without taking it apart.
+    #[inline]
+    pub(crate) fn lists_blobs(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&HEAD_BYTE) && bytes.get(1).is_some_and(|flags| flags & HAS_BLOBS != 0)
+    }
+
     /// Whether there is nothing but the record.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
@@ -183,6 +189,7 @@ mod tests {
                     assert_eq!(parsed.record, b"\x91\x04\x05");
                     assert_eq!((parsed.spelling, parsed.whole_key), (spelling, whole_key));
                     assert_eq!(parsed.blobs().collect::<Vec<_>>(), blobs);
+                    assert_eq!(Cell::lists_blobs(&bytes), parsed.has_blobs());
                     assert!(parsed.is_intact(b"row", &bytes));
                     assert!(!parsed.is_intact(b"raw", &bytes), "another key");
                 }

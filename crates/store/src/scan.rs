@@ -267,6 +267,14 @@ impl Scan {
         }
     }
 
+    /// Whether the row that `next` gave last has large values that lie apart.
+    #[must_use]
+    pub fn gave_large(&self) -> bool {
+        let entries = if self.is_in_run { self.walk.run() } else { self.walk.entries() };
+        let entry = self.index.checked_sub(1).and_then(|index| entries.get(index));
+        entry.is_some_and(|(_, bytes)| Cell::lists_blobs(bytes))
+    }
+
     /// The row that comes next, if it is at hand: in the page that was read last, and sound. `pass` goes on behind it.
     #[inline]
     #[must_use]

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cell::Cell;
 use crate::database::Database;
 use crate::engine::{Batch, Cursor, Direction, Entry, Start, Tree, WriteTxn};
 use crate::error::StoreError;
@@ -38,14 +39,26 @@ impl TransactionScan {
         transaction: &Transaction,
         use_row: impl FnOnce(Row<'_>) -> T,
     ) -> Result<Option<T>, StoreError> {
+        self.next_with(transaction, |row, _| use_row(row))
+    }
+
+    /// As `next`; the function is also told whether the row may have large values that lie apart.
+    ///
+    /// # Errors
+    /// As `next`.
+    pub fn next_with<T>(
+        &mut self,
+        transaction: &Transaction,
+        use_row: impl FnOnce(Row<'_>, bool) -> T,
+    ) -> Result<Option<T>, StoreError> {
         match self {
-            Self::Clean(scan) => Ok(scan.next()?.map(use_row)),
+            Self::Clean(scan) => Ok(scan.next()?.map(|row| use_row(row, true))),
             Self::Dirty(scan) => {
                 let mut scan = scan.lock().unwrap_or_else(PoisonError::into_inner);
                 if scan.rows.is_empty() && !scan.is_over {
                     scan.take(transaction.scan_source()?, &transaction.database, CHUNK)?;
                 }
-                Ok(scan.rows.pop_front().map(|row| use_row(row.as_row())))
+                Ok(scan.rows.pop_front().map(|row| use_row(row.as_row(), row.has_large)))
             }
         }
     }
@@ -84,11 +97,13 @@ struct OwnedRow {
     key: Vec<u8>,
     spelling: Vec<u8>,
     record: Vec<u8>,
+    has_large: bool,
 }
 
 impl OwnedRow {
-    fn of(row: &Row<'_>) -> Self {
-        Self { key: row.key.to_vec(), spelling: row.spelling.to_vec(), record: row.record.to_vec() }
+    fn of(row: &Row<'_>, has_large: bool) -> Self {
+        let (key, spelling, record) = (row.key.to_vec(), row.spelling.to_vec(), row.record.to_vec());
+        Self { key, spelling, record, has_large }
     }
 
     fn as_row(&self) -> Row<'_> {
@@ -223,7 +238,7 @@ impl DirtyScan {
     fn copy(&mut self, entries: &[Entry<'_>], database: &Database) -> Result<(), StoreError> {
         for entry in entries {
             let row = self.range.row(*entry).ok_or_else(|| database.damaged_row(self.table, entry.0))?;
-            self.rows.push_back(OwnedRow::of(&row));
+            self.rows.push_back(OwnedRow::of(&row, Cell::lists_blobs(entry.1)));
         }
         Ok(())
     }

@@ -104,6 +104,8 @@ pub enum Holder {
     Bytes(Strong<pyo3::types::PyBytes>),
     /// A page of the database, through the snapshot that pins it.
     Snapshot(Snapshot),
+    /// The row's own copy, and the snapshot in which its large values are that lie apart. Boxed, so that other rows are no larger.
+    Apart(Box<(Box<[u8]>, Snapshot)>),
 }
 
 /// One stored value under any number of handles.
@@ -257,11 +259,30 @@ impl Row {
         self.is_pinned.get()
     }
 
+    /// Have large values that lie apart read from `snapshot` until the row is detached.
+    pub fn attach(&self, py: Python<'_>, snapshot: Snapshot) {
+        self.holder.with(py, |holder| {
+            if let Holder::Owned(copy) = holder {
+                // The bytes stay where they are: the box that has them moves.
+                let copy = std::mem::take(copy);
+                *holder = Holder::Apart(Box::new((copy, snapshot)));
+            }
+        });
+    }
+
     /// Copy the bytes out of the snapshot and let go of it.
     pub fn detach(&self, py: Python<'_>) {
         if self.is_pinned() {
             let copy = self.point_at_copy(self.bytes(), self.key());
             drop(self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy))));
+        } else {
+            drop(self.holder.with(py, |holder| match holder {
+                Holder::Apart(held) => {
+                    let copy = std::mem::take(&mut held.0);
+                    Some(std::mem::replace(holder, Holder::Owned(copy)))
+                }
+                _ => None,
+            }));
         }
     }
 
@@ -351,10 +372,11 @@ impl Row {
         }
     }
 
-    /// The snapshot that it was read from, where that has its bytes.
+    /// The snapshot that it was read from, while it keeps that.
     pub fn snapshot(&self, py: Python<'_>) -> Option<Snapshot> {
         self.holder.with(py, |holder| match holder {
             Holder::Snapshot(snapshot) => Some(snapshot.clone()),
+            Holder::Apart(held) => Some(held.1.clone()),
             _ => None,
         })
     }

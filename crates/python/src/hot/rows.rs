@@ -8,7 +8,8 @@
 //! 1. A record is used again only if this iterator holds the sole reference to it, and that record
 //!    the sole one to its row, and the row is still pinned to this scan's snapshot.
 //! 2. A record that somebody has kept gets its own copy of the bytes, so that it neither changes nor
-//!    keeps the snapshot alive.
+//!    keeps the snapshot alive. Other rows are copies from the start; they hold the snapshot as long
+//!    as a record would, if they have large values, which lie apart and are read when asked for.
 //! 3. Nothing that runs while the iterator's state is borrowed calls into Python code: it makes and
 //!    releases records, ints, strs and tuples alone; rarer keys and values are made afterwards.
 
@@ -68,6 +69,8 @@ struct Walk {
     serial: u64,
     // The record given out last but one, and the last.
     recent: [Option<Strong<Record>>; 2],
+    // The same of rows that are copies, where these have large values.
+    recent_large: [Option<GilRc<Row>>; 2],
     // The key of the last step, in memory that is used again.
     key: Key,
     // The scan stands at a row that is wanted.
@@ -149,6 +152,7 @@ impl RowIterator {
             source,
             serial,
             recent: [None, None],
+            recent_large: [None, None],
             key: Key::default(),
             is_found: false,
             is_lent: false,
@@ -387,7 +391,9 @@ impl Walk {
         let source = &self.source;
         if !is_dict(row) || source.table.get().class.is_some() {
             // A list, or a value that is made whole: its row stands for itself alone.
-            return Ok(Step::Other(GilRc::new(source.owned(py, row))));
+            let copy = GilRc::new(source.owned(py, row));
+            let is_large = scan.gave_large();
+            return self.given(py, copy, is_large);
         }
         let [recent, _] = &mut self.recent;
         let record = match recent {
@@ -404,6 +410,32 @@ impl Walk {
         };
         self.recent.swap(0, 1);
         Ok(Step::Record(record))
+    }
+
+    /// The step that gives a copy of a row. Its large values, if it has any, are read from the walk's snapshot until that is two steps on.
+    #[inline]
+    fn given(&mut self, py: Python<'_>, row: GilRc<Row>, is_large: bool) -> Result<Step, Failure> {
+        if is_large || self.recent_large.iter().any(Option::is_some) {
+            self.keep_large(py, is_large.then_some(&row))?;
+        }
+        Ok(Step::Other(row))
+    }
+
+    #[cold]
+    fn keep_large(&mut self, py: Python<'_>, row: Option<&GilRc<Row>>) -> Result<(), Failure> {
+        if let Some(row) = row {
+            let snapshot = match &self.snapshot {
+                Some(snapshot) => snapshot.clone(),
+                // What a transaction has not stored itself is in the newest one, whatever it has done to it since.
+                None => self.source.table.get().core().store.snapshot().map_err(Failure::Store)?,
+            };
+            row.attach(py, snapshot);
+        }
+        if let Some(old) = std::mem::replace(&mut self.recent_large[0], row.cloned()) {
+            old.detach(py);
+        }
+        self.recent_large.swap(0, 1);
+        Ok(())
     }
 
     /// What is needed to look for the next row, unless somebody has it already.
@@ -448,7 +480,10 @@ impl Walk {
             return Ok(rows.next(|row| key.copy_from(row)).map_or(Step::Done, |()| Step::Key));
         }
         let (selection, shapes) = (&mut self.selection, &*self.shapes);
-        let mut show = |row: StoredRow<'_>, large: &dyn Large| {
+        // Told beside the row: rows are large, and are moved from hand to hand as it is.
+        let mut is_large = false;
+        let mut show = |row: StoredRow<'_>, has_large: bool, large: &dyn Large| {
+            is_large = has_large;
             let taken = match selection {
                 None => Ok(ControlFlow::Continue(true)),
                 Some(selection) => selection.takes(&row, &Whole { shapes, large: &large }),
@@ -466,16 +501,16 @@ impl Walk {
         let mut left = APART_COUNT;
         let found = loop {
             let found = match (&mut self.rows, &self.snapshot) {
-                (Rows::Listed(rows), Some(snapshot)) => rows.next(|row| show(row, snapshot)),
-                (Rows::Indexed(rows), Some(snapshot)) => rows.next(|row| show(row, snapshot)),
+                (Rows::Listed(rows), Some(snapshot)) => rows.next(|row, large| show(row, large, snapshot)),
+                (Rows::Indexed(rows), Some(snapshot)) => rows.next(|row, large| show(row, large, snapshot)),
                 (rows, _) => core
                     .in_serial(py, self.serial, |transaction| {
                         let transaction = &*transaction;
-                        let show = |row: StoredRow<'_>| show(row, transaction);
+                        let show = |row: StoredRow<'_>, has_large: bool| show(row, has_large, transaction);
                         match rows {
                             Rows::Copied(rows) => Ok(rows.next(show)),
                             Rows::IndexedInside(rows) => rows.next(transaction, show),
-                            Rows::Inside(scan) => scan.next(transaction, show),
+                            Rows::Inside(scan) => scan.next_with(transaction, show),
                             Rows::Pinned(_) | Rows::Told(..) | Rows::Listed(_) | Rows::Indexed(_) => Ok(None),
                         }
                     })
@@ -491,7 +526,7 @@ impl Walk {
             None => Ok(Step::Done),
             Some(Err(step)) => step,
             Some(Ok(_)) if shows == Shows::Keys => Ok(Step::Key),
-            Some(Ok(row)) => Ok(Step::Other(GilRc::new(row))),
+            Some(Ok(row)) => self.given(py, GilRc::new(row), is_large),
         }
     }
 }
@@ -581,6 +616,9 @@ fn reuse(py: Python<'_>, record: &Strong<Record>, row: StoredRow<'_>) -> bool {
 impl Drop for Walk {
     fn drop(&mut self) {
         Python::try_attach(|py| {
+            for row in self.recent_large.iter().flatten() {
+                row.detach(py);
+            }
             for record in self.recent.iter().flatten() {
                 let node = &record.get().node;
                 let is_kept = record.reference_count() > 1 || GilRc::owner_count(&node.row) > 1;

@@ -322,7 +322,7 @@ impl Place {
                     for key in keys {
                         let key = key?;
                         if let Some(cell) = transaction.get(id, &key.code)? {
-                            rows.push(key, cell.record);
+                            rows.push(key, cell.record, cell.has_blobs());
                         }
                         if let Err(stopped) = pace.step() {
                             return Ok(Err(stopped));

@@ -255,7 +255,8 @@ impl Table {
         Ok(Bound::new(slf.py(), iterator)?.into_any())
     }
 
-    /// The bytes of a value that lies apart; in `snapshot`, if the record came from one.
+    /// The bytes of a value that lies apart; in `snapshot`, if the record came from one, and in the running transaction, which may
+    /// have stored it.
     pub fn apart(&self, py: Python<'_>, snapshot: Option<&Snapshot>, id: u64) -> PyResult<Option<Vec<u8>>> {
         let found = |result: Result<&[u8], StoreError>| match result {
             Ok(data) => {
@@ -269,7 +270,10 @@ impl Table {
             Err(error) => Err(error),
         };
         if let Some(snapshot) = snapshot {
-            return found(snapshot.blob(id)).map_err(|error| errors::of_store(py, error));
+            let data = found(snapshot.blob(id)).map_err(|error| errors::of_store(py, error))?;
+            if data.is_some() || !self.is_in_transaction(py) {
+                return Ok(data);
+            }
         }
         if self.is_in_transaction(py) {
             return self.core.in_running(py, |transaction| found(transaction.blob(id)));
