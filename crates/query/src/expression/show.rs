@@ -4,6 +4,7 @@
 //! is, literals as `literal.rs` writes them.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 use pellucid_record::Value;
 use pellucid_record::value::{NoShapes, decode};
@@ -44,20 +45,48 @@ pub mod level {
     pub const PRIMARY: u8 = 8;
 }
 
+/// A text that is being written.
+struct Text {
+    text: String,
+    /// So many values of a list stand in it at most.
+    value_count_max: usize,
+}
+
+impl Text {
+    fn of(expression: &Expression, value_count_max: usize) -> String {
+        let mut out = Self { text: String::new(), value_count_max };
+        push(expression, level::OR, &mut out);
+        out.text
+    }
+}
+
+impl Deref for Text {
+    type Target = String;
+
+    fn deref(&self) -> &String {
+        &self.text
+    }
+}
+
+impl DerefMut for Text {
+    fn deref_mut(&mut self) -> &mut String {
+        &mut self.text
+    }
+}
+
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = String::new();
-        push(self, level::OR, &mut out);
-        f.write_str(&out)
+        f.write_str(&Text::of(self, usize::MAX))
     }
 }
 
 impl Expression {
-    /// Its text where people read it: of a long one the begin, and how much is left out.
+    /// Its text where people read it: of a list the first values, of a long text the begin, and how much is left out.
     #[must_use]
     pub fn brief(&self) -> String {
+        const VALUE_COUNT_MAX: usize = 20;
         const SHOWN_MAX: usize = 1000;
-        let text = self.to_string();
+        let text = Text::of(self, VALUE_COUNT_MAX);
         match text.char_indices().nth(SHOWN_MAX).and_then(|(end, _)| text.split_at_checked(end)) {
             Some((begin, rest)) => format!("{begin}... ({} characters more)", rest.chars().count()),
             None => text,
@@ -169,7 +198,7 @@ fn has_own_negation(kind: &Kind) -> bool {
 }
 
 /// Appends an expression to a place that asks for at least this level.
-fn push(expression: &Expression, least: u8, out: &mut String) {
+fn push(expression: &Expression, least: u8, out: &mut Text) {
     if level_of(expression.kind()) >= least {
         return push_kind(expression.kind(), out);
     }
@@ -178,7 +207,7 @@ fn push(expression: &Expression, least: u8, out: &mut String) {
     out.push(')');
 }
 
-fn push_kind(kind: &Kind, out: &mut String) {
+fn push_kind(kind: &Kind, out: &mut Text) {
     match kind {
         Kind::Field(source, path) => push_path(*source, path, out),
         Kind::Literal(value) => literal::push(value, out),
@@ -225,34 +254,37 @@ fn push_kind(kind: &Kind, out: &mut String) {
     }
 }
 
-fn push_two(one: &Expression, word: &str, other: &Expression, out: &mut String) {
+fn push_two(one: &Expression, word: &str, other: &Expression, out: &mut Text) {
     push(one, level::SUM, out);
     out.extend([" ", word, " "]);
     push(other, level::SUM, out);
 }
 
-fn push_behind(part: &Expression, words: &str, out: &mut String) {
+fn push_behind(part: &Expression, words: &str, out: &mut Text) {
     push(part, level::SUM, out);
     out.push_str(words);
 }
 
-fn push_chain(parts: &Chain, word: &str, least: u8, out: &mut String) {
+fn push_chain(parts: &Chain, word: &str, least: u8, out: &mut Text) {
     for (index, part) in parts.iter().enumerate() {
         out.push_str(if index == 0 { "" } else { word });
         push(part, least, out);
     }
 }
 
-fn push_is_in(part: &Expression, words: &str, values: &[Value], out: &mut String) {
+fn push_is_in(part: &Expression, words: &str, values: &[Value], out: &mut Text) {
     push_behind(part, words, out);
-    for (index, value) in values.iter().enumerate() {
+    for (index, value) in values.iter().take(out.value_count_max).enumerate() {
         out.push_str(if index == 0 { "" } else { ", " });
         literal::push(value, out);
+    }
+    if let Some(rest @ 1..) = values.len().checked_sub(out.value_count_max) {
+        out.extend([", ... and ", &rest.to_string(), " more"]);
     }
     out.push(']');
 }
 
-fn push_path(source: Source, path: &[Step], out: &mut String) {
+fn push_path(source: Source, path: &[Step], out: &mut Text) {
     let rest = match (source, path) {
         (Source::Record, [Step::Field(name), rest @ ..]) => {
             // `F.age` would be taken for Python.
@@ -283,7 +315,7 @@ fn push_path(source: Source, path: &[Step], out: &mut String) {
     }
 }
 
-fn push_key(record: &[u8], out: &mut String) {
+fn push_key(record: &[u8], out: &mut Text) {
     out.push('[');
     let value = decode(record, &NoShapes).ok();
     match value.filter(|value| matches!(Step::to(value.clone()), Some(Step::Key(key)) if *key == *record)) {
@@ -293,7 +325,7 @@ fn push_key(record: &[u8], out: &mut String) {
     out.push(']');
 }
 
-fn push_name(name: &str, may_be_plain: bool, out: &mut String) {
+fn push_name(name: &str, may_be_plain: bool, out: &mut Text) {
     if may_be_plain && is_plain_name(name) {
         out.push_str(name);
     } else {
