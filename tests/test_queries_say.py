@@ -544,6 +544,9 @@ def test_explain_says_why_an_index_is_not_used(people: Any) -> None:
     assert notes(people.where(F.age == 21, F.age >= 18)) == []
     for contrary in (F.age < 18, F.age == 17, F.age.is_none(), F.age.isin([3, 4]), (F.age < 5) | (F.age < 9)):
         assert notes(people.where(contrary)) == [], contrary
+    people.create_index("of_all", F.age)
+    assert notes(people.where(F.age == 21)) == []
+    people.drop_index("of_all")
     assert notes(people.where(F.age < 19)) == [
         'note: index "adults" has only the rows where age >= 18, which the conditions do not say; '
         "where(..., F.age >= 18) as well would let it serve"

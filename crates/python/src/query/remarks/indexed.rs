@@ -55,9 +55,9 @@ pub(super) fn remarks(query: &Bound<'_, Query>, place: &Place, ways: Option<&Way
                     ready.info.name
                 ));
             }
-        } else {
-            let lacking = if is_scan { of_query.lacking(&candidate, row_count) } else { None };
-            remarks.extend(lacking.or_else(|| of_query.partial(&candidate)));
+        } else if is_scan {
+            let lacking = || of_query.lacking(&candidate, row_count);
+            remarks.extend(lacking().or_else(|| of_query.partial(&candidate)));
         }
     }
     Ok(remarks)
