@@ -184,14 +184,20 @@ impl OfQuery<'_, '_> {
         let Place::Snapshot(snapshot, id) = place else { return Ok(Vec::new()) };
         let all = snapshot.indexes(*id).map_err(|error| errors::of_store(self.py, error))?;
         let building = all.into_iter().filter(|info| info.building.is_some()).filter_map(Ready::of);
-        let of_use = building.filter(|ready| serves(&ready.candidate, self.conditions, u64::MAX));
         let remark = |ready: Ready| {
-            format!(
-                "note: index {:?} would serve, and is still being built; until then no query uses it",
+            // Whether all rows come to have an entry, so that it serves without its other parts as well, is not known yet.
+            let is_total = Candidate { entries: u64::MAX, ..ready.candidate.clone() };
+            let condition = match (&ready.candidate, &is_total) {
+                (known, _) if serves(known, self.conditions, u64::MAX) => "",
+                (_, total) if serves(total, self.conditions, u64::MAX) => " if each row has all its parts",
+                _ => return None,
+            };
+            Some(format!(
+                "note: index {:?} would serve{condition}, and is still being built; until then no query uses it",
                 ready.info.name
-            )
+            ))
         };
-        Ok(of_use.map(remark).collect())
+        Ok(building.filter_map(remark).collect())
     }
 
     /// An index of several parts that has no entry for rows without one that the conditions say nothing of.
