@@ -625,6 +625,22 @@ def test_explain_remarks_on_what_no_index_serves(people: Any) -> None:
     ]
 
 
+def test_explain_remarks_on_more_values_than_an_index_looks_up() -> None:
+    with pellucid.open(":memory:") as db:
+        table = db.table("t")
+        table.extend({"n": number, "m": number} for number in range(300))
+        table.create_index("by_n", F.n)
+        many = range(16_385)
+        said = (
+            'note: isin() of 16385 values goes through no index, not through "by_n": 16384 are looked up at '
+            "most; several queries of fewer values go through it"
+        )
+        assert notes(table.where(F.n.isin(many))) == [said]
+        assert notes(table.where(F.n.isin(many), F.n == 7)) == [said]
+        assert notes(table.where(F.n.isin(many[1:]))) == []
+        assert notes(table.where(F.m.isin(many))) == []
+
+
 def test_explain_remarks_on_what_is_negated() -> None:
     with pellucid.open(":memory:") as db:
         table = db.table("t")

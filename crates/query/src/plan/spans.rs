@@ -121,7 +121,7 @@ impl Spans {
 }
 
 /// Of more values than these none are looked up one by one: to find out how many entries each has would take longer than Ctrl-C may wait.
-const LOOKED_UP_MAX: usize = 1 << 14;
+pub const LOOKED_UP_MAX: usize = 1 << 14;
 
 /// What `condition` leaves of `part`; None where it is no comparison of that with a value that an index could have.
 #[must_use]

@@ -5,7 +5,7 @@
 
 use pellucid_query::expression::{Comparison, Expression, Kind, Node, Part, Step};
 use pellucid_query::key_range;
-use pellucid_query::plan::spans::{Spans, is_equality, operand, spans};
+use pellucid_query::plan::spans::{LOOKED_UP_MAX, Spans, is_equality, operand, spans};
 use pellucid_query::plan::{Access, Candidate, section};
 use pyo3::prelude::*;
 
@@ -36,6 +36,9 @@ pub(super) fn remarks(query: &Bound<'_, Query>, place: &Place, ways: Option<&Way
                 remarks.extend(never_served(&indexes, part.word(), field));
             }
             Kind::Matches(field, _) => remarks.extend(never_served(&indexes, "matches", field)),
+            Kind::IsIn(part, values) if values.len() > LOOKED_UP_MAX => {
+                remarks.extend(too_many(&indexes, part, values.len()));
+            }
             _ if is_scan => remarks.extend(computed_otherwise(py, &indexes, node)),
             _ => {}
         }
@@ -90,6 +93,16 @@ fn never_served(indexes: &Indexes, word: &str, field: &Node) -> Option<String> {
     let ready = index_of(indexes, field)?;
     Some(format!(
         "note: {word}() goes through no index, not through {:?}, which serves == < <= > >= between isin startswith",
+        ready.info.name
+    ))
+}
+
+/// A condition with more values than are looked up in an index.
+fn too_many(indexes: &Indexes, part: &Expression, value_count: usize) -> Option<String> {
+    let ready = index_of(indexes, part)?;
+    Some(format!(
+        "note: isin() of {value_count} values goes through no index, not through {:?}: {LOOKED_UP_MAX} are looked up at most; several queries of \
+         fewer values go through it",
         ready.info.name
     ))
 }
