@@ -19,7 +19,7 @@ import pellucid
 import pyarrow
 import pytest
 from pellucid import KEY, Database, F
-from pellucid.errors import IndexNotReady, NoSuchIndex, UniqueError
+from pellucid.errors import IndexNotReady, NoSuchIndex, UniqueError, UnsupportedKey
 from processes import Child
 
 
@@ -372,6 +372,18 @@ def test_the_same_index_again_is_nothing_and_another_one_is_refused(db: Database
         ValueError, match=r"over age, and not unique over age desc; .*drop_index\(\"by_age\"\)"
     ):
         table.create_index("by_age", F.age.desc(), unique=True)
+
+
+def test_a_bound_that_is_no_key_is_refused_as_a_value_of_the_index(db: Database) -> None:
+    table = db.table("t")
+    table.append({"age": 1})
+    table.create_index("by_age", F.age)
+    index = table.index("by_age")
+    for ask in (lambda: index.range({}, 5), lambda: index.keys({}), lambda: index.prefix({})):
+        with pytest.raises(UnsupportedKey, match=r'^value \{\} for index "by_age" is of type dict; '):
+            list(ask())
+    with pytest.raises(UnsupportedKey, match=r'^value \(1, nan\) for index "by_age" at position 1 is NaN'):
+        list(index.range((1, float("nan"))))
 
 
 def test_names_are_shown_without_their_control_characters(db: Database) -> None:

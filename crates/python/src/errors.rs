@@ -331,6 +331,15 @@ pub fn shown(py: Python<'_>, class: &str, text: PyResult<String>) -> PyResult<St
 
 /// A key that cannot be stored.
 pub fn unsupported_key(table: &str, key: &Bound<'_, PyAny>, why: &str, steps: &[usize]) -> PyErr {
+    unsupported(("key", &format!("of table {table:?}")), key, why, steps)
+}
+
+/// A value that no index can have.
+pub fn unsupported_value(index: &str, value: &Bound<'_, PyAny>, why: &str, steps: &[usize]) -> PyErr {
+    unsupported(("value", &format!("for index {index:?}")), value, why, steps)
+}
+
+fn unsupported((what, of): (&str, &str), key: &Bound<'_, PyAny>, why: &str, steps: &[usize]) -> PyErr {
     let shown = shorten(key.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string()));
     let place = match steps {
         [] => String::new(),
@@ -339,7 +348,7 @@ pub fn unsupported_key(table: &str, key: &Bound<'_, PyAny>, why: &str, steps: &[
             format!(" at position {}", steps.join(", "))
         }
     };
-    raise(key.py(), "UnsupportedKey", format!("key {shown} of table {table:?}{place} {why}"))
+    raise(key.py(), "UnsupportedKey", format!("{what} {shown} {of}{place} {why}"))
 }
 
 /// What an object shows of itself, as far as a message can bear it.

@@ -186,7 +186,7 @@ impl Index {
             Ok(()) => Ok(Some(encoder.parts().to_vec())),
             Err(Refusal::Raised(error)) => Err(error),
             Err(Refusal::Unsupported { .. }) if is_whole => Ok(None),
-            Err(refusal) => Err(refusal.raised(&self.table.get().name(value.py()), value)),
+            Err(refusal) => Err(refusal.raised_by_index(&self.name, value)),
         }
     }
 
@@ -212,7 +212,7 @@ impl Index {
                 let (bytes, spelling) = encoder.take();
                 Ok(Key { bytes, spelling })
             }
-            _ => Err(refusal.raised(&self.table.get().name(prefix.py()), prefix)),
+            _ => Err(refusal.raised_by_index(&self.name, prefix)),
         }
     }
 

@@ -88,6 +88,15 @@ impl Refusal {
             Self::Unsupported { why, steps } => errors::unsupported_key(table, object, &why, &steps),
         }
     }
+
+    /// The same of a value that is looked for in an index.
+    #[cold]
+    pub fn raised_by_index(self, index: &str, value: &Bound<'_, PyAny>) -> PyErr {
+        match self {
+            Self::Raised(error) => error,
+            Self::Unsupported { why, steps } => errors::unsupported_value(index, value, &why, &steps),
+        }
+    }
 }
 
 /// Push the key that `object` is.
