@@ -415,7 +415,7 @@ impl Walk {
     /// The step that gives a copy of a row. Its large values, if it has any, are read from the walk's snapshot until that is two steps on.
     #[inline]
     fn given(&mut self, py: Python<'_>, row: GilRc<Row>, is_large: bool) -> Result<Step, Failure> {
-        if is_large || self.recent_large.iter().any(Option::is_some) {
+        if is_large || !matches!(self.recent_large, [None, None]) {
             self.keep_large(py, is_large.then_some(&row))?;
         }
         Ok(Step::Other(row))
