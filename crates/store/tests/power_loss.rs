@@ -316,8 +316,10 @@ fn a_file_is_on_the_disk_as_it_was_made_before_it_grows() {
         commit(&store, changes, &mut rows);
         let returned = vec![os_recorder::look()];
         drop(store);
+        // It lasts from then on, and so does its name.
+        let settled = vec![(os_recorder::look(), 1)];
         let recorder = os_recorder::stop();
-        let run = Run { recorder, states: vec![Rows::new(), rows], returned, settled: Vec::new() };
+        let run = Run { recorder, states: vec![Rows::new(), rows], returned, settled };
         let has_grown = |moment: &usize| run.recorder.size(NAME, *moment) > 4 * 4096;
         let moments: Vec<usize> = (0..run.recorder.count()).filter(has_grown).collect();
         for moment in moments.iter().cycle().take(moments.len() * images()) {

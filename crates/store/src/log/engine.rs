@@ -78,8 +78,9 @@ impl LoggedEngine {
             Ok(()) if opened.is_alone => {
                 let counted = areas.sequence();
                 checkpoint::adopt(&areas, applied)?;
-                if opened.joins {
+                if opened.joins && areas.is_newborn() {
                     // `settle_tree` has synced it.
+                    areas.space().sync_names().map_err(EngineError::of_system)?;
                     areas.set_newborn(0);
                 }
                 lost = counted.saturating_sub(areas.sequence());
@@ -231,7 +232,7 @@ impl Shared {
         })
     }
 
-    /// [D5] Have the data file, as it was made, on the disk: ahead of whatever is said to be there, and of whatever is written into the
+    /// [D5] Have the data file, as it was made, on the disk, and its name: ahead of whatever is said to be there, and of whatever is written into the
     /// tree, so that a file whose making a power cut came between is never longer than that.
     pub(crate) fn sync_newborn(&self) -> Result<(), EngineError> {
         if !self.areas.is_newborn() {
@@ -242,7 +243,8 @@ impl Shared {
             return Ok(());
         }
         self.check_sound()?;
-        self.tree.sync().map_err(|error| match error {
+        let synced = self.tree.sync().and_then(|()| self.areas.space().sync_names().map_err(EngineError::Io));
+        synced.map_err(|error| match error {
             EngineError::Io(source) | EngineError::DiskFull(source) => {
                 self.areas.note_failure();
                 EngineError::SyncFailed(source)
@@ -407,6 +409,7 @@ impl Engine for LoggedEngine {
         // The word is for those who have the log.
         if self.shared.areas.is_newborn() {
             let _ = self.shared.tree.sync();
+            let _ = self.shared.areas.space().sync_names();
         }
         if has_committed {
             self.shared.areas.sync_untold();
