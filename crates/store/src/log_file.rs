@@ -173,9 +173,9 @@ pub(crate) fn no_room(path: &Path, source: io::Error) -> StoreError {
     }
 }
 
-/// What is to become of the file that a log lies beside.
+/// The file that a log lies beside, and what is to become of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct DataFile {
     /// It is no database yet, but will be.
     pub(crate) is_new: bool,
     /// Its inode, if it was there at all: an inode that was given back may be another file's soon.
@@ -189,7 +189,7 @@ pub(crate) struct Found {
 ///
 /// The log of a file that was just made, and that a power cut has taken or torn before it was on the disk, goes the same way: what it held
 /// is told.
-pub(crate) fn meet(path: &Path, found: Found, area_size: usize) -> Result<Option<Warning>, StoreError> {
+pub(crate) fn meet(path: &Path, data: DataFile, area_size: usize) -> Result<Option<Warning>, StoreError> {
     let log_path = path_of(path);
     let Ok(file) = File::open(&log_path) else { return Ok(None) };
     let refused = |what| StoreError::ForeignLog { path: log_path.display().to_string(), what };
@@ -199,16 +199,16 @@ pub(crate) fn meet(path: &Path, found: Found, area_size: usize) -> Result<Option
             "it belongs to a database that {who} has open, and whose file was renamed, deleted or replaced meanwhile; close that one first, or use another path"
         )));
     }
-    if !found.is_new || !os_map::is_log(&file) {
+    if !data.is_new || !os_map::is_log(&file) {
         return Ok(None);
     }
-    if found.is_replaced {
+    if data.is_replaced {
         remove(path);
         return Ok(None);
     }
     let manner = Manner { is_alone: false, is_writable: false, writes: false, mark: 0, area_size };
     // Another file, or none, says that it was moved: its name was there before its log's.
-    if found.inode.is_some() && found.inode == os_map::newborn_of(&file) {
+    if data.inode.is_some() && data.inode == os_map::newborn_of(&file) {
         let held = held_by(&log_path, manner);
         remove(path);
         // Behind another power cut it must not lie beside the new one.

@@ -148,7 +148,8 @@ fn open_found(
             return Err(StoreError::NotADatabase { path: name, what: "it is empty" });
         }
         Identity::Unfinished if !creates => {
-            return Err(StoreError::NotADatabase { path: name, what: "it was never completely created" });
+            let what = "it was never completely created, and has no rows; mode 'c' begins it anew";
+            return Err(StoreError::NotADatabase { path: name, what });
         }
         Identity::Empty | Identity::Unfinished => true,
     };
@@ -260,8 +261,8 @@ fn prepare(
         // Ahead of all else: the files beside it may be in use by others, who had the name before.
         let is_replaced = options.mode == Mode::New;
         let inode = (!opening.is_made).then_some(opening.file_id.inode);
-        let found = log_file::Found { is_new: state.is_new, inode, is_replaced };
-        warnings.extend(log_file::meet(&opening.path, found, options.log_area_size)?);
+        let file = log_file::DataFile { is_new: state.is_new, inode, is_replaced };
+        warnings.extend(log_file::meet(&opening.path, file, options.log_area_size)?);
         // Nobody has this file open, so that a lock file there is of a dead one, or of another database.
         let _ = std::fs::remove_file(opening.lock_path());
     }

@@ -322,9 +322,8 @@ impl Areas {
         self.space.reserve(self.words_of(piece), self.has_small_pages(piece))?;
         self.piece.store(piece + 1, Ordering::Relaxed);
         // Ahead of the last moment, and not for each piece anew: to wake a thread takes a fifth of what it saves.
-        let is_short =
-            |ahead: &[usize]| ahead.get(ahead.len() / 2).is_some_and(|piece| !self.is_ready(*piece));
-        if is_short(&self.pieces_ahead())
+        let ahead = self.pieces_ahead();
+        if ahead.get(ahead.len() / 2).is_some_and(|piece| !self.is_ready(*piece))
             && let Some(keeper) = self.keeper.try_lock()
             && let Some(keeper) = &*keeper
         {
