@@ -36,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Nobody waits longer for others who are expected, nor longer than a share of what a sync takes.
 const GATHERING_MAX: Duration = Duration::from_millis(1);
 const GATHERING_SHARE: u64 = 2;
+/// Nor for more than so many: while the disk writes for some of them, the others compute what it writes next, and to wait for all of them
+/// would have it stand still.
+const GATHERED_MAX: u64 = 4;
 /// Who waits for a sync stays awake for as long as so many take, unless each of them takes longer than this.
 const LINGERING_SHARE: u32 = 2;
 const LINGERING_MAX: Duration = Duration::from_micros(250);
@@ -153,10 +156,10 @@ impl Areas {
         synced
     }
 
-    /// Wait a moment for others who are likely to come: one sync then serves twice as many.
+    /// Wait a moment for others who are likely to come, if they are few: one sync then serves twice as many.
     fn gather(&self) {
         let expected = self.load(EXPECTED);
-        if self.load(ARRIVED) >= expected {
+        if self.load(ARRIVED) >= expected || expected.saturating_sub(self.load(SERVED)) > GATHERED_MAX {
             return;
         }
         let pace = Duration::from_nanos(self.pace.0.load(Ordering::Relaxed) / GATHERING_SHARE);
@@ -199,9 +202,11 @@ impl Areas {
         self.word(FAILED).store(1, Ordering::Release);
     }
 
-    /// The words that are perhaps not on the disk, and needed up to the tail; `None` where that is best left to the system to find out.
+    /// Words among which are all that are perhaps not on the disk, and needed up to the tail; `None` where that is best left to the system to
+    /// find out.
     ///
-    /// Mostly the last group or two of an area of which the head, and all before them, was synced already. What the log's first page
+    /// Mostly the last group or two of an area of which the head, and all before them, was synced already. Where they lie in two pieces, so
+    /// does what is between: a piece of the other area, which nobody writes to meanwhile. What the log's first page
     /// says is not believed after a power cut, and not needed.
     fn words_to_sync(&self, tail: u64) -> Option<std::ops::Range<usize>> {
         let synced = self.word(SYNCED).load(Ordering::Acquire);
@@ -214,7 +219,9 @@ impl Areas {
         let words = [synced, tail].map(|position| (position - head.begin) as usize / 8);
         let [first, end] = words;
         let mut parts = self.parts(area, first..end);
-        parts.next().filter(|_| parts.next().is_none())
+        let first = parts.next()?;
+        let end = parts.last().map_or(first.end, |last| last.end);
+        Some(first.start..end)
     }
 
     fn is_synced(&self, goal: u64) -> bool {
@@ -296,5 +303,32 @@ mod tests {
             0,
             "another one is expected"
         );
+    }
+
+    #[test]
+    fn a_commit_that_begins_a_piece_has_the_two_synced_and_no_more_of_the_file() {
+        const AREA_SIZE: usize = 64 << 16;
+        let asked = Asked::default();
+        let space = MemorySpace::new(crate::log::areas::words_for(AREA_SIZE));
+        let (tree, space) = (Box::new(MemoryEngine::new()), Box::new(Noted(space, Arc::clone(&asked))));
+        let opened = Opened { is_alone: true, joins: true, inode: 1 };
+        let (engine, _) = LoggedEngine::open(tree, space, [0; 16], opened).unwrap();
+        let piece_size = 64 << 10;
+        let piece_of = |word: usize| (word - crate::log::areas::words_for(0)) * 8 / piece_size;
+        let mut pieces = Vec::new();
+        for number in 0..6_u8 {
+            let mut txn = engine.begin_write().unwrap();
+            txn.put(Tree::Rows, &[number], &[&vec![7; 40 << 10]]).unwrap();
+            txn.commit().unwrap();
+            engine.sync().unwrap();
+            let asked = std::mem::take(&mut *asked.lock().unwrap());
+            let synced = asked.into_iter().filter(|(what, _)| *what == "sync");
+            pieces.push(
+                synced.map(|(_, words)| (piece_of(words.start), piece_of(words.end - 1))).collect::<Vec<_>>(),
+            );
+        }
+        // The first is of a new area, of which the head is not on the disk yet. Every second piece is of the other area.
+        let wanted = [vec![], vec![(0, 2)], vec![(2, 2)], vec![(2, 4)], vec![(4, 6)], vec![(6, 6)]];
+        assert_eq!(pieces, wanted);
     }
 }
