@@ -22,6 +22,8 @@ pub(crate) enum Taken {
 }
 
 const SPINS: u32 = 64;
+/// How often whoever waits gives way before it sleeps: to be woken takes longer than most hold the lock.
+const YIELDS: u32 = 5;
 const PAUSE_MIN: Duration = Duration::from_micros(125);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// Where who waits for it sleeps.
@@ -55,9 +57,13 @@ pub(crate) fn acquire(areas: &Areas, deadline: Option<Instant>) -> Option<Taken>
             let _ = wanted.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed);
             return Some(Taken::Free);
         };
-        if spins < SPINS {
+        if spins < SPINS + YIELDS {
+            if spins < SPINS {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
             spins += 1;
-            std::hint::spin_loop();
             continue;
         }
         // Not at once: to ask costs as much as many who hold it take. But who will not wait has nothing else to lose: it would be told
