@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,3 +208,51 @@ def test_a_record_that_is_kept_lets_go_of_what_is_deleted(path: Path, loop: Loop
             else:
                 with pytest.raises(StaleRecord, match="large value"):
                     len(record.text)
+
+
+COLUMNS: dict[str, Callable[[Table], list[Any]]] = {
+    "column": lambda table: table.where(F.n >= 0).column("text"),
+    "column of dicts": lambda table: [inner["text"] for inner in table.where(F.n >= 0).column("inner")],
+    "column in an order": lambda table: table.order_by(F.n).column("text"),
+    "select of one": lambda table: [row["text"] for row in table.where(F.n >= 0).select("text")],
+    "select of two": lambda table: [row["text"] for row in table.where(F.n >= 0).select("n", "text")],
+}
+
+
+@pytest.mark.parametrize("read", COLUMNS.values(), ids=COLUMNS)
+def test_columns_have_the_large_values_of_their_start(read: Callable[[Table], list[Any]]) -> None:
+    rows = [{"n": n, "text": text_of(n), "inner": {"text": text_of(n)}} for n in range(4 * COUNT)]
+    texts = [row["text"] for row in rows]
+    hits = 0
+    with pellucid.open(":memory:") as db:
+        table = db.table("pages")
+        cleared_in = ""
+        where = "ahead"
+
+        def clear_now(*_: object) -> None:
+            nonlocal cleared_in
+            cleared_in = where
+            table.clear()
+
+        before = signal.signal(signal.SIGALRM, clear_now)
+        try:
+            for turn in range(1_000):
+                table.clear()
+                table.extend(rows)
+                started = time.perf_counter()
+                assert read(table) == texts
+                took = time.perf_counter() - started
+                # At another moment of the call each time.
+                where, cleared_in = "in it", ""
+                signal.setitimer(signal.ITIMER_REAL, took * (turn % 10 + 1) / 12)
+                found = read(table)
+                where = "behind"
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                assert found in (texts, [])
+                hits += bool(found) and cleared_in == "in it"
+                if hits == 10:
+                    return
+            pytest.fail(f"only {hits} times something was cleared while it was read")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)

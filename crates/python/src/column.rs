@@ -12,7 +12,7 @@ use pellucid_query::walk::{damaged, for_each, for_each_at};
 use pellucid_query::{Column, Extreme, Extremes, Fault, Outcome, Selected, Step, Walk, aggregate};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
-use pellucid_store::{Row, TransactionScan};
+use pellucid_store::{Row, Snapshot, TransactionScan};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList};
@@ -396,16 +396,17 @@ fn see_source<'py>(
             let snapshot = scan.snapshot().clone();
             let whole = snapshot.whole();
             return match &mut selection {
-                None => see_values(table, &mut *scan, &whole, columns, visit),
+                None => see_values(table, &mut *scan, &whole, columns, Some(&snapshot), visit),
                 Some(selection) => {
                     let mut rows = Selected { rows: &mut *scan, selection, shapes: &whole };
-                    see_values(table, &mut rows, &whole, columns, visit)
+                    see_values(table, &mut rows, &whole, columns, Some(&snapshot), visit)
                 }
             };
         }
-        Rows::Told(mut rows, _) => return see_values(table, &mut *rows, &NoShapes, columns, visit),
+        Rows::Told(mut rows, _) => return see_values(table, &mut *rows, &NoShapes, columns, None, visit),
         rows => rows,
     };
+    let snapshot = rows.snapshot().cloned();
     let mut objects = Vec::with_capacity(columns.len());
     let count = columns.len();
     let found = over(table, Source { rows, selection }, CollectValues(columns))?;
@@ -416,7 +417,7 @@ fn see_source<'py>(
         for value in values {
             objects.push(match value {
                 None => table.py().None().into_bound(table.py()),
-                Some(record) => Table::plain_record(table, record)?,
+                Some(record) => Table::plain_record(table, record, snapshot.as_ref())?,
             });
         }
         visit(&mut objects)?;
@@ -430,13 +431,14 @@ fn see_values<'py, S: Shapes + ?Sized>(
     rows: &mut impl Walk,
     shapes: &S,
     mut columns: Vec<Column>,
+    snapshot: Option<&Snapshot>,
     mut visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
 ) -> PyResult<()> {
     let mut objects = Vec::with_capacity(columns.len());
     let outcome = for_each_at(rows, Pace::by_turns(is_interrupted_at_turn), |row| {
         objects.clear();
         for column in &mut columns {
-            match object_in(table, column, &row, shapes) {
+            match object_in(table, column, &row, shapes, snapshot) {
                 Ok(object) => objects.push(object),
                 Err(error) => return ControlFlow::Break(Ok(error)),
             }
@@ -458,6 +460,7 @@ fn object_in<'py, S: Shapes + ?Sized>(
     column: &mut Column,
     row: &Row<'_>,
     shapes: &S,
+    snapshot: Option<&Snapshot>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = table.py();
     if let Some(value) = column.quick_int(row.record) {
@@ -470,7 +473,7 @@ fn object_in<'py, S: Shapes + ?Sized>(
         None => Ok(py.None().into_bound(py)),
         Some((slot, record)) => match decode::simple(py, &slot) {
             Some(object) => Ok(object),
-            None => Table::plain_part(table, row.key, record, &slot),
+            None => Table::plain_part(table, row.key, record, &slot, snapshot),
         },
     }
 }

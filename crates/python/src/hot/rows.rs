@@ -131,13 +131,11 @@ impl RowIterator {
         source: RowSource,
         shows: Shows,
     ) -> Self {
-        let (snapshot, serial) = match &rows {
-            Rows::Pinned(scan) => (Some(scan.snapshot().clone()), None),
-            Rows::Listed(rows) => (Some(rows.snapshot().clone()), None),
-            Rows::Indexed(rows) => (Some(rows.snapshot().clone()), None),
-            Rows::Told(_, false) => (None, None),
+        let snapshot = rows.snapshot().cloned();
+        let serial = match &rows {
+            Rows::Pinned(_) | Rows::Listed(_) | Rows::Indexed(_) | Rows::Told(_, false) => None,
             Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Told(_, true) => {
-                (None, source.table.get().core().running_serial(py))
+                source.table.get().core().running_serial(py)
             }
         };
         let inside = serial.map(|serial| (source.table.clone_ref(py), serial));

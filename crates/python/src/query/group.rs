@@ -496,7 +496,7 @@ impl Parallel for GroupUp {
 
 /// A value as a plain object.
 pub fn object_of<'py>(table: &Bound<'py, Table>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
-    Table::plain_record(table, &change::record_of(value)?)
+    Table::plain_record(table, &change::record_of(value)?, None)
 }
 
 /// Says of whose values Python's own error tells that they cannot be added, or divided; `shown` is what was wanted of them.

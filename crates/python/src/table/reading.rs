@@ -37,6 +37,18 @@ pub enum Rows {
     Told(Box<ToldRows>, bool),
 }
 
+impl Rows {
+    /// The snapshot that they are read from, where it is not the state of a transaction.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        match self {
+            Self::Pinned(scan) => Some(scan.snapshot()),
+            Self::Listed(rows) => Some(rows.snapshot()),
+            Self::Indexed(rows) => Some(rows.snapshot()),
+            Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Told(..) => None,
+        }
+    }
+}
+
 /// The key that `object` is; None where it is none, and so can be under no row.
 pub(super) fn storable(object: &Bound<'_, PyAny>) -> PyResult<Option<Key>> {
     match keys::try_key_of(object) {
@@ -71,7 +83,14 @@ impl Table {
         let snapshot = this.snapshot(py)?;
         let Some(id) = this.id_in(py, &snapshot)? else { return Ok(None) };
         let cell = snapshot.get(id, &key.bytes).map_err(|error| errors::of_store(py, error))?;
-        Ok(cell.map(|cell| own(cell.record)))
+        Ok(cell.map(|cell| {
+            let row = own(cell.record);
+            if this.class.is_some() && cell.has_blobs() {
+                // It is made whole at once, and another process may replace it meanwhile.
+                row.attach(py, snapshot.clone());
+            }
+            row
+        }))
     }
 
     /// Whether there is a row under a key.
@@ -281,26 +300,36 @@ impl Table {
         found(self.snapshot(py)?.blob(id)).map_err(|error| errors::of_store(py, error))
     }
 
-    /// What stands in a slot of a record, in plain containers; `key` is its row's.
+    /// What stands in a slot of a record, in plain containers; `key` is its row's. Large values are those of `snapshot`, if the record came
+    /// from one.
     pub fn plain_part<'py>(
         slf: &Bound<'py, Self>,
         key: &[u8],
         record: &[u8],
         slot: &Slot<'_>,
+        snapshot: Option<&Snapshot>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        decode::plain(slf.py(), &GilRc::new(Self::copied_row(slf, key, record)), slot)
+        decode::plain(slf.py(), &GilRc::new(Self::copied_row(slf, key, record, snapshot)), slot)
     }
 
-    /// The value of a record that stands alone, in plain containers.
-    pub fn plain_record<'py>(slf: &Bound<'py, Self>, record: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        bytes::plain_of_row(slf.py(), &GilRc::new(Self::copied_row(slf, &[], record)))
+    /// The value of a record that stands alone, in plain containers; large values as in `plain_part`.
+    pub fn plain_record<'py>(
+        slf: &Bound<'py, Self>,
+        record: &[u8],
+        snapshot: Option<&Snapshot>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        bytes::plain_of_row(slf.py(), &GilRc::new(Self::copied_row(slf, &[], record, snapshot)))
     }
 
-    fn copied_row(slf: &Bound<'_, Self>, key: &[u8], record: &[u8]) -> Row {
+    fn copied_row(slf: &Bound<'_, Self>, key: &[u8], record: &[u8], snapshot: Option<&Snapshot>) -> Row {
         let this = slf.get();
         let table = Some(Strong::new(slf));
         let (names, gate) = (this.core.names.clone(), this.gate().clone());
-        Row::owned(record, key, names, gate, table, this.why_frozen())
+        let row = Row::owned(record, key, names, gate, table, this.why_frozen());
+        if let Some(snapshot) = snapshot {
+            row.attach(slf.py(), snapshot.clone());
+        }
+        row
     }
 
     pub fn edge<'py>(
