@@ -247,16 +247,23 @@ def test_an_index_says_what_gives_its_rows(people: Any) -> None:
         people.index("by_age").range(reverse=1)
 
 
-def test_a_prefix_of_one_part_is_no_tuple_of_it(people: Any) -> None:
+def test_a_prefix_or_a_bound_of_one_part_is_no_tuple_of_it(people: Any) -> None:
     people.create_index("by_age", F.age)
     by_age = people.index("by_age")
-    with pytest.raises(
-        TypeError, match=r"has one part, and no value that is a tuple; get_all\(30\) gives all"
+    message = (
+        r"has one part, and no value that is a tuple; get_all\(30\) gives all .*, range\(30\) those from"
+    )
+    for asked in (
+        lambda: by_age.prefix((30,)),
+        lambda: by_age.range((30,), (90,)),
+        lambda: by_age.range(stop=(30,)),
+        lambda: by_age.keys((30,)),
     ):
-        by_age.prefix((30,))
-    assert list(by_age.prefix((31,))) == []
+        with pytest.raises(TypeError, match=message):
+            asked()
+    assert list(by_age.prefix((31,))) == list(by_age.range((31,), (32,))) == []
     people["cid"] = {"age": (30, "x")}
-    assert list(by_age.prefix((30,))) == [{"age": (30, "x")}]
+    assert list(by_age.prefix((30,))) == list(by_age.range((30,), (31,))) == [{"age": (30, "x")}]
 
 
 def test_keywords_of_update_are_keys_and_a_field_is_not_meant_in_silence(people: Any) -> None:

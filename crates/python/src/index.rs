@@ -239,8 +239,12 @@ impl Index {
     }
 
     /// Refuses a tuple of one value that the only part has, where no value is a tuple: of several parts it would be the first.
-    fn refuse_one_part(&self, tuple: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (py, value) = (tuple.py(), tuple.get_item(0)?);
+    fn refuse_one_part(&self, asked: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = asked.py();
+        let Some(tuple) = asked.cast::<PyTuple>().ok().filter(|tuple| tuple.len() == 1) else {
+            return Ok(());
+        };
+        let value = tuple.get_item(0)?;
         let (place, known) = self.ready(py)?;
         let has = |range: &Range| self.first_entry(py, (&place, &known), range, false, |_| ());
         if known.keys.count() == 1
@@ -250,10 +254,18 @@ impl Index {
         {
             let (name, value) = (&self.name, value.repr()?);
             return Err(errors::type_error(format!(
-                "index {name:?} has one part, and no value that is a tuple; get_all({value}) gives all rows that have {value}"
+                "index {name:?} has one part, and no value that is a tuple; get_all({value}) gives all rows that have {value}, range({value}) those from there on"
             )));
         }
         Ok(())
+    }
+
+    fn refuse_bounds(
+        &self,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        [start, stop].into_iter().flatten().try_for_each(|bound| self.refuse_one_part(bound))
     }
 
     fn entries(
@@ -591,6 +603,7 @@ impl Index {
         stop: Option<&Bound<'py, PyAny>>,
         #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
+        self.refuse_bounds(start, stop)?;
         self.rows(py, |known| self.between(known, start, stop), reverse)
     }
 
@@ -612,9 +625,7 @@ impl Index {
         prefix: &Bound<'py, PyAny>,
         #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if prefix.cast::<PyTuple>().is_ok_and(|tuple| tuple.len() == 1) {
-            self.refuse_one_part(prefix)?;
-        }
+        self.refuse_one_part(prefix)?;
         self.rows(prefix.py(), |known| self.prefix_range(known, prefix), reverse)
     }
 
@@ -662,6 +673,7 @@ impl Index {
         stop: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<IndexKeys> {
+        self.refuse_bounds(start, stop)?;
         let (place, known) = self.ready(py)?;
         let range = self.between(&known, start, stop)?;
         let entries = self.entries(py, &place, known.info.id, &range, reverse)?;
