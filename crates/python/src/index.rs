@@ -1,9 +1,10 @@
 //! How are rows found by an index, and how is one made?
 //!
 //! A handle is a table and a name: what stands behind the name is looked for with each call, and is kept as long as the catalog has not
-//! changed. So a handle goes on with an index that was built anew, and says so where there is none any more. `index/making.rs` makes and drops,
-//! `index/pairs.rs` walks over values and row keys.
+//! changed. So a handle goes on with an index that was built anew, and says so where there is none any more. `index/asked.rs` reads what
+//! a caller asks for, `index/making.rs` makes and drops, `index/pairs.rs` walks over values and row keys.
 
+mod asked;
 pub mod describe;
 pub mod making;
 mod pairs;
@@ -11,12 +12,10 @@ mod pairs;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pellucid_query::index::{
-    Definition, Keys, beginning_with, between, push_twin, push_wanted, turned_prefix,
-};
+use pellucid_query::index::{Definition, Keys, beginning_with, push_twin};
 use pellucid_query::sort::SortedKeys;
 use pellucid_query::{Indexed, IndexedInside, RowKey};
-use pellucid_record::key::{KeyEncoder, prefix_range, push_part};
+use pellucid_record::key::{KeyEncoder, push_part};
 use pellucid_store::{
     IndexError, IndexInfo, Range, Row as StoredRow, Scan, Snapshot, StoreError, TableId, TransactionScan,
 };
@@ -26,11 +25,12 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 use crate::errors;
 use crate::expression;
 use crate::hot::gil::{GilCell, GilValue};
-use crate::keys::{self, Key, Refusal};
+use crate::keys::{Key, Refusal};
 use crate::query::source::Place as QueryPlace;
 use crate::table::{Rows, Table};
 use crate::views::Shows;
 use crate::work::Signals;
+use asked::push_value;
 pub use pairs::IndexKeys;
 
 /// What stands behind the name of an index, and how its entries are taken apart.
@@ -165,107 +165,6 @@ impl Index {
             return Err(errors::of_store(py, StoreError::Index(Box::new(building))));
         }
         Ok((place, known))
-    }
-
-    /// The codes of the parts that `value` says: one, or of a compound index as many as it has elements. None where no row can have them.
-    fn parts_of(&self, known: &Known, value: &Bound<'_, PyAny>, is_whole: bool) -> PyResult<Option<Vec<u8>>> {
-        let mut encoder = KeyEncoder::new();
-        encoder.clear_for_parts();
-        let done = if known.keys.count() == 1 {
-            push_value(&mut encoder, known.keys.is_descending(0), value)
-        } else {
-            let Ok(tuple) = value.cast::<PyTuple>() else { return Err(self.no_tuple(known, value)?) };
-            if tuple.len() > known.keys.count() || is_whole && tuple.len() < known.keys.count() {
-                return Err(self.no_tuple(known, value)?);
-            }
-            tuple.iter().enumerate().try_for_each(|(part, element)| {
-                push_value(&mut encoder, known.keys.is_descending(part), &element)
-            })
-        };
-        match done {
-            Ok(()) => Ok(Some(encoder.parts().to_vec())),
-            Err(Refusal::Raised(error)) => Err(error),
-            Err(Refusal::Unsupported { .. }) if is_whole => Ok(None),
-            Err(refusal) => Err(refusal.raised_by_index(&self.name, value)),
-        }
-    }
-
-    #[cold]
-    fn no_tuple(&self, known: &Known, value: &Bound<'_, PyAny>) -> PyResult<PyErr> {
-        let (parts, shown) = (known.keys.count(), value.repr()?);
-        let example =
-            if value.is_instance_of::<PyTuple>() { String::new() } else { format!(", as ({shown},)") };
-        Ok(errors::type_error(format!(
-            "index {:?} has {parts} parts ({}), so that a value is a tuple of them, not {shown}; prefix() and range() take a tuple of the first ones{example}",
-            self.name, known.info.definition,
-        )))
-    }
-
-    fn prefix_key(&self, prefix: &Bound<'_, PyAny>) -> PyResult<Key> {
-        let refusal = match keys::try_key_of(prefix) {
-            Ok(key) => return Ok(key),
-            Err(refusal) => refusal,
-        };
-        let mut encoder = KeyEncoder::new();
-        match expression::equal_of(prefix)? {
-            Some(equal) if push_wanted(&mut encoder, &equal) => {
-                let (bytes, spelling) = encoder.take();
-                Ok(Key { bytes, spelling })
-            }
-            _ => Err(refusal.raised_by_index(&self.name, prefix)),
-        }
-    }
-
-    /// The entries that begin as `prefix` says: a str or bytes begins texts of the first part, a tuple is the first parts, or begins
-    /// the tuples of the only one.
-    fn prefix_range(&self, known: &Known, prefix: &Bound<'_, PyAny>) -> PyResult<Range> {
-        let is_tuple = prefix.is_instance_of::<PyTuple>();
-        if is_tuple && known.keys.count() > 1 {
-            let parts = self.parts_of(known, prefix, false)?;
-            return Ok(beginning_with(&parts.unwrap_or_default()));
-        }
-        let key = self.prefix_key(prefix)?;
-        let Some(found) = prefix_range(&key.bytes) else {
-            return Err(errors::type_error(format!(
-                "prefix() takes a str, bytes or a tuple{}, not {}; get_all() and range() find any value",
-                if known.keys.count() > 1 { " of the first parts, as prefix((21,))" } else { "" },
-                prefix.get_type().name()?
-            )));
-        };
-        if known.keys.is_descending(0) {
-            return Ok(turned_prefix(&key.bytes, is_tuple));
-        }
-        Ok(Range::half_open(found.start, found.end))
-    }
-
-    /// Refuses a tuple of one value that the only part has, where no value is a tuple: of several parts it would be the first.
-    fn refuse_one_part(&self, asked: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = asked.py();
-        let Some(tuple) = asked.cast::<PyTuple>().ok().filter(|tuple| tuple.len() == 1) else {
-            return Ok(());
-        };
-        let value = tuple.get_item(0)?;
-        let (place, known) = self.ready(py)?;
-        let has = |range: &Range| self.first_entry(py, (&place, &known), range, false, |_| ());
-        if known.keys.count() == 1
-            && let Some(parts) = self.parts_of(&known, &value, true)?
-            && has(&beginning_with(&parts))?.is_some()
-            && has(&self.prefix_range(&known, PyTuple::empty(py).as_any())?)?.is_none()
-        {
-            let (name, value) = (&self.name, value.repr()?);
-            return Err(errors::type_error(format!(
-                "index {name:?} has one part, and no value that is a tuple; get_all({value}) gives all rows that have {value}, range({value}) those from there on"
-            )));
-        }
-        Ok(())
-    }
-
-    fn refuse_bounds(
-        &self,
-        start: Option<&Bound<'_, PyAny>>,
-        stop: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        [start, stop].into_iter().flatten().try_for_each(|bound| self.refuse_one_part(bound))
     }
 
     fn entries(
@@ -457,27 +356,6 @@ fn twins_of(known: &Known, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
 /// Whether it may have a twin of another family.
 fn is_number(value: &Bound<'_, PyAny>) -> bool {
     !(value.is_exact_instance_of::<PyString>() || value.is_none() || value.is_exact_instance_of::<PyBytes>())
-}
-
-fn push_value(
-    encoder: &mut KeyEncoder,
-    is_descending: bool,
-    value: &Bound<'_, PyAny>,
-) -> Result<(), Refusal> {
-    let mark = encoder.mark();
-    let mut refusal = None;
-    push_part(encoder, is_descending, |encoder| match keys::push(encoder, value) {
-        Ok(()) => true,
-        Err(why) => {
-            refusal = Some(why);
-            false
-        }
-    });
-    let Some(why @ Refusal::Unsupported { .. }) = refusal else { return refusal.map_or(Ok(()), Err) };
-    // What equals a value in a condition is that value here: a number of NumPy's, a member of an IntEnum.
-    let Some(equal) = expression::equal_of(value)? else { return Err(why) };
-    encoder.reset(mark);
-    if push_part(encoder, is_descending, |encoder| push_wanted(encoder, &equal)) { Ok(()) } else { Err(why) }
 }
 
 #[pymethods]
@@ -724,18 +602,6 @@ impl Index {
 }
 
 impl Index {
-    fn between(
-        &self,
-        known: &Known,
-        start: Option<&Bound<'_, PyAny>>,
-        stop: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Range> {
-        let part = |value: Option<&Bound<'_, PyAny>>| {
-            value.map_or(Ok(None), |value| self.parts_of(known, value, false))
-        };
-        Ok(between(part(start)?, part(stop)?))
-    }
-
     /// All rows with this number, where some have it as a Decimal and some do not: in the order of their keys. None where all have it as one.
     fn rows_of_twins<'py>(
         &self,

@@ -1,0 +1,158 @@
+//! Which entries does a caller ask an index for?
+//!
+//! Values, prefixes and bounds are given as Python objects; entries lie in the order of their codes.
+
+use pellucid_query::index::{beginning_with, between, push_wanted, turned_prefix};
+use pellucid_record::key::{KeyEncoder, prefix_range, push_part};
+use pellucid_store::Range;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::{Index, Known};
+use crate::errors;
+use crate::expression;
+use crate::keys::{self, Key, Refusal};
+
+impl Index {
+    /// The codes of the parts that `value` says: one, or of a compound index as many as it has elements. None where no row can have them.
+    pub(super) fn parts_of(
+        &self,
+        known: &Known,
+        value: &Bound<'_, PyAny>,
+        is_whole: bool,
+    ) -> PyResult<Option<Vec<u8>>> {
+        let mut encoder = KeyEncoder::new();
+        encoder.clear_for_parts();
+        let done = if known.keys.count() == 1 {
+            push_value(&mut encoder, known.keys.is_descending(0), value)
+        } else {
+            let Ok(tuple) = value.cast::<PyTuple>() else { return Err(self.no_tuple(known, value)?) };
+            if tuple.len() > known.keys.count() || is_whole && tuple.len() < known.keys.count() {
+                return Err(self.no_tuple(known, value)?);
+            }
+            tuple.iter().enumerate().try_for_each(|(part, element)| {
+                push_value(&mut encoder, known.keys.is_descending(part), &element)
+            })
+        };
+        match done {
+            Ok(()) => Ok(Some(encoder.parts().to_vec())),
+            Err(Refusal::Raised(error)) => Err(error),
+            Err(Refusal::Unsupported { .. }) if is_whole => Ok(None),
+            Err(refusal) => Err(refusal.raised_by_index(&self.name, value)),
+        }
+    }
+
+    #[cold]
+    fn no_tuple(&self, known: &Known, value: &Bound<'_, PyAny>) -> PyResult<PyErr> {
+        let (parts, shown) = (known.keys.count(), value.repr()?);
+        let example =
+            if value.is_instance_of::<PyTuple>() { String::new() } else { format!(", as ({shown},)") };
+        Ok(errors::type_error(format!(
+            "index {:?} has {parts} parts ({}), so that a value is a tuple of them, not {shown}; prefix() and range() take a tuple of the first ones{example}",
+            self.name, known.info.definition,
+        )))
+    }
+
+    fn prefix_key(&self, prefix: &Bound<'_, PyAny>) -> PyResult<Key> {
+        let refusal = match keys::try_key_of(prefix) {
+            Ok(key) => return Ok(key),
+            Err(refusal) => refusal,
+        };
+        let mut encoder = KeyEncoder::new();
+        match expression::equal_of(prefix)? {
+            Some(equal) if push_wanted(&mut encoder, &equal) => {
+                let (bytes, spelling) = encoder.take();
+                Ok(Key { bytes, spelling })
+            }
+            _ => Err(refusal.raised_by_index(&self.name, prefix)),
+        }
+    }
+
+    /// The entries that begin as `prefix` says: a str or bytes begins texts of the first part, a tuple is the first parts, or begins
+    /// the tuples of the only one.
+    pub(super) fn prefix_range(&self, known: &Known, prefix: &Bound<'_, PyAny>) -> PyResult<Range> {
+        let is_tuple = prefix.is_instance_of::<PyTuple>();
+        if is_tuple && known.keys.count() > 1 {
+            let parts = self.parts_of(known, prefix, false)?;
+            return Ok(beginning_with(&parts.unwrap_or_default()));
+        }
+        let key = self.prefix_key(prefix)?;
+        let Some(found) = prefix_range(&key.bytes) else {
+            return Err(errors::type_error(format!(
+                "prefix() takes a str, bytes or a tuple{}, not {}; get_all() and range() find any value",
+                if known.keys.count() > 1 { " of the first parts, as prefix((21,))" } else { "" },
+                prefix.get_type().name()?
+            )));
+        };
+        if known.keys.is_descending(0) {
+            return Ok(turned_prefix(&key.bytes, is_tuple));
+        }
+        Ok(Range::half_open(found.start, found.end))
+    }
+
+    /// Refuses a tuple of one value that the only part has, where no value is a tuple: of several parts it would be the first.
+    pub(super) fn refuse_one_part(&self, asked: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = asked.py();
+        let Some(tuple) = asked.cast::<PyTuple>().ok().filter(|tuple| tuple.len() == 1) else {
+            return Ok(());
+        };
+        let value = tuple.get_item(0)?;
+        let (place, known) = self.ready(py)?;
+        let has = |range: &Range| self.first_entry(py, (&place, &known), range, false, |_| ());
+        if known.keys.count() == 1
+            && let Some(parts) = self.parts_of(&known, &value, true)?
+            && has(&beginning_with(&parts))?.is_some()
+            && has(&self.prefix_range(&known, PyTuple::empty(py).as_any())?)?.is_none()
+        {
+            let (name, value) = (&self.name, value.repr()?);
+            return Err(errors::type_error(format!(
+                "index {name:?} has one part, and no value that is a tuple; get_all({value}) gives all rows that have {value}, range({value}) those from there on"
+            )));
+        }
+        Ok(())
+    }
+
+    /// As `refuse_one_part`, of what is a bound.
+    pub(super) fn refuse_bounds(
+        &self,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        [start, stop].into_iter().flatten().try_for_each(|bound| self.refuse_one_part(bound))
+    }
+
+    /// The entries from `start` on, up to `stop`.
+    pub(super) fn between(
+        &self,
+        known: &Known,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Range> {
+        let part = |value: Option<&Bound<'_, PyAny>>| {
+            value.map_or(Ok(None), |value| self.parts_of(known, value, false))
+        };
+        Ok(between(part(start)?, part(stop)?))
+    }
+}
+
+/// Appends the code of one part.
+pub(super) fn push_value(
+    encoder: &mut KeyEncoder,
+    is_descending: bool,
+    value: &Bound<'_, PyAny>,
+) -> Result<(), Refusal> {
+    let mark = encoder.mark();
+    let mut refusal = None;
+    push_part(encoder, is_descending, |encoder| match keys::push(encoder, value) {
+        Ok(()) => true,
+        Err(why) => {
+            refusal = Some(why);
+            false
+        }
+    });
+    let Some(why @ Refusal::Unsupported { .. }) = refusal else { return refusal.map_or(Ok(()), Err) };
+    // What equals a value in a condition is that value here: a number of NumPy's, a member of an IntEnum.
+    let Some(equal) = expression::equal_of(value)? else { return Err(why) };
+    encoder.reset(mark);
+    if push_part(encoder, is_descending, |encoder| push_wanted(encoder, &equal)) { Ok(()) } else { Err(why) }
+}
