@@ -14,6 +14,7 @@ pub mod group;
 pub mod indexes;
 mod known;
 mod measured;
+mod named;
 pub mod plan;
 mod remarks;
 pub mod source;

@@ -43,6 +43,38 @@ pub fn parts(conditions: &[Node]) -> Vec<Node> {
     conditions.iter().flat_map(parts).collect()
 }
 
+/// The codes of all keys of which a condition can be true, in order, each once. None where it does not name them, or names more than so many.
+/// `has_decimals`: as in `of`.
+#[must_use]
+pub fn named(condition: &Node, count_max: usize, has_decimals: bool) -> Option<Vec<Vec<u8>>> {
+    let mut codes = Vec::new();
+    add_named(condition, (count_max, has_decimals), &mut codes).then(|| {
+        codes.sort_unstable();
+        codes.dedup();
+        codes
+    })
+}
+
+fn add_named(condition: &Node, (count_max, has_decimals): (usize, bool), codes: &mut Vec<Vec<u8>>) -> bool {
+    let is_key = |node: &Node| matches!(node.kind(), Kind::Field(Source::Key, path) if path.is_empty());
+    let mut add = |value: &Value| {
+        // Where only a test of each key tells which ones equal the value, it names none.
+        let (Some(code), Some((_, _, is_number))) = (code_of(value), family(value)) else { return false };
+        codes.push(code);
+        codes.len() <= count_max && !(is_number && has_decimals)
+    };
+    match condition.kind() {
+        Kind::Compare(Comparison::Equal, one, other) => match (one.kind(), other.kind()) {
+            (_, Kind::Literal(value)) if is_key(one) => add(value),
+            (Kind::Literal(value), _) if is_key(other) => add(value),
+            _ => false,
+        },
+        Kind::IsIn(part, among) if is_key(part) && among.len() <= count_max => among.iter().all(add),
+        Kind::Or(parts) => parts.iter().all(|part| add_named(part, (count_max, has_decimals), codes)),
+        _ => false,
+    }
+}
+
 /// The range, and whether it is one of numbers.
 fn bounds(kind: &Kind) -> Option<(Range, bool)> {
     match kind {

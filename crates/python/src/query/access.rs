@@ -122,7 +122,8 @@ impl Ways {
             return Ok((Reached::Keys(keys.clone()), Some(best)));
         }
         let reached = match &best.access {
-            Access::Scan => Reached::Scan,
+            // Named keys are few, and came with the way.
+            Access::Scan | Access::Named(_) => Reached::Scan,
             Access::Keys(set) => {
                 let is_settled = best.settled.iter().all(|is_settled| *is_settled) && bounds.is_all;
                 let wanted = if is_settled { wanted } else { u64::MAX };
@@ -213,7 +214,7 @@ impl Ways {
             Access::Keys(Set::Section { index, .. }) | Access::Ordered { index, .. } => {
                 self.indexes.get(*index).map_or(&[], |ready| &ready.definition.parts)
             }
-            Access::Keys(Set::All(_) | Set::Any(_)) | Access::Scan => &[],
+            Access::Keys(Set::All(_) | Set::Any(_)) | Access::Named(_) | Access::Scan => &[],
         }
     }
 
@@ -266,7 +267,7 @@ impl Ways {
         }
         let Some(best) = self.ways.first() else { return Ok(None) };
         let (index, section, is_reverse) = match &best.access {
-            Access::Scan => return Ok(None),
+            Access::Scan | Access::Named(_) => return Ok(None),
             Access::Keys(Set::Section { index, section, .. }) => (*index, section, None),
             Access::Ordered { index, section, is_reverse, .. } => (*index, section, Some(*is_reverse)),
             Access::Keys(set) => {

@@ -13,6 +13,7 @@ use super::after::After;
 use super::few::few;
 use super::known::Walk;
 use super::measured;
+use super::named::named;
 use super::plan::{Plan, all_of};
 use super::remarks;
 use super::source::Place;
@@ -35,19 +36,15 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let chosen: Option<Vec<_>> = chosen.map(|chosen| chosen.iter().map(|(_, node)| node.clone()).collect());
     let ways = match &place {
         Some(place) => {
-            let ways = access::ways(
-                table,
-                plan,
-                place,
-                (&bounds, &rest),
-                (chosen.as_deref(), Walked::ByOne, false),
-            )?;
+            let asked_of = (&bounds, &rest[..]);
+            let few = few(table, plan, place, asked_of, chosen.as_deref())?;
+            let named = if few.is_none() { named(table, plan, place, asked_of)? } else { None };
+            let reads = (chosen.as_deref(), Walked::ByOne, false);
+            let ways =
+                if named.is_none() { access::ways(table, plan, place, asked_of, reads)? } else { named };
             // In a table of a few rows there is no other way through an index.
             match ways {
-                None => {
-                    let few = few(table, plan, place, (&bounds, &rest), chosen.as_deref())?;
-                    few.map(|few| naming_used(few, &rest))
-                }
+                None => few.map(|few| naming_used(few, &rest)),
                 ways => ways,
             }
         }
@@ -157,6 +154,9 @@ fn described(ways: &Ways, way: &Choice, name: &str, total: usize) -> Vec<String>
             add_set(ways, set, "", &mut lines);
             lines.push(format!("{}, in the order of keys", looked_up(way, name, total)));
         }
+        Access::Named(condition) => {
+            lines.push(format!("{} where {}", looked_up(way, name, total), condition.brief()));
+        }
         Access::Ordered { index, used, is_reverse, .. } => {
             let direction = if *is_reverse { ", from its end on" } else { "" };
             lines.push(format!(
@@ -231,6 +231,7 @@ fn weighed(ways: &Ways) -> Option<String> {
         let what = match &way.access {
             Access::Scan => "the scan".to_owned(),
             Access::Keys(set) => set_text(ways, set),
+            Access::Named(condition) => condition.brief(),
             Access::Ordered { index, .. } => format!("along {:?}", index_name(ways, *index)),
         };
         format!("{what} {:.3} ms", way.cost / 1e6)

@@ -134,11 +134,7 @@ impl Plan {
 
     /// The part of the table in which all rows are, as far as conditions on the key tell, and what is left of the conditions.
     pub fn scan(&self, table: &Bound<'_, Table>) -> PyResult<(Bounds, Vec<Node>)> {
-        let decimals = Bounds { range: key_range::decimals(), is_all: false, ..Bounds::all() };
-        let reads_key = |node: &Node| node.reads_key();
-        let has_decimals =
-            self.conditions.iter().any(reads_key) && table.get().count_within(table.py(), &decimals)? > 0;
-        let (range, rest) = key_range::of(&self.conditions, has_decimals);
+        let (range, rest) = key_range::of(&self.conditions, has_decimals(table, &self.conditions)?);
         let mut bounds = Bounds { range, ..Bounds::all() };
         if let (Some(after), true) = (&self.after, self.order.is_empty()) {
             let is_behind = match &bounds.range.start {
@@ -336,4 +332,10 @@ pub fn chosen(
         }
     }
     Ok(chosen)
+}
+
+/// Whether there are Decimals among the keys of a table, where conditions read keys.
+pub fn has_decimals(table: &Bound<'_, Table>, conditions: &[Node]) -> PyResult<bool> {
+    let decimals = Bounds { range: key_range::decimals(), is_all: false, ..Bounds::all() };
+    Ok(conditions.iter().any(|node| node.reads_key()) && table.get().count_within(table.py(), &decimals)? > 0)
 }

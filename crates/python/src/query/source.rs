@@ -18,6 +18,7 @@ use super::Query;
 use super::access::{self, Reached, Ways};
 use super::extremes::rows_of_extremes;
 use super::few::few;
+use super::named::named;
 use super::plan::{self, Plan};
 use crate::bounds::Bounds;
 use crate::errors;
@@ -98,6 +99,9 @@ pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Fou
     let is_count = matches!(asked, Asked::Count);
     let (asked_of, reads) = ((&bounds, &conditions[..]), asked.reads(plan));
     let mut ways = few(table, plan, &place, asked_of, reads)?;
+    if ways.is_none() {
+        ways = named(table, plan, &place, asked_of)?;
+    }
     if ways.is_none() {
         ways = access::ways(table, plan, &place, asked_of, (reads, asked.walked(), is_count))?;
     }

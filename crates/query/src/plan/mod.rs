@@ -75,6 +75,8 @@ pub enum Access {
     Scan,
     /// Those under these keys, in the order of keys.
     Keys(Set),
+    /// Those under the keys that this condition names, in their order.
+    Named(Node),
     /// Those of a section of this index, in its order.
     Ordered {
         /// Which of the candidates.

@@ -1,0 +1,84 @@
+//! Do the conditions name the keys of all rows that they can be true of?
+//!
+//! Then each is looked up, which takes as long as to test some rows of a scan.
+
+use pellucid_query::RowKey;
+use pellucid_query::expression::Node;
+use pellucid_query::key_range;
+use pellucid_query::plan::{Access, Choice};
+use pyo3::prelude::*;
+
+use super::access::{ROW_COUNT_MIN, Ways, is_within};
+use super::indexes::Indexes;
+use super::plan::{Plan, has_decimals};
+use super::source::Place;
+use crate::bounds::Bounds;
+use crate::errors;
+use crate::table::Table;
+
+/// To look a row up takes about as long as to test so many.
+const ROWS_A_LOOKUP: u64 = 24;
+/// So many are looked up within 20 ms, in which nothing else runs.
+const COUNT_MAX: u64 = 16_384;
+/// What a lookup takes, in nanoseconds.
+const LOOKUP_COST: f64 = 1_000.0;
+
+/// The way to the rows under the keys that a condition names, with those that are there; None where that is not the shortest one.
+pub fn named(
+    table: &Bound<'_, Table>,
+    plan: &Plan,
+    place: &Place,
+    (bounds, conditions): (&Bounds, &[Node]),
+) -> PyResult<Option<Ways>> {
+    if !conditions.iter().any(|node| node.reads_key()) {
+        return Ok(None);
+    }
+    let row_count = place.count(table)?;
+    if row_count < ROW_COUNT_MIN {
+        return Ok(None);
+    }
+    let count_max = (row_count / ROWS_A_LOOKUP).min(COUNT_MAX) as usize;
+    let has_decimals = has_decimals(table, &plan.conditions)?;
+    let names = |(place, node): (usize, &Node)| {
+        let codes = key_range::named(node, count_max, has_decimals)?;
+        Some((place, node.clone(), codes))
+    };
+    let shortest = conditions.iter().enumerate().filter_map(names).min_by_key(|(.., codes)| codes.len());
+    let Some((used, condition, codes)) = shortest else { return Ok(None) };
+    let mut keys = Vec::new();
+    let cost = codes.iter().map(|_| LOOKUP_COST).sum();
+    for code in codes {
+        if bounds.is_all || is_within(&bounds.range, &code) {
+            keys.extend(place.key_of(table, &code)?);
+        }
+    }
+    let best = Choice {
+        access: Access::Named(condition),
+        // A key of which it would not be true has another code, as for a range of keys.
+        settled: (0..conditions.len()).map(|place| place == used).collect(),
+        is_told: false,
+        estimate: keys.iter().map(|_| 1.0).sum(),
+        cost,
+        end: None,
+    };
+    let ways = vec![best];
+    Ok(Some(Ways { indexes: Indexes::default(), ways, few: Some(keys), near: None, walk: None }))
+}
+
+impl Place {
+    /// The key of the row under a code, as it was given; None where there is none.
+    fn key_of(&self, table: &Bound<'_, Table>, code: &[u8]) -> PyResult<Option<RowKey>> {
+        let (py, this) = (table.py(), table.get());
+        let key_of = |spelling: &[u8]| RowKey { code: code.into(), spelling: spelling.into() };
+        match self {
+            Self::Snapshot(snapshot, id) => {
+                let cell = snapshot.get(*id, code).map_err(|error| errors::of_store(py, error))?;
+                Ok(cell.map(|cell| key_of(cell.spelling)))
+            }
+            Self::Transaction => this.core().in_running(py, |transaction| {
+                let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
+                Ok(transaction.get(id, code)?.map(|cell| key_of(cell.spelling)))
+            }),
+        }
+    }
+}
