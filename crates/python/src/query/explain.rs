@@ -30,15 +30,18 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let name = table.get().name(py).to_string();
     let total = table.as_any().len()?;
     let mut lines = Vec::new();
-    let (bounds, rest) = plan.scan(table)?;
-    let place = Place::of(table, &bounds)?;
+    let place = Place::of(table)?;
+    let (bounds, rest) = match &place {
+        Some(place) => place.scan(table, plan)?,
+        None => plan.scan(false),
+    };
     let chosen = plan.chosen.as_ref().filter(|_| plan.filters.is_empty());
     let chosen: Option<Vec<_>> = chosen.map(|chosen| chosen.iter().map(|(_, node)| node.clone()).collect());
     let ways = match &place {
         Some(place) => {
             let asked_of = (&bounds, &rest[..]);
             let few = few(table, plan, place, asked_of, chosen.as_deref())?;
-            let named = if few.is_none() { named(table, plan, place, asked_of)? } else { None };
+            let named = if few.is_none() { named(table, place, asked_of)? } else { None };
             let reads = (chosen.as_deref(), Walked::ByOne, false);
             let ways =
                 if named.is_none() { access::ways(table, plan, place, asked_of, reads)? } else { named };

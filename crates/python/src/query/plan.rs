@@ -15,7 +15,6 @@ use crate::bounds::Bounds;
 use crate::errors;
 use crate::expression::{self, Expression};
 use crate::path;
-use crate::table::Table;
 
 /// What `order_by` is given to turn an order round.
 ///
@@ -132,9 +131,15 @@ impl Plan {
         }
     }
 
-    /// The part of the table in which all rows are, as far as conditions on the key tell, and what is left of the conditions.
-    pub fn scan(&self, table: &Bound<'_, Table>) -> PyResult<(Bounds, Vec<Node>)> {
-        let (range, rest) = key_range::of(&self.conditions, has_decimals(table, &self.conditions)?);
+    /// Whether a condition reads the key.
+    pub fn reads_key(&self) -> bool {
+        self.conditions.iter().any(|node| node.reads_key())
+    }
+
+    /// The part of the table in which all rows are, as far as conditions on the key tell, and what is left of the conditions. `has_decimals`:
+    /// there may be Decimals among the keys.
+    pub fn scan(&self, has_decimals: bool) -> (Bounds, Vec<Node>) {
+        let (range, rest) = key_range::of(&self.conditions, has_decimals);
         let mut bounds = Bounds { range, ..Bounds::all() };
         if let (Some(after), true) = (&self.after, self.order.is_empty()) {
             let is_behind = match &bounds.range.start {
@@ -147,7 +152,7 @@ impl Plan {
         }
         let is_open = |edge: &Edge<Vec<u8>>| matches!(edge, Edge::Unbounded);
         bounds.is_all = is_open(&bounds.range.start) && is_open(&bounds.range.end);
-        Ok((bounds, rest))
+        (bounds, rest)
     }
 
     /// The query as it was typed, as far as that can be told.
@@ -332,10 +337,4 @@ pub fn chosen(
         }
     }
     Ok(chosen)
-}
-
-/// Whether there are Decimals among the keys of a table, where conditions read keys.
-pub fn has_decimals(table: &Bound<'_, Table>, conditions: &[Node]) -> PyResult<bool> {
-    let decimals = Bounds { range: key_range::decimals(), is_all: false, ..Bounds::all() };
-    Ok(conditions.iter().any(|node| node.reads_key()) && table.get().count_within(table.py(), &decimals)? > 0)
 }

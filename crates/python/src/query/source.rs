@@ -8,7 +8,7 @@ use pellucid_query::expression::Node;
 use pellucid_query::plan::Access;
 use pellucid_query::sort::{Sort, SortKey, Sorted, SortedKeys};
 use pellucid_query::stoppable::Pace;
-use pellucid_query::{Copied, Evaluator, Extremes, Fault, Listed, RowKey, Selection, Walk, told};
+use pellucid_query::{Copied, Evaluator, Extremes, Fault, Listed, RowKey, Selection, Walk, key_range, told};
 use pellucid_record::Shapes;
 use pellucid_store::{Snapshot, TableId};
 use pyo3::prelude::*;
@@ -94,13 +94,13 @@ pub enum Found {
 /// The rows of a query; where an index tells all that is asked for, what it tells.
 pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Found>> {
     let (table, plan) = (query.table(), &query.get().plan);
-    let (bounds, conditions) = plan.scan(table)?;
-    let Some(place) = Place::of(table, &bounds)? else { return Ok(None) };
+    let Some(place) = Place::of(table)? else { return Ok(None) };
+    let (bounds, conditions) = place.scan(table, plan)?;
     let is_count = matches!(asked, Asked::Count);
     let (asked_of, reads) = ((&bounds, &conditions[..]), asked.reads(plan));
     let mut ways = few(table, plan, &place, asked_of, reads)?;
     if ways.is_none() {
-        ways = named(table, plan, &place, asked_of)?;
+        ways = named(table, &place, asked_of)?;
     }
     if ways.is_none() {
         ways = access::ways(table, plan, &place, asked_of, (reads, asked.walked(), is_count))?;
@@ -282,18 +282,38 @@ impl Place {
     }
 
     /// Where the table's rows are now; None where it does not exist.
-    pub fn of(table: &Bound<'_, Table>, bounds: &Bounds) -> PyResult<Option<Self>> {
+    pub fn of(table: &Bound<'_, Table>) -> PyResult<Option<Self>> {
         let (py, this) = (table.py(), table.get());
         if !this.is_in_transaction(py) {
             let snapshot = this.snapshot(py)?;
             return Ok(this.id_in(py, &snapshot)?.map(|id| Self::Snapshot(snapshot, id)));
         }
         // One that has changed nothing reads a snapshot as well.
-        Ok(match table.get().rows(table.py(), bounds, false)? {
+        Ok(match table.get().rows(table.py(), &Bounds::all(), false)? {
             None => None,
             Some(Rows::Pinned(scan)) => Some(Self::Snapshot(scan.snapshot().clone(), scan.table())),
             Some(_) => Some(Self::Transaction),
         })
+    }
+
+    /// The part of the table in which all rows of a query are, as far as conditions on the key tell, and what is left of these.
+    pub fn scan(&self, table: &Bound<'_, Table>, plan: &Plan) -> PyResult<(Bounds, Vec<Node>)> {
+        Ok(plan.scan(plan.reads_key() && self.has_decimals(table)?))
+    }
+
+    /// Whether there are Decimals among the keys.
+    pub fn has_decimals(&self, table: &Bound<'_, Table>) -> PyResult<bool> {
+        let (py, this, decimals) = (table.py(), table.get(), key_range::decimals());
+        let first = match self {
+            Self::Snapshot(snapshot, id) => snapshot
+                .with_first(*id, &decimals, false, |_| ())
+                .map_err(|error| errors::of_store(py, error))?,
+            Self::Transaction => this.core().in_running(py, |transaction| {
+                let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
+                transaction.with_first(id, &decimals, false, |_| ())
+            })?,
+        };
+        Ok(first.is_some())
     }
 
     /// The rows within bounds, by a scan.

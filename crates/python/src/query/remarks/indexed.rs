@@ -43,7 +43,7 @@ pub(super) fn remarks(query: &Bound<'_, Query>, place: &Place, ways: Option<&Way
             _ => {}
         }
     }
-    let (_, conditions) = plan.scan(table)?;
+    let (_, conditions) = place.scan(table, plan)?;
     let of_query = OfQuery { py, conditions: &conditions, indexes: &indexes };
     remarks.extend(of_query.building(place)?);
     let row_count = place.count(table)?;
