@@ -96,7 +96,7 @@ pub fn ways(
 }
 
 /// To look a row up takes about as long as to test so many.
-const SPARSE: u64 = 24;
+pub const SPARSE: u64 = 24;
 
 /// Where a way leads.
 pub enum Reached {

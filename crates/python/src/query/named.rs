@@ -8,19 +8,15 @@ use pellucid_query::key_range;
 use pellucid_query::plan::{Access, Choice};
 use pyo3::prelude::*;
 
-use super::access::{ROW_COUNT_MIN, Ways, is_within};
+use super::access::{ROW_COUNT_MIN, SPARSE, Ways, is_within};
 use super::indexes::Indexes;
 use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::table::Table;
 
-/// To look a row up takes about as long as to test so many.
-const ROWS_A_LOOKUP: u64 = 24;
 /// So many are looked up in a tenth of a millisecond, ahead of weighing what else leads there.
 const COUNT_MAX: u64 = 64;
-/// What a lookup takes, in nanoseconds.
-const LOOKUP_COST: f64 = 1_000.0;
 
 /// The way to the rows under the keys that a condition names, with those that are there; None where they are not a few.
 pub fn named(
@@ -33,7 +29,7 @@ pub fn named(
     }
     let scan_count =
         if bounds.is_all { place.count(table)? } else { place.estimate(table, None, &bounds.range)? };
-    let count_max = (scan_count / ROWS_A_LOOKUP).min(COUNT_MAX) as usize;
+    let count_max = (scan_count / SPARSE).min(COUNT_MAX) as usize;
     let has_decimals = place.has_decimals(table)?;
     let names = |(place, node): (usize, &Node)| {
         let codes = key_range::named(node, count_max, has_decimals)?;
@@ -42,7 +38,6 @@ pub fn named(
     let shortest = conditions.iter().enumerate().filter_map(names).min_by_key(|(.., codes)| codes.len());
     let Some((used, condition, codes)) = shortest else { return Ok(None) };
     let mut keys = Vec::new();
-    let cost = codes.iter().map(|_| LOOKUP_COST).sum();
     for code in codes {
         if bounds.is_all || is_within(&bounds.range, &code) {
             keys.extend(place.key_of(table, &code)?);
@@ -54,7 +49,7 @@ pub fn named(
         settled: (0..conditions.len()).map(|place| place == used).collect(),
         is_told: false,
         estimate: keys.iter().map(|_| 1.0).sum(),
-        cost,
+        cost: 0.0,
         end: None,
     };
     let ways = vec![best];
