@@ -261,6 +261,9 @@ def test_a_prefix_or_a_bound_of_one_part_is_no_tuple_of_it(people: Any) -> None:
     ):
         with pytest.raises(TypeError, match=message):
             asked()
+    people["dan"] = {"age": None}
+    with pytest.raises(TypeError, match=r"get_all\(None\) gives all rows that have None$"):
+        by_age.range((None,))
     assert list(by_age.prefix((31,))) == list(by_age.range((31,), (32,))) == []
     people["cid"] = {"age": (30, "x")}
     assert list(by_age.prefix((30,))) == list(by_age.range((30,), (31,))) == [{"age": (30, "x")}]

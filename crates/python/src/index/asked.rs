@@ -104,9 +104,12 @@ impl Index {
             && has(&beginning_with(&parts))?.is_some()
             && has(&self.prefix_range(&known, PyTuple::empty(py).as_any())?)?.is_none()
         {
-            let (name, value) = (&self.name, value.repr()?);
+            let (name, is_none, value) = (&self.name, value.is_none(), value.repr()?);
+            // As a bound, None is none.
+            let behind =
+                if is_none { String::new() } else { format!(", range({value}) those from there on") };
             return Err(errors::type_error(format!(
-                "index {name:?} has one part, and no value that is a tuple; get_all({value}) gives all rows that have {value}, range({value}) those from there on"
+                "index {name:?} has one part, and no value that is a tuple; get_all({value}) gives all rows that have {value}{behind}"
             )));
         }
         Ok(())
