@@ -351,7 +351,9 @@ impl Database {
         let mut failed = None;
         // To ask whether we are the last costs our share where we are not, and without one nothing may touch tree or log: whoever
         // is the last then, or opens it next, is alone.
-        let has_committed = self.engine.quiet();
+        let reclaimer = self.engine.quiet();
+        let has_committed = reclaimer.is_some();
+        opening.reclaim_by(reclaimer);
         // The last one leaves one file behind, if the tree takes it all; else the next one finds the log.
         let is_settled = match opening.leaving() {
             Leaving::Last => {

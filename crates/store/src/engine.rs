@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub use crate::history::{Commit, Keep, Next, Place, What, Written};
 use crate::os;
+use crate::reclaim::Reclaimer;
 use crate::row_key::TableId;
 
 /// The trees of one database.
@@ -279,9 +280,10 @@ pub trait Engine: Send + Sync {
     }
 
     /// End what goes on in the background, until the next transaction that writes: before others may believe that nobody has the
-    /// database open here. Says whether there was anything, which is so once something was committed here.
-    fn quiet(&self) -> bool {
-        false
+    /// database open here. Where there was anything, which is so once something was committed here, the thread that it went on in is left to
+    /// end, or to be handed something.
+    fn quiet(&self) -> Option<Reclaimer> {
+        None
     }
 
     /// Have what was made, and committed if anything was, reach the disk, where others go on: called when nothing here may touch the

@@ -44,6 +44,7 @@ mod patch;
 mod pin;
 mod pin_block;
 mod pin_bytes;
+mod reclaim;
 mod registry;
 mod row_key;
 mod scan;

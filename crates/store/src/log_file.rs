@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use crate::catalog;
@@ -18,6 +17,7 @@ use crate::maintenance;
 use crate::os;
 use crate::os_map::{self, FileSpace};
 use crate::own_file::OwnFile;
+use crate::reclaim::Reclaimer;
 use crate::writer_lock::is_dead;
 
 /// Bytes of groups that each of the two areas holds.
@@ -35,17 +35,17 @@ pub(crate) fn path_of(database: &Path) -> PathBuf {
     path.into()
 }
 
-/// Remove the log of a database. Its name is gone when this returns; what it took on the disk is given back by a thread, since that
-/// takes longer than all the rest of closing where the disk is told of each piece that it gets back (`discard`), or where the log
-/// was long.
-pub(crate) fn remove(database: &Path) {
+/// Remove the log of a database. Its name is gone when this returns; what it took on the disk is given back by somebody else.
+pub(crate) fn remove(database: &Path, reclaimer: Option<&Reclaimer>) {
     let path = path_of(database);
     // As long as this is open there is nothing to be given back.
     let held = File::open(&path).map(OwnFile::new);
     let _ = std::fs::remove_file(path);
-    if let Ok(held) = held {
+    let Ok(held) = held else { return };
+    match reclaimer {
+        Some(reclaimer) => reclaimer.hand(held),
         // Without a thread it is dropped here.
-        let _ = Builder::new().name("pellucid-free".to_owned()).spawn(move || drop(held));
+        None => drop(Reclaimer::begin("pellucid-free", || drop(held))),
     }
 }
 
@@ -203,14 +203,14 @@ pub(crate) fn meet(path: &Path, data: DataFile, area_size: usize) -> Result<Opti
         return Ok(None);
     }
     if data.is_replaced {
-        remove(path);
+        remove(path, None);
         return Ok(None);
     }
     let manner = Manner { is_alone: false, is_writable: false, writes: false, mark: 0, area_size };
     // Another file, or none, says that it was moved: its name was there before its log's.
     if data.inode.is_some() && data.inode == os_map::newborn_of(&file) {
         let held = held_by(&log_path, manner);
-        remove(path);
+        remove(path, None);
         // Behind another power cut it must not lie beside the new one.
         maintenance::sync_folder(path)?;
         let path = path.display().to_string();

@@ -20,6 +20,7 @@ use crate::error::{Holder, StoreError, Wanted};
 use crate::log_file;
 use crate::os;
 use crate::own_file::OwnFile;
+use crate::reclaim::Reclaimer;
 use crate::registry::{self, FileId};
 use crate::writer_lock::command_of;
 
@@ -39,6 +40,8 @@ pub(crate) struct Opening {
     was_away: AtomicBool,
     /// The files beside it that were there when it was opened: they are ours as long as they are the same.
     beside: OnceLock<Beside>,
+    /// Who gives back what the log took, if somebody is there already.
+    reclaimer: OnceLock<Reclaimer>,
     /// Whether it was made just now, and whether it is to go again since no database came of it.
     pub(crate) is_made: bool,
     pub(crate) is_unwanted: bool,
@@ -95,6 +98,7 @@ impl Opening {
                     is_registered: AtomicBool::new(false),
                     was_away: AtomicBool::new(false),
                     beside: OnceLock::new(),
+                    reclaimer: OnceLock::new(),
                     is_made,
                     is_unwanted: false,
                 };
@@ -127,6 +131,13 @@ impl Opening {
     /// Note which files lie beside it, while nobody can remove them.
     pub(crate) fn note_beside(&self) {
         self.beside.get_or_init(|| Beside::of(&self.path));
+    }
+
+    /// Have what the log took given back by somebody.
+    pub(crate) fn reclaim_by(&self, reclaimer: Option<Reclaimer>) {
+        if let Some(reclaimer) = reclaimer {
+            let _ = self.reclaimer.set(reclaimer);
+        }
     }
 
     /// Whether the file and those beside it are still the ones that we have open.
@@ -227,7 +238,7 @@ impl Drop for Opening {
         // The engine has closed the file. If nobody else has it open, nobody needs the files beside it.
         if self.is_open && self.leaving() == Leaving::Last {
             if !self.keeps_log.load(Ordering::Relaxed) {
-                log_file::remove(&self.path);
+                log_file::remove(&self.path, self.reclaimer.get());
             }
             let _ = std::fs::remove_file(self.lock_path());
         }

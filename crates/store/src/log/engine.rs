@@ -20,6 +20,7 @@ use crate::log::state::{State, newest};
 use crate::log::sync::{Extent, SyncError};
 use crate::log::write::LoggedWrite;
 use crate::os_latch::{Held, Latch};
+use crate::reclaim::Reclaimer;
 
 /// An engine whose commits are groups in a log.
 pub struct LoggedEngine {
@@ -394,15 +395,15 @@ impl Engine for LoggedEngine {
         self.shared.pending()
     }
 
-    fn quiet(&self) -> bool {
+    fn quiet(&self) -> Option<Reclaimer> {
         let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_keeper.store(false, Ordering::Relaxed);
         // It touches nothing any more when this returns.
-        let has_kept = keeper.take().is_some();
+        let reclaimer = keeper.take().and_then(Keeper::let_go);
         let mut state = self.shared.state();
         state.keeps = false;
         state.let_go();
-        has_kept
+        reclaimer
     }
 
     fn leave(&self, has_committed: bool) {

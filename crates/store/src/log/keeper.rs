@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::engine::EngineError;
@@ -14,6 +14,7 @@ use crate::log::checkpoint::Done;
 use crate::log::engine::Shared;
 use crate::log::sync::Extent;
 use crate::os;
+use crate::reclaim::Reclaimer;
 
 /// How long a commit of `process` may stay unsynced: less than a second, so that it is one with a tick and the sync itself.
 const SYNC_INTERVAL: Duration = Duration::from_millis(900);
@@ -26,7 +27,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// and to end takes a thread as long as a tenth of closing.
 pub(crate) struct Keeper {
     kept: Arc<Kept>,
-    thread: Thread,
+    thread: Option<Reclaimer>,
     generation: u64,
 }
 
@@ -49,26 +50,36 @@ impl Keeper {
         let kept = Kept { shared: Mutex::new(Some(Arc::clone(shared))), ends: AtomicBool::new(false) };
         let kept = Arc::new(kept);
         let own = Arc::clone(&kept);
-        let handle = thread::Builder::new().name("pellucid-log".to_owned()).spawn(move || keep(&own))?;
-        let thread = handle.thread().clone();
-        shared.areas.set_keeper(Some(thread.clone()));
-        Ok(Self { kept, thread, generation: os::generation() })
+        let thread = Reclaimer::begin("pellucid-log", move || keep(&own))?;
+        shared.areas.set_keeper(Some(thread.thread().clone()));
+        Ok(Self { kept, thread: Some(thread), generation: os::generation() })
+    }
+
+    /// Have the thread let go of the log, and of nothing else before it is handed more, or the last of what it can be handed is dropped: it gives
+    /// back the log's map then.
+    pub(crate) fn let_go(mut self) -> Option<Reclaimer> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<Reclaimer> {
+        let thread = self.thread.take()?;
+        if self.generation != os::generation() {
+            // The thread is the parent's, and its locks may be held for ever here.
+            std::mem::forget(Arc::clone(&self.kept));
+            return Some(thread);
+        }
+        self.kept.ends.store(true, Ordering::Relaxed);
+        if let Some(shared) = self.kept.lock().take() {
+            shared.areas.set_keeper(None);
+            thread.hand(Arc::clone(shared.areas.space().words()));
+        }
+        Some(thread)
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        if self.generation != os::generation() {
-            // The thread is the parent's, and its locks may be held for ever here.
-            std::mem::forget(Arc::clone(&self.kept));
-            return;
-        }
-        self.kept.ends.store(true, Ordering::Relaxed);
-        let shared = self.kept.lock().take();
-        self.thread.unpark();
-        if let Some(shared) = shared {
-            shared.areas.set_keeper(None);
-        }
+        self.end();
     }
 }
 
