@@ -25,7 +25,7 @@ const AREA_SIZE: usize = 32 << 20;
 /// Bytes of a log that holds nothing.
 const LOG_SIZE_LEAST: u64 = 40_960;
 
-/// For how long others may be about to join a log: longer takes none who is not stopped.
+/// For how long others may be about to join a log, whatever the opener's own limit is: longer takes none who is not stopped.
 const JOINING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where the log of a database lies.
@@ -62,6 +62,8 @@ pub(crate) struct Manner {
     pub(crate) mark: u64,
     /// Bytes of an area of the log, or 0 for the usual.
     pub(crate) area_size: usize,
+    /// How long to wait for others who are about to do the same.
+    pub(crate) timeout: Duration,
 }
 
 impl Manner {
@@ -86,16 +88,11 @@ pub(crate) fn attach(
     drop(txn);
     let Some(header) = header else { return Ok(tree) };
     let inode = file.metadata().map_err(|source| StoreError::from_io("read", name.clone(), source))?.ino();
-    // Beside one who may only read, the first who may write is alone with the log, and perhaps not the only one to come.
     let mut joining = None;
     let (space, opened): (Box<dyn Space>, _) = if manner.is_writable {
-        if !manner.is_alone {
-            joining = Some(begin_joining(&log_path, &name)?);
-        }
-        let space = FileSpace::open(&log_path, manner.words(), manner.is_alone, true);
-        let space = space.map_err(|source| open_error(&log_name, source))?;
-        let is_first = manner.is_alone || !space.has_others();
-        (Box::new(space), Opened { is_alone: is_first, joins: true, inode })
+        let joined = join(&log_path, &name, manner)?;
+        joining = joined.joining;
+        (Box::new(joined.space), Opened { is_alone: joined.is_first, joins: true, inode })
     } else {
         let space = match FileSpace::open(&log_path, manner.words(), false, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -136,11 +133,37 @@ pub(crate) fn attach(
     Ok(Box::new(engine))
 }
 
+/// A log of which this process has become a member.
+struct Joined {
+    space: FileSpace,
+    /// There is no other member, nor becomes one as long as `joining` is held, if others may come.
+    is_first: bool,
+    joining: Option<os_map::Joining>,
+}
+
+/// Become a member of the log of a database. Beside one who may only read, the first who may write is alone with the log, and perhaps
+/// not the only one to come.
+fn join(log_path: &Path, name: &str, manner: Manner) -> Result<Joined, StoreError> {
+    let mut joining = None;
+    if !manner.is_alone {
+        joining = Some(begin_joining(log_path, name, manner.timeout.max(JOINING_PATIENCE))?);
+    }
+    let space = FileSpace::open(log_path, manner.words(), manner.is_alone, true);
+    let space = space.map_err(|source| open_error(&log_path.display().to_string(), source))?;
+    let is_first = manner.is_alone || !space.has_others();
+    if !is_first {
+        // Another member has put it right. To read all that is pending takes many who come at once longer, one after the other, than
+        // they wait.
+        joining = None;
+    }
+    Ok(Joined { space, is_first, joining })
+}
+
 /// Wait for the right to join a log, among others who may want to be its first member.
-fn begin_joining(log_path: &Path, name: &str) -> Result<os_map::Joining, StoreError> {
-    os_map::begin_joining(log_path, JOINING_PATIENCE).map_err(|source| match source.kind() {
+fn begin_joining(log_path: &Path, name: &str, limit: Duration) -> Result<os_map::Joining, StoreError> {
+    os_map::begin_joining(log_path, limit).map_err(|source| match source.kind() {
         io::ErrorKind::TimedOut => {
-            let (path, waited) = (name.to_owned(), Some(JOINING_PATIENCE));
+            let (path, waited) = (name.to_owned(), Some(limit));
             StoreError::Busy { path, wanted: Wanted::Open, holders: Vec::new(), waited }
         }
         _ => open_error(&log_path.display().to_string(), source),
@@ -206,7 +229,8 @@ pub(crate) fn meet(path: &Path, data: DataFile, area_size: usize) -> Result<Opti
         remove(path, None);
         return Ok(None);
     }
-    let manner = Manner { is_alone: false, is_writable: false, writes: false, mark: 0, area_size };
+    let timeout = Duration::ZERO;
+    let manner = Manner { is_alone: false, is_writable: false, writes: false, mark: 0, area_size, timeout };
     // Another file, or none, says that it was moved: its name was there before its log's.
     if data.inode.is_some() && data.inode == os_map::newborn_of(&file) {
         let held = held_by(&log_path, manner);
@@ -293,4 +317,36 @@ fn open_error(name: &str, source: io::Error) -> StoreError {
 fn own_namespace() -> Option<u64> {
     let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
     link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_the_first_to_join_keeps_nobody_from_it() {
+        let folder = std::env::temp_dir().join(format!("pellucid-join-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("joined.pel-log");
+        File::create(&path).unwrap();
+        let size = words_for(1 << 16);
+        drop(FileSpace::open(&path, size, true, true).unwrap());
+        let manner = Manner {
+            is_alone: false,
+            is_writable: true,
+            writes: true,
+            mark: 0,
+            area_size: 1 << 16,
+            timeout: Duration::ZERO,
+        };
+        let may_join = || os_map::begin_joining(&path, Duration::ZERO).is_ok();
+        let first = join(&path, "joined.pel", manner).unwrap();
+        // It has yet to put right what a dead one may have left.
+        assert!(first.is_first && !may_join());
+        let first = Joined { joining: None, ..first };
+        let second = join(&path, "joined.pel", manner).unwrap();
+        assert!(!second.is_first && may_join());
+        drop((first, second));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

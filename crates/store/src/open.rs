@@ -315,6 +315,7 @@ fn open_engine(
         writes: options.mode != Mode::Read,
         mark,
         area_size: options.log_area_size,
+        timeout: options.timeout,
     };
     let opened = open_lmdb(opening, is_new, lmdb);
     let file = opening.file()?;
