@@ -35,14 +35,14 @@ static struct rule {
     char suffix[64];
     volatile int action;
     volatile int count;
-} rules[9];
-static const char *calls[9] = {"open",  "mmap",  "fallocate", "fdatasync", "whole",
-                               "write", "clock", "read",      "room"};
+} rules[10];
+static const char *calls[10] = {"open",  "mmap",  "fallocate", "fdatasync", "whole",
+                                "write", "clock", "read",      "room",      "system"};
 static volatile unsigned long long covered;
 static volatile long long clock_at;
 
 static struct rule *rule_of(const char *call) {
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 10; i++)
         if (!strcmp(calls[i], call)) return &rules[i];
     return 0;
 }
@@ -169,6 +169,11 @@ int msync(void *at, size_t size, int flags) {
 }
 int fdatasync(int file) { return synced(file, REAL(fdatasync)); }
 int fsync(int file) { return synced(file, REAL(fsync)); }
+/* Of all of the file system that a file lies on. */
+int syncfs(int file) {
+    FAILS("system", file) -1;
+    return REAL(syncfs)(file);
+}
 
 #define READ(name)                                                \
     ssize_t name(int file, void *to, size_t size, off_t at) {     \

@@ -335,6 +335,27 @@ def test_nothing_is_said_to_be_on_the_disk_before_the_file_is(
     assert rows_of(path) == {"a": 1, "b": 2}
 
 
+@pytest.mark.parametrize("code", ["EACCES", "EMFILE"])
+def test_a_name_in_a_folder_that_cannot_be_opened_is_on_the_disk_all_the_same(
+    path: Path, child: Child, code: str
+) -> None:
+    child(opening(path, durability="full"))
+    # This user may enter the folder and not read it, or has no descriptor left.
+    child(f"fault('open', {path.parent.name!r}, errno.{code}); fault('system', '.pel-log', COUNT)")
+    child("db['a'] = 1; db.sync()")
+    assert child("fault_count('open') > 0, fault_count('system')") == (True, 1)
+    child(f"db.backup({str(path.with_name('copy.pel'))!r}); db.compact(); db['b'] = 2; db.close()")
+    assert rows_of(path.with_name("copy.pel")) == {"a": 1}
+    assert rows_of(path) == {"a": 1, "b": 2}
+
+
+def test_a_name_that_is_not_on_the_disk_fails_the_first_commit(path: Path, child: Child) -> None:
+    child(opening(path, durability="full"))
+    child(f"fault('open', {path.parent.name!r}, errno.EACCES); fault('system', '.pel-log', errno.EIO)")
+    with pytest.raises(Raised, match=r"DatabaseError.*did not take the last commits.*os error 5"):
+        child("db['a'] = 1")
+
+
 # Copying it
 
 

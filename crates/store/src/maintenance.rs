@@ -17,6 +17,7 @@ use crate::log_file;
 use crate::memory::MemoryEngine;
 use crate::open;
 use crate::opening::{Opening, lock_path_of};
+use crate::os;
 use crate::pages::PageFile;
 use crate::stamp;
 use crate::store::{Custody, Link, Mode, OpenOptions, Store};
@@ -393,5 +394,7 @@ fn folder_of(file: &Path) -> &Path {
 pub(crate) fn sync_folder(file: &Path) -> Result<(), StoreError> {
     let folder = folder_of(file);
     let failed = |source| StoreError::from_io("sync", folder.display().to_string(), source);
-    std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+    // The file stands for its file system, where the folder cannot be opened.
+    let synced = std::fs::File::open(file).and_then(|file| os::sync_names(folder, &file));
+    synced.map_err(failed)
 }

@@ -214,6 +214,28 @@ pub(crate) fn page_size() -> usize {
     })
 }
 
+/// Have the names in a folder on the disk. Where it cannot be opened, since this user may enter it and not read it, or has no descriptor
+/// left, all of the file system that a file of ours in it lies on: that needs neither.
+pub(crate) fn sync_names(folder: &Path, file: &File) -> io::Result<()> {
+    match File::open(folder) {
+        Ok(folder) => folder.sync_all(),
+        Err(error) => sync_file_system(file, error),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn sync_file_system(file: &File, _why: io::Error) -> io::Result<()> {
+    // SAFETY: the descriptor is open while `file` is borrowed.
+    let failed = unsafe { libc::syncfs(file.as_raw_fd()) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Elsewhere there is no such call.
+#[cfg(not(target_os = "linux"))]
+fn sync_file_system(_file: &File, why: io::Error) -> io::Result<()> {
+    Err(why)
+}
+
 /// Give a file this size, and the room for it on the disk.
 #[cfg(target_os = "linux")]
 pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {

@@ -445,7 +445,7 @@ impl Space for FileSpace {
     fn sync_names(&self) -> io::Result<()> {
         if !self.is_named.load(Ordering::Relaxed) {
             // A file whose name is lost in a power cut is lost; the data file lies in the same folder.
-            File::open(&self.folder)?.sync_all()?;
+            os::sync_names(&self.folder, self.own_file()?)?;
             self.is_named.store(true, Ordering::Relaxed);
         }
         Ok(())
