@@ -438,7 +438,9 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         let (class, number) = match &error {
             StoreError::IsDirectory { .. } => ("IsADirectoryError", Some(21)),
             StoreError::TargetExists { .. } => ("FileExistsError", Some(17)),
-            StoreError::AccessDenied { source, .. } => ("PermissionError", source.raw_os_error()),
+            StoreError::AccessDenied { source, .. } | StoreError::BesideDenied { source, .. } => {
+                ("PermissionError", source.raw_os_error())
+            }
             _ => ("FileNotFoundError", Some(2)),
         };
         return of_system(py, class, number, &message, path);

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,6 +19,7 @@ use crate::opening::{lock_path_of, same_file};
 use crate::own_file::OwnFile;
 use crate::page_walk::walk;
 use crate::pages::PageFile;
+use crate::rights;
 use crate::stamp;
 
 /// Bytes of entries that are committed together.
@@ -41,15 +43,10 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Begin a file at a path where none is.
-    pub(crate) fn create(path: &Path) -> Result<Self, StoreError> {
-        Self::create_for(path, path)
-    }
-
-    /// Begin a file that will have another name when it is complete; messages name that one.
-    pub(crate) fn create_for(path: &Path, target: &Path) -> Result<Self, StoreError> {
+    /// Begin a file, with these rights, at a path where none is, which will have another name when it is complete: messages name that one.
+    pub(crate) fn create_for(path: &Path, target: &Path, mode: u32) -> Result<Self, StoreError> {
         let name = target.display().to_string();
-        let created = create_locked(path).and_then(|file| stamp::begin(&file).map(|()| file));
+        let created = create_locked(path, mode).and_then(|file| stamp::begin(&file).map(|()| file));
         let held = created.map_err(|source| StoreError::from_io("create", name.clone(), source))?;
         let mut entries =
             |version, _| vec![Applied { version, ..Applied::default() }.entry(), Counters::default().entry()];
@@ -167,9 +164,9 @@ impl NewFile {
 }
 
 /// Create a file and lock it, before anybody takes it for what a dead one has left.
-fn create_locked(path: &Path) -> io::Result<File> {
+fn create_locked(path: &Path, mode: u32) -> io::Result<File> {
     loop {
-        let file = File::create_new(path)?;
+        let file = File::options().read(true).write(true).create_new(true).mode(mode).open(path)?;
         // Where files cannot be locked, nobody takes them for anything.
         if file.lock().is_err() || same_file(path, &file).is_some() {
             return Ok(file);
@@ -213,7 +210,7 @@ pub(crate) fn copy_stranger(file: &File, name: &str) -> Result<LmdbEngine, Store
     let pages = PageFile::new(file, meta.page_size, file.metadata().map_err(failed)?.len());
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let path = std::env::temp_dir().join(format!("pellucid-untrusted-{}-{time}", std::process::id()));
-    let mut new = NewFile::create(&path)?;
+    let mut new = NewFile::create_for(&path, &path, rights::PRIVATE)?;
     let mut take = |tree: Tree, key: &[u8], value: &[u8]| new.take(tree, key, value);
     let mut audit = Audit::of_stranger(meta.txn, &mut take);
     walk(&pages, meta, &mut audit);

@@ -123,7 +123,14 @@ pub enum StoreError {
         /// Whether it can be read.
         is_readable: bool,
     },
-    /// The disk is full, or the user's share of it.
+    /// The operating system does not let this user write a file beside the database that all write who use it together.
+    BesideDenied {
+        /// The file.
+        path: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// The disk is full, or the user's share of it, or a file is as long as it may become.
     DiskFull {
         /// The database.
         path: String,
@@ -393,6 +400,7 @@ impl StoreError {
             Self::AccessDenied { path, is_readable, .. } => {
                 (path, format!("no permission{}", if *is_readable { " to write it" } else { "" }))
             }
+            Self::BesideDenied { path, .. } => (path, "no permission to write it".to_owned()),
             _ => return None,
         };
         let advice = self.advice();
@@ -418,6 +426,7 @@ impl StoreError {
             Self::AccessDenied { path, is_readable, .. } => {
                 write!(out, "no permission for '{path}'{}", if *is_readable { " to be written" } else { "" })
             }
+            Self::BesideDenied { path, .. } => write!(out, "no permission for '{path}' to be written"),
             Self::DiskFull { path, source } => write!(out, "no room on the disk for '{path}' ({source})"),
             Self::NoRoomForLog { path, log, source, .. } => fmt_no_room(out, path, log, source),
             Self::TargetExists { path } => write!(out, "'{path}' exists already"),
@@ -497,6 +506,9 @@ impl StoreError {
             Self::Corrupt { is_open: true, .. } => "run check, and restore a backup",
             Self::Corrupt { .. } | Self::Truncated { .. } => "restore a backup",
             Self::AccessDenied { is_readable: true, .. } => "open it with mode 'r' to read it",
+            Self::BesideDenied { .. } => {
+                "all who have the database open write it, readers too: get the right to, or open the database with mode 'r' when nobody else has it open"
+            }
             Self::Forked { .. } => "begin a new one after a fork",
             Self::WrongThread => "use it there, or begin another one here",
             Self::LogBeside { .. } => {
@@ -643,6 +655,7 @@ impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::AccessDenied { source, .. }
+            | Self::BesideDenied { source, .. }
             | Self::DiskFull { source, .. }
             | Self::NoRoomForLog { source, .. }
             | Self::SyncFailed { source, .. }

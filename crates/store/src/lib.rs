@@ -46,6 +46,7 @@ mod pin_block;
 mod pin_bytes;
 mod reclaim;
 mod registry;
+mod rights;
 mod row_key;
 mod scan;
 mod shapes;

@@ -18,7 +18,7 @@ use std::ffi::{CStr, CString, OsStr, c_int, c_uint};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,6 +32,7 @@ use crate::lmdb_page::MapBounds;
 use crate::lmdb_txn::{LmdbRead, LmdbWrite, empty_stat};
 use crate::os;
 use crate::pages::TreeHead;
+use crate::rights;
 
 /// Address space to reserve: more than any disk that this library will meet soon. Only what is touched
 /// costs memory.
@@ -187,10 +188,16 @@ fn reserve_lock_file(path: &Path) -> Result<(), EngineError> {
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push("-lock");
     // Where it cannot be opened, LMDB will say so, or do without.
-    let options = File::options().read(true).write(true).create(true).truncate(false).open(&lock_path);
-    let Ok(file) = options else { return Ok(()) };
+    let mut options = File::options();
+    let options = options.read(true).write(true).create(true).truncate(false);
+    let Ok(file) = options.mode(rights::mode_beside(Some(path))).open(&lock_path) else { return Ok(()) };
+    let is_new = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
+    if is_new && let Ok(database) = path.metadata() {
+        // Where it cannot be, whoever is refused by it is told.
+        let _ = rights::liken(&file, &database);
+    }
     if !is_room_short(&file) {
-        if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+        if is_new {
             // Whatever is in the way of that, LMDB will say.
             let _ = file.write_at(&[0; LOCK_FILE_FIRST], 0);
         }

@@ -90,11 +90,11 @@ pub(crate) fn attach(
     let inode = file.metadata().map_err(|source| StoreError::from_io("read", name.clone(), source))?.ino();
     let mut joining = None;
     let (space, opened): (Box<dyn Space>, _) = if manner.is_writable {
-        let joined = join(&log_path, &name, manner)?;
+        let joined = join(&log_path, &name, file, manner)?;
         joining = joined.joining;
         (Box::new(joined.space), Opened { is_alone: joined.is_first, joins: true, inode })
     } else {
-        let space = match FileSpace::open(&log_path, manner.words(), false, false) {
+        let space = match FileSpace::open(&log_path, manner.words(), None, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if manner.mark != 0 {
                     warnings.push(missing_log(&*tree, &name)?);
@@ -141,14 +141,16 @@ struct Joined {
     joining: Option<os_map::Joining>,
 }
 
-/// Become a member of the log of a database. Beside one who may only read, the first who may write is alone with the log, and perhaps
+/// Become a member of the log of a database with this file. Beside one who may only read, the first who may write is alone with the log, and perhaps
 /// not the only one to come.
-fn join(log_path: &Path, name: &str, manner: Manner) -> Result<Joined, StoreError> {
+fn join(log_path: &Path, name: &str, file: &File, manner: Manner) -> Result<Joined, StoreError> {
+    let data = file.metadata().map_err(|source| StoreError::from_io("read", name.to_owned(), source))?;
     let mut joining = None;
     if !manner.is_alone {
-        joining = Some(begin_joining(log_path, name, manner.timeout.max(JOINING_PATIENCE))?);
+        let limit = manner.timeout.max(JOINING_PATIENCE);
+        joining = Some(begin_joining(log_path, name, limit)?);
     }
-    let space = FileSpace::open(log_path, manner.words(), manner.is_alone, true);
+    let space = FileSpace::open(log_path, manner.words(), manner.is_alone.then_some(&data), true);
     let space = space.map_err(|source| open_error(&log_path.display().to_string(), source))?;
     let is_first = manner.is_alone || !space.has_others();
     if !is_first {
@@ -271,7 +273,7 @@ fn living_member(file: &File) -> Option<u32> {
 
 /// The first and the last commit that a log holds and its file lacks.
 fn held_by(log_path: &Path, manner: Manner) -> Option<(u64, u64)> {
-    let space = FileSpace::open(log_path, manner.words(), false, false).ok()?;
+    let space = FileSpace::open(log_path, manner.words(), None, false).ok()?;
     log::unapplied(Box::new(space))
 }
 
@@ -309,7 +311,12 @@ fn open_error(name: &str, source: io::Error) -> StoreError {
     }
     match source.raw_os_error() {
         Some(libc::ENOMEM) => StoreError::NoMemory { what: "the log: 64 MiB of address space" },
-        _ => StoreError::from_io("open", name.to_owned(), source),
+        _ => match StoreError::from_io("open", name.to_owned(), source) {
+            StoreError::AccessDenied { path, source, .. } if Path::new(name).exists() => {
+                StoreError::BesideDenied { path, source }
+            }
+            error => error,
+        },
     }
 }
 
@@ -328,9 +335,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("pellucid-join-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("joined.pel-log");
-        File::create(&path).unwrap();
-        let size = words_for(1 << 16);
-        drop(FileSpace::open(&path, size, true, true).unwrap());
+        let file = File::create(&path).unwrap();
+        drop(FileSpace::open(&path, words_for(1 << 16), Some(&file.metadata().unwrap()), true).unwrap());
         let manner = Manner {
             is_alone: false,
             is_writable: true,
@@ -340,13 +346,13 @@ mod tests {
             timeout: Duration::ZERO,
         };
         let may_join = || os_map::begin_joining(&path, Duration::ZERO).is_ok();
-        let first = join(&path, "joined.pel", manner).unwrap();
+        let first = join(&path, "joined.pel", &file, manner).unwrap();
         // It has yet to put right what a dead one may have left.
         assert!(first.is_first && !may_join());
-        let first = Joined { joining: None, ..first };
-        let second = join(&path, "joined.pel", manner).unwrap();
+        let Joined { space: _first, joining, .. } = first;
+        drop(joining);
+        let second = join(&path, "joined.pel", &file, manner).unwrap();
         assert!(!second.is_first && may_join());
-        drop((first, second));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -19,6 +19,7 @@ use crate::open;
 use crate::opening::{Opening, lock_path_of};
 use crate::os;
 use crate::pages::PageFile;
+use crate::rights;
 use crate::stamp;
 use crate::store::{Custody, Link, Mode, OpenOptions, Store};
 
@@ -180,7 +181,8 @@ impl Store {
         let part = beside(target, &format!("{PART}{}", std::process::id()));
         remove_parts_of(target);
         // What goes wrong with it is told of the name that the caller knows.
-        let mut new = NewFile::create_for(&part, target)?;
+        let mode = rights::mode_beside(self.path());
+        let mut new = NewFile::create_for(&part, target, mode)?;
         let copied = new.take_all(snapshot.read_txn(), go_on);
         if !copied.map_err(|error| StoreError::from_engine(&new.name, error))? {
             return Err(StoreError::Stopped);
@@ -323,7 +325,7 @@ fn copy_beside(
     let lock_path = lock_path_of(new_path);
     let created = std::fs::File::create(&lock_path);
     created.map_err(|source| StoreError::from_io("create", lock_path.display().to_string(), source))?;
-    let mut new = NewFile::create_for(new_path, &opening.path)?;
+    let mut new = NewFile::create_for(new_path, &opening.path, rights::PRIVATE)?;
     new.has_history = true;
     let source = database.engine.begin_read().map_err(|error| database.error(error))?;
     if !new.take_all(&*source, go_on).map_err(|error| database.error(error))? {
@@ -331,8 +333,8 @@ fn copy_beside(
     }
     let (new_path, _) = new.finish_locked()?;
     let failed = |source| StoreError::from_io("copy the permissions of", database.path.clone(), source);
-    let permissions = opening.file()?.metadata().map_err(failed)?.permissions();
-    std::fs::set_permissions(new_path, permissions).map_err(failed)
+    let new_file = std::fs::File::open(new_path).map_err(failed)?;
+    rights::liken(&new_file, &opening.file()?.metadata().map_err(failed)?).map_err(failed)
 }
 
 /// Put the new file in the place of the old one, which is ours alone.

@@ -374,8 +374,15 @@ fn refused_as(opening: &Opening, is_new: bool, refused: EngineError) -> StoreErr
     let path = opening.path.display().to_string();
     match refused {
         EngineError::DiskFull(source) if !is_new => log_file::no_room(&opening.path, source),
-        EngineError::Io(source) if is_denied(&source) && !opening.lock_path().exists() => {
-            StoreError::from_io("create", opening.lock_path().display().to_string(), source)
+        // The file itself has been opened in the same way.
+        EngineError::Io(source) if is_denied(&source) => {
+            let lock = opening.lock_path().display().to_string();
+            match StoreError::from_io("create", lock, source) {
+                StoreError::AccessDenied { path, source, .. } if opening.lock_path().exists() => {
+                    StoreError::BesideDenied { path, source }
+                }
+                error => error,
+            }
         }
         EngineError::Io(source) => StoreError::from_io("open", path, source),
         error => StoreError::from_engine(&path, error),

@@ -5,11 +5,11 @@
 //! everybody can ask whether another one lives.
 #![allow(unsafe_code)]
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::{Deref, Range};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +20,7 @@ use crate::log::{GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, Space};
 use crate::os;
 use crate::os_wait;
 use crate::own_file::OwnFile;
+use crate::rights;
 
 /// Bytes that are provided at once: a piece of an area. Room is reserved for as many again as there are, and for no more than this.
 const CHUNK_SIZE: usize = 1 << 16;
@@ -109,14 +110,25 @@ pub(crate) struct FileSpace {
 }
 
 impl FileSpace {
-    /// Map a file of up to this many words, creating it if asked to; a file of another size is refused by `UnexpectedEof`, and
-    /// one that is no log by `InvalidData`.
-    pub(crate) fn open(path: &Path, count: usize, creates: bool, is_writable: bool) -> io::Result<Self> {
+    /// Map a file of up to this many words, creating it if asked to, for whoever may use this database; a file of another size is
+    /// refused by `UnexpectedEof`, and one that is no log by `InvalidData`.
+    pub(crate) fn open(
+        path: &Path,
+        count: usize,
+        creates_for: Option<&Metadata>,
+        is_writable: bool,
+    ) -> io::Result<Self> {
+        let creates = creates_for.is_some();
         let mut options = File::options();
-        let file = options.read(true).write(is_writable).create(creates).truncate(false).open(path)?;
+        let options = options.read(true).write(is_writable).create(creates).truncate(false);
+        let file = options.mode(creates_for.map_or(rights::PRIVATE, rights::mode_like)).open(path)?;
         let size = count as u64 * 8;
         match file.metadata()?.len() {
             _ if creates && is_unfinished(&file, size)? => {
+                if let Some(database) = creates_for {
+                    // Where it cannot be, whoever is refused by it is told.
+                    let _ = rights::liken(&file, database);
+                }
                 file.set_len(0)?;
                 make_room(&file, size)?;
             }
@@ -523,7 +535,8 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let chunk_words = CHUNK_SIZE / 8;
         let head_words = HEAD_SIZE as usize / 8;
-        let space = FileSpace::open(&path, head_words + 64 * chunk_words, true, true).unwrap();
+        let data = std::env::temp_dir().metadata().unwrap();
+        let space = FileSpace::open(&path, head_words + 64 * chunk_words, Some(&data), true).unwrap();
         for chunk in (0..64).step_by(2) {
             let start = head_words + chunk * chunk_words;
             space.reserve(start..start + chunk_words, chunk % 4 == 0).unwrap();
@@ -543,7 +556,11 @@ mod tests {
         let path = std::env::temp_dir().join(format!("pellucid-prepared-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let (head_words, chunk_words) = (HEAD_SIZE as usize / 8, CHUNK_SIZE / 8);
-        let open = |creates| FileSpace::open(&path, head_words + 8 * chunk_words, creates, true).unwrap();
+        let data = std::env::temp_dir().metadata().unwrap();
+        let open = |creates: bool| {
+            let creates_for = creates.then_some(&data);
+            FileSpace::open(&path, head_words + 8 * chunk_words, creates_for, true).unwrap()
+        };
         let (one, other) = (open(true), open(false));
         let words_of = |chunk| head_words + chunk * chunk_words..head_words + (chunk + 1) * chunk_words;
         for chunk in 0..8 {

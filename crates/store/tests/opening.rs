@@ -254,10 +254,50 @@ fn without_the_right_to_write_it_is_read() {
         std::fs::set_permissions(scratch.path("foreign-owner.pel-lock"), Permissions::from_mode(0o600))
             .unwrap();
         let answer = child.ask(&format!("open {name} r 100"));
-        assert!(answer.starts_with("error AccessDenied"), "{answer}");
+        assert!(answer.starts_with("error BesideDenied no permission for"), "{answer}");
+        assert!(answer.contains("-lock' to be written; all who have the database open write it"), "{answer}");
         drop(store);
     }
     std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn what_lies_beside_a_database_has_its_rights() {
+    let scratch = Scratch::new();
+    let path = scratch.path("shared.pel");
+    let beside = [scratch.path("shared.pel-lock"), scratch.path("shared.pel-log")];
+    fill(&path, 4);
+    let rights_of = |path: &Path| {
+        let metadata = path.metadata().unwrap();
+        (metadata.mode() & 0o777, metadata.uid(), metadata.gid())
+    };
+    // What the umask of a test takes away is given to a group, and what it leaves to others is not.
+    for mode in [0o600, 0o660, 0o666] {
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let rights = rights_of(&path);
+        assert_eq!(rights.0, mode);
+        let store = open(&path, Mode::Write).unwrap();
+        assert_eq!(beside.each_ref().map(|path| rights_of(path)), [rights, rights]);
+        let backup = scratch.path("backup.pel");
+        store.backup(&backup).unwrap();
+        assert_eq!(rights_of(&backup).0 & !mode, 0, "nobody may read it who may not read the database");
+        std::fs::remove_file(backup).unwrap();
+        store.compact(Duration::from_secs(1)).unwrap();
+        assert_eq!([&path, &beside[0], &beside[1]].map(|path| rights_of(path)), [rights; 3]);
+    }
+    // Root, who makes the files beside another one's database, keeps nobody out of it.
+    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        let rights = rights_of(&path);
+        let store = open(&path, Mode::Write).unwrap();
+        store.compact(Duration::from_secs(1)).unwrap();
+        assert_eq!([&path, &beside[0], &beside[1]].map(|path| rights_of(path)), [rights; 3]);
+        let mut child = child_without_rights(&scratch);
+        child.must(&[&format!("open {} w 1000", path.display()), "begin 1000", "put t last 5", "commit"]);
+        assert_eq!(rows_of(&store), 5);
+    }
 }
 
 /// The other program, copied to where somebody without rights can start it, and started by such a one.
