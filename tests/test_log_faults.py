@@ -212,6 +212,18 @@ def test_a_file_system_that_cannot_reserve_gets_a_log_in_full(path: Path, child:
     assert len(rows_of(copy)) == 45
 
 
+def test_a_file_that_may_not_become_longer_says_which_limit_that_is(path: Path, child: Child) -> None:
+    child(opening(path))
+    child("db['a'] = 1")
+    child("fault('fallocate', '.pel-log', errno.EFBIG)")
+    with pytest.raises(
+        Raised, match=r"DiskFull.*nothing of this was written: .* raise the limit \(ulimit -f\)"
+    ):
+        child("db['large'] = b'x' * 300_000")
+    child("db['b'] = 2; db.close()")
+    assert rows_of(path) == {"a": 1, "b": 2}
+
+
 # Syncing it
 
 

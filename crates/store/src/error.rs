@@ -489,6 +489,9 @@ impl StoreError {
             Self::IsDirectory { .. } => "a database is a single file",
             Self::NotADatabase { .. } => "it was left as it is",
             Self::NewerFormat { .. } => "upgrade pellucid to read it",
+            Self::DiskFull { source, .. } if source.raw_os_error() == Some(libc::EFBIG) => {
+                "nothing of this was written: a file may not become that long there; raise the limit (ulimit -f), or use another file system"
+            }
             Self::DiskFull { .. } => "nothing of this was written: make room, and try again",
             Self::TargetExists { .. } => "delete it first, or choose another name",
             Self::TooManyReaders { .. } => "close some, or copy records that are kept",
