@@ -187,6 +187,23 @@ def test_a_file_that_was_renamed_while_it_was_open_says_where_its_commits_are(pa
     assert taken_warnings(new, "w") == ([], {"a": 1, "b": 2})
 
 
+@pytest.mark.parametrize("gone", ["-log", "-lock"])
+def test_who_comes_where_a_file_beside_it_was_taken_away_is_told_who_has_the_database(
+    path: Path, gone: str
+) -> None:
+    with Child(path) as child:
+        child("db['a'] = 1")
+        path.with_name(path.name + gone).unlink()
+        for mode in ("r", "w", "c", "n"):
+            with pytest.raises(
+                pellucid.Busy, match=rf"without lock files, in PID {child.pid}\b.*close it there"
+            ):
+                pellucid.open(path, mode, timeout=0)  # type: ignore[call-overload]
+        # It loses nothing.
+        child("db['b'] = 2; db.sync(); db['c'] = 3; db.close()")
+    assert taken_warnings(path) == ([], {"a": 1, "b": 2, "c": 3})
+
+
 def test_whoever_has_its_log_is_not_told_that_it_lacks_one(path: Path) -> None:
     with pellucid.open(path) as db:
         db["a"] = 1

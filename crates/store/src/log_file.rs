@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::catalog;
 use crate::engine::{Engine, EngineError};
-use crate::error::{StoreError, Wanted, Warning};
+use crate::error::{Holder, StoreError, Wanted, Warning};
 use crate::log::{self, LoggedEngine, MemorySpace, Met, OF_ANOTHER, Opened, Space, words_for};
 use crate::maintenance;
+use crate::opening;
 use crate::os;
 use crate::os_map::{self, FileSpace};
 use crate::own_file::OwnFile;
@@ -148,7 +149,7 @@ fn join(log_path: &Path, name: &str, file: &File, manner: Manner) -> Result<Join
     let mut joining = None;
     if !manner.is_alone {
         let limit = manner.timeout.max(JOINING_PATIENCE);
-        joining = Some(begin_joining(log_path, name, limit)?);
+        joining = Some(begin_joining(log_path, name, limit, &|| opening::holders(file))?);
     }
     let space = FileSpace::open(log_path, manner.words(), manner.is_alone.then_some(&data), true);
     let space = space.map_err(|source| open_error(&log_path.display().to_string(), source))?;
@@ -162,11 +163,21 @@ fn join(log_path: &Path, name: &str, file: &File, manner: Manner) -> Result<Join
 }
 
 /// Wait for the right to join a log, among others who may want to be its first member.
-fn begin_joining(log_path: &Path, name: &str, limit: Duration) -> Result<os_map::Joining, StoreError> {
+fn begin_joining(
+    log_path: &Path,
+    name: &str,
+    limit: Duration,
+    holders: &dyn Fn() -> Vec<Holder>,
+) -> Result<os_map::Joining, StoreError> {
     os_map::begin_joining(log_path, limit).map_err(|source| match source.kind() {
         io::ErrorKind::TimedOut => {
             let (path, waited) = (name.to_owned(), Some(limit));
             StoreError::Busy { path, wanted: Wanted::Open, holders: Vec::new(), waited }
+        }
+        // Somebody has removed or renamed it. Whoever has it open goes on with it, and writes all of it into the tree at last.
+        io::ErrorKind::NotFound => {
+            let (path, holders) = (name.to_owned(), holders());
+            StoreError::Busy { path, wanted: Wanted::Locks, holders, waited: None }
         }
         _ => open_error(&log_path.display().to_string(), source),
     })

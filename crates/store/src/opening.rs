@@ -336,7 +336,7 @@ pub(crate) fn same_file(path: &Path, file: &File) -> Option<FileId> {
 }
 
 /// The other processes that hold a `flock` on a file.
-fn holders(file: &File) -> Vec<Holder> {
+pub(crate) fn holders(file: &File) -> Vec<Holder> {
     let Ok(metadata) = file.metadata() else { return Vec::new() };
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     let mut pids: Vec<u32> = locks.lines().filter_map(|line| pid_of_lock(line, metadata.ino())).collect();
