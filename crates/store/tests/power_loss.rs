@@ -196,6 +196,11 @@ fn cut_everywhere(test: &str, manner: Manner, files: &[(&str, &str)]) {
         run(&scratch, manner, OPERATIONS, &mut chance)
     };
     let everywhere = 0..run.recorder.count();
+    // Nobody has asked for a sync there, nor closed it.
+    assert!(
+        !manner.is_left_alone() || run.lasting_at(run.recorder.count() - 1) > 0,
+        "nothing was synced in three seconds"
+    );
     for (file, name) in files {
         let moments: Vec<usize> =
             everywhere.clone().filter(|moment| run.recorder.is_unsynced(name, *moment)).collect();

@@ -134,6 +134,31 @@ mod tests {
     use crate::log::space::noted::{Asked, Noted};
     use crate::memory::MemoryEngine;
 
+    #[test]
+    fn what_nobody_asks_for_is_synced_and_then_written_into_the_tree_all_the_same() {
+        let asked = Asked::default();
+        let space = Noted(MemorySpace::new(words_for(1 << 20)), Arc::clone(&asked));
+        let opened = Opened { is_alone: true, joins: true, inode: 1 };
+        let tree = Box::new(MemoryEngine::new());
+        let (engine, _) = LoggedEngine::open(tree, Box::new(space), [0; 16], opened).unwrap();
+        let mut txn = engine.begin_write().unwrap();
+        txn.put(Tree::Rows, b"key", &[b"value"]).unwrap();
+        txn.commit().unwrap();
+        assert!(engine.pending() > 0);
+        // Far less than fills anything, and nobody comes back to it: what happens happens by its age.
+        let comes = |is_so: &dyn Fn() -> bool| {
+            let begin = Instant::now();
+            while !is_so() {
+                assert!(begin.elapsed().as_secs() < 60, "it did not come");
+                thread::sleep(TICK);
+            }
+        };
+        comes(&|| asked.lock().unwrap().iter().any(|(what, _)| *what == "sync of all"));
+        comes(&|| engine.pending() == 0);
+        let kept = engine.begin_read().unwrap();
+        assert_eq!(kept.get(Tree::Rows, b"key").unwrap(), Some(&b"value"[..]));
+    }
+
     /// Puts of rows as long as half a piece of the log, by an engine whose space notes what it is asked for.
     fn prepared_by(puts: u32, syncs: bool, awaited: Option<usize>) -> Vec<usize> {
         const AREA_SIZE: usize = 64 << 16;

@@ -203,6 +203,7 @@ pub(crate) mod noted {
             self.0.has(end)
         }
         fn sync(&self) -> io::Result<()> {
+            self.note("sync of all", 0..self.words().len());
             self.0.sync()
         }
         fn sync_names(&self) -> io::Result<()> {
