@@ -99,6 +99,27 @@ def test_the_links_of_a_document_lead_somewhere(document: str) -> None:
     assert not [link for link in targets if not (ROOT / document).parent.joinpath(link).exists()]
 
 
+def test_each_invariant_of_the_write_path_is_guarded_by_tests_that_are_there() -> None:
+    text = (ROOT / "docs/internals/write-path.md").read_text("utf-8")
+    stated = re.findall(r"^\d+\. \[([A-Z]\d)\]", text, re.MULTILINE)
+    assert len(stated) == len(set(stated)) > 30
+    _, _, table = text.partition("| invariant | model |")
+    rows = [line.split("|")[1:4] for line in table.partition("\n\n")[0].splitlines()[2:]]
+    guarded = set()
+    for what, _, _ in rows:
+        for kind, first, last in re.findall(r"\b([A-Z])(\d)(?:-[A-Z](\d))?\b", what):
+            guarded |= {f"{kind}{number}" for number in range(int(first), int(last or first) + 1)}
+    assert guarded == set(stated)
+    model = "".join(path.read_text() for path in ROOT.glob("crates/store/tests/write_path_model*/**/*.rs"))
+    model += (ROOT / "crates/store/tests/write_path_model.rs").read_text()
+    named = [name for _, models, _ in rows for name in re.findall(r"`(\w+)`", models)]
+    assert [name for name in named if f"fn {name}(" not in model] == []
+    folders = [".", "tests", "tests/contract", "crates/store/tests", "crates/store/src"]
+    files = [name for _, _, files in rows for name in re.findall(r"`([\w/]+\.\w+)`", files)]
+    gone = [name for name in files if not any((ROOT / folder / name).exists() for folder in folders)]
+    assert (gone, len(files) > 30) == ([], True)
+
+
 def test_the_build_server_runs_the_test_command_of_the_readme() -> None:
     assert any("./dev test" in source for _, source in blocks("README.md", "sh"))
     assert "\n./dev test\n./dev lint\n" in (ROOT / ".ci/run").read_text()

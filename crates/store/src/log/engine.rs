@@ -467,6 +467,21 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_of_more_than_a_sixteenth_of_an_area_is_written_into_the_tree() {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 20).unwrap();
+        for (size, is_in_log) in [((1 << 16) + 1, false), ((1 << 16) - 100, true), ((1 << 16) + 1, false)] {
+            let (begin, value) = (engine.shared.areas.tail(), vec![size as u8; size]);
+            let mut txn = engine.begin_write().unwrap();
+            txn.put(Tree::Rows, b"key", &[&value]).unwrap();
+            txn.commit().unwrap();
+            // It takes a place among the others either way.
+            assert_eq!(engine.shared.areas.tail() - begin > size as u64, is_in_log);
+            assert_eq!(engine.pending() > 0, is_in_log);
+            assert_eq!(engine.begin_read().unwrap().get(Tree::Rows, b"key").unwrap(), Some(&value[..]));
+        }
+    }
+
+    #[test]
     fn what_is_done_at_once_waits_for_nobody() {
         let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
         let begin = || engine.begin_write_at_once(Duration::ZERO).unwrap();
