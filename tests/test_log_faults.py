@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import signal
@@ -503,3 +504,33 @@ def test_a_wall_clock_that_jumps_or_goes_backwards_changes_nothing(
         other.kill()
         child.kill()
     assert len(rows_of(path)) == 59
+
+
+def test_a_wall_clock_that_jumps_lets_changes_go_too_early_and_says_so(path: Path, child: Child) -> None:
+    child("import datetime; library.fault_clock(1_000_000_000)")
+    child(opening(path, keep=datetime.timedelta(days=1)))
+    child("""
+begin = db.stats()["version"]
+def commit(numbers):
+    for number in numbers:
+        db[number] = number
+        db.sync()
+def kept(since):
+    return [change.key for change in db.watch(since=since, timeout=0) if change.kind == "put"]
+""")
+    # Backwards it keeps more than it was asked for.
+    child("commit(range(5)); library.fault_clock(500_000_000); commit(range(5, 10))")
+    assert child("kept(begin)") == list(range(10))
+    child("library.fault_clock(2_000_000_000); commit(range(10, 15))")
+    with pytest.raises(Raised, match=r"HistoryGone.*keep="):
+        child("kept(begin)")
+    child("""
+try:
+    db.watch(since=begin)
+except pellucid.HistoryGone as gone:
+    oldest = gone.oldest
+""")
+    seen = child("kept(oldest)")
+    assert seen == list(range(15))[-len(seen) :]
+    assert len(seen) in range(4, 10)
+    assert child("dict(db)") == {number: number for number in range(15)}
