@@ -263,6 +263,7 @@ impl Areas {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
     use std::sync::Arc;
 
     use super::*;
@@ -271,6 +272,13 @@ mod tests {
     use crate::log::space::MemorySpace;
     use crate::log::space::noted::{Asked, Noted};
     use crate::memory::MemoryEngine;
+
+    /// What was asked for since the last look, but for syncs of the whole log: the keeper may ask for one at any time.
+    fn asked_of_parts(asked: &Asked) -> Vec<(&'static str, Range<usize>)> {
+        let mut all = std::mem::take(&mut *asked.lock().unwrap());
+        all.retain(|(what, _)| *what != "sync of all");
+        all
+    }
 
     #[test]
     fn the_disk_begins_with_a_commit_that_is_waited_for_by_itself() {
@@ -283,14 +291,14 @@ mod tests {
             let mut txn = engine.begin_write().unwrap();
             txn.put(Tree::Rows, b"key", &[b"row"]).unwrap();
             txn.commit().unwrap();
-            std::mem::take(&mut *asked.lock().unwrap())
+            asked_of_parts(&asked)
         };
         assert_eq!(commit(), [], "nobody has waited for the disk yet");
         engine.sync().unwrap();
         for _ in 0..3 {
             let begun = commit();
             engine.sync().unwrap();
-            let synced = std::mem::take(&mut *asked.lock().unwrap());
+            let synced = asked_of_parts(&asked);
             assert_eq!((begun.len(), synced.len()), (1, 1));
             assert_eq!((begun[0].0, synced[0].0, &begun[0].1), ("begin", "sync", &synced[0].1));
         }
@@ -321,7 +329,7 @@ mod tests {
             txn.put(Tree::Rows, &[number], &[&vec![7; 40 << 10]]).unwrap();
             txn.commit().unwrap();
             engine.sync().unwrap();
-            let asked = std::mem::take(&mut *asked.lock().unwrap());
+            let asked = asked_of_parts(&asked);
             let synced = asked.into_iter().filter(|(what, _)| *what == "sync");
             pieces.push(
                 synced.map(|(_, words)| (piece_of(words.start), piece_of(words.end - 1))).collect::<Vec<_>>(),
