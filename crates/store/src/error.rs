@@ -523,6 +523,9 @@ impl StoreError {
             Self::Broken { .. } => {
                 "it can be read, and what was committed is there: close it, in every process, and open it again"
             }
+            Self::Io { source, .. } if source.raw_os_error() == Some(libc::ENAMETOOLONG) => {
+                "choose a shorter name: those of the files beside a database are five bytes longer"
+            }
             Self::MapTooSmall { .. } => "raise the limit (ulimit -v), and reopen",
             Self::TransactionTooLarge { .. } => "commit in smaller parts",
             _ => "",

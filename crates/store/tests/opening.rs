@@ -154,6 +154,19 @@ fn folders_pipes_and_empty_files_are_told_apart() {
 }
 
 #[test]
+fn a_name_to_which_nothing_can_be_added_is_refused_with_what_to_do() {
+    let scratch = Scratch::new();
+    // Of 255 bytes, as long as a name may be, five are for the lock file.
+    for (size, is_long) in [(250, false), (251, true), (256, true)] {
+        match open(&scratch.path(&"n".repeat(size)), Mode::Create) {
+            Ok(_) => assert!(!is_long),
+            Err(error) => assert!(error.to_string().contains("choose a shorter name") && is_long, "{error}"),
+        }
+    }
+    assert_eq!(scratch.names(), ["n".repeat(250)], "nothing was made that cannot be used");
+}
+
+#[test]
 fn a_file_that_was_cut_off_is_refused_before_the_engine_reads_behind_its_end() {
     let scratch = Scratch::new();
     let path = scratch.path("cut.pel");
