@@ -21,6 +21,7 @@ import pellucid
 import pyarrow as pa
 import pytest
 from pellucid import F
+from processes import Child
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -246,3 +247,53 @@ def test_a_change_of_rows_that_take_long_stops_at_a_signal(
         # Nothing of it was done.
         assert (len(table), len(other)) == (2000, 0)
         assert table[0].words[0] == table[1999].words[0] == "word 0"
+
+
+@pytest.mark.parametrize(
+    ("way", "holder"),
+    [
+        *((way, holder) for way in ("put", "transaction", "extend") for holder in ("thread", "process")),
+        # Of another thread's transaction that one is told at once.
+        ("compact", "process"),
+    ],
+)
+def test_whoever_waits_for_others_stops_at_a_signal(
+    path: Path, way: str, holder: str, ring_soon: Callable[[], None]
+) -> None:
+    is_held, is_over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with db.transaction():
+            db["a"] = 2
+            is_held.set()
+            is_over.wait()
+
+    def write() -> None:
+        with db.transaction():
+            db["b"] = 1
+
+    with pellucid.open(path, timeout=3600) as db:
+        db["a"] = 1
+        do: dict[str, Callable[[], Any]] = {
+            "put": lambda: db.__setitem__("b", 1),
+            "transaction": write,
+            "extend": lambda: db.table("t").extend([1, 2]),
+            "compact": db.compact,
+        }
+        with contextlib.ExitStack() as others:
+            if holder == "thread":
+                thread = threading.Thread(target=hold)
+                thread.start()
+                others.callback(thread.join)
+                others.callback(is_over.set)
+                is_held.wait()
+            else:
+                other = others.enter_context(Child(path))
+                other("hold = db.transaction(); hold.__enter__()")
+            with pytest.raises(Rang):  # noqa: PT012
+                ring_soon()
+                do[way]()
+            assert dict(db) == {"a": 1}
+        # It has left nobody waiting.
+        do[way]()
+        assert db.check() == []

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pellucid_record::shape::Shapes;
-use pellucid_store::{AtOnce, Hold, Savepoint, Snapshot, Store, StoreError, Transaction, thread_number};
+use pellucid_store::{
+    AtOnce, Hold, Savepoint, Snapshot, Store, StoreError, Transaction, is_first_thread, thread_number,
+};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -22,6 +24,7 @@ use crate::hot::modules;
 use crate::hot::names::{Names, Source};
 use crate::hot::row::Gate;
 use crate::table::Standing;
+use crate::work::is_interrupted;
 
 /// Gates of transactions, and handles, that are kept without asking whether anybody uses them.
 const GATE_COUNT_MIN: usize = 16;
@@ -249,7 +252,10 @@ impl Core {
         }
         // Whoever gives up the GIL may have to wait for it with the writer lock in hand, and all other writers with them.
         let begun = self.store.begin_at_once(self.timeout).transpose();
-        let begun = begun.unwrap_or_else(|| py.detach(|| self.store.begin(self.timeout)));
+        // Signals are handled in the main thread; the others need not ask for the GIL.
+        let hears = is_first_thread();
+        let mut go_on = || !(hears && is_interrupted());
+        let begun = begun.unwrap_or_else(|| py.detach(|| self.store.begin_while(self.timeout, &mut go_on)));
         begun.map_err(|error| errors::of_store(py, error))
     }
 

@@ -3,48 +3,94 @@
 //! The inner of two writer locks: threads wait here, with a timeout, before one of them takes the lock between
 //! processes (`writer_lock.rs`). LMDB has a lock of its own for both, but nobody can stop waiting for it.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, ThreadId};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
+
+/// Whoever waits is asked so often whether to go on.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// A door that one thread at a time goes through.
 #[derive(Default)]
 pub(crate) struct Gate {
     inside: Mutex<Inside>,
-    opened: Condvar,
 }
 
 #[derive(Default)]
 struct Inside {
     owner: Option<ThreadId>,
-    /// How many wait: to wake nobody costs a system call.
-    waiting: u32,
+    /// Who waits, longest first. They keep their places while they look whether to go on.
+    waiting: VecDeque<Thread>,
+}
+
+impl Inside {
+    /// Have whoever has waited longest look.
+    fn wake(&self) {
+        if let Some(first) = self.waiting.front().filter(|_| self.owner.is_none()) {
+            first.unpark();
+        }
+    }
+}
+
+/// Why somebody who waited did not come in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The time is over.
+    Late,
+    /// They were told not to go on.
+    Stopped,
 }
 
 /// The right to write in this process; dropping it, in whatever thread, gives it up.
 pub(crate) struct GateGuard(Arc<Gate>);
 
 impl Gate {
-    /// Wait until nobody else is inside, at most until `deadline`.
-    pub(crate) fn enter(self: &Arc<Self>, deadline: Instant) -> Option<GateGuard> {
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        while inside.owner.is_some() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left == Duration::ZERO {
-                return None;
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wait until nobody else is inside, at most until `deadline`, and while `go_on` says so, which is asked now and then, and does not panic.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        deadline: Instant,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<GateGuard, Refused> {
+        let mut inside = self.lock();
+        if inside.owner.is_some() {
+            let own = thread::current();
+            inside.waiting.push_back(own.clone());
+            let waited = loop {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left == Duration::ZERO {
+                    break Err(Refused::Late);
+                }
+                drop(inside);
+                thread::park_timeout(left.min(LOOK));
+                // It may take a lock that who is inside has.
+                let goes_on = go_on();
+                inside = self.lock();
+                if inside.owner.is_none() {
+                    break Ok(());
+                }
+                if !goes_on {
+                    break Err(Refused::Stopped);
+                }
+            };
+            inside.waiting.retain(|waiting| waiting.id() != own.id());
+            if let Err(refused) = waited {
+                inside.wake();
+                return Err(refused);
             }
-            inside.waiting += 1;
-            inside = self.opened.wait_timeout(inside, left).unwrap_or_else(PoisonError::into_inner).0;
-            inside.waiting -= 1;
         }
         inside.owner = Some(thread::current().id());
-        Some(GateGuard(Arc::clone(self)))
+        Ok(GateGuard(Arc::clone(self)))
     }
 
     /// Enter where nobody is inside, and nobody waits who was there first.
     pub(crate) fn try_enter(self: &Arc<Self>) -> Option<GateGuard> {
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        if inside.owner.is_some() || inside.waiting > 0 {
+        let mut inside = self.lock();
+        if inside.owner.is_some() || !inside.waiting.is_empty() {
             return None;
         }
         inside.owner = Some(thread::current().id());
@@ -54,17 +100,15 @@ impl Gate {
 
 impl Drop for GateGuard {
     fn drop(&mut self) {
-        let mut inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inside = self.0.lock();
         inside.owner = None;
-        if inside.waiting > 0 {
-            self.0.opened.notify_one();
-        }
+        inside.wake();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
 
@@ -75,16 +119,43 @@ mod tests {
         assert!(gate.try_enter().is_none());
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                drop(gate.enter(Instant::now() + Duration::from_secs(60)).expect("in time"));
+                drop(gate.enter(Instant::now() + Duration::from_secs(60), &mut || true).expect("in time"));
             });
-            while gate.inside.lock().unwrap().waiting == 0 {
+            while gate.lock().waiting.is_empty() {
                 thread::yield_now();
             }
             // As it is for a moment after the guard went: nobody inside, one about to enter.
-            gate.inside.lock().unwrap().owner = None;
+            gate.lock().owner = None;
             assert!(gate.try_enter().is_none());
             drop(guard);
             waiter.join().unwrap();
+        });
+        assert!(gate.try_enter().is_some());
+    }
+
+    #[test]
+    fn whoever_gives_up_is_in_nobodys_way() {
+        let gate = Arc::new(Gate::default());
+        let guard = gate.try_enter().expect("nobody is inside");
+        let soon = Instant::now() + Duration::from_millis(1);
+        assert_eq!(gate.enter(soon, &mut || true).err(), Some(Refused::Late));
+        let late = Instant::now() + Duration::from_secs(60);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (gate, is_over) = (&gate, &is_over);
+            let stopped = scope.spawn(|| gate.enter(late, &mut || !is_over.load(Ordering::Relaxed)).err());
+            while gate.lock().waiting.is_empty() {
+                thread::yield_now();
+            }
+            let patient = scope.spawn(|| gate.enter(late, &mut || true).is_ok());
+            while gate.lock().waiting.len() < 2 {
+                thread::yield_now();
+            }
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(stopped.join().unwrap(), Some(Refused::Stopped));
+            assert_eq!(gate.lock().waiting.len(), 1);
+            drop(guard);
+            assert!(patient.join().unwrap());
         });
         assert!(gate.try_enter().is_some());
     }

@@ -71,7 +71,7 @@ pub use index::{
     Building, Derive, Derived, Deriver, IndexError, IndexInfo, KeepOn, NotUnique, Reached, range_of_parts,
 };
 pub use maintenance::Stats;
-pub use os::thread_number;
+pub use os::{is_first_thread, thread_number};
 pub use row_key::TableId;
 pub use scan::{Range, Row, Scan};
 pub use shapes::TransactionShapes;

@@ -257,7 +257,7 @@ impl Store {
         // To ask for the file alone costs our share for moments.
         database.engine.quiet();
         let new_path = beside(&opening.path, "-compact");
-        let copied = opening.be_alone(timeout).and_then(|()| {
+        let copied = opening.be_alone(timeout, go_on).and_then(|()| {
             let mut is_stopped = false;
             let settled = database.engine.settle_while(timeout, timeout, &mut || {
                 is_stopped |= !go_on();

@@ -156,7 +156,11 @@ impl Opening {
     }
 
     /// Become the only one, or say who else has it open.
-    pub(crate) fn be_alone(&self, timeout: Duration) -> Result<(), StoreError> {
+    pub(crate) fn be_alone(
+        &self,
+        timeout: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
         let begin = Instant::now();
         let file = self.file()?;
         loop {
@@ -175,6 +179,9 @@ impl Opening {
                 let holders = holders(file);
                 let waited = Some(timeout);
                 return Err(StoreError::Busy { path, wanted: Wanted::Alone, holders, waited });
+            }
+            if !go_on() {
+                return Err(StoreError::Stopped);
             }
             std::thread::sleep(Duration::from_millis(5));
         }

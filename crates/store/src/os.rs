@@ -80,6 +80,17 @@ pub fn thread_number() -> u64 {
     NUMBER.with(|number| *number)
 }
 
+/// Whether the calling thread is the process's first one; taken for granted where the system does not tell.
+#[must_use]
+pub fn is_first_thread() -> bool {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the call takes nothing and cannot fail.
+    let is_first = u32::try_from(unsafe { libc::gettid() }) == Ok(std::process::id());
+    #[cfg(not(target_os = "linux"))]
+    let is_first = true;
+    is_first
+}
+
 /// Be told of forks from now on.
 pub(crate) fn watch_forks() {
     AT_FORK.call_once(|| {

@@ -249,7 +249,19 @@ impl Store {
     /// # Errors
     /// `ReadOnly`, `Busy` after the timeout, `Closed`, `DiskFull`.
     pub fn begin(&self, timeout: Duration) -> Result<Transaction, StoreError> {
-        Transaction::begin(self.writable()?, timeout, self.options.durability)
+        self.begin_while(timeout, &mut || true)
+    }
+
+    /// As `begin`; `go_on` is asked now and then while others are in the way. It must not panic.
+    ///
+    /// # Errors
+    /// As `begin`; `Stopped`, where `go_on` said no.
+    pub fn begin_while(
+        &self,
+        timeout: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Transaction, StoreError> {
+        Transaction::begin(self.writable()?, timeout, self.options.durability, go_on)
     }
 
     /// As `begin`, if nobody is in the way: waits for nobody, `None` where it would have to. What the transaction waits for

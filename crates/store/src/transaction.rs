@@ -107,8 +107,9 @@ impl Transaction {
         database: Arc<Database>,
         timeout: Duration,
         durability: Durability,
+        go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Self, StoreError> {
-        let (write, gate) = writer_lock::acquire(&database, timeout)?;
+        let (write, gate) = writer_lock::acquire(&database, timeout, go_on)?;
         Self::over(database, write, gate, durability)
     }
 

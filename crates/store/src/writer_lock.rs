@@ -8,15 +8,19 @@ use std::time::{Duration, Instant};
 use crate::database::Database;
 use crate::engine::WriteTxn;
 use crate::error::{Holder, StoreError, Wanted};
-use crate::gate::GateGuard;
+use crate::gate::{GateGuard, LOOK, Refused};
 
 /// The engine's transaction, and the right of this process's thread to it.
 type Acquired = (Box<dyn WriteTxn>, GateGuard);
 
 const COMMAND_SIZE_MAX: usize = 120;
 
-/// Wait for the right to write, until other threads and processes have had theirs or the time is over.
-pub(crate) fn acquire(database: &Database, timeout: Duration) -> Result<Acquired, StoreError> {
+/// Wait for the right to write, until other threads and processes have had theirs, the time is over, or `go_on` says no.
+pub(crate) fn acquire(
+    database: &Database,
+    timeout: Duration,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Acquired, StoreError> {
     let begin = Instant::now();
     let deadline =
         begin.checked_add(timeout).unwrap_or_else(|| begin + Duration::from_secs(u64::from(u32::MAX)));
@@ -26,19 +30,30 @@ pub(crate) fn acquire(database: &Database, timeout: Duration) -> Result<Acquired
         holders: holder.into_iter().collect(),
         waited: Some(timeout),
     };
-    let Some(gate) = database.gate.enter(deadline) else {
-        let command = "another transaction of this process".to_owned();
-        return Err(busy(Some(Holder { pid: std::process::id(), command, since: String::new() })));
-    };
+    let gate = database.gate.enter(deadline, go_on).map_err(|refused| match refused {
+        Refused::Late => {
+            let command = "another transaction of this process".to_owned();
+            busy(Some(Holder { pid: std::process::id(), command, since: String::new() }))
+        }
+        Refused::Stopped => StoreError::Stopped,
+    })?;
     // Ahead of the first commit, and so of those that are made at once: these need one before them.
     database.mark()?;
-    let txn = database.engine.begin_write_until(deadline, timeout).map_err(|error| database.error(error))?;
-    match txn {
-        Some(txn) => Ok((txn, gate)),
-        None => Err(busy(database.engine.writer().map(|pid| {
-            let command = command_of(&pid.to_string());
-            Holder { pid, command, since: String::new() }
-        }))),
+    loop {
+        let until = deadline.min(Instant::now() + LOOK);
+        let txn = database.engine.begin_write_until(until, timeout);
+        if let Some(txn) = txn.map_err(|error| database.error(error))? {
+            return Ok((txn, gate));
+        }
+        if until == deadline {
+            return Err(busy(database.engine.writer().map(|pid| {
+                let command = command_of(&pid.to_string());
+                Holder { pid, command, since: String::new() }
+            })));
+        }
+        if !go_on() {
+            return Err(StoreError::Stopped);
+        }
     }
 }
 
