@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,9 @@ import pytest
 # No deadline: on a busy build server a first call that pages code in says nothing about the code.
 hypothesis.settings.register_profile("pellucid", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("pellucid")
+
+# What a shell begins in the background ignores Ctrl-C: a test that waits for one would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
