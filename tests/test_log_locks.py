@@ -202,39 +202,40 @@ def fork():
             os.kill(child, signal.SIGKILL)
 
 
-SEQUENCE, TAIL, WRITER, AREA_HEADS, GROUPS, PIECE = 64, 128, 192, 4096, 40_960, 1 << 16
+SEQUENCE, TAIL, ACTIVE, WRITER = 64, 128, 136, 192
+AREA_HEADS, GROUPS, PIECE = 4096, 40_960, 1 << 16
+
+
+def words(path: Path, *places: int) -> list[int]:
+    data = path.with_name(path.name + "-log").read_bytes()[:8192]
+    return [int.from_bytes(data[place : place + 8], "little") for place in places]
+
+
+def poke(path: Path, place: int, data: bytes) -> None:
+    with path.with_name(path.name + "-log").open("r+b") as file:
+        file.seek(place)
+        file.write(data)
 
 
 @pytest.mark.parametrize("is_torn", [True, False])
 def test_a_group_that_was_written_and_not_published_is_there_whole_or_not_at_all(
     path: Path, victim: Child, is_torn: bool
 ) -> None:
-    log = path.with_name(path.name + "-log")
-
-    def words(*places: int) -> list[int]:
-        data = log.read_bytes()[:8192]
-        return [int.from_bytes(data[place : place + 8], "little") for place in places]
-
-    def poke(place: int, data: bytes) -> None:
-        with log.open("r+b") as file:
-            file.seek(place)
-            file.write(data)
-
     with Child(path, mode="r") as reader:
         victim("db['b'] = 2")
-        sequence, tail, begin = words(SEQUENCE, TAIL, AREA_HEADS)
+        sequence, tail, begin = words(path, SEQUENCE, TAIL, AREA_HEADS)
         victim("db['c'] = 3")
         member = b"\x01"
         victim.kill()
         # As if it had died with the lock, in the middle of this group, or between its bytes and the word
         # that tells others of it.
-        end = words(TAIL)[0]
+        end = words(path, TAIL)[0]
         assert end - begin < PIECE
         if is_torn:
-            poke(GROUPS + end - begin - 16, b"\xff\xff")
-        poke(SEQUENCE, sequence.to_bytes(8, "little"))
-        poke(TAIL, tail.to_bytes(8, "little"))
-        poke(WRITER, member)
+            poke(path, GROUPS + end - begin - 16, b"\xff\xff")
+        poke(path, SEQUENCE, sequence.to_bytes(8, "little"))
+        poke(path, TAIL, tail.to_bytes(8, "little"))
+        poke(path, WRITER, member)
         expected = {"a": 1, "b": 2} if is_torn else {"a": 1, "b": 2, "c": 3}
         assert reader("dict(db)") == {"a": 1, "b": 2}
         with pellucid.open(path, timeout=5) as db:
@@ -242,3 +243,33 @@ def test_a_group_that_was_written_and_not_published_is_there_whole_or_not_at_all
             assert dict(db) == {**expected, "d": 4}
             assert reader("dict(db)") == {**expected, "d": 4}
             assert db.check() == []
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_stood_behind_a_torn_group_stays_gone_when_the_very_same_commit_is_made_again(
+    path: Path, victim: Child, is_first: bool
+) -> None:
+    victim("db['b'] = 2; db.sync()" if is_first else "db['b'] = 2")
+    active = words(path, ACTIVE)[0]
+    tail, begin = words(path, TAIL, AREA_HEADS + 64 * active)
+    victim("db['c'] = 3")
+    end = words(path, TAIL)[0]
+    victim("db['d'] = 4")
+    victim.kill()
+    # As a power cut leaves it that took a part of the one and nothing of the other, which continues it.
+    place = end - begin - 16
+    assert end - begin < PIECE
+    assert (tail == begin) is is_first
+    poke(path, GROUPS + (active * PIECE) + place, b"\xff\xff")
+    expected = {"a": 1, "b": 2}
+    # Who only reads puts the log right, and writes none of it into the tree.
+    with Child(path, mode="r") as reader:
+        assert reader("dict(db)") == expected
+        with Child(path, timeout=5) as other:
+            other("db['c'] = 3")
+            other.kill()
+        assert reader("dict(db)") == {**expected, "c": 3}
+        reader.kill()
+    with pellucid.open(path) as db:
+        assert dict(db) == {**expected, "c": 3}
+        assert db.check() == []
