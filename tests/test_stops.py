@@ -297,3 +297,21 @@ def test_whoever_waits_for_others_stops_at_a_signal(
         # It has left nobody waiting.
         do[way]()
         assert db.check() == []
+
+
+def test_a_handler_writes_while_its_thread_waits_for_another_process(path: Path) -> None:
+    with pellucid.open(path, timeout=60) as db, Child(path) as other:
+        db["a"] = 1
+        other("hold = db.transaction(); hold.__enter__()")
+
+        def ring(*_: object) -> None:
+            other("hold.__exit__(None, None, None)")
+            db["b"] = 2
+
+        old = signal.signal(signal.SIGALRM, ring)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            db["c"] = 3
+        finally:
+            signal.signal(signal.SIGALRM, old)
+        assert dict(db) == {"a": 1, "b": 2, "c": 3}

@@ -562,13 +562,14 @@ mod tests {
                     }
                 });
             }
-            for _ in 0..20 {
-                assert!(in_child(|| {
+            let are_well = (0..20).all(|_| {
+                in_child(|| {
                     assert!(store.snapshot().unwrap().get(table, &key("before")).unwrap().is_some());
                     put(&store, table, "child");
-                }));
-            }
+                })
+            });
             is_over.store(true, Ordering::Relaxed);
+            assert!(are_well);
         });
         assert_eq!(store.check().unwrap(), []);
         drop(store);

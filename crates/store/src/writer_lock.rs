@@ -30,27 +30,33 @@ pub(crate) fn acquire(
         holders: holder.into_iter().collect(),
         waited: Some(timeout),
     };
-    let gate = database.gate.enter(deadline, go_on).map_err(|refused| match refused {
-        Refused::Late => {
+    let holder = |pid: u32| Holder { pid, command: command_of(&pid.to_string()), since: String::new() };
+    let own = std::process::id();
+    let late = || match database.engine.writer() {
+        // Or one of another thread that waits for it.
+        Some(pid) if pid != own => busy(Some(holder(pid))),
+        _ => {
             let command = "another transaction of this process".to_owned();
-            busy(Some(Holder { pid: std::process::id(), command, since: String::new() }))
+            busy(Some(Holder { pid: own, command, since: String::new() }))
         }
-        Refused::Stopped => StoreError::Stopped,
-    })?;
-    // Ahead of the first commit, and so of those that are made at once: these need one before them.
-    database.mark()?;
+    };
     loop {
+        let gate = database.gate.enter(deadline, go_on).map_err(|refused| match refused {
+            Refused::Late => late(),
+            Refused::Stopped => StoreError::Stopped,
+        })?;
+        // Ahead of the first commit, and so of those that are made at once: these need one before them.
+        database.mark()?;
         let until = deadline.min(Instant::now() + LOOK);
         let txn = database.engine.begin_write_until(until, timeout);
         if let Some(txn) = txn.map_err(|error| database.error(error))? {
             return Ok((txn, gate));
         }
         if until == deadline {
-            return Err(busy(database.engine.writer().map(|pid| {
-                let command = command_of(&pid.to_string());
-                Holder { pid, command, since: String::new() }
-            })));
+            return Err(busy(database.engine.writer().map(holder)));
         }
+        // Whoever is asked may write, as a handler of a signal does: behind our own gate it would wait for us.
+        drop(gate);
         if !go_on() {
             return Err(StoreError::Stopped);
         }
