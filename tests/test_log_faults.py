@@ -158,7 +158,8 @@ def test_a_database_on_a_full_disk_is_read_and_says_how_much_room_it_needs(
         dying("for n in range(1000): db[n] = os.urandom(500)")
         dying.kill()
     before = (path.read_bytes(), log_of(path).stat().st_size)
-    needed = f"free about {-(-before[1] // 1_000_000)} MB, and try again; mode 'r' opens it without room"
+    room = f"free about {-(-before[1] // 1_000_000)} MB, or move both to a larger disk, and try again"
+    needed = f"{room}; mode 'r' opens it without room"
     # What is cut short by a full disk is an EIO of the engine's.
     child(f"fault('room', '', 1); fault('write', '.pel', errno.{code})")
     for mode in ("c", "w", "n"):

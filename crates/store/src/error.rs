@@ -543,7 +543,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::NoRoomForLog { size, .. } => write!(
                 out,
-                "; free about {}, and try again; mode 'r' opens it without room, commits included",
+                "; free about {}, or move both to a larger disk, and try again; mode 'r' opens it without room, commits included",
                 Bytes(*size)
             ),
             _ => Ok(()),
@@ -765,7 +765,11 @@ impl fmt::Display for Warning {
                     "'{path}' is closed, but the last commits could not be written into it ({why}): they are in '{log}', and the two files belong together"
                 )?;
                 if *is_of_room {
-                    write!(out, "; free about {}, then open and close it again", Bytes(*size))?;
+                    write!(
+                        out,
+                        "; free about {}, or move both to a larger disk, then open and close it again",
+                        Bytes(*size)
+                    )?;
                 }
                 Ok(())
             }
