@@ -55,8 +55,7 @@ impl Keeper {
         Ok(Self { kept, thread: Some(thread), generation: os::generation() })
     }
 
-    /// Have the thread let go of the log, and of nothing else before it is handed more, or the last of what it can be handed is dropped: it gives
-    /// back the log's map then.
+    /// Have the thread let go of the log. It goes on as long as it may be handed something to give back, and has the log's map already.
     pub(crate) fn let_go(mut self) -> Option<Reclaimer> {
         self.end()
     }
