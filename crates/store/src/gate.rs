@@ -77,7 +77,9 @@ impl Gate {
                     break Err(Refused::Stopped);
                 }
             };
-            inside.waiting.retain(|waiting| waiting.id() != own.id());
+            // The one that this call took: whoever is asked may have entered too, and come back.
+            let place = inside.waiting.iter().rposition(|waiting| waiting.id() == own.id());
+            place.and_then(|place| inside.waiting.remove(place));
             if let Err(refused) = waited {
                 inside.wake();
                 return Err(refused);
@@ -131,6 +133,22 @@ mod tests {
             waiter.join().unwrap();
         });
         assert!(gate.try_enter().is_some());
+    }
+
+    #[test]
+    fn whoever_enters_while_it_is_asked_leaves_its_place_alone() {
+        let gate = Arc::new(Gate::default());
+        let _guard = gate.try_enter().expect("nobody is inside");
+        let mut places = Vec::new();
+        let late = Instant::now() + Duration::from_secs(60);
+        let refused = gate.enter(late, &mut || {
+            let soon = Instant::now() + Duration::from_millis(1);
+            assert_eq!(gate.enter(soon, &mut || true).err(), Some(Refused::Late));
+            places.push(gate.lock().waiting.len());
+            false
+        });
+        assert_eq!((refused.err(), places), (Some(Refused::Stopped), vec![1]));
+        assert!(gate.lock().waiting.is_empty());
     }
 
     #[test]

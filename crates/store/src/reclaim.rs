@@ -4,7 +4,7 @@
 //! disk is told of each piece that it gets back (`discard`). A thread gives them back while whoever has closed goes on: the one that
 //! kept the log, where there is one, since to begin another takes as long again.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, Thread};
 
 use crate::os;
@@ -19,24 +19,14 @@ pub struct Reclaimer {
     generation: u64,
 }
 
-/// Where the thread finds what it is handed.
-pub(crate) struct Inbox(Receiver<Spent>);
-
-impl Inbox {
-    /// Drop what comes until nothing more can.
-    pub(crate) fn reclaim(self) {
-        self.0.into_iter().for_each(drop);
-    }
-}
-
 impl Reclaimer {
     /// Begin a thread that does some `work` first, and then has nothing else to do than this.
     pub(crate) fn begin(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
-        let (hand, inbox) = channel();
-        let inbox = Inbox(inbox);
+        let (hand, handed) = channel::<Spent>();
         let all = move || {
             work();
-            inbox.reclaim();
+            // Until nothing more can come.
+            handed.into_iter().for_each(drop);
         };
         let handle = thread::Builder::new().name(name.to_owned()).spawn(all)?;
         Ok(Self { hand: Some(hand), thread: handle.thread().clone(), generation: os::generation() })
