@@ -1,0 +1,155 @@
+//! What of LMDB's C interface does the store call?
+//!
+//! Types, constants and functions as `lmdb/lmdb.h` declares them, and describes them. The library behind them makes some of its system
+//! calls in another way than LMDB does (`system.c`), so an environment that uses locks needs [`lock_context`] before it is opened.
+#![allow(non_camel_case_types, missing_docs, reason = "the names are those of lmdb.h, which describes them")]
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::os::fd::RawFd;
+
+pub const MDB_NOSUBDIR: c_uint = 0x4000;
+pub const MDB_NOSYNC: c_uint = 0x1_0000;
+pub const MDB_RDONLY: c_uint = 0x2_0000;
+pub const MDB_NOTLS: c_uint = 0x20_0000;
+pub const MDB_NOLOCK: c_uint = 0x40_0000;
+pub const MDB_CREATE: c_uint = 0x4_0000;
+pub const MDB_CURRENT: c_uint = 0x40;
+pub const MDB_RESERVE: c_uint = 0x1_0000;
+pub const MDB_APPEND: c_uint = 0x2_0000;
+
+pub const MDB_KEYEXIST: c_int = -30799;
+pub const MDB_NOTFOUND: c_int = -30798;
+pub const MDB_PAGE_NOTFOUND: c_int = -30797;
+pub const MDB_CORRUPTED: c_int = -30796;
+pub const MDB_PANIC: c_int = -30795;
+pub const MDB_VERSION_MISMATCH: c_int = -30794;
+pub const MDB_INVALID: c_int = -30793;
+pub const MDB_MAP_FULL: c_int = -30792;
+pub const MDB_READERS_FULL: c_int = -30790;
+pub const MDB_TXN_FULL: c_int = -30788;
+pub const MDB_CURSOR_FULL: c_int = -30787;
+pub const MDB_MAP_RESIZED: c_int = -30785;
+pub const MDB_INCOMPATIBLE: c_int = -30784;
+pub const MDB_BAD_TXN: c_int = -30782;
+
+pub type MDB_cursor_op = c_uint;
+pub const MDB_FIRST: MDB_cursor_op = 0;
+pub const MDB_LAST: MDB_cursor_op = 6;
+pub const MDB_NEXT: MDB_cursor_op = 8;
+pub const MDB_PREV: MDB_cursor_op = 12;
+pub const MDB_SET: MDB_cursor_op = 15;
+pub const MDB_SET_KEY: MDB_cursor_op = 16;
+pub const MDB_SET_RANGE: MDB_cursor_op = 17;
+
+pub type MDB_dbi = c_uint;
+
+#[repr(C)]
+pub struct MDB_env {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+pub struct MDB_txn {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+pub struct MDB_cursor {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct MDB_val {
+    pub mv_size: usize,
+    pub mv_data: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct MDB_stat {
+    pub ms_psize: c_uint,
+    pub ms_depth: c_uint,
+    pub ms_branch_pages: usize,
+    pub ms_leaf_pages: usize,
+    pub ms_overflow_pages: usize,
+    pub ms_entries: usize,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct MDB_envinfo {
+    pub me_mapaddr: *mut c_void,
+    pub me_mapsize: usize,
+    pub me_last_pgno: usize,
+    pub me_last_txnid: usize,
+    pub me_maxreaders: c_uint,
+    pub me_numreaders: c_uint,
+}
+
+pub type MDB_msg_func = Option<unsafe extern "C" fn(message: *const c_char, context: *mut c_void) -> c_int>;
+
+unsafe extern "C" {
+    pub fn mdb_env_create(env: *mut *mut MDB_env) -> c_int;
+    pub fn mdb_env_open(env: *mut MDB_env, path: *const c_char, flags: c_uint, mode: libc::mode_t) -> c_int;
+    pub fn mdb_env_close(env: *mut MDB_env);
+    pub fn mdb_env_set_userctx(env: *mut MDB_env, context: *mut c_void) -> c_int;
+    pub fn mdb_env_set_mapsize(env: *mut MDB_env, size: usize) -> c_int;
+    pub fn mdb_env_set_maxreaders(env: *mut MDB_env, readers: c_uint) -> c_int;
+    pub fn mdb_env_set_maxdbs(env: *mut MDB_env, trees: MDB_dbi) -> c_int;
+    pub fn mdb_env_get_maxkeysize(env: *mut MDB_env) -> c_int;
+    pub fn mdb_env_get_fd(env: *mut MDB_env, descriptor: *mut RawFd) -> c_int;
+    pub fn mdb_env_info(env: *mut MDB_env, info: *mut MDB_envinfo) -> c_int;
+    pub fn mdb_env_stat(env: *mut MDB_env, stat: *mut MDB_stat) -> c_int;
+    pub fn mdb_env_sync(env: *mut MDB_env, force: c_int) -> c_int;
+    pub fn mdb_reader_check(env: *mut MDB_env, dead: *mut c_int) -> c_int;
+    pub fn mdb_reader_list(env: *mut MDB_env, function: MDB_msg_func, context: *mut c_void) -> c_int;
+
+    pub fn mdb_txn_begin(
+        env: *mut MDB_env,
+        parent: *mut MDB_txn,
+        flags: c_uint,
+        txn: *mut *mut MDB_txn,
+    ) -> c_int;
+    pub fn mdb_txn_id(txn: *mut MDB_txn) -> usize;
+    pub fn mdb_txn_commit(txn: *mut MDB_txn) -> c_int;
+    pub fn mdb_txn_abort(txn: *mut MDB_txn);
+    pub fn mdb_txn_reset(txn: *mut MDB_txn);
+    pub fn mdb_txn_renew(txn: *mut MDB_txn) -> c_int;
+
+    pub fn mdb_dbi_open(txn: *mut MDB_txn, name: *const c_char, flags: c_uint, dbi: *mut MDB_dbi) -> c_int;
+    pub fn mdb_stat(txn: *mut MDB_txn, dbi: MDB_dbi, stat: *mut MDB_stat) -> c_int;
+    pub fn mdb_drop(txn: *mut MDB_txn, dbi: MDB_dbi, is_deleted: c_int) -> c_int;
+    pub fn mdb_get(txn: *mut MDB_txn, dbi: MDB_dbi, key: *mut MDB_val, data: *mut MDB_val) -> c_int;
+    pub fn mdb_put(
+        txn: *mut MDB_txn,
+        dbi: MDB_dbi,
+        key: *mut MDB_val,
+        data: *mut MDB_val,
+        flags: c_uint,
+    ) -> c_int;
+
+    pub fn mdb_cursor_open(txn: *mut MDB_txn, dbi: MDB_dbi, cursor: *mut *mut MDB_cursor) -> c_int;
+    pub fn mdb_cursor_close(cursor: *mut MDB_cursor);
+    pub fn mdb_cursor_get(
+        cursor: *mut MDB_cursor,
+        key: *mut MDB_val,
+        data: *mut MDB_val,
+        operation: MDB_cursor_op,
+    ) -> c_int;
+    pub fn mdb_cursor_put(
+        cursor: *mut MDB_cursor,
+        key: *mut MDB_val,
+        data: *mut MDB_val,
+        flags: c_uint,
+    ) -> c_int;
+    pub fn mdb_cursor_del(cursor: *mut MDB_cursor, flags: c_uint) -> c_int;
+}
+
+/// The context to give an environment (`mdb_env_set_userctx`) that has its locks on this descriptor of its lock file. The descriptor must stay
+/// open for as long as the environment is.
+#[must_use]
+pub fn lock_context(descriptor: RawFd) -> *mut c_void {
+    // Plus one, so that an environment without a context has the descriptor -1.
+    std::ptr::without_provenance_mut(usize::try_from(descriptor + 1).unwrap_or(0))
+}

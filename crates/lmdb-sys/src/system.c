@@ -1,0 +1,120 @@
+/* LMDB with other system calls.
+ *
+ * This file includes mdb.c, which is as its authors wrote it, behind macros that replace three of the system calls it makes:
+ *
+ * - fcntl: on Linux LMDB's locks are open file description locks, on a descriptor that the caller opened. POSIX locks, which LMDB
+ *   asks for, belong to the process: it loses all of them when any code in it closes any descriptor of the lock file, as a
+ *   backup of the folder does. Other processes then take its readers for dead and overwrite the pages that these read.
+ *   The descriptor of the locks is another one than that of the map: a forked child inherits the map, and with it the open file that was
+ *   mapped, and would keep that one's locks after its parent's death.
+ * - open: the lock file is one that the caller opened before, never a symbolic link to it.
+ * - pwrite, pwritev: a short write goes on. Linux writes at most 0x7ffff000 bytes in one call, and a disk that is nearly full takes a
+ *   part; the write behind that says ENOSPC, where LMDB would say EIO.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "lmdb.h"
+
+#ifdef __linux__
+#define MDB_USE_PWRITEV 1
+#undef F_GETLK
+#undef F_SETLK
+#undef F_SETLKW
+#define F_GETLK F_OFD_GETLK
+#define F_SETLK F_OFD_SETLK
+#define F_SETLKW F_OFD_SETLKW
+#endif
+
+/* The descriptor that the caller opened of the lock file, or -1. */
+static int pellucid_lock_descriptor(const MDB_env *env)
+{
+	return (int)(intptr_t)mdb_env_get_userctx((MDB_env *)env) - 1;
+}
+
+static int pellucid_open(const MDB_env *env, int is_lock_file, const char *path, int flags, mode_t mode)
+{
+	struct stat held, found;
+	int descriptor;
+
+	if (!is_lock_file)
+		return open(path, flags | O_CLOEXEC, mode);
+	if (fstat(pellucid_lock_descriptor(env), &held) != 0)
+		return -1;
+	descriptor = open(path, (flags & ~O_CREAT) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (descriptor < 0)
+		return -1;
+	/* Else another file has got the name since the caller opened it. */
+	if (fstat(descriptor, &found) == 0 && found.st_dev == held.st_dev && found.st_ino == held.st_ino)
+		return descriptor;
+	close(descriptor);
+	errno = ESTALE;
+	return -1;
+}
+
+static ssize_t pellucid_pwrite(int descriptor, const void *bytes, size_t size, off_t offset)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t count = pwrite(descriptor, (const char *)bytes + done, size - done, offset + (off_t)done);
+		if (count > 0) {
+			done += (size_t)count;
+		} else if (count == 0) {
+			errno = ENOSPC;
+			return -1;
+		} else if (errno != EINTR) {
+			return -1;
+		}
+	}
+	return (ssize_t)done;
+}
+
+#ifdef MDB_USE_PWRITEV
+static ssize_t pellucid_pwritev(int descriptor, const struct iovec *parts, int count, off_t offset)
+{
+	ssize_t written = pwritev(descriptor, parts, count, offset);
+	size_t total = 0, skipped;
+	int part;
+
+	if (written < 0)
+		return written;
+	/* What is left of a short write, part by part. */
+	skipped = (size_t)written;
+	for (part = 0; part < count; part++) {
+		size_t size = parts[part].iov_len;
+		if (skipped < size) {
+			const char *rest = (const char *)parts[part].iov_base + skipped;
+			if (pellucid_pwrite(descriptor, rest, size - skipped, offset + (off_t)(total + skipped)) < 0)
+				return -1;
+			skipped = size;
+		}
+		skipped -= size;
+		total += size;
+	}
+	return (ssize_t)total;
+}
+#endif
+
+/* Each of these is used where `env` is the environment, and `open` where `which` is the kind of file. */
+#define open(path, flags, mode) pellucid_open(env, which == MDB_O_LOCKS, path, flags, mode)
+#define pwrite(descriptor, bytes, size, offset) pellucid_pwrite(descriptor, bytes, size, offset)
+#ifdef MDB_USE_PWRITEV
+#define pwritev(descriptor, parts, count, offset) pellucid_pwritev(descriptor, parts, count, offset)
+#endif
+#ifdef F_OFD_SETLK
+#define fcntl(descriptor, ...) \
+	fcntl((descriptor) == env->me_lfd ? pellucid_lock_descriptor(env) : (descriptor), __VA_ARGS__)
+#endif
+
+#include "mdb.c"
