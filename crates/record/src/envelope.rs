@@ -16,7 +16,7 @@ use crate::layout::{
     index_size, push_varint, read_varint, slot_position, slots_size, tag,
 };
 use crate::shape::{Shape, Shapes, hash_of_names, may_be_shape};
-use crate::validate::validate_record;
+use crate::validate::validate_root;
 use crate::value::{decode, encode_value};
 use crate::view::{self, Container, Root};
 use crate::walk::Walker;
@@ -306,7 +306,7 @@ pub fn validate(bytes: &[u8]) -> Result<Vec<Shape>, Corrupt> {
         return Err(Corrupt::new(Damage::Checksum, 8));
     }
     let shapes = envelope.shapes()?;
-    validate_record(envelope.record, &shapes)
+    validate_root(envelope.record, &shapes, false)
         .map_err(|error| Corrupt::new(error.damage, error.offset as usize + envelope.record_offset()))?;
     Ok(shapes)
 }
@@ -328,11 +328,14 @@ pub fn open(bytes: &[u8], mut id_of: impl FnMut(&Shape) -> Option<u32>) -> Resul
 /// keyed maps for the rest.
 ///
 /// # Errors
-/// The record is damaged.
+/// The record is damaged, or a value of it lies apart in the database.
 pub fn seal<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>, Corrupt> {
     let mut tables = Tables::new();
     let mut ids = HashMap::new();
-    let places = shape_places(record, shapes)?;
+    let Places { ids: places, apart } = shape_places(record, shapes)?;
+    if let Some(offset) = apart {
+        return Err(Corrupt::new(Damage::Apart, offset as usize));
+    }
     for place in &places {
         if let std::collections::hash_map::Entry::Vacant(entry) = ids.entry(place.id) {
             let shape = shapes
@@ -385,12 +388,29 @@ impl Place {
     }
 }
 
-/// All shape ids of a record, in order.
-fn shape_places<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<Place>, Corrupt> {
-    let mut places = Vec::new();
+/// All shape ids of a record, in order, and where it refers to a value that lies apart.
+#[derive(Debug, Default)]
+struct Places {
+    ids: Vec<Place>,
+    apart: Option<u32>,
+}
+
+impl Places {
+    fn note(&mut self, slot: &view::Slot<'_>) {
+        if let view::Slot::Heap { tag: tag::APART, offset, .. } = slot {
+            self.apart = Some(*offset);
+        }
+    }
+}
+
+fn shape_places<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Places, Corrupt> {
+    let mut places = Places::default();
     let container = match view::root(record, shapes)? {
         Root::Container(container) => Some(container),
-        Root::Scalar(slot) => slot.payload_container(record, shapes)?,
+        Root::Scalar(slot) => {
+            places.note(&slot);
+            slot.payload_container(record, shapes)?
+        }
     };
     if let Some(container) = container {
         push_places(record, shapes, container, DEPTH_MAX, &mut places)?;
@@ -404,19 +424,20 @@ fn push_places<S: Shapes + ?Sized>(
     shapes: &S,
     container: Container,
     depth: u32,
-    places: &mut Vec<Place>,
+    places: &mut Places,
 ) -> Result<u32, Corrupt> {
     if depth == 0 {
         return Err(Corrupt::new(Damage::Depth, container.start as usize));
     }
     if container.kind == Kind::Shaped {
-        places.push(Place { offset: container.start, id: container.shape });
+        places.ids.push(Place { offset: container.start, id: container.shape });
     }
     let mut walker = Walker::new(container);
     if container.kind.is_packed() {
         return Ok(walker.end());
     }
     while let Some(slot) = walker.next(record, shapes)? {
+        places.note(&slot);
         if let view::Slot::Container(inner) = slot {
             let end = push_places(record, shapes, inner, depth - 1, places)?;
             walker.consumed(end)?;
@@ -437,7 +458,7 @@ pub fn renumber<S: Shapes + ?Sized>(
     shapes: &S,
     mut new_id: impl FnMut(u32) -> Option<u32>,
 ) -> Result<(), Corrupt> {
-    let mut places = shape_places(record, shapes)?;
+    let mut places = shape_places(record, shapes)?.ids;
     for place in &mut places {
         match new_id(place.id) {
             Some(id) if id < SHAPE_ID_END => place.id = id,

@@ -9,6 +9,7 @@
 //! Invariant: every read checks its own bounds; no read relies on an earlier pass having looked.
 #![forbid(unsafe_code)]
 
+mod dtype;
 pub mod dump;
 pub mod encode;
 pub mod envelope;

@@ -4,9 +4,11 @@
 //! checked by whoever makes a string of it. The readers accept exactly what `docs/format.md` allows, ranges included,
 //! so that what they return can be handed to Python as it is.
 
+use crate::dtype::{self, DIMENSION_COUNT_MAX};
 use crate::error::{Corrupt, Damage};
 use crate::key;
-use crate::layout::{DATE_ORDINAL_MAX, Kind, MICROS_PER_DAY, TIMEDELTA_DAYS_MAX, tag};
+use crate::keyed::container_end;
+use crate::layout::{DATE_ORDINAL_MAX, DEPTH_MAX, Kind, MICROS_PER_DAY, TIMEDELTA_DAYS_MAX, tag};
 use crate::shape::Shapes;
 use crate::view::{Container, Slot};
 
@@ -154,9 +156,15 @@ pub fn zone(bytes: &[u8]) -> Option<Zone<'_>> {
             let (offset, name) = le_i64(rest)?;
             is_utc_offset(offset).then_some(Zone::Fixed { offset, name: std::str::from_utf8(name).ok()? })
         }
-        ZONE_KEY => Some(Zone::Key(std::str::from_utf8(rest).ok()?)),
+        ZONE_KEY => std::str::from_utf8(rest).ok().filter(|key| is_zone_key(key)).map(Zone::Key),
         _ => None,
     }
+}
+
+/// Whether `zoneinfo` would look for this key: it is the path of a file below a folder of zones.
+#[must_use]
+pub fn is_zone_key(key: &str) -> bool {
+    !key.contains(['\0', '\\', ':']) && key.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// Appends a zone.
@@ -323,7 +331,7 @@ pub fn apart_bytes(apart: &Apart) -> [u8; 17] {
 /// Reads the payload of `NDARRAY`, which stands at `offset` in `bytes`.
 ///
 /// # Errors
-/// The head is no tuple of the right elements, or the data is no whole number of elements.
+/// The head is no tuple of the right elements, the dtype is none (`dtype.rs`), or the data is not that of the elements.
 pub fn ndarray<'a, S: Shapes + ?Sized>(
     bytes: &'a [u8],
     shapes: &S,
@@ -337,14 +345,7 @@ pub fn ndarray<'a, S: Shapes + ?Sized>(
         return Err(bad());
     }
     let dtype = head.slot(bytes, shapes, 0)?;
-    let is_dtype = match dtype {
-        Slot::Str(_) => true,
-        // A list in whatever form: that its elements make no dtype is for NumPy to say.
-        Slot::Container(container) => {
-            matches!(container.kind, Kind::List | Kind::Tuple | Kind::PackedInts | Kind::PackedFloats)
-        }
-        _ => false,
-    };
+    let item_size = dtype::item_size(bytes, shapes, &dtype).ok_or_else(bad)?;
     let (Slot::Container(shape), Slot::Int(flags), Slot::Int(data)) =
         (head.slot(bytes, shapes, 1)?, head.slot(bytes, shapes, 2)?, head.slot(bytes, shapes, 3)?)
     else {
@@ -352,20 +353,31 @@ pub fn ndarray<'a, S: Shapes + ?Sized>(
     };
     let is_shape = shape.kind == Kind::PackedInts || shape.kind == Kind::List && shape.count == 0;
     let data_offset = u32::try_from(data).ok().and_then(|data| offset.checked_add(data)).ok_or_else(bad)?;
-    if !is_dtype || !is_shape || data_offset < head.heap || flags & !NDARRAY_FLAGS != 0 {
+    let (is_fortran, is_scalar) = (flags & 1 != 0, flags & 2 != 0);
+    if !is_shape
+        || flags & !NDARRAY_FLAGS != 0
+        || shape.count > if is_scalar { 0 } else { DIMENSION_COUNT_MAX }
+    {
+        return Err(bad());
+    }
+    if data_offset < container_end(bytes, shapes, &head, DEPTH_MAX)? {
         return Err(bad());
     }
     let data = bytes.get(data_offset as usize..end as usize).ok_or_else(bad)?;
-    let mut elements = 1usize;
+    // NumPy multiplies what is not 0, also where there is no element at all.
+    let (mut size, mut is_empty) = (item_size.max(1), false);
     for index in 0..shape.count {
-        let dimension = shape.int(bytes, index).and_then(|dimension| usize::try_from(dimension).ok());
-        elements = dimension.and_then(|dimension| elements.checked_mul(dimension)).ok_or_else(bad)?;
+        let dimension = shape.int(bytes, index).and_then(|dimension| u64::try_from(dimension).ok());
+        let dimension = dimension.ok_or_else(bad)?;
+        is_empty |= dimension == 0;
+        size = size.checked_mul(dimension.max(1)).filter(|size| *size <= i64::MAX as u64).ok_or_else(bad)?;
     }
-    // An element's size is not known here (the dtype is NumPy's affair), but it is the same for each.
-    if if elements == 0 { !data.is_empty() } else { !data.len().is_multiple_of(elements) } {
+    let size = if is_empty || item_size == 0 { 0 } else { size };
+    // Of an empty string, a scalar, a NUL was written before NumPy's own size was looked at.
+    let is_nul = is_scalar && item_size == 0 && data.len() <= 4 && data.iter().all(|byte| *byte == 0);
+    if data.len() as u64 != size && !is_nul {
         return Err(bad());
     }
-    let (is_fortran, is_scalar) = (flags & 1 != 0, flags & 2 != 0);
     Ok(Ndarray { head, dtype, shape, is_fortran, is_scalar, data, data_offset })
 }
 

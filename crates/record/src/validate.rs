@@ -30,7 +30,19 @@ pub fn validate<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<(), Corr
 /// # Errors
 /// The first damage that is found.
 pub fn validate_record<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<(), Corrupt> {
-    let mut validator = Validator { bytes, shapes, key: CanonicalKey::new() };
+    validate_root(bytes, shapes, true)
+}
+
+/// Checks a record; `has_apart`: it is in a database, which has what lies apart.
+///
+/// # Errors
+/// The first damage that is found.
+pub(crate) fn validate_root<S: Shapes + ?Sized>(
+    bytes: &[u8],
+    shapes: &S,
+    has_apart: bool,
+) -> Result<(), Corrupt> {
+    let mut validator = Validator { bytes, shapes, has_apart, key: CanonicalKey::new() };
     match view::root(bytes, shapes)? {
         Root::Container(container) => {
             let end = validator.container(&container, DEPTH_MAX, false)?;
@@ -54,6 +66,7 @@ fn corrupt<T>(damage: Damage, offset: usize) -> Result<T, Corrupt> {
 struct Validator<'a, S: ?Sized> {
     bytes: &'a [u8],
     shapes: &'a S,
+    has_apart: bool,
     key: CanonicalKey,
 }
 
@@ -160,13 +173,26 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
             Slot::Datetime(value) if payload::datetime(value).is_none() => corrupt(Damage::Range, place),
             Slot::Str(text) if std::str::from_utf8(text).is_err() => corrupt(Damage::Text, place),
             Slot::Heap { tag, payload, offset } => {
-                if must_hash && matches!(tag, tag::BYTEARRAY) {
+                self.payload(tag, payload, offset, depth)?;
+                if must_hash && !self.has_hash(tag, payload, offset)? {
                     return corrupt(Damage::Kind, place);
                 }
-                self.payload(tag, payload, offset, depth)
+                Ok(())
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether Python's object of a payload has a hash. That of a registered class is the class's affair.
+    fn has_hash(&self, tag: u8, payload: &[u8], offset: u32) -> Result<bool, Corrupt> {
+        Ok(match tag {
+            tag::BYTEARRAY => false,
+            tag::DECIMAL => !matches!(payload, [b's', ..] | [b'-', b's', ..]),
+            tag::NDARRAY => {
+                payload::ndarray(self.bytes, self.shapes, offset, payload.len() as u32)?.is_scalar
+            }
+            _ => true,
+        })
     }
 
     fn payload(&mut self, tag: u8, payload: &[u8], offset: u32, depth: u32) -> Result<(), Corrupt> {
@@ -179,7 +205,7 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
             tag::TIMEDELTA => payload::timedelta(payload).is_some(),
             tag::TIME => payload::time(payload).is_some(),
             tag::AWARE => payload::aware(payload).is_some(),
-            tag::APART => payload::apart(payload).is_some(),
+            tag::APART => self.has_apart && payload::apart(payload).is_some(),
             tag::NDARRAY => {
                 let array = payload::ndarray(self.bytes, self.shapes, offset, payload.len() as u32)?;
                 self.container(&array.head, depth, false)? <= array.data_offset

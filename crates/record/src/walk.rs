@@ -63,6 +63,18 @@ impl Walker {
         }
     }
 
+    /// A walk that begins at the slot `index`; of one behind the last slot `next` says that there is none.
+    #[inline]
+    #[must_use]
+    pub fn at(container: Container, index: u32) -> Walker {
+        let mut walker = Walker { index, ..Walker::new(container) };
+        if index < container.count {
+            let (tag_offset, slot_offset) = container.position(index);
+            (walker.tag_offset, walker.slot_offset) = (tag_offset as u32, slot_offset as u32);
+        }
+        walker
+    }
+
     /// The container.
     #[inline]
     #[must_use]
@@ -129,6 +141,44 @@ impl Walker {
             Some(payload) => heap_slot(tag, payload, offset as usize).map(Some),
             None => corrupt(Damage::Reference, slot_offset),
         }
+    }
+
+    /// As `next`, but a container in a narrow slot ends where the next heap entry begins, at the latest, as the format has
+    /// it. For loops that do not walk what they are given: no two elements share a byte, whatever is read of them, and
+    /// there is nothing to tell `consumed`.
+    ///
+    /// # Errors
+    /// As `next`, or a container that reaches into the next heap entry.
+    #[inline]
+    pub fn next_bounded<'a, S: Shapes + ?Sized>(
+        &mut self,
+        bytes: &'a [u8],
+        shapes: &S,
+    ) -> Result<Option<Slot<'a>>, Corrupt> {
+        let slot = self.next(bytes, shapes)?;
+        let Some(Slot::Container(mut child)) = slot else { return Ok(slot) };
+        let end = self.next_entry(bytes);
+        if self.container.width_log2 < 3 && end < child.end {
+            if end < child.heap {
+                return corrupt(Damage::HeapOrder, child.start as usize);
+            }
+            child.end = end;
+            self.limit = end;
+        }
+        self.floor = child.end;
+        Ok(Some(Slot::Container(child)))
+    }
+
+    /// Where the heap entry of the next slot that has one begins; where there is none, the container's end. All calls of one
+    /// walk look at each slot once: those before the one that is found have no entry.
+    fn next_entry(&self, bytes: &[u8]) -> u32 {
+        let Container { start, end, count, .. } = self.container;
+        let entry = (self.index..count).find_map(|index| {
+            let is_entry = self.container.tag(bytes, index).is_some_and(|tag| tag >= tag::HEAP);
+            let bits = is_entry.then(|| self.container.bits(bytes, index))??;
+            u32::try_from(u64::from(start) + (bits & 0xFFFF_FFFF)).ok()
+        });
+        entry.unwrap_or(end)
     }
 
     /// What `next` would give, where that is a value without a container and without bytes but those of a string; None where it

@@ -12,7 +12,7 @@ use pellucid_record::validate::validate_record;
 use pellucid_record::value::{
     Double, NoShapes, OwnedZone, ShapeAssigner, Value, decode, encode_value, push_value,
 };
-use pellucid_record::{Container, Corrupt, Encoder, Kind, Root, Shape, Shapes, Slot, validate, view};
+use pellucid_record::{Container, Corrupt, Damage, Encoder, Kind, Root, Shape, Shapes, Slot, validate, view};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -124,7 +124,10 @@ fn scalars() -> impl Strategy<Value = Value> {
         1 => vec(any::<u8>(), 0..12).prop_map(Value::Bytearray),
         1 => vec(any::<u8>(), 0..12).prop_map(Value::Pickle),
         1 => (any::<u64>(), any::<u64>(), Just(tag::BYTES)).prop_map(|(blob, size, tag)| Value::Apart(Apart { tag, blob, size })),
-        1 => (vec(0..4i64, 0..4), 0..4u8, any::<bool>()).prop_map(|(shape, flags, structured)| {
+        1 => (vec(0..4i64, 0..4), 0..4u8, any::<bool>()).prop_map(|(mut shape, flags, structured)| {
+            if flags & 2 != 0 {
+                shape.clear();
+            }
             let dtype = if structured {
                 Value::List(vec![Value::Tuple(vec![Value::Str("x".into()), Value::Str("<f8".into())])])
             } else {
@@ -408,6 +411,19 @@ fn dumped_size(dump: &str) -> usize {
     at
 }
 
+fn has_apart(value: &Value) -> bool {
+    match value {
+        Value::Apart(_) => true,
+        Value::Registered(_, inner) => has_apart(inner),
+        Value::List(elements)
+        | Value::Tuple(elements)
+        | Value::Set(elements)
+        | Value::FrozenSet(elements) => elements.iter().any(has_apart),
+        Value::Dict(entries) => entries.iter().any(|(key, value)| has_apart(key) || has_apart(value)),
+        _ => false,
+    }
+}
+
 proptest! {
     #[test]
     fn values_come_back(value in values()) {
@@ -465,6 +481,14 @@ proptest! {
     fn envelopes_carry_a_record_to_another_dictionary(value in values()) {
         let mut shapes = EverySecond::default();
         let bytes = encode_value(&value, &mut shapes).unwrap();
+        if has_apart(&value) {
+            let refused = envelope::seal(&bytes, &shapes.tables).unwrap_err();
+            prop_assert_eq!(refused.damage, Damage::Apart);
+            // It is no less refused where another writer has sealed it.
+            let sealed = shapes.tables.envelope(&bytes);
+            prop_assert!(validate(&sealed, &NoShapes).is_err());
+            return Ok(());
+        }
         let envelope = envelope::seal(&bytes, &shapes.tables).unwrap();
         validate(&envelope, &NoShapes).unwrap();
         let mut there = Tables::new();

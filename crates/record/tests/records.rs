@@ -1,7 +1,7 @@
 //! Does what the encoder writes read back in place, and take the bytes that the format promises?
 #![allow(clippy::unwrap_used, clippy::cast_sign_loss, reason = "helpers of tests may unwrap as tests do")]
 
-use pellucid_record::{Container, Encoder, Kind, Shape, Shapes, Slot, view};
+use pellucid_record::{Container, Damage, Encoder, Kind, Shape, Shapes, Slot, Walker, view};
 
 /// Shapes 0 to 4: the dicts of the record, from the outermost on.
 fn shapes() -> Vec<Shape> {
@@ -203,4 +203,54 @@ fn mistakes_and_limits_are_errors() {
         encoder.begin(Kind::List, 1, 0).unwrap();
     }
     assert!(encoder.begin(Kind::List, 1, 0).is_err());
+}
+
+/// How many slots bounded walks find in a container.
+fn count_bounded(bytes: &[u8], shapes: &[Shape], container: Container) -> usize {
+    let (mut count, mut walker) = (0, Walker::new(container));
+    while let Ok(Some(slot)) = walker.next_bounded(bytes, shapes) {
+        count += 1;
+        if let Slot::Container(inner) = slot {
+            count += count_bounded(bytes, shapes, inner);
+        }
+    }
+    count
+}
+
+#[test]
+fn a_bounded_walk_reaches_no_byte_twice() {
+    let shapes = shapes();
+    // Both slots of each tuple refer to the next tuple, 60 deep: 2^60 tuples.
+    let mut bytes = vec![0x14, 3, 0, 0, 2, 0, 0, 0, 0x50, 0x50];
+    let body: Vec<u8> =
+        [0x04, 0x02, 0x50, 0x50, 0x06, 0x06].repeat(60).into_iter().chain([0x04, 0x00]).collect();
+    bytes[0] = Kind::Tuple.root_byte();
+    for _ in 0..2 {
+        bytes.extend_from_slice(&(26u64 | (body.len() as u64) << 32).to_le_bytes());
+    }
+    bytes.extend_from_slice(&body);
+    let root = Container::root(&bytes, &shapes).unwrap();
+    assert!(count_bounded(&bytes, &shapes, root) <= 61);
+    let mut walker = Walker::new(root);
+    walker.next_bounded(&bytes, &shapes).unwrap();
+    assert_eq!(walker.next_bounded(&bytes, &shapes).unwrap_err().damage, Damage::HeapOrder);
+
+    let mut encoder = Encoder::new();
+    push_record(&mut encoder);
+    let bytes = encoder.bytes();
+    let root = Container::root(bytes, &shapes).unwrap();
+    assert_eq!(count_bounded(bytes, &shapes, root), 22);
+    for index in 0..root.count {
+        let mut walker = Walker::at(root, index);
+        for index in index..root.count {
+            let (slot, expected) =
+                (walker.next(bytes, &shapes).unwrap(), root.slot(bytes, &shapes, index).unwrap());
+            assert_eq!(slot, Some(expected));
+            if let Slot::Container(inner) = expected {
+                walker.consumed(inner.end).unwrap();
+            }
+        }
+        assert_eq!(walker.next(bytes, &shapes), Ok(None));
+    }
+    assert_eq!(Walker::at(root, root.count + 5).next(bytes, &shapes), Ok(None));
 }

@@ -13,6 +13,10 @@
 use super::number::int_code;
 use super::{KeyError, code};
 
+/// Python has no Decimal with a greater exponent of the first digit, or a smaller one of the last.
+const EXPONENT_MAX: i64 = 999_999_999_999_999_999;
+const EXPONENT_LEAST: i64 = -1_999_999_999_999_999_997;
+
 const INFINITY_NEGATIVE: u8 = 1;
 const NEGATIVE: u8 = 2;
 const ZERO: u8 = 3;
@@ -31,7 +35,7 @@ pub(super) struct Decimal<'a> {
     end: usize,
 }
 
-/// Whether this is a Decimal as `str()` writes it: NaN and infinities included.
+/// Whether this is a Decimal as `str()` writes it: NaN and infinities included. Python makes a Decimal of each such text.
 #[must_use]
 pub fn is_decimal_text(text: &str) -> bool {
     !matches!(Decimal::parse(text), Err(KeyError::BadDecimal))
@@ -76,12 +80,18 @@ impl<'a> Decimal<'a> {
             return Err(KeyError::BadDecimal);
         }
 
+        let behind_point = i64::try_from(fraction.len()).map_err(|_| KeyError::BadDecimal)?;
+        let last = exponent.checked_sub(behind_point).filter(|last| *last >= EXPONENT_LEAST);
+        let last = last.ok_or(KeyError::BadDecimal)?;
         let count = whole.len() + fraction.len();
         let digits = || whole.iter().chain(fraction);
-        let Some(first) = digits().position(|digit| *digit != b'0') else { return Ok(special) };
+        let Some(first) = digits().position(|digit| *digit != b'0') else {
+            return if last <= EXPONENT_MAX { Ok(special) } else { Err(KeyError::BadDecimal) };
+        };
         let zeros_behind = digits().rev().take_while(|digit| **digit == b'0').count();
         let shift = i64::try_from(whole.len()).ok().zip(i64::try_from(first + 1).ok());
         let adjusted = shift.and_then(|(whole, first)| exponent.checked_add(whole - first));
+        let adjusted = adjusted.filter(|adjusted| *adjusted <= EXPONENT_MAX);
         Ok(Self {
             class: if negative { NEGATIVE } else { POSITIVE },
             adjusted: adjusted.ok_or(KeyError::BadDecimal)?,

@@ -15,6 +15,7 @@ use crate::path::{Step, resolve, slot_index};
 use crate::shape::Shapes;
 use crate::value::{NoShapes, Value, decode_slot, encode_value};
 use crate::view::{Container, Root, Slot, root};
+use crate::walk::Walker;
 
 /// From which index on elements of the list at `path` may stand elsewhere in `new` than in `old`; None where none does, or
 /// where there is no list in both.
@@ -147,11 +148,14 @@ impl Key {
 
 fn keys_of<S: Shapes + ?Sized>(record: &[u8], map: &Container, shapes: &S) -> Result<Vec<Key>, Corrupt> {
     let mut keys = Vec::new();
-    for entry in 0..map.count / 2 {
-        if !matches!(map.slot(record, shapes, 2 * entry + 1)?, Slot::Container(_)) {
+    let mut walker = Walker::new(*map);
+    while let (Some(key), Some(value)) =
+        (walker.next_bounded(record, shapes)?, walker.next_bounded(record, shapes)?)
+    {
+        if !matches!(value, Slot::Container(_)) {
             continue;
         }
-        keys.push(match decode_slot(record, shapes, map.slot(record, shapes, 2 * entry)?)? {
+        keys.push(match decode_slot(record, shapes, key)? {
             Value::Str(name) => Key::Name(name),
             key => match encode_value(&key, &mut NoShapes) {
                 Ok(record) => Key::Record(record),
@@ -197,8 +201,11 @@ fn first_moved<S: Shapes + ?Sized>(
     shapes: &S,
 ) -> Result<Option<u32>, Corrupt> {
     let mut changed = Vec::new();
+    let (mut olds, mut news) = (Walker::new(*was), Walker::new(*is));
     for index in 0..was.count.min(is.count) {
-        let slots = (was.slot(old, shapes, index)?, is.slot(new, shapes, index)?);
+        let slots = (olds.next_bounded(old, shapes)?, news.next_bounded(new, shapes)?);
+        let (Some(one), Some(other)) = slots else { break };
+        let slots = (one, other);
         if let (Slot::Container(was), Slot::Container(is)) = slots
             && bytes_of(old, shapes, &was)? == bytes_of(new, shapes, &is)?
         {
@@ -222,8 +229,8 @@ fn first_moved<S: Shapes + ?Sized>(
         before.push(was);
         now.insert(is);
     }
-    for index in was.count..is.count {
-        now.insert(decode_slot(new, shapes, is.slot(new, shapes, index)?)?);
+    while let Some(added) = news.next_bounded(new, shapes)? {
+        now.insert(decode_slot(new, shapes, added)?);
     }
     Ok(if before.iter().any(|element| now.contains(element)) { first } else { None })
 }

@@ -10,6 +10,7 @@ use crate::error::{Corrupt, Damage, EncodeError};
 use crate::layout::{Kind, ROOT_HEAD_SIZE, tag};
 use crate::shape::Shapes;
 use crate::view::{Container, Root, Slot, root};
+use crate::walk::Walker;
 
 /// Where the one container of a root list of one slot begins: behind the head, a tag and the slot.
 const ONLY_ELEMENT: usize = ROOT_HEAD_SIZE + 9;
@@ -87,8 +88,9 @@ fn write<S: Shapes + ?Sized>(
     for part in parts {
         match *part {
             Part::Slots(first, end) => {
-                for index in first..end {
-                    push_slot(encoder, record, shapes, old, index)?;
+                let mut walker = Walker::at(*old, first);
+                while walker.index() < end {
+                    push_next(encoder, record, shapes, &mut walker)?;
                 }
             }
             Part::Value(value) => push_value(encoder, value, shapes)?,
@@ -101,16 +103,22 @@ fn write<S: Shapes + ?Sized>(
     Ok(encoder.end()?)
 }
 
-fn push_slot<S: Shapes + ?Sized>(
+/// Pushes the next slot of a walk, in which no two share bytes: of a damaged record no more is written than it has.
+fn push_next<S: Shapes + ?Sized>(
     encoder: &mut Encoder,
     record: &[u8],
     shapes: &S,
-    container: &Container,
-    index: u32,
+    walker: &mut Walker,
 ) -> Result<(), PatchError> {
-    let slot = container.slot(record, shapes, index)?;
+    let Some(slot) = walker.next_bounded(record, shapes)? else {
+        return Err(Corrupt::new(Damage::NoSuchSlot, walker.container().start as usize).into());
+    };
     if let Slot::Container(inner) = slot {
-        let end = if container.width_log2 == 3 { inner.end } else { container_end(record, shapes, &inner)? };
+        let end = if walker.container().width_log2 == 3 {
+            inner.end
+        } else {
+            container_end(record, shapes, &inner)?
+        };
         let Some(bytes) = record.get(inner.start as usize..end as usize) else {
             return Err(Corrupt::new(Damage::Truncated, inner.start as usize).into());
         };
@@ -148,8 +156,9 @@ fn push_value<S: Shapes + ?Sized>(encoder: &mut Encoder, value: &[u8], shapes: &
     };
     let kind = if container.kind.is_packed() { Kind::List } else { container.kind };
     encoder.begin(kind, container.count, container.shape)?;
-    for index in 0..container.count {
-        push_slot(encoder, value, shapes, &container, index)?;
+    let mut walker = Walker::new(container);
+    while walker.index() < container.count {
+        push_next(encoder, value, shapes, &mut walker)?;
     }
     Ok(encoder.end()?)
 }
