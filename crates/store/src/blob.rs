@@ -19,6 +19,11 @@ pub(crate) const CHECK_SIZE: usize = 8;
 /// wants a multiple of 64 stands 48 bytes into the payload, plus any multiple of 64.
 pub const BLOB_ADDRESS_REMAINDER: usize = PAGE_HEAD_SIZE;
 
+/// A blob without its check; `None` where the bytes cannot be one.
+pub(crate) fn body(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.get(..bytes.len().checked_sub(CHECK_SIZE)?)
+}
+
 /// The check of a blob.
 pub(crate) fn check_of(id: u64, payload: &[u8]) -> u64 {
     xxh3_64_with_seed(payload, id)

@@ -1,7 +1,8 @@
 //! What does a database know about itself?
 //!
 //! ```text
-//! "h"                 header     u16 format, u16 oldest reader's format, u32 key limit, 16 bytes identity
+//! "h"                 header     u16 format, u16 oldest reader's format, u32 key limit, 16 bytes identity; then for each table of
+//!                                which the row with the greatest number was deleted: u32 table id, i64 next int
 //! "c"                 counters   u64 version, u32 next table id, u32 shape count, u64 next blob id
 //! "a"                 applied    u64 position in the log, u64 sequence number, u64 version of the tree
 //! "k"                 keep       u64 bytes of changes to keep, u64 seconds; nothing is kept where it is missing
@@ -77,14 +78,17 @@ impl Source for dyn WriteTxn + '_ {
     }
 }
 
-/// What does not change while a database lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What hardly changes while a database lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) format: u16,
     pub(crate) oldest_reader: u16,
     /// The engine's limit when the database was created: where long keys begin must never move.
     pub(crate) key_size_max: u32,
     pub(crate) identity: [u8; 16],
+    /// The ints that tables give next at least (`next_int.rs`). They stand here because older releases take no notice of what follows
+    /// in this entry, and would take an entry of another kind for damage.
+    pub(crate) marks: Vec<(TableId, i64)>,
 }
 
 /// What every commit changes that changes more than rows.
@@ -183,18 +187,26 @@ impl Header {
         bytes.extend_from_slice(&self.oldest_reader.to_le_bytes());
         bytes.extend_from_slice(&self.key_size_max.to_le_bytes());
         bytes.extend_from_slice(&self.identity);
+        for (table, next) in &self.marks {
+            bytes.extend_from_slice(&table.0.to_le_bytes());
+            bytes.extend_from_slice(&next.to_le_bytes());
+        }
         (HEADER_KEY.to_vec(), sealed(HEADER_KEY, bytes))
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        let header = Self {
+        let mut header = Self {
             format: fields.u16()?,
             oldest_reader: fields.u16()?,
             key_size_max: fields.u32()?,
             identity: fields.take()?,
+            marks: Vec::new(),
         };
         // A newer format may say more here; its oldest reader decides whether we may go on.
+        while let (Some(table), Some(next)) = (fields.u32(), fields.take().map(i64::from_le_bytes)) {
+            header.marks.push((TableId(table), next));
+        }
         Some(header)
     }
 }
@@ -487,6 +499,8 @@ mod tests {
                 }),
             }),
         };
+        let marks = vec![(TableId(3), 7), (TableId(300), i64::MAX)];
+        let header = Header { format: 1, oldest_reader: 1, key_size_max: 511, identity: [7; 16], marks };
         let keep = Keep { size: 1 << 20, seconds: 60 };
         let chunk =
             Chunk { first: 5, part: 1, last: 5, total: 9, time: 1 << 31, kind: crate::log::ChunkKind::Part };
@@ -501,7 +515,7 @@ mod tests {
             name_entry("people", TableId(9)),
             keep_entry(keep),
             (chunk_key.to_vec(), chunk_value),
-            Header { format: 1, oldest_reader: 1, key_size_max: 511, identity: [7; 16] }.entry(),
+            header.entry(),
         ] {
             match parse_entry(&key, &value).unwrap() {
                 Entry::Counters(found) => assert_eq!(found, counters),
@@ -511,7 +525,7 @@ mod tests {
                 Entry::Index(found) => assert_eq!(found, info),
                 Entry::Shape(id, found) => assert_eq!((id, found.names()), (5, shape.names())),
                 Entry::Name(name, id) => assert_eq!((&*name, id), ("people", TableId(9))),
-                Entry::Header(found) => assert_eq!(found.key_size_max, 511),
+                Entry::Header(found) => assert_eq!(found, header),
                 Entry::Keep => assert_eq!(parse_keep(unsealed(&key, &value).unwrap()), Some(keep)),
                 Entry::History => assert_eq!(Chunk::parse(&key, &value), Some(chunk)),
             }

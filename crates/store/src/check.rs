@@ -429,8 +429,11 @@ pub(crate) fn check_file(
     let file = opening.file()?;
     let failed = |source| StoreError::from_io("read", database.path.clone(), source);
     for _ in 0..TRIES {
+        let mut refused = None;
         if database.read_only.is_none() {
             let mut is_stopped = false;
+            // A check believes no page, and the log is not to be written into a damaged file.
+            database.engine.distrust();
             let settled = database.engine.settle_while(PATIENCE, PATIENCE, &mut || {
                 is_stopped |= !go_on();
                 !is_stopped
@@ -439,9 +442,12 @@ pub(crate) fn check_file(
                 return Err(StoreError::Stopped);
             }
             let settled = settled.map_err(|error| database.settle_error(error));
-            // Where the disk has no room for it, as where a writer is in the way.
-            if let Some(error) = settled.err().filter(|error| !error.is_of_room()) {
-                return Err(error);
+            match settled {
+                // Where the disk has no room for it, as where a writer is in the way.
+                Err(error) if error.is_of_room() => {}
+                // The file is checked as it is, without the log.
+                Err(error @ StoreError::LogUnwritten { .. }) => refused = Some(error),
+                settled => drop(settled?),
             }
         }
         let snapshot = database.snapshot()?;
@@ -462,7 +468,11 @@ pub(crate) fn check_file(
         let pages = PageFile::new(file, meta.page_size, size);
         check_other_meta(&pages, &metas, meta, &mut audit);
         let map = walk(&pages, meta, &mut audit);
-        return Ok((audit.finish_whole()?, Some(map)));
+        let findings = audit.finish_whole()?;
+        return match refused.filter(|_| findings.is_empty()) {
+            Some(refused) => Err(refused),
+            None => Ok((findings, Some(map))),
+        };
     }
     Err(StoreError::Busy {
         path: database.path.clone(),

@@ -15,12 +15,13 @@ use crate::check::Audit;
 use crate::engine::{Direction, Engine, EngineError, ReadTxn, Start, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::lmdb::{LmdbEngine, LmdbOptions};
-use crate::opening::{lock_path_of, same_file};
+use crate::opening::same_file;
 use crate::own_file::OwnFile;
 use crate::page_walk::walk;
 use crate::pages::PageFile;
 use crate::rights;
-use crate::stamp;
+use crate::side_file;
+use crate::stamp::{self, Kind};
 
 /// Bytes of entries that are committed together.
 const PART_SIZE: usize = 32 << 20;
@@ -46,14 +47,12 @@ impl NewFile {
     /// Begin a file, with these rights, at a path where none is, which will have another name when it is complete: messages name that one.
     pub(crate) fn create_for(path: &Path, target: &Path, mode: u32) -> Result<Self, StoreError> {
         let name = target.display().to_string();
-        let created = create_locked(path, mode).and_then(|file| stamp::begin(&file).map(|()| file));
-        let held = created.map_err(|source| StoreError::from_io("create", name.clone(), source))?;
-        let mut entries =
-            |version, _| vec![Applied { version, ..Applied::default() }.entry(), Counters::default().entry()];
-        let engine = LmdbEngine::create(path, LmdbOptions::default(), &mut entries);
+        let failed = |source| StoreError::from_io("create", name.clone(), source);
+        let held = OwnFile::new(create_locked(path, mode).map_err(failed)?);
+        // From here on what goes wrong removes the file.
         let mut new = Self {
             path: path.to_owned(),
-            held: Some(OwnFile::new(held)),
+            held: Some(held),
             name: name.clone(),
             engine: None,
             part: None,
@@ -62,8 +61,23 @@ impl NewFile {
             version: 0,
             has_history: false,
         };
-        new.engine = Some(engine.map_err(|error| StoreError::from_engine(&name, error))?);
+        new.begin().map_err(|error| StoreError::from_engine(&name, error))?;
         Ok(new)
+    }
+
+    fn begin(&mut self) -> Result<(), EngineError> {
+        stamp::begin(self.file()?, Kind::Unfinished).map_err(EngineError::of_system)?;
+        let mut entries =
+            |version, _| vec![Applied { version, ..Applied::default() }.entry(), Counters::default().entry()];
+        // Nobody else uses it before it is complete.
+        let options = LmdbOptions { is_lockless: true, ..LmdbOptions::default() };
+        self.engine = Some(LmdbEngine::create(&self.path, options, &mut entries)?);
+        Ok(())
+    }
+
+    /// The file, which is locked.
+    pub(crate) fn file(&self) -> Result<&File, EngineError> {
+        self.held.as_ref().and_then(OwnFile::file).ok_or(EngineError::Forked)
     }
 
     /// Take over everything that a version holds, unless `go_on`, which is asked with each entry, says no: then the answer is false.
@@ -139,20 +153,15 @@ impl NewFile {
     }
 
     /// Write the end; it is on the disk then, and others keep off it as long as the second of these is there.
-    pub(crate) fn finish(self) -> Result<(PathBuf, Option<OwnFile>), StoreError> {
-        let finished = self.finish_locked()?;
-        let _ = std::fs::remove_file(lock_path_of(&finished.0));
-        Ok(finished)
-    }
-
-    /// As `finish`, and leave the engine's lock file beside it.
-    pub(crate) fn finish_locked(mut self) -> Result<(PathBuf, Option<OwnFile>), StoreError> {
+    pub(crate) fn finish(mut self) -> Result<(PathBuf, OwnFile), StoreError> {
         let name = self.name.clone();
         self.commit_part().map_err(|error| StoreError::from_engine(&name, error))?;
         self.engine = None;
-        let synced = File::open(&self.path).and_then(|file| file.sync_all());
+        let held = self.held.take().ok_or(StoreError::Closed { what: "copy" })?;
+        let file = held.file().ok_or(StoreError::Forked { what: "copy" })?;
+        let synced = stamp::set_kind(file, Kind::Unnamed).and_then(|()| file.sync_all());
         synced.map_err(|source| StoreError::from_io("sync", name, source))?;
-        Ok((std::mem::take(&mut self.path), self.held.take()))
+        Ok((std::mem::take(&mut self.path), held))
     }
 
     /// Write the end, keep the engine open, and remove the file's name: it goes when the engine does.
@@ -174,11 +183,10 @@ fn create_locked(path: &Path, mode: u32) -> io::Result<File> {
     }
 }
 
-/// Remove a file that nobody makes any more, and its lock file.
+/// Remove what lies at a path if it is a copy that is not complete, or without its name, and that nobody makes any more.
 pub(crate) fn remove_remains(path: &Path) {
-    let Ok(file) = File::open(path) else { return };
-    if file.try_lock().is_ok() && same_file(path, &file).is_some() {
-        let _ = std::fs::remove_file(lock_path_of(path));
+    let Ok(file) = side_file::peek(path, false) else { return };
+    if stamp::is_copy(&file) && file.try_lock().is_ok() && same_file(path, &file).is_some() {
         let _ = std::fs::remove_file(path);
     }
 }
@@ -190,7 +198,6 @@ impl Drop for NewFile {
         }
         self.part = None;
         self.engine = None;
-        let _ = std::fs::remove_file(lock_path_of(&self.path));
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -14,16 +14,18 @@ use pellucid_record::{Admission, Dictionary};
 use crate::catalog::{self, CatalogError, Source};
 use crate::cell::{CHECK_SIZE, Cell};
 use crate::engine::{Engine, EngineError};
-use crate::error::{StoreError, Warning};
+use crate::error::StoreError;
 use crate::gate::Gate;
 use crate::index::{Builds, Deriver, IndexSet};
 use crate::log_file;
+use crate::next_int::Floors;
 use crate::opening::{Leaving, Opening};
 use crate::os;
 use crate::os_latch::Latch;
 use crate::row_key::{Prefix, TableId, is_long, split};
 use crate::snapshot::{Snapshot, SnapshotInner};
 use crate::stamp;
+use crate::warning::Warning;
 
 /// An open database. Fields are dropped in this order: the engine closes its file before the locks go.
 pub(crate) struct Database {
@@ -51,6 +53,8 @@ pub(crate) struct Database {
     pub(crate) index_sets: Mutex<Vec<(u32, Arc<IndexSet>)>>,
     /// Indexes that are being built by this process.
     pub(crate) builds: Builds,
+    /// Below which ints nothing is appended any more.
+    pub(crate) int_floors: Floors,
     /// How many entries of indexes were written or deleted.
     pub(crate) entry_writes: AtomicU64,
     pub(crate) key_size_max: usize,
@@ -101,6 +105,7 @@ impl Database {
             index_memory: AtomicUsize::new(0),
             index_sets: Mutex::default(),
             builds: Builds::default(),
+            int_floors: Floors::default(),
             entry_writes: AtomicU64::new(0),
             key_size_max,
             is_marked: AtomicBool::new(false),
@@ -193,24 +198,21 @@ impl Database {
         StoreError::from_engine(&self.path, error)
     }
 
-    /// What a failed write means. The engine calls it a fault of the disk when only a part was written, which is what happens
-    /// when a disk runs full; whether one more byte has room tells.
-    pub(crate) fn write_error(&self, error: EngineError) -> StoreError {
-        let is_short_write =
-            matches!(&error, EngineError::Io(source) if source.raw_os_error() == Some(libc::EIO));
-        let file = self.opening.as_ref().filter(|_| is_short_write).and_then(|opening| opening.file().ok());
-        match file.and_then(os::full_disk) {
-            Some(source) => self.error(EngineError::of_system(source)),
+    /// What it means that the log's commits could not be written into the file.
+    pub(crate) fn settle_error(&self, error: EngineError) -> StoreError {
+        match &self.opening {
+            Some(opening) => log_file::not_written(&opening.path, error),
             None => self.error(error),
         }
     }
 
-    /// What it means that the log's commits could not be written into the file.
-    pub(crate) fn settle_error(&self, error: EngineError) -> StoreError {
-        match self.opening.as_ref().map(|opening| (opening, opening.file())) {
-            Some((opening, Ok(file))) => log_file::not_written(&opening.path, file, error),
-            _ => self.error(error),
+    /// Whatever is committed survives a power cut from here on, and the end of the process: nothing does where the file was deleted.
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        self.engine.sync().map_err(|error| self.error(error))?;
+        if self.opening.as_ref().is_some_and(Opening::is_deleted) {
+            return Err(StoreError::FileDeleted { path: self.path.clone() });
         }
+        Ok(())
     }
 
     pub(crate) fn catalog_error(&self, error: CatalogError) -> StoreError {
@@ -292,7 +294,7 @@ impl Database {
         commit: impl FnOnce() -> Result<(), EngineError>,
     ) -> Result<(), StoreError> {
         let _alone = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        commit().map_err(|error| self.write_error(error))?;
+        commit().map_err(|error| self.error(error))?;
         debug_assert_eq!(self.dictionary.len(), start, "the writer had caught up, and nobody else commits");
         for shape in shapes {
             self.dictionary.push((*shape).clone())?;
@@ -323,9 +325,8 @@ impl Database {
     /// The bytes of a blob without its check.
     pub(crate) fn blob_body<'a>(&self, id: u64, bytes: Option<&'a [u8]>) -> Result<&'a [u8], StoreError> {
         let bytes = bytes.ok_or(StoreError::NoSuchBlob { id })?;
-        let size = bytes.len().checked_sub(crate::blob::CHECK_SIZE);
-        let body = size.and_then(|size| bytes.get(..size));
-        body.ok_or_else(|| self.corrupt(&format!("large value {id}"), "it is shorter than its check"))
+        crate::blob::body(bytes)
+            .ok_or_else(|| self.corrupt(&format!("large value {id}"), "it is shorter than its check"))
     }
 
     /// A row whose cell is not one.
@@ -369,8 +370,16 @@ impl Database {
             Leaving::NotLast => false,
         };
         // What the tree has, on the disk, need not be synced in the log.
-        if !is_settled {
-            self.engine.leave(has_committed);
+        if !is_settled && let Err(error) = self.engine.leave(has_committed) {
+            let why = match error {
+                EngineError::SyncFailed(source) => source.to_string(),
+                error => error.to_string(),
+            };
+            return Some(Warning::Unsynced { path: self.path.clone(), why });
+        }
+        // Where this process has committed nothing, nothing of its own is lost.
+        if self.is_marked.load(Ordering::Relaxed) && opening.is_deleted() {
+            return Some(Warning::FileDeleted { path: self.path.clone() });
         }
         self.tell_of_log(failed.as_ref()?)
     }

@@ -51,6 +51,10 @@ impl Tree {
     }
 }
 
+/// What is to become of a key: its tree, the key, and whether it is deleted. Trees come in the order of [`Tree::ALL`], the keys of each
+/// in their order.
+pub type Change<'k> = (Tree, &'k [u8], bool);
+
 /// A key and its value, in the engine's own memory.
 pub type Entry<'t> = (&'t [u8], &'t [u8]);
 
@@ -235,6 +239,18 @@ pub trait Engine: Send + Sync {
         Ok(AtOnce::Unable)
     }
 
+    /// Look at each page that the transaction which writes now can come to by making these changes, where the engine would believe
+    /// what its pages say.
+    ///
+    /// # Errors
+    /// `BadPage` for the first that is not as it was written.
+    fn prove(&self, _changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// Believe the pages no more that were believed so far: prove them ahead of the next write that can wait for it.
+    fn distrust(&self) {}
+
     /// The process that writes now, as far as is known.
     fn writer(&self) -> Option<u32> {
         None
@@ -245,6 +261,15 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// Whatever the operating system says.
     fn sync(&self) -> Result<(), EngineError>;
+
+    /// Write every page of the engine's own file once more, as it is: behind a failed sync the system takes the pages that it has lost for
+    /// written. For a process that is alone with the file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    fn write_again(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// Write what lies beside the engine's own file into it: before it is looked at by itself, and before the last one closes.
     /// False when a writer was in the way for so long, or others who do the same were for so long.
@@ -286,9 +311,13 @@ pub trait Engine: Send + Sync {
         None
     }
 
-    /// Have what was made, and committed if anything was, reach the disk, where others go on: called when nothing here may touch the
-    /// file any more, so that nobody is told. What the disk refuses it refuses the next of them who asks, too.
-    fn leave(&self, _has_committed: bool) {}
+    /// Have what was made, and committed if anything was, reach the disk, where others go on.
+    ///
+    /// # Errors
+    /// `SyncFailed` when the disk refuses; the others are told as well.
+    fn leave(&self, _has_committed: bool) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// Some of the commits behind a place, in order, and move the place behind them. Waits for nobody.
     ///
@@ -642,6 +671,8 @@ pub enum EngineError {
         /// How many there are.
         slots: u32,
     },
+    /// There is no memory for this.
+    NoMemory(&'static str),
     /// The engine met a page that cannot be.
     Damaged {
         /// What it met.
@@ -676,6 +707,13 @@ pub enum EngineError {
         /// How long that was.
         waited: Duration,
     },
+    /// A page of the engine's file is not as it was written, so that nothing is written into the file.
+    BadPage {
+        /// Its number.
+        page: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// One transaction holds more changed pages than the engine can track.
     TransactionTooLarge,
     /// The calls came in an order that the contract does not allow.
@@ -693,6 +731,14 @@ impl EngineError {
     pub(crate) fn of_system(source: io::Error) -> Self {
         if os::is_of_room(&source) { Self::DiskFull(source) } else { Self::Io(source) }
     }
+
+    /// What an error means for a transaction of which nothing was committed yet: a sync that failed ahead of that was of others' commits.
+    pub(crate) fn before_commit(self) -> Self {
+        match self {
+            Self::SyncFailed(_) => Self::Broken,
+            error => error,
+        }
+    }
 }
 
 impl fmt::Display for EngineError {
@@ -705,7 +751,9 @@ impl fmt::Display for EngineError {
                 "the file has grown beyond the {reserved} bytes of address space that this process could reserve"
             ),
             Self::ReadersFull { slots } => write!(out, "all {slots} reader places are taken"),
+            Self::NoMemory(what) => write!(out, "not enough memory for {what}"),
             Self::Damaged { what, code } => write!(out, "{what} (engine code {code})"),
+            Self::BadPage { page, what } => write!(out, "page {page}: {what}"),
             Self::SyncFailed(source) => write!(out, "the log could not be synced ({source})"),
             Self::NewerLog { found, newest } => {
                 write!(out, "the log has format {found}, and not up to {newest}")
@@ -714,8 +762,8 @@ impl fmt::Display for EngineError {
             Self::KeySize { size, size_max } => {
                 write!(out, "a key of {size} bytes, where the engine stores 1 to {size_max}")
             }
-            Self::FileBusy { pid: Some(pid), .. } => write!(out, "PID {pid} writes the file"),
-            Self::FileBusy { pid: None, .. } => write!(out, "another process writes the file"),
+            Self::FileBusy { pid: Some(pid), .. } if *pid != 0 => write!(out, "PID {pid} writes the file"),
+            Self::FileBusy { .. } => write!(out, "another process writes the file"),
             Self::TransactionTooLarge => {
                 write!(out, "the transaction changes more pages than can be tracked")
             }

@@ -11,12 +11,14 @@ use pellucid_record::{Corrupt, ShapeError};
 
 use crate::engine::EngineError;
 use crate::index::IndexError;
+use crate::os_memory;
+use crate::side_file::Strange;
 use crate::writer_lock::command_of;
 
 /// Who holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The process's number.
+    /// The process's number; 0 for one of another PID namespace, as of another container, whose number means nothing here.
     pub pid: u32,
     /// What it was started as; empty when that cannot be read.
     pub command: String,
@@ -26,7 +28,10 @@ pub struct Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "PID {}", self.pid)?;
+        match self.pid {
+            0 => write!(out, "a process in another container (of another PID namespace)")?,
+            pid => write!(out, "PID {pid}")?,
+        }
         if !self.command.is_empty() {
             write!(out, " ({})", self.command)?;
         }
@@ -239,6 +244,15 @@ pub enum StoreError {
         /// Whether it could be opened nonetheless, so that all of it can be checked.
         is_open: bool,
     },
+    /// The commits of a log are not written into its file, because a page of that is damaged.
+    LogUnwritten {
+        /// The database.
+        path: String,
+        /// Its log.
+        log: String,
+        /// The page, and what is wrong with it.
+        fault: String,
+    },
     /// A record's own bytes are damaged.
     Record(Corrupt),
     /// The object was closed.
@@ -270,6 +284,18 @@ pub enum StoreError {
         path: String,
         /// What is known about it, and what to do.
         what: String,
+    },
+    /// At the name of a file beside a database lies a link, or no regular file.
+    StrangeFile {
+        /// The name.
+        path: String,
+        /// What lies there.
+        what: &'static str,
+    },
+    /// The database's file was deleted, or replaced, while it was open.
+    FileDeleted {
+        /// Its name.
+        path: String,
     },
     /// The disk did not take what was committed; it may be lost in a power cut, and nothing can be written before it is
     /// opened again.
@@ -327,9 +353,14 @@ impl StoreError {
             EngineError::DiskFull(source) => Self::DiskFull { path, source },
             EngineError::Io(source) => Self::from_io("use", path, source),
             EngineError::MapTooSmall { reserved } => Self::MapTooSmall { path, reserved },
+            EngineError::NoMemory(what) => Self::NoMemory { what },
             EngineError::ReadersFull { slots } => Self::TooManyReaders { path, slots },
             EngineError::Damaged { what, .. } => {
                 let (place, what) = ("its pages".to_owned(), what.to_owned());
+                Self::Corrupt { path, place, what, is_open: true }
+            }
+            EngineError::BadPage { page, what } => {
+                let (place, what) = (format!("page {page}"), what.to_owned());
                 Self::Corrupt { path, place, what, is_open: true }
             }
             EngineError::SyncFailed(source) => Self::SyncFailed { path, source },
@@ -356,6 +387,9 @@ impl StoreError {
 
     /// What an error of the operating system means for the file at `path`.
     pub(crate) fn from_io(action: &'static str, path: String, source: io::Error) -> Self {
+        if let Some(Strange { path, what }) = Strange::of(&source) {
+            return Self::StrangeFile { path: path.display().to_string(), what };
+        }
         match source.raw_os_error() {
             Some(libc::ENOENT) => Self::NotFound { path },
             Some(libc::EISDIR) => Self::IsDirectory { path },
@@ -455,6 +489,7 @@ impl StoreError {
                 write!(out, "large value {id} is gone: its record was changed or deleted meanwhile")
             }
             Self::Corrupt { path, place, what, .. } => write!(out, "'{path}' is damaged at {place}: {what}"),
+            Self::LogUnwritten { path, log, fault } => fmt_unwritten(out, path, log, fault),
             Self::Record(source) => write!(out, "{source}"),
             Self::Closed { what } => write!(out, "the {what} is closed"),
             Self::Stopped => write!(out, "it was stopped, and nothing of it was done"),
@@ -464,13 +499,12 @@ impl StoreError {
             Self::NoSuchSavepoint => write!(out, "the savepoint was released or rolled back before"),
             Self::LogBeside { path } => write!(out, "'{path}' may hold commits that a copy would lack"),
             Self::ForeignLog { path, what } => write!(out, "'{path}' cannot be used: {what}"),
+            Self::StrangeFile { path, what } => fmt_strange(out, path, what),
+            Self::FileDeleted { path } => fmt_deleted(out, path),
             Self::SyncFailed { path, source } => fmt_unsynced(out, path, source),
             Self::Broken { path } => write!(out, "'{path}' takes no more writes: one failed at the disk"),
-            Self::MapTooSmall { path, reserved } => write!(
-                out,
-                "'{path}' has grown beyond the {reserved} bytes of address space that this process could reserve"
-            ),
-            Self::NoMemory { what } => write!(out, "not enough memory for {what}"),
+            Self::MapTooSmall { path, reserved } => fmt_outgrown(out, path, *reserved),
+            Self::NoMemory { what } => write!(out, "not enough memory for {what}{}", os_memory::Limit),
             Self::TransactionTooLarge { path } => {
                 write!(out, "one transaction changes too many pages of '{path}'")
             }
@@ -508,6 +542,7 @@ impl StoreError {
             Self::NoSuchBlob { .. } => "read the record again",
             Self::Corrupt { is_open: true, .. } => "run check, and restore a backup",
             Self::Corrupt { .. } | Self::Truncated { .. } => "restore a backup",
+            Self::LogUnwritten { .. } => "open it with mode 'r' to read what is whole, or restore a backup",
             Self::AccessDenied { is_readable: true, .. } => "open it with mode 'r' to read it",
             Self::BesideDenied { .. } => {
                 "all who have the database open write it, readers too: get the right to, or open the database with mode 'r' when nobody else has it open"
@@ -517,8 +552,12 @@ impl StoreError {
             Self::LogBeside { .. } => {
                 "if you trust it, open and close the file once without untrusted=True; if not, move it away to read the file without them"
             }
+            Self::StrangeFile { .. } => {
+                "nothing was changed there: move it away, and open the database again"
+            }
+            Self::FileDeleted { .. } => "save it first: backup(\"another path\") writes all of it",
             Self::SyncFailed { .. } => {
-                "nothing more can be written before everybody has closed it and it is opened again"
+                "it can be read, and takes no more writes until every process has closed it and it is opened again"
             }
             Self::Broken { .. } => {
                 "it can be read, and what was committed is there: close it, in every process, and open it again"
@@ -554,7 +593,7 @@ impl fmt::Display for StoreError {
 const FAILED: &str = "an earlier change in this transaction failed, so it can only be rolled back";
 
 /// So many bytes, as people say it.
-struct Bytes(u64);
+pub(crate) struct Bytes(pub(crate) u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -575,10 +614,38 @@ fn fmt_no_room(out: &mut fmt::Formatter<'_>, path: &str, log: &str, source: &io:
     )
 }
 
+fn fmt_deleted(out: &mut fmt::Formatter<'_>, path: &str) -> fmt::Result {
+    write!(
+        out,
+        "the file of '{path}' was deleted or replaced while it was open: what is committed to it is lost when it is closed"
+    )
+}
+
+fn fmt_strange(out: &mut fmt::Formatter<'_>, path: &str, what: &str) -> fmt::Result {
+    write!(
+        out,
+        "'{path}' is {what}: the database beside it keeps a file of its own under that name, and opens nothing but a regular file there, through no link"
+    )
+}
+
+fn fmt_outgrown(out: &mut fmt::Formatter<'_>, path: &str, reserved: u64) -> fmt::Result {
+    write!(
+        out,
+        "'{path}' has grown beyond the {reserved} bytes of address space that this process could reserve"
+    )
+}
+
+fn fmt_unwritten(out: &mut fmt::Formatter<'_>, path: &str, log: &str, fault: &str) -> fmt::Result {
+    write!(
+        out,
+        "'{path}' is damaged at {fault}; the commits in '{log}' were not written into it, and both files were left as they are"
+    )
+}
+
 fn fmt_unsynced(out: &mut fmt::Formatter<'_>, path: &str, source: &io::Error) -> fmt::Result {
     write!(
         out,
-        "the disk did not take the last commits of '{path}' ({source}): they are there, this one too, but may not survive a power cut"
+        "the disk did not take the last commits of '{path}' ({source}): they are all there, but may not survive a power cut"
     )
 }
 
@@ -676,107 +743,5 @@ impl std::error::Error for StoreError {
 impl From<ShapeError> for StoreError {
     fn from(error: ShapeError) -> Self {
         Self::Shape(error)
-    }
-}
-
-/// Something that a user should know about a database that works nonetheless.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Warning {
-    /// The file lies on another machine's disk.
-    NetworkFileSystem {
-        /// The file.
-        path: String,
-        /// The kind of file system.
-        name: &'static str,
-    },
-    /// No lock file can be made here, so this process reads without saying so.
-    Unregistered {
-        /// The file.
-        path: String,
-    },
-    /// Somebody keeps an old snapshot, so that the room of everything freed since cannot be used again.
-    OldReader {
-        /// The file.
-        path: String,
-        /// How many commits it is behind.
-        lag: u64,
-    },
-    /// The power was cut, or the log damaged: its last commits are gone.
-    LostCommits {
-        /// The file.
-        path: String,
-        /// How many.
-        commits: u64,
-    },
-    /// It was copied or renamed while somebody had it open, or its log was taken away: commits may be missing.
-    LogMissing {
-        /// The file.
-        path: String,
-        /// The version up to which it has everything.
-        version: u64,
-    },
-    /// The last one closed it, and could not write into the file what the log has.
-    LogStays {
-        /// The file.
-        path: String,
-        /// The log.
-        log: String,
-        /// Its size: about the room that it takes.
-        size: u64,
-        /// What the system said.
-        why: String,
-        /// Whether there was no room.
-        is_of_room: bool,
-    },
-    /// Another process, in another container, has it open.
-    OtherNamespace {
-        /// The file.
-        path: String,
-    },
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NetworkFileSystem { path, name } => write!(
-                out,
-                "'{path}' lies on a network file system ({name}), whose locks and memory maps do not hold between machines; use it from one machine at a time"
-            ),
-            Self::Unregistered { path } => write!(
-                out,
-                "'{path}' is opened without a lock file, which cannot be made there; nobody may write to it meanwhile"
-            ),
-            Self::OldReader { path, lag } => write!(
-                out,
-                "a snapshot of '{path}' is {lag} commits old: the file grows until it is closed; records and iterators that are kept hold one"
-            ),
-            Self::LostCommits { path, commits } => write!(
-                out,
-                "'{path}' was not closed, and the last {commits} commits of its log are damaged or never reached the disk; it is as it was before them"
-            ),
-            Self::LogMissing { path, version } => write!(
-                out,
-                "'{path}' was copied or renamed while it was open, or its log was taken away: it has everything up to version {version}, and what was committed after that is not there; it is in the '-log' beside the original or under the old name, if there still is one: close this, rename that to '{path}-log', and open it again (close a database before you rename it; use backup to copy an open one)"
-            ),
-            Self::LogStays { path, log, size, why, is_of_room } => {
-                write!(
-                    out,
-                    "'{path}' is closed, but the last commits could not be written into it ({why}): they are in '{log}', and the two files belong together"
-                )?;
-                if *is_of_room {
-                    write!(
-                        out,
-                        "; free about {}, or move both to a larger disk, then open and close it again",
-                        Bytes(*size)
-                    )?;
-                }
-                Ok(())
-            }
-            Self::OtherNamespace { path } => write!(
-                out,
-                "'{path}' is open in another container, whose process numbers mean nothing here; share a PID namespace, or the file only between processes that never have the same number"
-            ),
-        }
     }
 }

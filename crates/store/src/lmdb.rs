@@ -10,29 +10,38 @@
 //! handles opened once. What the database is called, who may open it, and its lock files are the business of
 //! `open.rs`.
 //!
-//! **Invariant:** one environment for one file in a process (LMDB's fcntl locks would drop otherwise); the
-//! registry upholds it.
+//! **Invariant:** one environment for one file in a process: LMDB knows a process's readers by its PID alone, and closing one
+//! environment frees the places of both. The registry upholds it.
+//!
+//! **Invariant:** LMDB's locks are on an open file of the lock file that is ours (`Environment::lock`), so nothing else in the process can drop
+//! them, and a forked child closes it at once (`own_file.rs`).
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsStr, c_int, c_uint};
 use std::fs::File;
 use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use lmdb_master_sys as ffi;
+use pellucid_lmdb_sys as ffi;
 
-use crate::engine::{Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
+use crate::engine::{Change, Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
 use crate::lmdb_cursor::value_of;
 use crate::lmdb_page::MapBounds;
 use crate::lmdb_txn::{LmdbRead, LmdbWrite, empty_stat};
+use crate::opening::lock_path_of;
 use crate::os;
-use crate::pages::TreeHead;
-use crate::rights;
+use crate::os_memory;
+use crate::own_file::OwnFile;
+use crate::page_proof;
+use crate::pages::{Meta, PageFile, TreeHead};
+use crate::side_file;
 
 /// Address space to reserve: more than any disk that this library will meet soon. Only what is touched
 /// costs memory.
@@ -43,6 +52,8 @@ const MAP_LOT: usize = 16;
 const MAP_SIZE_MANY: usize = 1 << 36;
 /// Where even this much address space is not to be had, opening fails.
 const MAP_SIZE_MIN: usize = 1 << 26;
+const MAP_SIZE_UNIT: usize = 1 << 20;
+const NO_ROOM_FOR_FILE: &str = "the map of the file: its size, and 64 MiB at least, of address space";
 /// Environments that are open in this process.
 static OPEN_COUNT: AtomicUsize = AtomicUsize::new(0);
 const READERS_MAX: c_uint = 4096;
@@ -89,6 +100,8 @@ pub(crate) struct Environment {
     /// Those of the version that was read last.
     heads: Mutex<Option<Arc<Heads>>>,
     is_broken: AtomicBool,
+    /// What LMDB's locks are on; none where it does without.
+    lock: Option<OwnFile>,
 }
 
 /// Where the trees of one version begin, and where its pages lie: the same for all who read it.
@@ -144,10 +157,8 @@ impl LmdbEngine {
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| {
             EngineError::Io(io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL"))
         })?;
-        if !options.is_lockless {
-            reserve_lock_file(path)?;
-        }
-        let raw = open_environment(&c_path, options)?;
+        let lock = if options.is_lockless { None } else { open_lock_file(path, options)? };
+        let raw = open_environment(&c_path, options, lock.as_ref())?;
         let mut environment = Environment {
             raw,
             handles: [0; 3],
@@ -158,6 +169,7 @@ impl LmdbEngine {
             map_bounds: OnceLock::new(),
             heads: Mutex::new(None),
             is_broken: AtomicBool::new(false),
+            lock,
         };
         // From here on dropping `environment` closes it.
         // SAFETY: the environment is open.
@@ -179,31 +191,32 @@ pub(crate) fn is_room_short(file: &File) -> bool {
     !os::room_beside(file).is_ok_and(|room| room >= ROOM_ENOUGH)
 }
 
+/// Open the lock file, or create it; none on a file system where no file can be written, for an environment that only reads.
+fn open_lock_file(path: &Path, options: LmdbOptions) -> Result<Option<OwnFile>, EngineError> {
+    let database = path.metadata().ok();
+    match side_file::open_or_create(&lock_path_of(path), database.as_ref()) {
+        Err(error) if options.is_read_only && error.raw_os_error() == Some(libc::EROFS) => Ok(None),
+        Err(error) => Err(EngineError::of_system(error)),
+        Ok((file, is_new)) => {
+            reserve_lock_file(&file, is_new)?;
+            Ok(Some(OwnFile::new(file)))
+        }
+    }
+}
+
 /// Make room for the lock file where room is short. LMDB leaves a hole there and writes to it through a map; on a full disk
 /// that kills the process instead of failing. Elsewhere the hole is better: to free the blocks again, when the last one
 /// closes, takes milliseconds on some disks. Then its first page alone is written, which LMDB touches next: to touch a hole has the system read
-/// all that lies behind it, a tenth of a millisecond of zeros. The file is opened and closed here only because this process does not have
-/// the environment open yet: later that would drop LMDB's locks.
-fn reserve_lock_file(path: &Path) -> Result<(), EngineError> {
-    let mut lock_path = path.as_os_str().to_owned();
-    lock_path.push("-lock");
-    // Where it cannot be opened, LMDB will say so, or do without.
-    let mut options = File::options();
-    let options = options.read(true).write(true).create(true).truncate(false);
-    let Ok(file) = options.mode(rights::mode_beside(Some(path))).open(&lock_path) else { return Ok(()) };
-    let is_new = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
-    if is_new && let Ok(database) = path.metadata() {
-        // Where it cannot be, whoever is refused by it is told.
-        let _ = rights::liken(&file, &database);
-    }
-    if !is_room_short(&file) {
+/// all that lies behind it, a tenth of a millisecond of zeros.
+fn reserve_lock_file(file: &File, is_new: bool) -> Result<(), EngineError> {
+    if !is_room_short(file) {
         if is_new {
             // Whatever is in the way of that, LMDB will say.
             let _ = file.write_at(&[0; LOCK_FILE_FIRST], 0);
         }
         return Ok(());
     }
-    os::allocate(&file, LOCK_FILE_SIZE).or_else(|error| match error.raw_os_error() {
+    os::allocate(file, LOCK_FILE_SIZE).or_else(|error| match error.raw_os_error() {
         // Not every file system can; then the hole has to do.
         Some(libc::EOPNOTSUPP | libc::EINVAL) => Ok(()),
         code => Err(error_of(code.unwrap_or(libc::EIO))),
@@ -211,22 +224,28 @@ fn reserve_lock_file(path: &Path) -> Result<(), EngineError> {
 }
 
 /// Reserve as much address space as there is to be had, and open.
-fn open_environment(path: &CStr, options: LmdbOptions) -> Result<*mut ffi::MDB_env, EngineError> {
+fn open_environment(
+    path: &CStr,
+    options: LmdbOptions,
+    lock: Option<&OwnFile>,
+) -> Result<*mut ffi::MDB_env, EngineError> {
     let mut flags = ffi::MDB_NOSUBDIR | ffi::MDB_NOTLS;
     if options.is_read_only {
         flags |= ffi::MDB_RDONLY;
     }
-    if options.is_lockless {
+    let lock = lock.and_then(OwnFile::file).map(AsRawFd::as_raw_fd);
+    if lock.is_none() {
         flags |= ffi::MDB_NOLOCK;
     }
-    let mut map_size = map_size_for(OPEN_COUNT.load(Ordering::Relaxed), path);
+    let (mut map_size, size_min) = map_sizes_for(OPEN_COUNT.load(Ordering::Relaxed), path);
     loop {
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is ours to fill.
         check(unsafe { ffi::mdb_env_create(&raw mut raw) })?;
         // SAFETY: the environment was created above and is used by nobody else; the path is
-        // NUL-terminated and lives during the call.
+        // NUL-terminated and lives during the call; the lock's descriptor stays open for longer than the environment (`Environment::drop`).
         let code = unsafe {
+            ffi::mdb_env_set_userctx(raw, ffi::lock_context(lock.unwrap_or(-1)));
             ffi::mdb_env_set_mapsize(raw, map_size);
             ffi::mdb_env_set_maxreaders(raw, READERS_MAX);
             ffi::mdb_env_set_maxdbs(raw, TREES_MAX);
@@ -238,22 +257,36 @@ fn open_environment(path: &CStr, options: LmdbOptions) -> Result<*mut ffi::MDB_e
         }
         // SAFETY: a failed open leaves an environment that must be closed and not used again.
         unsafe { ffi::mdb_env_close(raw) };
-        if matches!(code, libc::ENOMEM | libc::EINVAL) && map_size > MAP_SIZE_MIN {
-            map_size /= 2;
-            continue;
+        if matches!(code, libc::ENOMEM | libc::EINVAL) {
+            if map_size > size_min {
+                map_size = (map_size / 2).next_multiple_of(MAP_SIZE_UNIT).max(size_min);
+                continue;
+            }
+            return Err(EngineError::NoMemory(NO_ROOM_FOR_FILE));
         }
         return Err(error_of(code));
     }
 }
 
-/// How much address space to ask for beside so many others: room for the file to grow in any case.
-fn map_size_for(open_count: usize, path: &CStr) -> usize {
+/// How much address space to ask for beside so many others, which is room for the file to grow, and the least that will do. Where the process
+/// may not use all that there is, some of what the log leaves stays for all else.
+fn map_sizes_for(open_count: usize, path: &CStr) -> (usize, usize) {
     const GROWTH: u64 = 4;
+    /// The log's map, and what is left for small pieces of memory.
+    const BESIDE: u64 = (64 << 20) + 2 * os_memory::HEADROOM as u64;
+    /// What the last commits, and pages that are being written, take at most about.
+    const HEAP_MOST: u64 = 256 << 20;
     let share = MAP_SIZE_MAX.checked_shr((open_count / MAP_LOT) as u32).unwrap_or(0).max(MAP_SIZE_MANY);
     let path = Path::new(OsStr::from_bytes(path.to_bytes()));
     let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let wanted = usize::try_from(size.saturating_mul(GROWTH)).unwrap_or(MAP_SIZE_MAX);
-    share.max(wanted.next_multiple_of(MAP_SIZE_MIN)).min(MAP_SIZE_MAX)
+    let wanted = share.max(wanted.next_multiple_of(MAP_SIZE_MIN)).min(MAP_SIZE_MAX);
+    let least =
+        usize::try_from(size).unwrap_or(MAP_SIZE_MAX).next_multiple_of(MAP_SIZE_UNIT).max(MAP_SIZE_MIN);
+    let left = os_memory::address_room().map(|room| room.saturating_sub(BESIDE));
+    let left = left.map(|left| (left / 2).max(left.saturating_sub(HEAP_MOST)));
+    let most = left.map_or(MAP_SIZE_MAX, |left| left as usize / MAP_SIZE_UNIT * MAP_SIZE_UNIT);
+    (wanted.min(most).max(least), least)
 }
 
 fn open_trees(
@@ -324,6 +357,72 @@ impl Environment {
 
     pub(crate) fn page_size(&self) -> usize {
         self.page_size
+    }
+
+    /// See [`Engine::write_again`].
+    fn write_again(&self) -> Result<(), EngineError> {
+        self.check_usable()?;
+        // What is written is what was read, from the same pages that LMDB has mapped.
+        os::write_again(&*self.file()?).map_err(EngineError::of_system)
+    }
+
+    /// LMDB's own descriptor, for use while this is borrowed.
+    fn file(&self) -> Result<ManuallyDrop<File>, EngineError> {
+        let mut descriptor = -1;
+        // SAFETY: the environment is open, and the number ours to fill.
+        check(unsafe { ffi::mdb_env_get_fd(self.raw, &raw mut descriptor) })?;
+        // SAFETY: the descriptor is open as long as the environment is; it stays LMDB's, since this is never dropped.
+        Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) }))
+    }
+
+    /// The bytes of the newest version, if the file has more.
+    fn size_to_cut(&self) -> Option<u64> {
+        let size = (self.info().me_last_pgno as u64 + 1) * self.page_size as u64;
+        (self.page_size > 0 && self.file().ok()?.metadata().ok()?.len() > size).then_some(size)
+    }
+
+    /// Give back what transactions have appended that were not committed: until then nobody else has that room, neither the log nor another
+    /// program. For the thread that has LMDB's writer lock, and has changed nothing yet: nobody else makes the file longer. No
+    /// reader looks behind its version's last page, and none has a newer version.
+    ///
+    /// Not where the number of the last page does not agree with what the trees and the list of free pages say: if it is damaged, what
+    /// lies behind it may be in use.
+    pub(crate) fn cut_tail(&self) {
+        if let Some(size) = self.size_to_cut()
+            && let Ok(file) = self.file()
+            && self.newest(&file).is_ok_and(|(pages, meta)| page_proof::counts_all(&pages, &meta))
+        {
+            // Else the next transaction that is committed uses it.
+            let _ = file.set_len(size);
+        }
+    }
+
+    /// The pages of the newest version, in the file. For whoever has LMDB's writer lock: nobody else writes.
+    fn newest<'f>(&self, file: &'f File) -> Result<(PageFile<'f>, Meta), EngineError> {
+        let (metas, size) = PageFile::metas(file)
+            .and_then(|metas| Ok((metas, file.metadata()?.len())))
+            .map_err(EngineError::Io)?;
+        let version = self.info().me_last_txnid as u64;
+        let newest = metas.into_iter().flatten().max_by_key(|meta| meta.txn);
+        let meta = newest.filter(|meta| meta.txn == version);
+        let what = "neither meta page is of the newest version";
+        let meta = meta.ok_or(EngineError::BadPage { page: 0, what })?;
+        Ok((PageFile::new(file, meta.page_size, size), meta))
+    }
+
+    /// As `cut_tail`, behind a transaction that was not committed, by a process that nobody else writes the tree beside.
+    pub(crate) fn give_back(&self) {
+        if self.size_to_cut().is_none() || self.check_usable().is_err() {
+            return;
+        }
+        let mut txn = ptr::null_mut();
+        // SAFETY: the environment is open, `txn` ours to fill.
+        if unsafe { ffi::mdb_txn_begin(self.raw, ptr::null_mut(), 0, &raw mut txn) } != 0 {
+            return;
+        }
+        self.cut_tail();
+        // SAFETY: the transaction is live, ours, and not used afterwards.
+        unsafe { ffi::mdb_txn_abort(txn) };
     }
 
     /// Whether this process, and not an ancestor, opened it.
@@ -404,6 +503,14 @@ impl Environment {
         }
     }
 
+    /// As [`check`], of a code that a transaction which writes was given.
+    pub(crate) fn check(&self, code: c_int) -> Result<(), EngineError> {
+        match code {
+            ffi::MDB_MAP_FULL => Err(EngineError::MapTooSmall { reserved: self.info().me_mapsize as u64 }),
+            code => check(code),
+        }
+    }
+
     pub(crate) fn begin_error(&self, code: c_int) -> EngineError {
         match code {
             ffi::MDB_READERS_FULL => EngineError::ReadersFull { slots: READERS_MAX },
@@ -462,6 +569,10 @@ impl Drop for Environment {
         }
         // SAFETY: transactions hold an `Arc` of the environment, so none is left.
         unsafe { ffi::mdb_env_close(self.raw) };
+        if let Some(lock) = self.lock.as_ref().and_then(OwnFile::file) {
+            // Behind that, which frees our places. Closing it is not enough where a child that is about to run another program has a copy.
+            let _ = os::unlock_all_bytes(lock);
+        }
         OPEN_COUNT.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -487,10 +598,22 @@ impl Engine for LmdbEngine {
         Ok(Box::new(LmdbWrite::begin(Arc::clone(&self.environment))?))
     }
 
+    fn prove(&self, changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError> {
+        self.environment.check_usable()?;
+        let file = self.environment.file()?;
+        let (pages, meta) = self.environment.newest(&file)?;
+        page_proof::prove(&pages, &meta, changes)
+            .map_err(|fault| EngineError::BadPage { page: fault.page, what: fault.what })
+    }
+
     fn sync(&self) -> Result<(), EngineError> {
         self.environment.check_usable()?;
         // SAFETY: the environment is open.
         check(unsafe { ffi::mdb_env_sync(self.environment.raw, 1) })
+    }
+
+    fn write_again(&self) -> Result<(), EngineError> {
+        self.environment.write_again()
     }
 
     fn reader_lag(&self) -> Result<u64, EngineError> {
@@ -566,6 +689,7 @@ pub(crate) fn error_of(code: c_int) -> EngineError {
         }
         ffi::MDB_TXN_FULL => EngineError::TransactionTooLarge,
         ffi::MDB_PANIC => EngineError::Broken,
+        libc::ENOMEM => EngineError::NoMemory("pages of the database"),
         ffi::MDB_MAP_FULL | ffi::MDB_MAP_RESIZED => EngineError::MapTooSmall { reserved: 0 },
         ffi::MDB_READERS_FULL => EngineError::ReadersFull { slots: READERS_MAX },
         ffi::MDB_INVALID => damaged("the file is not an LMDB file"),
@@ -587,9 +711,9 @@ mod tests {
     #[test]
     fn a_thousand_databases_fit_into_the_address_space_of_a_process() {
         const ROOM: usize = 1 << 47;
-        let sizes: Vec<usize> = (0..1000).map(|count| map_size_for(count, c"/nowhere")).collect();
+        let sizes: Vec<usize> = (0..1000).map(|count| map_sizes_for(count, c"/nowhere").0).collect();
         assert_eq!(sizes[..MAP_LOT], [MAP_SIZE_MAX; MAP_LOT]);
         assert!(sizes.iter().sum::<usize>() < ROOM - ROOM / 8);
-        assert_eq!(map_size_for(usize::MAX, c"/nowhere"), MAP_SIZE_MANY);
+        assert_eq!(map_sizes_for(usize::MAX, c"/nowhere").0, MAP_SIZE_MANY);
     }
 }

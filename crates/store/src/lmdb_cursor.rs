@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_uint};
 use std::marker::PhantomData;
 use std::ptr;
 
-use lmdb_master_sys as ffi;
+use pellucid_lmdb_sys as ffi;
 
 use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, Start};
 use crate::lmdb::{Environment, check, error_of};

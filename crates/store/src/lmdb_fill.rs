@@ -15,7 +15,7 @@ use std::ffi::c_uint;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use lmdb_master_sys as ffi;
+use pellucid_lmdb_sys as ffi;
 use pellucid_record::encode::copy;
 
 use crate::engine::EngineError;

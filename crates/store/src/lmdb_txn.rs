@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use lmdb_master_sys as ffi;
+use pellucid_lmdb_sys as ffi;
 
 use crate::engine::{Cursor, Direction, EngineError, Entry, ReadTxn, Start, Tree, WriteTxn};
 use crate::estimate;
@@ -357,6 +357,8 @@ impl LmdbWrite {
         if code != 0 {
             return Err(environment.begin_error(code));
         }
+        // What a process has left that died in a transaction.
+        environment.cut_tail();
         // SAFETY: the transaction is live.
         if (unsafe { ffi::mdb_txn_id(txn) } as usize).is_multiple_of(READER_CHECK_INTERVAL) {
             // A failure leaves things as they are.
@@ -438,7 +440,8 @@ impl LmdbWrite {
         self.end_fillings();
         let room = self.ends.get(tree.index()).filter(|end| key > &end.key[..]).map(|end| end.room);
         if let Some((room, size)) = room.zip(size).filter(|(room, size)| size <= room) {
-            check(self.put_with(tree, key, parts, 0)?.0)?;
+            let code = self.put_with(tree, key, parts, 0)?.0;
+            self.environment.check(code)?;
             if let Some(end) = self.ends.get_mut(tree.index()) {
                 end.note(key, room - size);
             }
@@ -449,7 +452,7 @@ impl LmdbWrite {
         let value = match self.put_with(tree, key, parts, ffi::MDB_APPEND)? {
             (0, value) => value,
             (ffi::MDB_KEYEXIST, _) => return Ok(false),
-            (code, _) => return Err(error_of(code)),
+            (code, _) => return self.environment.check(code).map(|()| false),
         };
         let is_begun = self.leaf_pages(tree)? > pages;
         let page_size = self.environment.page_size();
@@ -568,7 +571,8 @@ impl WriteTxn for LmdbWrite {
     fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         self.take_found(tree)?;
         self.forget_end(tree);
-        check(self.put_with(tree, key, parts, ffi::MDB_CURRENT)?.0)
+        let code = self.put_with(tree, key, parts, ffi::MDB_CURRENT)?.0;
+        self.environment.check(code)
     }
 
     fn delete_found(&mut self, tree: Tree, _key: &[u8]) -> Result<(), EngineError> {
@@ -577,14 +581,15 @@ impl WriteTxn for LmdbWrite {
         self.forget_end(tree);
         self.end_fillings();
         // SAFETY: the cursor is open, stands on an entry, and its transaction is live.
-        check(unsafe { ffi::mdb_cursor_del(cursor, 0) })
+        self.environment.check(unsafe { ffi::mdb_cursor_del(cursor, 0) })
     }
 
     fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         self.check_key(key)?;
         self.set_found(tree, false);
         self.forget_end(tree);
-        check(self.put_with(tree, key, parts, 0)?.0)
+        let code = self.put_with(tree, key, parts, 0)?.0;
+        self.environment.check(code)
     }
 
     #[inline]
@@ -603,7 +608,7 @@ impl WriteTxn for LmdbWrite {
         let txn = self.txn()?;
         self.close_cursors();
         // SAFETY: the transaction is live and has no cursors; the handle stays valid (0: do not delete it).
-        check(unsafe { ffi::mdb_drop(txn, self.environment.handle(tree), 0) })
+        self.environment.check(unsafe { ffi::mdb_drop(txn, self.environment.handle(tree), 0) })
     }
 
     fn savepoint(&mut self) -> Result<(), EngineError> {
@@ -646,9 +651,12 @@ impl WriteTxn for LmdbWrite {
         self.txns.clear();
         live_writes().retain(|live| Some(live.txn) != outermost);
         match outermost {
-            // SAFETY: the transaction is live, has no cursors, and is not used afterwards; it commits
-            // the ones nested in it.
-            Some(txn) => check(unsafe { ffi::mdb_txn_commit(txn) }),
+            Some(txn) => {
+                // SAFETY: the transaction is live, has no cursors, and is not used afterwards; it commits
+                // the ones nested in it.
+                let done = self.environment.check(unsafe { ffi::mdb_txn_commit(txn) });
+                done.inspect_err(|_| self.environment.give_back())
+            }
             None => Err(EngineError::Misuse("the transaction is over")),
         }
     }
@@ -671,6 +679,7 @@ impl Drop for LmdbWrite {
             self.close_cursors();
             // SAFETY: the transaction is live and ours; aborting it aborts the ones nested in it.
             unsafe { ffi::mdb_txn_abort(txn) };
+            self.environment.give_back();
         } else if let Some(live) = live.get_mut(index) {
             // Its cursors go with it: LMDB frees those that are open when a transaction ends.
             live.is_dropped = true;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::catalog;
 use crate::engine::{Engine, EngineError};
-use crate::error::{Holder, StoreError, Wanted, Warning};
+use crate::error::{Holder, StoreError, Wanted};
 use crate::log::{self, LoggedEngine, MemorySpace, Met, OF_ANOTHER, Opened, Space, words_for};
 use crate::maintenance;
 use crate::opening;
@@ -19,6 +19,8 @@ use crate::os;
 use crate::os_map::{self, FileSpace};
 use crate::own_file::OwnFile;
 use crate::reclaim::Reclaimer;
+use crate::side_file::{self, Strange};
+use crate::warning::Warning;
 use crate::writer_lock::is_dead;
 
 /// Bytes of groups that each of the two areas holds.
@@ -40,7 +42,7 @@ pub(crate) fn path_of(database: &Path) -> PathBuf {
 pub(crate) fn remove(database: &Path, reclaimer: Option<&Reclaimer>) {
     let path = path_of(database);
     // As long as this is open there is nothing to be given back.
-    let held = File::open(&path).map(OwnFile::new);
+    let held = side_file::peek(&path, false).map(OwnFile::new);
     let _ = std::fs::remove_file(path);
     let Ok(held) = held else { return };
     match reclaimer {
@@ -119,13 +121,14 @@ pub(crate) fn attach(
     let (engine, met) = LoggedEngine::open(tree, space, header.identity, opened).map_err(told)?;
     drop(joining);
     if opened.is_alone && manner.is_writable && manner.writes {
-        engine.take_over().map_err(|error| not_written(path, file, error))?;
+        engine.take_over().map_err(|error| not_written(path, error))?;
     }
     let Met { lost, applied } = met;
     if opened.is_alone && engine.misses_log(manner.mark) {
         warnings.push(Warning::LogMissing { path: name.clone(), version: applied });
     }
-    if manner.is_writable && own_namespace().is_some_and(|own| engine.meet_namespace(own)) {
+    let namespace = u64::from(os::pid_namespace());
+    if manner.is_writable && namespace != 0 && engine.meet_namespace(namespace) {
         warnings.push(Warning::OtherNamespace { path: name.clone() });
     }
     if lost > 0 {
@@ -183,17 +186,16 @@ fn begin_joining(
     })
 }
 
-/// What it means that commits of the log could not be written into the file: mostly that the disk is full, which the engine calls a
-/// fault of the disk where a part was written.
-pub(crate) fn not_written(path: &Path, file: &File, error: EngineError) -> StoreError {
-    let name = path.display().to_string();
+/// What it means that commits of the log could not be written into the file: mostly that the disk is full.
+pub(crate) fn not_written(path: &Path, error: EngineError) -> StoreError {
     match error {
         EngineError::DiskFull(source) => no_room(path, source),
-        EngineError::Io(source) if source.raw_os_error() == Some(libc::EIO) => match os::full_disk(file) {
-            Some(source) => no_room(path, source),
-            None => StoreError::from_io("write", name, source),
-        },
-        error => StoreError::from_engine(&name, error),
+        EngineError::BadPage { .. } => {
+            let (log, fault) = (path_of(path).display().to_string(), error.to_string());
+            StoreError::LogUnwritten { path: path.display().to_string(), log, fault }
+        }
+        EngineError::Io(source) => StoreError::from_io("write", path.display().to_string(), source),
+        error => StoreError::from_engine(&path.display().to_string(), error),
     }
 }
 
@@ -227,10 +229,20 @@ pub(crate) struct DataFile {
 /// is told.
 pub(crate) fn meet(path: &Path, data: DataFile, area_size: usize) -> Result<Option<Warning>, StoreError> {
     let log_path = path_of(path);
-    let Ok(file) = File::open(&log_path) else { return Ok(None) };
+    let file = match side_file::open(&log_path, false) {
+        Ok(file) => file,
+        Err(error) if Strange::of(&error).is_some() => {
+            return Err(open_error(&log_path.display().to_string(), error));
+        }
+        Err(_) => return Ok(None),
+    };
     let refused = |what| StoreError::ForeignLog { path: log_path.display().to_string(), what };
     if let Some(pid) = lasting_member(&file) {
-        let who = if pid == std::process::id() { "this process".to_owned() } else { format!("PID {pid}") };
+        let who = match pid {
+            0 => "a process in another container".to_owned(),
+            pid if pid == std::process::id() => "this process".to_owned(),
+            pid => format!("PID {pid}"),
+        };
         return Err(refused(format!(
             "it belongs to a database that {who} has open, and whose file was renamed, deleted or replaced meanwhile; close that one first, or use another path"
         )));
@@ -274,12 +286,18 @@ fn lasting_member(file: &File) -> Option<u32> {
 
 fn living_member(file: &File) -> Option<u32> {
     // A child that was forked keeps its dead parent's lock, by the map that it has of the log. In another PID namespace nobody can be
-    // asked whether a process lives.
-    let is_ours = own_namespace().is_some_and(|own| os_map::namespace_of(file) == Some(own));
-    let lives = |pid| !is_ours || !is_dead(pid);
+    // asked whether a process lives; its number is told as 0.
+    let own = os::pid_namespace();
+    let of_log = os_map::namespace_of(file);
+    let is_here = |namespace: u32| match namespace {
+        0 => of_log == Some(u64::from(own)),
+        namespace => namespace == own,
+    };
     let is_locked = |member: i64| os::is_byte_locked(file, os_map::MEMBERS_AT + member).unwrap_or(false);
-    let mut members = os_map::members(file).ok()?.into_iter();
-    members.find(|(member, pid)| is_locked(*member) && lives(*pid)).map(|(_, pid)| pid)
+    os_map::members(file).ok()?.into_iter().find_map(|(member, pid, namespace)| {
+        let pid = if is_here(namespace) { pid } else { 0 };
+        (is_locked(member) && (pid == 0 || !is_dead(pid))).then_some(pid)
+    })
 }
 
 /// The first and the last commit that a log holds and its file lacks.
@@ -329,12 +347,6 @@ fn open_error(name: &str, source: io::Error) -> StoreError {
             error => error,
         },
     }
-}
-
-/// The number of this process's PID namespace: "pid:[4026531836]".
-fn own_namespace() -> Option<u64> {
-    let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
-    link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
 #[cfg(test)]

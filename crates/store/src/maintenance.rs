@@ -16,7 +16,7 @@ use crate::index::all_indexes;
 use crate::log_file;
 use crate::memory::MemoryEngine;
 use crate::open;
-use crate::opening::{Opening, lock_path_of};
+use crate::opening::Opening;
 use crate::os;
 use crate::pages::PageFile;
 use crate::rights;
@@ -187,16 +187,19 @@ impl Store {
         if !copied.map_err(|error| StoreError::from_engine(&new.name, error))? {
             return Err(StoreError::Stopped);
         }
-        let (part, _held) = new.finish()?;
+        let (part, held) = new.finish()?;
         let linked = std::fs::hard_link(&part, target);
         let placed = match linked {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists()),
             // File systems without links: then nothing keeps two backups apart that begin at once.
-            Err(_) => return rename(&part, target),
-            Ok(()) => Ok(()),
+            Err(_) => rename(&part, target),
+            Ok(()) => sync_folder(target),
         };
         let _ = std::fs::remove_file(&part);
-        placed.and_then(|()| sync_folder(target))
+        placed?;
+        // It has its name: no later backup takes it for what is left of an earlier one.
+        let settled = held.file().map_or(Ok(()), stamp::settle_kind);
+        settled.map_err(|source| StoreError::from_io("write", target.display().to_string(), source))
     }
 
     /// Rewrite the file without free room. Needs it alone: no snapshot, transaction or other handle of it may be open in
@@ -280,6 +283,9 @@ impl Store {
         // From here on nobody can have the file but us: whoever opens it waits for our lock. Or somebody had it alone while we
         // gave back what we held of it, and what we have open is not the database any more.
         let replaced = copied.and_then(|()| replace(database, &new_path));
+        if replaced.is_err() {
+            copy::remove_remains(&new_path);
+        }
         // Whether it is the new file or still the old one: it is opened again.
         let options = self.options();
         let mode = if options.mode == Mode::New { Mode::Write } else { options.mode };
@@ -291,24 +297,9 @@ impl Store {
     }
 }
 
-/// Remove what somebody left who died in `compact`; for whoever is alone with the database.
+/// Remove what a process left that died in `compact`; for a process that is alone with the database.
 pub(crate) fn remove_leftover(path: &Path) {
-    let new_path = beside(path, "-compact");
-    let lock_path = lock_path_of(&new_path);
-    // It has a lock file and no log. Another database of that name has neither or both, or somebody who is just opening it.
-    if !lock_path.exists() || log_file::path_of(&new_path).exists() {
-        return;
-    }
-    match std::fs::File::open(&new_path) {
-        Ok(file) if file.try_lock().is_ok() => {
-            let _ = std::fs::remove_file(&new_path);
-            let _ = std::fs::remove_file(&lock_path);
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let _ = std::fs::remove_file(&lock_path);
-        }
-        _ => {}
-    }
+    copy::remove_remains(&beside(path, "-compact"));
 }
 
 fn copy_beside(
@@ -318,23 +309,20 @@ fn copy_beside(
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), StoreError> {
     remove_leftover(&opening.path);
-    // First of all, and removed last: it says of the file beside which it lies that it is in the making.
     if new_path.symlink_metadata().is_ok() {
         return Err(StoreError::TargetExists { path: new_path.display().to_string() });
     }
-    let lock_path = lock_path_of(new_path);
-    let created = std::fs::File::create(&lock_path);
-    created.map_err(|source| StoreError::from_io("create", lock_path.display().to_string(), source))?;
     let mut new = NewFile::create_for(new_path, &opening.path, rights::PRIVATE)?;
     new.has_history = true;
     let source = database.engine.begin_read().map_err(|error| database.error(error))?;
     if !new.take_all(&*source, go_on).map_err(|error| database.error(error))? {
         return Err(StoreError::Stopped);
     }
-    let (new_path, _) = new.finish_locked()?;
     let failed = |source| StoreError::from_io("copy the permissions of", database.path.clone(), source);
-    let new_file = std::fs::File::open(new_path).map_err(failed)?;
-    rights::liken(&new_file, &opening.file()?.metadata().map_err(failed)?).map_err(failed)
+    let metadata = opening.file()?.metadata().map_err(failed)?;
+    let new_file = new.file().map_err(|error| database.error(error))?;
+    rights::liken(new_file, &metadata).map_err(failed)?;
+    new.finish().map(drop)
 }
 
 /// Put the new file in the place of the old one, which is ours alone.
@@ -353,7 +341,6 @@ fn replace(database: Arc<Database>, new_path: &Path) -> Result<(), StoreError> {
         let _ = std::fs::remove_file(log_file::path_of(&opening.path));
         let _ = std::fs::remove_file(opening.lock_path());
         rename(new_path, &opening.path)?;
-        let _ = std::fs::remove_file(lock_path_of(new_path));
     }
     drop(database);
     sync_folder(Path::new(&path))

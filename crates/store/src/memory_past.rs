@@ -1,7 +1,8 @@
 //! Which commits of a database in memory can still be told one by one?
 //!
 //! The newest ones, up to a megabyte or to what `keep=` says. Keys and values are shared with the maps, so that
-//! only what was replaced since takes room of its own. Nobody asks for the tree of large values, which would take more.
+//! only what was replaced since takes room of its own. Large values are kept within a limit of their own: without those of
+//! an old commit, its other changes can still be told.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ impl Op {
 pub(crate) struct Ops {
     list: Vec<Op>,
     size: u64,
+    /// Bytes of the large values in the list, which `size` does not count.
+    large_size: u64,
     size_max: u64,
     is_lost: bool,
 }
@@ -45,6 +48,12 @@ pub(crate) struct Ops {
 impl Ops {
     pub(crate) fn push(&mut self, op: Op) {
         if op.tree == Tree::Blobs {
+            let size = self.large_size + op.size();
+            // What deletes one, or all, says nothing that the rows do not say.
+            if op.mark == entry::PUT && !self.is_lost && size <= self.size_max {
+                self.large_size = size;
+                self.list.push(op);
+            }
             return;
         }
         self.size += op.size();
@@ -64,7 +73,11 @@ impl Ops {
     pub(crate) fn truncate(&mut self, count: usize) {
         self.list.truncate(count);
         if !self.is_lost {
-            self.size = self.list.iter().map(Op::size).sum();
+            let sizes = |is_large| {
+                let ops = self.list.iter().filter(move |op| (op.tree == Tree::Blobs) == is_large);
+                ops.map(Op::size).sum()
+            };
+            (self.size, self.large_size) = (sizes(false), sizes(true));
         }
     }
 }
@@ -72,6 +85,7 @@ impl Ops {
 struct Known {
     ops: Arc<Vec<Op>>,
     size: u64,
+    large_size: u64,
     /// When it was committed, where it is not to be kept for ever.
     time: Option<Instant>,
 }
@@ -82,12 +96,16 @@ pub(crate) struct Past {
     /// The version that the last of them made.
     version: u64,
     size: u64,
+    /// Bytes of all large values, and the versions of the commits that have some.
+    large_size: u64,
+    with_large: VecDeque<u64>,
     keep: Keep,
 }
 
 impl Default for Past {
     fn default() -> Self {
-        Self { commits: VecDeque::new(), version: 0, size: 0, keep: Keep::NOTHING }
+        let (commits, with_large) = (VecDeque::new(), VecDeque::new());
+        Self { commits, version: 0, size: 0, large_size: 0, with_large, keep: Keep::NOTHING }
     }
 }
 
@@ -106,12 +124,18 @@ impl Past {
         self.version = version;
         if ops.is_lost {
             self.commits.clear();
-            self.size = 0;
+            self.with_large.clear();
+            (self.size, self.large_size) = (0, 0);
             return;
         }
-        self.size += ops.size;
+        let Ops { list, size, large_size, .. } = ops;
+        self.size += size;
+        if large_size > 0 {
+            self.large_size += large_size;
+            self.with_large.push_back(version);
+        }
         let time = (self.keep.seconds < u64::MAX).then(Instant::now);
-        self.commits.push_back(Known { size: ops.size, ops: Arc::new(ops.list), time });
+        self.commits.push_back(Known { ops: Arc::new(list), size, large_size, time });
         self.trim();
     }
 
@@ -122,7 +146,21 @@ impl Past {
             && (self.size > self.keep.size || oldest.time.is_some_and(|time| time.elapsed() > age_max))
         {
             self.size -= oldest.size;
+            self.large_size -= oldest.large_size;
             self.commits.pop_front();
+        }
+        let since = self.since();
+        while let Some(oldest) = self.with_large.front() {
+            if *oldest > since && self.large_size <= self.keep.size.max(SIZE_MIN) {
+                break;
+            }
+            let known = oldest.checked_sub(since + 1).and_then(|index| self.commits.get_mut(index as usize));
+            if let Some(known) = known {
+                let ops = known.ops.iter().filter(|op| op.tree != Tree::Blobs).cloned();
+                known.ops = Arc::new(ops.collect());
+                self.large_size -= std::mem::take(&mut known.large_size);
+            }
+            self.with_large.pop_front();
         }
     }
 
@@ -143,7 +181,7 @@ impl Past {
         let Some(index) = place.version.checked_sub(self.since()) else { return Err(Next::Gone) };
         let (mut batch, mut size) = (Vec::new(), 0);
         for (version, known) in (place.version + 1..).zip(self.commits.iter().skip(index as usize)) {
-            size += known.size as usize;
+            size += (known.size + known.large_size) as usize;
             if size > BATCH_SIZE && !batch.is_empty() {
                 break;
             }

@@ -13,7 +13,8 @@ use crate::catalog::{Applied, Counters, FORMAT_WITHOUT_INDEXES, Header};
 use crate::copy;
 use crate::database::Database;
 use crate::engine::{Engine, EngineError, Tree};
-use crate::error::{StoreError, Wanted, Warning};
+use crate::error::{StoreError, Wanted};
+use crate::index;
 use crate::lmdb::{self, FirstEntries, LmdbEngine, LmdbOptions};
 use crate::log_file::{self, Manner};
 use crate::maintenance;
@@ -21,8 +22,10 @@ use crate::memory::MemoryEngine;
 use crate::opening::{Found, Opening, Wish, is_denied};
 use crate::os;
 use crate::registry::{self, Opened, Place};
-use crate::stamp::{self, Identity};
+use crate::side_file::{self, Strange};
+use crate::stamp::{self, Identity, Kind};
 use crate::store::{Mode, OpenOptions};
+use crate::warning::Warning;
 
 /// For how long somebody has to be there, without lock files, to be believed.
 const LOCKS_PATIENCE: Duration = Duration::from_secs(1);
@@ -53,6 +56,8 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>,
     if options.is_untrusted {
         let database = open_stranger(&path, options)?;
         database.know(options);
+        // Their entries are sound as bytes, and may yet be others than the rows'.
+        index::refuse_others(&database)?;
         return Ok((database, path));
     }
     let creates = matches!(options.mode, Mode::Create | Mode::New);
@@ -188,6 +193,7 @@ fn open_at(
         maintenance::remove_leftover(&opening.path);
     }
     let mut warnings = Vec::new();
+    let had_log = log_file::path_of(&opening.path).symlink_metadata().is_ok();
     let (engine, read_only) = match prepare_as_wished(&mut opening, state, options, &mut warnings) {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -195,6 +201,12 @@ fn open_at(
                 // Half a file would be taken for a foreign one; an empty one can be tried again.
                 let _ = opening.file()?.set_len(0);
                 opening.is_unwanted = opening.is_made;
+            } else if opening.owns_beside {
+                // Made for this process, which does not open it, and nobody else can have come meanwhile.
+                let _ = side_file::remove(&opening.lock_path());
+                if !had_log {
+                    log_file::remove(&opening.path, None);
+                }
             }
             return Err(error);
         }
@@ -264,18 +276,28 @@ fn prepare(
         let file = log_file::DataFile { is_new: state.is_new, inode, is_replaced };
         warnings.extend(log_file::meet(&opening.path, file, options.log_area_size)?);
         // Nobody has this file open, so that a lock file there is of a dead one, or of another database.
-        let _ = std::fs::remove_file(opening.lock_path());
+        match side_file::remove(&opening.lock_path()) {
+            Err(error) if Strange::of(&error).is_some() => {
+                return Err(StoreError::from_io("remove", path, error));
+            }
+            // What stays there is used.
+            _ => opening.owns_beside = true,
+        }
     }
     if state.is_new {
         // Nobody else's, so what is made beside it is ours to remove again; what lies there already is not.
         opening.is_open = true;
         let has_log = log_file::path_of(&opening.path).symlink_metadata().is_ok();
         opening.keeps_log.store(has_log, Ordering::Relaxed);
-        stamp::begin(opening.file()?).map_err(|source| StoreError::from_io("write", path.clone(), source))?;
-    } else if state.is_alone && state.is_writable && log_file::path_of(&opening.path).exists() {
-        let (file, failed) = (opening.file()?, EngineError::of_system);
-        let again = stamp::write_again(file).map_err(failed);
-        again.map_err(|error| log_file::not_written(&opening.path, file, error))?;
+        let begun = stamp::begin(opening.file()?, Kind::Database);
+        begun.map_err(|source| StoreError::from_io("write", path.clone(), source))?;
+    } else if state.is_alone && state.is_writable {
+        let file = opening.file()?;
+        let mut settled = stamp::settle_kind(file);
+        if log_file::path_of(&opening.path).exists() {
+            settled = settled.and_then(|()| stamp::write_again(file));
+        }
+        settled.map_err(|error| log_file::not_written(&opening.path, EngineError::of_system(error)))?;
     }
     let engine = open_engine(opening, state, options, warnings)?;
     opening.is_open = true;
@@ -396,6 +418,7 @@ fn first_entries(version: u64, key_size_max: usize) -> FirstEntries {
         oldest_reader: FORMAT_WITHOUT_INDEXES,
         key_size_max: key_size_max as u32,
         identity: new_identity(),
+        marks: Vec::new(),
     };
     let counters = Counters { version, next_table: 0, shape_count: 0, next_blob: 1 };
     vec![header.entry(), counters.entry()]

@@ -5,8 +5,7 @@
 //! files beside it, and while `compact` replaces the file. So whoever holds it shared knows that the lock
 //! files stay where they are, and a database at rest is one file.
 //!
-//! `flock` does not interfere with LMDB, whose own locks are on its lock file; nothing in this process may open
-//! and close that one.
+//! `flock` does not interfere with LMDB, whose own locks are on its lock file.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -25,6 +24,7 @@ use crate::registry::{self, FileId};
 use crate::writer_lock::command_of;
 
 /// A database's data file, held so that others know of us.
+#[expect(clippy::struct_excessive_bools, reason = "each is decided at another moment of opening, by itself")]
 pub(crate) struct Opening {
     pub(crate) path: PathBuf,
     pub(crate) file_id: FileId,
@@ -45,6 +45,8 @@ pub(crate) struct Opening {
     /// Whether it was made just now, and whether it is to go again since no database came of it.
     pub(crate) is_made: bool,
     pub(crate) is_unwanted: bool,
+    /// Whether this process has it alone and what lies beside it is not in use by another one: a lock file there is our own then.
+    pub(crate) owns_beside: bool,
 }
 
 /// LMDB's lock file and the log.
@@ -53,7 +55,7 @@ struct Beside([Option<FileId>; 2]);
 
 impl Beside {
     fn of(path: &Path) -> Self {
-        let id = |path: PathBuf| std::fs::metadata(path).ok().map(|metadata| id_of(&metadata));
+        let id = |path: PathBuf| std::fs::symlink_metadata(path).ok().map(|metadata| id_of(&metadata));
         Self([id(lock_path_of(path)), id(log_file::path_of(path))])
     }
 }
@@ -101,6 +103,7 @@ impl Opening {
                     reclaimer: OnceLock::new(),
                     is_made,
                     is_unwanted: false,
+                    owns_beside: false,
                 };
                 return Ok(Found { opening, is_alone, is_writable });
             }
@@ -185,6 +188,11 @@ impl Opening {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Whether the file has no name any more: it was deleted, or another one was put in its place. One that was renamed has its new name.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.file.file().and_then(|file| file.metadata().ok()).is_some_and(|metadata| metadata.nlink() == 0)
     }
 
     /// Who else has it open, as far as the system tells.

@@ -162,20 +162,6 @@ pub(crate) fn is_on_read_only(file: &File) -> bool {
     statvfs(file).is_ok_and(|statvfs| statvfs.f_flag & libc::ST_RDONLY != 0)
 }
 
-/// Whether a write that came to an end too early met a full disk: then one more byte has no room either.
-pub(crate) fn full_disk(file: &File) -> Option<io::Error> {
-    /// Less than this is none for whoever writes pages, and the system's accounts of its blocks.
-    const ROOM_LEAST: u64 = 1 << 18;
-    let probe = file.metadata().and_then(|metadata| file.write_at(&[0], metadata.len()));
-    match probe {
-        Err(error) if is_of_room(&error) => Some(error),
-        _ if room_beside(file).is_ok_and(|room| room < ROOM_LEAST) => {
-            Some(io::Error::from_raw_os_error(libc::ENOSPC))
-        }
-        _ => None,
-    }
-}
-
 /// Whether an error says that the disk is full, or the user's share of it.
 pub(crate) fn is_of_room(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
@@ -225,6 +211,22 @@ pub(crate) fn page_size() -> usize {
     })
 }
 
+/// Write all of a file once more, as it is: behind a failed sync the system takes pages for written that it has lost, and a sync alone
+/// would go well.
+pub(crate) fn write_again(file: &File) -> io::Result<()> {
+    const PART_SIZE: u64 = 1 << 20;
+    let size = file.metadata()?.len();
+    let mut part = Vec::new();
+    let mut at = 0;
+    while at < size {
+        part.resize((size - at).min(PART_SIZE) as usize, 0);
+        file.read_exact_at(&mut part, at)?;
+        file.write_all_at(&part, at)?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
 /// Have the names in a folder on the disk. Where it cannot be opened, since this user may enter it and not read it, or has no descriptor
 /// left, all of the file system that a file of ours in it lies on: that needs neither.
 pub(crate) fn sync_names(folder: &Path, file: &File) -> io::Result<()> {
@@ -266,9 +268,13 @@ pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
 /// This lock and `flock` know nothing of each other, so that one file can have both.
 #[cfg(target_os = "linux")]
 pub(crate) fn lock_byte(file: &File, offset: i64, is_locked: bool) -> io::Result<bool> {
-    let lock = byte_lock(offset, if is_locked { libc::F_WRLCK } else { libc::F_UNLCK });
+    set_lock(file, &byte_lock(offset, if is_locked { libc::F_WRLCK } else { libc::F_UNLCK }))
+}
+
+#[cfg(target_os = "linux")]
+fn set_lock(file: &File, lock: &libc::flock) -> io::Result<bool> {
     // SAFETY: the descriptor is open while `file` is borrowed; the call reads the structure and keeps nothing.
-    let failed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    let failed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, std::ptr::from_ref(lock)) };
     if failed == 0 {
         return Ok(true);
     }
@@ -277,6 +283,21 @@ pub(crate) fn lock_byte(file: &File, offset: i64, is_locked: bool) -> io::Result
         Some(libc::EAGAIN | libc::EACCES) => Ok(false),
         _ => Err(error),
     }
+}
+
+/// Give up all locks on bytes that this open file has.
+#[cfg(target_os = "linux")]
+pub(crate) fn unlock_all_bytes(file: &File) -> io::Result<bool> {
+    let mut lock = byte_lock(0, libc::F_UNLCK);
+    // To the end, wherever that is.
+    lock.l_len = 0;
+    set_lock(file, &lock)
+}
+
+/// Elsewhere closing the file does.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn unlock_all_bytes(_file: &File) -> io::Result<bool> {
+    Ok(true)
 }
 
 /// Lock a byte that somebody else had, if nobody has it now.
@@ -364,6 +385,14 @@ pub(crate) fn is_hole(file: &File, start: u64, end: u64) -> bool {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn is_hole(_file: &File, _start: u64, _end: u64) -> bool {
     false
+}
+
+/// The PID namespace of this process, which is its container's mostly; 0 where the system does not tell. Not kept: a child may have another one.
+pub(crate) fn pid_namespace() -> u32 {
+    // "pid:[4026531836]"
+    let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let number = link.to_str().and_then(|link| link.strip_prefix("pid:[")?.strip_suffix(']'));
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// Whether a file lies on a file system of another machine, and its name then.

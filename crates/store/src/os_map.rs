@@ -9,18 +9,19 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::ops::{Deref, Range};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::log::{GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, Space};
+use crate::log::{self, GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, Space};
+use crate::opening::is_denied;
 use crate::os;
 use crate::os_wait;
 use crate::own_file::OwnFile;
-use crate::rights;
+use crate::side_file;
 
 /// Bytes that are provided at once: a piece of an area. Room is reserved for as many again as there are, and for no more than this.
 const CHUNK_SIZE: usize = 1 << 16;
@@ -35,6 +36,7 @@ pub(crate) const MEMBERS_AT: i64 = 1 << 40;
 const PIDS_AT: u64 = 8192;
 const NAMESPACE_AT: u64 = 32;
 const NEWBORN_AT: u64 = 40;
+const AREA_SIZE_AT: u64 = 48;
 
 /// Words that stay where they are. Whoever looks at some with every commit keeps them themselves: to ask a space for them each time
 /// was a tenth of a put.
@@ -110,34 +112,23 @@ pub(crate) struct FileSpace {
 }
 
 impl FileSpace {
-    /// Map a file of up to this many words, creating it if asked to, for whoever may use this database; a file of another size is
-    /// refused by `UnexpectedEof`, and one that is no log by `InvalidData`.
+    /// Map a file of up to this many words, creating it if asked to, for whoever may use this database. A log that is there
+    /// already has as many as its first opener gave it. A file of another size is refused by `UnexpectedEof`, and one that is no
+    /// log by `InvalidData`.
     pub(crate) fn open(
         path: &Path,
         count: usize,
         creates_for: Option<&Metadata>,
         is_writable: bool,
     ) -> io::Result<Self> {
-        let creates = creates_for.is_some();
-        let mut options = File::options();
-        let options = options.read(true).write(is_writable).create(creates).truncate(false);
-        let file = options.mode(creates_for.map_or(rights::PRIVATE, rights::mode_like)).open(path)?;
+        let file = match creates_for {
+            Some(database) => open_or_create(path, count as u64 * 8, database)?,
+            None => side_file::open(path, is_writable)?,
+        };
+        let count = count_of(&file).unwrap_or(count);
         let size = count as u64 * 8;
-        match file.metadata()?.len() {
-            _ if creates && is_unfinished(&file, size)? => {
-                if let Some(database) = creates_for {
-                    // Where it cannot be, whoever is refused by it is told.
-                    let _ = rights::liken(&file, database);
-                }
-                file.set_len(0)?;
-                make_room(&file, size)?;
-            }
-            found if (HEAD_SIZE..=size).contains(&found) => {
-                if creates {
-                    make_room(&file, size)?;
-                }
-            }
-            _ => return Err(io::ErrorKind::UnexpectedEof.into()),
+        if !(HEAD_SIZE..=size).contains(&file.metadata()?.len()) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let protection = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         // SAFETY: a new mapping at an address that the system chooses, of a file that is open and has that size; nobody
@@ -288,7 +279,7 @@ pub(crate) struct Joining {
 
 /// Wait until nobody else is about to become a member of the log at a path, but for so long at most: `TimedOut`.
 pub(crate) fn begin_joining(path: &Path, limit: Duration) -> io::Result<Joining> {
-    let (file, begin) = (File::options().read(true).write(true).open(path)?, Instant::now());
+    let (file, begin) = (side_file::open(path, true)?, Instant::now());
     // No member has this number.
     while !os::lock_byte(&file, MEMBERS_AT, true)? {
         if begin.elapsed() >= limit {
@@ -314,12 +305,20 @@ pub(crate) fn newborn_of(file: &File) -> Option<u64> {
     Some(u64::from_le_bytes(*newborn)).filter(|newborn| is_known && *newborn != 0)
 }
 
-/// Who has, or had, a log open: their numbers, and those of their processes.
-pub(crate) fn members(file: &File) -> io::Result<Vec<(i64, u32)>> {
+/// How many words a log has by its own head, if that says so: openers that disagreed would append where others do not read.
+fn count_of(file: &File) -> Option<usize> {
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, AREA_SIZE_AT).ok().filter(|()| is_log(file))?;
+    log::area_size_of(u64::from_le_bytes(word)).map(log::words_for)
+}
+
+/// Who has, or had, a log open: their numbers, and their processes, each as a PID and the PID namespace that it is of, or 0.
+pub(crate) fn members(file: &File) -> io::Result<Vec<(i64, u32, u32)>> {
     let mut pids = vec![0; MEMBER_MAX as usize * 8];
     file.read_exact_at(&mut pids, PIDS_AT + 8)?;
-    let pids = pids.as_chunks().0.iter().map(|pid| u64::from_le_bytes(*pid) as u32);
-    Ok((1..).zip(pids).filter(|(_, pid)| *pid != 0).collect())
+    let words = pids.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+    let members = (1..).zip(words).map(|(member, word)| (member, word as u32, (word >> 32) as u32));
+    Ok(members.filter(|(_, pid, _)| *pid != 0).collect())
 }
 
 /// The PID namespace of whoever made a log.
@@ -327,6 +326,25 @@ pub(crate) fn namespace_of(file: &File) -> Option<u64> {
     let mut word = [0; 8];
     file.read_exact_at(&mut word, NAMESPACE_AT).ok()?;
     Some(u64::from_le_bytes(word))
+}
+
+/// Open the log of a database that this process has alone, or create it, with room for a log that holds nothing.
+fn open_or_create(path: &Path, size: u64, database: &Metadata) -> io::Result<File> {
+    let (mut file, mut is_new) = side_file::open_or_create(path, Some(database))?;
+    let size = count_of(&file).map_or(size, |count| count as u64 * 8);
+    if !is_new && is_unfinished(&file, size)? {
+        // Its creator died. A new one has the right owner, too, which that one perhaps had no time to give it.
+        match side_file::remove(path).and_then(|()| side_file::create(path, Some(database))) {
+            // A user who may write the file, and create none in the folder.
+            Err(error) if is_denied(&error) => file.set_len(0)?,
+            made => file = made?,
+        }
+        is_new = true;
+    }
+    if is_new || (HEAD_SIZE..=size).contains(&file.metadata()?.len()) {
+        make_room(&file, size)?;
+    }
+    Ok(file)
 }
 
 /// Whether whoever created the file died before anything was in it. Anything that is not what they can have left is somebody

@@ -64,7 +64,15 @@ pub(crate) struct PageMap {
 
 /// Walk over all pages of a version.
 pub(crate) fn walk(pages: &PageFile<'_>, meta: &Meta, visitor: &mut dyn Visitor) -> PageMap {
-    let count = usize::try_from(meta.last_page.saturating_add(1)).unwrap_or(0).min(1 << 40);
+    // No forged number asks for memory.
+    let count = match pages.count_of(meta) {
+        Ok(count) => count,
+        Err(fault) => {
+            visitor.fault(fault);
+            pages.page_count()
+        }
+    };
+    let count = usize::try_from(count).unwrap_or(0);
     let mut walk = Walk {
         pages,
         visitor,
@@ -107,7 +115,20 @@ struct Walk<'w, 'f> {
 
 /// The keys between which a page's keys must lie: from the first, below the second.
 #[derive(Clone, Copy)]
-struct Between<'k>(Option<&'k [u8]>, Option<&'k [u8]>);
+pub(crate) struct Between<'k>(pub(crate) Option<&'k [u8]>, pub(crate) Option<&'k [u8]>);
+
+impl<'k> Between<'k> {
+    /// Those of a branch's child.
+    pub(crate) fn of_child<'p>(self, page: &'p Page, index: usize) -> Result<Between<'p>, Fault>
+    where
+        'k: 'p,
+    {
+        // A branch's first key is never looked at: everything below the second one lies there.
+        let low = if index == 0 { self.0 } else { Some(page.key(index)?) };
+        let high = if index + 1 < page.count() { Some(page.key(index + 1)?) } else { self.1 };
+        Ok(Between(low, high))
+    }
+}
 
 impl Walk<'_, '_> {
     fn fault(&mut self, page: u64, what: &'static str) {
@@ -177,10 +198,11 @@ impl Walk<'_, '_> {
         if page.is_branch() != (depth > 1) || depth == 0 {
             return Err(Fault { page: number, what: "its tree is not as deep as it says" });
         }
-        if page.count() == 0 {
-            return Err(Fault { page: number, what: "it is empty" });
+        let least = if page.is_branch() && kind != Kind::Free { 2 } else { 1 };
+        if page.count() < least {
+            return Err(Fault { page: number, what: "it has fewer entries than any page has" });
         }
-        if let Err(fault) = check_order(&page, between, kind) {
+        if let Err(fault) = check_order(&page, between, kind == Kind::Free) {
             self.visitor.fault(fault);
         }
         if page.is_branch() {
@@ -197,9 +219,8 @@ impl Walk<'_, '_> {
             if self.visitor.is_stopped() {
                 break;
             }
-            let low = if index == 0 { between.0 } else { Some(page.key(index)?) };
-            let high = if index + 1 < page.count() { Some(page.key(index + 1)?) } else { between.1 };
-            if let Err(fault) = self.page(page.child(index)?, depth - 1, Between(low, high), kind) {
+            let between = between.of_child(page, index)?;
+            if let Err(fault) = self.page(page.child(index)?, depth - 1, between, kind) {
                 self.visitor.fault(fault);
             }
         }
@@ -292,30 +313,28 @@ impl Walk<'_, '_> {
 }
 
 /// The keys of a page ascend and lie between those of the branches above it.
-fn check_order(page: &Page, between: Between<'_>, kind: Kind) -> Result<(), Fault> {
+pub(crate) fn check_order(page: &Page, between: Between<'_>, is_free: bool) -> Result<(), Fault> {
     let fault = |what| Fault { page: page.number, what };
-    let below = |one: &[u8], other: &[u8]| match kind {
-        // Its keys are version numbers, in the machine's byte order.
-        Kind::Free => read_u64(one, 0) < read_u64(other, 0),
-        _ => one < other,
+    let below = |one: &[u8], other: &[u8]| {
+        // The tree of free pages has version numbers for keys, in the machine's byte order.
+        if is_free { read_u64(one, 0) < read_u64(other, 0) } else { one < other }
     };
-    let mut before = between.0.map(<[u8]>::to_vec);
+    let mut before = between.0;
     let mut may_equal = true;
     // A branch's first key is never looked at: everything below the second one lies there.
     let first = usize::from(page.is_branch());
     for index in first..page.count() {
         let key = page.key(index)?;
-        if key.is_empty() || key.len() > KEY_SIZE_MAX || (kind == Kind::Free && key.len() != 8) {
+        if key.is_empty() || key.len() > KEY_SIZE_MAX || (is_free && key.len() != 8) {
             return Err(fault("a key has a size that keys do not have"));
         }
-        let is_in_order = |before: &Vec<u8>| below(before, key) || (may_equal && before == key);
-        if !before.as_ref().is_none_or(is_in_order) {
+        if !before.is_none_or(|before| below(before, key) || (may_equal && before == key)) {
             return Err(fault("its keys are out of order"));
         }
         may_equal = false;
-        before = Some(key.to_vec());
+        before = Some(key);
     }
-    match (&before, between.1) {
+    match (before, between.1) {
         (Some(last), Some(end)) if !below(last, end) => Err(fault("its keys belong into the next page")),
         _ => Ok(()),
     }

@@ -2,13 +2,14 @@
 //!
 //! In blocks, of which some that were let go of are kept for the next one. The first touch of a page takes the system three quarters of a
 //! microsecond: for ten thousand rows that were put one by one these were a tenth of the time, and the next log's layer, or the next
-//! database's, would begin with them again. Larger blocks come in large pages, and are given back.
-#![allow(unsafe_code)]
+//! database's, would begin with them again. Larger blocks come in large pages, and are given back. A block that there is no memory for is
+//! none: whoever asks for one has done nothing yet.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use crate::os::prefer_large_pages;
+use crate::os_memory;
 
 /// Words between two addresses that matter.
 const LINE_WORDS: usize = LINE / 8;
@@ -29,16 +30,16 @@ static KEPT: Mutex<[Vec<Box<[AtomicU64]>>; KEPT_BITS.end as usize]> =
     Mutex::new([const { Vec::new() }; KEPT_BITS.end as usize]);
 
 impl Block {
-    /// So many words, a power of two, that hold whatever an earlier block held.
-    pub(crate) fn any(count: usize) -> Self {
-        Self::of(Self::kept(count).unwrap_or_else(|| zeros(count)))
+    /// So many words, a power of two, that hold whatever an earlier block held; `None` where there is no memory.
+    pub(crate) fn any(count: usize) -> Option<Self> {
+        Self::kept(count).or_else(|| zeros(count)).map(Self::of)
     }
 
     /// The same with zeros in it.
-    pub(crate) fn zeroed(count: usize) -> Self {
-        let Some(mut memory) = Self::kept(count) else { return Self::of(zeros(count)) };
+    pub(crate) fn zeroed(count: usize) -> Option<Self> {
+        let Some(mut memory) = Self::kept(count) else { return zeros(count).map(Self::of) };
         memory.iter_mut().for_each(|word| *word.get_mut() = 0);
-        Self::of(memory)
+        Some(Self::of(memory))
     }
 
     fn kept(count: usize) -> Option<Box<[AtomicU64]>> {
@@ -74,12 +75,11 @@ impl Drop for Block {
     }
 }
 
-/// Memory for a block. Zeros that the system gives cost nothing before they are touched.
-fn zeros(count: usize) -> Box<[AtomicU64]> {
-    let memory = vec![0_u64; count + LINE_WORDS].into_boxed_slice();
+/// Memory for a block.
+fn zeros(count: usize) -> Option<Box<[AtomicU64]>> {
+    let memory = os_memory::zeros(count + LINE_WORDS)?;
     prefer_large_pages(&memory);
-    // SAFETY: a box of the same memory; `AtomicU64` is laid out as `u64`.
-    unsafe { Box::from_raw(Box::into_raw(memory) as *mut [AtomicU64]) }
+    Some(memory)
 }
 
 #[cfg(test)]
@@ -93,11 +93,10 @@ mod tests {
         for bits in [11, 17, 18] {
             for _ in 0..2 * KEPT_OF_EACH {
                 let blocks: Vec<_> = (0..2 * KEPT_OF_EACH)
-                    .map(
-                        |number| {
-                            if number % 2 == 0 { Block::any(1 << bits) } else { Block::zeroed(1 << bits) }
-                        },
-                    )
+                    .map(|number| {
+                        if number % 2 == 0 { Block::any(1 << bits) } else { Block::zeroed(1 << bits) }
+                            .unwrap()
+                    })
                     .collect();
                 for (number, block) in blocks.iter().enumerate() {
                     assert_eq!((block.words().len(), block.words().as_ptr().addr() % LINE), (1 << bits, 0));

@@ -88,6 +88,11 @@ impl Pinned {
         unsafe { std::slice::from_raw_parts(start.add(offset), size) }
     }
 
+    /// The bytes that were appended, and those between them.
+    pub(crate) fn size(&self) -> usize {
+        usize::try_from(self.end.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
     /// Ask the processor for the first bytes at a place.
     #[inline]
     pub(crate) fn ask_for(&self, place: u64) {
@@ -116,9 +121,35 @@ impl Pinned {
         None
     }
 
+    /// Have memory for so many bytes, in whatever entries, with an address asked for or not; false where there is none. For the thread that is
+    /// about to append them, and that can still do without.
+    #[inline]
+    pub(crate) fn reserve(&self, size: usize) -> bool {
+        let (number, offset) = locate(self.end.load(Ordering::Relaxed));
+        (!self.start_of(number).is_null() && size <= size_of(number) - offset)
+            || self.reserve_buckets(number, size)
+    }
+
+    #[cold]
+    fn reserve_buckets(&self, first: usize, size: usize) -> bool {
+        // What does not fit into one goes into the next, and all of it fits into the last of these.
+        for (number, bucket) in self.buckets.iter().enumerate().skip(first) {
+            if bucket.get().is_none() {
+                let Some(block) = Block::any(size_of(number) / UNIT as usize) else { return false };
+                // There is one pen, so that nobody else does this meanwhile; and one that came first would do.
+                let _ = bucket.set(block);
+            }
+            // The first one may be full.
+            if number > first && size <= size_of(number) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Append the concatenation of `parts`, and say where it stands: at a multiple of 8, within one bucket. With an
     /// `address`, the byte with that number among them gets an address that has this remainder by 64. `None` when there is no
-    /// more room, which is after gigabytes, or with another one's pen. What is appended begins with a word below 2^63.
+    /// more room, which is after gigabytes, or no memory that was not reserved, or with another one's pen. What is appended begins with a word below 2^63.
     #[inline]
     pub(crate) fn append(
         &self,
@@ -149,7 +180,10 @@ impl Pinned {
                 address.map_or(0, |(byte, remainder)| (LINE + remainder - (offset + byte) % LINE) % LINE);
             let bucket = self.buckets.get(number)?;
             if offset + skip + size <= size_of(number) {
-                let bucket = bucket.get_or_init(|| Block::any(size_of(number) / UNIT as usize));
+                if bucket.get().is_none() {
+                    let _ = bucket.set(Block::any(size_of(number) / UNIT as usize)?);
+                }
+                let bucket = bucket.get()?;
                 let start = bucket.words().as_ptr().cast_mut().cast::<u8>();
                 self.starts.get(number)?.store(start, Ordering::Release);
                 self.leave_out(pen, place, skip);

@@ -101,11 +101,14 @@ impl Store {
         })
     }
 
-    /// Delete a row in a commit of its own; one that is not there is left to a transaction.
+    /// Delete a row in a commit of its own; one that is not there is left to a transaction, and so is the one with the greatest number.
     ///
     /// # Errors
     /// As [`crate::Transaction::delete`] and its commit.
     pub fn delete_at_once(&self, known: Known, key: &[u8]) -> Result<AtOnce<()>, StoreError> {
+        if known.is_indexed || is_slow(self.options()) || !self.keeps_next_int(known.table, key)? {
+            return Ok(AtOnce::Unable);
+        }
         self.alter(known, None, key, |_, old, _| old.map(|_| (Choice::Delete, ())))
     }
 
@@ -138,7 +141,7 @@ impl Store {
                 done = Some(result);
                 choice
             });
-            let changed = changed.map_err(|error| database.write_error(error))?;
+            let changed = changed.map_err(|error| database.error(error))?;
             Ok(match (changed, done) {
                 (AtOnce::Done(()), Some(done)) => AtOnce::Done(done),
                 (AtOnce::Stale, _) => AtOnce::Stale,
@@ -217,7 +220,7 @@ impl Hold {
         *check = check_alone(key.hash, body).to_le_bytes();
         let may_replace = |old: &[u8]| Cell::parse(old).is_some_and(|cell| cell.is_plain());
         let put = database.engine.put_row(key, known.version, record, may_replace);
-        put.map_err(|error| database.write_error(error))
+        put.map_err(|error| database.error(error))
     }
 
     /// As [`Store::show_at_once`], of a key with a byte of room ahead of it; `show` is also given what `key_of_roomy` makes the key of.

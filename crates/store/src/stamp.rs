@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! offset 4032   16 bytes  "pellucid db", then NUL, CR, LF, 0x1A, LF: a text-mode copy is noticed
-//!        4048   u16 format, u16 oldest reader's format, u32 0
+//!        4048   u16 format, u16 oldest reader's format, u32 kind: 0, or what kind of a copy in the making it is
 //!        4056   u64 XXH3-64 of the 24 bytes before
 //!        4064   u64 mark: 0, or the token of the log that may have commits which the file has not
 //!        4072   u64 XXH3-64 of the mark; anything else is no mark
@@ -29,6 +29,7 @@ use crate::catalog::{FORMAT_VERSION, FORMAT_WITHOUT_INDEXES};
 use crate::engine::Tree;
 use crate::error::StoreError;
 use crate::lmdb_page::{read_u16, read_u32, read_u64};
+use crate::os;
 use crate::pages::{Fault, LMDB_MAGIC, Meta, PAGE_SIZE, PageFile, new_metas};
 
 const MAGIC: &[u8; 16] = b"pellucid db\0\r\n\x1a\n";
@@ -37,6 +38,8 @@ const SIZE: usize = 32;
 const HEAD_SIZE: usize = 4096;
 /// Bytes of a file that has nothing but its first commit: two meta pages, and the roots of two trees.
 const SIZE_MADE: u64 = 4 * PAGE_SIZE as u64;
+const KIND: std::ops::Range<usize> = 20..24;
+const CHECKED: usize = 24;
 const MARK: usize = 4064;
 const MARK_SIZE: usize = 16;
 const PROOF: usize = 4080;
@@ -45,6 +48,18 @@ const SECOND_MAGIC: usize = PAGE_SIZE + 496;
 const SECTOR: usize = 512;
 /// The bytes of the first page that the stamp takes.
 pub(crate) const RANGE: std::ops::Range<usize> = OFFSET as usize..OFFSET as usize + SIZE;
+
+/// What a file is on its way to be. `compact` and `backup` fill a new file, and then give it the name of the database. What
+/// one of them leaves that dies is known by this, whatever it is called, and only that is ever removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A database.
+    Database = 0,
+    /// A copy that lacks rows.
+    Unfinished = 1,
+    /// A copy that has everything, and not its name. One that is opened alone becomes a database.
+    Unnamed = 2,
+}
 
 /// What a file turned out to be.
 pub(crate) enum Identity {
@@ -95,8 +110,11 @@ pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identi
         return Err(not_ours("it is an LMDB file of another program"));
     }
     let stamp = stamp.unwrap_or_default();
-    if read_u64(stamp, 24) != stamp.get(..24).map(xxh3_64) {
+    if !is_stamp(stamp) {
         return Err(corrupt(path, "the check of its stamp is wrong"));
+    }
+    if read_u32(stamp, KIND.start) == Some(Kind::Unfinished as u32) {
+        return Err(not_ours("it is a copy that compact or backup has not finished"));
     }
     let oldest_reader = read_u16(stamp, 18).unwrap_or(0);
     if oldest_reader > FORMAT_VERSION {
@@ -120,7 +138,7 @@ pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identi
 /// Whether a power cut may have left this of a file's pages as they were made: some of their sectors, and zeros for the others, or all of
 /// the first two pages', and others behind these than the proof is of.
 fn is_left_of_beginning(found: &[u8]) -> bool {
-    let whole = beginning();
+    let whole = beginning(Kind::Database);
     let mut has_all = found.len() >= whole.len();
     for (index, (found, whole)) in found.chunks(SECTOR).zip(whole.chunks(SECTOR)).enumerate() {
         let is_as_made = whole.starts_with(found)
@@ -149,6 +167,38 @@ fn proof_of(pages: &[u8]) -> Option<u64> {
 fn proof_in(head: &[u8]) -> Option<u64> {
     let proof = read_u64(head, PROOF)?;
     (read_u64(head, PROOF + 8)? == xxh3_64(&proof.to_le_bytes())).then_some(proof)
+}
+
+/// Whether a stamp is one, and sound.
+fn is_stamp(stamp: &[u8]) -> bool {
+    stamp.starts_with(MAGIC)
+        && read_u64(stamp, CHECKED).is_some_and(|check| stamp.get(..CHECKED).map(xxh3_64) == Some(check))
+}
+
+/// Whether a file is what `compact` or `backup` left that died, or has not come to the end.
+pub(crate) fn is_copy(file: &File) -> bool {
+    let mut stamp = [0; SIZE];
+    let kinds = [Kind::Unfinished, Kind::Unnamed].map(|kind| Some(kind as u32));
+    file.read_exact_at(&mut stamp, OFFSET).is_ok()
+        && is_stamp(&stamp)
+        && kinds.contains(&read_u32(&stamp, KIND.start))
+}
+
+/// Make a file of another kind. On the disk with whatever syncs the file next.
+pub(crate) fn set_kind(file: &File, kind: Kind) -> io::Result<()> {
+    let mut stamp = [0; SIZE];
+    file.read_exact_at(&mut stamp, OFFSET)?;
+    if let Some(place) = stamp.get_mut(KIND) {
+        place.copy_from_slice(&(kind as u32).to_le_bytes());
+    }
+    let (checked, check) = stamp.split_at_mut(CHECKED);
+    check.copy_from_slice(&xxh3_64(checked).to_le_bytes());
+    file.write_all_at(&stamp, OFFSET)
+}
+
+/// Make a database of a copy that has everything. For whoever has it alone.
+pub(crate) fn settle_kind(file: &File) -> io::Result<()> {
+    if is_copy(file) { set_kind(file, Kind::Database) } else { Ok(()) }
 }
 
 fn with_check(word: u64) -> Vec<u8> {
@@ -184,13 +234,11 @@ fn corrupt(path: &str, what: &str) -> StoreError {
 /// Look at the pages that the engine reads first, before it does: it believes whatever they say. Only when nobody else has
 /// the file open, since they may be changed meanwhile, and since others can read them then.
 fn probe(file: &File, size: u64, path: &str) -> Result<(), StoreError> {
-    /// A catalog of more pages is looked at in part.
-    const PAGES_MAX: u32 = 64;
     let metas =
         PageFile::metas(file).map_err(|source| StoreError::from_io("read", path.to_owned(), source))?;
     let Some(meta) = metas.iter().flatten().max_by_key(|meta| meta.txn) else { return Ok(()) };
     let pages = PageFile::new(file, meta.page_size, size);
-    let mut budget = PAGES_MAX;
+    let mut budget = pages.page_count();
     let mut probe = || {
         meta.check_kinds()?;
         pages.probe(meta.main.root, meta.main.depth, &mut budget)?;
@@ -239,7 +287,7 @@ fn check_size(file: &File, path: &str) -> Result<(), StoreError> {
             return Ok(());
         }
         // Pages at the end that were given back before they were ever written are not there, and need not be.
-        let mut pages = PageFile::new(file, meta.page_size, size);
+        let pages = PageFile::new(file, meta.page_size, size);
         let missing = size / u64::from(meta.page_size)..meta.last_page + 1;
         match pages.free_pages(meta) {
             Ok(free) if missing.clone().all(|page| free.binary_search(&page).is_ok()) => return Ok(()),
@@ -263,9 +311,9 @@ fn read_up_to(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
 
 /// Make a file a database's beginning. It is a database with the engine's first commit, and known for a whole one from `finish` on; what a
 /// power cut leaves before all of it is on the disk is known for what it is (`identify`).
-pub(crate) fn begin(file: &File) -> io::Result<()> {
+pub(crate) fn begin(file: &File, kind: Kind) -> io::Result<()> {
     file.set_len(0)?;
-    file.write_all_at(&beginning(), 0)
+    file.write_all_at(&beginning(kind), 0)
 }
 
 /// Note what the engine's first commit has made of a beginning.
@@ -281,20 +329,18 @@ pub(crate) fn write_again(file: &File) -> io::Result<()> {
     if file.metadata()?.len() != SIZE_MADE {
         return Ok(());
     }
-    let mut made = vec![0; SIZE_MADE as usize];
-    file.read_exact_at(&mut made, 0)?;
-    file.write_all_at(&made, 0)
+    os::write_again(file)
 }
 
 /// LMDB's two meta pages, as it would write them, with our stamp in the first, and a part of it in the second. LMDB would write them
 /// without, and whoever died before stamping them would leave a foreign file behind.
-fn beginning() -> Vec<u8> {
+fn beginning(kind: Kind) -> Vec<u8> {
     let mut pages = new_metas();
     let mut stamp = Vec::with_capacity(SIZE);
     stamp.extend_from_slice(MAGIC);
     stamp.extend_from_slice(&FORMAT_WITHOUT_INDEXES.to_le_bytes());
     stamp.extend_from_slice(&FORMAT_WITHOUT_INDEXES.to_le_bytes());
-    stamp.extend_from_slice(&0_u32.to_le_bytes());
+    stamp.extend_from_slice(&(kind as u32).to_le_bytes());
     let check = xxh3_64(&stamp);
     stamp.extend_from_slice(&check.to_le_bytes());
     for (offset, bytes) in [(RANGE.start, stamp), (PROOF, with_check(0)), (SECOND_MAGIC, MAGIC.to_vec())] {

@@ -8,7 +8,7 @@ use pellucid_record::{Dictionary, Sighting};
 
 use crate::catalog;
 use crate::database::Database;
-use crate::error::{StoreError, Wanted, Warning};
+use crate::error::{StoreError, Wanted};
 use crate::history::Keep;
 use crate::index::Deriver;
 use crate::open;
@@ -17,6 +17,7 @@ use crate::os_latch::Latch;
 use crate::row_key::TableId;
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
+use crate::warning::Warning;
 
 /// What may be done with a database, and whether it is created: dbm's letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,7 +311,7 @@ impl Store {
     /// Make everything committed so far survive a power cut.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// When the disk fails; `FileDeleted`.
     pub fn sync(&self) -> Result<(), StoreError> {
         let database = self.database()?;
         if self.is_read_only() {
@@ -319,7 +320,7 @@ impl Store {
         // What it is about is done by the first of these; the second makes the log shorter if nobody is in the way, and lets who
         // does it already come to an end.
         let timeout = self.options.timeout;
-        database.engine.sync().map_err(|error| database.write_error(error))?;
+        database.sync()?;
         let settled = database.engine.settle(Duration::ZERO, timeout);
         settled.map(|_| ()).map_err(|error| database.settle_error(error))
     }

@@ -20,6 +20,7 @@ use crate::engine::{EngineError, Tree, WriteTxn};
 use crate::error::StoreError;
 use crate::gate::GateGuard;
 use crate::index::{Changes, Gathered, IndexSet};
+use crate::next_int::NextInts;
 use crate::row_key::{RowKey, TableId};
 use crate::scan::{Range, Row, RowRange};
 use crate::shapes::TransactionShapes;
@@ -64,6 +65,7 @@ pub struct Transaction {
     /// How many entries of indexes were written or deleted.
     pub(crate) entry_writes: u64,
     pub(crate) head: Vec<u8>,
+    pub(crate) next_ints: NextInts,
     pub(crate) database: Arc<Database>,
     gate: Option<GateGuard>,
     durability: Durability,
@@ -154,6 +156,7 @@ impl Transaction {
             gathered: Gathered::default(),
             entry_writes: 0,
             head: Vec::new(),
+            next_ints: NextInts::default(),
             database,
             gate: Some(gate),
             durability,
@@ -200,7 +203,7 @@ impl Transaction {
     /// Note that the engine failed in the middle of a change: what it holds now is not to be committed.
     pub(crate) fn failed(&mut self, error: EngineError) -> StoreError {
         self.is_failed = true;
-        self.database.write_error(error)
+        self.database.error(error)
     }
 
     /// Walks that see the state at their start take the rest of it before it changes.
@@ -430,6 +433,7 @@ impl Transaction {
                 self.loose_blobs = saved.loose_blobs;
             }
             self.tail = None;
+            self.next_ints = NextInts::default();
             self.catalog_changed();
         }
         Ok(())
@@ -480,6 +484,7 @@ impl Transaction {
         let committed =
             self.flush_entries().and_then(|()| self.write_books()).and_then(|()| self.commit_engine());
         if committed.is_ok() {
+            self.next_ints.publish(&self.database.int_floors);
             self.database.give_index_sets(std::mem::take(&mut self.index_sets));
             self.database.entry_writes.fetch_add(self.entry_writes, Ordering::Relaxed);
         }
@@ -506,7 +511,7 @@ impl Transaction {
     /// When the disk refuses.
     pub fn settle(&mut self) -> Result<(), StoreError> {
         if std::mem::take(&mut self.is_to_settle) {
-            self.database.engine.sync().map_err(|error| self.database.write_error(error))?;
+            self.database.sync()?;
         }
         Ok(())
     }
@@ -542,7 +547,7 @@ impl Transaction {
         let write = self.write.take().ok_or(StoreError::Closed { what: "transaction" })?;
         let own = self.shapes.own();
         if own.is_empty() {
-            return write.commit().map_err(|error| self.database.write_error(error));
+            return write.commit().map_err(|error| self.database.error(error));
         }
         let (version, start) = (self.counters.version, self.shapes.start());
         self.database.commit_with_shapes(version, start, &own, || write.commit())

@@ -12,6 +12,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::blob;
 use crate::catalog::{self, NAME, TABLE};
 use crate::cell::Cell;
 use crate::database::Database;
@@ -33,6 +34,8 @@ pub enum Happened {
         spelling: Vec<u8>,
         /// The record.
         record: Vec<u8>,
+        /// The large values that lie apart from it.
+        large: Vec<LargeValue>,
     },
     /// A row was deleted.
     Delete {
@@ -52,6 +55,15 @@ pub enum Happened {
         /// The new name.
         name: Arc<str>,
     },
+}
+
+/// A large value that a record refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LargeValue {
+    /// Its id, by which a snapshot has it as long as the row does.
+    pub id: u64,
+    /// Its bytes, where the same commit wrote them and the history has them.
+    pub bytes: Option<Arc<[u8]>>,
 }
 
 /// One thing that a commit did.
@@ -307,6 +319,7 @@ impl Watch {
         self.meet(&ops, &dropped);
         let counted = counted_anew(&written);
         let holding = last_of_each(&written);
+        let blobs = blobs_of(&written);
         let mut said: HashMap<&[u8], Said<'_>> = HashMap::new();
         let mut changes = Vec::new();
         for (written, holds) in written.iter().zip(holding) {
@@ -319,7 +332,7 @@ impl Watch {
                         key.whole_key = written.key;
                     }
                     if holds {
-                        self.row_changes(written, key, (&dropped, &counted), &mut changes);
+                        self.row_changes(written, key, (&dropped, &counted, &blobs), &mut changes);
                     }
                 }
             }
@@ -378,7 +391,7 @@ impl Watch {
         &self,
         written: &Written<'_>,
         Said { whole_key, spelling }: Said<'_>,
-        (dropped, counted): (&HashSet<TableId>, &HashSet<TableId>),
+        (dropped, counted, blobs): (&HashSet<TableId>, &HashSet<TableId>, &HashMap<u64, &[u8]>),
         changes: &mut Vec<Change>,
     ) {
         let mut add = |table: TableId, happened: Happened| {
@@ -401,7 +414,9 @@ impl Watch {
             // A damaged cell is found by whoever reads the row.
             What::Value(bytes) => {
                 if let Some(cell) = Cell::parse(bytes) {
-                    add(table, Happened::Put { key, spelling, record: cell.record.to_vec() });
+                    let large = |id| LargeValue { id, bytes: blobs.get(&id).map(|bytes| Arc::from(*bytes)) };
+                    let (record, large) = (cell.record.to_vec(), cell.blobs().map(large).collect());
+                    add(table, Happened::Put { key, spelling, record, large });
                 }
             }
             _ => add(table, Happened::Delete { key, spelling }),
@@ -417,6 +432,16 @@ fn counted_anew(written: &[Written<'_>]) -> HashSet<TableId> {
     let is_value = |written: &&Written<'_>| matches!(written.what, What::Value(_));
     let counts = written.iter().filter(|written| written.tree == Tree::Meta).filter(is_value);
     counts.filter_map(|written| catalog::table_of_key(written.key)).collect()
+}
+
+/// The large values that a commit wrote, by their ids, as far as its history has them.
+fn blobs_of<'a>(written: &[Written<'a>]) -> HashMap<u64, &'a [u8]> {
+    let blobs = written.iter().filter(|written| written.tree == Tree::Blobs);
+    let blobs = blobs.filter_map(|written| match written.what {
+        What::Value(bytes) => Some((u64::from_be_bytes(written.key.try_into().ok()?), blob::body(bytes)?)),
+        _ => None,
+    });
+    blobs.collect()
 }
 
 /// What a row's cell says of its key: all of it, table id included, where it is a long one, and how it is spelled.

@@ -344,26 +344,6 @@ fn a_blob_belongs_to_one_row_and_goes_with_it() {
 }
 
 #[test]
-fn what_a_death_in_compact_leaves_goes_when_the_database_is_opened_again() {
-    let scratch = Scratch::new();
-    let path = scratch.path("a.pel");
-    let store = Store::open(&path, &OpenOptions::default()).unwrap();
-    fill(&store, 10);
-    let rows = rows_of(&store);
-    drop(store);
-    // Its moments: the engine's lock file first, then what it is beside; the file gets the database's name, then the lock goes.
-    for left in [&["a.pel-compact-lock"][..], &["a.pel-compact-lock", "a.pel-compact"]] {
-        for name in left {
-            std::fs::copy(&path, scratch.path(name)).unwrap();
-        }
-        let store = Store::open(&path, &OpenOptions::default()).unwrap();
-        assert_eq!(rows_of(&store), rows);
-        drop(store);
-        assert_eq!(scratch.names(), ["a.pel"]);
-    }
-}
-
-#[test]
 fn a_database_that_has_the_name_of_a_compacted_one_in_the_making_is_left_alone() {
     let scratch = Scratch::new();
     let (path, other_path) = (scratch.path("a.pel"), scratch.path("a.pel-compact"));

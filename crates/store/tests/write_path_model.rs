@@ -26,6 +26,8 @@ const ROOM: usize = 2;
 const NOBODY: u8 = 9;
 /// A number that no process has, for a lock that whoever comes next has to take over.
 const GONE: u8 = 8;
+/// Where an area begins whose head is just being written: its words are stored one by one, and its check is wrong meanwhile.
+const TORN: u8 = 255;
 
 /// A group in the log: who wrote it, as which, and the check that chains it to the one before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,6 +67,9 @@ impl Area {
     /// The groups that continue the chain from the area's begin.
     fn chain(&self) -> Vec<Group> {
         let mut chain: Vec<Group> = Vec::new();
+        if self.begin == TORN {
+            return chain;
+        }
         for (index, group) in self.groups.iter().enumerate() {
             let before = chain.last().map_or(NOBODY, |group| group.author);
             match group {
@@ -147,12 +152,15 @@ enum Step {
     // Bulk: everything else is in the tree, and nothing can be appended.
     BulkTreeLock,
     BulkCommit,
+    BulkTear,
     BulkBegin,
     BulkPublish,
     // Checkpoint
     CheckpointLock { left: u8 },
     CheckpointRecover { left: u8 },
     WriteBegin { left: u8 },
+    EndBegin { left: u8 },
+    EndBeginAnew { left: u8 },
     Swap { left: u8 },
     CheckpointUnlock { left: u8 },
     TreeLock { left: u8 },
@@ -291,15 +299,20 @@ impl World {
         is_free
     }
 
-    /// [W6] Set tail and sequence to where the active area's chain ends.
-    fn recover(&mut self) {
+    /// [W6] Set tail and sequence to where the active area's chain ends; false when there is more to do.
+    fn recover(&mut self) -> bool {
         let shared = &mut self.shared;
         shared.tell_applied();
         let area = shared.areas[shared.active];
         let chain = area.chain();
         let applied = shared.tree.len() as u8;
-        if area.end() < applied {
+        if area.begin != TORN && area.end() < applied {
             // A bulk commit whose process died before it began the area anew.
+            shared.tear_area(shared.active);
+            return false;
+        }
+        if area.begin == TORN && self.flaw != Flaw::TornHeadLeft {
+            assert!(shared.tail <= applied, "[C2] an area is begun anew ahead of the tree: {shared:?}");
             shared.begin_area(shared.active, applied);
             shared.history.clone_from(&shared.tree);
         } else {
@@ -312,11 +325,22 @@ impl World {
         );
         shared.tail = shared.history.len() as u8;
         shared.sequence = shared.tail;
+        true
     }
 }
 
 impl Shared {
+    /// Store the first words of an area's head: from now on it is none.
+    fn tear_area(&mut self, number: usize) {
+        self.write_head(number, TORN);
+    }
+
     fn begin_area(&mut self, number: usize, begin: u8) {
+        assert_eq!(self.areas[number].begin, TORN, "the head is written in one step");
+        self.write_head(number, begin);
+    }
+
+    fn write_head(&mut self, number: usize, begin: u8) {
         let old = &self.areas[number];
         // Nothing of it is found behind the tree that the disk has.
         let tree = &self.tree[..usize::from(self.tree_on_disk)];
@@ -455,11 +479,13 @@ fn advance(world: &World, process: u8) -> Option<World> {
         | Step::CheckpointLock { .. }
         | Step::CheckpointRecover { .. }
         | Step::WriteBegin { .. }
+        | Step::EndBegin { .. }
+        | Step::EndBeginAnew { .. }
         | Step::Swap { .. }
         | Step::CheckpointUnlock { .. }
         | Step::TreeTell { .. }
         | Step::TreeCommit { .. } => checkpoint(&mut next, process, step)?,
-        Step::BulkTreeLock | Step::BulkCommit | Step::BulkBegin | Step::BulkPublish => {
+        Step::BulkTreeLock | Step::BulkCommit | Step::BulkTear | Step::BulkBegin | Step::BulkPublish => {
             bulk(&mut next, process, step)
         }
         Step::Adopt { stage, left } => adopt::advance(&mut next, process, stage, left)?,
@@ -470,25 +496,23 @@ fn advance(world: &World, process: u8) -> Option<World> {
     Some(next)
 }
 
+/// What a writer does first with the lock.
+fn first_step(left: u8, is_bulk: bool) -> Step {
+    if is_bulk { Step::BulkTreeLock } else { Step::Append { left } }
+}
+
 fn write(world: &mut World, process: u8, step: Step) -> Option<Step> {
     let is_early = world.flaw == Flaw::AcknowledgedEarly;
     let next = match step {
         Step::Lock { left, is_bulk } => {
             let is_taken_over = world.lock(process)?;
-            if is_taken_over {
-                Step::Recover { left, is_bulk }
-            } else if is_bulk {
-                Step::BulkTreeLock
-            } else {
-                Step::Append { left }
-            }
+            if is_taken_over { Step::Recover { left, is_bulk } } else { first_step(left, is_bulk) }
         }
-        Step::Recover { left, is_bulk } => {
-            world.recover();
-            if is_bulk { Step::BulkTreeLock } else { Step::Append { left } }
-        }
+        Step::Recover { left, is_bulk } if !world.recover() => Step::Recover { left, is_bulk },
+        Step::Recover { left, is_bulk } => first_step(left, is_bulk),
         Step::Append { left } => {
             let shared = &mut world.shared;
+            assert_ne!(shared.areas[shared.active].begin, TORN, "[W6] appended to an area without a head");
             if shared.is_active_full() || shared.has_found {
                 // [C5] Gives the lock back and waits for a checkpoint.
                 shared.writer = None;
@@ -607,10 +631,14 @@ fn bulk(world: &mut World, process: u8, step: Step) -> Step {
             let shared = &mut world.shared;
             shared.tree.push(process);
             shared.history.push(process);
+            Step::BulkTear
+        }
+        Step::BulkTear => {
+            world.shared.tree_on_disk = world.shared.tree.len() as u8;
+            world.shared.tear_area(world.shared.active);
             Step::BulkBegin
         }
         Step::BulkBegin => {
-            world.shared.tree_on_disk = world.shared.tree.len() as u8;
             let (active, begin) = (world.shared.active, world.shared.tree.len() as u8);
             world.shared.begin_area(active, begin);
             Step::BulkPublish
@@ -639,18 +667,16 @@ fn seal(world: &mut World, left: u8) -> Step {
     }
     if shared.tail <= shared.tree.len() as u8 && shared.has_found {
         // Sealed and applied: what may stand behind it is to continue nothing.
-        let (active, tail) = (shared.active, shared.tail);
-        shared.begin_area(active, tail);
-        shared.has_found = false;
+        shared.tear_area(shared.active);
+        return Step::EndBeginAnew { left };
     }
     if shared.tail == shared.areas[shared.active].begin {
         // Nothing to seal.
         shared.writer = None;
         return if left == 0 { Step::Done } else { Step::CheckpointLock { left: left - 1 } };
     }
-    let (other, tail) = (1 - shared.active, shared.tail);
-    shared.begin_area(other, tail);
-    Step::Swap { left }
+    shared.tear_area(1 - shared.active);
+    Step::EndBegin { left }
 }
 
 fn checkpoint(world: &mut World, process: u8, step: Step) -> Option<Step> {
@@ -663,10 +689,24 @@ fn checkpoint(world: &mut World, process: u8, step: Step) -> Option<Step> {
             }
         }
         Step::CheckpointRecover { left } => {
-            world.recover();
-            Step::WriteBegin { left }
+            if world.recover() {
+                Step::WriteBegin { left }
+            } else {
+                Step::CheckpointRecover { left }
+            }
         }
         Step::WriteBegin { left } => seal(world, left),
+        Step::EndBegin { left } => {
+            let (other, tail) = (1 - world.shared.active, world.shared.tail);
+            world.shared.begin_area(other, tail);
+            Step::Swap { left }
+        }
+        Step::EndBeginAnew { left } => {
+            let (active, tail) = (world.shared.active, world.shared.tail);
+            world.shared.begin_area(active, tail);
+            world.shared.has_found = false;
+            Step::WriteBegin { left }
+        }
         Step::Swap { left } => {
             world.shared.active = 1 - world.shared.active;
             world.shared.has_found = false;

@@ -32,7 +32,7 @@ pub(crate) use gather::Gathered;
 pub use gather::KeepOn;
 pub use maintain::range_of_parts;
 pub(crate) use maintain::{Changes, is_of_parts};
-pub(crate) use prove::prove;
+pub(crate) use prove::{prove, refuse_others};
 
 /// Makes definitions of indexes ready for rows. Whoever opens a store brings one (`OpenOptions::deriver`).
 pub trait Deriver: Send + Sync + fmt::Debug {

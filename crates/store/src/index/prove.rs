@@ -3,17 +3,30 @@
 //! Each row's entries are derived and looked up; where all are there, and there are no more than these, the two agree. Only where they do not
 //! is each entry looked at, for whether its row has it.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use pellucid_record::key::{join_spellings, split_spellings};
 
 use super::{Derived, IndexInfo, all_indexes};
 use crate::check::{FINDINGS_MAX, Finding};
-use crate::database::hex;
+use crate::database::{Database, hex};
 use crate::error::StoreError;
 use crate::row_key::TableId;
 use crate::scan::{Range, Row};
 use crate::snapshot::Snapshot;
+
+/// What to do about an entry.
+const MEND: &str = "; mend it by rebuild_index";
+
+/// Refuse a database whose indexes would answer otherwise than its rows: that of a stranger, which is read through a copy of ours.
+pub(crate) fn refuse_others(database: &Arc<Database>) -> Result<(), StoreError> {
+    let findings = prove(&database.snapshot()?, &mut || true)?;
+    let Some(Finding { place, what, .. }) = findings.into_iter().next() else { return Ok(()) };
+    let (path, what) = (database.path.clone(), what.trim_end_matches(MEND));
+    // The place names the index already.
+    let what = what.rsplit_once("': ").map_or(what, |(_, what)| what).to_owned();
+    Err(StoreError::Corrupt { path, place, what, is_open: false })
+}
 
 /// What is wrong with the indexes of a version. Nothing is said of those that are being built, nor where nobody knows what their entries are.
 ///
@@ -78,8 +91,9 @@ impl Proof<'_> {
         while let Some(row) = scan.next()? {
             self.going_on()?;
             entries.clear();
-            if derive.derive(&row, &shapes, &mut entries).is_err() {
-                // The record is a finding already.
+            if let Err(error) = derive.derive(&row, &shapes, &mut entries) {
+                let at = (self.info.table, row.key.to_vec());
+                self.find(Some(at), &format!("what its entries are cannot be told: {error}"));
                 continue;
             }
             entries.settle();
@@ -94,11 +108,11 @@ impl Proof<'_> {
                     Some(cell) if cell.spelling == &spelling[..] => {}
                     Some(_) => {
                         let at = (self.info.table, row.key.to_vec());
-                        self.find(Some(at), "its entry is spelled otherwise; mend it by rebuild_index");
+                        self.find(Some(at), &format!("its entry is spelled otherwise{MEND}"));
                     }
                     None => {
                         let at = (self.info.table, row.key.to_vec());
-                        self.find(Some(at), "its entry is missing; mend it by rebuild_index");
+                        self.find(Some(at), &format!("its entry is missing{MEND}"));
                     }
                 }
                 count += 1;
@@ -123,7 +137,7 @@ impl Proof<'_> {
             self.going_on()?;
             let split = derive.parts_size(entry.key).and_then(|size| entry.key.split_at_checked(size));
             let Some((parts, key)) = split else {
-                self.find(None, &format!("entry {} is none; mend it by rebuild_index", hex(entry.key)));
+                self.find(None, &format!("entry {} is none{MEND}", hex(entry.key)));
                 continue;
             };
             let at = || Some((self.info.table, key.to_vec()));
@@ -136,13 +150,13 @@ impl Proof<'_> {
             }
             let spelling = split_spellings(entry.spelling).map_or(&b""[..], |(_, key)| key);
             let Some(cell) = self.snapshot.get(self.info.table, key)? else {
-                self.find(at(), "it has an entry, but there is no such row; mend it by rebuild_index");
+                self.find(at(), &format!("it has an entry, but there is no such row{MEND}"));
                 continue;
             };
             entries.clear();
             let derived = derive.derive(&Row { key, spelling, record: cell.record }, &shapes, &mut entries);
             if derived.is_ok() && !entries.iter().any(|(own, _)| own == parts) {
-                self.find(at(), "it has an entry that it should not have; mend it by rebuild_index");
+                self.find(at(), &format!("it has an entry that it should not have{MEND}"));
             }
         }
         Ok(())

@@ -8,14 +8,14 @@
 //!                               32    applied, the position up to which the tree has everything: a hint
 //!                               40    synced, the position up to which the log is on the disk
 //!                               25    wanted, a member that waits for it
-//!                               41    1 after a sync failed, until the database is opened anew
+//!                               41    failed: not 0 after a sync failed, until the database is opened anew, see `Unsynced`
 //!                               42 to 47, of who syncs and who waits for it: see `sync.rs`
 //!                               48    the member that writes the tree, or 0
 //! word 3       token, which the data file is marked by
 //! word 4       the PID namespace of whoever made it
 //! word 5       newborn: the data file's inode while that, as it was made, need not be on the disk, then 0
 //! word 512     area 0: begin, salt, check; 520  area 1
-//! word 1,024   PIDs of the members 0 to 4,095
+//! word 1,024   u32 PID and u32 number of its PID namespace, of the members 0 to 4,095
 //! word 5,120   groups, in pieces of 64 KiB that belong to area 0 and 1 in turn
 //! ```
 //!
@@ -35,6 +35,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::log::group;
 use crate::log::space::Space;
 use crate::log::sync::Pace;
+use crate::os;
 use crate::os_latch::Latch;
 use crate::os_map::Words;
 
@@ -43,6 +44,7 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"pelluLOG");
 pub(crate) const FORMAT: u64 = 1;
 const TOKEN: usize = 3;
 const NEWBORN: usize = 5;
+const AREA_SIZE: usize = 6;
 const SEQUENCE: usize = 8;
 pub(super) const TAIL: usize = 16;
 const ACTIVE: usize = 17;
@@ -77,6 +79,8 @@ pub(crate) struct Areas {
     pub(super) is_synced_often: AtomicBool,
     /// The last group when this process gave the writer lock back.
     pub(super) left_at: AtomicU64,
+    /// The position behind the last group that this process acknowledged.
+    pub(super) own_end: AtomicU64,
     /// The number, from 1 on, of the piece that was written to last, all of which is reserved. To ask the space for each group took as
     /// long as to write one.
     piece: AtomicUsize,
@@ -94,6 +98,19 @@ pub(crate) struct AreaHead {
 /// Words that a log with areas of this many bytes takes.
 pub(crate) const fn words_for(area_size: usize) -> usize {
     HEAD_WORDS + 2 * (area_size / 8)
+}
+
+/// What the head of a log says of the size of its areas: the size, and the low half of its hash, since a size that is
+/// damaged would hide commits.
+fn area_size_word(area_size: usize) -> u64 {
+    let size = area_size as u64;
+    size | xxh3_64_with_seed(&size.to_le_bytes(), MAGIC) << 32
+}
+
+/// The size that such a word says; `None` where it says none.
+pub(crate) fn area_size_of(word: u64) -> Option<usize> {
+    let size = (word & u64::from(u32::MAX)) as usize;
+    (size != 0 && size.is_multiple_of(8) && word == area_size_word(size)).then_some(size)
 }
 
 /// What a log turned out to be that is not ours.
@@ -124,6 +141,7 @@ impl Areas {
             pace: Pace::default(),
             is_synced_often: AtomicBool::new(false),
             left_at: AtomicU64::new(u64::MAX),
+            own_end: AtomicU64::new(0),
             piece: AtomicUsize::new(0),
             keeper: Latch::new(None),
         }
@@ -171,6 +189,7 @@ impl Areas {
         self.store(WANTED, 0);
         self.store(TREE_WRITER, 0);
         self.store(4, 0);
+        self.store(AREA_SIZE, area_size_word(self.area_words * 8));
         self.set_newborn(newborn);
         self.store(ACTIVE, 0);
         self.store(FOUND, 0);
@@ -366,6 +385,14 @@ impl Areas {
         *self.keeper.lock() = keeper;
     }
 
+    /// Have room for so many bytes at the begin of an area.
+    pub(crate) fn reserve_begin(&self, area: usize, size: usize) -> std::io::Result<()> {
+        for part in self.parts(area, 0..size.div_ceil(8).min(self.area_words)) {
+            self.space.reserve(part, true)?;
+        }
+        Ok(())
+    }
+
     fn write_parts(&self, area: usize, words: Range<usize>, bytes: &[u8]) -> std::io::Result<()> {
         for part in self.parts(area, words.clone()) {
             let piece = part.start.saturating_sub(HEAD_WORDS) / self.piece_words;
@@ -408,6 +435,7 @@ impl Areas {
         self.word(TAIL).store(tail, Ordering::Release);
         Self::step();
         self.word(SEQUENCE).store(sequence, Ordering::Release);
+        self.own_end.store(tail, Ordering::Relaxed);
     }
 
     /// The last acknowledged group.
@@ -509,11 +537,14 @@ impl Areas {
     pub(crate) fn introduce(&self) {
         let member = self.space.member() as usize;
         if member < HEAD_WORDS - MEMBERS {
-            self.store(MEMBERS + member, u64::from(std::process::id()));
+            self.store(
+                MEMBERS + member,
+                u64::from(std::process::id()) | u64::from(os::pid_namespace()) << 32,
+            );
         }
     }
 
-    /// The process that holds the writer lock.
+    /// The process that holds the writer lock; 0 for one of another PID namespace, whose number means nothing here.
     pub(crate) fn writer_pid(&self) -> Option<u32> {
         self.pid_in(WRITER)
     }
@@ -525,8 +556,10 @@ impl Areas {
 
     fn pid_in(&self, word: usize) -> Option<u32> {
         let member = usize::try_from(self.load(word)).ok().filter(|member| *member != 0)?;
-        let pid = (member < HEAD_WORDS - MEMBERS).then(|| self.load(MEMBERS + member) as u32);
-        pid.filter(|pid| *pid != 0)
+        let word = (member < HEAD_WORDS - MEMBERS).then(|| self.load(MEMBERS + member))?;
+        let (pid, namespace) = (word as u32, (word >> 32) as u32);
+        let own = if namespace == 0 { 0 } else { os::pid_namespace() };
+        if own != 0 && own != namespace { Some(0) } else { Some(pid).filter(|pid| *pid != 0) }
     }
 
     /// Note in whose PID namespace the log is; says whether somebody noted another one before.
@@ -633,5 +666,38 @@ pub(crate) mod death {
             Err(death) if death.is::<Death>() => None,
             Err(other) => resume_unwind(other),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::os_map::FileSpace;
+
+    #[test]
+    fn a_log_keeps_the_size_that_its_first_opener_gave_it() {
+        const USUAL: usize = 1 << 20;
+        let folder = std::env::temp_dir().join(format!("pellucid-sizes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("sized.pel-log");
+        let file = File::create(&path).unwrap();
+        let create =
+            |size| FileSpace::open(&path, words_for(size), Some(&file.metadata().unwrap()), true).unwrap();
+        let first = Areas::new(Box::new(create(1 << 16)), [7; 16]);
+        first.create(0, 0, 0).unwrap();
+        assert_eq!(
+            FileSpace::open(&path, words_for(USUAL), None, true).unwrap().words().len(),
+            words_for(1 << 16)
+        );
+        // A size that a fault has changed is not believed.
+        File::options().write(true).open(&path).unwrap().write_all_at(&[1], 49).unwrap();
+        assert_eq!(
+            FileSpace::open(&path, words_for(USUAL), None, true).unwrap().words().len(),
+            words_for(USUAL)
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -4,6 +4,7 @@
 //! where. At every step it may die: the two areas and the tree always say how to go on.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::catalog::{Applied, table_key, with_more_rows};
@@ -12,10 +13,14 @@ use crate::log::areas::{AreaHead, Areas};
 use crate::log::engine::{Shared, WriterLock};
 use crate::log::group;
 use crate::log::history;
-use crate::log::layer::{Layer, Said};
+use crate::log::layer::{Layer, Said, Saying};
 use crate::log::lock;
 use crate::log::space::{GONE, Space};
 use crate::log::state::{Placed, applied_of, newest};
+use crate::os_memory;
+
+/// What a checkpoint takes for the order of the keys, at most about; pages are asked for one by one.
+const CHECKPOINT_MEMORY: usize = 8 << 20;
 
 /// How a checkpoint ended.
 pub(crate) enum Done {
@@ -122,15 +127,19 @@ pub(crate) fn recover(areas: &Areas, applied: Applied) -> Result<(), EngineError
         return Ok(());
     }
     let active = areas.active();
-    let Some(head) = areas.head(active) else {
-        return Err(EngineError::Damaged { what: "the log's active area has no head", code: 0 });
-    };
-    if head.begin > applied.position {
-        return Err(EngineError::Damaged { what: "the log does not continue what the tree has", code: 0 });
-    }
-    if head.begin < applied.position {
-        // It ends before what a bulk commit applied.
-        areas.begin_area(active, applied.position);
+    match areas.head(active) {
+        Some(head) if head.begin > applied.position => {
+            let what = "the log does not continue what the tree has";
+            return Err(EngineError::Damaged { what, code: 0 });
+        }
+        Some(head) if head.begin == applied.position => {}
+        // The tree lacks commits, so that the head was not being written when its writer died.
+        None if areas.tail() > applied.position => {
+            return Err(EngineError::Damaged { what: "the log's active area has no head", code: 0 });
+        }
+        // It ends before what a bulk commit applied; or the writer died between two stores of its head. An area that is active is only
+        // begun anew when the tree has everything.
+        Some(_) | None => areas.begin_area(active, applied.position),
     }
     areas.publish(applied.position, applied.sequence);
     Ok(())
@@ -160,6 +169,8 @@ pub(crate) fn adopt(areas: &Areas, applied: Applied) -> Result<(), EngineError> 
         areas.set_active(area);
         areas.publish(chain.end, chain.sequence);
     } else {
+        // First: a process that finds an area without a head then knows that the tree has everything.
+        areas.publish(applied.position, applied.sequence);
         areas.set_active(0);
         areas.set_found(false);
         // Where a power cut took the groups in between, the areas may begin where the same commits, made again, will end: what they
@@ -167,7 +178,6 @@ pub(crate) fn adopt(areas: &Areas, applied: Applied) -> Result<(), EngineError> 
         areas.forget_area(1);
         areas.begin_area(0, applied.position);
         areas.space().sync().map_err(EngineError::of_system)?;
-        areas.publish(applied.position, applied.sequence);
     }
     areas.set_writer(0);
     Ok(())
@@ -236,6 +246,7 @@ impl Shared {
         until: Instant,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Done, EngineError> {
+        os_memory::check_room(CHECKPOINT_MEMORY, "a checkpoint")?;
         // The transaction ends before the lock is given back.
         let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(Done::InTheWay) };
         let applied = applied_of(&*txn)?;
@@ -253,15 +264,23 @@ impl Shared {
             known
         } else {
             let (layer, mut pen) = Layer::new();
+            let mut reserved = Ok(());
             let chain = read_chain(&self.areas, area, head, applied.sequence, |sequence, group| {
-                layer.add(&mut pen, sequence, group);
+                if reserved.is_ok() {
+                    reserved = layer.reserve(group.len(), group::count_of(group));
+                }
+                if reserved.is_ok() {
+                    layer.add(&mut pen, sequence, group);
+                }
             });
+            reserved?;
             if chain.end != end {
                 let what = "a sealed area of the log does not reach to where the next one begins";
                 return Err(EngineError::Damaged { what, code: 0 });
             }
             (Arc::new(layer), chain.sequence)
         };
+        self.prove(&layer)?;
         if !write_layer(&mut *txn, &layer, go_on)? {
             return Ok(Done::Stopped);
         }
@@ -275,11 +294,27 @@ impl Shared {
         Ok(Done::Applied(applied))
     }
 
+    /// Let the engine read and change no page for a layer that is not as it was written, where that is not known yet.
+    fn prove(&self, layer: &Layer) -> Result<(), EngineError> {
+        if self.is_unproven.load(Ordering::Relaxed) {
+            let changes = |(tree, sayings)| {
+                Iterator::map(sayings, move |(key, said): Saying<'_>| (tree, key, said == Said::Deleted))
+            };
+            self.tree.prove(&mut layer.all().flat_map(changes))?;
+            self.is_unproven.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// Say up to where the tree has everything, for whoever wrote that and died ahead of it: perhaps in the midst of the sync, so that the
     /// disk need not have it yet, and the area that it was written from is about to be begun anew.
     pub(crate) fn tell_applied(&self, applied: Applied) -> Result<(), EngineError> {
         if applied.position > self.areas.applied() {
-            self.tree.sync()?;
+            if self.areas.has_failed_tree() {
+                // The system tells of lost pages once: a second sync would go well, and mean nothing.
+                return Err(EngineError::Broken);
+            }
+            self.tree.sync().map_err(|error| self.areas.tree_not_synced(error))?;
             self.areas.set_applied(applied.position);
         }
         Ok(())
@@ -385,10 +420,12 @@ pub(crate) fn group_size_max(areas: &Areas) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
     use super::*;
-    use crate::engine::{Engine, ReadTxn};
+    use crate::engine::{Engine, ReadTxn, Usage};
     use crate::log::areas::death;
-    use crate::log::engine::LoggedEngine;
+    use crate::log::engine::{LoggedEngine, settle_tree};
     use crate::log::space::MemorySpace;
     use crate::log::state::State;
     use crate::memory::MemoryEngine;
@@ -445,22 +482,151 @@ mod tests {
                 let is_done = death::at(step, || adopt(&areas, applied).unwrap()).is_some();
                 assert!(step < 40, "it takes no end");
                 // Whoever is beside without having taken it over itself has to recover it first.
-                assert_eq!(areas.writer().load(std::sync::atomic::Ordering::Relaxed) == 0, is_done);
+                assert_eq!(areas.writer().load(Ordering::Relaxed) == 0, is_done);
                 if !is_done {
                     let again = copy(&areas);
                     adopt(&again, applied).unwrap();
                     assert_eq!(rows(tree, &again), expected, "case {case}, died at step {step}");
                     assert_eq!(again.sequence(), left.sequence());
                     let beside = copy(&areas);
-                    if beside.head(beside.active()).is_some() {
-                        recover(&beside, applied).unwrap();
-                        assert_eq!(rows(tree, &beside), expected, "case {case}, recovered at step {step}");
-                    }
+                    recover(&beside, applied).unwrap();
+                    assert_eq!(rows(tree, &beside), expected, "case {case}, recovered at step {step}");
                     continue;
                 }
                 assert_eq!(rows(tree, &areas), expected, "case {case}");
                 break;
             }
         }
+    }
+
+    /// What a process does that dies ahead of one of its stores.
+    type Work = fn(&LoggedEngine);
+
+    fn put_large(engine: &LoggedEngine) {
+        let mut txn = engine.begin_write().unwrap();
+        txn.put(Tree::Rows, &[1], &[&vec![7; 5_000]]).unwrap();
+        txn.commit().unwrap();
+    }
+
+    fn settle(engine: &LoggedEngine) {
+        engine.settle(Duration::ZERO, Duration::ZERO).unwrap();
+    }
+
+    fn settle_found(engine: &LoggedEngine) {
+        settle(engine);
+        engine.shared.areas.set_found(true);
+        settle(engine);
+    }
+
+    #[test]
+    fn whoever_dies_between_two_stores_of_an_area_is_followed_by_those_beside() {
+        for work in [put_large as Work, settle, settle_found] {
+            for step in 0.. {
+                let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+                put(&engine, 0);
+                let is_done = death::at(step, || work(&engine)).is_some();
+                assert!(step < 40, "it takes no end");
+                // What unwinding has given back.
+                engine.shared.areas.set_writer(GONE);
+                let (tree, areas) = (&*engine.shared.tree, &engine.shared.areas);
+                let found = rows(tree, areas);
+                assert!(found.contains(&0), "a reader that comes now, died at step {step}: {found:?}");
+                assert!(engine.begin_read().unwrap().get(Tree::Rows, &[0]).unwrap().is_some());
+                put(&engine, 2);
+                let all = rows(tree, areas);
+                assert!(all.contains(&0) && all.contains(&2), "died at step {step}: {all:?}");
+                assert!(!found.contains(&1) || all.contains(&1), "died at step {step}: {all:?}");
+                settle(&engine);
+                assert_eq!(rows(tree, areas), all, "died at step {step}");
+                if is_done {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A tree of which syncs fail when it is told so; it counts how often it was written again.
+    struct Unsynced {
+        tree: MemoryEngine,
+        told: Arc<Told>,
+    }
+
+    #[derive(Default)]
+    struct Told {
+        fails: AtomicBool,
+        written_again: AtomicU64,
+    }
+
+    impl Engine for Unsynced {
+        fn key_size_max(&self) -> usize {
+            self.tree.key_size_max()
+        }
+
+        fn version(&self) -> u64 {
+            self.tree.version()
+        }
+
+        fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
+            self.tree.begin_read()
+        }
+
+        fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
+            self.tree.begin_write()
+        }
+
+        fn sync(&self) -> Result<(), EngineError> {
+            // The system tells it once.
+            if self.told.fails.swap(false, Ordering::Relaxed) {
+                return Err(EngineError::Io(std::io::Error::from_raw_os_error(libc::EIO)));
+            }
+            Ok(())
+        }
+
+        fn write_again(&self) -> Result<(), EngineError> {
+            self.told.written_again.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn reader_lag(&self) -> Result<u64, EngineError> {
+            self.tree.reader_lag()
+        }
+
+        fn usage(&self) -> Result<Usage, EngineError> {
+            self.tree.usage()
+        }
+    }
+
+    #[test]
+    fn a_tree_that_could_not_be_synced_keeps_the_log_that_it_was_written_from() {
+        let told = Arc::new(Told::default());
+        let tree = Box::new(Unsynced { tree: MemoryEngine::new(), told: Arc::clone(&told) });
+        let engine = LoggedEngine::in_memory(tree, 1 << 16).unwrap();
+        put(&engine, 0);
+        settle(&engine);
+        put(&engine, 1);
+        settle(&engine);
+        let areas = &engine.shared.areas;
+        let heads = || [0, 1].map(|area| areas.head(area));
+        let before = heads();
+        // Its writer died ahead of saying that the tree is on the disk.
+        areas.begin_counting(0);
+        told.fails.store(true, Ordering::Relaxed);
+        let settled = || engine.settle(Duration::ZERO, Duration::ZERO);
+        assert!(matches!(settled().unwrap_err(), EngineError::Io(_)));
+        // That the next one goes well means nothing.
+        assert!(matches!(settled().unwrap_err(), EngineError::Broken));
+        assert!(matches!(engine.begin_write().err().unwrap(), EngineError::Broken));
+        assert_eq!((heads(), areas.applied()), (before, 0));
+        engine.quiet();
+        // Nor does it for a process that opens it next, until it has written all of the tree again.
+        let again = Areas::new(Box::new(MemorySpace::copy_of(areas.space())), [0; 16]);
+        told.fails.store(true, Ordering::Relaxed);
+        for (is_first, written) in [(true, 1), (false, 2)] {
+            let settled = settle_tree(&*engine.shared.tree, &again);
+            assert_eq!((settled.is_err(), again.has_failed_tree()), (is_first, is_first));
+            assert_eq!(told.written_again.load(Ordering::Relaxed), written);
+        }
+        settle_tree(&*engine.shared.tree, &again).unwrap();
+        assert_eq!(told.written_again.load(Ordering::Relaxed), 2, "it is on the disk");
     }
 }

@@ -299,6 +299,10 @@ impl Draft {
         self.changes.is_empty()
     }
 
+    pub(crate) fn count_of_changes(&self) -> usize {
+        self.changes.len()
+    }
+
     /// How many bytes its group will have.
     pub(crate) fn size(&self) -> usize {
         group::size_of(&self.bytes)

@@ -17,9 +17,10 @@ use crate::log::lock::{self, Taken};
 use crate::log::read::LoggedRead;
 use crate::log::space::{MemorySpace, Space};
 use crate::log::state::{State, newest};
-use crate::log::sync::{Extent, SyncError};
+use crate::log::sync::{Extent, SyncError, Unsynced};
 use crate::log::write::LoggedWrite;
 use crate::os_latch::{Held, Latch};
+use crate::os_memory;
 use crate::reclaim::Reclaimer;
 
 /// An engine whose commits are groups in a log.
@@ -37,6 +38,9 @@ pub(crate) struct Shared {
     pub(crate) state: Latch<State>,
     /// How many groups the log had, when it was opened, that the tree had not.
     recovered: u64,
+    /// Whether the pages that the next checkpoint comes to are to be proved ahead of it: nobody knows what happened to a file that a
+    /// dead process left.
+    pub(crate) is_unproven: AtomicBool,
     /// Held while a thread syncs a file that was just made: who comes meanwhile waits for it, and need not do it again.
     birth: Mutex<()>,
 }
@@ -81,7 +85,10 @@ impl LoggedEngine {
                 checkpoint::adopt(&areas, applied)?;
                 if opened.joins && areas.is_newborn() {
                     // `settle_tree` has synced it.
-                    areas.space().sync_names().map_err(EngineError::of_system)?;
+                    areas.space().sync_names().map_err(|error| {
+                        areas.note_failure(Unsynced::Log, &error);
+                        EngineError::of_system(error)
+                    })?;
                     areas.set_newborn(0);
                 }
                 lost = counted.saturating_sub(areas.sequence());
@@ -104,10 +111,13 @@ impl LoggedEngine {
         }
         let state = State::new(&*tree, &areas)?;
         let recovered = state.sequence().saturating_sub(applied.sequence);
+        // Whoever comes second may write what the first one has found and not written.
+        let is_unproven = if opened.is_alone { recovered > 0 } else { areas.has_found() };
         let shared = Arc::new(Shared {
             tree,
             areas,
             state: Latch::new(state),
+            is_unproven: AtomicBool::new(is_unproven),
             recovered: if opened.is_alone { recovered } else { 0 },
             birth: Mutex::new(()),
         });
@@ -151,6 +161,17 @@ impl LoggedEngine {
 }
 
 impl LoggedEngine {
+    /// What a transaction that may wait does first.
+    fn prepare_to_write(&self) -> Result<(), EngineError> {
+        if !os_memory::has_room(os_memory::HEADROOM) {
+            // The last commits take most of it, as long as the tree has not all of them. What goes wrong with that is told by who asks for it.
+            let _ = self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO, &mut || true);
+            drop(self.shared.read()?);
+            os_memory::check_room(0, "a transaction")?;
+        }
+        self.start_keeper()
+    }
+
     /// From the first writer on somebody keeps the log short.
     fn start_keeper(&self) -> Result<(), EngineError> {
         if self.has_keeper.load(Ordering::Relaxed) {
@@ -168,13 +189,32 @@ impl LoggedEngine {
 
 /// Make sure of what a tree says whose writer may have died: that it is on the disk, since what it was written from is about to be begun
 /// anew, and that it is the newest. The log cannot be asked whether that is needed: its first page is not believed.
-fn settle_tree(tree: &dyn Engine, areas: &Areas) -> Result<(), EngineError> {
+pub(crate) fn settle_tree(tree: &dyn Engine, areas: &Areas) -> Result<(), EngineError> {
     if areas.is_new() {
         return Ok(());
     }
     // As in `recover`: readers do not see the commit of one who died behind it until the tree's lock was taken once.
     drop(tree.begin_write()?);
-    tree.sync()
+    if areas.has_failed_tree() {
+        tree.write_again()?;
+    }
+    if let Err(error) = tree.sync() {
+        // Not in the log of another database, whose owner would be told.
+        let is_ours = matches!(areas.identify(false), Ok(()) | Err(Foreign::Empty));
+        return Err(if is_ours { areas.tree_not_synced(error) } else { error });
+    }
+    areas.forget_failed_tree();
+    Ok(())
+}
+
+impl Areas {
+    /// Note that the tree could not be synced, if that is what an error of its says.
+    pub(crate) fn tree_not_synced(&self, error: EngineError) -> EngineError {
+        if let EngineError::Io(source) | EngineError::DiskFull(source) = &error {
+            self.note_failure(Unsynced::Tree, source);
+        }
+        error
+    }
 }
 
 /// What is told of the log of another database, ahead of what it holds.
@@ -226,11 +266,20 @@ impl Shared {
 
     /// Make what is acknowledged now survive a power cut.
     pub(crate) fn sync(&self, extent: Extent) -> Result<(), EngineError> {
-        self.sync_newborn()?;
+        self.sync_newborn().map_err(|error| match error {
+            EngineError::Broken => self.failed_before(self.areas.failure()),
+            error => error,
+        })?;
         self.areas.sync(extent).map_err(|error| match error {
             SyncError::Now(source) => EngineError::SyncFailed(source),
-            SyncError::Before => EngineError::Broken,
+            SyncError::Before(source) => self.failed_before(source),
         })
+    }
+
+    /// What it means for a caller of this process that another thread or process was told of a failed sync: that the caller's own commits may be
+    /// lost, if it has made any that are not on the disk.
+    fn failed_before(&self, source: std::io::Error) -> EngineError {
+        if self.areas.has_unsynced_of_own() { EngineError::SyncFailed(source) } else { EngineError::Broken }
     }
 
     /// [D5] Have the data file, as it was made, on the disk, and its name: ahead of whatever is said to be there, and of whatever is written into the
@@ -245,15 +294,20 @@ impl Shared {
         }
         self.check_sound()?;
         let synced = self.tree.sync().and_then(|()| self.areas.space().sync_names().map_err(EngineError::Io));
-        synced.map_err(|error| match error {
+        synced.map_err(|error| self.not_synced(error))?;
+        self.areas.set_newborn(0);
+        Ok(())
+    }
+
+    /// Note that the file, as it was made, or its name could not be synced.
+    fn not_synced(&self, error: EngineError) -> EngineError {
+        match error {
             EngineError::Io(source) | EngineError::DiskFull(source) => {
-                self.areas.note_failure();
+                self.areas.note_failure(Unsynced::Log, &source);
                 EngineError::SyncFailed(source)
             }
             error => error,
-        })?;
-        self.areas.set_newborn(0);
-        Ok(())
+        }
     }
 
     /// [D3] No commit is begun where those before it may be lost.
@@ -277,7 +331,7 @@ impl Shared {
             if !matches!(recovered, Ok(true)) {
                 // Given back, it would be taken for free, and the log for whole.
                 lock::abandon(&self.areas);
-                return recovered.map(|_| None);
+                return recovered.map(|_| None).map_err(EngineError::before_commit);
             }
         }
         Ok(Some(WriterLock { shared: Arc::clone(self) }))
@@ -325,7 +379,7 @@ impl Engine for LoggedEngine {
     }
 
     fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
-        self.start_keeper()?;
+        self.prepare_to_write()?;
         let lock = self.shared.lock(None)?.ok_or(EngineError::Misuse("a wait without end has ended"))?;
         Ok(Box::new(LoggedWrite::begin(&self.shared, lock, Duration::MAX)?))
     }
@@ -335,7 +389,7 @@ impl Engine for LoggedEngine {
         deadline: Instant,
         patience: Duration,
     ) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
-        self.start_keeper()?;
+        self.prepare_to_write()?;
         match self.shared.lock(Some(deadline))? {
             Some(lock) => Ok(Some(Box::new(LoggedWrite::begin(&self.shared, lock, patience)?))),
             None => Ok(None),
@@ -379,6 +433,10 @@ impl Engine for LoggedEngine {
         self.show_row_at_once(key, known, show)
     }
 
+    fn distrust(&self) {
+        self.shared.is_unproven.store(true, Ordering::Relaxed);
+    }
+
     fn writer(&self) -> Option<u32> {
         self.shared.areas.writer_pid()
     }
@@ -406,15 +464,18 @@ impl Engine for LoggedEngine {
         reclaimer
     }
 
-    fn leave(&self, has_committed: bool) {
-        // The word is for those who have the log.
-        if self.shared.areas.is_newborn() {
-            let _ = self.shared.tree.sync();
-            let _ = self.shared.areas.space().sync_names();
+    fn leave(&self, has_committed: bool) -> Result<(), EngineError> {
+        let areas = &self.shared.areas;
+        // That it was synced is for those to note who have the log; that it was not may be noted by all.
+        if areas.is_newborn() {
+            let synced =
+                self.shared.tree.sync().and_then(|()| areas.space().sync_names().map_err(EngineError::Io));
+            synced.map_err(|error| self.shared.not_synced(error))?;
         }
         if has_committed {
-            self.shared.areas.sync_untold();
+            areas.sync_in_leaving().map_err(EngineError::SyncFailed)?;
         }
+        Ok(())
     }
 
     fn settle_while(

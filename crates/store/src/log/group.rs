@@ -53,7 +53,7 @@ pub(crate) fn begin_again(bytes: &mut Vec<u8>) {
 }
 
 /// Room for the group of one short row.
-const SHORT_SIZE: usize = 272;
+pub(crate) const SHORT_SIZE: usize = 272;
 /// Bytes of key and value that have room there.
 const SHORT_ROW_SIZE: usize = 224;
 /// Where the group begins, so that its entry stands where a layer's version of it does (`headed_by`).
@@ -140,6 +140,12 @@ impl ShortGroup {
 
 /// The head of a group.
 #[inline]
+/// How many entries a group says that it has, and no more than it can have.
+pub(crate) fn count_of(bytes: &[u8]) -> usize {
+    let count = bytes.get(4..8).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes);
+    (count as usize).min(bytes.len())
+}
+
 fn head_of(size: u32, count: u32, sequence: u64) -> [u8; HEAD_SIZE] {
     (u128::from(size) | u128::from(count) << 32 | u128::from(sequence) << 64).to_le_bytes()
 }

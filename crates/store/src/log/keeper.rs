@@ -22,6 +22,9 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(900);
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 /// How often it looks how full the area is.
 const TICK: Duration = Duration::from_millis(50);
+/// How often, and how soon again, it looks for the first commit.
+const FIRST_LOOKS: u32 = 50;
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The right to have a log kept: when this is dropped, the thread has let go of it, and is about to end. Nobody waits for that: to be woken
 /// and to end takes a thread as long as a tenth of closing.
@@ -90,7 +93,17 @@ fn waiting_since(since: Option<Instant>, done: &Result<Done, EngineError>) -> Op
 fn keep(kept: &Kept) {
     let mut synced = Instant::now();
     let mut unapplied_since: Option<Instant> = None;
-    if let Some(shared) = &*kept.lock() {
+    // The first commit is what the thread was started for, and follows at once. Not ahead of it: where the sync fails, that commit would be
+    // refused, and not be told that it may be lost.
+    for _ in 0..FIRST_LOOKS {
+        if kept.lock().as_ref().is_none_or(|shared| shared.pending() > 0) {
+            break;
+        }
+        thread::park_timeout(FIRST_PAUSE);
+    }
+    if let Some(shared) = &*kept.lock()
+        && shared.pending() > 0
+    {
         // Whoever syncs or closes next would wait for that. An error is seen by them.
         let _ = shared.sync_newborn();
     }

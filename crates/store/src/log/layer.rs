@@ -12,12 +12,13 @@ use std::ops::Bound;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::blob::BLOB_ADDRESS_REMAINDER;
-use crate::engine::{Direction, HashedKey, Tree};
+use crate::engine::{Direction, EngineError, HashedKey, Tree};
 use crate::log::counted::Counted;
 use crate::log::group::{self, Change, ShortGroup};
 use crate::log::key_order::sort_by_key;
 use crate::log::newest::Newest;
 use crate::os_latch::{Held, Latch};
+use crate::pin_block::LINE;
 use crate::pin_bytes::{GAP, Pen, Pinned};
 use crate::row_key::{self, TableId};
 use crate::short::is_same;
@@ -147,6 +148,25 @@ impl Layer {
     pub(crate) fn new() -> (Self, Pen) {
         let (versions, pen) = Pinned::new();
         (Self { versions, newest: Newest::default(), index: Latch::new(Index::default()) }, pen)
+    }
+
+    /// Have memory for a group of so many bytes and entries that is about to be added: ahead of whatever cannot be taken back.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    #[inline]
+    pub(crate) fn reserve(&self, size: usize, count: usize) -> Result<(), EngineError> {
+        // A head for each entry, and what lies between two of them.
+        const BESIDE: usize = HEAD_SIZE + 2 * LINE;
+        if self.versions.reserve(size + count * BESIDE) && self.newest.reserve(count) {
+            return Ok(());
+        }
+        Err(EngineError::NoMemory("the commits that the file has yet to take over"))
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.versions.size()
     }
 
     /// Add what the next group says; whether that is anything of the catalog. In the order of the sequence numbers.

@@ -25,7 +25,7 @@ mod state;
 mod sync;
 mod write;
 
-pub(crate) use areas::{FORMAT as LOG_FORMAT, MAGIC as LOG_MAGIC, words_for};
+pub(crate) use areas::{FORMAT as LOG_FORMAT, MAGIC as LOG_MAGIC, area_size_of, words_for};
 pub(crate) use checkpoint::unapplied;
 pub use engine::LoggedEngine;
 pub(crate) use engine::{Met, OF_ANOTHER, Opened};

@@ -118,12 +118,38 @@ impl Newest {
         }
     }
 
+    /// Have memory for so many more keys; false where there is none. For the thread that is about to insert them.
+    #[inline]
+    pub(crate) fn reserve(&self, more: usize) -> bool {
+        let count = self.len() + more;
+        count * 8 <= self.slots().len() * 5 || self.reserve_tables(count)
+    }
+
+    #[cold]
+    fn reserve_tables(&self, count: usize) -> bool {
+        let first = if self.slots().is_empty() { 0 } else { self.last.load(Ordering::Relaxed) + 1 };
+        for (number, table) in self.tables.iter().enumerate().skip(first) {
+            if table.get().is_none() {
+                let Some(block) = Block::zeroed(1 << bits_of(number)) else { return false };
+                let _ = table.set(block);
+            }
+            if count * 8 <= (1_usize << bits_of(number)) * 5 {
+                return true;
+            }
+        }
+        false
+    }
+
     #[cold]
     fn grow(&self) {
         let old = self.slots();
         let next = if old.is_empty() { 0 } else { self.last.load(Ordering::Relaxed) + 1 };
-        let Some(table) = self.tables.get(next) else { return };
-        let slots = table.get_or_init(|| Block::zeroed(1 << bits_of(next))).words();
+        // Without a call where memory was reserved.
+        let is_there = self.tables.get(next).is_some_and(|table| table.get().is_some());
+        if !is_there && !self.reserve_tables(self.len() + 1) {
+            return;
+        }
+        let Some(slots) = self.tables.get(next).and_then(OnceLock::get).map(Block::words) else { return };
         for slot in old {
             let word = slot.load(Ordering::Relaxed);
             if word != 0 {

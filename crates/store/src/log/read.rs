@@ -13,6 +13,7 @@ use crate::log::history;
 use crate::log::layer::{Layer, Said, Saying};
 use crate::log::merge::{MergedCursor, Over};
 use crate::log::state::State;
+use crate::os_memory;
 use crate::row_key::TableId;
 
 /// One version of tree and log.
@@ -142,6 +143,11 @@ impl LoggedRead {
         tree: Tree,
         over: Option<Over<'t>>,
     ) -> Result<Box<dyn Cursor<'t> + 't>, EngineError> {
+        // To put the keys of the layers in order takes about as much again as they do.
+        let size = self.layers.iter().flatten().map(|layer| layer.size()).sum();
+        if size > 0 {
+            os_memory::check_room(size, "the order of the last commits")?;
+        }
         let below = self.tree.cursor(tree)?;
         let layers = self.layers.iter().flatten().map(|layer| Over::Layer(layer, self.sequence));
         let overs: Vec<Over<'t>> = over.into_iter().chain(layers).collect();

@@ -88,6 +88,16 @@ impl LoggedEngine {
     }
 }
 
+/// What became of an append. Where room or memory was short nothing was done, and a transaction can make some.
+#[inline]
+fn able<R>(appended: Result<(), EngineError>, done: R) -> Result<AtOnce<R>, EngineError> {
+    match appended {
+        Ok(()) => Ok(AtOnce::Done(done)),
+        Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => Ok(AtOnce::Unable),
+        Err(error) => Err(error),
+    }
+}
+
 impl Shared {
     /// For whoever holds the writer lock.
     #[inline]
@@ -150,8 +160,7 @@ impl Shared {
         if size > group_size_max(areas) || used + size as u64 > areas.room() || areas.has_found() {
             return Ok(AtOnce::Unable);
         }
-        state.append_short(areas, place)?;
-        Ok(AtOnce::Done(was_there))
+        able(state.append_short(areas, place), was_there)
     }
 
     /// Append the group of one row, if there is room.
@@ -173,7 +182,6 @@ impl Shared {
         if size > group_size_max(areas) || used + size as u64 > areas.room() || areas.has_found() {
             return Ok(AtOnce::Unable);
         }
-        state.append_one(areas, place, bytes, &change)?;
-        Ok(AtOnce::Done(()))
+        able(state.append_one(areas, place, bytes, &change), ())
     }
 }

@@ -229,7 +229,7 @@ impl State {
         loop {
             // [R3] One load says whether there is anything to do.
             while self.sequence() < areas.sequence() {
-                if self.read_group(areas) || self.enter_next_area(tree, areas)? {
+                if self.read_group(areas)? || self.enter_next_area(tree, areas)? {
                     continue;
                 }
                 // [R6] Overtaken by a checkpoint; or by a bulk commit, which is in the tree alone.
@@ -259,20 +259,21 @@ impl State {
     }
 
     /// Read the next group of the last layer's area.
-    fn read_group(&mut self, areas: &Areas) -> bool {
-        let Some(placed) = self.layers.last_mut() else { return false };
+    fn read_group(&mut self, areas: &Areas) -> Result<bool, EngineError> {
+        let Some(placed) = self.layers.last_mut() else { return Ok(false) };
         let (end, sequence) = (placed.end, placed.sequence + 1);
         let bytes = &mut self.spare;
         let Some(check) = areas.group(placed.area, placed.head, end, sequence, placed.chain, bytes) else {
-            return false;
+            return Ok(false);
         };
+        placed.layer.reserve(bytes.len(), group::count_of(bytes))?;
         placed.end += bytes.len() as u64;
         placed.chain = check;
         placed.sequence = sequence;
         if placed.layer.add(&mut placed.pen, sequence, bytes) {
             self.catalog = sequence;
         }
-        true
+        Ok(true)
     }
 
     /// Go on in the other area, if it begins where this one ends.
@@ -301,6 +302,7 @@ impl State {
     ) -> Result<(), EngineError> {
         self.catch_up(tree, areas)?;
         let placed = self.place_to_append(tree, areas)?;
+        placed.layer.reserve(draft.size(), draft.count_of_changes())?;
         let sequence = placed.sequence + 1;
         let (bytes, check) = draft.finish(sequence, placed.chain);
         let begin = placed.end;
@@ -342,6 +344,7 @@ impl State {
         let Some(Placed { layer, pen, area, head, end, sequence, chain }) = self.layers.last_mut() else {
             return Err(EngineError::Misuse("no area to append to"));
         };
+        layer.reserve(bytes.len(), 1)?;
         let check = group::finish(bytes, 1, *sequence + 1, *chain);
         areas.write(*area, *head, *end, bytes).map_err(EngineError::of_system)?;
         (*end, *sequence, *chain) = (*end + bytes.len() as u64, *sequence + 1, check);
@@ -356,6 +359,7 @@ impl State {
         let Some(Placed { layer, pen, area, head, end, sequence, chain }) = self.layers.last_mut() else {
             return Err(EngineError::Misuse("no area to append to"));
         };
+        layer.reserve(group::SHORT_SIZE, 1)?;
         let (bytes, check) = self.short.finish(*sequence + 1, *chain);
         areas.write(*area, *head, *end, bytes).map_err(EngineError::of_system)?;
         (*end, *sequence, *chain) = (*end + bytes.len() as u64, *sequence + 1, check);

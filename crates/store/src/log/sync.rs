@@ -26,7 +26,16 @@ pub(crate) enum SyncError {
     /// The system has just said so.
     Now(std::io::Error),
     /// It said so before, here or to another process.
-    Before,
+    Before(std::io::Error),
+}
+
+/// Which sync failed. The log's word `failed` has these bits, and in its upper half the system's error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsynced {
+    /// The log, or the name of a file: commits may be lost.
+    Log = 1,
+    /// The tree of a process that died: its pages must be written again before the log lets go of what they were written from.
+    Tree = 2,
 }
 
 /// After so long who waits looks whether the one who syncs is alive.
@@ -79,7 +88,7 @@ impl Areas {
                 return Ok(());
             }
             if self.has_failed() {
-                return Err(SyncError::Before);
+                return Err(SyncError::Before(self.failure()));
             }
             let Err(owner) = syncer.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) else {
                 return self.sync_for_all(extent, arrived);
@@ -172,7 +181,7 @@ impl Areas {
     /// Sync what is acknowledged up to the tail.
     fn sync_until(&self, extent: Extent, tail: u64) -> Result<(), SyncError> {
         if self.has_failed() {
-            return Err(SyncError::Before);
+            return Err(SyncError::Before(self.failure()));
         }
         let began = Instant::now();
         let words = self.words_to_sync(tail).filter(|_| extent == Extent::Commits);
@@ -183,7 +192,7 @@ impl Areas {
         done.map_err(|error| self.fail(error))?;
         if self.has_failed() {
             // Perhaps with pages of ours, and the system has told another process.
-            return Err(SyncError::Before);
+            return Err(SyncError::Before(self.failure()));
         }
         let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.pace.0.store(took, Ordering::Relaxed);
@@ -193,13 +202,31 @@ impl Areas {
 
     /// Nobody can know any more what the disk has.
     fn fail(&self, error: std::io::Error) -> SyncError {
-        self.note_failure();
+        self.note_failure(Unsynced::Log, &error);
         SyncError::Now(error)
     }
 
-    /// Say to all that a sync failed.
-    pub(crate) fn note_failure(&self) {
-        self.word(FAILED).store(1, Ordering::Release);
+    /// Tell all processes that a sync failed, and why.
+    pub(crate) fn note_failure(&self, what: Unsynced, error: &std::io::Error) {
+        let code = error.raw_os_error().and_then(|code| u64::try_from(code).ok()).unwrap_or(0);
+        let noted = what as u64 | code << 32;
+        // The first reason is kept: those that follow are mostly its consequences.
+        if self.word(FAILED).compare_exchange(0, noted, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            self.word(FAILED).fetch_or(what as u64, Ordering::AcqRel);
+        }
+    }
+
+    /// Why the first sync failed, if one did.
+    pub(crate) fn failure(&self) -> std::io::Error {
+        match i32::try_from(self.word(FAILED).load(Ordering::Acquire) >> 32) {
+            Ok(code) if code != 0 => std::io::Error::from_raw_os_error(code),
+            _ => std::io::Error::other("an earlier sync failed"),
+        }
+    }
+
+    /// Whether a commit that this process has made is not known to be on the disk.
+    pub(crate) fn has_unsynced_of_own(&self) -> bool {
+        self.own_end.load(Ordering::Relaxed) > self.word(SYNCED).load(Ordering::Acquire)
     }
 
     /// Words among which are all that are perhaps not on the disk, and needed up to the tail; `None` where that is best left to the system to
@@ -247,17 +274,33 @@ impl Areas {
         self.word(FAILED).load(Ordering::Acquire) != 0
     }
 
+    /// Whether the tree of a process that died could not be synced: its pages may be in memory alone, though the system takes them for
+    /// written.
+    pub(crate) fn has_failed_tree(&self) -> bool {
+        self.word(FAILED).load(Ordering::Acquire) & Unsynced::Tree as u64 != 0
+    }
+
+    /// Forget that the tree could not be synced: for a process that is alone, and has written its pages again.
+    pub(crate) fn forget_failed_tree(&self) {
+        self.word(FAILED).fetch_and(!(Unsynced::Tree as u64), Ordering::AcqRel);
+        if self.load(FAILED) & u64::from(u32::MAX) == 0 {
+            self.store(FAILED, 0);
+        }
+    }
+
     /// Forget that a sync failed: for whoever is alone, and has written everything into the tree.
     pub(crate) fn forget_failure(&self) {
         self.store(FAILED, 0);
     }
 
-    /// As `sync`, for one who may write nothing into the log any more.
-    pub(crate) fn sync_untold(&self) {
-        if self.load(SYNCED) < self.load(TAIL) {
-            let _ = self.space().sync_names();
-            let _ = self.space().sync();
+    /// As `sync`, for a process that has just left the log to the others: of what it finds it stores a failure alone, which
+    /// is true whoever has the log by now.
+    pub(crate) fn sync_in_leaving(&self) -> std::io::Result<()> {
+        if self.load(SYNCED) >= self.load(TAIL) {
+            return Ok(());
         }
+        let synced = self.space().sync_names().and_then(|()| self.space().sync());
+        synced.inspect_err(|error| self.note_failure(Unsynced::Log, error))
     }
 }
 

@@ -102,7 +102,8 @@ impl LoggedWrite {
     fn go_into_tree(&mut self) -> Result<(), EngineError> {
         let until = in_a_while(self.patience);
         while self.checkpoint(until)? {}
-        let Some((tree_lock, txn)) = self.shared.begin_tree(until)? else { return Err(self.is_busy()) };
+        let begun = self.shared.begin_tree(until).map_err(EngineError::before_commit)?;
+        let Some((tree_lock, txn)) = begun else { return Err(self.is_busy()) };
         let mut txn = Recording::new(txn, self.version())?;
         let mut savepoints = self.draft.savepoints().peekable();
         for (number, (tree, (key, said))) in self.draft.changes().enumerate() {
@@ -122,7 +123,7 @@ impl LoggedWrite {
 
     /// [C5] One checkpoint; false when there was nothing to do.
     fn checkpoint(&self, until: Instant) -> Result<bool, EngineError> {
-        match self.shared.checkpoint_within(&self.lock, until)? {
+        match self.shared.checkpoint_within(&self.lock, until).map_err(EngineError::before_commit)? {
             Done::Applied(_) => Ok(true),
             Done::Nothing => Ok(false),
             Done::InTheWay | Done::Stopped => Err(self.is_busy()),
@@ -175,10 +176,35 @@ impl LoggedWrite {
                 done?;
             }
         }
+        match self.append() {
+            Err(error @ (EngineError::DiskFull(_) | EngineError::NoMemory(_))) => self.append_anew(error),
+            done => done,
+        }
+    }
+
+    fn append(&mut self) -> Result<(), EngineError> {
         let mut state = self.shared.state();
-        state.append(&*self.shared.tree, areas, &mut self.draft)?;
+        state.append(&*self.shared.tree, &self.shared.areas, &mut self.draft)?;
         state.give_draft(std::mem::replace(&mut self.draft, Draft::new()));
         Ok(())
+    }
+
+    /// Append where the log cannot grow, or what it has cannot be kept in memory: when the tree has all of it, the next area needs neither.
+    fn append_anew(&mut self, error: EngineError) -> Result<(), EngineError> {
+        // What went wrong with the log is told, not what goes wrong with the tree then. Without room at the begin of the next area that would be
+        // worse than this one, in which a smaller group may have some.
+        let areas = &self.shared.areas;
+        if areas.reserve_begin(1 - areas.active(), self.draft.size()).is_err() {
+            return Err(error);
+        }
+        let until = in_a_while(self.patience);
+        while matches!(self.checkpoint(until), Ok(true)) {}
+        if self.shared.pending() > 0 {
+            return Err(error);
+        }
+        // It keeps what the areas held.
+        self.base = self.shared.read()?;
+        self.append()
     }
 }
 

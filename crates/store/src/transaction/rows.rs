@@ -285,21 +285,27 @@ impl Transaction {
     /// # Errors
     /// `NoSuchTable`, or when no room is left to copy a page.
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
-        let Some(set) = self.index_set(table)? else { return self.delete_row(table, key) };
+        let Some(set) = self.index_set(table)? else {
+            let Some(spelling) = self.delete_row(table, key)? else { return Ok(false) };
+            self.keep_next_int(table, key, &spelling)?;
+            return Ok(true);
+        };
         let Some(old) = self.old_row(table, key)? else { return Ok(false) };
         let row = Row { key, spelling: &old.spelling, record: &old.record };
         let changes = self.index_changes(&set, table, Some(&row), None)?;
-        let was_there = self.delete_row(table, key)?;
+        let was_there = self.delete_row(table, key)?.is_some();
         self.apply_index_changes(key, changes)?;
+        self.keep_next_int(table, key, &old.spelling)?;
         Ok(was_there)
     }
 
-    fn delete_row(&mut self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
+    /// How the key was spelled, if it was there.
+    fn delete_row(&mut self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let row_key = RowKey::new(table, key, self.database.key_size_max);
         let row_key = row_key.as_bytes();
         let found = match self.find(table, key, row_key) {
             Ok(Some(found)) => found,
-            Ok(None) | Err(StoreError::KeyCollision { .. }) => return Ok(false),
+            Ok(None) | Err(StoreError::KeyCollision { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
         let is_long = is_long(row_key, self.database.key_size_max);
@@ -314,7 +320,7 @@ impl Transaction {
         self.forget_tail(row_key);
         self.delete_blobs(&found.blobs)?;
         self.count_row(table, -1)?;
-        Ok(true)
+        Ok(Some(found.spelling))
     }
 
     /// Write an empty row under a key that is about to be deleted, where the row key alone does not tell which it is: who watches

@@ -87,7 +87,7 @@ impl Transaction {
             transaction.delete_meta(&catalog::name_key(name))?;
             transaction.delete_meta(&catalog::table_key(table))?;
             transaction.tables.retain(|entry| entry.table != table);
-            Ok(())
+            transaction.forget_next_int(Some(table))
         })
     }
 
@@ -128,9 +128,13 @@ impl Transaction {
     pub fn clear_while(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
         if self.count(table)? <= CLEAR_CHUNK as u64 {
             // Done before anybody asks, unless an index has many entries for each row.
+            self.keep_next_int_of_all(table)?;
             return self.clear_rows(table, &mut || true);
         }
-        self.or_nothing(|transaction| transaction.clear_rows(table, go_on))
+        self.or_nothing(|transaction| {
+            transaction.keep_next_int_of_all(table)?;
+            transaction.clear_rows(table, go_on)
+        })
     }
 
     fn clear_rows(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
@@ -240,6 +244,7 @@ impl Transaction {
             cleared.map_err(|error| self.failed(error))?;
         }
         self.forget_history()?;
+        self.forget_next_int(None)?;
         self.tables.clear();
         self.more_rows.clear();
         self.loose_blobs.clear();

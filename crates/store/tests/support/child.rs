@@ -90,6 +90,8 @@ impl Child {
             }
             ["exit"] => std::process::exit(0),
             ["flood", table, first] => self.flood(table, first.parse().unwrap())?,
+            // How many there are in all processes, when those of dead ones are gone.
+            ["readers"] => return Ok(self.store().stats()?.readers.to_string()),
             ["check"] => {
                 let findings = self.store().check()?;
                 return Ok(format!("{findings:?}"));

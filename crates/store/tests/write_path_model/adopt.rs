@@ -1,6 +1,6 @@
 //! What does whoever opens alone do to a log, step by step, also behind a power cut?
 
-use super::{Area, File, Flaw, GONE, Shared, Step, World};
+use super::{Area, File, Flaw, GONE, Shared, Step, TORN, World};
 
 /// What it does next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -13,6 +13,7 @@ pub(super) enum Stage {
     Count,
     /// Begin anew where there is nothing behind the tree, or go on in the last area.
     Begin,
+    EndBegin,
     Tail,
     Sequence,
     /// Let others write.
@@ -62,6 +63,18 @@ pub(super) fn advance(world: &mut World, process: u8, stage: Stage, left: u8) ->
         }
         Stage::Begin => {
             begin(shared, flaw);
+            Stage::EndBegin
+        }
+        Stage::EndBegin => {
+            if shared.areas[0].begin == TORN && shared.active == 0 && last_area(shared).is_none() {
+                let applied = shared.tree.len() as u8;
+                shared.begin_area(0, applied);
+                if flaw != Flaw::OtherAreaLeft {
+                    // On the disk before anything is appended.
+                    shared.disk = shared.areas;
+                }
+                shared.has_found = false;
+            }
             Stage::Tail
         }
         Stage::Tail => {
@@ -99,13 +112,7 @@ fn begin(shared: &mut Shared, flaw: Flaw) {
             let writes = shared.areas[1].head_writes + u8::from(shared.has_syncs);
             shared.areas[1] = Area { begin: 0, salt: 0, head_writes: writes, ..shared.areas[1] };
         }
-        let applied = shared.tree.len() as u8;
-        shared.begin_area(0, applied);
-        if flaw != Flaw::OtherAreaLeft {
-            // On the disk before anything is appended.
-            shared.disk = shared.areas;
-        }
-        shared.has_found = false;
+        shared.tear_area(0);
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) enum Flaw {
     NewbornToldFirst,
     /// Against O1: whoever opens alone says so without a sync.
     NewbornAdopted,
+    /// Against W6: the head of an area is left as a process has left it that died between two stores of it.
+    TornHeadLeft,
 }
 
 #[test]
@@ -57,6 +59,7 @@ fn flaws_are_found() {
             ],
         ),
         (Flaw::HeadLeftOut, vec![writer(2), checkpoint]),
+        (Flaw::TornHeadLeft, vec![Step::Lock { left: 0, is_bulk: true }, writer(1)]),
     ] {
         let is_full = matches!(flaw, Flaw::SyncedTooMuch | Flaw::HeadLeftOut);
         let found = std::panic::catch_unwind(|| explore_from(World::new(steps, 1, flaw, is_full)));

@@ -1,0 +1,129 @@
+//! What should a user know of a database that works nonetheless?
+//!
+//! Found when it is opened or closed; the Python face warns of it.
+
+use std::fmt;
+
+use crate::error::Bytes;
+
+/// Something that a user should know about a database that works nonetheless.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// The file lies on another machine's disk.
+    NetworkFileSystem {
+        /// The file.
+        path: String,
+        /// The kind of file system.
+        name: &'static str,
+    },
+    /// No lock file can be made here, so this process reads without saying so.
+    Unregistered {
+        /// The file.
+        path: String,
+    },
+    /// Somebody keeps an old snapshot, so that the room of everything freed since cannot be used again.
+    OldReader {
+        /// The file.
+        path: String,
+        /// How many commits it is behind.
+        lag: u64,
+    },
+    /// The power was cut, or the log damaged: its last commits are gone.
+    LostCommits {
+        /// The file.
+        path: String,
+        /// How many.
+        commits: u64,
+    },
+    /// It was copied or renamed while somebody had it open, or its log was taken away: commits may be missing.
+    LogMissing {
+        /// The file.
+        path: String,
+        /// The version up to which it has everything.
+        version: u64,
+    },
+    /// The last one closed it, and could not write into the file what the log has.
+    LogStays {
+        /// The file.
+        path: String,
+        /// The log.
+        log: String,
+        /// Its size: about the room that it takes.
+        size: u64,
+        /// What the system said.
+        why: String,
+        /// Whether there was no room.
+        is_of_room: bool,
+    },
+    /// It was closed while others have it open, and the disk did not take the last commits.
+    Unsynced {
+        /// The file.
+        path: String,
+        /// What the system said.
+        why: String,
+    },
+    /// Its file was deleted, or replaced, while it was open: what was committed to it is gone now.
+    FileDeleted {
+        /// The file.
+        path: String,
+    },
+    /// Another process, in another container, has it open.
+    OtherNamespace {
+        /// The file.
+        path: String,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NetworkFileSystem { path, name } => write!(
+                out,
+                "'{path}' lies on a network file system ({name}), whose locks and memory maps do not hold between machines; use it from one machine at a time"
+            ),
+            Self::Unregistered { path } => write!(
+                out,
+                "'{path}' is opened without a lock file, which cannot be made there; nobody may write to it meanwhile"
+            ),
+            Self::OldReader { path, lag } => write!(
+                out,
+                "a snapshot of '{path}' is {lag} commits old: the file grows until it is closed; records and iterators that are kept hold one"
+            ),
+            Self::LostCommits { path, commits } => write!(
+                out,
+                "'{path}' was not closed, and the last {commits} commits of its log are damaged or never reached the disk; it is as it was before them"
+            ),
+            Self::LogMissing { path, version } => write!(
+                out,
+                "'{path}' was copied or renamed while it was open, or its log was taken away: it has everything up to version {version}, and what was committed after that is not there; it is in the '-log' beside the original or under the old name, if there still is one: close this, rename that to '{path}-log', and open it again (close a database before you rename it; use backup to copy an open one)"
+            ),
+            Self::Unsynced { path, why } => write!(
+                out,
+                "the disk did not take the last commits of '{path}' ({why}): they are there, but may not survive a power cut; the processes that have it open can write nothing more before all of them have closed it and it is opened again"
+            ),
+            Self::LogStays { path, log, size, why, is_of_room } => {
+                write!(
+                    out,
+                    "'{path}' is closed, but the last commits could not be written into it ({why}): they are in '{log}', and the two files belong together"
+                )?;
+                if *is_of_room {
+                    write!(
+                        out,
+                        "; free about {}, or move both to a larger disk, then open and close it again",
+                        Bytes(*size)
+                    )?;
+                }
+                Ok(())
+            }
+            Self::FileDeleted { path } => write!(
+                out,
+                "the file of '{path}' was deleted or replaced while it was open: what was committed to it is lost, now that it is closed (sync() says so while it can still be saved with backup())"
+            ),
+            Self::OtherNamespace { path } => write!(
+                out,
+                "'{path}' is open in another container, whose process numbers mean nothing here; share a PID namespace, or the file only between processes that never have the same number"
+            ),
+        }
+    }
+}
