@@ -24,7 +24,7 @@ pub enum Outcome<T> {
 }
 
 /// What numbers add up to: the Decimals among them apart.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sums {
     /// Of ints and floats.
     pub numbers: Sum,

@@ -6,10 +6,11 @@ use pellucid_record::view::{Root, Slot, root};
 use pellucid_record::{Corrupt, Damage, Shapes, Value};
 use pellucid_store::Row;
 
+use crate::evaluate::Evaluator;
 use crate::evaluate::found::Found;
-use crate::evaluate::{BadPattern, Evaluator};
 use crate::expression::{Expression, Kind, Source};
 use crate::field::{FieldReader, Number, heap_text};
+use crate::pattern::BadPattern;
 
 /// One value for each row: that of a field, read in place, or one that is computed. Clones serve other threads.
 #[derive(Clone)]

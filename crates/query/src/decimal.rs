@@ -5,9 +5,10 @@
 //! `DivisionByZero`, `Overflow`) is None. The results are Python's to the last zero: `1.30 + 1` is `2.30`.
 
 use num_bigint::{BigInt, BigUint, Sign};
-use num_traits::{One, ToPrimitive, Zero};
+use num_traits::{One, Zero};
 
 use crate::arrow::written;
+use crate::digits;
 
 const DIGIT_COUNT: i64 = 28;
 /// Of the first digit.
@@ -54,7 +55,7 @@ impl Decimal {
             None => (rest, 0),
         };
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let digits = BigUint::parse_bytes([whole, fraction].concat().as_bytes(), 10)?;
+        let digits = digits::parse([whole, fraction].concat().as_bytes())?;
         let exponent = exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?;
         let is_pythons = exponent.unsigned_abs() <= EXPONENT_WRITTEN_MAX;
         is_pythons.then_some(Self { is_negative, kind: Finite(digits, exponent) })
@@ -134,7 +135,7 @@ impl Decimal {
                     return rounded(is_negative, BigUint::ZERO, ideal);
                 }
                 // One digit more than there will be, if not two.
-                let shift = count_of(other_digits) - count_of(digits) + DIGIT_COUNT + 1;
+                let shift = digits::count(other_digits) - digits::count(digits) + DIGIT_COUNT + 1;
                 let (whole, part) = (scaled(digits, shift), scaled(other_digits, -shift));
                 let (mut quotient, rest) = (&whole / &part, &whole % &part);
                 let mut exponent = ideal - shift;
@@ -168,8 +169,8 @@ impl Decimal {
                 if digits.is_zero() {
                     return rounded(self.is_negative, BigUint::ZERO, ideal);
                 }
-                let distance =
-                    (exponent + count_of(digits)).checked_sub(other_exponent + count_of(other_digits))?;
+                let distance = (exponent + digits::count(digits))
+                    .checked_sub(other_exponent + digits::count(other_digits))?;
                 // The whole quotient has to have no more digits than a Decimal.
                 if distance > DIGIT_COUNT {
                     return None;
@@ -179,7 +180,7 @@ impl Decimal {
                     return rounded(self.is_negative, digits, ideal);
                 }
                 let other_digits = scaled(other_digits, other_exponent - ideal);
-                if count_of(&(&digits / &other_digits)) > DIGIT_COUNT {
+                if digits::count(&(&digits / &other_digits)) > DIGIT_COUNT {
                     return None;
                 }
                 rounded(self.is_negative, digits % other_digits, ideal)
@@ -236,9 +237,9 @@ fn finite_sum(one: Number<'_>, other: Number<'_>) -> Option<Decimal> {
         return rounded(number.0, scaled(number.1, number.2 - exponent), exponent);
     }
     // What is too small to be more than a reason to round is as good as a 1 behind the digits.
-    let last = upper.2 + (count_of(upper.1) - DIGIT_COUNT - 2).min(-1);
+    let last = upper.2 + (digits::count(upper.1) - DIGIT_COUNT - 2).min(-1);
     let small = BigUint::one();
-    let lower = if lower.2 + count_of(lower.1) - 1 < last { (lower.0, &small, last) } else { lower };
+    let lower = if lower.2 + digits::count(lower.1) - 1 < last { (lower.0, &small, last) } else { lower };
     let signed = |number: Number<'_>| {
         let digits = scaled(number.1, number.2 - lower.2);
         BigInt::from_biguint(if number.0 { Sign::Minus } else { Sign::Plus }, digits)
@@ -253,7 +254,7 @@ fn rounded(is_negative: bool, digits: BigUint, exponent: i64) -> Option<Decimal>
         let exponent = exponent.clamp(EXPONENT_LEAST, EXPONENT_MAX);
         return Some(Decimal { is_negative, kind: Finite(digits, exponent) });
     }
-    let count = count_of(&digits);
+    let count = digits::count(&digits);
     if exponent + count - 1 > EXPONENT_MAX {
         return None;
     }
@@ -271,26 +272,18 @@ fn rounded(is_negative: bool, digits: BigUint, exponent: i64) -> Option<Decimal>
         }
     }
     // 99...9 has become 100...0.
-    if count_of(&kept) > DIGIT_COUNT {
+    if digits::count(&kept) > DIGIT_COUNT {
         kept /= 10u8;
         exponent += 1;
     }
-    let fits = exponent + count_of(&kept) - 1 <= EXPONENT_MAX;
+    let fits = exponent + digits::count(&kept) - 1 <= EXPONENT_MAX;
     fits.then_some(Decimal { is_negative, kind: Finite(kept, exponent) })
 }
 
 /// Times ten to the power of `exponent`, if that is above 0.
 fn scaled(digits: &BigUint, exponent: i64) -> BigUint {
     match u32::try_from(exponent) {
-        Ok(exponent) => digits * BigUint::from(10u8).pow(exponent),
+        Ok(exponent) => digits * digits::power(u64::from(exponent)),
         Err(_) => digits.clone(),
-    }
-}
-
-/// How many digits; 0 has one.
-fn count_of(digits: &BigUint) -> i64 {
-    match digits.to_u128() {
-        Some(digits) => i64::from(digits.checked_ilog10().unwrap_or(0)) + 1,
-        None => i64::try_from(digits.to_string().len()).unwrap_or(i64::MAX),
     }
 }

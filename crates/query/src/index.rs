@@ -7,7 +7,6 @@
 use std::fmt;
 use std::ops::Bound;
 
-use num_bigint::BigUint;
 use pellucid_record::key::{
     KeyEncoder, KeyPart, KeyReader, may_have_complex, parts_as_tuple, parts_size, push_part, split_spellings,
     split_stand_in,
@@ -17,6 +16,7 @@ use pellucid_record::{Corrupt, Shapes, Value};
 use pellucid_store::{Derive, Derived, Deriver, Range, Row, range_of_parts};
 
 use crate::code::{push_equal, push_found};
+use crate::digits;
 use crate::evaluate::Evaluator;
 use crate::evaluate::found::Found;
 use crate::expression::{IndexParts, Kind, Node, Source, parse_index};
@@ -307,7 +307,7 @@ fn whole_number(text: &str) -> Option<(bool, Vec<u8>)> {
     } else {
         return None;
     }
-    let number = BigUint::parse_bytes(digits.as_bytes(), 10)?;
+    let number = digits::parse(digits.as_bytes())?;
     Some((is_negative, number.to_bytes_be()))
 }
 

@@ -5,9 +5,10 @@
 
 use std::cmp::Ordering;
 
-use num_bigint::{BigInt, Sign};
 use pellucid_record::Value;
-use pellucid_record::value::OwnedZone;
+use pellucid_record::value::{NoShapes, OwnedZone, encode_value};
+
+use crate::number::Number;
 
 /// Which of two values comes first; None where neither does.
 ///
@@ -74,13 +75,18 @@ pub fn equal(one: &Value, other: &Value) -> bool {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
         }
         (Value::Set(one) | Value::FrozenSet(one), Value::Set(other) | Value::FrozenSet(other)) => {
-            one.len() == other.len() && one.iter().all(|one| other.iter().any(|other| equal(one, other)))
+            one.len() == other.len()
+                && arranged(one, |one| one)
+                    .iter()
+                    .zip(arranged(other, |other| other))
+                    .all(|(one, other)| equal(one, other))
         }
         (Value::Dict(one), Value::Dict(other)) => {
             one.len() == other.len()
-                && one.iter().all(|(key, value)| {
-                    other.iter().any(|(other_key, other)| equal(key, other_key) && equal(value, other))
-                })
+                && arranged(one, |(key, _)| key)
+                    .iter()
+                    .zip(arranged(other, |(key, _)| key))
+                    .all(|((key, value), (other_key, other))| equal(key, other_key) && equal(value, other))
         }
         (Value::Complex(real, imaginary), Value::Complex(other_real, other_imaginary)) => {
             real.0.partial_cmp(&other_real.0) == Some(Ordering::Equal)
@@ -93,6 +99,112 @@ pub fn equal(one: &Value, other: &Value) -> bool {
             one == other
         }
         _ => order(one, other) == Some(Ordering::Equal),
+    }
+}
+
+/// Elements of a set, or entries of a dict, in an order in which equal ones stand side by side: two sets are compared in
+/// the time that sorting takes. To look for each element of one in the other would take the product of both.
+fn arranged<T>(elements: &[T], key: impl Fn(&T) -> &Value) -> Vec<&T> {
+    let mut elements: Vec<&T> = elements.iter().collect();
+    elements.sort_unstable_by(|one, other| arrange(key(one), key(other)));
+    elements
+}
+
+/// What is never equal: values of different families.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Family {
+    None,
+    Number,
+    Complex,
+    Bytes,
+    Text,
+    Date,
+    Datetime,
+    Aware,
+    Time,
+    TimeAware,
+    Timedelta,
+    Uuid,
+    Tuple,
+    List,
+    Set,
+    Dict,
+    Other,
+    /// Equals nothing, itself not either.
+    NotANumber,
+}
+
+fn family(value: &Value) -> Family {
+    match value {
+        Value::None => Family::None,
+        Value::Complex(real, imaginary) if real.0.is_nan() || imaginary.0.is_nan() => Family::NotANumber,
+        Value::Complex(_, imaginary) if imaginary.0 == 0.0 => Family::Number,
+        Value::Complex(..) => Family::Complex,
+        Value::Str(_) | Value::Surrogates(_) => Family::Text,
+        Value::Bytes(_) | Value::Bytearray(_) => Family::Bytes,
+        Value::Date(_) => Family::Date,
+        Value::Datetime(..) => Family::Datetime,
+        Value::Aware { .. } => Family::Aware,
+        Value::Time(_, _, zone) if utc_offset(zone.as_ref()).is_none() => Family::Time,
+        Value::Time(..) => Family::TimeAware,
+        Value::Timedelta(_) => Family::Timedelta,
+        Value::Uuid(_) => Family::Uuid,
+        Value::Tuple(_) => Family::Tuple,
+        Value::List(_) => Family::List,
+        Value::Set(_) | Value::FrozenSet(_) => Family::Set,
+        Value::Dict(_) => Family::Dict,
+        Value::Ndarray { .. } | Value::Registered(..) | Value::Pickle(_) | Value::Apart(_) => Family::Other,
+        number if Number::of(number).is_some() => Family::Number,
+        _ => Family::NotANumber,
+    }
+}
+
+/// A total order of all values in which those that are equal, and NaN, have one place.
+fn arrange(one: &Value, other: &Value) -> Ordering {
+    let (here, there) = (family(one), family(other));
+    if here != there {
+        return here.cmp(&there);
+    }
+    match (one, other) {
+        (Value::Complex(real, _), number) if here == Family::Number => arrange(&Value::Float(*real), number),
+        (number, Value::Complex(real, _)) if here == Family::Number => arrange(number, &Value::Float(*real)),
+        (Value::Complex(real, imaginary), Value::Complex(other_real, other_imaginary)) => {
+            let real = real.0.partial_cmp(&other_real.0).unwrap_or(Ordering::Equal);
+            real.then(imaginary.0.partial_cmp(&other_imaginary.0).unwrap_or(Ordering::Equal))
+        }
+        (Value::Tuple(one), Value::Tuple(other)) | (Value::List(one), Value::List(other)) => {
+            arrange_all(one, other)
+        }
+        (Value::Set(one) | Value::FrozenSet(one), Value::Set(other) | Value::FrozenSet(other)) => {
+            let by_count = one.len().cmp(&other.len());
+            by_count.then_with(|| arrange_all(arranged(one, |one| one), arranged(other, |other| other)))
+        }
+        (Value::Dict(one), Value::Dict(other)) => {
+            let parts =
+                |dict| arranged(dict, |(key, _)| key).into_iter().flat_map(|(key, value)| [key, value]);
+            one.len().cmp(&other.len()).then_with(|| arrange_all(parts(one), parts(other)))
+        }
+        _ if here == Family::Other => {
+            let bytes = |value: &Value| encode_value(value, &mut NoShapes).unwrap_or_default();
+            bytes(one).cmp(&bytes(other))
+        }
+        _ => order(one, other).unwrap_or(Ordering::Equal),
+    }
+}
+
+fn arrange_all<'a>(
+    one: impl IntoIterator<Item = &'a Value>,
+    other: impl IntoIterator<Item = &'a Value>,
+) -> Ordering {
+    let (mut one, mut other) = (one.into_iter(), other.into_iter());
+    loop {
+        let order = match (one.next(), other.next()) {
+            (Some(one), Some(other)) => arrange(one, other),
+            (one, other) => return one.is_some().cmp(&other.is_some()),
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
     }
 }
 
@@ -124,136 +236,6 @@ fn bytes(value: &Value) -> Option<(bool, &[u8])> {
     }
 }
 
-/// A number of any type, exactly.
-enum Number {
-    Int(BigInt),
-    Float(f64),
-    /// Digits times ten to the power of the exponent.
-    Decimal(BigInt, i64),
-    /// Above or below all others.
-    Infinite(Sign),
-}
-
-impl Number {
-    /// None for NaN and for what is no number.
-    fn of(value: &Value) -> Option<Self> {
-        Some(match value {
-            Value::Bool(value) => Number::Int(BigInt::from(*value)),
-            Value::Int(value) => Number::Int(BigInt::from(*value)),
-            Value::BigInt(bytes) => Number::Int(BigInt::from_signed_bytes_le(bytes)),
-            Value::Float(value) if value.0.is_nan() => return None,
-            Value::Float(value) if value.0.is_infinite() => {
-                Number::Infinite(if value.0 > 0.0 { Sign::Plus } else { Sign::Minus })
-            }
-            Value::Float(value) => Number::Float(value.0),
-            Value::Decimal(text) => return decimal(text),
-            _ => return None,
-        })
-    }
-
-    fn sign(&self) -> Sign {
-        match self {
-            Number::Int(value) | Number::Decimal(value, _) => value.sign(),
-            Number::Float(value) if *value == 0.0 => Sign::NoSign,
-            Number::Float(value) => {
-                if *value > 0.0 {
-                    Sign::Plus
-                } else {
-                    Sign::Minus
-                }
-            }
-            Number::Infinite(sign) => *sign,
-        }
-    }
-
-    /// About the power of ten of its first digit: no more than 1 off.
-    fn magnitude(&self) -> i64 {
-        // log10(2), from above and below within 2^-40: bits of numbers are below 2^36.
-        let of_bits = |bits: i64| (i128::from(bits) * 30_103 / 100_000) as i64;
-        let bits_of = |value: &BigInt| i64::try_from(value.bits()).unwrap_or(i64::MAX);
-        match self {
-            Number::Int(value) => of_bits(bits_of(value)),
-            Number::Decimal(value, exponent) => of_bits(bits_of(value)).saturating_add(*exponent),
-            Number::Float(value) => value.abs().log10().floor() as i64,
-            Number::Infinite(_) => i64::MAX,
-        }
-    }
-
-    /// Numerator and denominator.
-    fn ratio(&self) -> (BigInt, BigInt) {
-        match self {
-            Number::Int(value) => (value.clone(), BigInt::from(1)),
-            Number::Decimal(value, exponent) => {
-                let power = BigInt::from(10).pow(u32::try_from(exponent.unsigned_abs()).unwrap_or(u32::MAX));
-                if *exponent < 0 { (value.clone(), power) } else { (value * power, BigInt::from(1)) }
-            }
-            Number::Float(value) => {
-                let bits = value.to_bits();
-                let exponent = i64::from((bits >> 52 & 0x7FF) as u16);
-                let fraction = bits & ((1 << 52) - 1);
-                let mantissa = BigInt::from(if exponent == 0 { fraction << 1 } else { fraction | 1 << 52 });
-                let mantissa = if *value < 0.0 { -mantissa } else { mantissa };
-                let shift = exponent - 1075;
-                if shift < 0 {
-                    (mantissa, BigInt::from(1) << shift.unsigned_abs())
-                } else {
-                    (mantissa << shift.unsigned_abs(), BigInt::from(1))
-                }
-            }
-            Number::Infinite(_) => (BigInt::from(0), BigInt::from(1)),
-        }
-    }
-
-    fn cmp(&self, other: &Self) -> Ordering {
-        let (sign, other_sign) = (self.sign(), other.sign());
-        if sign != other_sign || sign == Sign::NoSign {
-            return sign.cmp(&other_sign);
-        }
-        // Far apart: no need for the digits, of which a Decimal's exponent may ask for any number.
-        let (here, there) = (self.magnitude(), other.magnitude());
-        if here.abs_diff(there) > 4 {
-            let order = here.cmp(&there);
-            return if sign == Sign::Minus { order.reverse() } else { order };
-        }
-        match (self, other) {
-            (Number::Infinite(_), _) | (_, Number::Infinite(_)) => here.cmp(&there),
-            (Number::Int(one), Number::Int(other)) => one.cmp(other),
-            // The same power of ten off both, which leaves those of about the same size.
-            (Number::Decimal(one, exponent), Number::Decimal(other, other_exponent)) => {
-                let least = *exponent.min(other_exponent);
-                Number::Decimal(one.clone(), exponent - least)
-                    .ratio()
-                    .0
-                    .cmp(&Number::Decimal(other.clone(), other_exponent - least).ratio().0)
-            }
-            _ => {
-                let ((one, below), (other, other_below)) = (self.ratio(), other.ratio());
-                (one * other_below).cmp(&(other * below))
-            }
-        }
-    }
-}
-
-/// The number of a Decimal's text; None for NaN.
-fn decimal(text: &str) -> Option<Number> {
-    let (sign, rest) = match text.strip_prefix('-') {
-        Some(rest) => (Sign::Minus, rest),
-        None => (Sign::Plus, text),
-    };
-    if rest.eq_ignore_ascii_case("infinity") || rest.eq_ignore_ascii_case("inf") {
-        return Some(Number::Infinite(sign));
-    }
-    let (digits, exponent) = match rest.split_once(['E', 'e']) {
-        Some((digits, exponent)) => (digits, exponent.parse::<i64>().ok()?),
-        None => (rest, 0),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let all = [whole, fraction].concat();
-    let value = BigInt::parse_bytes(all.as_bytes(), 10)?;
-    let value = if sign == Sign::Minus { -value } else { value };
-    Some(Number::Decimal(value, exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?))
-}
-
 /// What a time's zone says without a date, as Python's `time.utcoffset`.
 fn utc_offset(zone: Option<&OwnedZone>) -> Option<i64> {
     match zone {
@@ -264,8 +246,10 @@ fn utc_offset(zone: Option<&OwnedZone>) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use num_bigint::BigInt;
     use pellucid_record::value::Double;
+
+    use super::*;
 
     fn decimal_of(text: &str) -> Value {
         Value::Decimal(text.into())
@@ -306,5 +290,94 @@ mod tests {
         assert!(equal(&decimal_of("-0.0"), &Value::Float(Double(0.0))));
         assert!(equal(&decimal_of("Infinity"), &Value::Float(Double(f64::INFINITY))));
         assert_eq!(order(&decimal_of("NaN"), &Value::Int(1)), None);
+    }
+
+    /// The old way: each element is looked for among all of the others.
+    fn same_set(one: &[Value], other: &[Value]) -> bool {
+        one.len() == other.len() && one.iter().all(|one| other.iter().any(|other| equal(one, other)))
+    }
+
+    #[test]
+    fn sets_and_dicts_are_equal_whatever_the_order_of_what_is_in_them() {
+        let text = |text: &str| Value::Str(text.into());
+        let values = vec![
+            Value::None,
+            Value::Int(1),
+            Value::Int(-1),
+            decimal_of("1.50"),
+            Value::Float(Double(0.1)),
+            Value::Float(Double(f64::INFINITY)),
+            Value::Complex(Double(7.0), Double(0.0)),
+            Value::Complex(Double(7.0), Double(1.0)),
+            Value::BigInt(BigInt::from(10).pow(400).to_signed_bytes_le()),
+            text("1"),
+            Value::Bytes(b"1".into()),
+            Value::Date(1),
+            Value::Datetime(1, true),
+            Value::Uuid([1; 16]),
+            Value::Time(1, false, None),
+            Value::Time(1, false, Some(OwnedZone::Fixed(0, String::new()))),
+            Value::Tuple(vec![Value::Int(1), text("x")]),
+            Value::Tuple(vec![Value::Int(1)]),
+            Value::FrozenSet(vec![Value::Int(2), text("x")]),
+            Value::FrozenSet(vec![]),
+            Value::Pickle(vec![1]),
+        ];
+        let twin = |value: &Value| match value {
+            Value::Int(1) => Value::Bool(true),
+            Value::Int(value) => decimal_of(&format!("{value}.0")),
+            Value::Decimal(_) => Value::Float(Double(1.5)),
+            Value::Complex(real, Double(0.0)) => Value::Float(*real),
+            Value::BigInt(_) => decimal_of("1E+400"),
+            Value::Bytes(bytes) => Value::Bytearray(bytes.clone()),
+            Value::Tuple(elements) if elements.len() == 1 => Value::Tuple(vec![Value::Float(Double(1.0))]),
+            Value::FrozenSet(elements) => Value::Set(elements.iter().rev().cloned().collect()),
+            value => value.clone(),
+        };
+        let twins: Vec<Value> = values.iter().rev().map(twin).collect();
+        let dict = |keys: &[Value]| Value::Dict(keys.iter().map(|key| (key.clone(), Value::None)).collect());
+        assert!(equal(&Value::Set(values.clone()), &Value::FrozenSet(twins.clone())));
+        assert!(equal(&dict(&values), &dict(&twins)));
+        let nan = || Value::Float(Double(f64::NAN));
+        for without in 0..values.len() {
+            for instead in [nan(), decimal_of("NaN"), text("other"), Value::Int(5), Value::Tuple(vec![])] {
+                let mut others = values.clone();
+                others[without] = instead;
+                for (one, other) in [(&others, &twins), (&twins, &others), (&others, &others)] {
+                    let expected = same_set(one, other);
+                    assert_eq!(equal(&Value::Set(one.clone()), &Value::Set(other.clone())), expected);
+                    assert_eq!(equal(&dict(one), &dict(other)), expected);
+                }
+            }
+        }
+        for one in values.iter().chain(&twins) {
+            for other in values.iter().chain(&twins) {
+                assert_eq!(arrange(one, other) == Ordering::Equal, equal(one, other), "{one:?} {other:?}");
+                assert_eq!(arrange(one, other), arrange(other, one).reverse(), "{one:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_very_many_digits_compare_in_time() {
+        let count = 300_000;
+        let digits = "7".repeat(count);
+        let (one, more) = (decimal_of(&digits), decimal_of(&format!("{digits}.1")));
+        let int = Value::BigInt(
+            BigInt::from(crate::digits::parse(digits.as_bytes()).unwrap()).to_signed_bytes_le(),
+        );
+        assert_eq!(order(&one, &more), Some(Ordering::Less));
+        assert_eq!(order(&one, &int), Some(Ordering::Equal));
+        assert_eq!(order(&int, &more), Some(Ordering::Less));
+        assert_eq!(order(&decimal_of(&format!("-{digits}.1")), &Value::Int(1)), Some(Ordering::Less));
+        assert_eq!(
+            order(&decimal_of(&format!("1.{digits}")), &Value::Float(Double(1.7))),
+            Some(Ordering::Greater)
+        );
+        assert_eq!(order(&decimal_of(&format!("1{}", "0".repeat(count))), &int), Some(Ordering::Greater));
+        assert_eq!(order(&decimal_of(&format!("7E+{}", count - 1)), &int), Some(Ordering::Less));
+        let elements = |from: i64| Value::Set((0..100_000).map(|i| Value::Int(from + i)).collect());
+        assert!(equal(&elements(1), &elements(1)));
+        assert!(!equal(&elements(1), &elements(2)));
     }
 }

@@ -43,7 +43,7 @@ impl SortKey {
     ///
     /// # Errors
     /// A regular expression in one is none.
-    pub fn new(parts: &[(std::sync::Arc<Expression>, bool)]) -> Result<Self, crate::evaluate::BadPattern> {
+    pub fn new(parts: &[(std::sync::Arc<Expression>, bool)]) -> Result<Self, crate::pattern::BadPattern> {
         let part = |(expression, is_descending): &(std::sync::Arc<Expression>, bool)| {
             Ok(Part { column: Column::new(expression)?, is_descending: *is_descending })
         };

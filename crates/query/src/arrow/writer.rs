@@ -17,6 +17,9 @@ use super::cells::{Blobs, Cells};
 pub use super::cells::{Unfit, Zones};
 use super::decimal::big_int_payload;
 
+/// From this size on no further row is written before those that were are taken.
+const RECORDS_SIZE_MAX: usize = 16 << 20;
+
 /// A batch of rows, ready to be written.
 pub struct Writer {
     root: Column,
@@ -95,7 +98,9 @@ impl Writer {
         self.root.give_shapes(assign, true)
     }
 
-    /// Writes rows. Strings and bytes of `large_size_min` and more lie apart from them.
+    /// Writes rows, and returns how many: the first of `rows` at least, and as many as take some memory. Rows may share
+    /// data, as those of a dictionary do, so that records take more than the batch. Strings and bytes of `large_size_min` and
+    /// more lie apart from them.
     ///
     /// # Errors
     /// A record is too large, or nests too deep.
@@ -105,8 +110,10 @@ impl Writer {
         encoder: &mut Encoder,
         records: &mut Records,
         large_size_min: usize,
-    ) -> Result<(), EncodeError> {
+    ) -> Result<usize, EncodeError> {
+        let (mut count, mut large_size) = (0, 0);
         for row in rows {
+            let large_count = records.large.len();
             let beside = &mut Beside {
                 size_min: large_size_min,
                 record: records.ends.len(),
@@ -116,8 +123,14 @@ impl Writer {
             self.root.write(row, encoder, beside)?;
             records.bytes.extend_from_slice(encoder.bytes());
             records.ends.push(records.bytes.len());
+            count += 1;
+            let large = records.large.get(large_count..).unwrap_or_default();
+            large_size += large.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+            if records.bytes.len() + large_size >= RECORDS_SIZE_MAX {
+                break;
+            }
         }
-        Ok(())
+        Ok(count)
     }
 }
 

@@ -17,29 +17,15 @@ use std::cmp::Ordering;
 
 use pellucid_record::{Corrupt, Shape, Shapes, Slot, Value};
 use pellucid_store::Row;
-use regex::bytes::Regex;
 
 use crate::among::Among;
 use crate::expression::{Comparison, Expression, Function, Kind, Operation, Part, Source, Step};
 use crate::field::FieldReader;
+use crate::pattern::{BadPattern, Pattern};
 use found::Found;
 use pairs::Others;
 use quick::Quick;
 use text::Text;
-
-/// A regular expression cannot be used: it is none, or too large. The text says where and why.
-pub type BadPattern = regex::Error;
-
-/// Whether `matches` takes this pattern.
-///
-/// # Errors
-/// It is no regular expression, or too large: the text says why, in a line.
-pub fn check_pattern(pattern: &str) -> Result<(), String> {
-    let Err(error) = Regex::new(pattern) else { return Ok(()) };
-    let error = error.to_string();
-    let why = error.lines().last().unwrap_or_default();
-    Err(why.strip_prefix("error: ").unwrap_or(why).to_owned())
-}
 
 /// An expression, ready for rows of one database. Clones serve other threads.
 #[derive(Clone)]
@@ -64,7 +50,7 @@ enum Operator {
     Between(Box<[Operator; 3]>),
     IsIn(Box<Operator>, Among),
     Has(Part, Box<[Operator; 2]>),
-    Matches(Box<Operator>, Box<Regex>),
+    Matches(Box<Operator>, Box<Pattern>),
     Exists(Box<Operator>),
     IsNone(Box<Operator>),
     Call(Function, Box<Operator>),
@@ -178,7 +164,7 @@ impl Operator {
             }
             Kind::IsIn(part, values) => Self::IsIn(one(part)?, values.clone()),
             Kind::Has(part, whole, piece) => Self::Has(*part, two(whole, piece)?),
-            Kind::Matches(part, pattern) => Self::Matches(one(part)?, Box::new(Regex::new(pattern)?)),
+            Kind::Matches(part, pattern) => Self::Matches(one(part)?, Box::new(Pattern::new(pattern)?)),
             Kind::Exists(part) => Self::Exists(one(part)?),
             Kind::IsNone(part) => Self::IsNone(one(part)?),
             Kind::Call(function, part) => Self::Call(*function, one(part)?),

@@ -7,7 +7,7 @@ use pellucid_record::key::{KeyPart, KeyReader};
 use pellucid_record::path::{Step as PathStep, slot_index};
 use pellucid_record::payload::zone;
 use pellucid_record::value::{Double, OwnedZone};
-use pellucid_record::view::{Container, Root, Slot, root};
+use pellucid_record::view::{Container, Root, Slot, Walker, root};
 use pellucid_record::{Corrupt, Damage, Kind, Shapes, Value};
 
 use super::found::Found;
@@ -64,8 +64,10 @@ fn follow_each<S: Shapes + ?Sized>(
     if container.kind.is_dict() {
         return Ok(false);
     }
-    for index in 0..container.count {
-        if follow(record, shapes, container.slot(record, shapes, index)?, rest, visit)? {
+    // A walk, in which no two elements share bytes: else a few hostile bytes would have any number of elements.
+    let mut walker = Walker::new(container);
+    while let Some(slot) = walker.next_bounded(record, shapes)? {
+        if follow(record, shapes, slot, rest, visit)? {
             return Ok(true);
         }
     }
@@ -167,8 +169,13 @@ pub fn is_among<S: Shapes + ?Sized>(
         kind => {
             // Of a keyed map, every second slot is a key.
             let step = if kind == Kind::Keyed { 2 } else { 1 };
-            for index in (0..container.count).step_by(step) {
-                let slot = container.slot(record, shapes, index)?;
+            let mut walker = Walker::new(*container);
+            loop {
+                let index = walker.index();
+                let Some(slot) = walker.next_bounded(record, shapes)? else { break };
+                if !index.is_multiple_of(step) {
+                    continue;
+                }
                 if Found::of_slot(slot, record, shapes)?.equals(wanted, shapes)? {
                     return Ok(true);
                 }

@@ -1,8 +1,8 @@
 //! How does a chain of `and` or `or` grow without being copied?
 //!
-//! Who joins conditions in a loop makes a chain for each of them. A chain is a few runs of its parts, each longer than the next, which it shares with
-//! those that go on with it: one part more is one run more, and the last runs become one where they are as long. So each part is copied as
-//! often as its run has doubled.
+//! A loop that adds a condition at a time makes a chain in each round. A chain is a binary tree whose leaves are runs of parts: joining two
+//! chains makes one node, whichever of them is longer, and both stay as they were. The tree may be as deep as it has parts, so that
+//! whatever walks it, and what frees it, keeps its own stack.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,59 +10,108 @@ use std::sync::Arc;
 
 use super::Node;
 
-/// Some parts that follow each other, and how deep the deepest is.
-struct Run {
-    parts: Box<[Node]>,
+/// Parts in order, at least one.
+struct Tree {
+    content: Content,
+    count: usize,
+    /// How deep the deepest part is.
     depth: u32,
+}
+
+enum Content {
+    Parts(Box<[Node]>),
+    Joined(Arc<Tree>, Arc<Tree>),
 }
 
 /// The parts of `and` or `or`, in order.
 #[derive(Clone, Default)]
 pub struct Chain {
-    runs: Vec<Arc<Run>>,
+    tree: Option<Arc<Tree>>,
 }
 
 impl Chain {
     /// All parts.
-    #[must_use]
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Node> {
-        self.runs.iter().flat_map(|run| run.parts.iter())
+    pub fn iter(&self) -> impl Iterator<Item = &Node> {
+        Parts { run: [].iter(), rest: self.tree.as_deref().into_iter().collect() }
     }
 
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.runs.iter().map(|run| run.parts.len()).sum()
+        self.tree.as_ref().map_or(0, |tree| tree.count)
     }
 
     /// How deep the deepest is.
     pub(super) fn depth(&self) -> u32 {
-        self.runs.iter().map(|run| run.depth).max().unwrap_or(0)
+        self.tree.as_ref().map_or(0, |tree| tree.depth)
     }
 
     /// Adds a part at the end.
-    pub(super) fn push(&mut self, part: Node) {
-        self.add(Arc::new(Run { depth: part.depth, parts: Box::new([part]) }));
+    pub fn push(&mut self, part: Node) {
+        self.append(&Chain::from(vec![part]));
     }
 
     /// Adds all parts of another chain at the end.
-    pub(super) fn append(&mut self, other: &Chain) {
-        for run in &other.runs {
-            self.add(Arc::clone(run));
+    pub fn append(&mut self, other: &Chain) {
+        let (Some(one), Some(other)) = (&self.tree, &other.tree) else {
+            if self.tree.is_none() {
+                self.tree.clone_from(&other.tree);
+            }
+            return;
+        };
+        let (count, depth) = (one.count + other.count, one.depth.max(other.depth));
+        let content = Content::Joined(Arc::clone(one), Arc::clone(other));
+        self.tree = Some(Arc::new(Tree { content, count, depth }));
+    }
+}
+
+/// The parts of a tree, from the left.
+struct Parts<'a> {
+    run: std::slice::Iter<'a, Node>,
+    /// What comes behind the run, the last first.
+    rest: Vec<&'a Tree>,
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = &'a Node;
+
+    fn next(&mut self) -> Option<&'a Node> {
+        loop {
+            if let Some(part) = self.run.next() {
+                return Some(part);
+            }
+            let mut tree = self.rest.pop()?;
+            while let Content::Joined(one, other) = &tree.content {
+                self.rest.push(other);
+                tree = one;
+            }
+            if let Content::Parts(parts) = &tree.content {
+                self.run = parts.iter();
+            }
         }
     }
+}
 
-    fn add(&mut self, run: Arc<Run>) {
-        self.runs.push(run);
-        while let [.., before, last] = &self.runs[..]
-            && before.parts.len() <= last.parts.len()
+impl Drop for Tree {
+    /// Frees the trees below one by one: a recursion would be as deep as the chain is long.
+    fn drop(&mut self) {
+        let mut rest = Vec::new();
+        self.take_apart(&mut rest);
+        while let Some(tree) = rest.pop() {
+            if let Some(mut tree) = Arc::into_inner(tree) {
+                tree.take_apart(&mut rest);
+            }
+        }
+    }
+}
+
+impl Tree {
+    fn take_apart(&mut self, rest: &mut Vec<Arc<Tree>>) {
+        if let Content::Joined(..) = self.content
+            && let Content::Joined(one, other) =
+                std::mem::replace(&mut self.content, Content::Parts(Box::default()))
         {
-            let joined = Run {
-                parts: before.parts.iter().chain(&last.parts).cloned().collect(),
-                depth: before.depth.max(last.depth),
-            };
-            self.runs.truncate(self.runs.len() - 2);
-            self.runs.push(Arc::new(joined));
+            rest.extend([one, other]);
         }
     }
 }
@@ -70,13 +119,15 @@ impl Chain {
 impl From<Vec<Node>> for Chain {
     fn from(parts: Vec<Node>) -> Self {
         let depth = parts.iter().map(|part| part.depth).max().unwrap_or(0);
-        Self { runs: vec![Arc::new(Run { parts: parts.into(), depth })] }
+        let count = parts.len();
+        let content = Content::Parts(parts.into());
+        Self { tree: (count > 0).then(|| Arc::new(Tree { content, count, depth })) }
     }
 }
 
 impl PartialEq for Chain {
     fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
+        self.count() == other.count() && self.iter().eq(other.iter())
     }
 }
 
@@ -100,19 +151,36 @@ mod tests {
     use super::super::{Expression, Step};
     use super::*;
 
+    fn field(number: i64) -> Node {
+        Expression::field(vec![Step::Index(number)])
+    }
+
     #[test]
-    fn a_chain_that_goes_on_shares_what_it_had() {
-        let field = |number: i64| Expression::field(vec![Step::Index(number)]);
-        let (mut chain, mut copied) = (Chain::default(), 0);
-        for number in 0..10_000 {
-            let before = chain.clone();
-            chain.push(field(number));
-            let is_shared = |run: &&Arc<Run>| !before.runs.iter().any(|other| Arc::ptr_eq(run, other));
-            copied += chain.runs.iter().filter(is_shared).map(|run| run.parts.len()).sum::<usize>();
-            assert!(chain.runs.len() < 16);
+    fn a_chain_grows_at_either_end_and_shares_what_it_had() {
+        const COUNT: i64 = 100_000;
+        let (mut behind, mut before) = (Chain::default(), Chain::default());
+        for number in 0..COUNT {
+            let old = behind.clone();
+            behind.push(field(number));
+            if let (Some(old), Some(Content::Joined(one, _))) =
+                (&old.tree, behind.tree.as_ref().map(|tree| &tree.content))
+            {
+                assert!(Arc::ptr_eq(old, one));
+            }
+            let mut longer = Chain::from(vec![field(COUNT - 1 - number)]);
+            longer.append(&before);
+            before = longer;
         }
-        assert!(copied < 16 * 10_000, "{copied}");
-        assert!(chain.iter().eq((0..10_000).map(field).collect::<Vec<_>>().iter()));
-        assert_eq!(chain, Chain::from((0..10_000).map(field).collect::<Vec<_>>()));
+        let whole = Chain::from((0..COUNT).map(field).collect::<Vec<_>>());
+        assert!(behind == whole && before == whole);
+        assert_eq!((behind.count(), before.count()), (100_000, 100_000));
+        let mut twice = behind.clone();
+        twice.append(&before);
+        twice.append(&Chain::default());
+        assert_eq!(twice.iter().count(), 200_000);
+        // Freed in a thread whose stack would not do for a recursion.
+        let freed =
+            std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop((behind, before, twice)));
+        freed.unwrap().join().unwrap();
     }
 }

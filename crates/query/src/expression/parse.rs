@@ -34,7 +34,7 @@ use super::token::{Token, Tokens};
 use super::{
     Comparison, DEPTH_MAX, Expression, Function, Kind, Node, Operation, Part, Source, Step, TooDeep, literal,
 };
-use crate::evaluate::check_pattern;
+use crate::pattern::Pattern;
 
 /// How deep parentheses and containers nest in a text: a literal of that depth in an expression of that depth, and one pair more.
 const NEST_MAX: u32 = DEPTH_MAX + layout::DEPTH_MAX + 1;
@@ -426,7 +426,7 @@ impl<'a> Parser<'a> {
             return Err(self.expected("a string, the regular expression"));
         };
         let pattern = pattern.clone();
-        if let Err(why) = check_pattern(&pattern) {
+        if let Err(why) = Pattern::new(&pattern) {
             return Err(Fault::new(start, format!("this is no regular expression: {why}")));
         }
         self.advance()?;

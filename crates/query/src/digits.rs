@@ -1,0 +1,88 @@
+//! How are numbers of very many digits read, and counted?
+//!
+//! In less than quadratic time, which is what the ways of `num-bigint` take: halves are put together by its multiplication.
+
+use num_bigint::BigUint;
+use num_traits::ToPrimitive;
+
+/// Digits that a u64 holds.
+const PART: usize = 19;
+/// Numbers of fewer digits are read at once.
+const SHORT: usize = 8 * PART;
+
+/// The number of some ASCII digits; None where there is none, or another character.
+pub(crate) fn parse(digits: &[u8]) -> Option<BigUint> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    if digits.len() <= SHORT {
+        return BigUint::parse_bytes(digits, 10);
+    }
+    // The least first.
+    let mut parts: Vec<BigUint> = digits
+        .rchunks(PART)
+        .map(|part| part.iter().fold(0, |number: u64, digit| number * 10 + u64::from(digit - b'0')).into())
+        .collect();
+    let mut base = power(PART as u64);
+    while parts.len() > 1 {
+        parts = parts
+            .chunks(2)
+            .map(|pair| match pair {
+                [low, high] => high * &base + low,
+                rest => rest.first().cloned().unwrap_or_default(),
+            })
+            .collect();
+        if parts.len() > 1 {
+            base = &base * &base;
+        }
+    }
+    parts.pop()
+}
+
+/// Ten to the power of an exponent, whose digits have to have room in memory.
+pub(crate) fn power(exponent: u64) -> BigUint {
+    BigUint::from(10u8).pow(u32::try_from(exponent).unwrap_or(u32::MAX))
+}
+
+/// How many digits a number has; 0 has one.
+pub(crate) fn count(number: &BigUint) -> i64 {
+    if let Some(number) = number.to_u128() {
+        return i64::from(number.checked_ilog10().unwrap_or(0)) + 1;
+    }
+    // As many as the bits say, or one more or fewer where the estimate was rounded.
+    let estimate = ((number.bits() - 1) as f64 * std::f64::consts::LOG10_2) as u64;
+    let power = power(estimate);
+    let digits = if *number < power {
+        estimate
+    } else if *number < power * 10u8 {
+        estimate + 1
+    } else {
+        estimate + 2
+    };
+    i64::try_from(digits).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_any_length_are_read_and_counted() {
+        for length in (1..400).chain([1_000, 5_000, 20_001]) {
+            for digit in ["1", "9", "7"] {
+                let text = digit.repeat(length);
+                let number = parse(text.as_bytes()).unwrap();
+                assert_eq!(number.to_string(), text);
+                assert_eq!(count(&number), length as i64, "{digit} {length}");
+            }
+            let power = power(length as u64);
+            assert_eq!(count(&power), length as i64 + 1);
+            assert_eq!(count(&(power - 1u8)), length as i64);
+        }
+        assert_eq!(parse(b"00000000000000000000000000000007").unwrap(), BigUint::from(7u8));
+        assert_eq!(count(&BigUint::ZERO), 1);
+        for text in ["", "1_0", "+1", "-1", "1.0", " 1"] {
+            assert_eq!(parse(text.as_bytes()), None);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! When is a regular expression of Python's found in a string?
+//!
+//! `matches` takes the syntax of Python's `re`, and finds what `re.search` finds, in linear time. `parse.rs` reads that syntax, `class.rs` says which
+//! characters a set or a letter stands for, and from here it goes, written anew, to the regex crate, which differs: in what `\w`, `\s` and
+//! `(?i)` mean, in `$`, which for Python also stands before the newline at the end, in sets within sets, in many an escape. For what that
+//! crate cannot say at all (`\b` by Python's `\w`, `$` in the middle of an expression) `exact.rs` runs the same automaton step by step.
+
+mod class;
+mod exact;
+mod parse;
+
+use std::fmt;
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use exact::Exact;
+use parse::Ast;
+
+/// Groups in groups, of which each takes some of the stack while the expression is made ready.
+const NEST_MAX: u32 = 100;
+
+/// Why a pattern is no regular expression, or none that is supported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadPattern(String);
+
+impl fmt::Display for BadPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadPattern {}
+
+/// A regular expression that is ready.
+#[derive(Clone)]
+pub struct Pattern {
+    /// `None`: it cannot say what the pattern does.
+    quick: Option<Regex>,
+    /// Finds what `quick` does not, or, beside that, what it does not in texts beyond ASCII.
+    exact: Option<Exact>,
+}
+
+impl Pattern {
+    /// The pattern of a text.
+    ///
+    /// # Errors
+    /// It is none of Python's, or has what takes more than linear time, or is too large.
+    pub fn new(text: &str) -> Result<Self, BadPattern> {
+        let ast = parse::parse(text)?;
+        let mut writer = Writer { out: String::new(), is_exact: false, lacks: Lacks::Nothing };
+        writer.push(&ast, true);
+        let Writer { out, lacks, .. } = writer;
+        let quick = match lacks {
+            Lacks::All => None,
+            Lacks::Nothing | Lacks::Words => Some(regex(&out)?),
+        };
+        let exact = match lacks {
+            Lacks::Nothing => None,
+            Lacks::Words | Lacks::All => {
+                let mut writer = Writer { out: String::new(), is_exact: true, lacks };
+                writer.push(&ast, true);
+                Some(Exact::new(&writer.out).map_err(BadPattern)?)
+            }
+        };
+        Ok(Self { quick, exact })
+    }
+
+    /// Whether it is found in a text of UTF-8.
+    #[inline]
+    #[must_use]
+    pub fn is_match(&self, text: &[u8]) -> bool {
+        match (&self.quick, &self.exact) {
+            (Some(quick), None) => quick.is_match(text),
+            (Some(quick), Some(_)) if text.is_ascii() => quick.is_match(text),
+            (_, Some(exact)) => exact.is_match(text),
+            (None, None) => false,
+        }
+    }
+}
+
+fn regex(pattern: &str) -> Result<Regex, BadPattern> {
+    RegexBuilder::new(pattern).nest_limit(NEST_MAX * 8).build().map_err(|error| {
+        let error = error.to_string();
+        let why = error.lines().last().unwrap_or_default();
+        BadPattern(why.strip_prefix("error: ").unwrap_or(why).to_owned())
+    })
+}
+
+/// What the regex crate does not have that a pattern needs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Lacks {
+    Nothing,
+    /// The ends of words by Python's `\w`; in ASCII they are the same.
+    Words,
+    /// `$` with something behind it that has to be found after it.
+    All,
+}
+
+/// Writes a pattern in the syntax of the regex crate.
+struct Writer {
+    out: String,
+    is_exact: bool,
+    lacks: Lacks,
+}
+
+impl Writer {
+    /// Appends a part. `is_last`: the pattern is found as soon as it is, whatever text follows.
+    fn push(&mut self, ast: &Ast, is_last: bool) {
+        match ast {
+            Ast::One(class) => self.out.push_str(class),
+            Ast::At(place) => self.out.push_str(place),
+            Ast::Word(is_end) => {
+                self.out.push_str(if *is_end { r"\b" } else { r"\B" });
+                self.lacks = self.lacks.max(Lacks::Words);
+            }
+            Ast::End if self.is_exact => self.out.push_str(exact::END),
+            // It may take the newline that it stands before, for nothing else wants it.
+            Ast::End if is_last => self.out.push_str(r"(?:\n?\z)"),
+            Ast::End => self.lacks = Lacks::All,
+            Ast::Group(inner) => {
+                self.out.push_str("(?:");
+                self.push(inner, is_last);
+                self.out.push(')');
+            }
+            Ast::Repeat(inner, least, most) => {
+                self.push(inner, is_last && *least <= 1);
+                self.push_count(*least, *most);
+            }
+            Ast::Sequence(parts) => {
+                let needed = parts.iter().rposition(|part| !part.may_be_empty()).unwrap_or(0);
+                for (place, part) in parts.iter().enumerate() {
+                    self.push(part, is_last && place >= needed);
+                }
+            }
+            Ast::Either(branches) => {
+                for (place, branch) in branches.iter().enumerate() {
+                    self.out.push_str(if place == 0 { "" } else { "|" });
+                    self.push(branch, is_last);
+                }
+            }
+        }
+    }
+
+    fn push_count(&mut self, least: u32, most: Option<u32>) {
+        let sign = match (least, most) {
+            (0, None) => "*".to_owned(),
+            (1, None) => "+".to_owned(),
+            (0, Some(1)) => "?".to_owned(),
+            (least, None) => format!("{{{least},}}"),
+            (least, Some(most)) => format!("{{{least},{most}}}"),
+        };
+        self.out.push_str(&sign);
+    }
+}
