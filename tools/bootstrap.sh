@@ -9,12 +9,15 @@ refuse() {
 python_chosen() {
     python=${PYTHON:-python3}
     if [ -z "${PYTHON:-}" ] && .venv/bin/python -c '' 2>/dev/null; then python=.venv/bin/python; fi
-    command -v "$python" >/dev/null || refuse "no '$python' on the PATH; set PYTHON to a Python >= 3.10"
+    wanted="set PYTHON to a Python from 3.10 to 3.15"
+    command -v "$python" >/dev/null || refuse "no '$python' on the PATH; $wanted"
     # Version and home together: two builds of one version are not interchangeable.
     interpreter=$("$python" -c 'import sys; print(*sys.version_info[:3], sys.base_prefix)') ||
-        refuse "'$python' does not run; set PYTHON to a Python >= 3.10"
-    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
-        refuse "'$python' is $("$python" -V); set PYTHON to a Python >= 3.10"
+        refuse "'$python' does not run; $wanted"
+    "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 16))' ||
+        refuse "'$python' is $("$python" -V); $wanted"
+    "$python" -c 'import sys, sysconfig; sys.exit(bool(sysconfig.get_config_var("Py_GIL_DISABLED")))' ||
+        refuse "'$python' is a free-threaded build, and pellucid relies on the GIL; $wanted with the GIL"
 }
 
 # rustup looks for its toolchains under $HOME. Where HOME is not the installer's, they still lie

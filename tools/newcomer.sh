@@ -3,7 +3,7 @@
 #
 # Clones the committed HEAD into an empty folder and runs the README's commands to the letter, with
 # nothing in the environment but an empty HOME and the PATH. Then lints with the network cut off, and
-# builds and tests on every other CPython from 3.10 on that the PATH or pyenv has.
+# builds and tests on every other CPython from 3.10 to 3.15 that the PATH or pyenv has.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -40,9 +40,10 @@ attempt() {
 
 version_of() {
     "$1" -c '
-import platform, sys, venv, ensurepip
+import platform, sys, sysconfig, venv, ensurepip
 print("%d.%d.%d" % sys.version_info[:3], sys.base_prefix)
-sys.exit(sys.version_info < (3, 10) or platform.python_implementation() != "CPython")
+is_supported = (3, 10) <= sys.version_info < (3, 16) and not sysconfig.get_config_var("Py_GIL_DISABLED")
+sys.exit(not is_supported or platform.python_implementation() != "CPython")
 ' 2>/dev/null
 }
 
@@ -66,7 +67,7 @@ nowhere=http://127.0.0.1:9
 attempt "offline" "./dev lint" http_proxy=$nowhere https_proxy=$nowhere all_proxy=$nowhere
 
 seen=$(version_of python3)
-for python in $(seq 10 30 | sed 's/^/python3./') /usr/bin/python3 /usr/local/bin/python3 \
+for python in $(seq 10 15 | sed 's/^/python3./') /usr/bin/python3 /usr/local/bin/python3 \
     "$(pyenv root 2>/dev/null || echo "$HOME/.pyenv")"/versions/*/bin/python3; do
     version=$(version_of "$python") || continue
     echo "$seen" | grep -qxF "$version" && continue

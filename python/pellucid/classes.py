@@ -29,10 +29,10 @@ def as_plain(value: Any) -> tuple[object] | None:
     if kind == "namedtuple":
         return (dict(zip(cls._fields, value, strict=True)),)
     try:
-        fields = {name: getattr(value, name) for name in _names(cls, kind)}
+        fields = {name: getattr(value, name) for name in _names(value, kind)}
     except AttributeError:
         # One that no constructor sets, and nobody has.
-        fields = {name: getattr(value, name) for name in _names(cls, kind) if hasattr(value, name)}
+        fields = {name: getattr(value, name) for name in _names(value, kind) if hasattr(value, name)}
     if kind == "struct":
         unset = sys.modules["msgspec"].UNSET
         fields = {name: field for name, field in fields.items() if field is not unset}
@@ -75,12 +75,14 @@ def kind_of(cls: type) -> str | None:
     return None
 
 
-def _names(cls: Any, kind: str) -> Iterable[str]:
-    """The names of the fields, for storing them."""
+def _names(value: Any, kind: str) -> Iterable[str]:
+    """The names of the fields of an instance, for storing them."""
     if kind == "dataclass":
         import dataclasses
 
-        return (field.name for field in dataclasses.fields(cls))
+        # Of the instance, as dataclasses.asdict() does it: one may carry fields of its own.
+        return (field.name for field in dataclasses.fields(value))
+    cls = type(value)
     if kind == "attrs":
         return (attribute.name for attribute in cls.__attrs_attrs__)
     names: Iterable[str] = cls.__struct_fields__ if kind == "struct" else cls.model_fields
@@ -123,6 +125,10 @@ def fields(cls: Any, kind: str) -> dict[str, Field]:
             for attribute in cls.__attrs_attrs__
         }
     if kind == "struct":
-        structs = sys.modules["msgspec"].structs
-        return {field.name: Field(field.name, field.required) for field in structs.fields(cls)}
+        # Not structs.fields(): that wants every annotation to be there.
+        no_default, names = sys.modules["msgspec"].NODEFAULT, cls.__struct_fields__
+        defaults = (no_default,) * (len(names) - len(cls.__struct_defaults__)) + cls.__struct_defaults__
+        return {
+            name: Field(name, default is no_default) for name, default in zip(names, defaults, strict=True)
+        }
     return {name: Field(name, info.is_required()) for name, info in cls.model_fields.items()}

@@ -2,7 +2,8 @@
 
 Nothing in the stored bytes names a class: a table that was opened with `type=` says which it is, and the
 annotations of its fields say the rest, to any depth. What is worked out of the annotations of a class is
-kept, so that a row costs no look at them.
+kept, so that a row costs no look at them; it is worked out when the first instance of the class is made,
+since a class may hold itself.
 
 Leaves alone what is not annotated, plain types (a `str` where `int` is annotated stays one), and objects
 that came back by themselves.
@@ -11,10 +12,10 @@ that came back by themselves.
 from __future__ import annotations
 
 import sys
-from _thread import RLock
 
 from pellucid.classes import Field, fields, is_enum, kind_of
 from pellucid.errors import WrongClass
+from pellucid.restore import restorer
 
 # Not typing's: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
@@ -25,14 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["build"]
 
 
-def build(cls: type, value: object) -> object:
+def build(cls: type, value: object, run_init: bool) -> object:
     """The instance of `cls` that was stored as the plain `value`.
 
+    Its fields are set without initialising it again (restore.py), or given to the constructor (`run_init`).
     Raises `WrongClass`, with a message that goes on from "record 'ann' of table 'people'".
     """
-    maker = _MAKERS.get(cls)
+    maker = _CONSTRUCTED.get(cls) if run_init else _RESTORED.get(cls)
     if maker is None:
-        maker = _worked_out(cls)
+        maker = _maker_of_class(cls, _Scope({}, run_init, {}), cls)
     try:
         return maker.make(value)
     except _Misfit as misfit:
@@ -92,15 +94,16 @@ class _EnumMember(_Maker):
 class _Instance(_Maker):
     """An instance of a class with fields."""
 
-    def __init__(self, cls: Any, kind: str) -> None:
+    def __init__(self, cls: Any, kind: str, scope: _Scope) -> None:
         super().__init__(cls)
         self.cls = cls
+        self.scope = scope
         self.fields: dict[str, Field] = fields(cls, kind)
-        self.makers: dict[str, _Maker] = {}
         self.required = {name for name, field in self.fields.items() if field.is_required}
-        # What is stored was valid when it was made, and its fields are called by their own names here.
-        self.construct: Callable[..., Any] = cls.model_construct if kind == "model" else cls
         self.takes_more = kind == "model" and cls.model_config.get("extra") == "allow"
+        self.finish = self._constructor(kind) if scope.run_init else restorer(cls, kind)
+        # Of the fields whose annotations say something; worked out when the first instance is made.
+        self.makers: dict[str, _Maker] | None = None
 
     def fits(self, value: object) -> bool:
         if not isinstance(value, dict):
@@ -115,36 +118,55 @@ class _Instance(_Maker):
             if isinstance(value, self.cls):
                 return value
             raise _Misfit(_holds(value, self.cls))
-        given: dict[str, object] = {}
-        later: dict[str, object] = {}
-        for name, part in value.items():
-            field = self.fields.get(name)
-            if field is None:
-                if not self.takes_more:
-                    raise _Misfit(
-                        self._unlike(f"has a field {name!r}, which {self.cls.__name__} does not have")
-                    )
-                given[name] = part
-                continue
-            if name in self.makers:
-                part = _at(name, self.makers[name], part)
-            if field.argument is None:
-                later[name] = part
-            else:
-                given[field.argument] = part
+        if not self.takes_more and not value.keys() <= self.fields.keys():
+            other = next(name for name in value if name not in self.fields)
+            raise _Misfit(self._unlike(f"has a field {other!r}, which {self.cls.__name__} does not have"))
+        makers = self._makers() if self.makers is None else self.makers
+        if makers:
+            value = {
+                name: _at(name, makers[name], part) if name in makers else part
+                for name, part in value.items()
+            }
         if not self.required <= value.keys():
             missing = next(name for name in self.fields if name in self.required and name not in value)
             raise _Misfit(
                 self._unlike(f"has no field {missing!r}, and {self.cls.__name__} has no default for it")
             )
         try:
-            instance = self.construct(**given)
+            return self.finish(value)
         except TypeError as error:
             raise _Misfit(self._unlike(f"does not make a {self.cls.__name__}: {error}")) from error
-        for name, part in later.items():
-            # As a frozen class does it itself.
-            object.__setattr__(instance, name, part)
-        return instance
+
+    def _makers(self) -> dict[str, _Maker]:
+        hints = _hints(self.cls)
+        # Another thread may be at it as well.
+        scope = _Scope(self.scope.bound, self.scope.run_init, {})
+        made = {name: _maker(hints.get(name), scope) for name in self.fields}
+        # All at once: another thread sees none or all of them.
+        self.makers = {name: maker for name, maker in made.items() if maker is not None}
+        return self.makers
+
+    def _constructor(self, kind: str) -> Callable[[dict[str, Any]], Any]:
+        # What is stored was valid when it was made, and its fields are called by their own names here.
+        construct: Callable[..., Any] = self.cls.model_construct if kind == "model" else self.cls
+        arguments = {name: field.argument for name, field in self.fields.items()}
+
+        def constructed(values: dict[str, Any]) -> Any:
+            given: dict[str, Any] = {}
+            later: dict[str, Any] = {}
+            for name, part in values.items():
+                argument = arguments.get(name, name)
+                if argument is None:
+                    later[name] = part
+                else:
+                    given[argument] = part
+            instance = construct(**given)
+            for name, part in later.items():
+                # As a frozen class does it itself.
+                object.__setattr__(instance, name, part)
+            return instance
+
+        return constructed
 
     def _unlike(self, what: str) -> str:
         return f"{what}; give the class that field or a default, or read the record without type="
@@ -244,6 +266,17 @@ class _Unknown(_Maker):
         return value
 
 
+class _Alias(_Maker):
+    """A name for an annotation, within that annotation: `type Tree = list[Tree] | Leaf`."""
+
+    def __init__(self) -> None:
+        super().__init__(object)
+        self.maker: _Maker | None = None
+
+    def make(self, value: Any) -> Any:
+        return value if self.maker is None else self.maker.make(value)
+
+
 def _at(step: object, maker: _Maker, value: object) -> Any:
     try:
         return maker.make(value)
@@ -262,38 +295,36 @@ def _holds(value: object, cls: type) -> str:
 # From annotations to makers
 
 
+class _Scope:
+    """What an annotation stands in: a generic class of these arguments, a table with `run_init` or not."""
+
+    def __init__(self, bound: Mapping[Any, object], run_init: bool, unfinished: dict[object, _Alias]) -> None:
+        self.bound = bound
+        self.run_init = run_init
+        # The names for annotations that are being looked at: one may occur in itself.
+        self.unfinished = unfinished
+
+
 # By class; a generic class by itself and what it is of, `(Box, Person)`.
-_MAKERS: dict[object, _Maker] = {}
-# Those not yet finished: a class may be a field of itself. Others see them when all are.
-_UNFINISHED: dict[object, _Maker] = {}
-_LOCK = RLock()
+_RESTORED: dict[object, _Maker] = {}
+_CONSTRUCTED: dict[object, _Maker] = {}
 
 
-def _worked_out(cls: type) -> _Maker:
-    with _LOCK:
-        try:
-            maker = _maker_of_class(cls, {}, cls)
-            _MAKERS.update(_UNFINISHED)
-        finally:
-            _UNFINISHED.clear()
-    return maker
+def _maker_of_class(cls: Any, scope: _Scope, key: object) -> _Maker:
+    makers = _CONSTRUCTED if scope.run_init else _RESTORED
+    try:
+        known = makers.get(key)
+    except TypeError:
+        # Box[Annotated[int, {}]]: the arguments have no hash.
+        return _new_maker(cls, scope)
+    return known or makers.setdefault(key, _new_maker(cls, scope))
 
 
-def _maker_of_class(cls: type, bound: dict[object, object], key: object) -> _Maker:
-    known = _MAKERS.get(key) or _UNFINISHED.get(key)
-    if known is not None:
-        return known
+def _new_maker(cls: Any, scope: _Scope) -> _Maker:
     kind = kind_of(cls)
-    if kind is None:
-        plain = _UNFINISHED[key] = _EnumMember(cls) if is_enum(cls) else _PlainClass(cls)
-        return plain
-    instance = _UNFINISHED[key] = _Instance(cls, kind)
-    hints = _hints(cls)
-    for name in instance.fields:
-        maker = _maker(hints.get(name), bound)
-        if maker is not None:
-            instance.makers[name] = maker
-    return instance
+    if kind is not None:
+        return _Instance(cls, kind, scope)
+    return _EnumMember(cls) if is_enum(cls) else _PlainClass(cls)
 
 
 def _hints(cls: type) -> dict[str, Any]:
@@ -327,7 +358,7 @@ def _annotations(cls: type) -> dict[str, Any]:
     return inspect.get_annotations(cls)
 
 
-def _maker(hint: Any, bound: dict[object, object]) -> _Maker | None:
+def _maker(hint: Any, scope: _Scope) -> _Maker | None:
     """What `hint` makes of a stored value; None where it leaves it as it is."""
     import types
     import typing
@@ -337,26 +368,30 @@ def _maker(hint: Any, bound: dict[object, object]) -> _Maker | None:
     if isinstance(hint, (str, typing.ForwardRef)):
         return _Unknown(hint if isinstance(hint, str) else hint.__forward_arg__)
     if isinstance(hint, typing.TypeVar):
-        return _maker(bound.get(hint), bound)
-    # NewType has the first, `type X = ...` the second.
-    inner = getattr(hint, "__supertype__", None) or getattr(hint, "__value__", None)
-    if inner is not None and not isinstance(hint, type):
-        return _maker(inner, bound)
+        return _maker(scope.bound.get(hint), scope)
+    if hasattr(hint, "__supertype__") and not isinstance(hint, type):
+        return _maker(hint.__supertype__, scope)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    named = hint if origin is None else origin
+    if hasattr(named, "__value__") and not isinstance(named, type):
+        parameters = () if origin is None else origin.__type_params__
+        inner = _inner_scope(parameters, arguments, scope)
+        return _maker_of_alias(hint, lambda: _maker(named.__value__, inner), scope)
     if origin is None:
-        return _maker_of_hinted_class(hint, bound) if isinstance(hint, type) else None
+        return _maker_of_hinted_class(hint, scope) if isinstance(hint, type) else None
     if origin in _wrappers(typing):
-        return _maker(arguments[0], bound)
+        return _maker(arguments[0], scope)
     if origin is typing.Union or origin is getattr(types, "UnionType", None):
-        return _maker_of_union(hint, arguments, bound)
+        return _maker_of_union(hint, arguments, scope)
     if not isinstance(origin, type):
         return None
     if kind_of(origin) is not None:
-        parameters = getattr(origin, "__parameters__", ())
-        values = [bound.get(argument, argument) for argument in arguments]
-        key = (origin, *values)
-        return _maker_of_class(origin, dict(zip(parameters, values, strict=False)), key)
-    parts = [_maker(argument, bound) for argument in arguments]
+        inner = _inner_scope(getattr(origin, "__parameters__", ()), arguments, scope)
+        return _maker_of_class(origin, inner, (origin, *inner.bound.items()) if inner.bound else origin)
+    if _is_typed_dict(origin):
+        inner = _inner_scope(getattr(origin, "__parameters__", ()), arguments, scope)
+        return _maker_of_typed_dict(hint, origin, inner)
+    parts = [_maker(argument, scope) for argument in arguments]
     if issubclass(origin, tuple) and arguments[-1:] != (...,):
         return _Places(parts) if any(parts) else None
     if len(arguments) == 2 and arguments[-1] is not ...:
@@ -364,21 +399,71 @@ def _maker(hint: Any, bound: dict[object, object]) -> _Maker | None:
     return _Parts(origin, parts[0]) if parts and parts[0] is not None else None
 
 
-def _maker_of_hinted_class(cls: Any, bound: dict[object, object]) -> _Maker | None:
-    if is_enum(cls) or kind_of(cls) is not None:
-        return _maker_of_class(cls, {}, cls)
-    if issubclass(cls, dict) and hasattr(cls, "__total__"):
-        # A TypedDict stays a dict.
-        makers = {name: _maker(hint, bound) for name, hint in _hints(cls).items()}
-        named = {name: maker for name, maker in makers.items() if maker is not None}
-        return _Items(None, None, named) if named else None
-    return None
-
-
-def _maker_of_union(hint: object, members: tuple[Any, ...], bound: dict[object, object]) -> _Maker | None:
+def _inner_scope(parameters: tuple[Any, ...], arguments: tuple[Any, ...], scope: _Scope) -> _Scope:
+    """That of a generic class or alias with these arguments, which may name parameters of `scope`."""
     import typing
 
-    makers = [(member, _maker(member, bound)) for member in members]
+    bound: dict[Any, object] = {}
+    for parameter, argument in zip(parameters, arguments, strict=False):
+        given = _substituted(argument, scope.bound)
+        if given is not typing.Any:
+            bound[parameter] = given
+    return _Scope(bound, scope.run_init, scope.unfinished)
+
+
+def _substituted(argument: Any, bound: Mapping[Any, object]) -> Any:
+    """An argument without type parameters: what is bound to them stands in their places, or Any."""
+    import typing
+
+    if _is_parameter(argument):
+        return bound.get(argument, typing.Any)
+    parameters = getattr(argument, "__parameters__", ())
+    if not parameters or typing.get_origin(argument) is None or not all(map(_is_parameter, parameters)):
+        return argument
+    return argument[tuple(bound.get(parameter, typing.Any) for parameter in parameters)]
+
+
+def _is_parameter(hint: object) -> bool:
+    import typing
+
+    return isinstance(hint, typing.TypeVar)
+
+
+def _maker_of_alias(hint: object, work_out: Callable[[], _Maker | None], scope: _Scope) -> _Maker | None:
+    """That of a name for an annotation, which may occur in itself."""
+    if hint in scope.unfinished:
+        return scope.unfinished[hint]
+    alias = scope.unfinished[hint] = _Alias()
+    alias.maker = work_out()
+    del scope.unfinished[hint]
+    return alias.maker
+
+
+def _maker_of_hinted_class(cls: Any, scope: _Scope) -> _Maker | None:
+    if is_enum(cls) or kind_of(cls) is not None:
+        return _maker_of_class(cls, _Scope({}, scope.run_init, {}), cls)
+    return _maker_of_typed_dict(cls, cls, scope) if _is_typed_dict(cls) else None
+
+
+def _is_typed_dict(cls: Any) -> bool:
+    return issubclass(cls, dict) and hasattr(cls, "__total__")
+
+
+def _maker_of_typed_dict(hint: object, cls: type, scope: _Scope) -> _Maker | None:
+    """A TypedDict stays a dict."""
+
+    def work_out() -> _Maker | None:
+        makers = {name: _maker(hint, scope) for name, hint in _hints(cls).items()}
+        named = {name: maker for name, maker in makers.items() if maker is not None}
+        return _Items(None, None, named) if named else None
+
+    return _maker_of_alias(hint, work_out, scope)
+
+
+def _maker_of_union(hint: object, members: tuple[Any, ...], scope: _Scope) -> _Maker | None:
+    import typing
+
+    makers = [(member, _maker(member, scope)) for member in members]
     if not any(maker for _, maker in makers):
         return None
     plain = []

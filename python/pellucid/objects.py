@@ -1,8 +1,8 @@
 """How are objects stored that are no plain values?
 
 The native encoder comes here for what it does not know by its exact type: NumPy arrays and scalars,
-registered classes, dataclasses and their kin (classes.py), and, where the pickle policy says so, anything.
-This is the one module that imports pickle, and only when a stored value or a policy asks for it.
+registered classes, dataclasses and their kin (classes.py), and, where the pickle policy says so, anything
+(pickles.py, which is imported when a stored value or a policy asks for it).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from pellucid.classes import as_plain
-from pellucid.errors import PickleDenied, UnregisteredType
+from pellucid.errors import UnregisteredType
 
 # Not typing's: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["decode_array", "decode_pickle", "decode_registered", "encode", "register", "way_out"]
+__all__ = ["decode_array", "decode_registered", "encode", "register", "way_out"]
 
 _BY_CLASS: dict[type, tuple[str, Callable[[Any], object]]] = {}
 _BY_NAME: dict[str, Callable[[Any], object]] = {}
@@ -117,7 +117,9 @@ def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] |
         return ("value", plain[0])
     if policy == "deny":
         return None
-    return ("pickle", _encode_pickle(value, policy))
+    from pellucid import pickles
+
+    return ("pickle", pickles.encode(value, policy))
 
 
 def way_out(value: Any) -> str:
@@ -144,6 +146,9 @@ def way_out(value: Any) -> str:
             f" and dtype {value.dtype}, which holds Python objects; give it a dtype without them "
             f"(value.astype), store value.tolist(), or {if_pickled}"
         )
+    special = _way_out_of_zone(value) or _way_out_of_columns(value)
+    if special is not None:
+        return f"{special}, or {if_pickled}"
     instead = "plain values"
     for kind in (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float):
         if isinstance(value, kind):
@@ -154,6 +159,10 @@ def way_out(value: Any) -> str:
             instead = "bytes(value)"
         elif hasattr(value, "tolist"):
             instead = "value.tolist()"
+        elif hasattr(value, "to_pytimedelta"):
+            instead = "value.to_pytimedelta()"
+        elif hasattr(value, "as_py"):
+            instead = "value.as_py()"
         elif isinstance(value, os.PathLike):
             instead = "str(value)"
         elif isinstance(value, Mapping):
@@ -166,13 +175,61 @@ def way_out(value: Any) -> str:
     )
 
 
+def _way_out_of_zone(value: Any) -> str | None:
+    """What to store for a date or time that the format has, but for its zone or its subclass."""
+    import datetime
+
+    if not isinstance(value, (datetime.datetime, datetime.time)):
+        return None
+    if value != value:
+        return ", which is no time; store None"
+    # One of pandas has a type of its own, and then perhaps a zone as well.
+    plain = "value.to_pydatetime()" if hasattr(value, "to_pydatetime") else "value"
+    zone = value.tzinfo
+    if zone is None or type(zone) is datetime.timezone or getattr(zone, "key", None) is not None:
+        return None if plain == "value" else f", which is no plain datetime; store {plain}"
+    zone_class = f"{type(zone).__module__}.{type(zone).__qualname__}"
+    # The zones of pytz know their names by this one.
+    named = f'zoneinfo.ZoneInfo("{getattr(zone, "zone", None) or "Europe/Berlin"}")'
+    change = "astimezone({})" if isinstance(value, datetime.datetime) else "replace(tzinfo={})"
+    return (
+        f" with a time zone of type {zone_class}, and only those of zoneinfo and datetime.timezone are "
+        f"stored; store {plain}.{change.format(named)}, or {plain}.{change.format('datetime.timezone.utc')}"
+    )
+
+
+def _way_out_of_columns(value: Any) -> str | None:
+    """What to store for a DataFrame, a Table of pyarrow or a column of one: list() would lose data."""
+    cls = type(value)
+    if not any(hasattr(cls, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__")):
+        return None
+    if not hasattr(value, "columns"):
+        methods = ("to_list", "to_pylist", "tolist")
+        column = next((method for method in methods if hasattr(value, method)), None)
+        if column is None:
+            return None
+        labels = ", or value.to_dict() to keep its labels" if hasattr(value, "iloc") else ""
+        return f", which has no place in a record; store value.{column}(){labels}"
+    if hasattr(value, "to_pydict"):
+        columns = "value.to_pydict()"
+    elif hasattr(value, "iloc"):
+        columns = 'value.to_dict("list")'
+    else:
+        columns = "value.to_dict(as_series=False)"
+    return (
+        ", which has no place in a record; make its rows records of a table with table.extend(value), or "
+        f"store its columns as lists with {columns}"
+    )
+
+
 def _encode_array(numpy: Any, value: Any) -> tuple[object, ...] | None:
     dtype = value.dtype
     if dtype.hasobject:
         return None
     is_scalar = isinstance(value, numpy.generic)
     if is_scalar:
-        data, shape, flags = value.tobytes(), [], SCALAR
+        # An empty string says that it has no bytes, and gives a NUL.
+        data, shape, flags = value.tobytes()[: dtype.itemsize], [], SCALAR
     else:
         is_fortran = value.flags.f_contiguous and not value.flags.c_contiguous
         data = value.tobytes(order="F" if is_fortran else "C")
@@ -199,7 +256,8 @@ def decode_array(described: Any, shape: list[int], flags: int, data: memoryview)
         if dtype.hasobject:
             raise ValueError("the dtype holds Python objects")
         if flags & SCALAR:
-            return numpy.frombuffer(data, dtype=dtype, count=1)[0]
+            # Not frombuffer, which makes no element of 0 bytes, such as an empty string.
+            return numpy.ndarray((), dtype=dtype, buffer=data)[()]
         return numpy.ndarray(
             tuple(shape), dtype=dtype, buffer=data, order="F" if flags & FORTRAN_ORDER else "C"
         )
@@ -218,40 +276,3 @@ def decode_registered(name: str, value: object) -> object:
             f"process; call pellucid.register({name.rpartition('.')[2]}, encode, decode) first"
         )
     return decode(value)
-
-
-def _encode_pickle(value: object, policy: str | tuple[str, ...]) -> bytes:
-    import pickle
-
-    data = pickle.dumps(value, protocol=5)
-    if not isinstance(policy, str):
-        # What could not be read back under the same policy is refused now, not then.
-        decode_pickle(data, policy)
-    return data
-
-
-def decode_pickle(data: bytes, policy: str | tuple[str, ...]) -> object:
-    """The object of a stored pickle, if `policy` allows every global that it names."""
-    if policy == "deny":
-        raise PickleDenied(
-            'a stored value is a pickle, and pickles are denied; open with pickle="allow", or with the '
-            "list of globals it may use, if you trust whoever wrote the file"
-        )
-    import io
-    import pickle
-    from fnmatch import fnmatchcase
-
-    if policy == "allow":
-        return pickle.loads(data)  # noqa: S301  the user has said so
-
-    class Restricted(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> object:
-            full_name = f"{module}.{name}"
-            if not any(fnmatchcase(full_name, pattern) for pattern in policy):
-                raise PickleDenied(
-                    f"a stored pickle wants {full_name!r}, which is not among the allowed globals "
-                    f"{list(policy)}; add it to pickle=[...] if you trust it"
-                )
-            return super().find_class(module, name)
-
-    return Restricted(io.BytesIO(data)).load()

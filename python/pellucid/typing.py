@@ -35,4 +35,6 @@ ChangeKind: TypeAlias = Literal["put", "delete", "clear", "create", "drop", "ren
 """What a commit did: to a row, to all rows of a table, to a table."""
 
 PicklePolicy: TypeAlias = Literal["deny", "allow"] | Iterable[str]
-"""Whether stored pickles may be loaded: never, always, or if all globals they use are listed."""
+"""Whether stored pickles may be loaded: never, always, or if all globals they use are listed.
+
+`"mypkg.models.Order"` is one class or function, `"mypkg.models.*"` all classes that the module defines."""

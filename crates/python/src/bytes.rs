@@ -16,6 +16,7 @@ use pellucid_record::shape::{Dictionary, Shape};
 use pellucid_record::value::{NoShapes, Value};
 use pellucid_record::view::{Root, Slot};
 use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -28,7 +29,7 @@ use crate::hot::encode::{self, Encoded, Encoding, Target};
 use crate::hot::gil::{GilCell, GilRc, Strong};
 use crate::hot::names::{Names, ShapeNames, Source};
 use crate::hot::node::Node;
-use crate::hot::row::{Gate, Holder, Row};
+use crate::hot::row::{Gate, Holder, Reading, Row};
 use crate::record::Record;
 use crate::record_list::RecordList;
 
@@ -36,9 +37,15 @@ use crate::record_list::RecordList;
 const REMEMBERED_SHAPE_COUNT_MAX: usize = 4096;
 /// From this size on a value is decoded with the garbage collector paused.
 const PAUSE_SIZE_MIN: usize = 4096;
-/// Envelope tables that `view` remembers, and how large they may be: nobody wins by keeping giants.
+/// Envelope tables that `view` remembers, how large they may be, and how much memory the names made of them may take: a name
+/// is one byte or two in each shape after the first.
 const REMEMBERED_TABLES_COUNT_MAX: usize = 1024;
 const REMEMBERED_TABLES_SIZE_MAX: usize = 16 * 1024;
+const REMEMBERED_MEMORY_MAX: usize = 32 << 20;
+/// About what is allocated for the names of one envelope, for each shape of it, and for each name in a shape.
+const NAMES_MEMORY: usize = 2048;
+const SHAPE_MEMORY: usize = 256;
+const NAME_MEMORY: usize = 128;
 
 struct Written {
     names: Option<GilRc<Names>>,
@@ -58,9 +65,11 @@ static WRITTEN: GilCell<Option<Written>> = GilCell::new(None);
 struct Viewed {
     last: Option<(Box<[u8]>, GilRc<Names>)>,
     all: Option<HashMap<Box<[u8]>, GilRc<Names>>>,
+    /// About what `all` takes.
+    memory: usize,
 }
 
-static VIEWED: GilCell<Viewed> = GilCell::new(Viewed { last: None, all: None });
+static VIEWED: GilCell<Viewed> = GilCell::new(Viewed { last: None, all: None, memory: 0 });
 static OPEN: GilCell<Option<GilRc<Gate>>> = GilCell::new(None);
 static NEXT_ENVELOPE: AtomicU64 = AtomicU64::new(1);
 
@@ -255,16 +264,19 @@ fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Na
         return Ok(names);
     }
     if envelope.tables.len() > REMEMBERED_TABLES_SIZE_MAX {
-        return own_names(py, envelope);
+        return Ok(own_names(py, envelope)?.0);
     }
     let known = VIEWED.with(py, |viewed| viewed.all.as_ref()?.get(envelope.tables).cloned());
     let names = if let Some(names) = known {
         names
     } else {
-        let names = own_names(py, envelope)?;
+        let (names, memory) = own_names(py, envelope)?;
         let forgotten = VIEWED.with(py, |viewed| {
             let all = viewed.all.get_or_insert_default();
-            let forgotten = (all.len() >= REMEMBERED_TABLES_COUNT_MAX).then(|| std::mem::take(all));
+            let is_full =
+                all.len() >= REMEMBERED_TABLES_COUNT_MAX || viewed.memory + memory > REMEMBERED_MEMORY_MAX;
+            let forgotten = is_full.then(|| std::mem::take(all));
+            viewed.memory = if is_full { memory } else { viewed.memory + memory };
             all.insert(envelope.tables.into(), names.clone());
             forgotten
         });
@@ -284,9 +296,12 @@ fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Na
     Ok(names)
 }
 
-fn own_names(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Names>> {
+/// The names for an envelope's tables, made anew, and about what memory they take.
+fn own_names(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<(GilRc<Names>, usize)> {
     let dictionary = Dictionary::new();
+    let mut memory = NAMES_MEMORY + envelope.tables.len();
     for shape in envelope.shapes().map_err(|error| damaged(py, &error))? {
+        memory += SHAPE_MEMORY + shape.count() as usize * NAME_MEMORY;
         if dictionary.push(shape).is_err() {
             return Err(errors::corrupt_record(
                 py,
@@ -294,7 +309,7 @@ fn own_names(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Names>> 
             ));
         }
     }
-    Ok(GilRc::new(Names::new(Source::Own(dictionary))))
+    Ok((GilRc::new(Names::new(Source::Own(dictionary))), memory))
 }
 
 #[cold]
@@ -330,7 +345,19 @@ fn open_buffer(buffer: &Bound<'_, PyAny>) -> PyResult<(crate::hot::row::Span, Ho
     if let Ok(bytes) = buffer.cast_exact::<PyBytes>() {
         return Ok((crate::hot::row::Span::of(bytes.as_bytes()), Holder::Bytes(Strong::new(bytes))));
     }
-    let buffer = PyBuffer::<u8>::get(buffer)?;
+    let opened = PyBuffer::<u8>::get(buffer);
+    let buffer = opened.map_err(|error| {
+        let py = buffer.py();
+        // Elements that are no bytes, and a memoryview that was released.
+        if error.is_instance_of::<PyBufferError>(py) || error.is_instance_of::<PyValueError>(py) {
+            let message =
+                format!("the buffer cannot be read as bytes: {}; make bytes of it first", error.value(py));
+            let wrapped = errors::type_error(message);
+            wrapped.set_cause(py, Some(error));
+            return wrapped;
+        }
+        error
+    })?;
     if !buffer.is_c_contiguous() {
         return Err(errors::type_error("the buffer is not contiguous; make bytes of it first"));
     }
@@ -443,7 +470,7 @@ pub fn handle_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAn
         Some(Some(Kind::Tuple)) => {
             let list = alloc::new_handle::<RecordList>(py, Node::root(row.clone(), false))?;
             let place = list.get().node.container(py)?;
-            decode::tuple_handles(list.as_any(), &row, &place)
+            decode::tuple_handles(list.as_any(), &Reading::new(&row), &place)
         }
         _ => plain_of_row(py, &row),
     }
@@ -461,9 +488,10 @@ pub fn plain_of_row<'py>(py: Python<'py>, row: &GilRc<Row>) -> PyResult<Bound<'p
     // two thirds of the time of a large `loads`.
     let _pause =
         (row.bytes().len() >= PAUSE_SIZE_MIN).then(|| crate::hot::functions::CollectorPause::new(py));
-    match pellucid_record::view::root(row.bytes(), &*row.names) {
-        Ok(Root::Container(place)) => decode::plain(py, row, &Slot::Container(place)),
-        Ok(Root::Scalar(slot)) => decode::plain_at(py, row, &slot, 0),
+    let reading = Reading::new(row);
+    match pellucid_record::view::root(reading.bytes(), &*row.names) {
+        Ok(Root::Container(place)) => decode::plain(py, &reading, &Slot::Container(place)),
+        Ok(Root::Scalar(slot)) => decode::plain_at(py, &reading, &slot, 0),
         Err(error) => Err(errors::corrupt_row(py, row, &error)),
     }
 }
@@ -471,7 +499,7 @@ pub fn plain_of_row<'py>(py: Python<'py>, row: &GilRc<Row>) -> PyResult<Bound<'p
 /// The self-contained bytes of what a handle stands for.
 pub fn sealed<'py>(node: &Node, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
     let place = node.container(py)?;
-    let plain = decode::plain(py, &node.row, &Slot::Container(place))?;
+    let plain = decode::plain(py, &Reading::new(&node.row), &Slot::Container(place))?;
     // What was read under the row's policy may be written under the same.
     let policy = node.row.policy(py);
     seal_object(py, &plain, &policy)
@@ -485,7 +513,7 @@ pub fn detached_handle<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let envelope = parse(py, sealed)?;
     // Tables of its own, not the remembered ones: a change may add shapes.
-    let names = own_names(py, &envelope)?;
+    let (names, _) = own_names(py, &envelope)?;
     let mut row = Row::owned(envelope.record, &[], names, always_open(py), None, None);
     row.own_policy = (!policy.is_deny()).then(|| Box::new(policy));
     handle_of_row(py, GilRc::new(row))

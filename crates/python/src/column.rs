@@ -9,7 +9,7 @@ use pellucid_query::aggregate::Sums;
 use pellucid_query::expression::{self, Node};
 use pellucid_query::stoppable::Pace;
 use pellucid_query::walk::{damaged, for_each, for_each_at};
-use pellucid_query::{Column, Extreme, Extremes, Fault, Outcome, Selected, Step, Walk, aggregate};
+use pellucid_query::{Column, Extreme, Extremes, Fault, Outcome, Selected, Step, Sum, Walk, aggregate};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
 use pellucid_store::{Row, Snapshot, TransactionScan};
@@ -156,7 +156,12 @@ fn by_python<'py>(
     values: &Bound<'py, PyList>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = of.table().py();
-    py.import("builtins")?.getattr("sum")?.call1((values,)).map_err(|error| {
+    let builtin = py.import("builtins")?.getattr("sum")?;
+    let total = match of_ints_and_floats(values)? {
+        Some((sum, large)) => of_sum(py, &sum)?.add(builtin.call1((large,))?),
+        None => builtin.call1((values,)),
+    };
+    total.map_err(|error| {
         if !error.is_instance_of::<PyTypeError>(py) {
             return no_sum(of, path, error);
         }
@@ -169,6 +174,31 @@ fn by_python<'py>(
         ));
         unlike.set_cause(py, Some(error));
         unlike
+    })
+}
+
+/// What ints and floats come to in any order, and the ints among them that are too large for the sum; None where there are other numbers.
+fn of_ints_and_floats<'py>(values: &Bound<'py, PyList>) -> PyResult<Option<(Sum, Bound<'py, PyList>)>> {
+    let (mut sum, large) = (Sum::default(), PyList::empty(values.py()));
+    for value in values {
+        if let Ok(float) = value.cast::<PyFloat>() {
+            sum.add_float(float.value());
+        } else if !value.is_instance_of::<PyInt>() {
+            return Ok(None);
+        } else if let Ok(int) = value.extract() {
+            sum.add_int(int);
+        } else {
+            large.append(value)?;
+        }
+    }
+    Ok(Some((sum, large)))
+}
+
+/// A sum as Python's int or float.
+pub fn of_sum<'py>(py: Python<'py>, sum: &Sum) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match sum.int() {
+        Some(value) => value.into_pyobject(py)?.into_any(),
+        None => PyFloat::new(py, sum.float()).into_any(),
     })
 }
 
@@ -189,8 +219,7 @@ fn object_of_sums<'py>(table: &Bound<'py, Table>, sums: &Sums) -> PyResult<Bound
     let (py, sum) = (table.py(), &sums.numbers);
     Ok(match sum.int() {
         Some(ints) if sums.decimals.count() > 0 => group::object_of(table, &sums.decimals.value_with(ints))?,
-        Some(value) => value.into_pyobject(py)?.into_any(),
-        None => PyFloat::new(py, sum.float()).into_any(),
+        _ => of_sum(py, sum)?,
     })
 }
 

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 
 use crate::errors;
 use crate::hooks::PicklePolicy;
-use crate::hot::ahead;
+use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
 use crate::hot::modules;
 use crate::hot::names::{Names, Source};
@@ -255,7 +255,8 @@ impl Core {
         // Signals are handled in the main thread; the others need not ask for the GIL.
         let hears = is_first_thread();
         let mut go_on = || !(hears && is_interrupted());
-        let begun = begun.unwrap_or_else(|| py.detach(|| self.store.begin_while(self.timeout, &mut go_on)));
+        let begun = begun
+            .unwrap_or_else(|| callbacks::released(py, || self.store.begin_while(self.timeout, &mut go_on)));
         begun.map_err(|error| errors::of_store(py, error))
     }
 
@@ -438,16 +439,16 @@ impl Core {
     ) -> PyResult<()> {
         if !commit {
             self.names.withdraw_drafts(py, serial);
-            py.detach(|| drop(transaction));
+            callbacks::released(py, || drop(transaction));
             return Ok(());
         }
         let published = if transaction.publishes_at_once() {
             transaction.publish()
         } else {
-            py.detach(|| transaction.publish())
+            callbacks::released(py, || transaction.publish())
         };
         let committed = match published {
-            Ok(()) if transaction.is_to_settle() => py.detach(move || transaction.settle()),
+            Ok(()) if transaction.is_to_settle() => callbacks::released(py, move || transaction.settle()),
             published => published,
         };
         match committed {
@@ -471,6 +472,8 @@ impl Core {
         self.check_not_lent(py)?;
         match self.lend(py, work) {
             Some(result) => result.map_err(|error| errors::of_store(py, error)),
+            // Closed by code that ran meanwhile: a generator's, a value's own.
+            None if !self.gate.is_open() => Err(self.closed_within(py)),
             None => Err(errors::raise(py, "TransactionError", "no transaction is running")),
         }
     }
@@ -553,7 +556,7 @@ impl Core {
         }
         let mut transaction = self.lock(py)?;
         let done = match prepare(&mut transaction) {
-            Ok(prepared) => py.detach(|| work(&mut transaction, prepared)),
+            Ok(prepared) => callbacks::released(py, || work(&mut transaction, prepared)),
             Err(error) => Err(error),
         };
         self.finish(py, transaction, done.is_ok(), 0)?;
@@ -570,7 +573,7 @@ impl Core {
 
 /// The asyncio task that is running, if asyncio is in use at all.
 fn current_task(py: Python<'_>) -> Option<Py<PyAny>> {
-    ahead::code_may_run(py);
+    callbacks::code_may_run(py);
     let asyncio = modules::loaded(intern!(py, "asyncio"))?;
     // Outside of a running loop there is no task, and to ask for one raises.
     if asyncio.call_method0(intern!(py, "_get_running_loop")).ok()?.is_none() {

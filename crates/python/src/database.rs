@@ -12,6 +12,7 @@ use crate::column;
 use crate::core::Core;
 use crate::errors;
 use crate::hooks::PicklePolicy;
+use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilRc};
 use crate::hot::row::Gate;
 use crate::index::describe::{self, IndexDescription};
@@ -116,7 +117,8 @@ impl Database {
     /// Close the database; its records, tables and snapshots can then no longer be used.
     ///
     /// Closing twice does nothing. A transaction that is running is dropped. Where the disk has no room for what the log has,
-    /// `DatabaseWarning` says how much is needed: the log stays beside the file then, and the two belong together.
+    /// `DatabaseWarning` says how much is needed: the log stays beside the file then, and the two belong together. Where the file
+    /// was deleted or replaced while it was open, `LostCommitsWarning` says that what was committed is lost.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if !self.core.gate.is_open() {
             return Ok(());
@@ -129,7 +131,7 @@ impl Database {
         for gate in self.snapshots.with(py, std::mem::take) {
             gate.close();
         }
-        match self.core.without_hold(py, || py.detach(|| self.core.store.close())) {
+        match self.core.without_hold(py, || callbacks::released(py, || self.core.store.close())) {
             Some(warning) => open::warn(py, &warning),
             None => Ok(()),
         }
@@ -154,6 +156,10 @@ impl Database {
     /// `list[Pet]`, `dict[str, Pet]`, `Pet | None`. Only instances of exactly that class can be stored through such a
     /// table (`WrongClass`); a changed instance is saved by assigning it, or by `edit`.
     ///
+    /// A stored instance was initialised before it was stored. So its fields are set as they are, and neither `__init__`
+    /// nor `__post_init__`, converters or validators run again. With `run_init=True` each read calls the class
+    /// with the stored fields, and they run.
+    ///
     /// >>> import dataclasses, pellucid
     /// >>> @dataclasses.dataclass
     /// ... class Person:
@@ -166,15 +172,16 @@ impl Database {
     /// ...     ann.name = "Anna"
     /// >>> people[1]
     /// Person(name='Anna')
-    #[pyo3(signature = (name, /, *, r#type=None))]
+    #[pyo3(signature = (name, /, *, r#type=None, run_init=false))]
     fn table(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = name_of)] name: String,
         r#type: Option<&Bound<'_, PyAny>>,
+        run_init: bool,
     ) -> PyResult<Py<Table>> {
         self.core.check_open(py)?;
-        Py::new(py, Table::new(py, self.core.clone(), name, class_of(r#type)?))
+        Py::new(py, Table::new(py, self.core.clone(), name, class_of(r#type, run_init)?))
     }
 
     /// The names of all tables, sorted.
@@ -289,9 +296,12 @@ impl Database {
     }
 
     /// Make everything committed so far durable: it survives a power cut.
+    ///
+    /// Raises `DatabaseError` where the disk does not take it, or the file was deleted or replaced while it was open: then
+    /// `backup` saves it.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.core.check_open(py)?;
-        py.detach(|| self.core.store.sync()).map_err(|error| errors::of_store(py, error))
+        callbacks::released(py, || self.core.store.sync()).map_err(|error| errors::of_store(py, error))
     }
 
     /// Figures about the database, as a dict of ints. Sizes are in bytes, all else is a count; those of the file are
@@ -338,7 +348,7 @@ impl Database {
     fn check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.core.check_open(py)?;
         let mut signals = Signals::new();
-        let findings = py.detach(|| self.core.store.check_while(&mut || signals.go_on()));
+        let findings = callbacks::released(py, || self.core.store.check_while(&mut || signals.go_on()));
         let findings = findings.map_err(|error| errors::of_store(py, error))?;
         PyList::new(py, crate::report::findings(py, &self.core, &findings))
     }
@@ -348,15 +358,18 @@ impl Database {
         self.core.check_open(py)?;
         let path = path_of(path)?;
         let mut signals = Signals::new();
-        py.detach(|| self.core.store.backup_while(std::path::Path::new(&path), &mut || signals.go_on()))
-            .map_err(|error| errors::of_store(py, error))
+        callbacks::released(py, || {
+            self.core.store.backup_while(std::path::Path::new(&path), &mut || signals.go_on())
+        })
+        .map_err(|error| errors::of_store(py, error))
     }
 
     /// Rewrite the file without its free space; nobody else may have it open (`Busy`). Where Ctrl-C ends it, the file is as it was.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         self.check_writable(py)?;
         let (timeout, mut signals) = (self.core.timeout, Signals::new());
-        let mut compact = || py.detach(|| self.core.store.compact_while(timeout, &mut || signals.go_on()));
+        let mut compact =
+            || callbacks::released(py, || self.core.store.compact_while(timeout, &mut || signals.go_on()));
         self.core.without_hold(py, &mut compact).map_err(|error| errors::of_store(py, error))
     }
 
@@ -713,6 +726,16 @@ impl Database {
     /// The rows of the default table as columns; see `Table.to_arrow`.
     fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py).call_method0("to_arrow")
+    }
+
+    /// `to_arrow()`, for a library that asks for it: `polars.DataFrame(db)`.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py).call_method1("__arrow_c_stream__", (requested_schema,))
     }
 
     /// The rows of the default table as a DataFrame of polars.

@@ -16,6 +16,7 @@ use pyo3::exceptions::{
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyString, PyType};
 
+use crate::hot::callbacks;
 use crate::hot::encode::{Failure, Reason};
 use crate::hot::node::{Node, Step};
 use crate::hot::row::Row;
@@ -26,6 +27,7 @@ use crate::record_list::RecordList;
 /// An exception of the class `class` in `pellucid.errors`.
 pub fn raise(py: Python<'_>, class: &str, message: impl Into<String>) -> PyErr {
     let message = message.into();
+    callbacks::code_may_run(py);
     let class = py
         .import("pellucid.errors")
         .and_then(|module| module.getattr(class))
@@ -131,6 +133,12 @@ pub fn pairs<'py>(other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>>
     argument(other, other.try_iter(), "the argument of update()", wanted)
 }
 
+/// The names of an object's public attributes.
+pub fn public_names(object: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let names: Vec<String> = object.dir()?.extract()?;
+    Ok(names.into_iter().filter(|name| !name.starts_with('_')).collect())
+}
+
 /// What somebody who wrote `word` may have meant.
 pub fn close_match<'py>(
     py: Python<'py>,
@@ -185,6 +193,18 @@ pub fn stale(py: Python<'_>) -> PyErr {
 
 /// A value that lay apart from a record has gone with a later change of it.
 pub fn stale_apart(py: Python<'_>, row: &Row) -> PyErr {
+    if row.is_told(py) {
+        return raise(
+            py,
+            "StaleRecord",
+            format!(
+                "a large value of {} was replaced or deleted by a later commit before the watch came to this change, \
+                 and an earlier commit wrote it; the other fields of the change are there, and the table has what the \
+                 row is now",
+                describe(py, row)
+            ),
+        );
+    }
     raise(
         py,
         "StaleRecord",
@@ -227,7 +247,9 @@ pub fn moved(py: Python<'_>, row: &Row, list: &[Step]) -> PyErr {
 /// `record 'ann' of table 'people'`, as far as it is known.
 pub fn describe(py: Python<'_>, row: &Row) -> String {
     let Some(table) = &row.table else { return "this record".to_owned() };
-    let key = keys::object_of(py, row.key(), &[])
+    // A copy: an object that is made may wake the collector, whose finalizers may change the row.
+    let key = row.key().to_vec();
+    let key = keys::object_of(py, &key, &[])
         .and_then(|key| key.repr().map(|text| text.to_string()))
         .unwrap_or_else(|_| "?".to_owned());
     format!("record {key} of table {:?}", table.get().name(py))
@@ -461,9 +483,10 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         }
         StoreError::NotADatabase { .. } => "NotADatabase",
         StoreError::NewerFormat { .. } => "NewerFormat",
-        StoreError::Truncated { .. } | StoreError::Corrupt { .. } | StoreError::ForeignLog { .. } => {
-            "DatabaseCorrupt"
-        }
+        StoreError::Truncated { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::ForeignLog { .. }
+        | StoreError::LogUnwritten { .. } => "DatabaseCorrupt",
         StoreError::Record(_) => "CorruptRecord",
         StoreError::ReadOnly { .. } => "ReadOnly",
         StoreError::DiskFull { .. } | StoreError::NoRoomForLog { .. } => "DiskFull",
@@ -567,5 +590,12 @@ pub fn node_of<'a>(handle: &'a Bound<'_, PyAny>) -> PyResult<&'a Node> {
     if let Ok(record) = handle.cast_exact::<Record>() {
         return Ok(&record.get().node);
     }
-    Ok(&handle.cast_exact::<RecordList>()?.get().node)
+    if let Ok(list) = handle.cast_exact::<RecordList>() {
+        return Ok(&list.get().node);
+    }
+    // Those that the collector knows are of subclasses.
+    match handle.cast::<Record>() {
+        Ok(record) => Ok(&record.get().node),
+        Err(_) => Ok(&handle.cast::<RecordList>()?.get().node),
+    }
 }

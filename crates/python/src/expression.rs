@@ -11,7 +11,7 @@ mod python_text;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use pellucid_query::evaluate::check_pattern;
+use pellucid_query::Pattern;
 use pellucid_query::expression::{
     self, Comparison, DEPTH_MAX, Function, Kind, Node, Operation, Part, Source, Step,
 };
@@ -286,7 +286,7 @@ impl Expression {
         let hint = match path.last() {
             Some(Step::Field(name)) => match words::of_function(name) {
                 Some(instead) => format!("; {instead}"),
-                None => errors::close_match(slf.py(), name, slf.dir()?.as_any())?
+                None => errors::close_match(slf.py(), name, errors::public_names(slf.as_any())?)?
                     .map_or_else(String::new, |close| format!("; did you mean {close}()?")),
             },
             _ => String::new(),
@@ -491,7 +491,7 @@ impl Expression {
 
     /// Whether a regular expression is found anywhere in a string.
     ///
-    /// The syntax is that of Rust's regex crate: Python's, without what takes more than linear time, which is backreferences and
+    /// The syntax is that of Python's `re`, and what is found is what `re.search` finds, in linear time: without backreferences and
     /// looking around. `ValueError` where it is none. `^` and `$` hold it to the ends.
     ///
     /// >>> from pellucid import F
@@ -516,9 +516,9 @@ impl Expression {
             "a str, the regular expression",
         )?;
         let text = errors::utf8(text, "pattern", "no regular expression can have")?.to_owned();
-        check_pattern(&text).map_err(|why| {
+        Pattern::new(&text).map_err(|why| {
             errors::value_error(format!(
-                "{} is no regular expression: {why}; those are Python's, without backreferences and looking around",
+                "{} is no regular expression: {why}; those are Python's, without what takes more than linear time",
                 errors::brief(pattern)
             ))
         })?;

@@ -27,7 +27,7 @@ impl PicklePolicy {
     /// The policy that `argument` states: "deny", "allow", or an iterable of names of globals.
     ///
     /// # Errors
-    /// `ValueError` for another word.
+    /// `ValueError` for another word, and for a name that can stand for no global.
     pub fn new(argument: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(argument) = argument else { return Ok(Self::DENY) };
         if let Ok(word) = argument.cast::<PyString>() {
@@ -47,6 +47,7 @@ impl PicklePolicy {
         };
         let globals: Vec<String> = names.map(|name| name?.extract()).collect::<PyResult<_>>()?;
         let globals = PyTuple::new(argument.py(), globals)?;
+        pickles(argument.py())?.call_method1("check_globals", (&globals,))?;
         Ok(Self { object: Some(Strong::new(globals.as_any())), is_allow: false })
     }
 
@@ -71,6 +72,10 @@ impl PicklePolicy {
 
 fn objects(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import("pellucid.objects")
+}
+
+fn pickles(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("pellucid.pickles")
 }
 
 /// Writes an object of no type that the native code knows.
@@ -135,7 +140,17 @@ pub fn decode_pickle<'py>(
     data: &[u8],
     policy: &PicklePolicy,
 ) -> PyResult<Bound<'py, PyAny>> {
-    objects(py)?.call_method1("decode_pickle", (text::bytes(py, data)?, policy.object(py)))
+    if policy.is_deny() {
+        return Err(errors::raise(
+            py,
+            "PickleDenied",
+            "a stored value is a pickle, and pickles are denied; open with pickle=\"allow\", or with the list of globals \
+             it may use, if you trust whoever wrote the file",
+        ));
+    }
+    // The bytes first: an import may run code that writes to a viewed buffer.
+    let data = text::bytes(py, data)?;
+    pickles(py)?.call_method1("decode", (data, policy.object(py)))
 }
 
 /// The NumPy array, or scalar, that a payload describes; it shares `data`.
@@ -148,8 +163,12 @@ pub fn decode_array<'py>(
 }
 
 /// An instance of the class that a table was opened with (`type=`).
-pub fn build<'py>(class: &Bound<'py, PyType>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    class.py().import("pellucid.instances")?.call_method1("build", (class, value))
+pub fn build<'py>(
+    class: &Bound<'py, PyType>,
+    value: &Bound<'py, PyAny>,
+    run_init: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    class.py().import("pellucid.instances")?.call_method1("build", (class, value, run_init))
 }
 
 /// Whether a table of a class takes a value whose class is not exactly that.

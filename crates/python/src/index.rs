@@ -24,6 +24,7 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::errors;
 use crate::expression;
+use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilValue};
 use crate::keys::{Key, Refusal};
 use crate::query::source::Place as QueryPlace;
@@ -254,7 +255,7 @@ impl Index {
                     visit(entry);
                     if signals.go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
                 };
-                let walked = py.detach(|| {
+                let walked = callbacks::released(py, || {
                     loop {
                         match scan.next_rows(&mut visited)? {
                             Some(ControlFlow::Continue(())) => {}

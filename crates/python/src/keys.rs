@@ -151,7 +151,8 @@ fn push_rare(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), 
         };
         let Some(zone) = scalars::zone_bytes(zone.as_any())? else {
             return refuse(
-                "has a time zone that is neither datetime.timezone nor zoneinfo.ZoneInfo; convert it to UTC",
+                "has a time zone that is neither datetime.timezone nor zoneinfo.ZoneInfo; use \
+                 key.astimezone(zoneinfo.ZoneInfo(\"Europe/Berlin\")) or key.astimezone(datetime.timezone.utc)",
             );
         };
         let offset = scalars::offset_micros(value.as_any())?;

@@ -56,12 +56,20 @@ use crate::record_list::{ListIterator, RecordList};
 use crate::snapshot::SnapshotHandle;
 use crate::table::Table;
 
+#[cfg(Py_GIL_DISABLED)]
+compile_error!(
+    "pellucid needs Python's GIL: its handles are guarded by it. Use the regular build of this Python, \
+     not the free-threaded one (python3.14 instead of python3.14t)"
+);
+
 /// The compiled part of pellucid.
-#[pymodule]
+// `GilCell` is `Sync` because of the GIL. A bare `#[pymodule]` would declare that it is not needed.
+#[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     // Before any class is made: classes are made once in a process.
     hot::gil::check_interpreter(py)?;
+    hot::text::check_layout(py)?;
     for function in [
         wrap_pyfunction!(bytes::dumps, module)?,
         wrap_pyfunction!(bytes::loads, module)?,
@@ -93,7 +101,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Record>()?;
     module.add_class::<RecordList>()?;
     module.add_class::<ListIterator>()?;
-    module.add_class::<views::DictView>()?;
+    views::register(module)?;
     module.add_class::<hot::rows::RowIterator>()?;
     module.add_class::<transaction::TransactionContext>()?;
     module.add_class::<transaction::EditContext>()?;
@@ -106,6 +114,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     hot::field::install(py);
     hot::rows::install(py);
     hot::table::install(py);
+    hot::alloc::install_tracked::<Record>(py)?;
+    hot::alloc::install_tracked::<RecordList>(py)?;
     module.add("view", hot::functions::view_function(module)?)?;
     // The abstract classes make isinstance() and structural pattern matching see what these are.
     let abc = py.import("collections.abc")?;

@@ -13,6 +13,7 @@ use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt, PyString};
 use crate::database::Database;
 use crate::errors;
 use crate::hooks::PicklePolicy;
+use crate::hot::callbacks;
 
 /// Longer than anybody waits, and still an Instant when added to now.
 const TIMEOUT_SECONDS_MAX: f64 = 1e9;
@@ -129,7 +130,9 @@ pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
 /// Issue a warning of the store's, at the line that called us.
 pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
     let class = match warning {
-        Warning::LostCommits { .. } | Warning::LogMissing { .. } => "LostCommitsWarning",
+        Warning::LostCommits { .. } | Warning::LogMissing { .. } | Warning::FileDeleted { .. } => {
+            "LostCommitsWarning"
+        }
         Warning::NetworkFileSystem { .. } | Warning::OtherNamespace { .. } => "NetworkFilesystemWarning",
         _ => "DatabaseWarning",
     };
@@ -142,7 +145,8 @@ pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
 ///
 /// `target` is a path (str, bytes or `PathLike`), or ":memory:". `mode` is as in `dbm.open`: "r" only
 /// reads, "w" writes, "c" (the default) also creates, "n" empties. `pickle` is "deny" (the default),
-/// "allow", or a list of globals that stored pickles may use: a pickle that is read runs code of
+/// "allow", or a list of globals that stored pickles may use (`"mypkg.models.*"`: all classes of that module): a pickle
+/// that is read runs code of
 /// whoever wrote it. `timeout` is how many seconds to wait for locks of others. `untrusted=True` opens
 /// a file that a stranger made: with mode "r" only, through a verified copy.
 ///
@@ -216,7 +220,7 @@ pub fn open(
         deriver: Some(Arc::new(Expressions)),
         ..OpenOptions::default()
     };
-    let opened = py.detach(|| Store::open(std::path::Path::new(&path), &options));
+    let opened = callbacks::released(py, || Store::open(std::path::Path::new(&path), &options));
     let store = opened.map_err(|error| errors::of_store(py, error))?;
     for warning in store.warnings().map_err(|error| errors::of_store(py, error))? {
         warn(py, &warning)?;

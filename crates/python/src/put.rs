@@ -7,16 +7,14 @@
 mod columns;
 pub mod keywords;
 
-use std::ops::Bound as Edge;
-
 use pellucid_record::envelope::renumber;
 use pellucid_record::error::Corrupt;
-use pellucid_record::key::{KeyEncoder, KeyPart, KeyReader};
+use pellucid_record::key::KeyEncoder;
 use pellucid_record::layout::tag;
 use pellucid_record::patch::{self, PatchError};
 use pellucid_record::shape::{Shape, Shapes};
 use pellucid_record::view::{Container, Root, Slot, Walker, root};
-use pellucid_store::{AtOnce, Range, Row as StoredRow, StoreError, TableId, Transaction};
+use pellucid_store::{AtOnce, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString};
 
@@ -26,7 +24,7 @@ use crate::counters;
 use crate::errors;
 use crate::hot::ahead::Walk;
 use crate::hot::encode::{self, Encoded, PROVISIONAL_ID, Target};
-use crate::hot::names::{Names, ShapeNames};
+use crate::hot::names::{Met, Names, ShapeNames};
 use crate::hot::row::Row;
 use crate::keys::{self, Key};
 use crate::save::{self, Edit, Fit};
@@ -317,7 +315,7 @@ pub fn append<'py>(table: &Bound<'py, Table>, value: &Bound<'py, PyAny>) -> PyRe
     let keep_drafts = core.is_mine(py);
     let key = core.write(py, |transaction| {
         let id = this.id_for_writing(py, transaction)?;
-        let Some(next) = next_int(transaction, id)? else { return Ok(None) };
+        let Some(next) = transaction.next_int(id)? else { return Ok(None) };
         let mut key = KeyEncoder::new();
         key.int(next);
         store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, keep_drafts)?;
@@ -340,29 +338,6 @@ fn no_next(table: &str) -> PyErr {
     ))
 }
 
-/// One more than the greatest number among the keys, floats rounded down; 0 where there is none. None
-/// beyond 64 bits.
-fn next_int(transaction: &Transaction, table: TableId) -> Result<Option<i64>, StoreError> {
-    let last = transaction.with_first(table, &numbers(), true, int_behind)?;
-    Ok(last.map_or(Some(0), |next| next.map(|next| next.max(0))))
-}
-
-/// The codes of all numbers, from -inf to +inf (format.md, "Ordered keys").
-fn numbers() -> Range {
-    Range { start: Edge::Included(vec![0x0A]), end: Edge::Excluded(vec![0x1F]) }
-}
-
-/// One more than the number under which a row stands, rounded down; None beyond 64 bits.
-fn int_behind(row: StoredRow<'_>) -> Option<i64> {
-    match KeyReader::new(row.key, row.spelling).next() {
-        Some(Ok(KeyPart::Int(value))) => value.checked_add(1),
-        Some(Ok(KeyPart::Bool(value))) => Some(i64::from(value) + 1),
-        Some(Ok(KeyPart::BigInt { negative, .. })) => negative.then_some(0),
-        Some(Ok(KeyPart::Float(value))) if value < 9e18 => Some((value.floor() as i64).saturating_add(1)),
-        _ => None,
-    }
-}
-
 /// Append an encoded value in a commit of its own, if nothing is in the way: the key it got. What the next key is is known as long as nobody
 /// else commits.
 fn append_at_once(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<Option<i64>> {
@@ -380,8 +355,7 @@ fn append_at_once(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<
             Some((id, seen, next)) if id == known.table && seen == version => next,
             _ => {
                 let snapshot = core.store.snapshot()?;
-                let last = snapshot.with_first(known.table, &numbers(), true, int_behind)?;
-                match last.map_or(Some(0), |next| next.map(|next| next.max(0))) {
+                match snapshot.next_int(known.table)? {
                     Some(next) if snapshot.version() == version => next,
                     _ => return Ok(AtOnce::Unable),
                 }
@@ -420,7 +394,7 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
     transaction::within_batch(py, core, || {
         let start = core.in_running(py, |transaction| {
             let id = this.id_for_writing(py, transaction)?;
-            Ok((id, next_int(transaction, id)?))
+            Ok((id, transaction.next_int(id)?))
         })?;
         let (id, Some(first)) = start else { return Err(no_next(&this.name(py))) };
         let (mut next, mut count) = (first, 0);
@@ -440,7 +414,7 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
                 // The iterator, or the value's own code, has stored something itself: perhaps here.
                 let behind = core.in_running(py, |transaction| {
                     check_same(py, this, transaction, id)?;
-                    next_int(transaction, id)
+                    transaction.next_int(id)
                 })?;
                 next = behind.ok_or_else(|| no_next(&this.name(py)))?.max(next);
             }
@@ -482,7 +456,7 @@ fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
         ));
     }
     let is_one = values.is_instance_of::<PyDict>()
-        || values.is_exact_instance_of::<crate::record::Record>()
+        || values.is_instance_of::<crate::record::Record>()
         || values.is_instance_of::<PyString>()
         || values.is_instance_of::<PyBytes>()
         || values.is_instance_of::<PyByteArray>();
@@ -541,6 +515,13 @@ fn encode_parts(
     let what =
         || format!("the value for {} of {}", crate::path::show(py, &edit.path), errors::describe(py, row));
     values.iter().map(|value| encode_for(table, value, what)).collect()
+}
+
+/// There is no row under the key of `row` any more.
+fn missing_row(py: Python<'_>, row: &Row) -> PyErr {
+    // A copy, for what is made may wake the collector, whose finalizers may change the row.
+    let key = row.key().to_vec();
+    keys::object_of(py, &key, &[]).map_or_else(|error| error, |key| errors::missing(&key))
 }
 
 /// Why a change was not made.
@@ -605,7 +586,7 @@ impl Table {
             encode::recycle(py, encoded.encoder);
         }
         match outcome {
-            None => Err(errors::missing(&keys::object_of(py, row.key(), &[])?)),
+            None => Err(missing_row(py, row)),
             Some(Ok(patched)) => {
                 counters::containers_rebuilt(u64::from(patched.encoded));
                 if row.version() != version {
@@ -634,6 +615,8 @@ impl Table {
     fn overwrite_at_once(&self, py: Python<'_>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
         let core = self.core();
         let names = &*core.names;
+        // The store's lock is held below; a shape that has to be asked for is found the long way.
+        let met = Met(names);
         let done = self.at_once(py, |known| {
             core.store.change_at_once(known, row.key(), |old, out| {
                 let old = old?;
@@ -641,9 +624,9 @@ impl Table {
                 let start = out.len();
                 out.extend_from_slice(old);
                 let record = out.get_mut(start..)?;
-                let fit = edit.fits(record, row.bytes(), names);
+                let fit = edit.fits(record, row.bytes(), &met);
                 let is_written = fit == Ok(Fit::Fits)
-                    && edit.with(&[], |steps, _| patch::overwrite(record, names, steps, slot)) == Ok(true);
+                    && edit.with(&[], |steps, _| patch::overwrite(record, &met, steps, slot)) == Ok(true);
                 // What others have changed since is shown the long way.
                 (is_written && is_as_read).then_some(())
             })
@@ -682,7 +665,7 @@ impl Table {
             Ok(rewritten.map(|(record, outcome)| (record, outcome, is_as_read)))
         })?;
         match outcome {
-            None => Err(errors::missing(&keys::object_of(py, row.key(), &[])?)),
+            None => Err(missing_row(py, row)),
             Some((record, Ok(true), is_as_read)) => {
                 counters::slot_overwritten();
                 if row.version() != version {

@@ -4,8 +4,8 @@
 //! `rec["age"]`) are in `hot/field.rs`; here is the rest of the mapping. Changes go to `save.rs`.
 
 use pellucid_record::layout::Kind;
-use pellucid_record::view::{Container, Slot};
-use pyo3::exceptions::{PyAttributeError, PyKeyError, PyRuntimeError};
+use pellucid_record::view::{Container, Slot, Walker};
+use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
@@ -13,10 +13,10 @@ use crate::errors;
 use crate::hot::decode;
 use crate::hot::field;
 use crate::hot::node::{Node, Step};
-use crate::hot::row::Row;
+use crate::hot::row::Reading;
 use crate::path;
 use crate::save;
-use crate::views::{DictView, Owner};
+use crate::views::{DictItems, DictKeys, DictValues, Owner};
 
 /// A stored dict, read in place.
 ///
@@ -74,10 +74,13 @@ pub fn get_item<'py>(
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = record.py();
     let node = &record.get().node;
-    let place = node.container(py)?;
+    node.check_open(py)?;
+    // Ahead of the place: the key's own code may change the record.
     let Some(step) = path::field_step(key)? else { return Ok(None) };
-    match field::slot_at(py, &node.row, &place, &step)? {
-        Some(slot) => decode::handle(record.as_any(), &node.row, slot, || step).map(Some),
+    let place = node.container(py)?;
+    let reading = Reading::new(&node.row);
+    match field::slot_at(py, &node.row, reading.bytes(), &place, &step)? {
+        Some(slot) => decode::handle(record.as_any(), &reading, slot, || step).map(Some),
         None => Ok(None),
     }
 }
@@ -87,66 +90,52 @@ pub fn to_dict<'py>(record: &Bound<'py, Record>) -> PyResult<Bound<'py, PyAny>> 
     let py = record.py();
     let node = &record.get().node;
     let place = node.container(py)?;
-    decode::plain(py, &node.row, &Slot::Container(place))
+    decode::plain(py, &Reading::new(&node.row), &Slot::Container(place))
 }
 
 /// The keys that are there, in order.
 pub fn keys<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let py = record.py();
+    let node = &record.get().node;
+    let place = node.container(record.py())?;
     let mut keys = Vec::new();
-    for_each(record, |_, key, _, _| {
+    for_each(record, &Reading::new(&node.row), &place, |key, _| {
         keys.push(key);
         Ok(())
     })?;
-    let _ = py;
     Ok(keys)
 }
 
-/// Calls `visit` with the place, the key, the slot's index and the slot of each field that is there.
+/// Calls `visit` with the key and the slot of each field that is there, all of one state of the record.
 fn for_each<'py>(
     record: &Bound<'py, Record>,
-    mut visit: impl FnMut(&Container, Bound<'py, PyAny>, u32, Slot<'_>) -> PyResult<()>,
+    reading: &Reading<'_>,
+    place: &Container,
+    mut visit: impl FnMut(Bound<'py, PyAny>, Slot<'_>) -> PyResult<()>,
 ) -> PyResult<()> {
     let py = record.py();
-    let node = &record.get().node;
-    let place = node.container(py)?;
-    let row = &node.row;
-    // A copy: `visit` may run code that changes the row.
-    let bytes = row.bytes().to_vec();
-    let version = row.version();
-    let damaged = |error| errors::corrupt_row(py, row, &error);
+    let (row, bytes) = (reading.row(), reading.bytes());
+    // No two values share bytes: a copy of each takes no more than the record does.
+    let mut walker = Walker::new(*place);
+    let mut next =
+        || walker.next_bounded(bytes, &*row.names).map_err(|error| errors::corrupt_row(py, row, &error));
     if place.kind == Kind::Shaped {
         let Some(shape) = row.names.named(py, place.shape) else {
             return Err(errors::corrupt_record(py, "the record's shape is unknown".to_owned()));
         };
-        for (index, name) in (0..).zip(shape.shape.names()) {
-            check_same(row, version)?;
-            let slot = place.slot(&bytes, &*row.names, index).map_err(damaged)?;
+        for name in shape.shape.names() {
+            let Some(slot) = next()? else { break };
             if slot != Slot::Absent {
-                visit(&place, PyString::intern(py, name).into_any(), index, slot)?;
+                visit(PyString::intern(py, name).into_any(), slot)?;
             }
         }
         return Ok(());
     }
-    for entry in 0..place.len() {
-        check_same(row, version)?;
-        let key = place.slot(&bytes, &*row.names, entry * 2).map_err(damaged)?;
-        let value = place.slot(&bytes, &*row.names, entry * 2 + 1).map_err(damaged)?;
+    while let (Some(key), Some(value)) = (next()?, next()?) {
         if value != Slot::Absent {
-            visit(&place, decode::plain(py, row, &key)?, entry * 2 + 1, value)?;
+            visit(decode::plain(py, reading, &key)?, value)?;
         }
     }
     Ok(())
-}
-
-/// Places in a row that has been changed since they were found lead anywhere.
-fn check_same(row: &Row, version: u32) -> PyResult<()> {
-    if row.version() == version {
-        return Ok(());
-    }
-    Err(PyRuntimeError::new_err(
-        "the record was changed while it was being read (by the code of a key or value in it)",
-    ))
 }
 
 /// The values that are there, in order.
@@ -156,13 +145,13 @@ pub fn values<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<Bound<'py, PyAny
 
 /// Keys and values that are there, in order.
 pub fn items<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
-    let row = record.get().node.row.clone();
-    let version = row.version();
+    let node = &record.get().node;
+    let place = node.container(record.py())?;
+    let reading = Reading::new(&node.row);
     let mut items = Vec::new();
-    for_each(record, |_, key, _, slot| {
+    for_each(record, &reading, &place, |key, slot| {
         let step = path::field_step(&key)?;
-        check_same(&row, version)?;
-        let value = decode::handle(record.as_any(), &row, slot, || step.unwrap_or(Step::Index(0)))?;
+        let value = decode::handle(record.as_any(), &reading, slot, || step.unwrap_or(Step::Index(0)))?;
         items.push((key, value));
         Ok(())
     })?;
@@ -245,18 +234,18 @@ impl Record {
     }
 
     /// The field names, as a live view.
-    fn keys(slf: &Bound<'_, Self>) -> PyResult<Py<DictView>> {
-        DictView::keys_of(slf.py(), Owner::Record(slf.clone().unbind()))
+    fn keys(slf: &Bound<'_, Self>) -> PyResult<Py<DictKeys>> {
+        DictKeys::of(slf.py(), Owner::Record(slf.clone().unbind()))
     }
 
     /// The values, as a live view.
-    fn values(slf: &Bound<'_, Self>) -> PyResult<Py<DictView>> {
-        DictView::values_of(slf.py(), Owner::Record(slf.clone().unbind()))
+    fn values(slf: &Bound<'_, Self>) -> PyResult<Py<DictValues>> {
+        DictValues::of(slf.py(), Owner::Record(slf.clone().unbind()))
     }
 
     /// Pairs of field name and value, as a live view.
-    fn items(slf: &Bound<'_, Self>) -> PyResult<Py<DictView>> {
-        DictView::items_of(slf.py(), Owner::Record(slf.clone().unbind()))
+    fn items(slf: &Bound<'_, Self>) -> PyResult<Py<DictItems>> {
+        DictItems::of(slf.py(), Owner::Record(slf.clone().unbind()))
     }
 
     /// Remove a field and return its value, in plain containers.
@@ -355,7 +344,7 @@ impl Record {
         let py = slf.py();
         let mut here = slf.clone().into_any();
         for step in path::parse(path)? {
-            let next = if let Ok(record) = here.cast_exact::<Record>() {
+            let next = if let Ok(record) = here.cast::<Record>() {
                 get_item(record, &step)?
             } else {
                 crate::record_list::step_into(&here, &step)?
@@ -370,7 +359,7 @@ impl Record {
 
     fn __eq__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let other = match other.cast_exact::<Record>() {
+        let other = match other.cast::<Record>() {
             Ok(other) => to_dict(other)?,
             Err(_) if other.is_instance(py.import("collections.abc")?.getattr("Mapping")?.as_any())? => {
                 py.get_type::<PyDict>().call1((other,))?
@@ -423,7 +412,7 @@ impl Record {
 
 fn union<'py>(left: &Bound<'py, PyAny>, right: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = left.py();
-    let right = match right.cast_exact::<Record>() {
+    let right = match right.cast::<Record>() {
         Ok(record) => to_dict(record)?,
         Err(_) if right.cast::<PyDict>().is_ok() => right.clone(),
         Err(_) => return Ok(py.NotImplemented().into_bound(py)),
@@ -433,10 +422,10 @@ fn union<'py>(left: &Bound<'py, PyAny>, right: &Bound<'py, PyAny>) -> PyResult<B
 
 /// `value`, if it is a handle, in plain containers: what `pop` returns no longer stands anywhere.
 pub fn detached<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    if let Ok(record) = value.cast_exact::<Record>() {
+    if let Ok(record) = value.cast::<Record>() {
         return to_dict(record);
     }
-    if let Ok(list) = value.cast_exact::<crate::record_list::RecordList>() {
+    if let Ok(list) = value.cast::<crate::record_list::RecordList>() {
         return crate::record_list::to_list(list);
     }
     if let Ok(tuple) = value.cast_exact::<PyTuple>() {

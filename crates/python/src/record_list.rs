@@ -1,15 +1,18 @@
 //! How does a stored list look like a list?
 
-use pellucid_record::view::Slot;
+use pellucid_record::view::{Slot, Walker};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyDict, PyInt, PyList, PySlice, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::errors;
 use crate::hot::decode;
 use crate::hot::field;
+use crate::hot::gil::GilValue;
 use crate::hot::node::{Node, Step};
+use crate::hot::row::Reading;
 use crate::record::detached;
 use crate::save::{self, Action};
 
@@ -36,7 +39,7 @@ pub fn to_list<'py>(list: &Bound<'py, RecordList>) -> PyResult<Bound<'py, PyAny>
     let py = list.py();
     let node = &list.get().node;
     let place = node.container(py)?;
-    decode::plain(py, &node.row, &Slot::Container(place))
+    decode::plain(py, &Reading::new(&node.row), &Slot::Container(place))
 }
 
 fn len(list: &Bound<'_, RecordList>) -> PyResult<usize> {
@@ -48,19 +51,35 @@ fn at<'py>(list: &Bound<'py, RecordList>, index: usize) -> PyResult<Option<Bound
     let node = &list.get().node;
     let place = node.container(py)?;
     let step = Step::Index(index as i64);
-    match field::slot_at(py, &node.row, &place, &step)? {
-        Some(slot) => decode::handle(list.as_any(), &node.row, slot, || step).map(Some),
+    let reading = Reading::new(&node.row);
+    match field::slot_at(py, &node.row, reading.bytes(), &place, &step)? {
+        Some(slot) => decode::handle(list.as_any(), &reading, slot, || step).map(Some),
         None => Ok(None),
     }
 }
 
-/// The elements, as handles.
-fn elements<'py>(list: &Bound<'py, RecordList>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let mut elements = Vec::new();
-    while let Some(element) = at(list, elements.len())? {
-        elements.push(element);
-    }
-    Ok(elements)
+/// The elements that `choose` takes of the list's number of elements, as handles, all of one state of the list.
+fn elements<'py, I: Iterator<Item = u32>>(
+    list: &Bound<'py, RecordList>,
+    choose: impl FnOnce(u32) -> PyResult<I>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let node = &list.get().node;
+    let place = node.container(list.py())?;
+    let indexes = choose(place.len())?;
+    decode::element_handles(list.as_any(), &Reading::new(&node.row), &place, indexes)
+}
+
+/// The elements of a slice, as handles.
+fn slice_of<'py>(
+    list: &Bound<'py, RecordList>,
+    slice: &Bound<'py, PySlice>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    // Once ahead of the place: what the bounds are may be code of the user's, that changes the list.
+    slice.indices(len(list)? as isize)?;
+    elements(list, |count| {
+        let indices = slice.indices(count as isize)?;
+        Ok((0..indices.slicelength as isize).map(move |step| (indices.start + step * indices.step) as u32))
+    })
 }
 
 /// One step of a path from a list; None where it leads nowhere.
@@ -68,7 +87,7 @@ pub fn step_into<'py>(
     here: &Bound<'py, PyAny>,
     step: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let Ok(list) = here.cast_exact::<RecordList>() else {
+    let Ok(list) = here.cast::<RecordList>() else {
         // Inside a tuple or a scalar: tuples are plain and can be indexed.
         return match (here.cast::<PyTuple>(), step.cast::<PyInt>()) {
             (Ok(tuple), Ok(_)) => Ok(tuple.as_any().get_item(step).ok()),
@@ -143,14 +162,7 @@ impl RecordList {
 
     fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         if let Ok(slice) = key.cast::<PySlice>() {
-            let indices = slice.indices(len(slf)? as isize)?;
-            let mut chosen = Vec::with_capacity(indices.slicelength);
-            let mut index = indices.start;
-            for _ in 0..indices.slicelength {
-                chosen.extend(at(slf, index as usize)?);
-                index += indices.step;
-            }
-            return Ok(PyList::new(slf.py(), chosen)?.into_any());
+            return Ok(PyList::new(slf.py(), slice_of(slf, slice)?)?.into_any());
         }
         let index = index_of(slf, key, "list index")?;
         at(slf, index)?.ok_or_else(|| errors::index_out_of_range("list index"))
@@ -183,11 +195,11 @@ impl RecordList {
     }
 
     fn __iter__(slf: &Bound<'_, Self>) -> ListIterator {
-        ListIterator { list: slf.clone().unbind(), next: crate::hot::gil::GilValue::new(0) }
+        ListIterator { list: slf.clone().unbind(), next: GilValue::new(Some(0)), walk: GilValue::new(None) }
     }
 
     fn __reversed__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let mut elements = elements(slf)?;
+        let mut elements = elements(slf, |count| Ok(0..count))?;
         elements.reverse();
         Ok(PyList::new(slf.py(), elements)?.try_iter()?.into_any())
     }
@@ -346,7 +358,7 @@ impl RecordList {
     }
 }
 
-/// The iterator of a list: like that of a list, it sees what is appended meanwhile.
+/// The iterator of a list: like that of a list, it sees what is appended before it comes to the end.
 ///
 /// >>> import pellucid
 /// >>> numbers = iter(pellucid.view(pellucid.dumps([1, 2])))
@@ -355,21 +367,43 @@ impl RecordList {
 #[pyclass(frozen, module = "pellucid", name = "ListIterator")]
 pub struct ListIterator {
     list: Py<RecordList>,
-    next: crate::hot::gil::GilValue<usize>,
+    // None once it has come to the end: it stays there, whatever is appended later.
+    next: GilValue<Option<u32>>,
+    /// The version of the row that is walked, and the walk: no two elements share bytes, as in `decode::element_handles`.
+    walk: GilValue<Option<(u32, Walker)>>,
 }
 
 #[pymethods]
 impl ListIterator {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.list)
+    }
+
     fn __iter__(slf: Py<Self>) -> Py<Self> {
         slf
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let index = self.next.get();
-        let element = at(self.list.bind(py), index)?;
-        if element.is_some() {
-            self.next.set(index + 1);
-        }
-        Ok(element)
+        let Some(index) = self.next.get() else { return Ok(None) };
+        let list = self.list.bind(py);
+        let node = &list.get().node;
+        let place = node.container(py)?;
+        let version = node.row.version();
+        let mut walker = match self.walk.get() {
+            Some((seen, walker)) if seen == version && walker.index() == index => walker,
+            // The list was changed: its elements stand elsewhere.
+            _ => Walker::at(place, index),
+        };
+        let reading = Reading::new(&node.row);
+        let slot = walker.next_bounded(reading.bytes(), &*node.row.names);
+        let slot = slot.map_err(|error| errors::corrupt_row(py, &node.row, &error))?;
+        let Some(slot) = slot else {
+            self.next.set(None);
+            return Ok(None);
+        };
+        let element = decode::handle(list.as_any(), &reading, slot, || Step::Index(i64::from(index)))?;
+        self.next.set(Some(index + 1));
+        self.walk.set(Some((version, walker)));
+        Ok(Some(element))
     }
 }

@@ -271,6 +271,8 @@ pub fn of_fit(py: Python<'_>, row: &Row, edit: &Edit, fit: Fit) -> PyErr {
 /// What a change that was not possible raises.
 pub fn of_patch(py: Python<'_>, row: &Row, edit: &Edit, error: &PatchError) -> PyErr {
     let place = path::show(py, &edit.path);
+    // The path of the record itself is empty.
+    let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
     match error {
         PatchError::NoSuchField { .. } => {
             let is_last = matches!(error, PatchError::NoSuchField { step } if step + 1 == edit.path.len());
@@ -289,10 +291,10 @@ pub fn of_patch(py: Python<'_>, row: &Row, edit: &Edit, error: &PatchError) -> P
         PatchError::Encode(error) => errors::raise(
             py,
             "RecordTooLarge",
-            format!("{} cannot be changed at {place}: {error}", errors::describe(py, row)),
+            format!("{} cannot be changed{at}: {error}", errors::describe(py, row)),
         ),
         other => errors::type_error(format!(
-            "{} cannot be changed at {place}: {}",
+            "{} cannot be changed{at}: {}",
             errors::describe(py, row),
             why_not_changed(py, edit, other)
         )),

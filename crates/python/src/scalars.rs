@@ -4,7 +4,9 @@
 //! that make it up (docs/format.md, "Tags"), so that reading needs no parsing and no pickle.
 
 use pellucid_record::layout::{Kind, MICROS_PER_DAY, tag};
+use pellucid_record::payload::is_zone_key;
 use pellucid_record::view::{Container, Slot};
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{
     PyByteArray, PyBytes, PyComplex, PyComplexMethods, PyDate, PyDateAccess, PyDateTime, PyDelta,
@@ -17,11 +19,13 @@ use crate::hooks;
 use crate::hot::decode;
 use crate::hot::encode::{Encoding, Outcome};
 use crate::hot::gil::GilRc;
-use crate::hot::row::Row;
+use crate::hot::row::{Reading, Row};
 use crate::hot::text;
 
 const ZONE_FIXED: u8 = 1;
 const ZONE_NAMED: u8 = 2;
+/// Stands before a fixed zone's name that is empty or begins with it: no name at all is another thing.
+const ZONE_NAME_ESCAPE: char = '\0';
 
 /// Writes an object that is no exact dict, list, tuple, set, str, bytes, number, bool or None.
 pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
@@ -55,10 +59,10 @@ pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>,
         encoding.encoder.heap(tag::COMPLEX, &payload);
         return Ok(());
     }
-    if let Ok(value) = object.cast_exact::<crate::record::Record>() {
+    if let Ok(value) = object.cast::<crate::record::Record>() {
         return encoding.bound_value(&crate::record::to_dict(value)?, depth);
     }
-    if let Ok(value) = object.cast_exact::<crate::record_list::RecordList>() {
+    if let Ok(value) = object.cast::<crate::record_list::RecordList>() {
         return encoding.bound_value(&crate::record_list::to_list(value)?, depth);
     }
     if is_instance_of(object, "decimal", "Decimal")? {
@@ -131,15 +135,21 @@ pub fn zone_bytes(zone: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
         bytes.extend_from_slice(&delta_micros(arguments.get_item(0)?.cast::<PyDelta>()?).to_le_bytes());
         if arguments.len() > 1 {
             let name: String = arguments.get_item(1)?.extract()?;
+            if name.is_empty() || name.starts_with(ZONE_NAME_ESCAPE) {
+                bytes.push(ZONE_NAME_ESCAPE as u8);
+            }
             bytes.extend_from_slice(name.as_bytes());
         }
         return Ok(Some(bytes));
     }
     if is_instance_of(zone, "zoneinfo", "ZoneInfo")? {
         let key = zone.getattr("key")?;
-        if !key.is_none() {
+        // One that was read from a file of the user's may have any key, or none.
+        if let Ok(key) = key.extract::<String>()
+            && is_zone_key(&key)
+        {
             let mut bytes = vec![ZONE_NAMED];
-            bytes.extend_from_slice(key.extract::<String>()?.as_bytes());
+            bytes.extend_from_slice(key.as_bytes());
             return Ok(Some(bytes));
         }
     }
@@ -155,18 +165,37 @@ pub fn zone_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>
         Some((&ZONE_FIXED, rest)) if rest.len() >= 8 => {
             let (offset, name) = rest.split_at(8);
             let offset = i64::from_le_bytes(*offset.first_chunk().unwrap_or(&[0; 8]));
-            if offset.abs() >= MICROS_PER_DAY {
+            if offset.unsigned_abs() >= MICROS_PER_DAY.unsigned_abs() {
                 return Err(errors::value_error("a time zone's offset is a day or more"));
             }
             let delta = delta(py, offset)?;
             // Names are copied before Python code runs, which may change the row that they lie in.
             let name = text(name)?;
             let class = py.import("datetime")?.getattr("timezone")?;
-            if name.is_empty() { class.call1((delta,)) } else { class.call1((delta, name)) }
+            match name.strip_prefix(ZONE_NAME_ESCAPE) {
+                Some(name) => class.call1((delta, name)),
+                None if name.is_empty() => class.call1((delta,)),
+                None => class.call1((delta, name)),
+            }
         }
         Some((&ZONE_NAMED, key)) => {
             let key = text(key)?;
-            py.import("zoneinfo")?.getattr("ZoneInfo")?.call1((key,))
+            if !is_zone_key(&key) {
+                return Err(errors::value_error("a time zone's key is no path of zones"));
+            }
+            py.import("zoneinfo")?.getattr("ZoneInfo")?.call1((&key,)).map_err(|error| {
+                // That there is no such zone here is for the caller to know; what is no zone's file is not.
+                let is_no_zone =
+                    error.is_instance_of::<PyOSError>(py) || error.is_instance_of::<PyValueError>(py);
+                if is_no_zone {
+                    let wrapped =
+                        errors::value_error(format!("{key:?} is no time zone: {}", error.value(py)));
+                    wrapped.set_cause(py, Some(error));
+                    wrapped
+                } else {
+                    error
+                }
+            })
         }
         _ => Err(errors::value_error("a time zone is of no known kind")),
     }
@@ -217,17 +246,17 @@ fn encode_time<'py>(encoding: &mut Encoding<'_, 'py>, value: &Bound<'py, PyTime>
 /// The object of a slot that `decode` does not make by itself.
 pub fn decode<'py>(
     py: Python<'py>,
-    row: &GilRc<Row>,
+    reading: &Reading<'_>,
     slot: &Slot<'_>,
     depth: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
     match *slot {
         Slot::Date(ordinal) => new_date(py, ordinal),
         Slot::Datetime(bits) => new_datetime(py, bits, None),
-        Slot::Heap { tag, payload, offset } => from_payload(py, row, tag, payload, offset, depth),
+        Slot::Heap { tag, payload, offset } => from_payload(py, reading, tag, payload, offset, depth),
         _ => Err(errors::internal("a slot that is no scalar")),
     }
-    .map_err(|error| errors::undecodable(py, row, error))
+    .map_err(|error| errors::undecodable(py, reading.row(), error))
 }
 
 /// A date, by its ordinal.
@@ -273,7 +302,7 @@ fn word(payload: &[u8], at: usize) -> PyResult<i64> {
 
 fn from_payload<'py>(
     py: Python<'py>,
-    row: &GilRc<Row>,
+    reading: &Reading<'_>,
     tag: u8,
     payload: &[u8],
     offset: u32,
@@ -284,20 +313,14 @@ fn from_payload<'py>(
         tag::BYTES => Ok(text::bytes(py, payload)?.into_any()),
         tag::BYTEARRAY => text::bytearray(py, payload),
         tag::BIGINT => {
+            let data = PyBytes::new(py, payload);
             let keywords = PyDict::new(py);
             keywords.set_item("signed", true)?;
-            py.get_type::<pyo3::types::PyInt>().call_method(
-                "from_bytes",
-                (PyBytes::new(py, payload), "little"),
-                Some(&keywords),
-            )
+            py.get_type::<pyo3::types::PyInt>().call_method("from_bytes", (data, "little"), Some(&keywords))
         }
         tag::DECIMAL => {
-            let written = std::str::from_utf8(payload).map_err(|_| damaged())?;
-            if !pellucid_record::key::is_decimal_text(written) && !written.contains("NaN") {
-                return Err(damaged());
-            }
-            // An object of its own first: an import may let another thread, or the user's code, change the row.
+            let written = pellucid_record::payload::decimal(payload).ok_or_else(damaged)?;
+            // An object of its own first, here and below: an import may run code that writes to a viewed buffer.
             let written = PyString::new(py, written);
             py.import("decimal")?.getattr("Decimal")?.call1((written,))
         }
@@ -306,18 +329,19 @@ fn from_payload<'py>(
             Ok(PyComplex::from_doubles(py, f64::from_bits(real), f64::from_bits(imaginary)).into_any())
         }
         tag::UUID if payload.len() == 16 => {
+            let data = PyBytes::new(py, payload);
             let keywords = PyDict::new(py);
-            keywords.set_item("bytes", PyBytes::new(py, payload))?;
+            keywords.set_item("bytes", data)?;
             py.import("uuid")?.getattr("UUID")?.call((), Some(&keywords))
         }
         tag::TIMEDELTA | tag::TIME | tag::AWARE => moment(py, tag, payload),
-        tag::NDARRAY => array(py, row, offset, payload.len(), depth),
+        tag::NDARRAY => array(py, reading, offset, payload.len(), depth),
         tag::REGISTERED => {
-            let parts = nested_tuple(py, row, offset, payload.len(), depth)?;
+            let parts = nested_tuple(py, reading, offset, payload.len(), depth)?;
             hooks::decode_registered(&parts.get_item(0)?, &parts.get_item(1)?)
         }
-        tag::PICKLE => hooks::decode_pickle(py, payload, &row.policy(py)),
-        tag::APART => apart(py, row, payload, depth),
+        tag::PICKLE => hooks::decode_pickle(py, payload, &reading.row().policy(py)),
+        tag::APART => apart(py, reading.row(), payload, depth),
         _ => Err(damaged()),
     }
 }
@@ -331,6 +355,7 @@ fn moment<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Bound<'py, 
     }
     let bits = word(payload, 0)?;
     if tag == tag::AWARE {
+        pellucid_record::payload::aware(payload).ok_or_else(damaged)?;
         let zone = zone_of(py, payload.get(16..).unwrap_or_default())?.cast_into::<PyTzInfo>()?;
         return new_datetime(py, bits, Some(&zone));
     }
@@ -349,38 +374,33 @@ fn moment<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Bound<'py, 
 /// The tuple at the beginning of a payload.
 fn nested_tuple<'py>(
     py: Python<'py>,
-    row: &GilRc<Row>,
+    reading: &Reading<'_>,
     offset: u32,
     size: usize,
     depth: u32,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let place = Container::nested(row.bytes(), offset, offset + size as u32, &*row.names)
+    let row = reading.row();
+    let place = Container::nested(reading.bytes(), offset, offset + size as u32, &*row.names)
         .map_err(|error| errors::corrupt_row(py, row, &error))?;
     if place.kind != Kind::Tuple || place.count < 2 {
         return Err(errors::value_error("a payload is not what its tag promises"));
     }
-    Ok(decode::plain_at(py, row, &Slot::Container(place), depth + 1)?.cast_into::<PyTuple>()?)
+    Ok(decode::plain_at(py, reading, &Slot::Container(place), depth + 1)?.cast_into::<PyTuple>()?)
 }
 
 fn array<'py>(
     py: Python<'py>,
-    row: &GilRc<Row>,
+    reading: &Reading<'_>,
     offset: u32,
     payload_size: usize,
     depth: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let place = Container::nested(row.bytes(), offset, offset + payload_size as u32, &*row.names)
+    let row = reading.row();
+    let array = pellucid_record::payload::ndarray(reading.bytes(), &*row.names, offset, payload_size as u32)
         .map_err(|error| errors::corrupt_row(py, row, &error))?;
-    if place.kind != Kind::Tuple || place.count != 4 {
-        return Err(errors::value_error("an array's head is damaged"));
-    }
-    let head = decode::plain_at(py, row, &Slot::Container(place), depth + 1)?.cast_into::<PyTuple>()?;
-    let start: usize = head.get_item(3)?.extract()?;
-    // Taken anew from the row: what the head was made of may be code of the user's that changed it.
-    let end = offset as usize + payload_size;
-    let data = row.bytes().get((offset as usize).saturating_add(start)..end);
-    let data = data.ok_or_else(|| errors::value_error("an array's head is damaged"))?;
-    hooks::decode_array(&head, text::bytes(py, data)?.as_any())
+    let data = text::bytes(py, array.data)?;
+    let head = decode::plain_at(py, reading, &Slot::Container(array.head), depth + 1)?;
+    hooks::decode_array(&head.cast_into::<PyTuple>()?, data.as_any())
 }
 
 /// A value that lies apart: its bytes come from the database, and are then read as its tag says.
@@ -400,9 +420,9 @@ fn apart<'py>(py: Python<'py>, row: &GilRc<Row>, payload: &[u8], depth: u32) -> 
         tag::NDARRAY => {
             let part = Row::part(py, row, &data);
             let part = GilRc::new(part);
-            array(py, &part, 0, data.len(), depth)
+            array(py, &Reading::new(&part), 0, data.len(), depth)
         }
-        _ => from_payload(py, row, tag, &data, 0, depth),
+        _ => from_payload(py, &Reading::new(row), tag, &data, 0, depth),
     }
 }
 

@@ -82,16 +82,17 @@ impl SnapshotHandle {
         Ok(self.inner(py)?.version())
     }
 
-    /// The table `name` as it was; it reads only. `type` is as in `Database.table`.
-    #[pyo3(signature = (name, /, *, r#type=None))]
+    /// The table `name` as it was; it reads only. `type` and `run_init` are as in `Database.table`.
+    #[pyo3(signature = (name, /, *, r#type=None, run_init=false))]
     fn table(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = name_of)] name: String,
         r#type: Option<&Bound<'_, PyAny>>,
+        run_init: bool,
     ) -> PyResult<Py<Table>> {
         let snapshot = self.inner(py)?;
-        let class = class_of(r#type)?;
+        let class = class_of(r#type, run_init)?;
         Py::new(py, Table::of_snapshot(self.core.clone(), name, class, snapshot, self.gate.clone()))
     }
 
@@ -312,6 +313,16 @@ impl SnapshotHandle {
         aggregates: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method("agg", arguments, aggregates)
+    }
+
+    /// `to_arrow()`, for a library that asks for it: `polars.DataFrame(snapshot)`.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.default(py)?.call_method1("__arrow_c_stream__", (requested_schema,))
     }
 
     /// The rows of the default table as columns; see `Table.to_arrow`.

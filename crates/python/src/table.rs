@@ -24,7 +24,7 @@ use crate::query::group::Groups;
 use crate::query::indexes::Seen;
 use crate::query::{self, Query};
 use crate::transaction::{self, EditContext};
-use crate::views::{DictView, Owner, Shows};
+use crate::views::{DictItems, DictKeys, DictValues, Owner, Shows};
 use crate::watch::WatchHandle;
 use crate::work::Signals;
 
@@ -32,7 +32,7 @@ use identity::Identity;
 pub use identity::Standing;
 pub use reading::Rows;
 use reading::storable;
-pub use typed::{class_of, value_of_row};
+pub use typed::{RowClass, class_of, value_of_row};
 
 /// The argument `name` of what wants the name of a table.
 pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -55,7 +55,7 @@ pub struct Table {
     core: Arc<Core>,
     identity: Identity,
     /// The class that rows come back as, if the table was opened with one.
-    pub class: Option<Py<PyType>>,
+    pub class: Option<RowClass>,
     // A snapshot's table reads from it, and never changes.
     frozen: Option<handle::Frozen>,
     /// The indexes that a query saw last.
@@ -135,9 +135,9 @@ impl Table {
         stop: Option<&Bound<'_, PyAny>>,
         prefix: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
-    ) -> PyResult<Py<DictView>> {
+    ) -> PyResult<Py<DictKeys>> {
         let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
-        DictView::keys_of(slf.py(), Owner::Table(slf.clone().unbind(), bounds))
+        DictKeys::of(slf.py(), Owner::Table(slf.clone().unbind(), bounds))
     }
 
     /// A live view of the values, in the order of the keys; bounds as for `keys`.
@@ -148,9 +148,9 @@ impl Table {
         stop: Option<&Bound<'_, PyAny>>,
         prefix: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
-    ) -> PyResult<Py<DictView>> {
+    ) -> PyResult<Py<DictValues>> {
         let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
-        DictView::values_of(slf.py(), Owner::Table(slf.clone().unbind(), bounds))
+        DictValues::of(slf.py(), Owner::Table(slf.clone().unbind(), bounds))
     }
 
     /// A live view of pairs of key and value; bounds as for `keys`.
@@ -161,9 +161,9 @@ impl Table {
         stop: Option<&Bound<'_, PyAny>>,
         prefix: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
-    ) -> PyResult<Py<DictView>> {
+    ) -> PyResult<Py<DictItems>> {
         let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
-        DictView::items_of(slf.py(), Owner::Table(slf.clone().unbind(), bounds))
+        DictItems::of(slf.py(), Owner::Table(slf.clone().unbind(), bounds))
     }
 
     /// An iterator over the values whose keys lie in a range; bounds as for `keys`.
@@ -197,7 +197,15 @@ impl Table {
         Self::edge(slf, true)
     }
 
-    /// Store a value under the next int: one more than the greatest int key. Returns the key.
+    /// Store a value under the next int: one more than the greatest number that is a key, or ever was one. Returns the key.
+    ///
+    /// >>> import pellucid
+    /// >>> log = pellucid.open(":memory:").table("log")
+    /// >>> log.append("a"), log.append("b")
+    /// (0, 1)
+    /// >>> del log[1]
+    /// >>> log.append("c")
+    /// 2
     fn append<'py>(slf: &Bound<'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Ok(put::append(slf, value)?.into_pyobject(slf.py())?.into_any())
     }

@@ -262,7 +262,7 @@ impl EditContext {
 
     fn enter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let value = self.table.bind(py).get_item(&self.key)?;
-        let is_handle = value.is_exact_instance_of::<Record>() || value.is_exact_instance_of::<RecordList>();
+        let is_handle = value.is_instance_of::<Record>() || value.is_instance_of::<RecordList>();
         if !is_handle && (self.table.get().class.is_some() || value.hash().is_err()) {
             drop(self.made.with(py, |made| made.replace(value.clone().unbind())));
         }

@@ -1,13 +1,14 @@
 //! What do `keys()`, `values()` and `items()` give?
 //!
 //! Live views, as a dict's: they show what is there when they are looked at. Key and item views are
-//! sets. One class for each, over records and tables alike; iterating a table's view is the
+//! sets. One class for each, over records and tables alike, and their code in one that all three extend; iterating a table's view is the
 //! table's own native iterator.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyList, PySet, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::bounds::Bounds;
 use crate::errors;
@@ -44,28 +45,79 @@ pub enum Shows {
 /// >>> table.update(a=1, b=2)
 /// >>> len(keys), list(reversed(keys)), keys & {"a", "z"}
 /// (2, ['b', 'a'], {'a'})
-#[pyclass(frozen, module = "pellucid", name = "DictView")]
+#[pyclass(frozen, subclass, module = "pellucid", name = "DictView")]
 pub struct DictView {
     owner: Owner,
     shows: Shows,
 }
 
-impl DictView {
+/// What `keys()` gives: a `DictView` that is a `collections.abc.KeysView`.
+///
+/// >>> import collections.abc, pellucid
+/// >>> record = pellucid.view(pellucid.dumps({"a": 1, "b": 2}))
+/// >>> isinstance(record.keys(), collections.abc.KeysView), list(record.keys())
+/// (True, ['a', 'b'])
+#[pyclass(frozen, extends = DictView, module = "pellucid", name = "DictKeys")]
+pub struct DictKeys;
+
+/// What `values()` gives: a `DictView` that is a `collections.abc.ValuesView`.
+///
+/// >>> import collections.abc, pellucid
+/// >>> record = pellucid.view(pellucid.dumps({"a": 1, "b": 2}))
+/// >>> isinstance(record.values(), collections.abc.ValuesView), list(record.values())
+/// (True, [1, 2])
+#[pyclass(frozen, extends = DictView, module = "pellucid", name = "DictValues")]
+pub struct DictValues;
+
+/// What `items()` gives: a `DictView` that is a `collections.abc.ItemsView`.
+///
+/// >>> import collections.abc, pellucid
+/// >>> record = pellucid.view(pellucid.dumps({"a": 1, "b": 2}))
+/// >>> isinstance(record.items(), collections.abc.ItemsView), list(record.items())
+/// (True, [('a', 1), ('b', 2)])
+#[pyclass(frozen, extends = DictView, module = "pellucid", name = "DictItems")]
+pub struct DictItems;
+
+impl DictKeys {
     /// A view of the keys.
-    pub fn keys_of(py: Python<'_>, owner: Owner) -> PyResult<Py<Self>> {
-        Py::new(py, Self { owner, shows: Shows::Keys })
+    pub fn of(py: Python<'_>, owner: Owner) -> PyResult<Py<Self>> {
+        Py::new(py, (Self, DictView { owner, shows: Shows::Keys }))
     }
+}
 
+impl DictValues {
     /// A view of the values.
-    pub fn values_of(py: Python<'_>, owner: Owner) -> PyResult<Py<Self>> {
-        Py::new(py, Self { owner, shows: Shows::Values })
+    pub fn of(py: Python<'_>, owner: Owner) -> PyResult<Py<Self>> {
+        Py::new(py, (Self, DictView { owner, shows: Shows::Values }))
     }
+}
 
+impl DictItems {
     /// A view of the items.
-    pub fn items_of(py: Python<'_>, owner: Owner) -> PyResult<Py<Self>> {
-        Py::new(py, Self { owner, shows: Shows::Items })
+    pub fn of(py: Python<'_>, owner: Owner) -> PyResult<Py<Self>> {
+        Py::new(py, (Self, DictView { owner, shows: Shows::Items }))
     }
+}
 
+/// Tells the abstract classes of `collections.abc` about the views.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add_class::<DictView>()?;
+    module.add_class::<DictKeys>()?;
+    module.add_class::<DictValues>()?;
+    module.add_class::<DictItems>()?;
+    let abc = py.import("collections.abc")?;
+    for (name, class) in [
+        ("KeysView", py.get_type::<DictKeys>()),
+        ("ValuesView", py.get_type::<DictValues>()),
+        ("ItemsView", py.get_type::<DictItems>()),
+    ] {
+        abc.getattr(name)?.call_method1("register", (class,))?;
+    }
+    Ok(())
+}
+
+impl DictView {
     fn iterate<'py>(&self, py: Python<'py>, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
         match &self.owner {
             Owner::Table(table, bounds) => Table::iterate(table.bind(py), bounds, self.shows, reverse),
@@ -145,6 +197,13 @@ impl DictView {
 
 #[pymethods]
 impl DictView {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.owner {
+            Owner::Record(record) => visit.call(record),
+            Owner::Table(table, _) => visit.call(table),
+        }
+    }
+
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         match &self.owner {
             Owner::Record(owner) => record::len(owner.bind(py)),

@@ -15,6 +15,7 @@ use pyo3::types::{PyBool, PyInt, PyString};
 use crate::bounds::Bounds;
 use crate::core::Core;
 use crate::errors;
+use crate::hot::callbacks;
 use crate::hot::gil::{GilRc, Strong};
 use crate::hot::row::Row;
 use crate::keys;
@@ -121,7 +122,7 @@ impl WatchHandle {
                 (Watched::Table { table: id, name, range: bounds.range }, Some(handle))
             }
         };
-        let watch = py.detach(|| core.store.watch(since, watched));
+        let watch = callbacks::released(py, || core.store.watch(since, watched));
         let watch = watch.map_err(|error| errors::of_store(py, error))?;
         let (pending, version, tables) = (VecDeque::new(), watch.version(), HashMap::new());
         let given = AtomicU64::new(version);
@@ -146,7 +147,7 @@ impl WatchHandle {
         while state.pending.is_empty() && !state.is_over {
             let left = self.timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
             let (watch, store) = (&mut state.watch, &*self.core.store);
-            let step = py.detach(|| match watch.next(store)? {
+            let step = callbacks::released(py, || match watch.next(store)? {
                 Step::Nothing => {
                     watch.wait(store, left.unwrap_or(SLICE).min(SLICE))?;
                     watch.next(store)
@@ -162,7 +163,7 @@ impl WatchHandle {
                 Ok(Step::Over) => state.is_over = true,
                 Ok(Step::Nothing) => {
                     self.given.store(state.watch.version(), Ordering::Relaxed);
-                    py.check_signals()?;
+                    callbacks::check_signals(py)?;
                     self.core.check_open(py)?;
                     state.is_over = self.timeout.is_some_and(|timeout| begin.elapsed() >= timeout);
                 }
@@ -170,60 +171,71 @@ impl WatchHandle {
                 Err(error) => return Err(errors::of_store(py, error)),
             }
         }
-        let Some(change) = state.pending.pop_front() else { return Ok(None) };
-        let (version, is_last) = (state.version, state.pending.is_empty());
+        let Some(change) = state.pending.front() else { return Ok(None) };
+        let (version, is_last) = (state.version, state.pending.len() == 1);
+        let table = self.table(py, &mut state.tables, state.table.as_ref(), change)?;
+        let object = self.object_of(py, change, version, is_last, &table)?;
+        // The change leaves the queue only now: where making its object raises, the next step gives it again.
+        state.pending.pop_front();
         if is_last {
             self.given.store(version, Ordering::Relaxed);
         }
-        let table = self.table(py, state, &change)?;
-        drop(guard);
-        self.object_of(py, change, version, is_last, table).map(Some)
+        Ok(Some(object))
     }
 
     /// The handle through which the rows of a table are read.
-    fn table(&self, py: Python<'_>, state: &mut State, change: &Change) -> PyResult<Py<Table>> {
-        if let Some(table) = &state.table {
+    fn table(
+        &self,
+        py: Python<'_>,
+        tables: &mut HashMap<TableId, Py<Table>>,
+        watched: Option<&Py<Table>>,
+        change: &Change,
+    ) -> PyResult<Py<Table>> {
+        if let Some(table) = watched {
             return Ok(table.clone_ref(py));
         }
         if let Happened::Drop | Happened::Rename { .. } | Happened::Create = change.happened {
-            state.tables.remove(&change.table);
+            tables.remove(&change.table);
         }
-        if let Some(table) = state.tables.get(&change.table) {
+        if let Some(table) = tables.get(&change.table) {
             return Ok(table.clone_ref(py));
         }
         let table = Py::new(py, Table::by_name(self.core.clone(), &change.name))?;
-        state.tables.insert(change.table, table.clone_ref(py));
+        tables.insert(change.table, table.clone_ref(py));
         Ok(table)
     }
 
     fn object_of(
         &self,
         py: Python<'_>,
-        change: Change,
+        change: &Change,
         version: u64,
         is_last: bool,
-        table: Py<Table>,
+        table: &Py<Table>,
     ) -> PyResult<Py<ChangeHandle>> {
         let name = PyString::new(py, &change.name).unbind();
         let (mut key, mut value) = (py.None(), py.None());
-        let kind = match change.happened {
-            Happened::Put { key: code, spelling, record } => {
-                key = keys::object_of(py, &code, &spelling)?.unbind();
+        let kind = match &change.happened {
+            Happened::Put { key: code, spelling, record, large } => {
+                key = keys::object_of(py, code, spelling)?.unbind();
                 let (names, gate) = (self.core.names.clone(), self.core.gate.clone());
                 let table = Some(Strong::new(table.bind(py)));
-                let row = Row::owned(&record, &code, names, gate, table, Some(WATCHED));
+                let row = Row::owned(record, code, names, gate, table, Some(WATCHED));
+                if !large.is_empty() {
+                    row.attach_told(py, self.core.snapshot(py)?, large.clone());
+                }
                 value = value_of_row(py, GilRc::new(row))?.unbind();
                 "put"
             }
             Happened::Delete { key: code, spelling } => {
-                key = keys::object_of(py, &code, &spelling)?.unbind();
+                key = keys::object_of(py, code, spelling)?.unbind();
                 "delete"
             }
             Happened::Clear => "clear",
             Happened::Create => "create",
             Happened::Drop => "drop",
             Happened::Rename { name } => {
-                value = PyString::new(py, &name).into_any().unbind();
+                value = PyString::new(py, name).into_any().unbind();
                 "rename"
             }
         };

@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 
 use crate::bounds::Bounds;
 use crate::errors;
+use crate::hot::callbacks;
 use crate::query::extremes::rows_of_extremes;
 use crate::table::{Rows, Table};
 pub use threads::{Parallel, over_parts};
@@ -143,28 +144,28 @@ pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyRes
     let result = match rows {
         Rows::Pinned(mut scan) => {
             let snapshot = scan.snapshot().clone();
-            py.detach(move || {
+            callbacks::released(py, move || {
                 let whole = snapshot.whole();
                 work.run_over(&mut *scan, selection.as_mut(), &whole, Stop::Signals)
             })
         }
         Rows::Listed(mut rows) => {
             let snapshot = rows.snapshot().clone();
-            py.detach(move || {
+            callbacks::released(py, move || {
                 let whole = snapshot.whole();
                 work.run_over(&mut *rows, selection.as_mut(), &whole, Stop::Signals)
             })
         }
         Rows::Indexed(mut rows) => {
             let snapshot = rows.snapshot().clone();
-            py.detach(move || {
+            callbacks::released(py, move || {
                 let whole = snapshot.whole();
                 work.run_over(&mut *rows, selection.as_mut(), &whole, Stop::Signals)
             })
         }
-        Rows::Told(mut rows, _) => {
-            py.detach(move || work.run_over(&mut *rows, selection.as_mut(), &NoShapes, Stop::Signals))
-        }
+        Rows::Told(mut rows, _) => callbacks::released(py, move || {
+            work.run_over(&mut *rows, selection.as_mut(), &NoShapes, Stop::Signals)
+        }),
         Rows::IndexedInside(mut rows) => core.in_running(py, |transaction| {
             let transaction = &*transaction;
             let whole = transaction.whole();
@@ -208,7 +209,7 @@ pub fn of_fault(table: &Bound<'_, Table>, fault: Fault) -> PyErr {
 
 /// Whether Ctrl-C waits to be noticed.
 pub fn is_interrupted() -> bool {
-    Python::attach(|py| match py.check_signals() {
+    Python::attach(|py| match callbacks::check_signals(py) {
         Ok(()) => false,
         Err(error) => {
             error.restore(py);
@@ -219,7 +220,7 @@ pub fn is_interrupted() -> bool {
 
 /// As `is_interrupted`, in work that has the GIL: whoever waits for it gets it first.
 pub fn is_interrupted_at_turn() -> bool {
-    Python::attach(|py| py.detach(|| ()));
+    Python::attach(|py| callbacks::released(py, || ()));
     is_interrupted()
 }
 

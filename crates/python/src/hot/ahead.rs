@@ -6,16 +6,15 @@
 //! head has come, its table or its array; when that has come, the heads of what is in it. A queue of objects in this order is
 //! all there is to it.
 //!
-//! Invariant: what is in the queue is borrowed. `code_may_run` is called wherever code of the user's may run while values are
-//! written (that of an object of no built-in type, or the collector's, where an object is made that it keeps); whatever was
-//! queued before that is forgotten, not looked at.
+//! Invariant: what is in the queue is borrowed. Where Python code may have run since the last step (`callbacks.rs`), the queue
+//! is emptied before any object in it is read.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use super::callbacks;
 use super::dicts::ask_for;
-use super::gil::GilValue;
 use super::item::{Item, Object};
 
 /// How many elements ahead their heads are asked for: all levels of one have come when its turn is.
@@ -30,17 +29,8 @@ const LEVELS_COUNTED: u32 = 2;
 /// What does not fit the queue is not asked for.
 const QUEUE_SIZE: usize = 512;
 
-/// How often code of the user's may have run.
-static EPOCH: GilValue<u64> = GilValue::new(0);
-
 /// Shorter lists are read without looking ahead.
 pub const LIST_COUNT_MIN: isize = 64;
-
-/// Code of the user's may run here, or has: what was borrowed may be freed.
-#[inline]
-pub fn code_may_run(_py: Python<'_>) {
-    EPOCH.set(EPOCH.get().wrapping_add(1));
-}
 
 /// An object in the queue: its head has been asked for, or its table or array.
 #[derive(Clone, Copy)]
@@ -63,9 +53,16 @@ pub struct Ahead {
 
 impl Ahead {
     /// Nothing has been asked for.
-    pub fn new() -> Self {
+    pub fn new(py: Python<'_>) -> Self {
         let nothing = Waiting { object: std::ptr::null_mut(), for_parts: false, since: 0 };
-        Self { queue: [nothing; QUEUE_SIZE], first: 0, end: 0, next: 0, steps: 0, epoch: EPOCH.get() }
+        Self {
+            queue: [nothing; QUEUE_SIZE],
+            first: 0,
+            end: 0,
+            next: 0,
+            steps: 0,
+            epoch: callbacks::epoch(py),
+        }
     }
 
     /// Whether looking ahead pays for elements like this one: those that hold a few dicts and lists. One that is flat lies
@@ -81,18 +78,18 @@ impl Ahead {
     /// Asks for some more of what is behind `index` in a list, where the element at `index` is about to be read.
     ///
     /// # Safety
-    /// `list` is a live list, the same each time; the GIL is held, and `code_may_run` was called if code may have run since
-    /// the last step.
+    /// `list` is a live list, the same each time, and `callbacks` knows of all Python code that ran since the last step.
     #[inline]
-    pub unsafe fn step(&mut self, list: Object, index: isize) {
-        if self.epoch != EPOCH.get() {
-            self.epoch = EPOCH.get();
+    pub unsafe fn step(&mut self, py: Python<'_>, list: Object, index: isize) {
+        let epoch = callbacks::epoch(py);
+        if self.epoch != epoch {
+            self.epoch = epoch;
             self.first = self.end;
         }
         self.next = self.next.max(index + 1);
         self.steps += 1;
         // SAFETY: the list is live, and elements are compared with its size as it is; objects in the queue live, for no
-        // code has run that could have freed them.
+        // code has run that could have freed them or taken them out of the list.
         unsafe {
             let size = ffi::PyList_GET_SIZE(list);
             while self.next <= index + ELEMENTS_AHEAD && self.next < size {
@@ -218,16 +215,15 @@ impl<'a, 'py> Walk<'a, 'py> {
                 && unsafe { Ahead::is_worth_it(ffi::PyList_GET_ITEM(list.as_ptr(), 0)) }
         };
         let list = values.cast_exact::<PyList>().ok().filter(is_worth_it);
-        Self { list: list.map(|list| (list, Box::new(Ahead::new()))), index: 0 }
+        Self { list: list.map(|list| (list, Box::new(Ahead::new(values.py())))), index: 0 }
     }
 
     /// The next element is about to be read.
     #[inline]
     pub fn step(&mut self) {
         if let Some((list, ahead)) = &mut self.list {
-            // SAFETY: a live list; its token proves the GIL; the encoder, and all else in this crate that runs code of
-            // the user's between elements, calls `code_may_run` (the invariant above).
-            unsafe { ahead.step(list.as_ptr(), self.index) };
+            // SAFETY: a live list; all that runs Python code between elements tells `callbacks` (the invariant above).
+            unsafe { ahead.step(list.py(), list.as_ptr(), self.index) };
             self.index += 1;
         }
     }

@@ -26,6 +26,11 @@ use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::errors;
 
+/// Bools, of which a byte has 8, and as many nulls and structs beside them.
+const ELEMENTS_PER_BYTE_MAX: usize = 16;
+/// Elements of an array that has no data at all.
+const UNBACKED_COUNT_MAX: usize = 1 << 24;
+
 /// Shows the elements of an array that was made for us to `fill`, which calls no Python.
 ///
 /// # Errors
@@ -135,6 +140,9 @@ impl Incoming {
 }
 
 fn checked(array: FFI_ArrowArray, data_type: DataType) -> Result<ArrayRef, ArrowError> {
+    if ends_below_zero(&array, &data_type) {
+        return Err(ArrowError::InvalidArgumentError("an array's last offset is below zero".into()));
+    }
     let read_as = without_nulls(&array, &data_type);
     // SAFETY: an array as the C interface has it (invariant 2); what is in its buffers is looked at by `validate_full`
     // first (invariant 4).
@@ -143,7 +151,63 @@ fn checked(array: FFI_ArrowArray, data_type: DataType) -> Result<ArrayRef, Arrow
         data = with_nulls(data, &data_type)?;
     }
     data.validate_full()?;
+    check_backed(&data)?;
     Ok(make_array(data))
+}
+
+/// Whether the last offset of some strings or bytes is below zero. Arrow's import takes it for the length of a buffer, before
+/// it validates anything.
+fn ends_below_zero(array: &FFI_ArrowArray, data_type: &DataType) -> bool {
+    let inner = |index: usize, kind: &DataType| {
+        index < array.num_children() && ends_below_zero(array.child(index), kind)
+    };
+    match data_type {
+        DataType::Utf8 | DataType::Binary => last_offset::<i32>(array).is_some_and(|end| end < 0),
+        DataType::LargeUtf8 | DataType::LargeBinary => last_offset::<i64>(array).is_some_and(|end| end < 0),
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => inner(0, field.data_type()),
+        DataType::Struct(fields) => {
+            fields.iter().enumerate().any(|(index, field)| inner(index, field.data_type()))
+        }
+        DataType::RunEndEncoded(_, values) => inner(1, values.data_type()),
+        DataType::Dictionary(_, values) => {
+            array.dictionary().is_some_and(|array| ends_below_zero(array, values))
+        }
+        _ => false,
+    }
+}
+
+/// The last offset of an array of strings or bytes; None where none has to be there.
+fn last_offset<T: Copy>(array: &FFI_ArrowArray) -> Option<T> {
+    let count = array.len().checked_add(array.offset()).filter(|count| *count > 0)?;
+    if array.num_buffers() < 3 {
+        return None;
+    }
+    let offsets = array.buffer(1).cast::<T>();
+    if offsets.is_null() {
+        return None;
+    }
+    // SAFETY: the buffer of offsets has one more than there are elements, as its maker promises (invariant 4).
+    Some(unsafe { offsets.add(count).read_unaligned() })
+}
+
+/// Refuses an array of more elements than its bytes may have: nulls, lists of size 0, structs without fields and runs have any
+/// number of elements in none, and each row of theirs takes memory here.
+fn check_backed(data: &ArrayData) -> Result<(), ArrowError> {
+    fn count(data: &ArrayData) -> usize {
+        data.child_data().iter().map(count).fold(data.len(), usize::saturating_add)
+    }
+    let (count, size) = (count(data), data.get_buffer_memory_size());
+    if count <= size.saturating_mul(ELEMENTS_PER_BYTE_MAX).saturating_add(UNBACKED_COUNT_MAX) {
+        return Ok(());
+    }
+    Err(ArrowError::InvalidArgumentError(format!(
+        "an array has {count} elements, but {size} bytes of data; hand it over in smaller batches"
+    )))
 }
 
 /// The type with empty structs in place of nulls that have a validity buffer: polars gives them one, and Arrow's import refuses it.

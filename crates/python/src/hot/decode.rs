@@ -13,10 +13,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::alloc;
+use super::callbacks;
 use super::gil::GilRc;
 use super::names::ShapeNames;
 use super::node::{Node, Step};
-use super::row::Row;
+use super::row::{Reading, Row};
 use super::small;
 use super::text;
 use crate::counters;
@@ -25,79 +26,116 @@ use crate::record::Record;
 use crate::record_list::RecordList;
 use crate::scalars;
 
+/// Elements of a set, or keys of a dict, that are added before signals are looked at.
+const ADDED_BETWEEN_SIGNALS: u32 = 64;
+
 /// What an access to `slot` gives. `step` is how to get there from `parent`.
 pub fn handle<'py>(
     parent: &Bound<'py, PyAny>,
-    row: &GilRc<Row>,
+    reading: &Reading<'_>,
     slot: Slot<'_>,
     step: impl FnOnce() -> Step,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = parent.py();
     counters::field_decoded();
-    let Slot::Container(place) = slot else { return scalar(py, row, slot) };
+    let Slot::Container(place) = slot else { return scalar(py, reading, slot) };
     match place.kind {
         Kind::Shaped | Kind::Keyed => {
-            let node = Node::child(row, parent, step(), place)?;
+            let node = Node::child(reading, parent, step(), place)?;
             Ok(alloc::new_handle::<Record>(py, node)?.into_any())
         }
         Kind::List | Kind::PackedInts | Kind::PackedFloats => {
-            let node = Node::child(row, parent, step(), place)?;
+            let node = Node::child(reading, parent, step(), place)?;
             Ok(alloc::new_handle::<RecordList>(py, node)?.into_any())
         }
-        Kind::Tuple => tuple_of_handles(parent, row, &place, step()),
-        Kind::Set | Kind::FrozenSet => plain(py, row, &Slot::Container(place)),
+        Kind::Tuple => tuple_of_handles(parent, reading, &place, step()),
+        Kind::Set | Kind::FrozenSet => plain(py, reading, &Slot::Container(place)),
     }
 }
 
 /// A tuple cannot change, but a list in it can: its elements are handles as well.
 fn tuple_of_handles<'py>(
     parent: &Bound<'py, PyAny>,
-    row: &GilRc<Row>,
+    reading: &Reading<'_>,
     place: &Container,
     step: Step,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = parent.py();
-    let has_containers = (0..place.len())
-        .any(|index| matches!(place.slot(row.bytes(), &*row.names, index), Ok(Slot::Container(_))));
+    let has_containers = (0..place.len()).any(|index| {
+        matches!(place.slot(reading.bytes(), &*reading.row().names, index), Ok(Slot::Container(_)))
+    });
     if !has_containers {
-        return plain(py, row, &Slot::Container(*place));
+        return plain(py, reading, &Slot::Container(*place));
     }
     // The tuple's own handle is what its elements' paths lead through.
-    let through = alloc::new_handle::<RecordList>(py, Node::child(row, parent, step, *place)?)?;
-    tuple_handles(through.as_any(), row, place)
+    let through = alloc::new_handle::<RecordList>(py, Node::child(reading, parent, step, *place)?)?;
+    tuple_handles(through.as_any(), reading, place)
 }
 
 /// The elements of the tuple that `through` stands for, as handles.
 pub fn tuple_handles<'py>(
     through: &Bound<'py, PyAny>,
-    row: &GilRc<Row>,
+    reading: &Reading<'_>,
     place: &Container,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = through.py();
-    let mut elements = Vec::with_capacity(place.len() as usize);
-    for index in 0..place.len() {
-        let slot = place
-            .slot(row.bytes(), &*row.names, index)
-            .map_err(|error| errors::corrupt_row(py, row, &error))?;
-        elements.push(handle(through, row, slot, || Step::Index(i64::from(index)))?);
-    }
+    let elements = element_handles(through, reading, place, 0..place.len())?;
     Ok(pyo3::types::PyTuple::new(py, elements)?.into_any())
 }
 
+/// Some elements of the list or tuple that `through` stands for, as handles, all of one state of the row. `indexes` rise, or
+/// they fall.
+///
+/// The container is walked, and no two elements share bytes: tuples in tuples are made at once, and of a few hostile
+/// bytes, in which each tuple stood twice in the one around it, there were 2^64 of them.
+pub fn element_handles<'py>(
+    through: &Bound<'py, PyAny>,
+    reading: &Reading<'_>,
+    place: &Container,
+    indexes: impl Iterator<Item = u32>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let (py, row) = (through.py(), reading.row());
+    // From here on changes are noted: what one element runs may move those whose handles are still to be made.
+    row.has_element();
+    let indexes: Vec<u32> = indexes.collect();
+    let falls = indexes.first() > indexes.last();
+    let mut rising = indexes.iter().copied();
+    let mut wanted = if falls { rising.next_back() } else { rising.next() };
+    let mut walker = Walker::at(*place, wanted.unwrap_or(place.count));
+    let mut elements = Vec::with_capacity(indexes.len());
+    while let Some(index) = wanted {
+        let at = walker.index();
+        let slot = walker.next_bounded(reading.bytes(), &*row.names);
+        let Some(slot) = slot.map_err(|error| errors::corrupt_row(py, row, &error))? else { break };
+        if at == index {
+            elements.push(handle(through, reading, slot, || Step::Index(i64::from(index)))?);
+            wanted = if falls { rising.next_back() } else { rising.next() };
+        }
+    }
+    if falls {
+        elements.reverse();
+    }
+    Ok(elements)
+}
+
 /// The object of a slot that holds no container.
-fn scalar<'py>(py: Python<'py>, row: &GilRc<Row>, slot: Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
-    let decoder = Decoder { py, row };
+fn scalar<'py>(py: Python<'py>, reading: &Reading<'_>, slot: Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let decoder = Decoder::new(py, reading);
     let object = decoder.slot(&slot, 0)?;
     // SAFETY: a new reference, made above.
     Ok(unsafe { Bound::from_owned_ptr(py, object) })
 }
 
-/// The object of a slot that stands for itself; None where a row is needed to make it, or where there is no memory.
+/// The object of a slot that stands for itself; None where a row is needed to make it, or where there is no memory. Runs no
+/// Python code: callers hold locks.
 #[inline]
 pub fn simple<'py>(py: Python<'py>, slot: &Slot<'_>) -> Option<Bound<'py, PyAny>> {
     // SAFETY: these make new objects from plain values, with the GIL held.
     unsafe {
         let object = match *slot {
+            Slot::Str(characters) if characters.is_ascii() => text::new_str(characters),
+            // To refuse what is no text makes an exception, and that may wake the collector.
+            Slot::Str(characters) if std::str::from_utf8(characters).is_err() => return None,
             Slot::Str(characters) => text::new_str(characters),
             Slot::Int(value) => small::new_int(value),
             Slot::Float(value) => ffi::PyFloat_FromDouble(value),
@@ -115,30 +153,30 @@ pub fn simple<'py>(py: Python<'py>, slot: &Slot<'_>) -> Option<Bound<'py, PyAny>
 }
 
 /// The whole value of `slot`, in plain dicts, lists and so on.
-pub fn plain<'py>(py: Python<'py>, row: &GilRc<Row>, slot: &Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
-    plain_at(py, row, slot, 1)
+pub fn plain<'py>(py: Python<'py>, reading: &Reading<'_>, slot: &Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
+    plain_at(py, reading, slot, 1)
 }
 
 /// As `plain`, within `depth` containers already.
 pub fn plain_at<'py>(
     py: Python<'py>,
-    row: &GilRc<Row>,
+    reading: &Reading<'_>,
     slot: &Slot<'_>,
     depth: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let decoder = Decoder { py, row };
+    let decoder = Decoder::new(py, reading);
     let object = decoder.slot(slot, depth)?;
     // SAFETY: a new reference, made above.
     Ok(unsafe { Bound::from_owned_ptr(py, object) })
 }
 
 /// Makes plain objects out of one row.
-pub struct Decoder<'a, 'py> {
-    /// The interpreter.
-    pub py: Python<'py>,
-    /// The row; it may not change while this runs, as a change would need the GIL and a slot of
-    /// its own that copies first.
-    pub row: &'a GilRc<Row>,
+struct Decoder<'a, 'py> {
+    py: Python<'py>,
+    reading: &'a Reading<'a>,
+    row: &'a GilRc<Row>,
+    /// What is being read: Python code that runs meanwhile may change the row, but not these.
+    bytes: &'a [u8],
 }
 
 type Object = *mut ffi::PyObject;
@@ -161,7 +199,12 @@ impl Drop for Owned {
     }
 }
 
-impl Decoder<'_, '_> {
+impl<'a, 'py> Decoder<'a, 'py> {
+    #[inline]
+    fn new(py: Python<'py>, reading: &'a Reading<'a>) -> Self {
+        Self { py, reading, row: reading.row(), bytes: reading.bytes() }
+    }
+
     #[inline]
     fn own(&self, object: Object) -> PyResult<Object> {
         if object.is_null() { Err(self.failure()) } else { Ok(object) }
@@ -187,7 +230,7 @@ impl Decoder<'_, '_> {
 
     /// A new object for what the slot holds; `depth` counts the containers around it.
     #[inline]
-    pub fn slot(&self, slot: &Slot<'_>, depth: u32) -> PyResult<Object> {
+    fn slot(&self, slot: &Slot<'_>, depth: u32) -> PyResult<Object> {
         // SAFETY: these make new objects from plain values, with the GIL held.
         let object = unsafe {
             match *slot {
@@ -202,7 +245,7 @@ impl Decoder<'_, '_> {
                     ffi::PyBytes_FromStringAndSize(payload.as_ptr().cast(), payload.len() as ffi::Py_ssize_t)
                 }
                 Slot::Date(_) | Slot::Datetime(_) | Slot::Heap { .. } => {
-                    return Ok(scalars::decode(self.py, self.row, slot, depth)?.into_ptr());
+                    return Ok(scalars::decode(self.py, self.reading, slot, depth)?.into_ptr());
                 }
             }
         };
@@ -235,7 +278,7 @@ impl Decoder<'_, '_> {
     /// large value is such elements: in the loops below they are made without a call of ours, or a result in memory.
     #[inline(always)]
     fn next_simple(&self, walker: &mut Walker) -> Option<PyResult<Object>> {
-        let simple = walker.next_simple(self.row.bytes())?;
+        let simple = walker.next_simple(self.bytes)?;
         // SAFETY: these make new objects from plain values, with the GIL held.
         let object = unsafe {
             match simple {
@@ -261,8 +304,7 @@ impl Decoder<'_, '_> {
 
     #[inline(never)]
     fn next_any(&self, walker: &mut Walker, depth: u32) -> PyResult<Option<Object>> {
-        let bytes = self.row.bytes();
-        let slot = match walker.next(bytes, &*self.row.names) {
+        let slot = match walker.next(self.bytes, &*self.row.names) {
             Ok(None) => return Ok(None),
             Ok(Some(Slot::Absent)) => return Ok(Some(std::ptr::null_mut())),
             Ok(Some(Slot::Container(place))) => {
@@ -327,7 +369,7 @@ impl Decoder<'_, '_> {
             return None;
         }
         let mut shape = None;
-        let mut inner = walker.next_shaped(self.row.bytes(), |id| {
+        let mut inner = walker.next_shaped(self.bytes, |id| {
             shape = self.row.names.met_as(self.py, id);
             shape.map(|shape| shape.keys.len() as u32)
         })?;
@@ -358,8 +400,16 @@ impl Decoder<'_, '_> {
             if unsafe { ffi::PyDict_SetItem(dict.0, key.0, value.0) } < 0 {
                 return Err(self.unhashable());
             }
+            self.added(walker.index() / 2)?;
         }
         Ok(dict.into_raw())
+    }
+
+    /// Looks at signals after some of the keys or elements that were added: if all have one hash, as the multiples of
+    /// 2^61 - 1 have, CPython compares each with all before it.
+    #[inline]
+    fn added(&self, count: u32) -> PyResult<()> {
+        if count.is_multiple_of(ADDED_BETWEEN_SIGNALS) { callbacks::check_signals(self.py) } else { Ok(()) }
     }
 
     fn list(&self, walker: &mut Walker, place: &Container, depth: u32) -> PyResult<Object> {
@@ -403,6 +453,7 @@ impl Decoder<'_, '_> {
             if unsafe { ffi::PySet_Add(set.0, value.0) } < 0 {
                 return Err(self.unhashable());
             }
+            self.added(walker.index())?;
         }
         Ok(set.into_raw())
     }
@@ -412,7 +463,7 @@ impl Decoder<'_, '_> {
         let list = Owned(self.own(unsafe { ffi::PyList_New(place.len() as ffi::Py_ssize_t) })?);
         for index in 0..place.len() {
             let slot =
-                place.slot(self.row.bytes(), &*self.row.names, index).map_err(|error| self.damage(&error))?;
+                place.slot(self.bytes, &*self.row.names, index).map_err(|error| self.damage(&error))?;
             let value = self.slot(&slot, 1)?;
             // SAFETY: the place is empty and in range; the reference is handed over.
             unsafe { ffi::PyList_SET_ITEM(list.0, index as ffi::Py_ssize_t, value) };

@@ -20,6 +20,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::ahead::{self, Ahead};
+use super::callbacks;
 use super::dicts;
 use super::gil::GilCell;
 use super::item::{self, Held, Object};
@@ -319,7 +320,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             if kind == &raw mut ffi::PyBytes_Type {
                 return self.payload(tag::BYTES, text::bytes_of(object), depth);
             }
-            ahead::code_may_run(self.py);
+            callbacks::code_may_run(self.py);
             let object = Bound::from_borrowed_ptr(self.py, object);
             scalars::encode(self, &object, depth)
         }
@@ -335,7 +336,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             }
             Utf8::Surrogates(bytes) => {
                 // An exception was made on the way.
-                ahead::code_may_run(self.py);
+                callbacks::code_may_run(self.py);
                 // SAFETY: an encoding gives an exact bytes object.
                 let bytes = unsafe { text::bytes_of(bytes.as_ptr()) };
                 self.payload(tag::STR_SURROGATES, bytes, depth)
@@ -353,7 +354,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
             self.encoder.int(value);
             return Ok(());
         }
-        ahead::code_may_run(self.py);
+        callbacks::code_may_run(self.py);
         // SAFETY: a live object.
         let object = unsafe { Bound::from_borrowed_ptr(self.py, object) };
         let bytes = scalars::bigint_bytes(&object)?;
@@ -438,11 +439,11 @@ impl<'a, 'py> Encoding<'a, 'py> {
             let is_worth_it = is_long
                 && ffi::PyList_GET_SIZE(list) - index >= ahead::LIST_COUNT_MIN
                 && Ahead::is_worth_it(ffi::PyList_GET_ITEM(list, index));
-            let mut ahead = is_worth_it.then(|| Box::new(Ahead::new()));
+            let mut ahead = is_worth_it.then(|| Box::new(Ahead::new(self.py)));
             // The size is read again each time: user code below may have changed the list.
             while index < ffi::PyList_GET_SIZE(list) {
                 match &mut ahead {
-                    Some(ahead) => ahead.step(list, index),
+                    Some(ahead) => ahead.step(self.py, list, index),
                     None => dicts::look_ahead(list, index),
                 }
                 let object = ffi::PyList_GET_ITEM(list, index);
@@ -492,7 +493,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
         Self::check_depth(depth)?;
         counters::container_encoded();
         // An iterator is made.
-        ahead::code_may_run(self.py);
+        callbacks::code_may_run(self.py);
         // SAFETY: a live set; iterating gives new references.
         let set = unsafe { Bound::from_borrowed_ptr(self.py, set) };
         let members: Vec<_> = set.try_iter()?.collect::<PyResult<_>>()?;

@@ -24,10 +24,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::decode;
-use super::gil::{self, GilCell, GilRc};
+use super::gil::{self, GilCell};
 use super::names;
 use super::node::{Node, Step};
-use super::row::Row;
+use super::row::{Reading, Row};
 use super::small;
 use super::text;
 use crate::errors;
@@ -278,14 +278,14 @@ fn remember(py: Python<'_>, row: &Row, place: &Container, index: u32, name: *mut
     }
 }
 
-/// The slot that `step` leads to, or None where there is nothing.
+/// The slot that `step` leads to in these bytes of `row`, or None where there is nothing.
 pub fn slot_at<'a>(
     py: Python<'_>,
-    row: &'a Row,
+    row: &Row,
+    bytes: &'a [u8],
     place: &Container,
     step: &Step,
 ) -> PyResult<Option<Slot<'a>>> {
-    let bytes = row.bytes();
     let shapes = &*row.names;
     let found = match pellucid_record::path::slot_index(bytes, shapes, place, step.borrowed()) {
         Ok(Some(index)) => place.slot(bytes, shapes, index).map(Some),
@@ -317,7 +317,8 @@ unsafe fn field_by_object<'py>(
         // SAFETY: both are live str objects: the shape owns its names (names.rs, invariant 1).
         let found = shape.keys.iter().position(|key| unsafe { names::is_same_name(*key, name) });
         let Some(index) = found else { return Ok(None) };
-        let slot = match place.slot(row.bytes(), &*row.names, index as u32) {
+        let reading = Reading::new(&node.row);
+        let slot = match place.slot(reading.bytes(), &*row.names, index as u32) {
             Ok(Slot::Absent) => return Ok(None),
             Ok(slot) => slot,
             Err(error) => return Err(errors::corrupt_row(py, row, &error)),
@@ -331,17 +332,12 @@ unsafe fn field_by_object<'py>(
             remember(py, row, &place, index as u32, name);
         }
         let field = || Step::Field(shape.shape.name(index as u32).unwrap_or_default().into());
-        return decode::handle(record.as_any(), row_of(node), slot, field).map(Some);
+        return decode::handle(record.as_any(), &reading, slot, field).map(Some);
     }
     // SAFETY: as promised by the caller.
     let name = unsafe { Bound::from_borrowed_ptr(py, name) };
     // Keys that are no plain names go through the encoder, which drops what it need not raise.
     Python::attach(|_py| crate::record::get_item(record, &name))
-}
-
-#[inline]
-fn row_of(node: &Node) -> &GilRc<Row> {
-    &node.row
 }
 
 /// The record that a slot was called for.

@@ -396,6 +396,19 @@ impl Names {
     }
 }
 
+/// Those shapes that are known without asking the store: for code that runs while the store's own locks are held, where a
+/// question would wait for itself. Any other shape is missing here.
+pub struct Met<'a>(pub &'a Names);
+
+impl Shapes for Met<'_> {
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        // SAFETY: as in `Names::met`.
+        let py = unsafe { Python::assume_attached() };
+        let known = self.0.source.dictionary().shape(id);
+        known.or_else(|| self.0.met_as(py, id).map(|shape| &shape.shape))
+    }
+}
+
 /// Whether two str objects hold the same characters.
 ///
 /// # Safety

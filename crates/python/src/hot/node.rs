@@ -12,7 +12,7 @@ use pellucid_record::view::{Container, Root, Slot};
 use pyo3::prelude::*;
 
 use super::gil::{GilRc, GilValue, Strong};
-use super::row::Row;
+use super::row::{Reading, Row};
 use crate::errors;
 use crate::table::Table;
 
@@ -68,17 +68,18 @@ impl Node {
         Self { row, parent: None, is_dict, depth: 0, place: GilValue::new(None), seen: GilValue::new(0) }
     }
 
-    /// The container at `place`, to which `step` leads from `parent`.
+    /// The container at `place` in what is being read, to which `step` leads from `parent`.
     ///
     /// # Errors
     /// `CorruptRecord` where containers nest deeper than any that was written: a handle keeps all those around
     /// it, and they are released one within the other.
     pub fn child(
-        row: &GilRc<Row>,
+        reading: &Reading<'_>,
         parent: &Bound<'_, PyAny>,
         step: Step,
         place: Container,
     ) -> PyResult<Self> {
+        let row = reading.row();
         if matches!(step, Step::Index(_)) {
             row.has_element();
         }
@@ -93,7 +94,8 @@ impl Node {
             is_dict: is_dict(place.kind),
             depth,
             place: GilValue::new(Some(place)),
-            seen: GilValue::new(row.version()),
+            // Where the row has been changed since, the place is looked up again.
+            seen: GilValue::new(reading.version()),
         })
     }
 
@@ -153,7 +155,7 @@ impl Node {
                 let parent = errors::node_of(&parent)?;
                 let around = parent.container(py)?;
                 self.check_moved(py)?;
-                let slot = super::field::slot_at(py, row, &around, step)?;
+                let slot = super::field::slot_at(py, row, row.bytes(), &around, step)?;
                 match slot {
                     Some(Slot::Container(place)) if is_dict(place.kind) == self.is_dict => place,
                     _ => return Err(errors::gone(py, self)),

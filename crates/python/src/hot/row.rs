@@ -3,14 +3,17 @@
 //! A `Row` is one stored value: bytes, and a holder that keeps them. All handles into one value (a
 //! record, the list in it, the dict in that) share one row. Invariants:
 //!
-//! 1. `bytes()` is valid until the holder changes; nobody keeps the slice across a call that could
-//!    run Python code or change the row.
+//! 1. `bytes()` is valid until the holder changes; no caller keeps the slice across a call that could
+//!    run Python code or change the row. Code that decodes more than one value takes a `Reading`, whose bytes stay what they
+//!    are: a change meanwhile goes to a copy.
 //! 2. A row over a snapshot is read only while its gate is open; the snapshot itself lives as
 //!    long as the holder, so even a missed gate could not dangle.
 //! 3. `version` grows when the bytes change otherwise than in place: places found earlier are
 //!    then wrong and have to be looked up again.
 
-use pellucid_store::Snapshot;
+use std::sync::Arc;
+
+use pellucid_store::{LargeValue, Snapshot};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
@@ -19,6 +22,7 @@ use pellucid_record::patch;
 use super::gil::{GilCell, GilRc, GilValue, Shared, Spare, Strong};
 use super::names::Names;
 use super::node::Step;
+pub use super::reading::Reading;
 use crate::errors;
 use crate::hooks::PicklePolicy;
 use crate::table::Table;
@@ -106,6 +110,15 @@ pub enum Holder {
     Snapshot(Snapshot),
     /// The row's own copy, and the snapshot in which its large values are that lie apart. Boxed, so that other rows are no larger.
     Apart(Box<(Box<[u8]>, Snapshot)>),
+    /// As `Apart`, of what a commit has written: large values that it wrote itself need not be in the snapshot any more.
+    Told(Box<Told>),
+}
+
+/// What a commit has put under a key, with its large values.
+pub struct Told {
+    _copy: Box<[u8]>,
+    snapshot: Snapshot,
+    large: Vec<LargeValue>,
 }
 
 /// One stored value under any number of handles.
@@ -118,7 +131,9 @@ pub struct Row {
     is_pinned: GilValue<bool>,
     /// Whether a handle on an element of a list was ever made, for which `moves` are noted.
     has_elements: GilValue<bool>,
-    moves: Moves,
+    /// How many `Reading`s there are of the present bytes.
+    readers: GilValue<u32>,
+    aside: GilCell<Option<Box<Aside>>>,
     holder: GilCell<Holder>,
     /// The names of its shapes.
     pub names: GilRc<Names>,
@@ -130,6 +145,7 @@ pub struct Row {
     pub frozen: Option<&'static str>,
     /// What to do with pickles in it, where no table says so.
     pub own_policy: Option<Box<PicklePolicy>>,
+    is_tracked: bool,
 }
 
 impl Shared for Row {
@@ -167,13 +183,15 @@ impl Row {
             version: GilValue::new(0),
             is_pinned: GilValue::new(false),
             has_elements: GilValue::new(false),
-            moves: Moves::default(),
+            readers: GilValue::new(0),
+            aside: GilCell::new(None),
             holder: GilCell::new(Holder::Owned(copy)),
             names,
             gate: RowGate::new(gate),
             table,
             frozen,
             own_policy: None,
+            is_tracked: false,
         }
     }
 
@@ -198,24 +216,67 @@ impl Row {
             version: GilValue::new(0),
             is_pinned: GilValue::new(matches!(holder, Holder::Snapshot(_))),
             has_elements: GilValue::new(false),
-            moves: Moves::default(),
+            readers: GilValue::new(0),
+            aside: GilCell::new(None),
             holder: GilCell::new(holder),
             names,
             gate: RowGate::new(gate),
             table,
             frozen,
             own_policy: None,
+            is_tracked: false,
         }
     }
 
-    fn point_at_copy(&self, record: &[u8], key: &[u8]) -> Box<[u8]> {
-        let copy = copy_of(record, key);
-        self.size.set(record.len());
-        self.key_size.set(key.len());
+    /// Puts this memory, a record of `size` bytes and its key behind it, in the place of the present one.
+    fn exchange(&self, py: Python<'_>, copy: Box<[u8]>, size: usize) {
+        let (old_data, readers) = (self.data.get(), self.readers.get());
         self.data.set(copy.as_ptr());
+        self.size.set(size);
+        self.key_data.set(copy.as_ptr().wrapping_add(size));
+        self.key_size.set(copy.len() - size);
         self.is_pinned.set(false);
-        self.key_data.set(copy.as_ptr().wrapping_add(record.len()));
-        copy
+        let old = self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy)));
+        if readers == 0 {
+            // Outside of the cell: a buffer's release may run Python code.
+            drop(old);
+        } else {
+            self.readers.set(0);
+            let retired = Retired { data: old_data, readers, holder: old };
+            self.aside.with(py, |aside| aside.get_or_insert_default().retired.push(retired));
+        }
+    }
+
+    /// A `Reading` of the present bytes begins.
+    #[inline]
+    pub(super) fn begin_reading(&self) -> (*const u8, usize) {
+        self.readers.set(self.readers.get() + 1);
+        (self.data.get(), self.size.get())
+    }
+
+    /// The `Reading` of the bytes at `data` is over.
+    #[inline]
+    pub(super) fn end_reading(&self, data: *const u8) {
+        if self.data.get() == data && self.readers.get() > 0 {
+            self.readers.set(self.readers.get() - 1);
+        } else {
+            self.end_reading_of_retired(data);
+        }
+    }
+
+    #[cold]
+    fn end_reading_of_retired(&self, data: *const u8) {
+        // SAFETY: a `Reading` is made and dropped with the GIL held.
+        let py = unsafe { Python::assume_attached() };
+        let released = self.aside.with(py, |aside| {
+            let retired = &mut aside.as_mut()?.retired;
+            let index = retired.iter().position(|old| old.data == data)?;
+            let old = retired.get_mut(index)?;
+            old.readers -= 1;
+            (old.readers == 0).then(|| retired.swap_remove(index))
+        });
+        // Outside of the cell, as in `exchange`.
+        drop(released);
     }
 
     /// The record's bytes (invariant 1).
@@ -232,6 +293,20 @@ impl Row {
         let data = self.key_data.get();
         // SAFETY: as for `bytes`.
         unsafe { std::slice::from_raw_parts(data, self.key_size.get()) }
+    }
+
+    /// Whether the collector has to know handles on it: the holder is a buffer that may hold one of them.
+    #[inline]
+    pub fn is_tracked(&self) -> bool {
+        self.is_tracked
+    }
+
+    /// The object whose buffer the row holds, borrowed; null where it holds none.
+    pub fn exporter(&self, py: Python<'_>) -> *mut pyo3::ffi::PyObject {
+        self.holder.with(py, |holder| match holder {
+            Holder::Buffer(buffer) => exporter_of(buffer),
+            _ => std::ptr::null_mut(),
+        })
     }
 
     /// Counts the changes after which places have to be looked up again.
@@ -270,17 +345,28 @@ impl Row {
         });
     }
 
+    /// Have large values that lie apart read from those that a commit wrote, or else from `snapshot`.
+    pub fn attach_told(&self, py: Python<'_>, snapshot: Snapshot, large: Vec<LargeValue>) {
+        self.holder.with(py, |holder| {
+            if let Holder::Owned(copy) = holder {
+                // The bytes stay where they are: the box that has them moves.
+                let copy = std::mem::take(copy);
+                *holder = Holder::Told(Box::new(Told { _copy: copy, snapshot, large }));
+            }
+        });
+    }
+
     /// Copy the bytes out of the snapshot and let go of it.
     pub fn detach(&self, py: Python<'_>) {
         if self.is_pinned() {
-            let copy = self.point_at_copy(self.bytes(), self.key());
-            drop(self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy))));
+            self.exchange(py, copy_of(self.bytes(), self.key()), self.size.get());
         } else {
             drop(self.holder.with(py, |holder| match holder {
                 Holder::Apart(held) => {
                     let copy = std::mem::take(&mut held.0);
                     Some(std::mem::replace(holder, Holder::Owned(copy)))
                 }
+                // What is told of is told whole, for as long as the change is kept.
                 _ => None,
             }));
         }
@@ -294,7 +380,9 @@ impl Row {
 
     /// The list, as a number of steps, of which this path takes an element that may stand elsewhere since version `seen`.
     pub fn moved_on(&self, py: Python<'_>, path: &[Step], seen: u32) -> Option<usize> {
-        self.moves.0.with(py, |moves| moves.iter().find_map(|moved| moved.concerns(path, seen)))
+        self.aside.with(py, |aside| {
+            aside.as_ref().and_then(|aside| aside.moves.iter().find_map(|moved| moved.concerns(path, seen)))
+        })
     }
 
     /// Note which elements of lists stand elsewhere in `record`, in which there is also what others have changed.
@@ -312,8 +400,17 @@ impl Row {
             moves = vec![Move { list: Vec::new(), from: EVERYWHERE, version }];
         }
         for one in moves {
-            self.moves.add(py, one);
+            self.add_move(py, one);
         }
+    }
+
+    /// Adds one, and forgets those which it tells as well: so there are few, however often a list changes.
+    fn add_move(&self, py: Python<'_>, new: Move) {
+        self.aside.with(py, |aside| {
+            let moves = &mut aside.get_or_insert_default().moves;
+            moves.retain(|old| old.list != new.list || old.from < new.from);
+            moves.push(new);
+        });
     }
 
     /// Put other record bytes in the place of the present ones, under the same key. `moves`: the elements of this list
@@ -322,11 +419,9 @@ impl Row {
         if let (Some((list, from)), true) = (moves, self.has_elements.get()) {
             let version = self.version.get().wrapping_add(1);
             let from = u32::try_from(from).unwrap_or(EVERYWHERE - 1);
-            self.moves.add(py, Move { list: list.to_vec(), from, version });
+            self.add_move(py, Move { list: list.to_vec(), from, version });
         }
-        let copy = self.point_at_copy(record, self.key());
-        // The old holder is dropped outside: a buffer's release may run Python code.
-        drop(self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy))));
+        self.exchange(py, copy_of(record, self.key()), record.len());
         self.version.set(self.version.get().wrapping_add(1));
     }
 
@@ -335,26 +430,17 @@ impl Row {
     pub fn take_over(&self, py: Python<'_>, mut record: Vec<u8>, is_alike: bool) {
         let size = record.len();
         record.extend_from_slice(self.key());
-        let copy = record.into_boxed_slice();
-        self.size.set(size);
-        self.data.set(copy.as_ptr());
-        self.key_data.set(copy.as_ptr().wrapping_add(size));
-        self.key_size.set(copy.len() - size);
-        self.is_pinned.set(false);
-        drop(self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy))));
+        self.exchange(py, record.into_boxed_slice(), size);
         if !is_alike {
             self.version.set(self.version.get().wrapping_add(1));
         }
     }
 
-    /// Run `work` on the row's own, writable copy of the record.
+    /// Run `work` on the row's own, writable copy of the record. Places in it stay where they are.
     pub fn with_own_bytes<R>(&self, py: Python<'_>, work: impl FnOnce(&mut [u8]) -> R) -> R {
         let is_owned = self.holder.with(py, |holder| matches!(holder, Holder::Owned(_)));
-        if !is_owned {
-            let version = self.version.get();
-            let copy = self.point_at_copy(self.bytes(), self.key());
-            drop(self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy))));
-            self.version.set(version);
+        if !is_owned || self.readers.get() > 0 {
+            self.exchange(py, copy_of(self.bytes(), self.key()), self.size.get());
         }
         let size = self.size.get();
         self.holder.with(py, |holder| match holder {
@@ -377,6 +463,20 @@ impl Row {
         self.holder.with(py, |holder| match holder {
             Holder::Snapshot(snapshot) => Some(snapshot.clone()),
             Holder::Apart(held) => Some(held.1.clone()),
+            Holder::Told(told) => Some(told.snapshot.clone()),
+            _ => None,
+        })
+    }
+
+    /// Whether it is what a commit has put there, as a watch gives it.
+    pub fn is_told(&self, py: Python<'_>) -> bool {
+        self.holder.with(py, |holder| matches!(holder, Holder::Told(_)))
+    }
+
+    /// The bytes of a large value that came with the row.
+    fn told(&self, py: Python<'_>, id: u64) -> Option<Arc<[u8]>> {
+        self.holder.with(py, |holder| match holder {
+            Holder::Told(told) => told.large.iter().find(|large| large.id == id)?.bytes.clone(),
             _ => None,
         })
     }
@@ -389,7 +489,11 @@ impl Row {
         let Some(table) = &self.table else {
             return Err(errors::value_error("a value lies apart, but these bytes belong to no database"));
         };
-        match table.get().apart(py, self.snapshot(py).as_ref(), id)? {
+        let found = match self.told(py, id) {
+            Some(bytes) => Some(bytes.to_vec()),
+            None => table.get().apart(py, self.snapshot(py).as_ref(), id)?,
+        };
+        match found {
             Some(data) if data.len() as u64 == size => Ok(data),
             Some(_) => {
                 Err(errors::value_error("a value that lies apart has another size than the record says"))
@@ -405,9 +509,25 @@ impl Row {
     }
 }
 
-/// What has moved in the lists of a row since it was read, while there are handles on elements of them.
+/// What few rows have. Boxed, so that the others are no larger.
 #[derive(Default)]
-struct Moves(GilCell<Vec<Move>>);
+struct Aside {
+    /// What has moved in the lists of the row since it was read, while there are handles on elements of them.
+    moves: Vec<Move>,
+    retired: Vec<Retired>,
+}
+
+/// Bytes that the row had, and which are still being read.
+struct Retired {
+    data: *const u8,
+    /// How many `Reading`s there are of them; never 0.
+    readers: u32,
+    #[expect(dead_code, reason = "it keeps the bytes where they are")]
+    holder: Holder,
+}
+
+// SAFETY: as for `Row`.
+unsafe impl Send for Retired {}
 
 /// All elements of all lists: no list has so many.
 const EVERYWHERE: u32 = u32::MAX;
@@ -433,14 +553,18 @@ impl Move {
     }
 }
 
-impl Moves {
-    /// Adds one, and forgets those which it tells as well: so there are few, however often a list changes.
-    fn add(&self, py: Python<'_>, new: Move) {
-        self.0.with(py, |moves| {
-            moves.retain(|old| old.list != new.list || old.from < new.from);
-            moves.push(new);
-        });
-    }
+fn exporter_of(buffer: &PyBuffer<u8>) -> *mut pyo3::ffi::PyObject {
+    // SAFETY: buffers are looked at with the GIL held alone.
+    let py = unsafe { Python::assume_attached() };
+    buffer.obj(py).map_or(std::ptr::null_mut(), Bound::as_ptr)
+}
+
+/// Whether what keeps the bytes takes part in garbage collection.
+fn is_collected(holder: &Holder) -> bool {
+    let Holder::Buffer(buffer) = holder else { return false };
+    let exporter = exporter_of(buffer);
+    // SAFETY: null, or a live object, which the buffer holds.
+    !exporter.is_null() && unsafe { pyo3::ffi::PyType_IS_GC(pyo3::ffi::Py_TYPE(exporter)) != 0 }
 }
 
 fn copy_of(record: &[u8], key: &[u8]) -> Box<[u8]> {
@@ -492,6 +616,7 @@ impl Span {
         let (offset, size) = record;
         let end = self.size.min(offset.saturating_add(size));
         let data = self.data.wrapping_add(offset.min(end));
+        let is_tracked = is_collected(&holder);
         // Built where it stays: moving it from hand to hand cost a tenth of a `view`.
         Row {
             data: GilValue::new(data),
@@ -501,13 +626,15 @@ impl Span {
             version: GilValue::new(0),
             is_pinned: GilValue::new(false),
             has_elements: GilValue::new(false),
-            moves: Moves::default(),
+            readers: GilValue::new(0),
+            aside: GilCell::new(None),
             holder: GilCell::new(holder),
             names,
             gate: RowGate::new(gate),
             table: None,
             frozen,
             own_policy: None,
+            is_tracked,
         }
     }
 }

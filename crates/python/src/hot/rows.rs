@@ -25,6 +25,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::alloc;
+use super::callbacks;
 use super::gil::{self, GilCell, GilRc, Strong};
 use super::names::Names;
 use super::node::Node;
@@ -188,9 +189,9 @@ impl RowIterator {
     fn step_any<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         // A list that is made of this looks at no signal, and lets no other thread run. The quick way comes here at the end of each page.
         if self.turns.with(py, |pace| pace.step().is_err()) {
-            py.detach(|| ());
+            callbacks::released(py, || ());
         }
-        py.check_signals()?;
+        callbacks::check_signals(py)?;
         if !self.gate.is_open() {
             drop(self.walk.with(py, Option::take));
             return Err(errors::closed(
@@ -212,7 +213,7 @@ impl RowIterator {
             if !matches!(step, Ok(Step::Pause)) {
                 break (step, key);
             }
-            py.check_signals()?;
+            callbacks::check_signals(py)?;
             if let Err(failure) = self.seek_released(py) {
                 break (Err(failure), key);
             }
@@ -252,13 +253,13 @@ impl RowIterator {
     fn seek_released(&self, py: Python<'_>) -> Result<(), Failure> {
         let Some((mut scan, mut selection)) = self.walk.with(py, |walk| walk.as_mut().and_then(Walk::lend))
         else {
-            py.detach(std::thread::yield_now);
+            callbacks::released(py, std::thread::yield_now);
             return Ok(());
         };
         let snapshot = scan.snapshot().clone();
         let mut pace = Pace::new(|| true);
         let is_late = || pace.step().is_err();
-        let sought = py.detach(|| {
+        let sought = callbacks::released(py, || {
             let whole = snapshot.whole();
             seek(&mut scan, &mut selection, &whole, is_late)
         });

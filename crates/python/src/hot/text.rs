@@ -3,6 +3,7 @@
 //! ASCII strings are read where they lie and made with one copy. Everything else goes through
 //! CPython's own codec; lone surrogates through "surrogatepass".
 
+use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString};
@@ -44,6 +45,10 @@ pub unsafe fn bytes_of<'a>(object: *mut ffi::PyObject) -> &'a [u8] {
     }
 }
 
+/// The bits `compact` and `ascii` of a str's state: `Include/cpython/unicodeobject.h`, the same from Python 3.10 to 3.15 in
+/// builds with the GIL. From 3.14 on pyo3-ffi has no accessors for them. `check_layout` compares them with real strings.
+const COMPACT_ASCII: u32 = if cfg!(target_endian = "little") { 0b11 << 5 } else { 0b11 << 25 };
+
 /// The characters of a compact ASCII str, or None for any other str.
 ///
 /// # Safety
@@ -53,12 +58,31 @@ pub unsafe fn ascii_of<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
     // SAFETY: the caller promises a str. A compact ASCII str keeps its characters right behind
     // its head, one byte each, and never changes them.
     unsafe {
-        if ffi::PyUnicode_IS_COMPACT_ASCII(object) == 0 {
+        if (*object.cast::<ffi::PyASCIIObject>()).state & COMPACT_ASCII != COMPACT_ASCII {
             return None;
         }
         let data = object.cast::<ffi::PyASCIIObject>().add(1).cast::<u8>();
         Some(std::slice::from_raw_parts(data, (*object.cast::<ffi::PyASCIIObject>()).length as usize))
     }
+}
+
+/// Refuses an interpreter whose str objects are not laid out as `ascii_of` reads them.
+///
+/// # Errors
+/// `ImportError` for such an interpreter.
+pub fn check_layout(py: Python<'_>) -> PyResult<()> {
+    let compact = PyString::new(py, "compact");
+    let latin = PyString::new(py, "caf\u{e9}");
+    // An instance of a subclass keeps its characters elsewhere: it is ASCII, but not compact.
+    let elsewhere =
+        py.eval(c"type('Elsewhere', (str,), {})('elsewhere')", None, None)?.cast_into::<PyString>()?;
+    if ascii(&compact) == Some(b"compact") && ascii(&latin).is_none() && ascii(&elsewhere).is_none() {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(format!(
+        "pellucid does not know how Python {} keeps the characters of a str; install a pellucid that supports this Python",
+        Python::version_str()
+    )))
 }
 
 /// The UTF-8 bytes of `object`, a str or an instance of a subclass of it.

@@ -8,6 +8,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use crate::errors;
 use crate::expression::node_of;
+use crate::hot::callbacks;
 use crate::query::plan::sort_part;
 use crate::table::Table;
 
@@ -61,7 +62,7 @@ impl Progress {
     /// Whether to go on.
     fn tell(&mut self, done: u64, total: u64) -> bool {
         let told = Python::attach(|py| {
-            py.check_signals()?;
+            callbacks::check_signals(py)?;
             match &self.function {
                 Some(function) => function.call1(py, (done, total)).map(|_| ()),
                 None => Ok(()),
@@ -118,7 +119,7 @@ pub fn create(
     let core = this.core();
     let id = core.write(py, |transaction| this.id_for_writing(py, transaction))?;
     this.identity().stand_for(py, id);
-    let made = py.detach(|| {
+    let made = callbacks::released(py, || {
         core.store.create_index(id, name, (&definition, is_unique), core.timeout, &mut |done, total| {
             progress.tell(done, total)
         })

@@ -8,6 +8,7 @@ use pyo3::types::PyTuple;
 
 use super::{Entries, Known};
 use crate::errors;
+use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilValue};
 use crate::keys;
 use crate::table::Table;
@@ -51,7 +52,7 @@ impl IndexKeys {
             self.left.set(left);
         } else {
             self.left.set(SIGNAL_INTERVAL);
-            py.check_signals()?;
+            callbacks::check_signals(py)?;
         }
         let database = self.table.get().core();
         let copy = |entry: StoredRow<'_>| (entry.key.to_vec(), entry.spelling.to_vec());

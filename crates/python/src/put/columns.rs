@@ -16,9 +16,10 @@ use pellucid_store::{StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyDateTime, PyDelta, PyType, PyTzInfo};
 
-use super::{apart_places, check_same, next_int, no_next};
+use super::{apart_places, check_same, no_next};
 use crate::errors;
 use crate::hot::arrow::{Broken, Incoming};
+use crate::hot::callbacks;
 use crate::hot::encode::APART_SIZE_MIN;
 use crate::query::Query;
 use crate::scalars;
@@ -47,7 +48,7 @@ pub fn hands_over(object: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
 pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: bool) -> PyResult<usize> {
     let (py, this) = (table.py(), table.get());
     if let Some(class) = &this.class {
-        let wanted = class.bind(py).fully_qualified_name()?;
+        let wanted = class.python.bind(py).fully_qualified_name()?;
         return Err(errors::raise(
             py,
             "WrongClass",
@@ -67,7 +68,9 @@ pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: b
         let mut loading = Loading::new(table, id);
         // The stream's own code may have stored something: perhaps here.
         let mut stored_count = None;
-        while let Some(array) = py.detach(|| incoming.next()).map_err(|broken| of_broken(py, broken, this))? {
+        while let Some(array) =
+            callbacks::released(py, || incoming.next()).map_err(|broken| of_broken(py, broken, this))?
+        {
             if core.running_serial(py) != serial {
                 return Err(errors::raise(
                     py,
@@ -76,7 +79,7 @@ pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: b
                 ));
             }
             if stored_count != Some(core.stored_count()) {
-                let next = core.in_running(py, |transaction| next_int(transaction, id))?;
+                let next = core.in_running(py, |transaction| transaction.next_int(id))?;
                 loading.next = next.ok_or_else(|| no_next(&this.name(py)))?.max(loading.next);
             }
             let writer = Writer::new(&array, &mut PythonZones { py });
@@ -159,11 +162,12 @@ impl<'a, 'py> Loading<'a, 'py> {
             let end = writer.row_count().min(start + self.chunk);
             let (encoder, records) = (&mut self.encoder, &mut self.records);
             records.clear();
-            py.detach(|| writer.write(start..end, encoder, records, APART_SIZE_MIN))
-                .map_err(|error| of_encode(py, &error, this))?;
+            let written =
+                callbacks::released(py, || writer.write(start..end, encoder, records, APART_SIZE_MIN));
+            let count = written.map_err(|error| of_encode(py, &error, this))?;
             self.put_records()?;
-            py.check_signals()?;
-            start = end;
+            callbacks::check_signals(py)?;
+            start += count;
             // Large rows, and those of indexed tables, take longer.
             let is_slow = began.elapsed() > CHUNK_TIME_MAX;
             self.chunk =

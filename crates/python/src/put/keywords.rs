@@ -58,6 +58,6 @@ fn is_plain(value: &Bound<'_, PyAny>) -> bool {
 /// Whether the table's first row has a field of this name, and no row has it as its key.
 fn is_field(table: &Bound<'_, Table>, field: &Bound<'_, PyAny>) -> PyResult<bool> {
     let Some((_, first)) = Table::edge(table, false)? else { return Ok(false) };
-    let is_record = first.is_exact_instance_of::<Record>();
+    let is_record = first.is_instance_of::<Record>();
     Ok(is_record && first.contains(field)? && Table::lookup(table, field)?.is_none())
 }

@@ -22,6 +22,7 @@ use super::plan::Plan;
 use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
+use crate::hot::callbacks;
 use crate::table::{Rows, Table};
 use crate::work::threads::{self, thread_count_over};
 use crate::work::{Parallel, Source, Stop, Walked, Work, over, over_parts};
@@ -184,7 +185,7 @@ impl Ways {
                     keys = Some(match keys {
                         None => others,
                         Some(mut keys) => {
-                            table.py().detach(|| keep_common(&mut keys, &others));
+                            callbacks::released(table.py(), || keep_common(&mut keys, &others));
                             keys
                         }
                     });
@@ -333,7 +334,7 @@ pub fn put_in_order(py: Python<'_>, keys: &mut Vec<RowKey>) {
         keys.sort_unstable_by(|one, other| one.code.cmp(&other.code));
         keys.dedup_by(|one, other| one.code == other.code);
     };
-    if keys.len() < COUNT_FEW { order(keys) } else { py.detach(|| order(keys)) }
+    if keys.len() < COUNT_FEW { order(keys) } else { callbacks::released(py, || order(keys)) }
 }
 
 /// Leaves the keys that are also among the others; both are in order.

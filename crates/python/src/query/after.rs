@@ -37,7 +37,7 @@ impl After {
                 row.get_type().name()?
             )))
         };
-        let Ok(record) = row.cast_exact::<Record>() else { return wrong() };
+        let Ok(record) = row.cast::<Record>() else { return wrong() };
         let row = &record.get().node.row;
         match &row.table {
             Some(of) if record.get().node.parent.is_none() && of.get().is_same_as(py, this) => {}

@@ -138,7 +138,7 @@ fn scanned(py: Python<'_>, plan: &Plan, bounds: &Bounds, (name, total): (&str, u
         return Ok(format!("scan table {name:?}, all {total} rows, in the order of keys"));
     }
     let of_keys = |part: &Node| key_range::of(std::slice::from_ref(part), false).1.is_empty();
-    let parts = key_range::parts(&plan.conditions).into_iter().filter(of_keys);
+    let parts = key_range::parts(&plan.all_conditions()).into_iter().filter(of_keys);
     let shown: Vec<_> = parts.map(|part| part.brief()).collect();
     let begin = match plan.after.as_ref().filter(|_| plan.order.is_empty()) {
         Some(after) => format!(" behind row {}", shown_key(py, after)?),

@@ -9,13 +9,14 @@ use pellucid_record::{Shapes, Value};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::{Query, change, plan, words};
-use crate::column::{column_of, refuse_condition};
+use crate::column::{column_of, of_sum, refuse_condition};
 use crate::errors;
 use crate::expression::Expression;
 use crate::expression::method::Method;
+use crate::hot::callbacks;
 use crate::scalars;
 use crate::table::Table;
 use crate::work::{Parallel, Queried, Stop, Walked, Work, over, over_parts};
@@ -377,7 +378,7 @@ fn aggregated<'py>(
             row.set_item(name, value?)?;
         }
         rows.append(row)?;
-        py.check_signals()?;
+        callbacks::check_signals(py)?;
     }
     Ok(rows)
 }
@@ -526,14 +527,20 @@ fn object_of_total<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = table.py();
     let sum_of = |sum: &Sum, decimals: &Decimals, others: &[Value]| -> PyResult<Bound<'py, PyAny>> {
-        let mut total = match sum.int() {
-            Some(value) => value.into_pyobject(py)?.into_any(),
-            None => PyFloat::new(py, sum.float()).into_any(),
+        // Big ints and Decimals, which Python adds: the ints first, for so they come to the same in any order.
+        let (large, others): (Vec<_>, Vec<_>) =
+            others.iter().partition(|other| matches!(other, Value::BigInt(_)));
+        let mut ints = 0i64.into_pyobject(py)?.into_any();
+        for int in large {
+            ints = ints.add(object_of(table, int)?)?;
+        }
+        let add = |one: Bound<'py, PyAny>, other: Bound<'py, PyAny>| {
+            one.add(other).map_err(|error| unlike(table, shown, error))
         };
-        // Big ints and Decimals, which Python adds.
+        let mut total = add(of_sum(py, sum)?, ints)?;
         let decimals = decimals.sum().map(DecimalSum::value);
         for other in decimals.iter().chain(others) {
-            total = total.add(object_of(table, other)?).map_err(|error| unlike(table, shown, error))?;
+            total = add(total, object_of(table, other)?)?;
         }
         Ok(total)
     };

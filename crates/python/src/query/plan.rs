@@ -2,7 +2,7 @@
 
 use std::ops::Bound as Edge;
 
-use pellucid_query::expression::{Comparison, Expression as Node_, Kind, Node, Step};
+use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, Node, Step};
 use pellucid_query::key_range;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyOverflowError;
@@ -79,7 +79,7 @@ impl SortBy {
 /// Which rows, in which order, which part of them, and what of each.
 pub struct Plan {
     /// All of which must be true.
-    pub conditions: Vec<Node>,
+    pub conditions: Chain,
     /// Python functions that must all return something true.
     pub filters: Vec<Py<PyAny>>,
     /// First to last, and whether descending.
@@ -97,7 +97,7 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         Self {
-            conditions: Vec::new(),
+            conditions: Chain::default(),
             filters: Vec::new(),
             order: Vec::new(),
             offset: 0,
@@ -111,7 +111,7 @@ impl Default for Plan {
 impl Plan {
     /// Whether it asks for all rows of the table, in the order of their keys.
     pub fn is_whole(&self) -> bool {
-        self.conditions.is_empty()
+        self.conditions.count() == 0
             && self.filters.is_empty()
             && self.order.is_empty()
             && (self.offset, self.limit) == (0, u64::MAX)
@@ -131,6 +131,11 @@ impl Plan {
         }
     }
 
+    /// The conditions, one behind the other.
+    pub fn all_conditions(&self) -> Vec<Node> {
+        self.conditions.iter().cloned().collect()
+    }
+
     /// Whether a condition reads the key.
     pub fn reads_key(&self) -> bool {
         self.conditions.iter().any(|node| node.reads_key())
@@ -139,7 +144,7 @@ impl Plan {
     /// The part of the table in which all rows are, as far as conditions on the key tell, and what is left of the conditions. `has_decimals`:
     /// there may be Decimals among the keys.
     pub fn scan(&self, has_decimals: bool) -> (Bounds, Vec<Node>) {
-        let (range, rest) = key_range::of(&self.conditions, has_decimals);
+        let (range, rest) = key_range::of(&self.all_conditions(), has_decimals);
         let mut bounds = Bounds { range, ..Bounds::all() };
         if let (Some(after), true) = (&self.after, self.order.is_empty()) {
             let is_behind = match &bounds.range.start {

@@ -42,7 +42,7 @@ pub fn of(
         return Ok(vec![format!("note: there is no table {name:?}{hint}")]);
     };
     let mut looked = Looked::default();
-    for node in &plan.conditions {
+    for node in plan.conditions.iter() {
         looked.note_condition(node);
     }
     for (node, _) in &plan.order {

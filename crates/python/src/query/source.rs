@@ -22,6 +22,7 @@ use super::named::named;
 use super::plan::{self, Plan};
 use crate::bounds::Bounds;
 use crate::errors;
+use crate::hot::callbacks;
 use crate::keys;
 use crate::table::{Rows, Table};
 use crate::views::Shows;
@@ -263,7 +264,7 @@ fn sorted(
     let wanted = if take == 0 { 0 } else { skip.saturating_add(take) };
     let sort = Sort::new(sort_key(order)?, after, wanted, SORT_MEMORY_MAX);
     let sorted = over_parts(table, source, SortUp(sort))?;
-    let keys = py.detach(|| sorted.into_keys(skip, take, || Stop::Signals.is_set()));
+    let keys = callbacks::released(py, || sorted.into_keys(skip, take, || Stop::Signals.is_set()));
     keys.map_err(|fault| of_fault(table, fault))
 }
 

@@ -54,7 +54,7 @@ pub fn of_query(query: &Bound<'_, PyAny>, name: &str) -> PyErr {
     let known =
         QUERY_WORDS.iter().find(|(words, _)| words.contains(&name)).map(|(_, instead)| (*instead).to_owned());
     let close = || {
-        let close = errors::close_match(query.py(), name, query.dir().ok()?).ok()??;
+        let close = errors::close_match(query.py(), name, errors::public_names(query).ok()?).ok()??;
         Some(format!("did you mean {close}()?"))
     };
     let hint = known.or_else(close).map_or_else(String::new, |hint| format!("; {hint}"));

@@ -6,9 +6,8 @@ use pellucid_record::layout::Kind;
 use pellucid_record::shape::{Sighting, may_be_shape};
 use pellucid_store::{Snapshot, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 
-use super::{Identity, Table};
+use super::{Identity, RowClass, Table};
 use crate::core::Core;
 use crate::errors;
 use crate::hot::gil::GilRc;
@@ -23,7 +22,7 @@ const SNAPSHOT: &str = "this belongs to a snapshot, which does not change; write
 
 impl Table {
     /// The table `name` of a database; it is made when first written to.
-    pub fn new(py: Python<'_>, core: Arc<Core>, name: String, class: Option<Py<PyType>>) -> Self {
+    pub fn new(py: Python<'_>, core: Arc<Core>, name: String, class: Option<RowClass>) -> Self {
         let table = Self::over(core, Identity::new(name, false), class, None);
         // Known from here on, if it exists. What goes wrong here goes wrong at the first use, and is said there.
         let _ = table.id(py);
@@ -42,14 +41,14 @@ impl Table {
     pub fn of_snapshot(
         core: Arc<Core>,
         name: String,
-        class: Option<Py<PyType>>,
+        class: Option<RowClass>,
         snapshot: Snapshot,
         gate: GilRc<Gate>,
     ) -> Self {
         Self::over(core, Identity::new(name, true), class, Some((snapshot, gate)))
     }
 
-    fn over(core: Arc<Core>, identity: Identity, class: Option<Py<PyType>>, frozen: Option<Frozen>) -> Self {
+    fn over(core: Arc<Core>, identity: Identity, class: Option<RowClass>, frozen: Option<Frozen>) -> Self {
         Self { core, identity, class, frozen, indexes: Seen::default() }
     }
 

@@ -14,7 +14,7 @@ use crate::bytes;
 use crate::errors;
 use crate::hot::decode;
 use crate::hot::gil::{GilRc, Strong};
-use crate::hot::row::Row;
+use crate::hot::row::{Reading, Row};
 use crate::hot::rows::{RowIterator, RowSource};
 use crate::keys::{self, Key};
 use crate::views::Shows;
@@ -309,7 +309,8 @@ impl Table {
         slot: &Slot<'_>,
         snapshot: Option<&Snapshot>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        decode::plain(slf.py(), &GilRc::new(Self::copied_row(slf, key, record, snapshot)), slot)
+        let row = GilRc::new(Self::copied_row(slf, key, record, snapshot));
+        decode::plain(slf.py(), &Reading::new(&row), slot)
     }
 
     /// The value of a record that stands alone, in plain containers; large values as in `plain_part`.

@@ -10,15 +10,29 @@ use super::Table;
 use crate::bytes::{self, handle_of_row};
 use crate::errors;
 use crate::hooks;
-use crate::hot::ahead;
+use crate::hot::callbacks;
 use crate::hot::gil::GilRc;
 use crate::hot::row::Row;
 
+/// What rows of a table come back as.
+pub struct RowClass {
+    /// Their class.
+    pub python: Py<PyType>,
+    /// Whether each read calls it with the stored fields, instead of setting them.
+    pub run_init: bool,
+}
+
 /// The class that `type=` says; None where it says none.
-pub fn class_of(argument: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<PyType>>> {
-    let Some(argument) = argument else { return Ok(None) };
+pub fn class_of(argument: Option<&Bound<'_, PyAny>>, run_init: bool) -> PyResult<Option<RowClass>> {
+    let Some(argument) = argument else {
+        return if run_init {
+            Err(errors::type_error("run_init=True is about the class that type= names; give both".to_owned()))
+        } else {
+            Ok(None)
+        };
+    };
     match argument.cast::<PyType>() {
-        Ok(class) => Ok(Some(class.clone().unbind())),
+        Ok(class) => Ok(Some(RowClass { python: class.clone().unbind(), run_init })),
         Err(_) => Err(errors::type_error(format!(
             "type= is the class that rows come back as, not {}; what a field of it holds, its annotations say",
             argument.repr()?
@@ -32,19 +46,21 @@ pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny
     let Some(class) = class else { return handle_of_row(py, row) };
     // Attached anew, for the errors that Python code drops on its way: a scan comes here from a raw slot.
     Python::attach(|_py| {
-        hooks::build(class.bind(py), &bytes::plain_of_row(py, &row)?).map_err(|error| {
-            let is_ours = error.get_type(py).name().is_ok_and(|name| name == "WrongClass");
-            if !is_ours {
-                return error;
-            }
-            let placed = errors::raise(
-                py,
-                "WrongClass",
-                format!("{} {}", errors::describe(py, &row), error.value(py)),
-            );
-            placed.set_cause(py, error.cause(py));
-            placed
-        })
+        hooks::build(class.python.bind(py), &bytes::plain_of_row(py, &row)?, class.run_init).map_err(
+            |error| {
+                let is_ours = error.get_type(py).name().is_ok_and(|name| name == "WrongClass");
+                if !is_ours {
+                    return error;
+                }
+                let placed = errors::raise(
+                    py,
+                    "WrongClass",
+                    format!("{} {}", errors::describe(py, &row), error.value(py)),
+                );
+                placed.set_cause(py, error.cause(py));
+                placed
+            },
+        )
     })
 }
 
@@ -53,9 +69,9 @@ impl Table {
     pub fn check_class(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
         let py = value.py();
         let Some(class) = &self.class else { return Ok(()) };
-        let class = class.bind(py);
+        let class = class.python.bind(py);
         // What admits a value may be the user's.
-        ahead::code_may_run(py);
+        callbacks::code_may_run(py);
         if value.get_type().is(class) || hooks::admits(class, value)? {
             return Ok(());
         }

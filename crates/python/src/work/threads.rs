@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 
 use super::{Source, Stop, Work, is_interrupted, of_fault, over};
 use crate::errors;
+use crate::hot::callbacks;
 use crate::table::{Rows, Table};
 
 /// Tables with fewer rows are done before threads have begun.
@@ -136,7 +137,7 @@ pub fn over_parts<W: Parallel>(table: &Bound<'_, Table>, source: Source, work: W
     let snapshot = scan.snapshot();
     let whole = snapshot.whole();
     let (selection, shared) = (source.selection.as_ref(), work.in_parts(parts.len()));
-    match py.detach(|| in_threads(parts, thread_count, selection, &whole, &shared)) {
+    match callbacks::released(py, || in_threads(parts, thread_count, selection, &whole, &shared)) {
         // One thread has each group once.
         Err(Fault::Groups(_)) => over(table, source, work),
         done => done.map_err(|fault| of_fault(table, fault)),

@@ -1,0 +1,269 @@
+"""Which pickles may be loaded, and what may they reach?
+
+The one module that imports pickle. `"allow"` loads any pickle with Python's own unpickler. A list of globals
+loads a pickle that uses nothing but them:
+
+    "mypkg.models.Order"   that class or function, named in full
+    "mypkg.models.*"       the classes that the module mypkg.models itself defines, nested ones too
+
+A wildcard gives no function, and nothing that the module imported from elsewhere: a class has to say by
+its own `__module__` and `__qualname__` that it is the one that is named. Dots lead through classes only,
+never through a module or an object.
+
+A list of names is not enough: a pickle can also call, and change, what it was given. So what it calls has
+to be a global of the list, not an object that it made (an `operator.attrgetter` reaches everything). What it
+fills, or gives a state, has to be an object that it made, not a class, a function or an enum member, which
+the whole process shares. CPython's native unpickler has no place for these checks; its Python twin has,
+which is slower.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import io
+import pickle
+import struct
+import sys
+import types
+from fnmatch import fnmatchcase
+
+from pellucid.errors import PickleDenied
+
+# Not typing's: that import takes longer than all of ours. Type checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = ["check_globals", "decode", "encode"]
+
+WILDCARDS = frozenset("*?[")
+BOUND_METHODS = (types.MethodType, types.BuiltinMethodType)
+MISSING = object()
+SHARED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+
+
+def encode(value: object, policy: str | tuple[str, ...]) -> bytes:
+    """The pickle of a value, if `policy` allows to load it again."""
+    data = pickle.dumps(value, protocol=5)
+    if not isinstance(policy, str):
+        # What could not be read back under the same policy is refused now, not then.
+        decode(data, policy)
+    return data
+
+
+def decode(data: bytes, policy: str | tuple[str, ...]) -> object:
+    """The object of a stored pickle, if `policy`, "allow" or a list, allows every global that it names.
+
+    `ValueError` for a damaged pickle.
+    """
+    try:
+        if policy == "allow":
+            return pickle.loads(data)  # noqa: S301  the user has said so
+        return Restricted(data, tuple(policy)).load()
+    except (pickle.UnpicklingError, EOFError, struct.error) as error:
+        raise ValueError(f"a stored pickle is damaged: {error}") from error
+
+
+def check_globals(names: tuple[str, ...]) -> None:
+    """`ValueError` for a name in `pickle=[...]` that can stand for no global."""
+    for name in names:
+        module, _, last = name.rpartition(".")
+        if not module or not last:
+            raise ValueError(
+                f"pickle=[{name!r}] names no global; write the module before the name, as in "
+                '"decimal.Decimal" or "mypkg.models.*"'
+            )
+        if WILDCARDS.intersection(module):
+            raise ValueError(
+                f"pickle=[{name!r}] has a wildcard in the module's name; wildcards may stand behind the last "
+                'dot only, as in "mypkg.models.*": list the modules one by one'
+            )
+
+
+class Globals:
+    """The globals of a list: those named in full, and those of wildcards as (module or class, pattern)."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        check_globals(names)
+        self.listed = list(names)
+        self.in_full = frozenset(name for name in names if not WILDCARDS.intersection(name))
+        self.patterns = [tuple(name.rsplit(".", 1)) for name in names if WILDCARDS.intersection(name)]
+
+    def has_match(self, module: str, name: str) -> bool:
+        """Whether a wildcard stands for `name` of `module`: `a.*` has classes of `a`, but none of `a.b`."""
+        full_name = f"{module}.{name}"
+        for holder, pattern in self.patterns:
+            if not f"{holder}.".startswith(f"{module}.") or not full_name.startswith(f"{holder}."):
+                continue
+            if fnmatchcase(full_name[len(holder) + 1 :].split(".")[0], pattern):
+                return True
+        return False
+
+    def find(self, module: str, name: str) -> object:
+        """The class or function; `PickleDenied` where the list does not have it."""
+        full_name = f"{module}.{name}"
+        is_in_full = full_name in self.in_full
+        if not is_in_full and not self.has_match(module, name):
+            raise PickleDenied(
+                f"a stored pickle wants {full_name!r}, which is not among the allowed globals "
+                f"{self.listed}; add it to pickle=[...] if you trust it"
+            )
+        found = _member(module, name, is_in_full)
+        if _is_class(found):
+            own_name = f"{_type_module(found)}.{_type_qualname(found)}"
+            if is_in_full or own_name == full_name:
+                return found
+            raise PickleDenied(
+                f"a stored pickle wants {full_name!r}, which is another name for {own_name!r}; a wildcard "
+                f"gives the classes that a module defines itself: add {full_name!r} to pickle=[...] if you "
+                "trust it"
+            )
+        if is_in_full and callable(found):
+            return found
+        kind = type(found).__name__
+        raise PickleDenied(
+            f"a stored pickle wants {full_name!r}, which is a {kind} and no class; a wildcard in "
+            "pickle=[...] gives classes, and a name in full gives a class or a function"
+        )
+
+
+def _is_class(value: object) -> bool:
+    # Not isinstance(), which asks the object itself for its class.
+    return issubclass(type(value), type)
+
+
+# What `type` has of a class, whatever its metaclass says.
+_type_module: Callable[[Any], object] = type.__dict__["__module__"].__get__
+_type_qualname: Callable[[Any], object] = type.__dict__["__qualname__"].__get__
+_type_members: Callable[[Any], Any] = type.__dict__["__dict__"].__get__
+
+
+def _member(module: str, name: str, is_in_full: bool) -> object:
+    """What stands at `name` in `module`, found without running code of what stands on the way."""
+    __import__(module)
+    holder: Any = sys.modules[module]
+    first, *nested = name.split(".")
+    found: Any = vars(holder).get(first, MISSING)
+    if found is MISSING:
+        # Some modules make a name when it is first asked for, which runs code of theirs.
+        if not is_in_full:
+            raise AttributeError(f"a stored pickle wants {name!r}, which module {module!r} does not have")
+        found = getattr(holder, first)
+    for part in nested:
+        if not _is_class(found):
+            raise PickleDenied(
+                f"a stored pickle wants '{module}.{name}', which leads through a {type(found).__name__}; "
+                "dots in the names of globals lead through classes only"
+            )
+        members = _type_members(found)
+        if part not in members:
+            raise AttributeError(f"a stored pickle wants {name!r}, which module {module!r} does not have")
+        found = members[part]
+        if isinstance(found, staticmethod):
+            found = found.__func__
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _globals_of(names: tuple[str, ...]) -> Globals:
+    return Globals(names)
+
+
+# Typed as Any, since type checkers know little of the Python twin.
+_Unpickler: Any = pickle._Unpickler
+
+
+class Instructions(dict):  # type: ignore[type-arg]
+    """The functions of an unpickler, by the byte of the instruction."""
+
+    def __missing__(self, code: int) -> object:
+        raise pickle.UnpicklingError(f"no instruction has the byte {code:#04x}")
+
+
+class Restricted(_Unpickler):  # type: ignore[misc]
+    """An unpickler that gives a pickle the globals of a list, to call and not to change."""
+
+    dispatch = Instructions(_Unpickler.dispatch)
+
+    def __init__(self, data: bytes, names: tuple[str, ...]) -> None:
+        super().__init__(io.BytesIO(data))
+        self.globals = _globals_of(names)
+        # By address, as some classes have no hash; the value keeps the address taken.
+        self.given: dict[int, object] = {}
+
+    def load(self) -> object:
+        try:
+            return super().load()
+        except IndexError as error:
+            # An instruction found less on the stack than it takes.
+            raise ValueError("a stored pickle is damaged: its stack is too short") from error
+
+    def find_class(self, module: str, name: str) -> object:
+        if self.proto < 3:
+            # Names of Python 2, which stand in pickles of its protocols.
+            import _compat_pickle as compat
+
+            if (module, name) in compat.NAME_MAPPING:
+                module, name = compat.NAME_MAPPING[module, name]
+            elif module in compat.IMPORT_MAPPING:
+                module = compat.IMPORT_MAPPING[module]
+        found = self.globals.find(module, name)
+        self.given[id(found)] = found
+        return found
+
+    def get_extension(self, code: int) -> None:
+        # Never the cache of extensions: other unpicklers, without a list, fill it.
+        registered = copyreg._inverted_registry.get(code)  # type: ignore[attr-defined]
+        if registered is None:
+            raise ValueError(f"a stored pickle has the extension code {code}, which is not registered")
+        self.append(self.find_class(*registered))
+
+    def check_callable(self, function: Any) -> None:
+        """Raise unless `function` is a global that the pickle was given, or a class method of one."""
+        if id(function) in self.given:
+            return
+        if type(function) in BOUND_METHODS:
+            owner = function.__self__
+            if _is_class(owner) and id(owner) in self.given:
+                return
+        raise PickleDenied(
+            f"a stored pickle calls a {type(function).__name__} object that it made itself; under a list of "
+            "globals it may call these alone"
+        )
+
+    def check_made(self, target: object) -> None:
+        """Raise where `target`, which the pickle is about to change, is shared with the whole process."""
+        enum = sys.modules.get("enum")
+        is_member = enum is not None and isinstance(target, enum.Enum)
+        if is_member or id(target) in self.given or isinstance(target, SHARED):
+            raise PickleDenied(
+                f"a stored pickle changes {target!r}, which it did not make; under a list of globals it may "
+                "change its own objects alone"
+            )
+
+    def _instantiate(self, cls: object, arguments: object) -> None:
+        # The instructions INST and OBJ, of protocol 0 and 1.
+        self.check_callable(cls)
+        super()._instantiate(cls, arguments)
+
+
+def _guard(code: bytes, check: str, operand: Callable[[Restricted], object]) -> None:
+    """Have an instruction check one of its operands before it runs."""
+    run = Restricted.dispatch[code[0]]
+
+    def checked(unpickler: Restricted) -> None:
+        getattr(unpickler, check)(operand(unpickler))
+        run(unpickler)
+
+    Restricted.dispatch[code[0]] = checked
+
+
+for _code, _depth in ((pickle.REDUCE, 2), (pickle.NEWOBJ, 2), (pickle.NEWOBJ_EX, 3)):
+    _guard(_code, "check_callable", lambda unpickler, depth=_depth: unpickler.stack[-depth])  # type: ignore[misc]
+for _code, _depth in ((pickle.BUILD, 2), (pickle.APPEND, 2), (pickle.SETITEM, 3)):
+    _guard(_code, "check_made", lambda unpickler, depth=_depth: unpickler.stack[-depth])  # type: ignore[misc]
+for _code in (pickle.APPENDS, pickle.SETITEMS, pickle.ADDITEMS):
+    # Their operands stand behind a mark, the target before it.
+    _guard(_code, "check_made", lambda unpickler: unpickler.metastack[-1][-1])

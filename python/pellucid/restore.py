@@ -1,0 +1,257 @@
+"""How is an instance made again from its fields, without initialising it a second time?
+
+What was stored had been initialised before: `__post_init__`, converters and validators have run, and would
+change the data once more if they ran on each read. So the fields are set as `copy` and `pickle` set them,
+past the constructor. With `table(name, type=..., run_init=True)` it is called instead (instances.py).
+
+A field that is missing in a record, since the class has got it later, is given its default.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+# Not typing's: that import takes longer than all of ours. Type checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Restore = Callable[[dict[str, Any]], Any]
+    # The default of one field, for an instance that has the fields before it.
+    Default = Callable[[Any], Any]
+
+__all__ = ["restorer"]
+
+
+def restorer(cls: Any, kind: str) -> Restore:
+    """What makes an instance of `cls`, a class of this kind (classes.py), of a dict of its fields."""
+    return _RESTORERS[kind](cls)
+
+
+def _dataclass(cls: Any) -> Restore:
+    import dataclasses
+
+    missing = dataclasses.MISSING
+    defaults: dict[str, Default] = {}
+    for field in dataclasses.fields(cls):
+        if field.default is not missing:
+            defaults[field.name] = _value(field.default)
+        elif field.default_factory is not missing:
+            defaults[field.name] = _call(field.default_factory)
+    arguments = [field.name for field in dataclasses.fields(cls) if field.init]
+    return _object(cls, len(dataclasses.fields(cls)), defaults, arguments)
+
+
+def _attrs(cls: Any) -> Restore:
+    attributes = cls.__attrs_attrs__
+    defaults: dict[str, Default] = {}
+    for attribute in attributes:
+        default = _attrs_default(attribute)
+        if default is not None:
+            defaults[attribute.name] = default
+    arguments = [attribute.name for attribute in attributes if attribute.init]
+    restore = _object(cls, len(attributes), defaults, arguments)
+    cached_hash = "_attrs_cached_hash"
+    if cached_hash not in getattr(getattr(cls.__hash__, "__code__", None), "co_names", ()):
+        return restore
+
+    def restore_with_hash(values: dict[str, Any]) -> Any:
+        instance = restore(values)
+        object.__setattr__(instance, cached_hash, None)
+        return instance
+
+    return restore_with_hash
+
+
+def _attrs_default(attribute: Any) -> Default | None:
+    """The default of an attribute as the constructor gives it: converted."""
+    attr: Any = sys.modules["attr"]
+    default, converter = attribute.default, attribute.converter
+    if default is attr.NOTHING:
+        return None
+    if not isinstance(default, attr.Factory):
+        made = _value(default)
+    elif default.takes_self:
+        made = default.factory
+    else:
+        made = _call(default.factory)
+    if converter is None:
+        return made
+
+    def converted(instance: Any) -> Any:
+        arguments = [made(instance)]
+        # Converters that are objects have these since attrs 24.1.
+        if getattr(converter, "takes_self", False):
+            arguments.append(instance)
+        if getattr(converter, "takes_field", False):
+            arguments.append(attribute)
+        # One that needs neither may be called as well, by its converter alone.
+        return getattr(converter, "converter", converter)(*arguments)
+
+    return converted
+
+
+def _by_setting(
+    make: Callable[[], Any],
+    set_field: Callable[[Any, str, Any], None],
+    count: int,
+    defaults: dict[str, Default],
+) -> Restore:
+    """Make an empty instance and set its `count` fields."""
+
+    def restore(values: dict[str, Any]) -> Any:
+        instance = make()
+        for name, value in values.items():
+            set_field(instance, name, value)
+        if len(values) < count:
+            for name, default in defaults.items():
+                if name not in values:
+                    set_field(instance, name, default(instance))
+        return instance
+
+    return restore
+
+
+def _object(cls: Any, count: int, defaults: dict[str, Default], arguments: list[str]) -> Restore:
+    """For a class written in Python; `arguments` are the fields that its constructor takes."""
+    # As a frozen class sets its own fields.
+    restore = _by_setting(
+        functools.partial(_native(cls, "__new__"), cls), _native(cls, "__setattr__"), count, defaults
+    )
+    if not issubclass(cls, BaseException):
+        return restore
+
+    def restore_exception(values: dict[str, Any]) -> Any:
+        instance = restore(values)
+        instance.args = tuple(getattr(instance, name) for name in arguments if hasattr(instance, name))
+        return instance
+
+    return restore_exception
+
+
+def _namedtuple(cls: Any) -> Restore:
+    new, names, defaults = _native(cls, "__new__"), cls._fields, cls._field_defaults
+
+    def restore(values: dict[str, Any]) -> Any:
+        return new(cls, [values[name] if name in values else defaults[name] for name in names])
+
+    return restore
+
+
+def _struct(cls: Any) -> Restore:
+    if not hasattr(cls, "__post_init__"):
+
+        def construct(values: dict[str, Any]) -> Any:
+            return cls(**values)
+
+        return construct
+    msgspec = sys.modules["msgspec"]
+    set_field, copy = msgspec.structs.force_setattr, msgspec.Struct.__copy__
+    template = _struct_template(cls, set_field)
+    factory = sys.modules["msgspec._core"].Factory
+    defaults: dict[str, Default] = {}
+    # The defaults are those of the last fields.
+    for name, default in zip(
+        reversed(cls.__struct_fields__), reversed(cls.__struct_defaults__), strict=False
+    ):
+        if default is not msgspec.NODEFAULT:
+            defaults[name] = _call(default.factory) if isinstance(default, factory) else _value(default)
+    return _by_setting(functools.partial(copy, template), set_field, len(cls.__struct_fields__), defaults)
+
+
+def _struct_template(cls: Any, set_field: Callable[[Any, str, Any], None]) -> Any:
+    """An instance whose `__post_init__` has not run, to be copied.
+
+    Nothing in msgspec makes one: a Struct has no `__new__` but its constructor. A subclass whose method does
+    nothing makes one, which is then given the class `cls`. The subclass is dropped; `__init_subclass__` of
+    `cls` is not called with it.
+    """
+    import types
+
+    class Quiet:
+        __slots__ = ()
+
+        def __init_subclass__(cls, **_keywords: object) -> None:
+            pass
+
+    def body(namespace: dict[str, Any]) -> None:
+        namespace["__module__"] = cls.__module__
+        namespace["__post_init__"] = lambda _self: None
+
+    twin = types.new_class(cls.__name__, (Quiet, cls), {}, body)
+    # Lists, so that copies are tracked by the garbage collector whatever is set in them later.
+    template = twin(**{name: [] for name in cls.__struct_fields__})
+    set_field(template, "__class__", cls)
+    return template
+
+
+def _model(cls: Any) -> Restore:
+    if not cls.__pydantic_post_init__:
+
+        def construct(values: dict[str, Any]) -> Any:
+            # Stored values are not validated again, and their fields are called by their own names.
+            return cls.model_construct(**values)
+
+        return construct
+    pydantic = sys.modules["pydantic"]
+    new, set_state = _native(cls, "__new__"), pydantic.BaseModel.__setstate__
+    fields, private = cls.model_fields, cls.__private_attributes__
+    has_extra = cls.model_config.get("extra") == "allow"
+    undefined = sys.modules["pydantic_core"].PydanticUndefined
+
+    def restore(values: dict[str, Any]) -> Any:
+        known = {
+            name: values[name] if name in values else _model_default(field, values)
+            for name, field in fields.items()
+        }
+        made = {name: attribute.get_default() for name, attribute in private.items()}
+        instance = new(cls)
+        state = {
+            "__dict__": known,
+            "__pydantic_extra__": {name: part for name, part in values.items() if name not in fields}
+            if has_extra
+            else None,
+            "__pydantic_fields_set__": set(values),
+            "__pydantic_private__": {name: value for name, value in made.items() if value is not undefined}
+            if private
+            else None,
+        }
+        set_state(instance, state)
+        return instance
+
+    return restore
+
+
+def _model_default(field: Any, values: dict[str, Any]) -> Any:
+    # Factories are given the fields since pydantic 2.10.
+    if getattr(field, "default_factory_takes_validated_data", False):
+        return field.get_default(call_default_factory=True, validated_data=values)
+    return field.get_default(call_default_factory=True)
+
+
+def _native(cls: type, method: str) -> Any:
+    """The nearest `__new__` or `__setattr__` that is not written in Python: no code of the class runs."""
+    native = (type(object.__new__), type(object.__setattr__))
+    for base in cls.__mro__:
+        if isinstance(vars(base).get(method), native):
+            return getattr(base, method)
+    return getattr(object, method)
+
+
+def _value(default: Any) -> Default:
+    return lambda _instance: default
+
+
+def _call(factory: Any) -> Default:
+    return lambda _instance: factory()
+
+
+_RESTORERS: dict[str, Callable[[Any], Restore]] = {
+    "dataclass": _dataclass,
+    "namedtuple": _namedtuple,
+    "attrs": _attrs,
+    "struct": _struct,
+    "model": _model,
+}
