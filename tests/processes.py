@@ -10,6 +10,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+# For a script whose memory is measured. Not ru_maxrss, which on Linux a program inherits from the one that
+# started it: a test beside large ones would measure those.
+PEAK_MEMORY = """
+def peak_memory():
+    # KiB that this program has had at most.
+    try:
+        with open("/proc/self/status") as status:
+            return int(status.read().split("VmHWM:")[1].split()[0])
+    except FileNotFoundError:  # macOS, which counts anew for each program, in bytes
+        import resource
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+"""
+
 # Reads a line with a piece of code, does it, answers with a line. What it defines stays for the next piece.
 CHILD = """
 import os, sys, threading, time, warnings

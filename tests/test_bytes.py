@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import attrs
+import dateutil.tz
 import numpy
 import pellucid
 import pytest
@@ -77,6 +78,20 @@ def test_arrays_keep_dtype_shape_order_and_data(value: Any) -> None:
     assert fingerprint(restored) == fingerprint(value)
     if isinstance(restored, numpy.ndarray):
         assert not restored.flags.writeable
+
+
+@pytest.mark.parametrize("name", ["", "\0", "\0\0x", "x\0", "UTC", None])
+def test_the_name_of_a_fixed_zone_comes_back_also_an_empty_one(name: str | None) -> None:
+    hour = dt.timedelta(hours=1)
+    zone = dt.timezone(hour) if name is None else dt.timezone(hour, name)
+    moment = dt.datetime(2024, 1, 1, tzinfo=zone)
+    for value in (moment, moment.timetz()):
+        restored = pellucid.loads(pellucid.dumps([value]))[0]
+        assert (restored, restored.tzname()) == (value, value.tzname())
+        assert repr(restored.tzinfo) == repr(zone)
+    table = pellucid.open(":memory:").table("t")
+    table[moment] = 1
+    assert repr(next(iter(table)).tzinfo) == repr(zone)
 
 
 @pytest.mark.parametrize("zone", NAMED_ZONES, ids=str)
@@ -652,6 +667,55 @@ def test_bytes_that_were_cut_off_say_how_many_there_are(value: Any) -> None:
         pellucid.loads(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(pellucid.CorruptRecord, match="do not begin"):
         pellucid.loads(b"")
+
+
+class Pytz(dt.tzinfo):
+    """As the zones of pytz: one that knows its name by `zone`."""
+
+    zone = "Asia/Tokyo"
+
+    def utcoffset(self, _moment: dt.datetime | None) -> dt.timedelta:
+        return dt.timedelta(hours=9)
+
+    def dst(self, _moment: dt.datetime | None) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (
+            dt.datetime(2024, 1, 1, 5, tzinfo=dateutil.tz.gettz("Europe/Berlin")),
+            "is of type datetime.datetime with a time zone of type dateutil.tz.tz.tzfile, and only",
+        ),
+        (dt.datetime(2024, 1, 1, 5, tzinfo=dateutil.tz.UTC), "type dateutil.tz.tz.tzutc, and only"),
+        (
+            dt.datetime(2024, 1, 1, 5, tzinfo=Pytz()),
+            'store value.astimezone(zoneinfo.ZoneInfo("Asia/Tokyo")), or',
+        ),
+        (dt.time(5, tzinfo=Pytz()), 'store value.replace(tzinfo=zoneinfo.ZoneInfo("Asia/Tokyo")), or'),
+    ],
+)
+def test_a_time_with_a_zone_of_another_library_says_how_to_store_it(value: Any, says: str) -> None:
+    with pytest.raises(pellucid.UnsupportedValue) as refused:
+        pellucid.dumps({"at": value})
+    message = str(refused.value)
+    assert says in message
+    assert "register(" not in message
+    # What it says is true.
+    advice = re.findall(r"value\.(?:astimezone|replace)\((?:[^()]|\([^()]*\))*\)", message)
+    assert len(advice) == 2
+    for text in advice:
+        stored = eval(text, {"value": value, "zoneinfo": zoneinfo, "datetime": dt})  # noqa: S307
+        restored = pellucid.loads(pellucid.dumps(stored))
+        assert restored == stored
+        assert isinstance(value, dt.time) or restored == value
+    if isinstance(value, dt.datetime):
+        with pytest.raises(
+            pellucid.UnsupportedKey, match=r"use\s+key\.astimezone\(zoneinfo\.ZoneInfo\("
+        ) as as_key:
+            pellucid.open(":memory:")[value] = 1
+        assert "key.astimezone(datetime.timezone.utc)" in str(as_key.value)
 
 
 def test_a_value_of_an_unlike_type_is_refused_with_the_ways_out() -> None:

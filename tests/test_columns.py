@@ -815,3 +815,52 @@ def test_scalars_of_numpy_are_added_as_the_numbers_that_they_equal(
     assert {type(one) for one in sums} == {type(total)}
     assert table.agg(s=F.x.sum())["s"] == total
     assert (table.mean("x"), table.agg(m=F.x.mean())["m"]) == (mean, mean)
+
+
+@pytest.mark.parametrize(
+    ("value", "ways", "content"),
+    [
+        (pd.DataFrame({"a": [1, 2]}), ["table.extend(value)", 'value.to_dict("list")'], {"a": [1, 2]}),
+        (
+            pl.DataFrame({"a": [1, 2]}),
+            ["table.extend(value)", "value.to_dict(as_series=False)"],
+            {"a": [1, 2]},
+        ),
+        (pa.table({"a": [1, 2]}), ["table.extend(value)", "value.to_pydict()"], {"a": [1, 2]}),
+        (pa.record_batch({"a": [1, 2]}), ["table.extend(value)", "value.to_pydict()"], {"a": [1, 2]}),
+        (pd.Series([1, 2], index=[5, 6]), ["value.to_list()", "value.to_dict()"], {5: 1, 6: 2}),
+        (pl.Series([1, 2]), ["value.to_list()"], [1, 2]),
+        (pa.array([1, 2]), ["value.to_pylist()"], [1, 2]),
+        (pa.chunked_array([[1], [2]]), ["value.to_pylist()"], [1, 2]),
+        (pa.scalar(5), ["value.as_py()"], 5),
+        (pd.Timestamp("2024-01-01"), ["value.to_pydatetime()"], datetime(2024, 1, 1)),
+        (pd.Timedelta(1, "h"), ["value.to_pytimedelta()"], timedelta(hours=1)),
+        (pd.NaT, ["None"], None),
+    ],
+    ids=lambda value: f"{type(value).__module__}.{type(value).__name__}",
+)
+def test_columns_given_as_a_value_say_how_to_store_them_whole(
+    db: pellucid.Database, value: Any, ways: list[str], content: Any
+) -> None:
+    with pytest.raises(pellucid.UnsupportedValue) as refused:
+        db["x"] = {"frame": value}
+    message = str(refused.value)
+    assert "list(value)" not in message
+    for way in ways:
+        assert way in message
+    # What it says is true.
+    table = db.table("t")
+    made = [eval(way, {"value": value, "table": table}) for way in ways]  # noqa: S307
+    db["x"] = {"frame": made[-1]}
+    assert db["x"].to_dict() == {"frame": content}
+    if "table.extend(value)" in ways:
+        assert table.to_dicts() == [{"a": 1}, {"a": 2}]
+
+
+def test_a_database_and_a_snapshot_hand_over_the_columns_of_their_default_table(
+    db: pellucid.Database,
+) -> None:
+    db.extend([{"a": 1}, {"a": 2}])
+    with db.snapshot() as snapshot:
+        for owner in (db, snapshot, db.table("default")):
+            assert pa.table(owner).to_pydict() == {"a": [1, 2]}

@@ -456,6 +456,84 @@ def test_a_row_with_a_number_and_its_decimal_has_that_value_once(db: Any) -> Non
         assert table.index("l").count(1) == len(list(table.index("l").get_all(1))) == 4
 
 
+def test_a_number_and_its_decimal_in_one_row_are_found_as_equals_by_each_way(db: Any) -> None:
+    table = db.table("t")
+    one = Decimal("1.0")
+    lists = [
+        [1, one],
+        [one],
+        [1.0],
+        [True, 2],
+        [2],
+        [],
+        [Decimal("1.5"), 1],
+        "1",
+        1,
+        one,
+        {1: 2},
+        (1, (one,)),
+        [(1,)],
+    ]
+    table.extend({"tags": tags, "one": 1, "decimal": one} for tags in lists)
+    conditions = [
+        condition
+        for asked in (1, one, 1.0, True, Decimal("1.5"), 2, (1,), (one,))
+        for condition in (
+            F.tags.contains(asked),
+            F.tags == asked,
+            F.tags != asked,
+            F.tags.isin([asked]),
+            F.tags.isin([asked, "no", 7]),
+            F.tags.each() == asked,
+            F.tags.each().isin([asked, 7]),
+            F.tags.each().between(asked, asked),
+            F.tags.each() <= asked,
+        )
+    ]
+    conditions += [
+        F.tags.each() == F.one,
+        F.tags.each() == F.decimal,
+        F.tags.contains(F.decimal),
+        F.one == F.decimal,
+    ]
+    scanned = [table.where(condition).keys() for condition in conditions]
+    scanned = [sorted(keys) for keys in scanned]
+    assert scanned[0] == scanned[9] == scanned[18]
+    table.create_index("tags", F.tags)
+    table.create_index("each", F.tags.each())
+    for condition, keys in zip(conditions, scanned, strict=True):
+        query = table.where(condition)
+        assert sorted(query.keys()) == keys, condition
+        assert query.count() == len(keys), condition
+    for asked in (1, one):
+        assert table.index("each").count(asked) == table.where(F.tags.each() == asked).count()
+        assert table.index("tags").count(asked) == table.where(F.tags == asked).count()
+
+
+def test_a_scalar_of_32_bits_is_the_number_that_it_is_by_each_way(db: Any) -> None:
+    table, stored = db.table("t"), np.float32(0.1)
+    table.extend(
+        {"x": value}
+        for value in (stored, 0.1, float(stored), np.float64(0.1), Decimal("0.1"), np.float16(0.1))
+    )
+    # NumPy rounds the Python float: two numbers that differ are both equal to one.
+    exact = [
+        (0.1, [1, 3]),
+        (stored, [0, 2]),
+        (float(stored), [0, 2]),
+        (np.float16(0.1), [5]),
+        (Decimal("0.1"), [4]),
+    ]
+    for has_index in (False, True):
+        if has_index:
+            table.create_index("x", F.x)
+        for asked, keys in exact:
+            assert sorted(table.where(F.x == asked).keys()) == keys
+            assert sorted(table.where(F.x.isin([asked])).keys()) == keys
+            assert sorted(table.where(F.x.between(asked, asked)).keys()) == keys
+            assert table.where((F.x < asked) | (F.x > asked)).count() == 6 - len(keys)
+
+
 def of_ages(db: Any, ages: list[int]) -> Any:
     """People of these ages, named by number, with an index."""
     people = db.table("people")

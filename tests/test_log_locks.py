@@ -63,6 +63,24 @@ def test_a_process_that_is_stopped_with_the_writer_lock_is_named_and_readers_go_
         assert dict(db) == {"a": 2, "b": 1}
 
 
+def test_a_holder_in_another_pid_namespace_is_not_named_by_a_number_of_ours(
+    path: Path, victim: Child
+) -> None:
+    with pellucid.open(path, timeout=0.05) as db:
+        victim("transaction = db.transaction(); transaction.__enter__(); db['a'] = 2")
+        (member,) = words(path, WRITER)
+        with path.with_name(path.name + "-log").open("r+b") as log:
+            log.seek(MEMBERS + 8 * member)
+            assert int.from_bytes(log.read(4), "little") == victim.pid
+            # As a container's first process introduces itself: by our own number, in its own namespace.
+            log.seek(MEMBERS + 8 * member)
+            log.write(os.getpid().to_bytes(4, "little") + (4_026_000_000).to_bytes(4, "little"))
+        with pytest.raises(pellucid.Busy, match="being written by a process in another container") as busy:
+            db["b"] = 1
+        assert "PID " not in str(busy.value).replace("PID namespace", "")
+        assert "this process" not in str(busy.value)
+
+
 def test_a_process_that_is_stopped_while_it_writes_the_tree_hinders_nobody_without_a_limit(
     path: Path, victim: Child
 ) -> None:
@@ -203,7 +221,7 @@ def fork():
 
 
 SEQUENCE, TAIL, ACTIVE, WRITER = 64, 128, 136, 192
-AREA_HEADS, GROUPS, PIECE = 4096, 40_960, 1 << 16
+AREA_HEADS, MEMBERS, GROUPS, PIECE = 4096, 8192, 40_960, 1 << 16
 
 
 def words(path: Path, *places: int) -> list[int]:

@@ -509,6 +509,35 @@ def test_a_dead_reader_does_not_keep_space(path: Path) -> None:
         assert db.stats()["oldest_reader_lag"] == 0
 
 
+def test_a_child_does_not_keep_its_dead_parents_snapshots(path: Path) -> None:
+    with pellucid.open(path) as db:
+        db.update(dict.fromkeys(range(200), "x" * 1000))
+        db.sync()
+        with Child(path, mode="r") as parent:
+            parent("snap = db.snapshot(); row = next(iter(snap.values()))")
+            parent("""
+def fork():
+    import warnings; warnings.simplefilter('ignore')
+    pid = os.fork()
+    if pid == 0:
+        # It has nothing of the parent's but its life.
+        for descriptor in (0, 1):
+            os.close(descriptor)
+        time.sleep(1000)
+    return pid
+""")
+            child = parent("fork()")
+            try:
+                for _ in range(5):
+                    db.update(dict.fromkeys(range(200), "y" * 1000))
+                    db.sync()
+                assert db.stats()["oldest_reader_lag"] >= 4
+                parent.kill()
+                assert db.stats()["oldest_reader_lag"] <= 1
+            finally:
+                os.kill(child, signal.SIGKILL)
+
+
 def test_a_reader_that_never_leaves_costs_room_that_is_counted_warned_of_and_used_again(path: Path) -> None:
     rows = dict.fromkeys(range(20), "x" * 1000)
 

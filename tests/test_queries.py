@@ -590,7 +590,7 @@ def test_numpy_scalars_are_the_values_that_they_equal(table: Any) -> None:
 def test_numpy_times_are_compared_as_datetimes(table: Any) -> None:
     table[0] = {"t": np.datetime64("2020-02-29T01:02:03"), "d": np.timedelta64(90, "s")}
     table[1] = {"t": np.datetime64("2020-02-29"), "d": np.timedelta64(2, "D")}
-    table[2] = {"t": np.datetime64("NaT"), "d": np.timedelta64(5, "Y")}
+    table[2] = {"t": np.datetime64("NaT", "s"), "d": np.timedelta64(5, "Y")}
     table[3] = {"t": np.datetime64("2020-02-29T01:02:03.000000001"), "d": np.timedelta64(-1, "us")}
     assert list(table.where(F.t == datetime(2020, 2, 29, 1, 2, 3)).keys()) == [0]
     assert list(table.where(F.t == date(2020, 2, 29)).keys()) == [1]

@@ -16,6 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pellucid
 import pytest
 from pellucid import KEY, F, count
@@ -129,6 +130,59 @@ def test_threads_and_one_thread_find_the_same(
             assert f"\non {threads} thread" in said
         finally:
             pellucid.set_threads(None)
+
+
+def test_sums_of_floats_are_the_same_however_they_are_added_up(tmp_path: Path) -> None:
+    # Of unlike sizes, so that another order of additions comes to another sum unless each is exact.
+    choose = random.Random(5)
+    floats = [choose.uniform(-1, 1) * 10 ** choose.randint(-12, 12) for _ in range(ROW_COUNT)]
+    floats[77:80] = [1e300, 5e-324, -1e300]
+    groups = [number % 7 for number in range(ROW_COUNT)]
+    table_rows = [{"x": x, "n": n, "l": [x]} for x, n in zip(floats, groups, strict=True)]
+    total, mean = math.fsum(floats), math.fsum(floats) / ROW_COUNT
+    by_group = [math.fsum(x for x, group in zip(floats, groups, strict=True) if group == n) for n in range(7)]
+
+    def sums(table: Any) -> list[Any]:
+        return [
+            table.sum("x"),
+            table.where(F.x > -1e301).sum(F.x),
+            table.sum(F.l.each()),
+            table.order_by(F.x.desc()).sum("x"),
+            table.agg(s=F.x.sum())["s"],
+            table.where(F.x >= -math.inf).agg(s=F.x.sum())["s"],
+            table.mean("x"),
+            table.agg(m=F.x.mean())["m"],
+            [found["s"] for found in table.group_by("n").agg(s=F.x.sum())],
+        ]
+
+    with pellucid.open(tmp_path / "t.pel") as db:
+        table = db.table("t")
+        table.extend(table_rows)
+        for has_index in (False, True):
+            if has_index:
+                table.create_index("covering", (F.n, F.x))
+                assert "covering" in table.where(F.n == 3).explain()
+            table.create_index("x", F.x)
+            for threads in (1, 2, 3, 8):
+                pellucid.set_threads(threads)
+                try:
+                    assert sums(table) == [total] * 6 + [mean] * 2 + [by_group], (has_index, threads)
+                    assert table.where(F.n == 3).sum("x") == by_group[3]
+                finally:
+                    pellucid.set_threads(None)
+            table.drop_index("x")
+
+
+def test_ints_of_any_size_and_floats_come_to_the_same_in_any_order() -> None:
+    values = [2**53 + 1, 0.5, -(2**70), 2**70, 0.25, np.float32(0.1), np.float64(0.1), 2**53 + 1, True, 1e-30]
+    totals = set()
+    for seed in range(20):
+        random.Random(seed).shuffle(values)
+        table = pellucid.open(":memory:").table("t")
+        table.extend({"x": value} for value in values)
+        table.create_index("x", F.x)
+        totals |= {table.sum("x"), table.agg(s=F.x.sum())["s"], table.where(F.x > -(2**80)).sum("x")}
+    assert len(totals) == 1
 
 
 def test_a_changed_transaction_finds_the_same(

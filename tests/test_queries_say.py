@@ -510,7 +510,7 @@ class Counted:
 def test_explain_takes_the_time_of_iterating_once() -> None:
     with pellucid.open(":memory:") as db:
         db.table("t").extend({"n": number} for number in range(1000))
-        table = db.table("t", type=Counted)
+        table = db.table("t", type=Counted, run_init=True)
         table.create_index("by_n", F.n)
         for query, lines in [
             (table.where(F.n >= 400), ["met 1000 rows: 600 passed"]),

@@ -213,3 +213,14 @@ def test_an_element_of_a_detached_list() -> None:
     with pytest.raises(KeyError, match=r"the list at \[\"parts\"\] of this record"):
         second.count = 2
     assert parts[1].parts == PARTS[1:]
+
+
+def test_an_iterator_that_came_to_the_end_stays_there(db: Database) -> None:
+    db["l"] = [1]
+    for numbers in (db["l"], db["l"].copy()):
+        at_end, before_end, backwards = iter(numbers), iter(numbers), reversed(numbers)
+        assert list(at_end) == [1]
+        assert list(backwards) == [1]
+        numbers.append(2)
+        assert list(at_end) == list(backwards) == []
+        assert list(before_end) == [1, 2]

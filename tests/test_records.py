@@ -616,6 +616,13 @@ def test_what_is_gone_is_named_as_it_was_written(db: Database) -> None:
     db["a"] = 5
     with pytest.raises(TypeError, match=place + r"""\["x"\]: the record is no dict"""):
         row["x"] = 1
+    with pytest.raises(TypeError, match=r"""record 'a' .* cannot be changed: the record is no dict"""):
+        row.clear()
+    db["l"] = [1]
+    numbers = db["l"]
+    db["l"] = 5
+    with pytest.raises(TypeError, match=r"""record 'l' .* cannot be changed: the record is no list"""):
+        numbers.append(2)
 
 
 def test_a_row_of_a_transaction_that_was_rolled_back_says_so(db: Database) -> None:

@@ -315,3 +315,15 @@ def test_a_handler_writes_while_its_thread_waits_for_another_process(path: Path)
         finally:
             signal.signal(signal.SIGALRM, old)
         assert dict(db) == {"a": 1, "b": 2, "c": 3}
+
+
+@pytest.mark.parametrize("kind", [5, 6])
+def test_a_signal_ends_the_decoding_of_a_set_of_numbers_that_have_one_hash(
+    kind: int, ring_soon: Callable[[], None]
+) -> None:
+    # A list of them is made in no time; a set compares each with all before it.
+    data = bytearray(pellucid.dumps([(2**61 - 1) * number for number in range(16, 60_016)]))
+    data[16] = kind << 4 | 1
+    ring_soon()
+    with pytest.raises(Rang):
+        pellucid.view(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import enum
 import os
 import random
 import signal
@@ -267,21 +268,91 @@ def test_what_was_watched_refuses_changes_and_outlives_its_row(db: pellucid.Data
             pytest.fail("a change can be matched")
 
 
-def test_a_large_value_is_there_as_long_as_its_row_has_it(db: pellucid.Database) -> None:
-    large = os.urandom(300_000)
+def test_a_change_shows_large_values_as_they_were(db: pellucid.Database) -> None:
+    large, other = os.urandom(300_000), os.urandom(40_000)
     watch = db.watch(timeout=0)
     db["a"] = {"large": large, "small": 1}
     first = list(watch)[-1].value
-    assert first.large == large
     db["a"].small = 2
-    assert first.large == large
+    db["b"] = {"large": other}
+    watch = db.watch(since=watch.version, timeout=0)
+    second = list(watch)
+    # What a change shows stays, whatever is written behind it.
     db["a"] = {"large": large[::-1]}
-    with pytest.raises(pellucid.StaleRecord, match="large value"):
-        assert first.large
-    assert first.small == 1
+    del db["b"]
+    assert (first.large, first.small) == (large, 1)
+    assert [change.value.to_dict() for change in second] == [{"large": large, "small": 2}, {"large": other}]
     again = list(db.watch(since=watch.version, timeout=0))
-    assert [change.value.get("small") for change in again] == [2, None]
-    assert again[-1].value.large == large[::-1]
+    assert again[0].value.to_dict() == {"large": large[::-1]}
+    assert (again[1].kind, again[1].key) == ("delete", "b")
+
+
+def test_a_change_shows_large_values_that_were_replaced_before_it_was_given(db: pellucid.Database) -> None:
+    values = [os.urandom(40_000 + number) for number in range(5)]
+    watch = db.watch(timeout=0)
+    for number, value in enumerate(values):
+        db["a"] = {"large": value, "number": number}
+    with db.transaction():
+        db["a"] = {"large": b"", "others": [values[0], {"in": values[1]}]}
+    db["a"].others[0] = None
+    del db["a"]
+    changes = [change for change in watch if change.kind == "put"]
+    rows = [{"large": value, "number": number} for number, value in enumerate(values)]
+    assert [change.value.to_dict() for change in changes[:5]] == rows
+    assert changes[5].value.others[1]["in"] == values[1]
+    assert changes[5].value.others[0] == values[0]
+    assert changes[5].value.to_dict() == {"large": b"", "others": [values[0], {"in": values[1]}]}
+    # The value was written by an earlier commit than this change, and no row has it any more.
+    assert changes[6].value.large == b""
+    with pytest.raises(pellucid.StaleRecord, match="a later commit before the watch came to this change"):
+        changes[6].value.to_dict()
+    assert "others" in changes[6].value
+
+
+def test_a_memory_database_tells_its_history_whatever_large_values_were_in_it() -> None:
+    with pellucid.open(":memory:") as db:
+        since = db.stats()["version"]
+        for number in range(200):
+            db["a"] = {"large": bytes([number]) * 100_000, "number": number}
+        puts = [change for change in db.watch(since=since, timeout=0) if change.kind == "put"]
+        assert [change.value.number for change in puts] == list(range(200))
+        # The newest large values are kept, up to a megabyte.
+        for change in puts[-9:]:
+            assert change.value.large == bytes([change.value.number]) * 100_000
+        with pytest.raises(pellucid.StaleRecord, match="the table has what the row is now"):
+            assert puts[0].value.large
+        # A savepoint that is taken back leaves none.
+        with db.transaction():
+            db["b"] = {"large": b"b" * 50_000}
+            with contextlib.suppress(KeyError), db.transaction():
+                db["c"] = {"large": b"c" * 50_000}
+                raise KeyError
+        last = list(db.watch(since=db.stats()["version"] - 1, timeout=0))
+        assert [(change.key, change.value.to_dict()) for change in last] == [("b", {"large": b"b" * 50_000})]
+
+
+def test_a_change_of_which_no_object_can_be_made_is_given_again(db: pellucid.Database) -> None:
+    people = db.table("people", type=Fickle)
+    watch = people.watch(timeout=0)
+    with db.transaction():
+        people[1], people[2] = Fickle("ann"), Fickle("bob")
+    people[3] = Fickle("cid")
+    assert next(watch).kind == "create"
+    version = watch.version
+    for error in (KeyboardInterrupt, MemoryError, KeyboardInterrupt):
+        with failing(error), pytest.raises(error):
+            next(watch)
+        assert watch.version == version
+    assert (next(watch).key, watch.version) == (1, version)
+    with failing(MemoryError), pytest.raises(MemoryError):
+        next(watch)
+    assert watch.version == version
+    second = next(watch)
+    assert (second.key, second.is_last, watch.version) == (2, True, second.version)
+    with failing(KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        next(watch)
+    assert [change.key for change in db.watch(since=watch.version, timeout=0)] == [3]
+    assert [change.value.name for change in watch] == ["cid"]
 
 
 def test_rows_of_a_typed_table_come_as_instances(db: pellucid.Database) -> None:
@@ -295,6 +366,38 @@ def test_rows_of_a_typed_table_come_as_instances(db: pellucid.Database) -> None:
 @dataclasses.dataclass
 class Person:
     name: str
+
+
+FAILURES: list[type[BaseException]] = []
+
+
+class FickleMembers(enum.EnumMeta):
+    """Finds no member while there is a failure."""
+
+    def __call__(cls, *arguments: Any, **keywords: Any) -> Any:
+        if FAILURES:
+            raise FAILURES[0]
+        return super().__call__(*arguments, **keywords)
+
+
+class Mood(enum.Enum, metaclass=FickleMembers):
+    GOOD = "good"
+
+
+@dataclasses.dataclass
+class Fickle:
+    name: str
+    mood: Mood = Mood.GOOD
+
+
+@contextlib.contextmanager
+def failing(error: type[BaseException]) -> Iterator[None]:
+    """No instance can be made meanwhile."""
+    FAILURES.append(error)
+    try:
+        yield
+    finally:
+        FAILURES.clear()
 
 
 WRITE = """

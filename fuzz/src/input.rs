@@ -177,12 +177,16 @@ impl<'a> Input<'a> {
             0xB0..0xB8 => Value::Set((0..count).map(|_| self.key(1)).collect()),
             0xB8..0xBC => Value::FrozenSet((0..count).map(|_| self.key(1)).collect()),
             0xBC..0xC0 => Value::Registered(self.text(), Box::new(self.value(depth - 1))),
-            0xC0..0xC4 => Value::Ndarray {
-                dtype: Box::new(Value::Str("<i2".into())),
-                shape: vec![count as i64],
-                flags: self.byte() % 4,
-                data: vec![self.byte(); 2 * count],
-            },
+            0xC0..0xC4 => {
+                let flags = self.byte() % 4;
+                let is_scalar = flags & 2 != 0;
+                Value::Ndarray {
+                    dtype: Box::new(Value::Str("<i2".into())),
+                    shape: if is_scalar { vec![] } else { vec![count as i64] },
+                    flags,
+                    data: vec![self.byte(); if is_scalar { 2 } else { 2 * count }],
+                }
+            }
             0xC4..0xC8 => Value::Apart(Apart { tag: 0x42, blob: self.u64(), size: 3 }),
             0xC8..0xCC => Value::Bytearray(self.bytes()),
             0xCC..0xD0 => Value::Pickle(self.bytes()),

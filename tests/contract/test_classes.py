@@ -332,7 +332,7 @@ class Checked:
 
 def test_what_a_constructor_raises_comes_through_or_is_explained(db: Database) -> None:
     db.table("t").update(a={"low": -1}, b={"low": 10})
-    table = db.table("t", type=Checked)
+    table = db.table("t", type=Checked, run_init=True)
     with pytest.raises(ZeroDivisionError):
         table["a"]
     with pytest.raises(pellucid.WrongClass, match="does not make a Checked: too much") as refused:

@@ -676,7 +676,7 @@ ASKED: list[Any] = [
     np.datetime64("2020-01-01"),
     np.datetime64("2020-01-01", "ns"),
     pandas.Timestamp("2020-01-01"),
-    np.datetime64("NaT"),
+    np.datetime64("NaT", "s"),
     pandas.Timestamp("2020-01-01", tz="UTC"),
     bytearray(b"b"),
     (np.int64(1), Word("z")),

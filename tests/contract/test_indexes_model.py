@@ -325,7 +325,8 @@ class IndexMachine(RuleBasedStateMachine):
         same = [entry for entry in expected if entry[0][0] == place[0]]
         behind = [entry for entry in expected if not entry[0][0] < place[0]]
         assert fingerprint(plain(index.get(value))) == fingerprint(records[same[0][0][1]])
-        count = sum(is_found_by(name, (place, value), entry) for entry in expected)
+        # A row that has it as a number and as a Decimal has two entries, and is counted once.
+        count = len({entry[0][1] for entry in expected if is_found_by(name, (place, value), entry)})
         assert (index.count(value), value in index) == (count, True)
         for row, edge in ((index.first(), expected[0]), (index.last(), expected[-1])):
             assert fingerprint(plain(row)) == fingerprint(records[edge[0][1]])

@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from crash import histories, kills
+from crash import flips, histories, kills
 
 ROOT = Path(__file__).parent.parent.parent
-ROUNDS, HISTORIES, IMAGES = 2000, 300, 300
+ROUNDS, HISTORIES, IMAGES, FLIPS = 2000, 300, 300, 20_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,13 +28,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     # A file or pipe has no width; the tables need more than the 80 columns that would be assumed.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
-    chosen = options.campaign or ["kills", "histories", "power"]
+    chosen = options.campaign or ["kills", "histories", "flips", "power"]
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     try:
         if "kills" in chosen:
             run_kills(console, options, seed)
         if "histories" in chosen:
             run_histories(console, options, seed)
+        if "flips" in chosen:
+            run_flips(console, options, seed)
     except kills.FailedRoundError as failed:
         console.print(f"[bold red]{failed}[/]", markup=True, soft_wrap=True)
         console.print(f"again: ./dev crash kills --rounds 1 --seed {failed.seed}")
@@ -42,6 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except histories.FailedHistoryError as failed:
         console.print(f"[bold red]{failed}[/]", soft_wrap=True)
         console.print(f"again: ./dev crash histories --histories 1 --seed {failed.seed}")
+        return 1
+    except flips.FailedFlipError as failed:
+        console.print(f"[bold red]{failed}[/]", soft_wrap=True)
+        console.print(f"again: ./dev crash flips --flips 1 --damage {options.damage} --seed {failed.seed}")
         return 1
     return run_power(options, seed) if "power" in chosen else 0
 
@@ -53,15 +59,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "campaign",
         nargs="*",
-        choices=["kills", "histories", "power", []],
+        choices=["kills", "histories", "flips", "power", []],
         help="kills: processes die at random moments; histories: what concurrent clients see is in an order; "
-        "power: the files are what a power cut may leave of them (default: all)",
+        "flips: a bit of the files is another one; power: the files are what a power cut may leave of them "
+        "(default: all)",
     )
     parser.add_argument(
         "--rounds", type=int, default=ROUNDS, metavar="N", help=f"of kills (default: {ROUNDS})"
     )
     parser.add_argument(
         "--histories", type=int, default=HISTORIES, metavar="N", help=f"to be checked (default: {HISTORIES})"
+    )
+    parser.add_argument("--flips", type=int, default=FLIPS, metavar="N", help=f"of bits (default: {FLIPS})")
+    parser.add_argument(
+        "--damage", choices=flips.KINDS, default="bit", help="what each flip is instead (default: bit)"
     )
     parser.add_argument(
         "--images", type=int, default=IMAGES, metavar="N", help=f"of each file (default: {IMAGES})"
@@ -115,6 +126,24 @@ def run_histories(console: Console, options: argparse.Namespace, seed: int) -> N
         f"histories, from seed {seed}: {options.histories:,} of {operations:,} operations in "
         f"{time.monotonic() - started:.0f} s: [green]each strictly serializable[/]"
     )
+
+
+def run_flips(console: Console, options: argparse.Namespace, seed: int) -> None:
+    """Run the campaign of damaged files; a process that dies, or damage that nobody notices, ends it."""
+    base = Path(tempfile.mkdtemp(prefix="pellucid-flips-", dir=options.directory))
+    tally, started = flips.Tally(), time.monotonic()
+    made = flips.images(base)
+    with _progress(console) as progress:
+        task = progress.add_task(f"flips, from seed {seed}", total=options.flips)
+        for number in range(options.flips):
+            tally.add(flips.run(seed + number, made, base / str(seed + number), options.damage))
+            progress.update(task, advance=1, refresh=True)
+    base.rmdir()
+    console.print(
+        f"flips, from seed {seed}: {tally.flips:,} of a {options.damage} in "
+        f"{time.monotonic() - started:.0f} s: [green]no process died, none passed for sound[/]"
+    )
+    _show(console, "what became of those who used the files", tally.outcomes)
 
 
 def run_power(options: argparse.Namespace, seed: int) -> int:

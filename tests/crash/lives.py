@@ -12,6 +12,7 @@ import signal
 import struct
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,10 @@ class Process:
         self.status: int | None = None
         self.error_path = folder / f"error of {name}.txt"
         parent = os.getpid()
-        self.pid = os.fork()
+        # Python warns of the threads that libraries have in this process. The child uses none of them.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
         if self.pid == 0:
             self.notes.parent = parent
             code = 0

@@ -1,0 +1,260 @@
+"""What becomes of damaged and of forged database files?"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pellucid
+import pytest
+from crash import flips
+from pellucid import F
+
+FLIPS, OTHERS = 120, 10
+
+
+def test_no_flip_ends_a_process_or_passes_for_sound(tmp_path: Path) -> None:
+    seed = secrets.randbelow(1 << 31)
+    made = flips.images(tmp_path)
+    tally = flips.Tally()
+    for kind in flips.KINDS:
+        for number in range(FLIPS if kind == "bit" else OTHERS):
+            # What fails says with which seed, and keeps its files.
+            tally.add(flips.run(seed + number, made, tmp_path / f"{kind}{number}", kind))
+    assert tally.flips == FLIPS + OTHERS * (len(flips.KINDS) - 1)
+    assert list(tmp_path.iterdir()) == []
+    told = " ".join(tally.outcomes)
+    assert all(word in told for word in ("check: sound", "found by check", "refused", "replay: sound"))
+
+
+@pytest.mark.parametrize("how", ["dies", "notices nothing"])
+def test_a_flip_that_fails_says_how_to_do_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    def use(_path: Path, _content: str | None) -> str:
+        if how == "dies":
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise flips.UnnoticedError
+
+    monkeypatch.setattr(flips, "USES", {"check": use})
+    monkeypatch.setattr(flips, "USES_OF_LOG", {"check": use})
+    monkeypatch.setattr(flips, "POPULATIONS", {"history": flips.POPULATIONS["history"]})
+    made = flips.images(tmp_path)
+    with pytest.raises(flips.FailedFlipError, match="SIGTERM" if how == "dies" else "Unnoticed") as failed:
+        flips.run(7, made, tmp_path / "7")
+    assert failed.value.seed == 7
+    assert (tmp_path / "7" / "used.pel").exists()
+
+
+def test_the_same_seed_does_the_same_damage() -> None:
+    data, log = (bytes(10) + b"\x08").ljust(4096) + os.urandom(100 * 4096), os.urandom(10_000)
+    image = flips.Image("any", data, log, "")
+    for kind in flips.KINDS:
+        one, other = (flips.damage_of(flips.random.Random(5), image, kind) for _ in range(2))
+        assert one == other
+        assert one.done_to(log if one.is_log else data) != (log if one.is_log else data)
+
+
+# Replay into a damaged file
+
+
+def left_behind(path: Path) -> None:
+    """A database of several pages, with a log in which a dead process has left changes of each."""
+
+    def work() -> None:
+        with pellucid.open(path) as db:
+            db.update({n: {"a": n} for n in range(2000)})
+        db = pellucid.open(path)
+        for n in range(0, 2000, 20):
+            db[n].a = -1
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    flips._forked(work)
+
+
+def leaf_pages(data: bytes) -> list[int]:
+    """All leaves with several rows."""
+    heads = (data[at + 10 : at + 14] for at in range(0, len(data), 4096))
+    fill = [struct.unpack("<HH", head) for head in heads]
+    return [number for number, (kind, lower) in enumerate(fill) if kind == 2 and lower > 60]
+
+
+def flip(path: Path, at: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 8]))
+
+
+def test_a_log_is_not_written_into_a_file_with_a_damaged_page(tmp_path: Path) -> None:
+    path = tmp_path / "a.pel"
+    left_behind(path)
+    sound = path.read_bytes()
+    page = leaf_pages(sound)[0]
+    damaged = bytearray(sound)
+    damaged[page * 4096 + 12] ^= 8
+    path.write_bytes(damaged)
+    with pytest.raises(pellucid.DatabaseCorrupt) as told:
+        pellucid.open(path)
+    message = str(told.value)
+    assert f"is damaged at page {page}: " in message
+    assert f"commits in '{flips.log_of(path)}' were not written" in message
+    assert "open it with mode 'r' to read what is whole, or restore a backup" in message
+    db = pellucid.open(path, "r")
+    # What other pages hold is there, with the changes of the log.
+    assert (db[1980].a, db[1999].a) == (-1, 1999)
+    assert [finding for finding in db.check() if f"page {page}" in finding]
+    db.close()
+    assert flips.log_of(path).exists()
+    # The log is still there for a file that is whole.
+    assert path.read_bytes()[8192:] == bytes(damaged)[8192:]
+    path.write_bytes(sound)
+    with pellucid.open(path) as db:
+        assert [row.a for row in db.values()] == [n if n % 20 else -1 for n in range(2000)]
+        assert db.check() == []
+
+
+def test_a_file_whose_last_page_is_said_to_be_another_is_not_cut_off_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.pel"
+    left_behind(path)
+    data = path.read_bytes()
+    # The newer of the two meta pages, and its number of the last page.
+    newest = max((0, 4096), key=lambda at: struct.unpack_from("<Q", data, at + 144))
+    (last,) = struct.unpack_from("<Q", data, newest + 136)
+    for bit in range(last.bit_length()):
+        if not last >> bit & 1:
+            continue
+        damaged = bytearray(data)
+        struct.pack_into("<Q", damaged, newest + 136, last ^ 1 << bit)
+        copy = tmp_path / f"{bit}.pel"
+        copy.write_bytes(damaged)
+        flips.log_of(copy).write_bytes(flips.log_of(path).read_bytes())
+        with pytest.raises(pellucid.DatabaseCorrupt):
+            pellucid.open(copy)
+        assert len(copy.read_bytes()) == len(data)
+        # Made good, it is whole.
+        made_good = bytearray(copy.read_bytes())
+        struct.pack_into("<Q", made_good, newest + 136, last)
+        copy.write_bytes(made_good)
+        with pellucid.open(copy) as db:
+            assert [row.a for row in db.values()] == [n if n % 20 else -1 for n in range(2000)]
+
+
+def test_a_check_writes_no_log_into_a_damaged_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.pel"
+    left_behind(path)
+    with pellucid.open(path) as db:
+        # While it is open: nobody has proved its pages since it was opened.
+        pages = leaf_pages(path.read_bytes())
+        db.update({n: {"a": -n} for n in range(0, 2000, 50)})
+        for page in pages:
+            flip(path, page * 4096 + 12)
+        assert db.check() != []
+        for page in pages:
+            flip(path, page * 4096 + 12)
+        assert db.check() == []
+        assert db[50].a == -50
+
+
+# Forged indexes
+
+Make = Callable[[Any], None]
+
+
+def forged(
+    folder: Path, rows: list[Any], honest: Make, claimed: Make, twins: list[Any] | None = None
+) -> Path:
+    """A file whose catalog has the entry of a twin's index for its own, so that its check is right."""
+
+    def made(name: str, create: Make, rows: list[Any]) -> bytes:
+        with pellucid.open(folder / name) as db:
+            table = db.table("t")
+            create(table)
+            table.extend(rows)
+        return (folder / name).read_bytes()
+
+    one, twin = made("one", honest, rows), made("twin", claimed, twins or rows)
+    # Behind its name: id, flags, size of the definition, definition, check.
+    entry = re.compile(rb"the_index(....[\x00\x01](.)\x00\x00\x00)", re.DOTALL)
+
+    def entries(data: bytes) -> set[bytes]:
+        found = entry.finditer(data)
+        return {data[match.start() : match.end() + match.group(2)[0] + 8] for match in found}
+
+    count = 0
+    for mine in entries(one):
+        for other in entries(twin):
+            if len(mine) == len(other) and mine != other:
+                count += one.count(mine)
+                one = one.replace(mine, other)
+    assert count
+    path = folder / "forged"
+    path.write_bytes(one)
+    return path
+
+
+ROWS = [{"a": n % 50, "b": -n % 50, "x": [n, n + 1], "y": [n + 2, n + 1]} for n in range(100)]
+INDEX = "the_index"
+
+
+@pytest.mark.parametrize(
+    ("honest", "claimed"),
+    [
+        pytest.param(
+            lambda t: t.create_index(INDEX, F.a), lambda t: t.create_index(INDEX, F.b), id="another field"
+        ),
+        pytest.param(
+            lambda t: t.create_index(INDEX, F.a, where=F.a > 5),
+            lambda t: t.create_index(INDEX, F.a, where=F.a > 3),
+            id="partial",
+        ),
+        pytest.param(
+            lambda t: t.create_index(INDEX, F.x.each()),
+            lambda t: t.create_index(INDEX, F.y.each()),
+            id="each element",
+        ),
+        pytest.param(
+            lambda t: t.create_index(INDEX, F.a + 1), lambda t: t.create_index(INDEX, F.a + 2), id="computed"
+        ),
+        pytest.param(
+            lambda t: t.create_index(INDEX, (F.a, F.b)),
+            lambda t: t.create_index(INDEX, (F.b, F.a)),
+            id="covering",
+        ),
+    ],
+)
+def test_an_index_that_is_not_that_of_the_rows_is_refused_in_a_strangers_file(
+    tmp_path: Path, honest: Make, claimed: Make
+) -> None:
+    path = forged(tmp_path, ROWS, honest, claimed)
+    with pytest.raises(
+        pellucid.DatabaseCorrupt, match=r"index 'the_index'.*entr.*; restore a backup"
+    ) as told:
+        pellucid.open(path, "r", untrusted=True)
+    assert "rebuild_index" not in str(told.value)
+    # `check` finds it, and it can be mended, in a file that is trusted.
+    with pellucid.open(path) as db:
+        assert any("rebuild_index" in finding for finding in db.check())
+        db.table("t").rebuild_index(INDEX)
+        assert db.check() == []
+    with pellucid.open(path, "r", untrusted=True) as db:
+        assert len(db.table("t").index(INDEX)) > 0
+
+
+def test_a_unique_index_with_two_rows_of_one_value_is_refused_in_a_strangers_file(tmp_path: Path) -> None:
+    def honest(table: Any) -> None:
+        table.create_index(INDEX, F.a)
+
+    def claimed(table: Any) -> None:
+        table.create_index(INDEX, F.a, unique=True)
+
+    path = forged(tmp_path, ROWS, honest, claimed, twins=ROWS[:50])
+    with pytest.raises(pellucid.DatabaseCorrupt, match="the index is unique; restore a backup"):
+        pellucid.open(path, "r", untrusted=True)

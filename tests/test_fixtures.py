@@ -1,0 +1,92 @@
+"""Does every database that an earlier release wrote open, with all that it held?"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pellucid
+import pytest
+from kept_databases import indexed_tables, plain_tables
+from pellucid import F
+from values import plain, same
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+DATABASES = sorted(path.name for path in FIXTURES.glob("*.pel"))
+
+
+@pytest.fixture(params=DATABASES)
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of a fixture, with its log if it has one."""
+    for path in FIXTURES.glob(f"{request.param}*"):
+        shutil.copy(path, tmp_path)
+    return tmp_path / request.param
+
+
+def expected_of(path: Path) -> dict[str, dict[Any, Any]]:
+    return plain_tables() if path.name.startswith("format-1") else indexed_tables()
+
+
+def assert_holds(db: pellucid.Database, expected: dict[str, dict[Any, Any]]) -> None:
+    assert sorted(db.tables()) == sorted(expected)
+    for name, rows in expected.items():
+        table: Any = db.table(name)
+        assert len(table) == len(rows)
+        for key, value in rows.items():
+            assert same(plain(table[key]), value), (name, key)
+        assert {type(key) for key in table} == {type(key) for key in rows}
+
+
+def assert_indexes_agree(people: Any) -> None:
+    rows = people.to_dicts()
+    assert people.index("by_email").get("p17@example.org") == rows[17]
+    assert list(people.index("by_age").range(20, 30)) == sorted(
+        (row for row in rows if 20 <= row["age"] < 30), key=lambda row: row["age"]
+    )
+    assert people.index("by_tag").count("t3") == sum("t3" in row["tags"] for row in rows)
+    assert people.index("adults").count("Person 20") == sum(
+        row["name"] == "Person 20" and row["age"] >= 18 for row in rows
+    )
+    in_bath = people.where(F.city == "Bath").order_by(F.age.desc()).column("age")
+    assert in_bath == sorted((row["age"] for row in rows if row["city"] == "Bath"), reverse=True)
+
+
+def test_a_database_of_an_earlier_release_holds_what_it_held(kept: Path) -> None:
+    expected = expected_of(kept)
+    with pellucid.open(kept, "r") as db:
+        assert_holds(db, expected)
+    with pellucid.open(kept) as db:
+        assert_holds(db, expected)
+        assert db.check() == []
+        if "people" in expected:
+            assert_indexes_agree(db.table("people"))
+
+
+def test_a_database_of_an_earlier_release_can_be_written_to(kept: Path) -> None:
+    expected = expected_of(kept)
+    with pellucid.open(kept) as db:
+        db.table("rows")[1].count += 1
+        assert db.table("rows").append({"n": 400}) == 399
+        if "people" in expected:
+            people = db.table("people")
+            people.append(
+                {"name": "New", "age": 25, "email": "new@example.org", "city": "Bath", "tags": ["t3"]}
+            )
+            with pytest.raises(pellucid.UniqueError):
+                people.append({"email": "NEW@example.org"})
+        db.compact()
+    with pellucid.open(kept, "r", untrusted=True) as db:
+        assert (db.table("rows")[1].count, db.table("rows")[399].n) == (3, 400)
+        if "people" in expected:
+            assert_indexes_agree(db.table("people"))
+        assert db.check() == []
+
+
+def test_an_earlier_database_without_a_log_is_read_as_untrusted(kept: Path) -> None:
+    if Path(f"{kept}-log").exists():
+        with pytest.raises(pellucid.DatabaseError, match="log"):
+            pellucid.open(kept, "r", untrusted=True)
+        return
+    with pellucid.open(kept, "r", untrusted=True) as db:
+        assert_holds(db, expected_of(kept))
