@@ -139,6 +139,34 @@ except pellucid.DiskFull as error:
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_rows_are_refused_while_there_is_room_for_deletes_and_taken_again_behind_them(
+    path: Path, child: Child
+) -> None:
+    child(opening(path))
+    child("db.extend('x' * 100 for _ in range(100_000)); db.close()")
+    child(opening(path))
+    # The system says that there is none left; what it really has is for deletes.
+    child("fault('room', '', 1)")
+    with pytest.raises(Raised, match=r"DiskFull.*nothing of this was written: make room, and try again"):
+        child("for number in range(100_000): db[f'new {number}'] = 'y' * 100")
+    assert child("len(db)") < 101_000, "no more than a piece of the log"
+    with pytest.raises(Raised, match="DiskFull"):
+        child("db.extend('y' * 1000 for _ in range(10_000))")
+    child("before = list(db)")
+    child("for key in before[::2]: del db[key]")
+    assert child("list(db) == before[1::2]")
+    # A transaction of many, which is written into the file at once.
+    child("with db.transaction():\n    for key in before[1::2]: del db[key]")
+    assert child("len(db)") == 0
+    child("for number in range(5_000): db[number] = 'z' * 100")
+    with pytest.raises(Raised, match="DiskFull"):
+        child("for number in range(5_000, 200_000): db[number] = 'z' * 100")
+    child("for key in list(db)[5_000:]: del db[key]")
+    assert child("db.check()") == []
+    child("db.close()")
+    assert rows_of(path) == dict.fromkeys(range(5_000), "z" * 100)
+
+
 # Warnings, for a process that sees them once.
 CAUGHT = """
 import contextlib, warnings

@@ -144,6 +144,9 @@ unsafe extern "C" {
         flags: c_uint,
     ) -> c_int;
     pub fn mdb_cursor_del(cursor: *mut MDB_cursor, flags: c_uint) -> c_int;
+
+    /// How many pages the file will have when a write transaction, with those in it, is committed.
+    pub fn pellucid_txn_pages(txn: *const MDB_txn) -> usize;
 }
 
 /// The context to give an environment (`mdb_env_set_userctx`) that has its locks on this descriptor of its lock file. The descriptor must stay

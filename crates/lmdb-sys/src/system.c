@@ -10,6 +10,8 @@
  * - open: the lock file is one that the caller opened before, never a symbolic link to it.
  * - pwrite, pwritev: a short write goes on. Linux writes at most 0x7ffff000 bytes in one call, and a disk that is nearly full takes a
  *   part; the write behind that says ENOSPC, where LMDB would say EIO.
+ *
+ * It ends with what LMDB knows and does not tell.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1
@@ -118,3 +120,11 @@ static ssize_t pellucid_pwritev(int descriptor, const struct iovec *parts, int c
 #endif
 
 #include "mdb.c"
+
+/* How many pages the file will have when this transaction, or the innermost one in it, is committed. */
+size_t pellucid_txn_pages(const MDB_txn *txn)
+{
+	while (txn->mt_child)
+		txn = txn->mt_child;
+	return txn->mt_next_pgno;
+}

@@ -13,6 +13,7 @@ mod check;
 mod copy;
 mod database;
 pub mod engine;
+mod engine_error;
 mod entry;
 mod error;
 mod estimate;

@@ -367,7 +367,7 @@ impl Environment {
     }
 
     /// LMDB's own descriptor, for use while this is borrowed.
-    fn file(&self) -> Result<ManuallyDrop<File>, EngineError> {
+    pub(crate) fn file(&self) -> Result<ManuallyDrop<File>, EngineError> {
         let mut descriptor = -1;
         // SAFETY: the environment is open, and the number ours to fill.
         check(unsafe { ffi::mdb_env_get_fd(self.raw, &raw mut descriptor) })?;

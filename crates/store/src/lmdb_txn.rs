@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pellucid_lmdb_sys as ffi;
 
-use crate::engine::{Cursor, Direction, EngineError, Entry, ReadTxn, Start, Tree, WriteTxn};
+use crate::engine::{Cursor, Direction, EngineError, Entry, FileSize, ReadTxn, Start, Tree, WriteTxn};
 use crate::estimate;
 use crate::lmdb::{Environment, Heads, check, error_of};
 use crate::lmdb_cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
@@ -642,6 +642,15 @@ impl WriteTxn for LmdbWrite {
         self.txns.pop();
         // SAFETY: as above.
         check(unsafe { ffi::mdb_txn_commit(child) })
+    }
+
+    fn file_size(&self) -> Result<FileSize, EngineError> {
+        self.txn()?;
+        let Some(outermost) = self.txns.first() else { return Ok(FileSize::default()) };
+        // SAFETY: the transaction is live, and in this thread nobody changes it meanwhile.
+        let pages = unsafe { ffi::pellucid_txn_pages(*outermost) } as u64;
+        let now = self.environment.file()?.metadata().map_err(EngineError::Io)?.len();
+        Ok(FileSize { now, after: (pages * self.environment.page_size() as u64).max(now) })
     }
 
     fn commit(mut self: Box<Self>) -> Result<(), EngineError> {

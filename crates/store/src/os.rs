@@ -139,9 +139,12 @@ pub(crate) fn no_longer_close_in_children(descriptor: RawFd) {
     OWN_DESCRIPTORS.swap(descriptor, -1);
 }
 
-/// Bytes that this user may still write on a file's disk.
+/// Bytes that this user may still write on a file's disk; `Unsupported` where its file system does not say.
 pub(crate) fn room_beside(file: &File) -> io::Result<u64> {
     let statvfs = statvfs(file)?;
+    if statvfs.f_blocks == 0 {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     #[allow(clippy::unnecessary_cast, reason = "the fields have other types elsewhere")]
     Ok((statvfs.f_bavail as u64).saturating_mul(statvfs.f_frsize as u64))
 }

@@ -457,6 +457,10 @@ impl Space for FileSpace {
         Ok(can)
     }
 
+    fn disk_room(&self) -> Option<u64> {
+        self.own_file().and_then(os::room_beside).ok()
+    }
+
     #[inline]
     fn has(&self, end: usize) -> bool {
         let end = end as u64 * 8;

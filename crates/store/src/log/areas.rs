@@ -32,7 +32,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::engine::FileSize;
 use crate::log::group;
+use crate::log::room::Room;
 use crate::log::space::Space;
 use crate::log::sync::Pace;
 use crate::os;
@@ -84,6 +86,7 @@ pub(crate) struct Areas {
     /// The number, from 1 on, of the piece that was written to last, all of which is reserved. To ask the space for each group took as
     /// long as to write one.
     piece: AtomicUsize,
+    pub(super) room: Room,
     /// The thread that has pieces ready before they are written to.
     keeper: Latch<Option<Thread>>,
 }
@@ -143,6 +146,7 @@ impl Areas {
             left_at: AtomicU64::new(u64::MAX),
             own_end: AtomicU64::new(0),
             piece: AtomicUsize::new(0),
+            room: Room::default(),
             keeper: Latch::new(None),
         }
     }
@@ -323,12 +327,28 @@ impl Areas {
         if place + bytes.len() / 8 <= self.piece_words {
             // In one piece, as nearly all.
             if self.piece.load(Ordering::Relaxed) != piece + 1 {
+                self.check_room(bytes)?;
                 self.reserve_piece(piece)?;
             }
             let start = HEAD_WORDS + piece * self.piece_words + place;
             return self.write_part(start..start + bytes.len() / 8, bytes, self.is_clean(position));
         }
+        self.check_room(bytes)?;
         self.write_parts(area, words, bytes)
+    }
+
+    /// Whether the disk has room for what is pending, and for a group that comes to another piece.
+    #[cold]
+    fn check_room(&self, bytes: &[u8]) -> std::io::Result<()> {
+        let Some(free) = self.space.disk_room() else { return Ok(()) };
+        let pending = self.tail().saturating_sub(self.applied());
+        self.room.check(free, pending, self.piece_words as u64 * 8, bytes)
+    }
+
+    /// Whether the disk has room for a transaction of the tree that adds rows, and for deletes behind it.
+    pub(crate) fn check_room_of_bulk(&self, size: FileSize) -> std::io::Result<()> {
+        let Some(free) = self.space.disk_room() else { return Ok(()) };
+        Room::check_bulk(free, self.piece_words as u64 * 8, size)
     }
 
     /// Whether commits in a piece wait for the disk one by one, or may: in the first ones nobody knows yet.
@@ -483,6 +503,7 @@ impl Areas {
 
     pub(crate) fn set_applied(&self, position: u64) {
         self.word(APPLIED).fetch_max(position, Ordering::AcqRel);
+        self.room.forget();
         // The tree is on the disk, so nobody needs these groups there any more.
         self.word(SYNCED).fetch_max(position, Ordering::AcqRel);
     }

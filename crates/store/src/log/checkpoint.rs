@@ -230,6 +230,26 @@ impl Shared {
         if self.seal(lock)? { self.apply_sealed(tree_until, &mut || true) } else { Ok(Done::Nothing) }
     }
 
+    /// Find out how much room the tree has in its file, for whoever holds the writer lock.
+    pub(crate) fn learn_room(self: &Arc<Self>, tree_until: Instant) -> Result<(), EngineError> {
+        match self.commit_nothing(tree_until) {
+            // Then fewer pages can be used.
+            Ok(()) | Err(EngineError::DiskFull(_)) => {}
+            Err(error) => return Err(error.before_commit()),
+        }
+        self.areas.room.learn(&self.tree.usage()?);
+        Ok(())
+    }
+
+    /// Commit the tree as it is, unless somebody else writes it.
+    fn commit_nothing(self: &Arc<Self>, until: Instant) -> Result<(), EngineError> {
+        let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(()) };
+        let applied = Applied { version: txn.version(), ..applied_of(&*txn)? };
+        let (key, value) = applied.entry();
+        txn.put(Tree::Meta, &key, &[&value])?;
+        txn.commit()
+    }
+
     /// Begin to write the tree; `None` when somebody else did until the deadline.
     pub(crate) fn begin_tree(self: &Arc<Self>, until: Instant) -> Result<Option<TreeWrite>, EngineError> {
         if !lock::acquire_tree(&self.areas, until) {

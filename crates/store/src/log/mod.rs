@@ -19,6 +19,7 @@ mod merge;
 mod newest;
 mod read;
 mod recording;
+mod room;
 mod single;
 mod space;
 mod state;

@@ -4,7 +4,7 @@
 //! is given up once it is more than is kept: then whoever watches is told so.
 
 use crate::catalog::Applied;
-use crate::engine::{Cursor, Direction, EngineError, Start, Tree, WriteTxn};
+use crate::engine::{Cursor, Direction, EngineError, FileSize, Start, Tree, WriteTxn};
 use crate::entry::{CLEARED, DELETED, PUT, push};
 use crate::history::Keep;
 use crate::log::history::{self, BULK_SIZE_MIN, CHUNK, CHUNK_SIZE, ChunkWriter, Kind};
@@ -20,6 +20,10 @@ pub(crate) struct Recording {
     count: u32,
     so_far: SoFar,
     saved: Vec<SoFar>,
+    /// How many entries it has put that are not of the catalog, be they taken back since, and the key of the last one: a delete may say its key
+    /// ahead by a row.
+    put_count: u64,
+    last_put: Vec<u8>,
 }
 
 /// What is in chunks already.
@@ -38,10 +42,29 @@ impl Recording {
         let keep = Keep { size: size.max(BULK_SIZE_MIN), ..keep };
         let writer = ChunkWriter::new(&*txn)?;
         let (body, so_far, saved) = (vec![0; 4], SoFar::default(), Vec::new());
-        Ok(Self { txn, version, keep, writer, body, count: 0, so_far, saved })
+        Ok(Self {
+            txn,
+            version,
+            keep,
+            writer,
+            body,
+            count: 0,
+            so_far,
+            saved,
+            put_count: 0,
+            last_put: Vec::new(),
+        })
+    }
+
+    /// Whether it takes room for good.
+    pub(crate) fn adds_rows(&self) -> bool {
+        self.put_count > 0
     }
 
     fn note(&mut self, tree: Tree, mark: u8, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        if tree != Tree::Meta {
+            self.count_put(mark, key);
+        }
         if self.so_far.is_lost || tree == Tree::Blobs || (tree == Tree::Meta && key.first() == Some(&CHUNK)) {
             return Ok(());
         }
@@ -56,6 +79,17 @@ impl Recording {
         push(&mut self.body, tree, mark, key, parts);
         self.count += 1;
         Ok(())
+    }
+
+    fn count_put(&mut self, mark: u8, key: &[u8]) {
+        if mark == PUT {
+            self.put_count += 1;
+            self.last_put.clear();
+            self.last_put.extend_from_slice(key);
+        } else if self.last_put == key {
+            self.put_count = self.put_count.saturating_sub(1);
+            self.last_put.clear();
+        }
     }
 
     fn write_part(&mut self, kind: Kind) -> Result<(), EngineError> {
@@ -182,6 +216,10 @@ impl WriteTxn for Recording {
     fn release(&mut self) -> Result<(), EngineError> {
         self.saved.pop();
         self.txn.release()
+    }
+
+    fn file_size(&self) -> Result<FileSize, EngineError> {
+        self.txn.file_size()
     }
 
     fn commit(self: Box<Self>) -> Result<(), EngineError> {

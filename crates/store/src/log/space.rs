@@ -44,6 +44,11 @@ pub(crate) trait Space: Send + Sync {
         Ok(false)
     }
 
+    /// Bytes that the disk has room for; `None` where nobody knows.
+    fn disk_room(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether the words below `end` are there to be read: what nobody has reserved need not be.
     fn has(&self, end: usize) -> bool;
 

@@ -155,6 +155,9 @@ impl LoggedWrite {
         let areas = &self.shared.areas;
         let (position, sequence) = (areas.tail() + BULK_SIZE, areas.sequence() + 1);
         let applied = Applied { position, sequence, version: txn.version() };
+        if txn.adds_rows() {
+            areas.check_room_of_bulk(txn.file_size()?).map_err(EngineError::of_system)?;
+        }
         txn.commit_as(applied)?;
         areas.begin_area(areas.active(), applied.position);
         areas.set_applied(applied.position);
@@ -191,19 +194,28 @@ impl LoggedWrite {
 
     /// Append where the log cannot grow, or what it has cannot be kept in memory: when the tree has all of it, the next area needs neither.
     fn append_anew(&mut self, error: EngineError) -> Result<(), EngineError> {
+        let until = in_a_while(self.patience);
+        if matches!(error, EngineError::DiskFull(_)) {
+            // Whether there is room was said without a look at the tree.
+            self.shared.learn_room(until)?;
+            match self.append() {
+                Err(EngineError::DiskFull(_)) => {}
+                done => return done,
+            }
+        }
         // What went wrong with the log is told, not what goes wrong with the tree then. Without room at the begin of the next area that would be
         // worse than this one, in which a smaller group may have some.
         let areas = &self.shared.areas;
         if areas.reserve_begin(1 - areas.active(), self.draft.size()).is_err() {
             return Err(error);
         }
-        let until = in_a_while(self.patience);
         while matches!(self.checkpoint(until), Ok(true)) {}
         if self.shared.pending() > 0 {
             return Err(error);
         }
         // It keeps what the areas held.
         self.base = self.shared.read()?;
+        self.shared.learn_room(until)?;
         self.append()
     }
 }
