@@ -988,11 +988,11 @@ import pellucid
 big = pellucid.dumps([{"n": n, "text": f"text {n}"} for n in range(300_000)])
 large = b"x" * (100 << 20)
 data = pellucid.dumps([large])
-numbers = list(range(3_000_000))
+numbers = list(range(8_000_000))
 db = pellucid.open(sys.argv[1])
 db["large"] = {"data": large}
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (24 << 20), resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_AS, (used + (48 << 20), resource.RLIM_INFINITY))
 for work in (
     lambda: pellucid.loads(big),
     lambda: pellucid.view(big).to_list(),

@@ -68,7 +68,7 @@ EACH_WAY = pytest.mark.parametrize(("loop", "is_indexed"), [*QUERIES, *INDEXES])
 
 
 def fill(table: Table, *, is_indexed: bool = False) -> None:
-    table.extend({"n": n, "mod": n % 5, "text": text_of(n)} for n in range(COUNT))
+    table.update({n: {"n": n, "mod": n % 5, "text": text_of(n)} for n in range(COUNT)})
     if is_indexed:
         table.create_index("mod", F.mod)
         table.create_index("two", (F.mod, F.n))

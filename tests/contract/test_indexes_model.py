@@ -209,8 +209,9 @@ class IndexMachine(RuleBasedStateMachine):
         self.db = pellucid.open(self.target)
         self.table = self.db.table("t")
         self.rows: Rows = {}
+        self.least_next = 0
         self.indexes: set[str] = set()
-        self.begun: list[tuple[Any, Rows, set[str]]] = []
+        self.begun: list[tuple[Any, Rows, set[str], int]] = []
 
     def attempt(self, rows: Rows, work: Callable[[], object]) -> None:
         """Do what leaves these rows, unless a unique index has something against it."""
@@ -224,6 +225,11 @@ class IndexMachine(RuleBasedStateMachine):
     def with_row(self, rows: Rows, key: Any, record: dict[str, Any]) -> Rows:
         spelled = rows.get(order(key), (key, None))[0]
         return {**rows, order(key): (spelled, record)}
+
+    def next_int(self) -> int:
+        """One more than the greatest number that is a key or, where its row is gone, was one; numbers beyond 64 bits do not count."""
+        numbers = [key for key, _ in self.rows.values() if isinstance(key, (int, float))]
+        return max([math.floor(number) + 1 for number in numbers if abs(number) < 2**63] + [self.least_next])
 
     # Rows
 
@@ -251,10 +257,10 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(values=st.lists(records, max_size=5))
     def extend(self, values: list[dict[str, Any]]) -> None:
+        start = self.next_int()
         numbers = [key for key, _ in self.rows.values() if isinstance(key, (int, float))]
-        if any(number >= 2**60 for number in numbers):
+        if start >= 2**60 or any(number >= 2**60 for number in numbers):
             return
-        start = max([math.floor(number) + 1 for number in numbers if number > -(2**60)] + [0])
         after = self.rows
         for place, record in enumerate(values):
             after = self.with_row(after, start + place, record)
@@ -264,6 +270,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         place = data.draw(st.sampled_from(sorted(self.rows)))
+        self.least_next = self.next_int()
         key, _ = self.rows.pop(place)
         del self.table[key]
 
@@ -287,6 +294,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule()
     def clear(self) -> None:
         self.table.clear()
+        self.least_next = self.next_int()
         self.rows = {}
 
     # Indexes
@@ -345,18 +353,18 @@ class IndexMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         context = self.db.transaction()
         context.__enter__()
-        self.begun.append((context, copy.deepcopy(self.rows), set(self.indexes)))
+        self.begun.append((context, copy.deepcopy(self.rows), set(self.indexes), self.least_next))
 
     @precondition(lambda self: self.begun)
     @rule()
     def commit(self) -> None:
-        context, _, _ = self.begun.pop()
+        context, *_ = self.begun.pop()
         context.__exit__(None, None, None)
 
     @precondition(lambda self: self.begun)
     @rule()
     def roll_back(self) -> None:
-        context, self.rows, self.indexes = self.begun.pop()
+        context, self.rows, self.indexes, self.least_next = self.begun.pop()
         context.__exit__(KeyError, KeyError(), None)
 
     @precondition(lambda self: not self.begun and self.target != ":memory:")
