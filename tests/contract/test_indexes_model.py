@@ -227,9 +227,9 @@ class IndexMachine(RuleBasedStateMachine):
         return {**rows, order(key): (spelled, record)}
 
     def next_int(self) -> int:
-        """One more than the greatest number that is a key or, where its row is gone, was one; numbers beyond 64 bits do not count."""
+        """One more than the greatest number of 64 bits that is a key or, where its row is gone, was one."""
         numbers = [key for key, _ in self.rows.values() if isinstance(key, (int, float))]
-        return max([math.floor(number) + 1 for number in numbers if abs(number) < 2**63] + [self.least_next])
+        return max([self.least_next, *(math.floor(number) + 1 for number in numbers if abs(number) < 2**63)])
 
     # Rows
 

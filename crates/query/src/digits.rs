@@ -44,13 +44,16 @@ pub(crate) fn power(exponent: u64) -> BigUint {
     BigUint::from(10u8).pow(u32::try_from(exponent).unwrap_or(u32::MAX))
 }
 
+/// The logarithm of 2 in base 10, with 64 bits behind the point.
+const LOG10_2: u128 = 0x4D10_4D42_7DE7_FBCC;
+
 /// How many digits a number has; 0 has one.
 pub(crate) fn count(number: &BigUint) -> i64 {
     if let Some(number) = number.to_u128() {
         return i64::from(number.checked_ilog10().unwrap_or(0)) + 1;
     }
     // As many as the bits say, or one more or fewer where the estimate was rounded.
-    let estimate = ((number.bits() - 1) as f64 * std::f64::consts::LOG10_2) as u64;
+    let estimate = ((u128::from(number.bits() - 1) * LOG10_2) >> 64) as u64;
     let power = power(estimate);
     let digits = if *number < power {
         estimate
@@ -73,11 +76,11 @@ mod tests {
                 let text = digit.repeat(length);
                 let number = parse(text.as_bytes()).unwrap();
                 assert_eq!(number.to_string(), text);
-                assert_eq!(count(&number), length as i64, "{digit} {length}");
+                assert_eq!(count(&number), i64::try_from(length).unwrap(), "{digit} {length}");
             }
             let power = power(length as u64);
-            assert_eq!(count(&power), length as i64 + 1);
-            assert_eq!(count(&(power - 1u8)), length as i64);
+            assert_eq!(count(&power), i64::try_from(length).unwrap() + 1);
+            assert_eq!(count(&(power - 1u8)), i64::try_from(length).unwrap());
         }
         assert_eq!(parse(b"00000000000000000000000000000007").unwrap(), BigUint::from(7u8));
         assert_eq!(count(&BigUint::ZERO), 1);

@@ -370,7 +370,8 @@ pub fn ndarray<'a, S: Shapes + ?Sized>(
         let dimension = shape.int(bytes, index).and_then(|dimension| u64::try_from(dimension).ok());
         let dimension = dimension.ok_or_else(bad)?;
         is_empty |= dimension == 0;
-        size = size.checked_mul(dimension.max(1)).filter(|size| i64::try_from(*size).is_ok()).ok_or_else(bad)?;
+        size =
+            size.checked_mul(dimension.max(1)).filter(|size| i64::try_from(*size).is_ok()).ok_or_else(bad)?;
     }
     let size = if is_empty || item_size == 0 { 0 } else { size };
     // Of an empty string, a scalar, a NUL was written before NumPy's own size was looked at.

@@ -226,7 +226,7 @@ fn a_bounded_walk_reaches_no_byte_twice() {
         [0x04, 0x02, 0x50, 0x50, 0x06, 0x06].repeat(60).into_iter().chain([0x04, 0x00]).collect();
     bytes[0] = Kind::Tuple.root_byte();
     for _ in 0..2 {
-        bytes.extend_from_slice(&(26u64 | (body.len() as u64) << 32).to_le_bytes());
+        bytes.extend_from_slice(&(0x1a_u64 | (body.len() as u64) << 32).to_le_bytes());
     }
     bytes.extend_from_slice(&body);
     let root = Container::root(&bytes, &shapes).unwrap();

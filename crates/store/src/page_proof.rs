@@ -282,8 +282,7 @@ impl Proof<'_> {
         let mut leaf = Leaf { number, ..Leaf::default() };
         if changes.is_below(between.1) {
             let page = self.leaf_page(number, between)?;
-            leaf.is_read = true;
-            leaf.used = page.used();
+            let mut used = page.used();
             let (mut place, mut puts) = (0, 0);
             while let Some((_, key, is_deleted)) = changes.take_below(between.1) {
                 puts += usize::from(!is_deleted);
@@ -299,13 +298,14 @@ impl Proof<'_> {
                 }
                 if is_deleted {
                     let (start, end) = page.extent(place)?;
-                    leaf.used = leaf.used.saturating_sub((end - start + 2) as u16);
+                    used = used.saturating_sub((end - start + 2) as u16);
                     leaf.loses = true;
                     leaf.loses_last |= place + 1 == page.count();
                 }
             }
             // What is put there may part it before it loses the others.
-            leaf.is_suspect = leaf.loses && (puts > 0 || usize::from(leaf.used) < self.room() / 3);
+            leaf.is_suspect = leaf.loses && (puts > 0 || usize::from(used) < self.room() / 3);
+            leaf.used = Some(used);
         }
         shape.leaves.push(leaf);
         Ok(())
@@ -328,10 +328,11 @@ impl Proof<'_> {
 
     /// Read a leaf that has not been read yet.
     fn look(&self, shape: &mut Shape, place: usize) -> Result<(), Fault> {
-        let Some(leaf) = shape.leaves.get_mut(place).filter(|leaf| !leaf.is_read) else { return Ok(()) };
+        let Some(leaf) = shape.leaves.get_mut(place).filter(|leaf| leaf.used.is_none()) else {
+            return Ok(());
+        };
         let page = self.leaf_page(leaf.number, Between(None, None))?;
-        leaf.is_read = true;
-        leaf.used = page.used();
+        leaf.used = Some(page.used());
         Ok(())
     }
 
@@ -377,7 +378,7 @@ impl Proof<'_> {
             kept = match kept {
                 _ if leaf.is_suspect => Some(0),
                 Some(bytes) => {
-                    let bytes = bytes + usize::from(leaf.used);
+                    let bytes = bytes + usize::from(leaf.used.unwrap_or(0));
                     (bytes < self.room() / 2).then_some(bytes)
                 }
                 None => None,
@@ -408,8 +409,7 @@ impl<'k> Changes<'_, 'k> {
 struct Leaf {
     number: u64,
     /// Bytes of the entries that it keeps, once it was read.
-    used: u16,
-    is_read: bool,
+    used: Option<u16>,
     /// Whether entries of it are deleted, and the last one.
     loses: bool,
     loses_last: bool,
