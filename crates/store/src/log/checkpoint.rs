@@ -241,8 +241,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Commit the tree as it is, unless somebody else writes it.
+    /// Commit the tree as it is, unless somebody else writes it, or its pages are not proved yet.
     fn commit_nothing(self: &Arc<Self>, until: Instant) -> Result<(), EngineError> {
+        if self.is_unproven.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(()) };
         let applied = Applied { version: txn.version(), ..applied_of(&*txn)? };
         let (key, value) = applied.entry();
