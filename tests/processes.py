@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ def peak_memory():
         import resource
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 """
+
+
+def fork() -> int:
+    """As `os.fork`, without its warning of threads: libraries have some, and a child of a test uses none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
 
 # Reads a line with a piece of code, does it, answers with a line. What it defines stays for the next piece.
 CHILD = """

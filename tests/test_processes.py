@@ -15,7 +15,7 @@ from typing import Any
 
 import pellucid
 import pytest
-from processes import Child, Raised
+from processes import Child, Raised, fork
 
 
 def test_a_write_in_one_process_is_seen_by_the_next_read_in_the_other(path: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_handle_is_found_from_another_folder(path: Path, monkeypatch: pytest.M
 
 def in_child(work: Any) -> None:
     """Run `work` in a forked child; it passes if it returns."""
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         try:
             work()
@@ -337,9 +337,6 @@ def in_child(work: Any) -> None:
         os._exit(0)
     _, status = os.waitpid(pid, 0)
     assert status == 0, f"the child ended with {status}"
-
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 
 
 def test_a_forked_child_reads_and_writes_through_its_own_handle(path: Path) -> None:

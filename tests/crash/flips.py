@@ -30,6 +30,7 @@ from typing import Any
 
 import pellucid
 from pellucid import KEY, F, _native
+from processes import fork
 
 PAGE = 4096
 AREA_SIZE = 1 << 19
@@ -365,7 +366,7 @@ def run(seed: int, made: list[Image], folder: Path, kind: str = "bit") -> Tally:
 
 def _forked(work: Callable[[], object], told: Path | None = None) -> int:
     """Do something in a child, which leaves what it has to tell in a file; its status."""
-    pid = os.fork()
+    pid = fork()
     if pid:
         return os.waitpid(pid, 0)[1]
     status = 1

@@ -12,12 +12,12 @@ import signal
 import struct
 import time
 import traceback
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pellucid
+from processes import fork
 
 from crash.operations import Writer, apply_to_database, in_transaction, mark
 
@@ -84,10 +84,7 @@ class Process:
         self.status: int | None = None
         self.error_path = folder / f"error of {name}.txt"
         parent = os.getpid()
-        # Python warns of the threads that libraries have in this process. The child uses none of them.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self.pid = os.fork()
+        self.pid = fork()
         if self.pid == 0:
             self.notes.parent = parent
             code = 0
