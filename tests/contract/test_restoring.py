@@ -350,15 +350,24 @@ class Branch(TypedDict, total=False):
     branches: list[Branch]
 
 
-class OfMany(TypedDict, Generic[T], total=False):
-    one: T
-    more: OfMany[T]
+if sys.version_info >= (3, 11):
+
+    class OfMany(TypedDict, Generic[T], total=False):
+        one: T
+        more: OfMany[T]
+
+    ManyPrices = OfMany[Price]
+else:  # where no TypedDict is generic
+
+    class ManyPrices(TypedDict, total=False):
+        one: Price
+        more: ManyPrices
 
 
 @dataclasses.dataclass
 class Trees:
     branch: Branch
-    many: OfMany[Price] | None = None
+    many: ManyPrices | None = None
 
 
 def test_a_generic_class_may_hold_itself(db: Database) -> None:
