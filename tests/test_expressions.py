@@ -167,7 +167,7 @@ def test_an_expression_comes_back_from_its_text_its_repr_and_its_pickle(expressi
     [
         ((F.a >= 21) & F.b.endswith("B"), "(F.a >= 21) & F.b.endswith('B')", "a >= 21 and b endswith 'B'"),
         (operator.lt(1, F.x), "F.x > 1", "x > 1"),
-        (F["year"].year(), "F['year'].year()", "year(year)"),
+        (F["year"].year(), "F.year.year()", "year(year)"),
         (F["a.b"]["two words"], "F['a.b']['two words']", "`a.b`.`two words`"),
         (F.people.each().parts[0][1.5], "F.people.each().parts[0][1.5]", "people[*].parts[0][1.5]"),
         (~(F.a == 1) | ~F.b.exists(), "~(F.a == 1) | ~F.b.exists()", "not a == 1 or not b exists"),
@@ -438,25 +438,61 @@ USES: list[Callable[[Any], Any]] = [
 ]
 
 
+FUNCTIONS = [name for name in dir(F) if not name.startswith("_")]
+
+
 @pytest.mark.parametrize("use", USES)
-def test_a_method_that_is_not_called_is_no_field(use: Callable[[Any], Any]) -> None:
-    with pytest.raises(TypeError) as raised:
-        use(F.year)
-    assert str(raised.value) == 'F.year is the method year(); the field of that name is F["year"]'
+def test_a_method_that_is_not_called_is_no_value(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(
+        TypeError, match=r"^F\.name\.lower\(\)\.year is the method year\(\), which is called: "
+    ):
+        use(F.name.lower().year)
 
 
-def test_every_method_of_an_expression_says_that_it_is_one() -> None:
-    names = [name for name in dir(F) if not name.startswith("__")]
-    assert {"year", "count", "min", "lower", "each", "same_as"} <= set(names)
-    for name in names:
-        method = getattr(F.deep, name)
-        assert callable(method)
-        assert f'F.deep["{name}"]' in repr(method)
-        with pytest.raises(TypeError, match=rf"F\.deep\.{name} is the method {name}\(\)"):
-            method == 1  # noqa: B015
-        with pytest.raises(AttributeError, match=rf"F\.deep\.{name} is the method {name}\(\)"):
-            _ = method.further
-    assert F.born.year.__name__ == "year"
+def test_an_attribute_of_a_path_is_a_field_whatever_its_name() -> None:
+    assert {"year", "count", "min", "lower", "each", "same_as"} <= set(FUNCTIONS)
+    for name in [*FUNCTIONS, "age", "values", "_private"]:
+        for path in (F, F.deep, F.deep["x"], F.tags.each(), F.parts[0]):
+            assert getattr(path, name).same_as(path[name])
+            assert getattr(path, name).further.same_as(path[name]["further"])
+        assert evaluated(repr(F.deep[name] == 1)).same_as(F.deep[name] == 1)
+        assert pellucid.parse(str(F.deep[name] == 1)).same_as(F.deep[name] == 1)
+    db = pellucid.open(":memory:")
+    db.extend(
+        {"day": day, "born": datetime.date(2000, 1, 31 - day), "year": {"min": day}} for day in range(5)
+    )
+    assert db.where(F.day == 3).count() == db.where(F.born.day() == 28).count() == 1
+    assert db.agg(last=F.day.max(), least=F.year.min.min()) == {"last": 4, "least": 0}
+    assert db.where(F.born.day > 0).count() == 0
+    assert "call it applies the function: F.born.day()" in db.where(F.born.day > 0).explain()
+
+
+def test_to_call_a_path_applies_its_last_name() -> None:
+    given = {"between": (1, 2), "isin": ([1],), "same_as": (F,)}
+    given |= dict.fromkeys(["startswith", "endswith", "contains", "matches"], ("a",))
+    for name in FUNCTIONS:
+        called = getattr(F.deep, name)(*given.get(name, ()))
+        assert type(called) is not pellucid.Expression or not called.same_as(F.deep[name])
+        with pytest.raises(TypeError, match="a name in brackets is no function"):
+            F.deep[name]()
+    assert str(F.year.year()) == "year(year)"
+    assert str(F.day.contains(part="a")) == "day contains 'a'"
+    for called, arguments, told in [
+        (F["day"], (), r"F\.day is a field: a name in brackets is no function"),
+        (F.count, (), r"pellucid\.count\(\) counts the rows"),
+        (F.age.median, (), r"F\.age\.median is a field, and no function of expressions"),
+        (F.age.year, (1,), r"takes no arguments"),
+        (F.tags[0], (), r"is a field, and no function"),
+        (F, (), "F is no function"),
+    ]:
+        with pytest.raises(TypeError, match=told):
+            called(*arguments)
+
+
+def test_what_is_computed_has_no_fields() -> None:
+    with pytest.raises(AttributeError, match="is computed, and has no parts"):
+        _ = F.name.lower().age
+    assert F.name.lower().startswith.__name__ == "startswith"
     with pytest.raises(TypeError, match=r"KEY\.year is the method year\(\), which is called: KEY\.year\(\)"):
         KEY.year == 1  # noqa: B015
     with pytest.raises(TypeError, match=r"which is called: \(F\.a \+ 1\)\.abs\(\)"):

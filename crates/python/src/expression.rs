@@ -32,7 +32,8 @@ pub use operand::{equal_of, literal_of, node_of, refuse_unready};
 /// A condition or a computed value over the fields of a record, made of `pellucid.F` and operators.
 ///
 /// `F.age` and `F["age"]` are the field, `F.name.last` one in another, `F.parts[0]` an element of a list, `F.tags.each()` each of
-/// them, `pellucid.KEY` the row's key. A field with the name of a method is `F["year"]`.
+/// them, `pellucid.KEY` the row's key. An attribute is always a field, whatever its name: `F.year` is the field `year`. To call one applies its last
+/// name as a function: `F.born.year()` is the year of `born`.
 ///
 /// Nothing is true or false before it meets a record: `&`, `|` and `~` stand for `and`, `or` and `not`, and since they bind tighter than
 /// comparisons, these stand in parentheses. A field that is missing, or of an unlike type, makes each comparison False, and
@@ -46,6 +47,8 @@ pub use operand::{equal_of, literal_of, node_of, refuse_unready};
 #[pyclass(frozen, module = "pellucid", name = "Expression")]
 pub struct Expression {
     node: Node,
+    /// Whether its last step is an attribute's, so that it may be the name of a function.
+    is_attribute: bool,
 }
 
 /// An expression as it is typed in Python, for messages.
@@ -59,7 +62,7 @@ pub fn shown(py: Python<'_>, node: &Node) -> String {
 /// `ValueError` where it nests too deep.
 fn made(kind: Kind) -> PyResult<Expression> {
     match expression::Expression::new(kind) {
-        Ok(node) => Ok(Expression { node }),
+        Ok(node) => Ok(Expression::of(node)),
         Err(error) => Err(errors::value_error(error.to_string())),
     }
 }
@@ -72,7 +75,21 @@ impl Expression {
 
     /// The object of a node.
     pub fn of(node: Node) -> Self {
-        Self { node }
+        Self { node, is_attribute: false }
+    }
+
+    /// The path ahead of its last name, and that, where it may be a function: `F.born` and `year` of `F.born.year`.
+    fn as_call(&self) -> Option<(Self, &str)> {
+        let Kind::Field(source, path) = self.node.kind() else { return None };
+        let (Step::Field(name), above) = path.split_last()? else { return None };
+        let above = made(Kind::Field(*source, above.to_vec())).ok()?;
+        self.is_attribute.then_some((above, name))
+    }
+
+    /// The call that somebody may have meant who wrote this, in a message: `F.born.year()` for `F.born.year`.
+    pub fn meant_call(&self, py: Python<'_>) -> Option<String> {
+        let (above, name) = self.as_call()?;
+        method::is_name(py, name).then(|| format!("{}.{name}()", shown(py, &above.node)))
     }
 
     /// What it says.
@@ -146,6 +163,10 @@ impl Expression {
     }
 }
 
+fn is_dunder(name: &str) -> bool {
+    name.starts_with("__") && name.ends_with("__")
+}
+
 fn no_assignment(py: Python<'_>, node: &Node) -> String {
     format!(
         "{} stands for the field of any record, and none of them is at hand: query.update(age=3) sets a field in the rows of a query, \
@@ -174,14 +195,20 @@ impl Expression {
         slf: &Bound<'py, Self>,
         name: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let expression = slf.get();
+        // What the interpreter and its libraries ask for is no field.
+        let is_field = matches!(expression.node.kind(), Kind::Field(Source::Record, _))
+            && name.to_str().is_ok_and(|name| !is_dunder(name));
+        if is_field && let Ok(field) = expression.stepped(Step::Field(name.to_str()?.into())) {
+            return Ok(Bound::new(slf.py(), Self { is_attribute: true, ..field })?.into_any());
+        }
         let object = slf.py().get_type::<PyAny>();
         method::attribute(slf, name, object.call_method1("__getattribute__", (slf, name))?)
     }
 
     fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<Self> {
         let Ok(text) = name.to_str() else { return self.__getitem__(name.as_any()) };
-        // What the interpreter and its libraries ask for is no field.
-        if text.starts_with("__") && text.ends_with("__") {
+        if is_dunder(text) {
             return Err(PyAttributeError::new_err(format!("an expression has no attribute {text:?}")));
         }
         self.stepped(Step::Field(text.into())).map_err(|why| {
@@ -261,13 +288,21 @@ impl Expression {
         )))
     }
 
-    /// Who calls an expression has most likely misspelt one of its methods: any other name is a field.
-    #[pyo3(signature = (*_arguments, **_keywords))]
-    fn __call__(
-        slf: &Bound<'_, Self>,
-        _arguments: &Bound<'_, PyTuple>,
-        _keywords: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
+    /// Applies the last name of a path as a function.
+    #[pyo3(signature = (*arguments, **keywords))]
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        arguments: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if let Some((above, name)) = slf.get().as_call()
+            && let Some(method) = method::of_name(slf.py(), name)?
+        {
+            let above = Bound::new(slf.py(), above)?.into_any();
+            let arguments =
+                PyTuple::new(slf.py(), std::iter::once(above).chain(arguments.iter()).collect::<Vec<_>>())?;
+            return method.call(arguments, keywords);
+        }
         let node = &slf.get().node;
         let shown = shown(slf.py(), node);
         let Kind::Field(source, path) = node.kind() else {
@@ -282,6 +317,14 @@ impl Expression {
             return Err(errors::type_error(
                 "F is no function: F.age is the field of a record, F[\"two words\"] one of any name, F itself the record",
             ));
+        }
+        if let Some(Step::Field(name)) = path.last()
+            && !slf.get().is_attribute
+            && method::is_name(slf.py(), name)
+        {
+            return Err(errors::type_error(format!(
+                "{shown} is a field: a name in brackets is no function; write it behind a dot, F.age.{name}()"
+            )));
         }
         let hint = match path.last() {
             Some(Step::Field(name)) => match words::of_function(name) {
@@ -631,6 +674,11 @@ impl Expression {
 
     /// For `agg`: how many rows have a value there; None is one, a missing field is not.
     fn count(&self) -> PyResult<Aggregate> {
+        if matches!(self.node.kind(), Kind::Field(Source::Record, path) if path.is_empty()) {
+            return Err(errors::type_error(
+                "F.count() counts no field: pellucid.count() counts the rows, F.age.count() those with a value there; the field is F.count",
+            ));
+        }
         refuse_condition(&self.node)?;
         Ok(Aggregate::new(aggregate::Kind::Count, Some(self.node.clone())))
     }

@@ -1,9 +1,9 @@
-//! What is `F.year`, where it is not called?
+//! What is an attribute of a computed expression, where it is not called?
 //!
-//! A [`Method`] of an expression, which is called as any method is. Whoever compares it, adds it or names it as a value means the field of that
-//! name: a method of Python's own would equal nothing, and say so in silence.
+//! A [`Method`] such as `F.name.lower().startswith`, which is called as any method is. A method of Python's own would equal nothing, and say so in
+//! silence. An attribute of a path is a field, and to call that applies the method of its last name (`of_name`).
 
-use pellucid_query::expression::{Kind, Node, Source};
+use pellucid_query::expression::Node;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
@@ -12,9 +12,9 @@ use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
 use super::{Expression, python_text};
 use crate::errors;
 
-/// A method of an expression that was not called yet: `F.born.year` without `()`.
+/// A method of a computed expression that was not called yet: `F.name.lower().startswith` without `(...)`.
 ///
-/// All it can do is be called. A field of the same name is `F["year"]`, and every operator says so with a `TypeError`.
+/// All it can do is be called, and every operator says so with a `TypeError`.
 #[pyclass(frozen, module = "pellucid", name = "Method")]
 pub struct Method {
     node: Node,
@@ -36,6 +36,21 @@ pub fn attribute<'py>(
     Ok(Bound::new(expression.py(), method)?.into_any())
 }
 
+/// The method of expressions that has this name, to be called with an expression first; `None` where there is none.
+///
+/// # Errors
+/// What looking it up raises.
+pub fn of_name<'py>(py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let class = py.get_type::<Expression>();
+    let method = class.getattr_opt(name)?.filter(|_| !name.starts_with('_'));
+    Ok(method.filter(PyAnyMethods::is_callable))
+}
+
+/// Whether expressions have a method of this name.
+pub fn is_name(py: Python<'_>, name: &str) -> bool {
+    of_name(py, name).is_ok_and(|method| method.is_some())
+}
+
 /// Refuses a method where a value is wanted.
 ///
 /// # Errors
@@ -50,24 +65,13 @@ pub fn refuse(object: &Bound<'_, PyAny>) -> PyResult<()> {
 impl Method {
     fn why(&self, py: Python<'_>) -> String {
         let name = self.name.bind(py).to_string_lossy();
-        let shown = python_text::of(py, &self.node).unwrap_or_default();
-        if let Kind::Field(Source::Record, _) = self.node.kind() {
-            return format!(
-                "{shown}.{name} is the method {name}(); the field of that name is {shown}[\"{name}\"]"
-            );
-        }
         let called = self.called(py);
         format!("{} is the method {name}(), which is called: {called}", called.trim_end_matches("()"))
     }
 
     /// How it is called.
     pub fn called(&self, py: Python<'_>) -> String {
-        let shown = python_text::of(py, &self.node).unwrap_or_default();
-        let name = self.name.bind(py).to_string_lossy();
-        match self.node.kind() {
-            Kind::Field(..) => format!("{shown}.{name}()"),
-            _ => format!("({shown}).{name}()"),
-        }
+        format!("{}.{}()", python_text::operand(py, &self.node), self.name.bind(py).to_string_lossy())
     }
 
     fn refuse<T>(&self, py: Python<'_>) -> PyResult<T> {

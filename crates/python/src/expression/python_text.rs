@@ -7,7 +7,7 @@ use pellucid_query::expression::{Chain, Comparison, Expression, Kind, Node, Oper
 use pellucid_record::Value;
 use pellucid_record::value::{NoShapes, decode};
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::PyString;
 
 use super::operand::{is_no_term, literal_of};
 use crate::bytes;
@@ -28,14 +28,16 @@ const DECIMAL_BYTES_MAX: usize = 1700;
 
 /// The text of an expression in Python.
 pub fn of(py: Python<'_>, node: &Node) -> PyResult<String> {
-    let mut shower = Shower {
-        py,
-        class: py.get_type::<super::Expression>(),
-        is_keyword: py.import("keyword")?.getattr("iskeyword")?,
-        out: String::new(),
-    };
+    let mut shower =
+        Shower { py, is_keyword: py.import("keyword")?.getattr("iskeyword")?, out: String::new() };
     shower.push(node, level::COMPARE)?;
     Ok(shower.out)
+}
+
+/// The text of what has attributes: in parentheses where it needs some.
+pub fn operand(py: Python<'_>, node: &Node) -> String {
+    let text = of(py, node).unwrap_or_else(|_| node.to_string());
+    if level_of(node.kind()) == level::PRIMARY { text } else { format!("({text})") }
 }
 
 /// A path, or its stand-in, for messages.
@@ -48,7 +50,6 @@ pub fn short(node: &Node) -> String {
 
 struct Shower<'py> {
     py: Python<'py>,
-    class: Bound<'py, PyType>,
     is_keyword: Bound<'py, PyAny>,
     out: String,
 }
@@ -236,7 +237,7 @@ impl Shower<'_> {
         let is_name = name.starts_with(|first: char| first == '_' || first.is_ascii_alphabetic())
             && name.chars().all(|character| character == '_' || character.is_ascii_alphanumeric());
         let is_special = name.starts_with("__") && name.ends_with("__");
-        if !is_name || is_special || self.class.hasattr(name)? {
+        if !is_name || is_special {
             return Ok(false);
         }
         Ok(!self.is_keyword.call1((name,))?.is_truthy()?)

@@ -420,7 +420,10 @@ fn not_aggregate(given: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(method) = given.cast_exact::<Method>() {
         return Ok(format!("a method that was not called; write {}", method.get().called(given.py())));
     }
-    if given.is_instance_of::<Expression>() {
+    if let Ok(expression) = given.cast_exact::<Expression>() {
+        if let Some(called) = expression.get().meant_call(given.py()) {
+            return Ok(format!("the field {}; write {called} for the function", given.repr()?));
+        }
         return Ok(format!(
             "the expression {0}; write ({0}).max(), or what else is to be made of its values",
             given.repr()?

@@ -23,6 +23,7 @@ use super::Query;
 use super::access::Ways;
 use super::source::Place;
 use crate::errors;
+use crate::expression::method;
 use crate::work::{Queried, Stop, Walked, Work, over};
 
 /// Remarks, a line each.
@@ -312,6 +313,11 @@ impl Field {
             return Ok(Some(format!(
                 "note: no record in {name:?} has {place:?}; a field in another is F.{0} in where(), \"{0}\" as a path",
                 parts.join(".")
+            )));
+        }
+        if method::is_name(query.py(), field) && !above.is_empty() {
+            return Ok(Some(format!(
+                "note: no record in {name:?} has {place:?}; to call it applies the function: F.{place}()"
             )));
         }
         let hint = close.map_or_else(String::new, |close| {
