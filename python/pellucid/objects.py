@@ -201,7 +201,9 @@ def _way_out_of_zone(value: Any) -> str | None:
 def _way_out_of_columns(value: Any) -> str | None:
     """What to store for a DataFrame, a Table of pyarrow or a column of one: list() would lose data."""
     cls = type(value)
-    if not any(hasattr(cls, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__")):
+    # A Series of pandas has none of the protocols before pandas 3.
+    marks = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__", "iloc")
+    if not any(hasattr(cls, name) for name in marks):
         return None
     if not hasattr(value, "columns"):
         methods = ("to_list", "to_pylist", "tolist")
