@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas  # noqa: F401 - pyarrow imports it with its first table, where a signal would come in between
 import pellucid
 import pyarrow as pa
 import pytest
