@@ -86,7 +86,7 @@ impl Expression {
         self.is_attribute.then_some((above, name))
     }
 
-    /// The call that somebody may have meant who wrote this, in a message: `F.born.year()` for `F.born.year`.
+    /// The call of which the parentheses may have been forgotten, for messages: `F.born.year()` for `F.born.year`.
     pub fn meant_call(&self, py: Python<'_>) -> Option<String> {
         let (above, name) = self.as_call()?;
         method::is_name(py, name).then(|| format!("{}.{name}()", shown(py, &above.node)))

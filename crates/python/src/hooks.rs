@@ -145,7 +145,7 @@ pub fn decode_pickle<'py>(
             py,
             "PickleDenied",
             "a stored value is a pickle, and pickles are denied; open with pickle=\"allow\", or with the list of globals \
-             it may use, if you trust whoever wrote the file",
+             it may use, if you trust the file's author",
         ));
     }
     // The bytes first: an import may run code that writes to a viewed buffer.

@@ -69,7 +69,7 @@ impl NewFile {
         stamp::begin(self.file()?, Kind::Unfinished).map_err(EngineError::of_system)?;
         let mut entries =
             |version, _| vec![Applied { version, ..Applied::default() }.entry(), Counters::default().entry()];
-        // Nobody else uses it before it is complete.
+        // No other process opens it before it is complete.
         let options = LmdbOptions { is_lockless: true, ..LmdbOptions::default() };
         self.engine = Some(LmdbEngine::create(&self.path, options, &mut entries)?);
         Ok(())
@@ -183,7 +183,7 @@ fn create_locked(path: &Path, mode: u32) -> io::Result<File> {
     }
 }
 
-/// Remove what lies at a path if it is a copy that is not complete, or without its name, and that nobody makes any more.
+/// Remove what lies at a path if it is an unfinished copy, or one that has not got its name, and no process is making it.
 pub(crate) fn remove_remains(path: &Path) {
     let Ok(file) = side_file::peek(path, false) else { return };
     if stamp::is_copy(&file) && file.try_lock().is_ok() && same_file(path, &file).is_some() {

@@ -138,14 +138,14 @@ impl ShortGroup {
     }
 }
 
-/// The head of a group.
-#[inline]
 /// How many entries a group says that it has, and no more than it can have.
 pub(crate) fn count_of(bytes: &[u8]) -> usize {
     let count = bytes.get(4..8).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes);
     (count as usize).min(bytes.len())
 }
 
+/// The head of a group.
+#[inline]
 fn head_of(size: u32, count: u32, sequence: u64) -> [u8; HEAD_SIZE] {
     (u128::from(size) | u128::from(count) << 32 | u128::from(sequence) << 64).to_le_bytes()
 }
