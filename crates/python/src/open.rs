@@ -21,12 +21,12 @@ const TIMEOUT_SECONDS_MAX: f64 = 1e9;
 /// See [`limit_log`].
 static LOG_AREA_SIZE: AtomicUsize = AtomicUsize::new(0);
 
-/// Give databases that are opened from now on a log with areas of so many bytes, which is soon full: for tests. 0 is the
+/// Give databases that are opened from now on a log with segments of so many bytes, which is soon full: for tests. 0 is the
 /// usual size.
 #[pyfunction]
 #[pyo3(name = "_limit_log")]
-pub fn limit_log(area_size: usize) {
-    LOG_AREA_SIZE.store(area_size, Ordering::Relaxed);
+pub fn limit_log(segment_size: usize) {
+    LOG_AREA_SIZE.store(segment_size, Ordering::Relaxed);
 }
 
 fn mode_of(word: &str) -> PyResult<Mode> {
@@ -209,14 +209,14 @@ pub fn open(
         }
     }
     let path = path_of(target)?;
-    let log_area_size = LOG_AREA_SIZE.load(Ordering::Relaxed);
+    let log_segment_size = LOG_AREA_SIZE.load(Ordering::Relaxed);
     let options = OpenOptions {
         mode,
         durability,
         timeout,
         is_untrusted: untrusted,
         keep,
-        log_area_size,
+        log_segment_size,
         deriver: Some(Arc::new(Expressions)),
         ..OpenOptions::default()
     };

@@ -10,8 +10,8 @@ use pellucid_record::key::KeyEncoder;
 use pellucid_record::patch::Change;
 use pellucid_record::path::Step;
 use pellucid_record::{Encoder, Kind};
+use pellucid_store::engine::lmdb::{LmdbEngine, LmdbOptions};
 use pellucid_store::engine::{Batch, Direction, Engine, ReadTxn, Start, Tree};
-use pellucid_store::lmdb::{LmdbEngine, LmdbOptions};
 use pellucid_store::{Mode, OpenOptions, Range, Store, TableId};
 
 const WAIT: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! What do all handles of one open database share?
 //!
 //! The engine, the dictionary of shapes, the gate for writers, the newest snapshot. Handles in one process share
-//! it whatever they are called (`registry.rs`); it closes the file when the last handle, snapshot and
+//! it whatever they are called (`file/registry.rs`); it closes the file when the last handle, snapshot and
 //! transaction are gone.
 
 use std::fmt::Write as _;
@@ -11,20 +11,20 @@ use std::time::Duration;
 
 use pellucid_record::{Admission, Dictionary};
 
+use crate::catalog::cell::{CHECK_SIZE, Cell};
+use crate::catalog::next_int::Floors;
+use crate::catalog::row_key::{Prefix, TableId, is_long, split};
 use crate::catalog::{self, CatalogError, Source};
-use crate::cell::{CHECK_SIZE, Cell};
 use crate::engine::{Engine, EngineError};
 use crate::error::StoreError;
-use crate::gate::Gate;
+use crate::file::log_file;
+use crate::file::opening::{Leaving, Opening};
+use crate::file::stamp;
 use crate::index::{Builds, Deriver, IndexSet};
-use crate::log_file;
-use crate::next_int::Floors;
-use crate::opening::{Leaving, Opening};
-use crate::os;
-use crate::os_latch::Latch;
-use crate::row_key::{Prefix, TableId, is_long, split};
-use crate::snapshot::{Snapshot, SnapshotInner};
-use crate::stamp;
+use crate::sys::latch::Latch;
+use crate::sys::os;
+use crate::txn::gate::Gate;
+use crate::txn::snapshot::{Snapshot, SnapshotInner};
 use crate::warning::Warning;
 
 /// An open database. Fields are dropped in this order: the engine closes its file before the locks go.
@@ -325,7 +325,7 @@ impl Database {
     /// The bytes of a blob without its check.
     pub(crate) fn blob_body<'a>(&self, id: u64, bytes: Option<&'a [u8]>) -> Result<&'a [u8], StoreError> {
         let bytes = bytes.ok_or(StoreError::NoSuchBlob { id })?;
-        crate::blob::body(bytes)
+        crate::catalog::blob::body(bytes)
             .ok_or_else(|| self.corrupt(&format!("large value {id}"), "it is shorter than its check"))
     }
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 use pellucid_record::{Corrupt, ShapeError};
 
 use crate::engine::EngineError;
+use crate::file::side_file::Strange;
 use crate::index::IndexError;
-use crate::os_memory;
-use crate::side_file::Strange;
-use crate::writer_lock::command_of;
+use crate::sys::memory;
+use crate::txn::writer_lock::command_of;
 
 /// Who holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -504,7 +504,7 @@ impl StoreError {
             Self::SyncFailed { path, source } => fmt_unsynced(out, path, source),
             Self::Broken { path } => write!(out, "'{path}' takes no more writes: one failed at the disk"),
             Self::MapTooSmall { path, reserved } => fmt_outgrown(out, path, *reserved),
-            Self::NoMemory { what } => write!(out, "not enough memory for {what}{}", os_memory::Limit),
+            Self::NoMemory { what } => write!(out, "not enough memory for {what}{}", memory::Limit),
             Self::TransactionTooLarge { path } => {
                 write!(out, "one transaction changes too many pages of '{path}'")
             }

@@ -7,16 +7,16 @@ use std::time::Duration;
 use pellucid_record::{Dictionary, Sighting};
 
 use crate::catalog;
+use crate::catalog::row_key::TableId;
 use crate::database::Database;
+use crate::engine::history::Keep;
 use crate::error::{StoreError, Wanted};
-use crate::history::Keep;
+use crate::file::open;
 use crate::index::Deriver;
-use crate::open;
-use crate::os;
-use crate::os_latch::Latch;
-use crate::row_key::TableId;
-use crate::snapshot::Snapshot;
-use crate::transaction::Transaction;
+use crate::sys::latch::Latch;
+use crate::sys::os;
+use crate::txn::snapshot::Snapshot;
+use crate::txn::transaction::Transaction;
 use crate::warning::Warning;
 
 /// What may be done with a database, and whether it is created: dbm's letters.
@@ -57,9 +57,9 @@ pub struct OpenOptions {
     pub keep: Option<Keep>,
     /// The longest key that the engine stores by itself, for tests of longer ones; 0 is the engine's own limit.
     pub key_size_max: usize,
-    /// Bytes that each area of the log holds, for tests of one that is soon full; 0 is the usual size. A multiple of 64 KiB, and
+    /// Bytes that each segment of the log holds, for tests of one that is soon full; 0 is the usual size. A multiple of 64 KiB, and
     /// the same for all who have the database open.
-    pub log_area_size: usize,
+    pub log_segment_size: usize,
     /// Bytes of memory that the entries of an index that is built may take, for tests of tables that are too large; 0 is the usual size.
     pub index_memory: usize,
     /// What says what the entries of indexes are; a table that has some can be written to only where there is one.
@@ -75,7 +75,7 @@ impl Default for OpenOptions {
             is_untrusted: false,
             keep: None,
             key_size_max: 0,
-            log_area_size: 0,
+            log_segment_size: 0,
             index_memory: 0,
             deriver: None,
         }

@@ -8,10 +8,10 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use pellucid_store::engine::lmdb::{LmdbEngine, LmdbOptions};
+use pellucid_store::engine::memory::MemoryEngine;
 use pellucid_store::engine::{Batch, Cursor, Direction, Engine, EngineError, Next, Place, Start, Tree, What};
-use pellucid_store::lmdb::{LmdbEngine, LmdbOptions};
-use pellucid_store::log::LoggedEngine;
-use pellucid_store::memory::MemoryEngine;
+use pellucid_store::wal::LoggedEngine;
 use support::{Chance, Scratch};
 
 /// An engine and what it stands on.
@@ -37,7 +37,7 @@ fn logged(key_size_max: usize) -> Fixture {
     Fixture { engine: Box::new(LoggedEngine::in_memory(fixture.engine, 1 << 20).unwrap()), ..fixture }
 }
 
-/// A log over the memory engine, so small that each area is sealed again and again, and much is bulk.
+/// A log over the memory engine, so small that each segment is sealed again and again, and much is bulk.
 fn logged_tightly(key_size_max: usize) -> Fixture {
     let fixture = memory(key_size_max);
     Fixture { engine: Box::new(LoggedEngine::in_memory(fixture.engine, 2048).unwrap()), ..fixture }

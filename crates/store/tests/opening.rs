@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pellucid_store::lmdb::{LmdbEngine, LmdbOptions};
+use pellucid_store::engine::lmdb::{LmdbEngine, LmdbOptions};
 use pellucid_store::{Mode, OpenOptions, Range, Store, StoreError, Warning};
 use support::{Child, Scratch, key, record};
 
@@ -284,7 +284,7 @@ fn what_lies_beside_a_database_has_its_rights() {
         let metadata = path.metadata().unwrap();
         (metadata.mode() & 0o777, metadata.uid(), metadata.gid())
     };
-    // What the umask of a test takes away is given to a group, and what it leaves to others is not.
+    // What the umask of a test takes away is given to a WAL record, and what it leaves to others is not.
     for mode in [0o600, 0o660, 0o666] {
         std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         let rights = rights_of(&path);
@@ -397,7 +397,7 @@ fn whoever_may_write_beside_one_who_may_only_read_makes_sure_of_the_log() {
     let stale = (0..5).map(&mut put).collect::<Vec<_>>();
     (5..20).for_each(|number| drop(put(number)));
     child.kill();
-    // As a power cut leaves it: the first page was on the disk once, and the groups are there all.
+    // As a power cut leaves it: the first page was on the disk once, and the WAL records are there all.
     File::options().write(true).open(&log).unwrap().write_all_at(&stale[4], 0).unwrap();
     std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();

@@ -44,17 +44,21 @@ struct Run {
 struct Manner {
     durability: Durability,
     /// Small, so that much goes into the tree; or large, and then nothing does and nobody asks for a sync.
-    area_size: usize,
+    segment_size: usize,
     pause: Duration,
 }
 
 impl Manner {
     fn options(self) -> OpenOptions {
-        OpenOptions { durability: self.durability, log_area_size: self.area_size, ..OpenOptions::default() }
+        OpenOptions {
+            durability: self.durability,
+            log_segment_size: self.segment_size,
+            ..OpenOptions::default()
+        }
     }
 
     fn is_left_alone(self) -> bool {
-        self.area_size > AREA_SIZE
+        self.segment_size > AREA_SIZE
     }
 }
 
@@ -231,21 +235,21 @@ const DATA: (&str, &str) = ("the data file", NAME);
 
 #[test]
 fn full_loses_nothing_to_a_power_cut() {
-    let manner = Manner { durability: Durability::Full, area_size: AREA_SIZE, pause: Duration::ZERO };
+    let manner = Manner { durability: Durability::Full, segment_size: AREA_SIZE, pause: Duration::ZERO };
     cut_everywhere("full_loses_nothing_to_a_power_cut", manner, &[LOG, DATA]);
 }
 
 #[test]
 fn process_loses_no_more_than_what_was_not_synced_yet() {
     let pause = Duration::from_millis(2);
-    let manner = Manner { durability: Durability::Process, area_size: AREA_SIZE, pause };
+    let manner = Manner { durability: Durability::Process, segment_size: AREA_SIZE, pause };
     cut_everywhere("process_loses_no_more_than_what_was_not_synced_yet", manner, &[LOG, DATA]);
 }
 
 #[test]
 fn process_syncs_now_and_then_without_being_asked() {
     let pause = Duration::from_millis(12);
-    let manner = Manner { durability: Durability::Process, area_size: 1 << 20, pause };
+    let manner = Manner { durability: Durability::Process, segment_size: 1 << 20, pause };
     cut_everywhere("process_syncs_now_and_then_without_being_asked", manner, &[LOG]);
 }
 
@@ -285,13 +289,13 @@ fn what_a_power_cut_leaves_of_a_database_that_is_being_made_can_be_made_one() {
 fn a_database_that_was_just_made_loses_no_more_to_a_power_cut_than_any_other() {
     let mut chance = Chance::new("a_database_that_was_just_made_loses_no_more_to_a_power_cut");
     // Left alone, its commits stay in the log; else some go into the tree, which has yet to be on the disk.
-    for (durability, area_size) in [
+    for (durability, segment_size) in [
         (Durability::Process, 1 << 20),
         (Durability::Process, AREA_SIZE),
         (Durability::Full, 1 << 20),
         (Durability::Full, AREA_SIZE),
     ] {
-        let manner = Manner { durability, area_size, pause: Duration::ZERO };
+        let manner = Manner { durability, segment_size, pause: Duration::ZERO };
         for _ in 0..4 {
             let scratch = Scratch::new();
             let run = {
@@ -308,7 +312,7 @@ fn a_database_that_was_just_made_loses_no_more_to_a_power_cut_than_any_other() {
 #[test]
 fn a_file_is_on_the_disk_as_it_was_made_before_it_grows() {
     let mut chance = Chance::new("a_file_is_on_the_disk_as_it_was_made_before_it_grows");
-    let manner = Manner { durability: Durability::Process, area_size: AREA_SIZE, pause: Duration::ZERO };
+    let manner = Manner { durability: Durability::Process, segment_size: AREA_SIZE, pause: Duration::ZERO };
     // By a commit that is too large for the log, and by the checkpoint of the last one to close.
     for count in [100, 1] {
         let changes = (0..count).map(|number| (format!("key {number}"), Some("v".repeat(100))));
@@ -342,7 +346,7 @@ fn a_tree_whose_writer_died_in_its_sync_is_on_the_disk_before_its_log_is_begun_a
         vec![row(format!("key {}", number % 7)), ("last".to_owned(), Some(number.to_string()))]
     };
     let mut chance = Chance::new("a_tree_whose_writer_died_in_its_sync");
-    let manner = Manner { durability: Durability::Full, area_size: AREA_SIZE, pause: Duration::ZERO };
+    let manner = Manner { durability: Durability::Full, segment_size: AREA_SIZE, pause: Duration::ZERO };
     let (mut rows, mut states) = (Rows::new(), vec![Rows::new()]);
     // What the data file held before a checkpoint and behind it, and the log behind it.
     let (old, new, log) = {
@@ -386,7 +390,7 @@ fn a_tree_whose_writer_died_in_its_sync_is_on_the_disk_before_its_log_is_begun_a
 #[test]
 fn the_name_of_a_database_lasts_as_its_first_commit_does() {
     let mut chance = Chance::new("the_name_of_a_database_lasts_as_its_first_commit_does");
-    let manner = Manner { durability: Durability::Full, area_size: AREA_SIZE, pause: Duration::ZERO };
+    let manner = Manner { durability: Durability::Full, segment_size: AREA_SIZE, pause: Duration::ZERO };
     let _recording = ALONE.lock();
     // One goes into the log, and one is so large that the tree alone has it.
     for size in [10, AREA_SIZE] {

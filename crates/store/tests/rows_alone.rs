@@ -88,8 +88,8 @@ fn change(transaction: &mut Transaction, tables: &[TableId], model: &mut Model, 
 fn rows_are_counted_without_the_catalog() {
     let scratch = Scratch::new();
     let path = scratch.path("rows.pel");
-    // So that areas are sealed again and again.
-    let options = OpenOptions { log_area_size: 1 << 16, ..OpenOptions::default() };
+    // So that segments are sealed again and again.
+    let options = OpenOptions { log_segment_size: 1 << 16, ..OpenOptions::default() };
     let mut chance = Chance::new("rows_are_counted_without_the_catalog");
     let (mut store, mut tables, mut model) =
         (Store::open(&path, &options).unwrap(), Vec::new(), Model::default());

@@ -465,7 +465,7 @@ fn other_processes_are_watched_and_what_they_left_when_they_were_killed() {
     store.close();
     assert!(matches!(watch.next(&store), Err(StoreError::Closed { .. })));
     assert!(matches!(watch.wait(&store, WAIT), Err(StoreError::Closed { .. })));
-    // Nobody closed it: the groups are found in the log, and kept.
+    // Nobody closed it: the WAL records are found in the log, and kept.
     reader.kill();
     let store = open(&scratch, None);
     assert!(store.stats().unwrap().log_recovered >= 2);

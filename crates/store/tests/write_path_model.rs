@@ -3,20 +3,20 @@
 //! A model of `docs/internals/write-path.md`, not of its code: processes that take one step at a time on shared memory,
 //! each step one that no other can divide. Every interleaving is visited, with a death of any process before any
 //! of its steps, and from every state every image of the log that a power cut can leave. A position is a count of
-//! groups here, so that it is the sequence number as well, and an area holds two.
+//! WAL records here, so that it is the sequence number as well, and a segment holds two.
 #![allow(clippy::indexing_slicing, reason = "a state out of its bounds is a finding")]
 #![allow(clippy::needless_pass_by_value, reason = "a step is used up by taking it")]
 
-#[path = "write_path_model/adopt.rs"]
-mod adopt;
+#[path = "write_path_model/checkpointer.rs"]
+mod checkpointer;
 #[path = "write_path_model/flaws.rs"]
 mod flaws;
-#[path = "write_path_model/keeper.rs"]
-mod keeper;
 #[path = "write_path_model/reader.rs"]
 mod reader;
 #[path = "write_path_model/states.rs"]
 mod states;
+#[path = "write_path_model/takeover.rs"]
+mod takeover;
 
 use flaws::Flaw;
 use states::{explore, explore_from, explore_full};
@@ -26,60 +26,61 @@ const ROOM: usize = 2;
 const NOBODY: u8 = 9;
 /// A number that no process has, for a lock that whoever comes next has to take over.
 const GONE: u8 = 8;
-/// Where an area begins whose head is just being written: its words are stored one by one, and its check is wrong meanwhile.
+/// Where a segment begins whose head is just being written: its words are stored one by one, and its check is wrong meanwhile.
 const TORN: u8 = 255;
 
-/// A group in the log: who wrote it, as which, and the check that chains it to the one before.
+/// A WAL record in the log: who wrote it, as which, and the check that chains it to the one before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Group {
+struct WalRecord {
     sequence: u8,
     author: u8,
     is_torn: bool,
-    /// The salt of the area and the author of the group before: what its check is seeded by.
+    /// The salt of the segment and the author of the WAL record before: what its check is seeded by.
     salt: u8,
     before: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Area {
+struct Segment {
     begin: u8,
     salt: u8,
-    groups: [Option<Group>; ROOM],
-    /// How often the head and each group were written, where it matters which of two is newer.
+    wal_records: [Option<WalRecord>; ROOM],
+    /// How often the head and each WAL record were written, where it matters which of two is newer.
     head_writes: u8,
-    group_writes: [u8; ROOM],
+    wal_record_writes: [u8; ROOM],
 }
 
-impl Area {
-    /// What the disk has when a sync of some groups, and perhaps of the head, has ended that had found them like this.
-    fn take_over(&mut self, found: &Self, groups: std::ops::Range<usize>, with_head: bool) {
+impl Segment {
+    /// What the disk has when a sync of some WAL records, and perhaps of the head, has ended that had found them like this.
+    fn take_over(&mut self, found: &Self, wal_records: std::ops::Range<usize>, with_head: bool) {
         if with_head && found.head_writes > self.head_writes {
             (self.begin, self.salt, self.head_writes) = (found.begin, found.salt, found.head_writes);
         }
-        for slot in groups {
+        for slot in wal_records {
             // Another sync may have ended meanwhile that found a newer one.
-            if found.group_writes[slot] > self.group_writes[slot] {
-                (self.groups[slot], self.group_writes[slot]) = (found.groups[slot], found.group_writes[slot]);
+            if found.wal_record_writes[slot] > self.wal_record_writes[slot] {
+                (self.wal_records[slot], self.wal_record_writes[slot]) =
+                    (found.wal_records[slot], found.wal_record_writes[slot]);
             }
         }
     }
 
-    /// The groups that continue the chain from the area's begin.
-    fn chain(&self) -> Vec<Group> {
-        let mut chain: Vec<Group> = Vec::new();
+    /// The WAL records that continue the chain from the segment's begin.
+    fn chain(&self) -> Vec<WalRecord> {
+        let mut chain: Vec<WalRecord> = Vec::new();
         if self.begin == TORN {
             return chain;
         }
-        for (index, group) in self.groups.iter().enumerate() {
-            let before = chain.last().map_or(NOBODY, |group| group.author);
-            match group {
-                Some(group)
-                    if !group.is_torn
-                        && group.salt == self.salt
-                        && group.before == before
-                        && usize::from(group.sequence) == usize::from(self.begin) + index + 1 =>
+        for (index, wal_record) in self.wal_records.iter().enumerate() {
+            let before = chain.last().map_or(NOBODY, |wal_record| wal_record.author);
+            match wal_record {
+                Some(wal_record)
+                    if !wal_record.is_torn
+                        && wal_record.salt == self.salt
+                        && wal_record.before == before
+                        && usize::from(wal_record.sequence) == usize::from(self.begin) + index + 1 =>
                 {
-                    chain.push(*group);
+                    chain.push(*wal_record);
                 }
                 _ => break,
             }
@@ -104,7 +105,7 @@ struct File {
 /// What the system keeps, whoever dies.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Shared {
-    areas: [Area; 2],
+    segments: [Segment; 2],
     active: usize,
     tail: u8,
     sequence: u8,
@@ -118,15 +119,15 @@ struct Shared {
     /// How much of it the disk surely has, and what the log's head says that it has.
     tree_on_disk: u8,
     hint: u8,
-    /// Whether nothing may be appended before the active area is sealed.
+    /// Whether nothing may be appended before the active segment is sealed.
     has_found: bool,
-    /// The authors of all groups, in order, by what was acknowledged or kept.
+    /// The authors of all WAL records, in order, by what was acknowledged or kept.
     history: Vec<u8>,
     /// How many of them were acknowledged.
     acknowledged: u8,
     next_salt: u8,
-    /// The log as the disk surely has it, and up to which group.
-    disk: [Area; 2],
+    /// The log as the disk surely has it, and up to which WAL record.
+    disk: [Segment; 2],
     synced: u8,
     /// Who syncs for all.
     syncer: Option<u8>,
@@ -142,13 +143,29 @@ enum Step {
     Dead,
     Done,
     // Writer
-    Lock { left: u8, is_bulk: bool },
-    Recover { left: u8, is_bulk: bool },
-    Append { left: u8 },
-    Complete { left: u8 },
-    StoreTail { left: u8 },
-    StoreSequence { left: u8 },
-    Unlock { left: u8 },
+    Lock {
+        left: u8,
+        is_bulk: bool,
+    },
+    Recover {
+        left: u8,
+        is_bulk: bool,
+    },
+    Append {
+        left: u8,
+    },
+    Complete {
+        left: u8,
+    },
+    StoreTail {
+        left: u8,
+    },
+    StoreSequence {
+        left: u8,
+    },
+    Unlock {
+        left: u8,
+    },
     // Bulk: everything else is in the tree, and nothing can be appended.
     BulkTreeLock,
     BulkCommit,
@@ -156,37 +173,100 @@ enum Step {
     BulkBegin,
     BulkPublish,
     // Checkpoint
-    CheckpointLock { left: u8 },
-    CheckpointRecover { left: u8 },
-    WriteBegin { left: u8 },
-    EndBegin { left: u8 },
-    EndBeginAnew { left: u8 },
-    Swap { left: u8 },
-    CheckpointUnlock { left: u8 },
-    TreeLock { left: u8 },
-    TreeCommit { left: u8 },
-    TreeTell { left: u8 },
+    CheckpointLock {
+        left: u8,
+    },
+    CheckpointRecover {
+        left: u8,
+    },
+    WriteBegin {
+        left: u8,
+    },
+    EndBegin {
+        left: u8,
+    },
+    EndBeginAnew {
+        left: u8,
+    },
+    Swap {
+        left: u8,
+    },
+    CheckpointUnlock {
+        left: u8,
+    },
+    TreeLock {
+        left: u8,
+    },
+    TreeCommit {
+        left: u8,
+    },
+    TreeTell {
+        left: u8,
+    },
     // Whoever opens alone, then writes
-    Adopt { stage: adopt::Stage, left: u8 },
-    // A process that keeps its tree and its layers, and looks again and again
-    Keep(keeper::Keeper),
+    TakeOver {
+        stage: takeover::Stage,
+        left: u8,
+    },
+    // A process that keeps its tree and its memtables, and looks again and again
+    Keep(checkpointer::Checkpointer),
     // Reader
     Load,
-    Find { goal: u8, floor: u8, from: u8, seen: Vec<u8> },
-    Copy { goal: u8, floor: u8, from: u8, seen: Vec<u8>, area: usize, salt: u8 },
-    Check { goal: u8, floor: u8, from: u8, seen: Vec<u8>, area: usize, salt: u8, group: Option<Group> },
-    TakeTree { goal: u8, floor: u8, from: u8, seen: Vec<u8> },
+    Find {
+        goal: u8,
+        floor: u8,
+        from: u8,
+        seen: Vec<u8>,
+    },
+    Copy {
+        goal: u8,
+        floor: u8,
+        from: u8,
+        seen: Vec<u8>,
+        segment: usize,
+        salt: u8,
+    },
+    Check {
+        goal: u8,
+        floor: u8,
+        from: u8,
+        seen: Vec<u8>,
+        segment: usize,
+        salt: u8,
+        wal_record: Option<WalRecord>,
+    },
+    TakeTree {
+        goal: u8,
+        floor: u8,
+        from: u8,
+        seen: Vec<u8>,
+    },
     // Whoever syncs, or waits for who does: a writer in `full`, or one who is asked to
-    AwaitSync { left: u8, goal: u8, writes: bool },
-    BeginSync { left: u8, goal: u8, writes: bool },
-    EndSync { left: u8, goal: u8, writes: bool, until: u8, found: [Area; 2], part: Option<Part> },
+    AwaitSync {
+        left: u8,
+        goal: u8,
+        writes: bool,
+    },
+    BeginSync {
+        left: u8,
+        goal: u8,
+        writes: bool,
+    },
+    EndSync {
+        left: u8,
+        goal: u8,
+        writes: bool,
+        until: u8,
+        found: [Segment; 2],
+        part: Option<Part>,
+    },
 }
 
-/// Some groups of an area.
+/// Some WAL records of a segment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Part {
-    area: usize,
-    groups: std::ops::Range<usize>,
+    segment: usize,
+    wal_records: std::ops::Range<usize>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -202,11 +282,16 @@ struct World {
 
 impl World {
     fn new(steps: Vec<Step>, deaths_left: u8, flaw: Flaw, is_full: bool) -> Self {
-        let area =
-            |salt| Area { begin: 0, salt, groups: [None; ROOM], head_writes: 0, group_writes: [0; ROOM] };
-        let areas = [area(1), area(0)];
+        let segment = |salt| Segment {
+            begin: 0,
+            salt,
+            wal_records: [None; ROOM],
+            head_writes: 0,
+            wal_record_writes: [0; ROOM],
+        };
+        let segments = [segment(1), segment(0)];
         let shared = Shared {
-            areas,
+            segments,
             active: 0,
             tail: 0,
             sequence: 0,
@@ -220,7 +305,7 @@ impl World {
             history: Vec::new(),
             acknowledged: 0,
             next_salt: 2,
-            disk: areas,
+            disk: segments,
             synced: 0,
             syncer: None,
             lasting: 0,
@@ -270,9 +355,9 @@ impl World {
         Some(taken_over)
     }
 
-    /// [O1] A group that nobody has counted is one that was just being appended, and no other.
+    /// [O1] A WAL record that nobody has counted is one that was just being appended, and no other.
     fn check_uncounted(&self) {
-        let now = Shared::replay(&self.shared.tree, &self.shared.areas);
+        let now = Shared::replay(&self.shared.tree, &self.shared.segments);
         let uncounted = now.get(self.shared.history.len()..).unwrap_or_default();
         let is_under_way = |author: &u8| self.shared.writer == Some(*author) || self.is_dead(*author);
         assert!(
@@ -299,29 +384,29 @@ impl World {
         is_free
     }
 
-    /// [W6] Set tail and sequence to where the active area's chain ends; false when there is more to do.
+    /// [W6] Set tail and sequence to where the active segment's chain ends; false when there is more to do.
     fn recover(&mut self) -> bool {
         let shared = &mut self.shared;
         shared.tell_applied();
-        let area = shared.areas[shared.active];
-        let chain = area.chain();
+        let segment = shared.segments[shared.active];
+        let chain = segment.chain();
         let applied = shared.tree.len() as u8;
-        if area.begin != TORN && area.end() < applied {
-            // A bulk commit whose process died before it began the area anew.
-            shared.tear_area(shared.active);
+        if segment.begin != TORN && segment.end() < applied {
+            // A bulk commit whose process died before it began the segment anew.
+            shared.tear_segment(shared.active);
             return false;
         }
-        if area.begin == TORN && self.flaw != Flaw::TornHeadLeft {
-            assert!(shared.tail <= applied, "[C2] an area is begun anew ahead of the tree: {shared:?}");
-            shared.begin_area(shared.active, applied);
+        if segment.begin == TORN && self.flaw != Flaw::TornHeadLeft {
+            assert!(shared.tail <= applied, "[C2] a segment is begun anew ahead of the tree: {shared:?}");
+            shared.begin_segment(shared.active, applied);
             shared.history.clone_from(&shared.tree);
         } else {
-            shared.history.truncate(usize::from(area.begin));
-            shared.history.extend(chain.iter().map(|group| group.author));
+            shared.history.truncate(usize::from(segment.begin));
+            shared.history.extend(chain.iter().map(|wal_record| wal_record.author));
         }
         assert!(
             shared.history.len() >= usize::from(shared.acknowledged),
-            "[W6] an acknowledged group is lost: {shared:?}"
+            "[W6] an acknowledged WAL record is lost: {shared:?}"
         );
         shared.tail = shared.history.len() as u8;
         shared.sequence = shared.tail;
@@ -330,26 +415,26 @@ impl World {
 }
 
 impl Shared {
-    /// Store the first words of an area's head: from now on it is none.
-    fn tear_area(&mut self, number: usize) {
+    /// Store the first words of a segment's head: from now on it is none.
+    fn tear_segment(&mut self, number: usize) {
         self.write_head(number, TORN);
     }
 
-    fn begin_area(&mut self, number: usize, begin: u8) {
-        assert_eq!(self.areas[number].begin, TORN, "the head is written in one step");
+    fn begin_segment(&mut self, number: usize, begin: u8) {
+        assert_eq!(self.segments[number].begin, TORN, "the head is written in one step");
         self.write_head(number, begin);
     }
 
     fn write_head(&mut self, number: usize, begin: u8) {
-        let old = &self.areas[number];
+        let old = &self.segments[number];
         // Nothing of it is found behind the tree that the disk has.
         let tree = &self.tree[..usize::from(self.tree_on_disk)];
-        let mut without = self.areas;
-        without[number].groups = [None; ROOM];
-        let is_free = Self::replay(tree, &self.areas) == Self::replay(tree, &without);
-        assert!(is_free, "[C2] area {number} is not free: {self:?}");
-        // What the area held stays where it was: only begin and salt are written.
-        self.areas[number] = Area {
+        let mut without = self.segments;
+        without[number].wal_records = [None; ROOM];
+        let is_free = Self::replay(tree, &self.segments) == Self::replay(tree, &without);
+        assert!(is_free, "[C2] segment {number} is not free: {self:?}");
+        // What the segment held stays where it was: only begin and salt are written.
+        self.segments[number] = Segment {
             begin,
             salt: self.next_salt,
             head_writes: old.head_writes + u8::from(self.has_syncs),
@@ -358,10 +443,10 @@ impl Shared {
         self.next_salt += 1;
     }
 
-    /// Whether the other area has groups that the tree has not.
+    /// Whether the other segment has WAL records that the tree has not.
     fn is_other_live(&self) -> bool {
-        let other = &self.areas[1 - self.active];
-        let active = &self.areas[self.active];
+        let other = &self.segments[1 - self.active];
+        let active = &self.segments[self.active];
         // Sealed: it ends where the active one begins, behind what is applied.
         other.end() == active.begin
             && other.begin < active.begin
@@ -376,27 +461,27 @@ impl Shared {
     }
 
     fn is_active_full(&self) -> bool {
-        let area = &self.areas[self.active];
-        usize::from(self.tail - area.begin) >= ROOM
+        let segment = &self.segments[self.active];
+        usize::from(self.tail - segment.begin) >= ROOM
     }
 
-    /// [O1] What the next opener makes of a tree and these areas.
-    fn replay(tree: &[u8], areas: &[Area; 2]) -> Vec<u8> {
+    /// [O1] What the next opener makes of a tree and these segments.
+    fn replay(tree: &[u8], segments: &[Segment; 2]) -> Vec<u8> {
         let mut found = tree.to_vec();
         for _ in 0..2 {
             let begin = found.len() as u8;
-            let next = areas.iter().find(|area| area.begin == begin && !area.chain().is_empty());
-            let Some(area) = next else { break };
-            found.extend(area.chain().iter().map(|group| group.author));
+            let next = segments.iter().find(|segment| segment.begin == begin && !segment.chain().is_empty());
+            let Some(segment) = next else { break };
+            found.extend(segment.chain().iter().map(|wal_record| wal_record.author));
         }
         found
     }
 
-    /// The images of the log that a power cut can leave: of every group and every begin, the old or the new.
-    fn images(&self) -> Vec<[Area; 2]> {
+    /// The images of the log that a power cut can leave: of every WAL record and every begin, the old or the new.
+    fn images(&self) -> Vec<[Segment; 2]> {
         let mut images = vec![self.disk];
         for number in 0..2 {
-            let (now, old) = (&self.areas[number], &self.disk[number]);
+            let (now, old) = (&self.segments[number], &self.disk[number]);
             if (now.begin, now.salt) != (old.begin, old.salt) {
                 let changed = images.clone().into_iter().map(|mut image| {
                     (image[number].begin, image[number].salt) = (now.begin, now.salt);
@@ -405,9 +490,9 @@ impl Shared {
                 images.extend(changed.collect::<Vec<_>>());
             }
             for slot in 0..ROOM {
-                if now.groups[slot] != old.groups[slot] {
+                if now.wal_records[slot] != old.wal_records[slot] {
                     let changed = images.clone().into_iter().map(|mut image| {
-                        image[number].groups[slot] = now.groups[slot];
+                        image[number].wal_records[slot] = now.wal_records[slot];
                         image
                     });
                     images.extend(changed.collect::<Vec<_>>());
@@ -419,7 +504,7 @@ impl Shared {
 
     /// What must hold in every state, for whoever opens it next: after a death of all, and after a power cut.
     fn check(&self) {
-        let now = Self::replay(&self.tree, &self.areas);
+        let now = Self::replay(&self.tree, &self.segments);
         let acknowledged = &self.history[..usize::from(self.acknowledged)];
         assert!(now.starts_with(acknowledged), "[W3] lost {acknowledged:?}, found {now:?}: {self:?}");
         assert!(
@@ -450,7 +535,7 @@ impl Shared {
     }
 
     /// What a power cut may leave: the tree of the last commit or the one before, and the log.
-    fn cuts(&self) -> impl Iterator<Item = (&[u8], [Area; 2])> {
+    fn cuts(&self) -> impl Iterator<Item = (&[u8], [Segment; 2])> {
         let old = &self.tree[..usize::from(self.tree_on_disk)];
         let new = (old != self.tree).then_some(&self.tree[..]);
         let images = self.images();
@@ -488,8 +573,8 @@ fn advance(world: &World, process: u8) -> Option<World> {
         Step::BulkTreeLock | Step::BulkCommit | Step::BulkTear | Step::BulkBegin | Step::BulkPublish => {
             bulk(&mut next, process, step)
         }
-        Step::Adopt { stage, left } => adopt::advance(&mut next, process, stage, left)?,
-        Step::Keep(keeper) => keeper.advance(&next),
+        Step::TakeOver { stage, left } => takeover::advance(&mut next, process, stage, left)?,
+        Step::Keep(checkpointer) => checkpointer.advance(&next),
         step => write(&mut next, process, step)?,
     };
     next.steps[usize::from(process)] = after;
@@ -512,20 +597,23 @@ fn write(world: &mut World, process: u8, step: Step) -> Option<Step> {
         Step::Recover { left, is_bulk } => first_step(left, is_bulk),
         Step::Append { left } => {
             let shared = &mut world.shared;
-            assert_ne!(shared.areas[shared.active].begin, TORN, "[W6] appended to an area without a head");
+            assert_ne!(
+                shared.segments[shared.active].begin, TORN,
+                "[W6] appended to a segment without a head"
+            );
             if shared.is_active_full() || shared.has_found {
                 // [C5] Gives the lock back and waits for a checkpoint.
                 shared.writer = None;
                 world.steps[usize::from(process)] = Step::Lock { left, is_bulk: false };
                 return Some(Step::Lock { left, is_bulk: false });
             }
-            let area = &mut shared.areas[shared.active];
-            let slot = usize::from(shared.tail - area.begin);
+            let segment = &mut shared.segments[shared.active];
+            let slot = usize::from(shared.tail - segment.begin);
             let before = if slot == 0 { NOBODY } else { shared.history[shared.history.len() - 1] };
             let sequence = shared.sequence + 1;
-            area.groups[slot] =
-                Some(Group { sequence, author: process, is_torn: true, salt: area.salt, before });
-            area.group_writes[slot] += u8::from(shared.has_syncs);
+            segment.wal_records[slot] =
+                Some(WalRecord { sequence, author: process, is_torn: true, salt: segment.salt, before });
+            segment.wal_record_writes[slot] += u8::from(shared.has_syncs);
             if is_early {
                 return Some(Step::StoreTail { left });
             }
@@ -533,11 +621,11 @@ fn write(world: &mut World, process: u8, step: Step) -> Option<Step> {
         }
         Step::Complete { left } => {
             let has_syncs = world.shared.has_syncs;
-            let area = &mut world.shared.areas[world.shared.active];
-            let slot = usize::from(world.shared.tail - area.begin) - usize::from(is_early);
-            if let Some(group) = &mut area.groups[slot] {
-                group.is_torn = false;
-                area.group_writes[slot] += u8::from(has_syncs);
+            let segment = &mut world.shared.segments[world.shared.active];
+            let slot = usize::from(world.shared.tail - segment.begin) - usize::from(is_early);
+            if let Some(wal_record) = &mut segment.wal_records[slot] {
+                wal_record.is_torn = false;
+                segment.wal_record_writes[slot] += u8::from(has_syncs);
             }
             if is_early { Step::Unlock { left } } else { Step::StoreTail { left } }
         }
@@ -584,19 +672,23 @@ fn sync(world: &mut World, process: u8, step: Step) -> Option<Step> {
         }
         Step::BeginSync { left, goal, writes } => {
             let shared = &world.shared;
-            let (until, synced, area) = (shared.tail, shared.synced, shared.active);
-            let begin = shared.areas[area].begin;
+            let (until, synced, segment) = (shared.tail, shared.synced, shared.active);
+            let begin = shared.segments[segment].begin;
             let has_head = synced > begin || world.flaw == Flaw::HeadLeftOut && synced == begin;
-            let part = (has_head && until > synced)
-                .then(|| Part { area, groups: usize::from(synced - begin)..usize::from(until - begin) });
-            Step::EndSync { left, goal, writes, until, found: shared.areas, part }
+            let part = (has_head && until > synced).then(|| Part {
+                segment,
+                wal_records: usize::from(synced - begin)..usize::from(until - begin),
+            });
+            Step::EndSync { left, goal, writes, until, found: shared.segments, part }
         }
         Step::EndSync { left, goal, writes, until, found, part } => {
             let shared = &mut world.shared;
             for (number, (disk, found)) in shared.disk.iter_mut().zip(&found).enumerate() {
                 match &part {
                     None => disk.take_over(found, 0..ROOM, true),
-                    Some(part) if part.area == number => disk.take_over(found, part.groups.clone(), false),
+                    Some(part) if part.segment == number => {
+                        disk.take_over(found, part.wal_records.clone(), false)
+                    }
                     Some(_) => {}
                 }
             }
@@ -635,12 +727,12 @@ fn bulk(world: &mut World, process: u8, step: Step) -> Step {
         }
         Step::BulkTear => {
             world.shared.tree_on_disk = world.shared.tree.len() as u8;
-            world.shared.tear_area(world.shared.active);
+            world.shared.tear_segment(world.shared.active);
             Step::BulkBegin
         }
         Step::BulkBegin => {
             let (active, begin) = (world.shared.active, world.shared.tree.len() as u8);
-            world.shared.begin_area(active, begin);
+            world.shared.begin_segment(active, begin);
             Step::BulkPublish
         }
         Step::BulkPublish => {
@@ -654,7 +746,7 @@ fn bulk(world: &mut World, process: u8, step: Step) -> Step {
     }
 }
 
-/// Begin the other area where the active one ends, if that has anything.
+/// Begin the other segment where the active one ends, if that has anything.
 fn seal(world: &mut World, left: u8) -> Step {
     let shared = &mut world.shared;
     match world.flaw {
@@ -667,15 +759,15 @@ fn seal(world: &mut World, left: u8) -> Step {
     }
     if shared.tail <= shared.tree.len() as u8 && shared.has_found {
         // Sealed and applied: what may stand behind it is to continue nothing.
-        shared.tear_area(shared.active);
+        shared.tear_segment(shared.active);
         return Step::EndBeginAnew { left };
     }
-    if shared.tail == shared.areas[shared.active].begin {
+    if shared.tail == shared.segments[shared.active].begin {
         // Nothing to seal.
         shared.writer = None;
         return if left == 0 { Step::Done } else { Step::CheckpointLock { left: left - 1 } };
     }
-    shared.tear_area(1 - shared.active);
+    shared.tear_segment(1 - shared.active);
     Step::EndBegin { left }
 }
 
@@ -698,12 +790,12 @@ fn checkpoint(world: &mut World, process: u8, step: Step) -> Option<Step> {
         Step::WriteBegin { left } => seal(world, left),
         Step::EndBegin { left } => {
             let (other, tail) = (1 - world.shared.active, world.shared.tail);
-            world.shared.begin_area(other, tail);
+            world.shared.begin_segment(other, tail);
             Step::Swap { left }
         }
         Step::EndBeginAnew { left } => {
             let (active, tail) = (world.shared.active, world.shared.tail);
-            world.shared.begin_area(active, tail);
+            world.shared.begin_segment(active, tail);
             world.shared.has_found = false;
             Step::WriteBegin { left }
         }
@@ -725,13 +817,13 @@ fn checkpoint(world: &mut World, process: u8, step: Step) -> Option<Step> {
         Step::TreeCommit { left } => {
             let shared = &mut world.shared;
             if shared.is_other_live() {
-                let area = shared.areas[1 - shared.active];
+                let segment = shared.segments[1 - shared.active];
                 assert_eq!(
-                    usize::from(area.begin),
+                    usize::from(segment.begin),
                     shared.tree.len(),
                     "[C3] a hole before the log: {shared:?}"
                 );
-                shared.tree.extend(area.chain().iter().map(|group| group.author));
+                shared.tree.extend(segment.chain().iter().map(|wal_record| wal_record.author));
             }
             Step::TreeTell { left }
         }
@@ -758,7 +850,7 @@ fn give_up(world: &World, process: u8) -> World {
     }
     let waits = matches!(
         step,
-        Step::Lock { .. } | Step::CheckpointLock { .. } | Step::TreeLock { .. } | Step::Adopt { .. }
+        Step::Lock { .. } | Step::CheckpointLock { .. } | Step::TreeLock { .. } | Step::TakeOver { .. }
     );
     assert!(waits, "{process} waits without a limit: {world:?}");
     let shared = &world.shared;
@@ -769,8 +861,8 @@ fn give_up(world: &World, process: u8) -> World {
     next
 }
 
-fn writer(groups: u8) -> Step {
-    Step::Lock { left: groups - 1, is_bulk: false }
+fn writer(wal_records: u8) -> Step {
+    Step::Lock { left: wal_records - 1, is_bulk: false }
 }
 
 /// Somebody who is asked for a sync of all now and then.
@@ -822,8 +914,8 @@ fn full_loses_nothing_whoever_syncs() {
 #[test]
 fn whoever_keeps_its_tree_sees_no_hole() {
     let checkpoint = |left| Step::CheckpointLock { left };
-    let keeper = Step::Keep(keeper::Keeper::new(3));
-    let states = explore(vec![writer(3), checkpoint(0), checkpoint(0), keeper], 1, Flaw::None);
+    let checkpointer = Step::Keep(checkpointer::Checkpointer::new(3));
+    let states = explore(vec![writer(3), checkpoint(0), checkpoint(0), checkpointer], 1, Flaw::None);
     assert!(states > 1000, "explored {states} states");
 }
 
@@ -839,14 +931,14 @@ fn a_file_that_was_just_made_is_on_the_disk_before_anything_is_said_to_be() {
     ] {
         states += explore_from(World::new(steps, 1, Flaw::None, is_full).newborn());
     }
-    states += explore_from(adopted(vec![writer(2), checkpoint()], 0, true, Flaw::None).newborn());
+    states += explore_from(taken_over(vec![writer(2), checkpoint()], 0, true, Flaw::None).newborn());
     assert!(states > 1000, "explored {states} states");
 }
 
 /// Some who work, then one who opens alone, and another one behind it if that one dies as well.
-fn adopted(before: Vec<Step>, left: u8, is_full: bool, flaw: Flaw) -> World {
-    let adopts = Step::Adopt { stage: adopt::Stage::Sync, left };
-    let steps = before.into_iter().chain([adopts.clone(), adopts]).collect();
+fn taken_over(before: Vec<Step>, left: u8, is_full: bool, flaw: Flaw) -> World {
+    let takeover = Step::TakeOver { stage: takeover::Stage::Sync, left };
+    let steps = before.into_iter().chain([takeover.clone(), takeover]).collect();
     World { cuts_left: 1, ..World::new(steps, 2, flaw, is_full) }
 }
 
@@ -859,7 +951,7 @@ fn whoever_opens_alone_finds_all_that_was_acknowledged_whoever_died_in_that() {
         (vec![writer(3), checkpoint()], false),
         (vec![writer(1), bulk, checkpoint()], false),
     ] {
-        let states = explore_from(adopted(before, 0, is_full, Flaw::None));
+        let states = explore_from(taken_over(before, 0, is_full, Flaw::None));
         assert!(states > 1000, "explored {states} states");
     }
 }

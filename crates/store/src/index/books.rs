@@ -9,9 +9,9 @@
 //! The definition is a text that the [`super::Deriver`] understands. Its entries are counted by an entry `t` of the index's id. Ids in
 //! keys are big-endian, everything else little-endian.
 
+use crate::catalog::row_key::TableId;
 use crate::catalog::{self, CatalogError, Fields, INDEX, Source, sealed, unsealed};
 use crate::engine::{Direction, Start};
-use crate::row_key::TableId;
 
 const IS_UNIQUE: u8 = 1;
 const IS_BUILDING: u8 = 2;

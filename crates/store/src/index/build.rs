@@ -20,14 +20,14 @@ use super::derive_rows::{Clock, Merge, Round, Rows};
 use super::error::{IndexError, NotUnique};
 use super::sorter::SortedEntry;
 use super::{Building, Derive, IndexInfo, Prepared, Reached};
+use crate::catalog::row_key::TableId;
 use crate::database::Database;
 use crate::error::StoreError;
-use crate::row_key::TableId;
-use crate::scan::Range;
-use crate::snapshot::Snapshot;
 use crate::store::Store;
-use crate::transaction::Transaction;
-use crate::writer_lock::is_dead;
+use crate::txn::scan::Range;
+use crate::txn::snapshot::Snapshot;
+use crate::txn::transaction::Transaction;
+use crate::txn::writer_lock::is_dead;
 
 /// Tables with fewer rows are built in one transaction, while which nobody is told how far it is.
 const FEW: u64 = 1 << 14;

@@ -16,7 +16,7 @@ use pellucid_record::key::join_spellings;
 use super::sorter::{SortedEntry, Sorter};
 use super::{Derive, Derived};
 use crate::error::StoreError;
-use crate::scan::{Row, Scan};
+use crate::txn::scan::{Row, Scan};
 
 /// Bytes of entries that are sorted at once: some 30 ms.
 const RUN_SIZE: usize = 16 << 20;

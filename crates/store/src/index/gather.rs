@@ -9,9 +9,9 @@ use std::sync::Arc;
 use super::IndexInfo;
 use super::error::{IndexError, NotUnique};
 use super::sorter::{SortedEntry, Sorter};
+use crate::catalog::row_key::TableId;
 use crate::error::StoreError;
-use crate::row_key::TableId;
-use crate::transaction::Transaction;
+use crate::txn::transaction::Transaction;
 
 /// Bytes of memory that what is gathered may take.
 const SIZE_MAX: usize = 128 << 20;

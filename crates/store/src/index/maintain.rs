@@ -12,16 +12,16 @@ use pellucid_record::{Corrupt, Shapes};
 
 use super::error::{IndexError, NotUnique};
 use super::{Derived, IndexSet, Prepared, books};
-use crate::cell::{CHECK_SIZE, check_of, write_head};
+use crate::catalog::cell::{CHECK_SIZE, check_of, write_head};
+use crate::catalog::row_key::{Prefix, RowKey, TableId, is_long};
 use crate::database::Database;
 use crate::engine::Tree;
 use crate::error::StoreError;
-use crate::row_key::{Prefix, RowKey, TableId, is_long};
-use crate::scan::{Range, Row, RowRange};
 use crate::store::OpenOptions;
-use crate::transaction::Transaction;
-use crate::transaction_scan::DirtyScan;
-use crate::whole::Whole;
+use crate::txn::scan::{Range, Row, RowRange};
+use crate::txn::transaction::Transaction;
+use crate::txn::transaction_scan::DirtyScan;
+use crate::txn::whole::Whole;
 
 /// What is to be written into indexes, in memory that is used again.
 #[derive(Default)]

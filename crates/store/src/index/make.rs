@@ -7,14 +7,14 @@ use super::derive_rows::{Clock, Merge, Runs, STEP};
 use super::error::{IndexError, NotUnique};
 use super::sorter::SortedEntry;
 use super::{Building, IndexInfo, Reached, books, indexes_of};
+use crate::catalog::row_key::TableId;
 use crate::catalog::{self, FORMAT_VERSION, Header, TABLE_NAME_SIZE_MAX, TableState};
 use crate::error::StoreError;
-use crate::row_key::TableId;
-use crate::scan::{Range, Row};
-use crate::single::Known;
-use crate::snapshot::Snapshot;
-use crate::transaction::{TableEntry, Transaction};
-use crate::whole::Whole;
+use crate::txn::scan::{Range, Row};
+use crate::txn::single::Known;
+use crate::txn::snapshot::Snapshot;
+use crate::txn::transaction::{TableEntry, Transaction};
+use crate::txn::whole::Whole;
 
 impl Snapshot {
     /// The indexes of a table, by name.

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 
 use pellucid_record::{Corrupt, Shapes};
 
-use crate::scan::Row;
+use crate::txn::scan::Row;
 
 pub use books::{Building, IndexInfo, Reached};
 pub(crate) use books::{all_indexes, indexes_of};

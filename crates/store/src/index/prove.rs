@@ -8,12 +8,12 @@ use std::sync::{Arc, PoisonError};
 use pellucid_record::key::{join_spellings, split_spellings};
 
 use super::{Derived, IndexInfo, all_indexes};
-use crate::check::{FINDINGS_MAX, Finding};
+use crate::catalog::row_key::TableId;
 use crate::database::{Database, hex};
 use crate::error::StoreError;
-use crate::row_key::TableId;
-use crate::scan::{Range, Row};
-use crate::snapshot::Snapshot;
+use crate::txn::scan::{Range, Row};
+use crate::txn::snapshot::Snapshot;
+use crate::verify::check::{FINDINGS_MAX, Finding};
 
 /// What to do about an entry.
 const MEND: &str = "; mend it by rebuild_index";

@@ -1,33 +1,33 @@
 //! Would the model find what a contract gets wrong?
 
-use super::{Step, World, adopted, explore_from, keeper, syncs, writer};
+use super::{Step, World, checkpointer, explore_from, syncs, taken_over, writer};
 
 /// What a contract would get wrong, to see that the model finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Flaw {
     None,
-    /// Against W1 and W3: a group is published and acknowledged before it is whole.
+    /// Against W1 and W3: a WAL record is published and acknowledged before it is whole.
     AcknowledgedEarly,
     /// Against W5: the lock is taken from the living.
     TakenFromTheLiving,
-    /// Against C2: an area is begun anew while it is sealed and not applied.
+    /// Against C2: a segment is begun anew while it is sealed and not applied.
     SealedTwice,
     /// Against D4: what was appended while a sync ran is taken for synced.
     SyncedTooMuch,
-    /// Against D4: a sync leaves out the head of an area that was begun behind all that is synced.
+    /// Against D4: a sync leaves out the head of a segment that was begun behind all that is synced.
     HeadLeftOut,
-    /// Against R2: nobody says for a dead one what is applied, and a process keeps its tree under a third layer.
+    /// Against R2: nobody says for a dead one what is applied, and a process keeps its tree under a third memtable.
     KeptTooLong,
-    /// Against C2: an area is begun anew while the tree that has it is not on the disk.
+    /// Against C2: a segment is begun anew while the tree that has it is not on the disk.
     TreeUnsynced,
     /// Against O1: the same, by whoever opens alone.
-    AdoptedUnsynced,
+    TakenUnsynced,
     /// Against O1: whoever is the first with a log takes it as its head says.
-    JoinedUnadopted,
+    JoinedUntaken,
     /// Against W6: the lock of a dead one is free before the log is put right, for one who then takes it for whole.
     FreedFirst,
-    /// Against O1: whoever opens alone and finds nothing behind the tree leaves what the other area says.
-    OtherAreaLeft,
+    /// Against O1: whoever opens alone and finds nothing behind the tree leaves what the other segment says.
+    OtherSegmentLeft,
     /// Against D5: commits are said to be on the disk while the file need not be.
     NewbornLeft,
     /// Against D5: the tree is written to while the file as it was made need not be on the disk.
@@ -35,8 +35,8 @@ pub(super) enum Flaw {
     /// Against O1: the file is said to be on the disk ahead of its sync.
     NewbornToldFirst,
     /// Against O1: whoever opens alone says so without a sync.
-    NewbornAdopted,
-    /// Against W6: the head of an area is left as a process has left it that died between two stores of it.
+    NewbornTaken,
+    /// Against W6: the head of a segment is left as a process has left it that died between two stores of it.
     TornHeadLeft,
 }
 
@@ -55,7 +55,7 @@ fn flaws_are_found() {
                 writer(3),
                 Step::CheckpointLock { left: 0 },
                 Step::CheckpointLock { left: 0 },
-                Step::Keep(keeper::Keeper::new(3)),
+                Step::Keep(checkpointer::Checkpointer::new(3)),
             ],
         ),
         (Flaw::HeadLeftOut, vec![writer(2), checkpoint]),
@@ -67,20 +67,20 @@ fn flaws_are_found() {
     }
     let checkpoint = || Step::CheckpointLock { left: 0 };
     for (flaw, before) in [
-        (Flaw::AdoptedUnsynced, vec![writer(2), checkpoint()]),
-        (Flaw::JoinedUnadopted, vec![writer(2), checkpoint()]),
+        (Flaw::TakenUnsynced, vec![writer(2), checkpoint()]),
+        (Flaw::JoinedUntaken, vec![writer(2), checkpoint()]),
         (Flaw::FreedFirst, vec![writer(2)]),
-        (Flaw::OtherAreaLeft, vec![writer(3), checkpoint()]),
+        (Flaw::OtherSegmentLeft, vec![writer(3), checkpoint()]),
         (Flaw::NewbornLeft, vec![writer(1), syncs(1)]),
         (Flaw::TreeAheadOfFile, vec![writer(1), checkpoint()]),
         (Flaw::NewbornToldFirst, vec![writer(1), syncs(1)]),
-        (Flaw::NewbornAdopted, vec![writer(1)]),
+        (Flaw::NewbornTaken, vec![writer(1)]),
     ] {
         let is_newborn = matches!(
             flaw,
-            Flaw::NewbornLeft | Flaw::TreeAheadOfFile | Flaw::NewbornToldFirst | Flaw::NewbornAdopted
+            Flaw::NewbornLeft | Flaw::TreeAheadOfFile | Flaw::NewbornToldFirst | Flaw::NewbornTaken
         );
-        let world = adopted(before, 1, false, flaw);
+        let world = taken_over(before, 1, false, flaw);
         let world = if is_newborn { world.newborn() } else { world };
         let found = std::panic::catch_unwind(|| explore_from(world));
         assert!(found.is_err(), "{flaw:?} went unnoticed");

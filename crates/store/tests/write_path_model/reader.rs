@@ -7,7 +7,7 @@ pub(super) fn read(shared: &Shared, step: Step) -> Step {
     match step {
         Step::Load => {
             let (goal, floor) = (shared.sequence, shared.acknowledged);
-            assert!(goal >= floor, "[R3] an acknowledged group is not to be seen: {shared:?}");
+            assert!(goal >= floor, "[R3] an acknowledged WAL record is not to be seen: {shared:?}");
             // Its overlay begins where the tree was when it opened.
             Step::Find { goal, floor, from: 0, seen: Vec::new() }
         }
@@ -16,29 +16,33 @@ pub(super) fn read(shared: &Shared, step: Step) -> Step {
             if position >= goal {
                 return Step::TakeTree { goal, floor, from, seen };
             }
-            let active = &shared.areas[shared.active];
-            let other = &shared.areas[1 - shared.active];
+            let active = &shared.segments[shared.active];
+            let other = &shared.segments[1 - shared.active];
             let is_in_other = position < active.begin && position >= other.begin;
             if position < active.begin && !is_in_other {
                 return overtaken(shared, goal, floor);
             }
-            let area = if is_in_other { 1 - shared.active } else { shared.active };
-            Step::Copy { goal, floor, from, seen, area, salt: shared.areas[area].salt }
+            let segment = if is_in_other { 1 - shared.active } else { shared.active };
+            Step::Copy { goal, floor, from, seen, segment, salt: shared.segments[segment].salt }
         }
-        Step::Copy { goal, floor, from, seen, area, salt } => {
+        Step::Copy { goal, floor, from, seen, segment, salt } => {
             let position = from + seen.len() as u8;
-            let slot = position.checked_sub(shared.areas[area].begin).map(usize::from);
-            let group = slot.and_then(|slot| shared.areas[area].groups.get(slot).copied().flatten());
-            Step::Check { goal, floor, from, seen, area, salt, group }
+            let slot = position.checked_sub(shared.segments[segment].begin).map(usize::from);
+            let wal_record =
+                slot.and_then(|slot| shared.segments[segment].wal_records.get(slot).copied().flatten());
+            Step::Check { goal, floor, from, seen, segment, salt, wal_record }
         }
-        Step::Check { goal, floor, from, mut seen, area, salt, group } => {
+        Step::Check { goal, floor, from, mut seen, segment, salt, wal_record } => {
             let position = from + seen.len() as u8;
-            let is_same = shared.areas[area].salt == salt;
-            match group.filter(|group| {
-                is_same && !group.is_torn && group.salt == salt && group.sequence == position + 1
+            let is_same = shared.segments[segment].salt == salt;
+            match wal_record.filter(|wal_record| {
+                is_same
+                    && !wal_record.is_torn
+                    && wal_record.salt == salt
+                    && wal_record.sequence == position + 1
             }) {
-                Some(group) => {
-                    seen.push(group.author);
+                Some(wal_record) => {
+                    seen.push(wal_record.author);
                     Step::Find { goal, floor, from, seen }
                 }
                 None => overtaken(shared, goal, floor),

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Flaw, Step, World, adopt, advance, give_up};
+use super::{Flaw, Step, World, advance, give_up, takeover};
 
 /// What a state is made of. It is remembered by a hash of that, of which no two are the same among so few millions: the states
 /// themselves took most of the time.
@@ -50,8 +50,8 @@ pub(super) fn explore_from(begin: World) -> usize {
         for process in 0..world.steps.len() as u8 {
             let mut nexts: Vec<World> = advance(&world, process).into_iter().collect();
             let is_alive = !matches!(world.steps[usize::from(process)], Step::Dead | Step::Done);
-            if let Step::Adopt { stage: adopt::Stage::Sync, .. } = world.steps[usize::from(process)] {
-                nexts.extend(adopt::after_power_cut(&world, process));
+            if let Step::TakeOver { stage: takeover::Stage::Sync, .. } = world.steps[usize::from(process)] {
+                nexts.extend(takeover::after_power_cut(&world, process));
             }
             if is_alive && nexts.is_empty() {
                 nexts.push(give_up(&world, process));

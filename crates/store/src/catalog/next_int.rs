@@ -1,0 +1,252 @@
+//! Which key does an appended row get?
+//!
+//! The next int: one more than the greatest number that is a key of the table, or ever was one. While the row with the greatest
+//! number is there, it says so itself. Where it is deleted, or all rows are, the transaction that does it writes the next int into
+//! the catalog (`Header::marks`); so a key that was given once is never given again, and appending writes no catalog.
+//!
+//! The next int of a table never falls. Therefore what was once seen of it is a lower bound for good, which each process keeps
+//! (`Floors`): to delete a row with a number well below it asks nobody. Numbers beyond 64 bits are given to no row, and not kept.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::{Mutex, PoisonError};
+
+use pellucid_record::key::{KeyEncoder, KeyPart, KeyReader};
+
+use crate::catalog::row_key::TableId;
+use crate::catalog::{self, Header};
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::txn::scan::{Range, Row};
+use crate::txn::snapshot::Snapshot;
+use crate::txn::transaction::Transaction;
+
+/// Lower bounds of the next ints of tables.
+#[derive(Default)]
+pub(crate) struct Floors(Mutex<HashMap<TableId, i64>>);
+
+impl Floors {
+    fn of(&self, table: TableId) -> i64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&table).copied().unwrap_or(0)
+    }
+
+    fn raise(&self, table: TableId, floor: i64) {
+        let mut floors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = floors.entry(table).or_default();
+        *known = floor.max(*known);
+    }
+}
+
+/// What a transaction knows of next ints. A rollback makes it void.
+#[derive(Default)]
+pub(crate) struct NextInts {
+    /// The marks of the catalog, once they were read.
+    marks: Option<Vec<(TableId, i64)>>,
+    /// Lower bounds, as this transaction has seen them.
+    floors: Vec<(TableId, i64)>,
+}
+
+impl NextInts {
+    fn raise(&mut self, table: TableId, floor: i64) {
+        match self.floors.iter_mut().find(|(of, _)| *of == table) {
+            Some((_, known)) => *known = floor.max(*known),
+            None => self.floors.push((table, floor)),
+        }
+    }
+
+    fn floor(&self, table: TableId) -> i64 {
+        mark_of(&self.floors, table)
+    }
+
+    /// Tell all others, now that it is committed.
+    pub(crate) fn publish(&self, floors: &Floors) {
+        for (table, floor) in &self.floors {
+            floors.raise(*table, *floor);
+        }
+    }
+}
+
+fn mark_of(marks: &[(TableId, i64)], table: TableId) -> i64 {
+    marks.iter().find(|(of, _)| *of == table).map_or(0, |(_, mark)| *mark)
+}
+
+/// The codes of numbers, from -inf on (`docs/format.md`, "Ordered keys").
+const NUMBERS: std::ops::Range<u8> = 0x0A..0x1F;
+
+fn all_numbers() -> Range {
+    Range { start: Bound::Included(vec![NUMBERS.start]), end: Bound::Excluded(vec![NUMBERS.end]) }
+}
+
+/// The numbers from an int on.
+fn numbers_from(least: i64) -> Range {
+    Range { start: Bound::Included(code_of(least)), ..all_numbers() }
+}
+
+/// The numbers behind which there is a next int, from `start` on.
+fn numbers_with_next(start: Bound<Vec<u8>>) -> Range {
+    Range { start, end: Bound::Included(code_of(i64::MAX - 1)) }
+}
+
+fn code_of(int: i64) -> Vec<u8> {
+    let mut key = KeyEncoder::new();
+    key.int(int);
+    key.as_bytes().to_vec()
+}
+
+/// One more than a number, rounded down; `None` for what is no number, and beyond 64 bits.
+fn int_behind(key: &[u8], spelling: &[u8]) -> Option<i64> {
+    if !key.first().is_some_and(|code| NUMBERS.contains(code)) {
+        return None;
+    }
+    match KeyReader::new(key, spelling).next() {
+        Some(Ok(KeyPart::Int(value))) => value.checked_add(1),
+        Some(Ok(KeyPart::Bool(value))) => Some(i64::from(value) + 1),
+        Some(Ok(KeyPart::BigInt { negative, .. })) => negative.then_some(0),
+        Some(Ok(KeyPart::Float(value))) if value < 9.2e18 => Some((value.floor() as i64).saturating_add(1)),
+        _ => None,
+    }
+}
+
+fn row_behind(row: Row<'_>) -> Option<i64> {
+    int_behind(row.key, row.spelling)
+}
+
+/// The next int of a table with this mark. `first` shows the first row of a walk.
+fn next_int(
+    mark: i64,
+    mut first: impl FnMut(&Range, bool) -> Result<Option<Option<i64>>, StoreError>,
+) -> Result<Option<i64>, StoreError> {
+    // Asked first, since the rows below the mark may be many that are deleted and not out of the log yet.
+    if mark > 0 && first(&numbers_from(mark), false)?.is_none() {
+        return Ok(Some(mark));
+    }
+    Ok(first(&all_numbers(), true)?.map_or(Some(mark), |next| next.map(|next| next.max(mark))))
+}
+
+impl Snapshot {
+    /// The int under which a row is to be appended; `None` where a number among the keys is too great for one.
+    ///
+    /// # Errors
+    /// When the catalog or the row with the greatest number is damaged.
+    pub fn next_int(&self, table: TableId) -> Result<Option<i64>, StoreError> {
+        let mark = self.int_mark(table)?;
+        next_int(mark, |range, reverse| self.with_first(table, range, reverse, row_behind))
+    }
+
+    fn int_mark(&self, table: TableId) -> Result<i64, StoreError> {
+        let header =
+            catalog::header(self.read_txn()).map_err(|error| self.database().catalog_error(error))?;
+        Ok(header.map_or(0, |header| mark_of(&header.marks, table)))
+    }
+}
+
+impl Store {
+    /// Whether a row can be deleted without a word about the next int: it has no number, or one behind which the next int stays.
+    pub(crate) fn keeps_next_int(&self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
+        // A number that is more than its code, such as a float with a fraction, is left to a transaction anyhow.
+        let Some(behind) = int_behind(key, &[]).filter(|behind| *behind > 0) else { return Ok(true) };
+        let snapshot = {
+            let custody = self.link()?.database.lock();
+            let database = custody.database()?;
+            if database.int_floors.of(table) > behind {
+                return Ok(true);
+            }
+            database.snapshot()?
+        };
+        let Some(next) = snapshot.next_int(table)? else { return Ok(false) };
+        snapshot.database().int_floors.raise(table, next);
+        Ok(next > behind || snapshot.int_mark(table)? >= behind)
+    }
+}
+
+impl Transaction {
+    /// The int under which a row is to be appended; `None` where a number among the keys is too great for one.
+    ///
+    /// # Errors
+    /// When the catalog or the row with the greatest number is damaged.
+    pub fn next_int(&mut self, table: TableId) -> Result<Option<i64>, StoreError> {
+        let mark = self.int_mark(table)?;
+        next_int(mark, |range, reverse| self.with_first(table, range, reverse, row_behind))
+    }
+
+    fn int_mark(&mut self, table: TableId) -> Result<i64, StoreError> {
+        if self.next_ints.marks.is_none() {
+            self.next_ints.marks = Some(self.header()?.marks);
+        }
+        Ok(self.next_ints.marks.as_ref().map_or(0, |marks| mark_of(marks, table)))
+    }
+
+    fn header(&self) -> Result<Header, StoreError> {
+        let header = catalog::header(self.reader()?).map_err(|error| self.database.catalog_error(error))?;
+        header.ok_or_else(|| self.database.corrupt("its catalog", "the header is missing"))
+    }
+
+    /// A row was deleted: where it had the greatest number, write down which int comes next.
+    #[inline]
+    pub(crate) fn keep_next_int(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        spelling: &[u8],
+    ) -> Result<(), StoreError> {
+        match int_behind(key, spelling) {
+            Some(behind) if behind > 0 => self.keep_next_int_behind(table, key, behind),
+            _ => Ok(()),
+        }
+    }
+
+    fn keep_next_int_behind(&mut self, table: TableId, key: &[u8], behind: i64) -> Result<(), StoreError> {
+        if self.next_ints.floor(table) > behind
+            || self.database.int_floors.of(table) > behind
+            || self.int_mark(table)? >= behind
+        {
+            return Ok(());
+        }
+        let above = numbers_with_next(Bound::Excluded(key.to_vec()));
+        let next = self.with_first(table, &above, false, row_behind)?.flatten();
+        if next.is_none_or(|next| next < behind) {
+            return self.put_int_mark(table, behind);
+        }
+        // Nothing is asked for the rows up to the greatest one, if these are deleted next.
+        if let Some(floor) = self.with_first(table, &above, true, row_behind)?.flatten() {
+            self.next_ints.raise(table, floor);
+        }
+        Ok(())
+    }
+
+    /// All rows of a table are about to be deleted: write down which int comes next.
+    pub(crate) fn keep_next_int_of_all(&mut self, table: TableId) -> Result<(), StoreError> {
+        let all = numbers_with_next(Bound::Included(vec![NUMBERS.start]));
+        match self.with_first(table, &all, true, row_behind)?.flatten() {
+            Some(next) if next > self.int_mark(table)? => self.put_int_mark(table, next),
+            _ => Ok(()),
+        }
+    }
+
+    fn put_int_mark(&mut self, table: TableId, next: i64) -> Result<(), StoreError> {
+        self.change_marks(|marks| match marks.iter_mut().find(|(of, _)| *of == table) {
+            Some((_, mark)) => *mark = next,
+            None => marks.push((table, next)),
+        })?;
+        self.next_ints.raise(table, next);
+        Ok(())
+    }
+
+    /// A table is gone, or all are: nothing is appended to it any more.
+    pub(crate) fn forget_next_int(&mut self, table: Option<TableId>) -> Result<(), StoreError> {
+        let is_of = |of: &TableId| table.is_none_or(|table| *of == table);
+        self.next_ints.floors.retain(|(of, _)| !is_of(of));
+        if self.header()?.marks.iter().any(|(of, _)| is_of(of)) {
+            self.change_marks(|marks| marks.retain(|(of, _)| !is_of(of)))?;
+        }
+        Ok(())
+    }
+
+    fn change_marks(&mut self, change: impl FnOnce(&mut Vec<(TableId, i64)>)) -> Result<(), StoreError> {
+        let mut header = self.header()?;
+        change(&mut header.marks);
+        self.put_entries(&[header.entry()])?;
+        self.next_ints.marks = Some(header.marks);
+        Ok(())
+    }
+}

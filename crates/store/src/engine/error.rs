@@ -1,0 +1,137 @@
+//! Why could an engine not do it?
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use crate::sys::os;
+
+/// Why an engine could not do it. The store adds which database and what it was doing.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The file system has no room, or the user's share of it is used up.
+    DiskFull(io::Error),
+    /// The operating system refused.
+    Io(io::Error),
+    /// The file has grown beyond the address space that this process reserved.
+    MapTooSmall {
+        /// Bytes reserved.
+        reserved: u64,
+    },
+    /// Every reader place is taken.
+    ReadersFull {
+        /// How many there are.
+        slots: u32,
+    },
+    /// There is no memory for this.
+    NoMemory(&'static str),
+    /// The engine met a page that cannot be.
+    Damaged {
+        /// What it met.
+        what: &'static str,
+        /// The engine's own code, if it has one.
+        code: i32,
+    },
+    /// What was committed is not known to be on the disk, since the system could not sync it.
+    SyncFailed(io::Error),
+    /// What lies beside the engine's file cannot belong to it, and what to do then.
+    ForeignLog(&'static str),
+    /// What lies beside the engine's file is of a newer format.
+    NewerLog {
+        /// Its format.
+        found: u16,
+        /// The newest that this build reads.
+        newest: u16,
+    },
+    /// A write failed so late that the engine gave up on its file until it is reopened.
+    Broken,
+    /// A key of a length that the engine does not store.
+    KeySize {
+        /// The key's length.
+        size: usize,
+        /// The longest it stores.
+        size_max: usize,
+    },
+    /// Another process writes the engine's file, and did so for as long as we were to wait.
+    FileBusy {
+        /// Who, as far as is known.
+        pid: Option<u32>,
+        /// How long that was.
+        waited: Duration,
+    },
+    /// A page of the engine's file is not as it was written, so that nothing is written into the file.
+    BadPage {
+        /// Its number.
+        page: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// One transaction holds more changed pages than the engine can track.
+    TransactionTooLarge,
+    /// The calls came in an order that the contract does not allow.
+    Misuse(&'static str),
+    /// Called by another thread than the transaction's.
+    WrongThread,
+    /// The object was made before the process forked.
+    Forked,
+    /// This engine cannot do that at all.
+    Unsupported(&'static str),
+}
+
+impl EngineError {
+    /// What an error of the operating system means for a write.
+    pub(crate) fn of_system(source: io::Error) -> Self {
+        if os::is_of_room(&source) { Self::DiskFull(source) } else { Self::Io(source) }
+    }
+
+    /// What an error means for a transaction of which nothing was committed yet: a sync that failed ahead of that was of others' commits.
+    pub(crate) fn before_commit(self) -> Self {
+        match self {
+            Self::SyncFailed(_) => Self::Broken,
+            error => error,
+        }
+    }
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DiskFull(source) => write!(out, "no room is left on the disk ({source})"),
+            Self::Io(source) => write!(out, "{source}"),
+            Self::MapTooSmall { reserved } => write!(
+                out,
+                "the file has grown beyond the {reserved} bytes of address space that this process could reserve"
+            ),
+            Self::ReadersFull { slots } => write!(out, "all {slots} reader places are taken"),
+            Self::NoMemory(what) => write!(out, "not enough memory for {what}"),
+            Self::Damaged { what, code } => write!(out, "{what} (engine code {code})"),
+            Self::BadPage { page, what } => write!(out, "page {page}: {what}"),
+            Self::SyncFailed(source) => write!(out, "the log could not be synced ({source})"),
+            Self::NewerLog { found, newest } => {
+                write!(out, "the log has format {found}, and not up to {newest}")
+            }
+            Self::Broken => write!(out, "an earlier write failed; close the database and open it again"),
+            Self::KeySize { size, size_max } => {
+                write!(out, "a key of {size} bytes, where the engine stores 1 to {size_max}")
+            }
+            Self::FileBusy { pid: Some(pid), .. } if *pid != 0 => write!(out, "PID {pid} writes the file"),
+            Self::FileBusy { .. } => write!(out, "another process writes the file"),
+            Self::TransactionTooLarge => {
+                write!(out, "the transaction changes more pages than can be tracked")
+            }
+            Self::WrongThread => write!(out, "the transaction belongs to another thread"),
+            Self::Forked => write!(out, "it was opened before the process forked"),
+            Self::ForeignLog(what) | Self::Misuse(what) | Self::Unsupported(what) => write!(out, "{what}"),
+        }
+    }
+}
+
+impl std::error::Error for EngineError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::DiskFull(source) | Self::Io(source) | Self::SyncFailed(source) => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! How many entries does a tree have between two keys, roughly?
+//!
+//! As many as there are leaf pages, which the branch pages above them tell, by what some of these have. So the tree itself is the
+//! histogram, which is never out of date and costs nothing to keep. Whatever does not look as it should ends the search without an answer.
+//! (`engine/parts.rs` cuts walks by the same pages.)
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "rough numbers of pages and entries, none below zero"
+)]
+
+use std::ops::Range;
+
+use crate::engine::lmdb::page::{PAGE_BRANCH, PAGE_LEAF};
+use crate::engine::parts::{Child, child, entry_count};
+use crate::verify::pages::{DEPTH_MAX, TreeHead};
+
+/// Branch pages between the edges that are looked at, from all over; of others it is taken that they have as many entries as these on average. A page
+/// of a large tree is in no cache: to look at 256 of them took longer than to read a thousand entries.
+const PAGE_COUNT_MAX: usize = 16;
+
+/// A search, and what it has met.
+struct Search<'k, P> {
+    start: &'k [u8],
+    end: Option<&'k [u8]>,
+    page: P,
+    /// Entries of the leaves at the edges, and how many these are: on such a one there may be larger ones of another table as well.
+    edge_entries: f64,
+    edge_leaves: f64,
+    /// The same of a leaf or two between them.
+    inner_entries: f64,
+    inner_leaves: f64,
+}
+
+/// How many entries there are from `start` on, below `end`; `page` gives a page's bytes, None where there is no such page.
+pub(crate) fn entries_between<'m>(
+    tree: &TreeHead,
+    start: &[u8],
+    end: Option<&[u8]>,
+    page: impl Fn(u64) -> Option<&'m [u8]>,
+) -> Option<u64> {
+    if tree.is_empty() {
+        return Some(0);
+    }
+    if tree.depth > DEPTH_MAX {
+        return None;
+    }
+    let (edge_entries, edge_leaves, inner_entries, inner_leaves) = (0.0, 0.0, 0.0, 0.0);
+    let mut search = Search { start, end, page, edge_entries, edge_leaves, inner_entries, inner_leaves };
+    let leaves = search.leaves_below(Child { key: &[], page: tree.root }, None, tree.depth)?;
+    let of_one = match &search {
+        Search { inner_entries, inner_leaves, .. } if *inner_leaves > 0.0 => inner_entries / inner_leaves,
+        Search { edge_entries, edge_leaves, .. } if *edge_leaves > 0.0 => edge_entries / edge_leaves,
+        _ => 0.0,
+    };
+    Some((leaves * of_one) as u64)
+}
+
+/// The last child of a branch that begins at a key or below it; the first one, where none does.
+fn last_at_or_below<'m>(bytes: &'m [u8], branch: Child<'m>, count: usize, key: &[u8]) -> Option<usize> {
+    let (mut low, mut high) = (0, count);
+    while high - low > 1 {
+        let middle = usize::midpoint(low, high);
+        if child(bytes, branch, middle)?.key <= key { low = middle } else { high = middle }
+    }
+    Some(low)
+}
+
+/// The last child of a branch that begins below a key; the first one, where none does.
+fn last_below<'m>(bytes: &'m [u8], branch: Child<'m>, count: usize, key: &[u8]) -> Option<usize> {
+    let last = last_at_or_below(bytes, branch, count, key)?;
+    Some(if last > 0 && child(bytes, branch, last)?.key == key { last - 1 } else { last })
+}
+
+impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
+    /// The leaf pages below `branch`, of which `depth` levels are left, its own included; all its keys lie below `behind`.
+    fn leaves_below(&mut self, branch: Child<'m>, behind: Option<&[u8]>, depth: u16) -> Option<f64> {
+        if depth <= 1 {
+            // A tree of one page.
+            return self.edge(branch);
+        }
+        let bytes = (self.page)(branch.page)?;
+        let count = entry_count(bytes, branch.page, PAGE_BRANCH)?;
+        let first = last_at_or_below(bytes, branch, count, self.start)?;
+        if depth == 2 {
+            return self.leaves_of(bytes, (branch, behind), count, first);
+        }
+        let last = match self.end {
+            Some(end) => last_below(bytes, branch, count, end)?.max(first),
+            None => count - 1,
+        };
+        let above = |index: usize| {
+            if index + 1 < count {
+                child(bytes, branch, index + 1).map(|next| Some(next.key))
+            } else {
+                Some(behind)
+            }
+        };
+        // Of those between the two at the edges all keys lie inside.
+        let mut total = self.leaves_below(child(bytes, branch, first)?, above(first)?, depth - 1)?;
+        if last > first {
+            total += self.leaves_below(child(bytes, branch, last)?, above(last)?, depth - 1)?;
+            let inside = first + 1..last;
+            total += self.leaves_inside(bytes, branch, inside, (depth - 1, PAGE_COUNT_MAX))?;
+        }
+        Some(total)
+    }
+
+    /// The leaf pages below some children of a branch, of which `depth` levels are left; as many branches are looked at as `budget` says, one at least.
+    fn leaves_inside(
+        &self,
+        bytes: &'m [u8],
+        branch: Child<'m>,
+        children: Range<usize>,
+        (depth, budget): (u16, usize),
+    ) -> Option<f64> {
+        let count = children.len();
+        let looked_at = count.min(budget.max(1));
+        let mut total = 0.0;
+        for place in 0..looked_at {
+            let this = child(bytes, branch, children.start + place * count / looked_at)?;
+            let bytes = (self.page)(this.page)?;
+            let below = entry_count(bytes, this.page, PAGE_BRANCH)?;
+            total += match depth {
+                2 => below as f64,
+                _ => self.leaves_inside(bytes, this, 0..below, (depth - 1, budget / looked_at))?,
+            };
+        }
+        Some(if looked_at == 0 { 0.0 } else { total / looked_at as f64 * count as f64 })
+    }
+
+    /// The leaves of one of the lowest branches; those at the edges of the search are looked at.
+    fn leaves_of(
+        &mut self,
+        bytes: &'m [u8],
+        (branch, behind): (Child<'m>, Option<&[u8]>),
+        count: usize,
+        first: usize,
+    ) -> Option<f64> {
+        let last = match self.end {
+            Some(end) => last_at_or_below(bytes, branch, count, end)?,
+            None => count - 1,
+        };
+        let is_end_inside = match self.end {
+            Some(end) => last + 1 == count && behind.is_some_and(|behind| behind <= end),
+            None => true,
+        };
+        let is_start_inside = child(bytes, branch, first)?.key >= self.start;
+        let mut leaves = (last + 1 - first) as f64;
+        if self.edge_leaves == 0.0 || !is_start_inside {
+            leaves -= 1.0 - self.edge(child(bytes, branch, first)?)?;
+        }
+        if !is_end_inside && last > first {
+            leaves -= 1.0 - self.edge(child(bytes, branch, last)?)?;
+        }
+        let middle = usize::midpoint(first, last);
+        if middle > first && middle < last {
+            let inner = child(bytes, branch, middle)?.page;
+            self.inner_entries += entry_count((self.page)(inner)?, inner, PAGE_LEAF)? as f64;
+            self.inner_leaves += 1.0;
+        }
+        Some(leaves)
+    }
+
+    /// How much of a leaf at an edge lies between the bounds: half of it, as far as is known.
+    fn edge(&mut self, leaf: Child<'m>) -> Option<f64> {
+        let bytes = (self.page)(leaf.page)?;
+        self.edge_entries += entry_count(bytes, leaf.page, PAGE_LEAF)? as f64;
+        self.edge_leaves += 1.0;
+        Some(0.5)
+    }
+}
+
+/// What a part of `whole` would be of `total`, in the same share.
+pub(crate) fn in_share(part: u64, whole: u64, total: u64) -> u64 {
+    (part as f64 / whole.max(1) as f64 * total as f64) as u64
+}

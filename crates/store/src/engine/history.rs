@@ -1,0 +1,146 @@
+//! What did each commit change, and how far back can that be told?
+//!
+//! Every engine that can be watched gives its commits one after the other, as [`Commit`]s: what was written, in the order in
+//! which it was written, as bytes. The memory engine keeps the newest ones; where there is a log they are its WAL records, and what
+//! checkpoints took over from it into the tree (`wal/history.rs`). `watch/mod.rs` says which tables and rows that was about, `engine/entry.rs` how
+//! they stand in the bytes.
+
+use crate::engine::Tree;
+use crate::engine::entry::{CLEARED, COUNTED, DELETED, Entries, PUT};
+
+/// How far back changes are kept, beyond what costs nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// At least so many bytes of changes.
+    pub size: u64,
+    /// And not for longer than so many seconds.
+    pub seconds: u64,
+}
+
+impl Keep {
+    /// Nothing beyond what costs nothing.
+    pub const NOTHING: Self = Self { size: 0, seconds: u64::MAX };
+
+    /// Whether that is nothing.
+    #[must_use]
+    pub fn is_nothing(self) -> bool {
+        self.size == 0 || self.seconds == 0
+    }
+}
+
+/// Where somebody stands who reads one commit after the other: behind the one that made this version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The version.
+    pub version: u64,
+    /// Where the engine found its commit, so that it need not look for the next.
+    pub(crate) hint: Option<[u64; 5]>,
+}
+
+impl Place {
+    /// Behind the commit that made a version.
+    #[must_use]
+    pub fn behind(version: u64) -> Self {
+        Self { version, hint: None }
+    }
+}
+
+/// What stands behind a place.
+#[derive(Debug)]
+pub enum Next {
+    /// Some commits, one at least.
+    Commits(Vec<Commit>),
+    /// Nothing was committed since.
+    Nothing,
+    /// Something was, and it is not known any more what.
+    Gone,
+}
+
+/// What one commit wrote.
+#[derive(Debug)]
+pub struct Commit {
+    /// The version that it made.
+    pub version: u64,
+    bytes: Vec<u8>,
+    start: usize,
+    count: u32,
+}
+
+/// One thing that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written<'a> {
+    /// In this tree,
+    pub tree: Tree,
+    /// under this key.
+    pub key: &'a [u8],
+    /// What.
+    pub what: What<'a>,
+}
+
+/// What was written under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What<'a> {
+    /// A value.
+    Value(&'a [u8]),
+    /// Nothing: it was deleted.
+    Deleted,
+    /// All of the tree was deleted, from the key up to this one.
+    ClearedUpTo(&'a [u8]),
+}
+
+impl Commit {
+    /// The commit whose entries stand in these bytes, from `start` on.
+    pub(crate) fn new(version: u64, bytes: Vec<u8>, start: usize, count: u32) -> Self {
+        Self { version, bytes, start, count }
+    }
+
+    /// What it wrote, in order; of what was written more than once the last holds. Ends early at what is no entry.
+    #[must_use]
+    pub fn written(&self) -> WrittenIter<'_> {
+        WrittenIter { bytes: &self.bytes, entries: Entries::new(&self.bytes, self.start, self.count) }
+    }
+}
+
+/// See [`Commit::written`].
+pub struct WrittenIter<'a> {
+    bytes: &'a [u8],
+    entries: Entries<'a>,
+}
+
+impl<'a> Iterator for WrittenIter<'a> {
+    type Item = Written<'a>;
+
+    fn next(&mut self) -> Option<Written<'a>> {
+        let entry = self.entries.next()?;
+        let (key, value) = (self.bytes.get(entry.key)?, self.bytes.get(entry.value)?);
+        let what = match entry.mark & !COUNTED {
+            PUT => What::Value(value),
+            DELETED => What::Deleted,
+            CLEARED => What::ClearedUpTo(value),
+            _ => return None,
+        };
+        Some(Written { tree: entry.tree, key, what })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::entry::push;
+
+    #[test]
+    fn what_was_written_comes_back_and_damage_ends_it() {
+        let mut bytes = vec![7; 3];
+        push(&mut bytes, Tree::Rows, PUT, b"key", &[b"va", b"lue"]);
+        push(&mut bytes, Tree::Blobs, DELETED, &[9; 300], &[]);
+        push(&mut bytes, Tree::Rows, CLEARED, b"a", &[b"z"]);
+        let commit = Commit::new(5, bytes.clone(), 3, 3);
+        let written: Vec<_> = commit.written().collect();
+        assert_eq!(written[0], Written { tree: Tree::Rows, key: b"key", what: What::Value(b"value") });
+        assert_eq!(written[1], Written { tree: Tree::Blobs, key: &[9; 300], what: What::Deleted });
+        assert_eq!(written[2], Written { tree: Tree::Rows, key: b"a", what: What::ClearedUpTo(b"z") });
+        for size in 3..bytes.len() {
+            assert!(Commit::new(5, bytes[..size].to_vec(), 3, 3).written().count() < 3);
+        }
+    }
+}

@@ -1,0 +1,725 @@
+//! How does a database live in a file?
+//!
+//! In LMDB: a copy-on-write B+tree in a memory map. Readers take no lock and read in place; a commit writes
+//! new pages, syncs them, then one of two meta pages in turn, so a crash leaves the commit before it. This
+//! module opens the environment and speaks LMDB's C interface; `engine/lmdb/txn.rs` has its transactions and
+//! cursors, `engine/lmdb/page.rs` reads leaf pages in the map.
+//!
+//! Always: data synced before the meta page (but for the first commit, which `file/stamp.rs` tells from a torn one), no write map
+//! (a stray pointer of the program cannot write into the file), reader places that belong to transactions and not to threads (`NOTLS`),
+//! handles opened once. What the database is called, who may open it, and its lock files are the business of
+//! `file/open.rs`.
+//!
+//! **Invariant:** one environment for one file in a process: LMDB knows a process's readers by its PID alone, and closing one
+//! environment frees the places of both. The registry upholds it.
+//!
+//! **Invariant:** LMDB's locks are on an open file of the lock file that is ours (`Environment::lock`), so nothing else in the process can drop
+//! them, and a forked child closes it at once (`file/own_file.rs`).
+#![allow(unsafe_code)]
+
+pub(crate) mod cursor;
+pub(crate) mod fill;
+pub(crate) mod page;
+pub(crate) mod search;
+pub(crate) mod txn;
+
+use std::ffi::{CStr, CString, OsStr, c_int, c_uint};
+use std::fs::File;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use pellucid_lmdb_sys as ffi;
+
+use crate::engine::lmdb::cursor::value_of;
+use crate::engine::lmdb::page::MapBounds;
+use crate::engine::lmdb::txn::{LmdbRead, LmdbWrite, empty_stat};
+use crate::engine::{Change, Engine, EngineError, ReadTxn, Tree, Usage, WriteTxn};
+use crate::file::opening::lock_path_of;
+use crate::file::own_file::OwnFile;
+use crate::file::side_file;
+use crate::sys::memory;
+use crate::sys::os;
+use crate::verify::page_proof;
+use crate::verify::pages::{Meta, PageFile, TreeHead};
+
+/// Address space to reserve: more than any disk that this library will meet soon. Only what is touched
+/// costs memory.
+const MAP_SIZE_MAX: usize = 1 << 40;
+/// So many databases get that much; each further lot half of what the one before got, down to some size: a process has room for 128
+/// times the most, and whoever takes the last of it leaves none for anybody's log.
+const MAP_LOT: usize = 16;
+const MAP_SIZE_MANY: usize = 1 << 36;
+/// Where even this much address space is not to be had, opening fails.
+const MAP_SIZE_MIN: usize = 1 << 26;
+const MAP_SIZE_UNIT: usize = 1 << 20;
+const NO_ROOM_FOR_FILE: &str = "the map of the file: its size, and 64 MiB at least, of address space";
+/// Environments that are open in this process.
+static OPEN_COUNT: AtomicUsize = AtomicUsize::new(0);
+const READERS_MAX: c_uint = 4096;
+/// From here on a disk is not about to be full.
+const ROOM_ENOUGH: u64 = 64 << 20;
+/// Bytes of the lock file: LMDB's own part, then 64 for each reader.
+const LOCK_FILE_SIZE: u64 = 192 + 64 * (READERS_MAX as u64 - 1);
+/// The part of it that is in use where few read.
+const LOCK_FILE_FIRST: usize = 4096;
+/// The three trees, and room for what later versions add.
+const TREES_MAX: c_uint = 8;
+
+/// How to open the environment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LmdbOptions {
+    /// Never write, and need no right to.
+    pub is_read_only: bool,
+    /// Do without the lock file: nobody else can write meanwhile (read-only media).
+    pub is_lockless: bool,
+    /// Create the trees if they are missing.
+    pub creates_trees: bool,
+    /// The longest key to store, for tests of what happens to longer ones; 0 is LMDB's own limit.
+    pub key_size_max: usize,
+}
+
+/// Keys and values of the tree `meta`.
+pub type FirstEntries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A database in a file.
+pub struct LmdbEngine {
+    pub(crate) environment: Arc<Environment>,
+}
+
+/// The C environment and what is shared by all that stands in it.
+pub(crate) struct Environment {
+    raw: *mut ffi::MDB_env,
+    handles: [ffi::MDB_dbi; 3],
+    key_size_max: usize,
+    page_size: usize,
+    generation: u64,
+    /// Read transactions that were reset: renewing one costs a tenth of beginning one.
+    idle_readers: Mutex<Vec<IdleReader>>,
+    map_bounds: OnceLock<Option<MapBounds>>,
+    /// Those of the version that was read last.
+    heads: Mutex<Option<Arc<Heads>>>,
+    is_broken: AtomicBool,
+    /// What LMDB's locks are on; none where it does without.
+    lock: Option<OwnFile>,
+}
+
+/// Where the trees of one version begin, and where its pages lie: the same for all who read it.
+pub(crate) struct Heads {
+    pub(crate) version: u64,
+    /// By [`Tree::index`]; of the plain kind.
+    pub(crate) trees: [TreeHead; 3],
+    pub(crate) bounds: MapBounds,
+    pub(crate) page_count: u64,
+}
+
+/// A read transaction that stands nowhere.
+struct IdleReader(*mut ffi::MDB_txn);
+
+// SAFETY: with NOTLS a reset read transaction belongs to no thread; whoever takes it out of the pool has it
+// alone.
+unsafe impl Send for IdleReader {}
+
+// SAFETY: LMDB's environment may be used by several threads at once (lmdb.h, "mdb_env_open"); the
+// fields beside the pointer are immutable or guarded.
+unsafe impl Send for Environment {}
+// SAFETY: as above.
+unsafe impl Sync for Environment {}
+
+impl LmdbEngine {
+    /// Open or create the environment at exactly this path; its lock file is `path` + "-lock".
+    ///
+    /// # Errors
+    /// When the file is not LMDB's, lacks our trees, or the operating system refuses.
+    pub fn open(path: &Path, options: LmdbOptions) -> Result<Self, EngineError> {
+        Self::open_with(path, options, &mut |_, _| Vec::new())
+    }
+
+    /// As `open`, creating the trees, with first entries of the tree `meta` in the same commit: there is never a
+    /// database without them. `entries` gets the version of that commit and the longest key. That commit alone is not synced.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn create(
+        path: &Path,
+        options: LmdbOptions,
+        entries: &mut dyn FnMut(u64, usize) -> FirstEntries,
+    ) -> Result<Self, EngineError> {
+        Self::open_with(path, LmdbOptions { creates_trees: true, ..options }, entries)
+    }
+
+    fn open_with(
+        path: &Path,
+        options: LmdbOptions,
+        entries: &mut dyn FnMut(u64, usize) -> FirstEntries,
+    ) -> Result<Self, EngineError> {
+        os::watch_forks();
+        let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| {
+            EngineError::Io(io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL"))
+        })?;
+        let lock = if options.is_lockless { None } else { open_lock_file(path, options)? };
+        let raw = open_environment(&c_path, options, lock.as_ref())?;
+        let mut environment = Environment {
+            raw,
+            handles: [0; 3],
+            key_size_max: 0,
+            page_size: 0,
+            generation: os::generation(),
+            idle_readers: Mutex::new(Vec::new()),
+            map_bounds: OnceLock::new(),
+            heads: Mutex::new(None),
+            is_broken: AtomicBool::new(false),
+            lock,
+        };
+        // From here on dropping `environment` closes it.
+        // SAFETY: the environment is open.
+        let own_limit = usize::try_from(unsafe { ffi::mdb_env_get_maxkeysize(raw) }).unwrap_or(0);
+        environment.key_size_max =
+            if options.key_size_max == 0 { own_limit } else { own_limit.min(options.key_size_max) };
+        let key_size_max = environment.key_size_max;
+        environment.handles = open_trees(raw, options, &mut |version| entries(version, key_size_max))?;
+        let mut stat = empty_stat();
+        // SAFETY: the environment is open and `stat` is ours to fill.
+        check(unsafe { ffi::mdb_env_stat(raw, &raw mut stat) })?;
+        environment.page_size = stat.ms_psize as usize;
+        Ok(Self { environment: Arc::new(environment) })
+    }
+}
+
+/// Whether the disk that a file lies on may soon be full.
+pub(crate) fn is_room_short(file: &File) -> bool {
+    !os::room_beside(file).is_ok_and(|room| room >= ROOM_ENOUGH)
+}
+
+/// Open the lock file, or create it; none on a file system where no file can be written, for an environment that only reads.
+fn open_lock_file(path: &Path, options: LmdbOptions) -> Result<Option<OwnFile>, EngineError> {
+    let database = path.metadata().ok();
+    match side_file::open_or_create(&lock_path_of(path), database.as_ref()) {
+        Err(error) if options.is_read_only && error.raw_os_error() == Some(libc::EROFS) => Ok(None),
+        Err(error) => Err(EngineError::of_system(error)),
+        Ok((file, is_new)) => {
+            reserve_lock_file(&file, is_new)?;
+            Ok(Some(OwnFile::new(file)))
+        }
+    }
+}
+
+/// Make room for the lock file where room is short. LMDB leaves a hole there and writes to it through a map; on a full disk
+/// that kills the process instead of failing. Elsewhere the hole is better: to free the blocks again, when the last one
+/// closes, takes milliseconds on some disks. Then its first page alone is written, which LMDB touches next: to touch a hole has the system read
+/// all that lies behind it, a tenth of a millisecond of zeros.
+fn reserve_lock_file(file: &File, is_new: bool) -> Result<(), EngineError> {
+    if !is_room_short(file) {
+        if is_new {
+            // Whatever is in the way of that, LMDB will say.
+            let _ = file.write_at(&[0; LOCK_FILE_FIRST], 0);
+        }
+        return Ok(());
+    }
+    os::allocate(file, LOCK_FILE_SIZE).or_else(|error| match error.raw_os_error() {
+        // Not every file system can; then the hole has to do.
+        Some(libc::EOPNOTSUPP | libc::EINVAL) => Ok(()),
+        code => Err(error_of(code.unwrap_or(libc::EIO))),
+    })
+}
+
+/// Reserve as much address space as there is to be had, and open.
+fn open_environment(
+    path: &CStr,
+    options: LmdbOptions,
+    lock: Option<&OwnFile>,
+) -> Result<*mut ffi::MDB_env, EngineError> {
+    let mut flags = ffi::MDB_NOSUBDIR | ffi::MDB_NOTLS;
+    if options.is_read_only {
+        flags |= ffi::MDB_RDONLY;
+    }
+    let lock = lock.and_then(OwnFile::file).map(AsRawFd::as_raw_fd);
+    if lock.is_none() {
+        flags |= ffi::MDB_NOLOCK;
+    }
+    let (mut map_size, size_min) = map_sizes_for(OPEN_COUNT.load(Ordering::Relaxed), path);
+    loop {
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is ours to fill.
+        check(unsafe { ffi::mdb_env_create(&raw mut raw) })?;
+        // SAFETY: the environment was created above and is used by nobody else; the path is
+        // NUL-terminated and lives during the call; the lock's descriptor stays open for longer than the environment (`Environment::drop`).
+        let code = unsafe {
+            ffi::mdb_env_set_userctx(raw, ffi::lock_context(lock.unwrap_or(-1)));
+            ffi::mdb_env_set_mapsize(raw, map_size);
+            ffi::mdb_env_set_maxreaders(raw, READERS_MAX);
+            ffi::mdb_env_set_maxdbs(raw, TREES_MAX);
+            ffi::mdb_env_open(raw, path.as_ptr(), flags, 0o666)
+        };
+        if code == 0 {
+            OPEN_COUNT.fetch_add(1, Ordering::Relaxed);
+            return Ok(raw);
+        }
+        // SAFETY: a failed open leaves an environment that must be closed and not used again.
+        unsafe { ffi::mdb_env_close(raw) };
+        if matches!(code, libc::ENOMEM | libc::EINVAL) {
+            if map_size > size_min {
+                map_size = (map_size / 2).next_multiple_of(MAP_SIZE_UNIT).max(size_min);
+                continue;
+            }
+            return Err(EngineError::NoMemory(NO_ROOM_FOR_FILE));
+        }
+        return Err(error_of(code));
+    }
+}
+
+/// How much address space to ask for beside so many others, which is room for the file to grow, and the least that will do. Where the process
+/// may not use all that there is, some of what the log leaves stays for all else.
+fn map_sizes_for(open_count: usize, path: &CStr) -> (usize, usize) {
+    const GROWTH: u64 = 4;
+    /// The log's map, and what is left for small pieces of memory.
+    const BESIDE: u64 = (64 << 20) + 2 * memory::HEADROOM as u64;
+    /// What the last commits, and pages that are being written, take at most about.
+    const HEAP_MOST: u64 = 256 << 20;
+    let share = MAP_SIZE_MAX.checked_shr((open_count / MAP_LOT) as u32).unwrap_or(0).max(MAP_SIZE_MANY);
+    let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+    let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let wanted = usize::try_from(size.saturating_mul(GROWTH)).unwrap_or(MAP_SIZE_MAX);
+    let wanted = share.max(wanted.next_multiple_of(MAP_SIZE_MIN)).min(MAP_SIZE_MAX);
+    let least =
+        usize::try_from(size).unwrap_or(MAP_SIZE_MAX).next_multiple_of(MAP_SIZE_UNIT).max(MAP_SIZE_MIN);
+    let left = memory::address_room().map(|room| room.saturating_sub(BESIDE));
+    let left = left.map(|left| (left / 2).max(left.saturating_sub(HEAP_MOST)));
+    let most = left.map_or(MAP_SIZE_MAX, |left| left as usize / MAP_SIZE_UNIT * MAP_SIZE_UNIT);
+    (wanted.min(most).max(least), least)
+}
+
+fn open_trees(
+    env: *mut ffi::MDB_env,
+    options: LmdbOptions,
+    entries: &mut dyn FnMut(u64) -> FirstEntries,
+) -> Result<[ffi::MDB_dbi; 3], EngineError> {
+    let creates = options.creates_trees && !options.is_read_only;
+    let mut txn = ptr::null_mut();
+    // Of this transaction alone: the next one syncs the whole file ahead of its meta page.
+    let begin_flags = if creates { ffi::MDB_NOSYNC } else { ffi::MDB_RDONLY };
+    // SAFETY: the environment is open and `txn` is ours to fill.
+    check(unsafe { ffi::mdb_txn_begin(env, ptr::null_mut(), begin_flags, &raw mut txn) })?;
+    let mut handles = [0; 3];
+    for (tree, handle) in Tree::ALL.into_iter().zip(&mut handles) {
+        let name = CString::new(tree.name()).unwrap_or_default();
+        let flags = if creates { ffi::MDB_CREATE } else { 0 };
+        // SAFETY: the transaction is live, the name NUL-terminated, the handle ours to fill.
+        let code = unsafe { ffi::mdb_dbi_open(txn, name.as_ptr(), flags, handle) };
+        if code != 0 {
+            // SAFETY: the transaction is live and not used afterwards.
+            unsafe { ffi::mdb_txn_abort(txn) };
+            return Err(if code == ffi::MDB_NOTFOUND {
+                EngineError::Damaged { what: "the file lacks the trees of a database", code }
+            } else {
+                error_of(code)
+            });
+        }
+    }
+    if creates {
+        // SAFETY: the transaction is live.
+        let version = unsafe { ffi::mdb_txn_id(txn) } as u64;
+        for (key, value) in entries(version) {
+            let [meta, _, _] = handles;
+            let (mut key, mut value) = (value_of(&key), value_of(&value));
+            // SAFETY: the transaction is live; both values are ours and live during the call.
+            let code = unsafe { ffi::mdb_put(txn, meta, &raw mut key, &raw mut value, 0) };
+            if code != 0 {
+                // SAFETY: the transaction is live and not used afterwards.
+                unsafe { ffi::mdb_txn_abort(txn) };
+                return Err(error_of(code));
+            }
+        }
+    }
+    // Handles outlive a transaction only if it is committed.
+    // SAFETY: the transaction is live and not used afterwards.
+    check(unsafe { ffi::mdb_txn_commit(txn) })?;
+    Ok(handles)
+}
+
+impl Environment {
+    pub(crate) fn raw(&self) -> *mut ffi::MDB_env {
+        self.raw
+    }
+
+    pub(crate) fn handle(&self, tree: Tree) -> ffi::MDB_dbi {
+        let [meta, rows, blobs] = self.handles;
+        match tree {
+            Tree::Meta => meta,
+            Tree::Rows => rows,
+            Tree::Blobs => blobs,
+        }
+    }
+
+    pub(crate) fn key_size_max(&self) -> usize {
+        self.key_size_max
+    }
+
+    pub(crate) fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    /// See [`Engine::write_again`].
+    fn write_again(&self) -> Result<(), EngineError> {
+        self.check_usable()?;
+        // What is written is what was read, from the same pages that LMDB has mapped.
+        os::write_again(&*self.file()?).map_err(EngineError::of_system)
+    }
+
+    /// LMDB's own descriptor, for use while this is borrowed.
+    pub(crate) fn file(&self) -> Result<ManuallyDrop<File>, EngineError> {
+        let mut descriptor = -1;
+        // SAFETY: the environment is open, and the number ours to fill.
+        check(unsafe { ffi::mdb_env_get_fd(self.raw, &raw mut descriptor) })?;
+        // SAFETY: the descriptor is open as long as the environment is; it stays LMDB's, since this is never dropped.
+        Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) }))
+    }
+
+    /// The bytes of the newest version, if the file has more.
+    fn size_to_cut(&self) -> Option<u64> {
+        let size = (self.info().me_last_pgno as u64 + 1) * self.page_size as u64;
+        (self.page_size > 0 && self.file().ok()?.metadata().ok()?.len() > size).then_some(size)
+    }
+
+    /// Give back what transactions have appended that were not committed: until then nobody else has that room, neither the log nor another
+    /// program. For the thread that has LMDB's writer lock, and has changed nothing yet: nobody else makes the file longer. No
+    /// reader looks behind its version's last page, and none has a newer version.
+    ///
+    /// Not where the number of the last page does not agree with what the trees and the list of free pages say: if it is damaged, what
+    /// lies behind it may be in use.
+    pub(crate) fn cut_tail(&self) {
+        if let Some(size) = self.size_to_cut()
+            && let Ok(file) = self.file()
+            && self.newest(&file).is_ok_and(|(pages, meta)| page_proof::counts_all(&pages, &meta))
+        {
+            // Else the next transaction that is committed uses it.
+            let _ = file.set_len(size);
+        }
+    }
+
+    /// The pages of the newest version, in the file. For whoever has LMDB's writer lock: nobody else writes.
+    fn newest<'f>(&self, file: &'f File) -> Result<(PageFile<'f>, Meta), EngineError> {
+        let (metas, size) = PageFile::metas(file)
+            .and_then(|metas| Ok((metas, file.metadata()?.len())))
+            .map_err(EngineError::Io)?;
+        let version = self.info().me_last_txnid as u64;
+        let newest = metas.into_iter().flatten().max_by_key(|meta| meta.txn);
+        let meta = newest.filter(|meta| meta.txn == version);
+        let what = "neither meta page is of the newest version";
+        let meta = meta.ok_or(EngineError::BadPage { page: 0, what })?;
+        Ok((PageFile::new(file, meta.page_size, size), meta))
+    }
+
+    /// As `cut_tail`, behind a transaction that was not committed, by a process that nobody else writes the tree beside.
+    pub(crate) fn give_back(&self) {
+        if self.size_to_cut().is_none() || self.check_usable().is_err() {
+            return;
+        }
+        let mut txn = ptr::null_mut();
+        // SAFETY: the environment is open, `txn` ours to fill.
+        if unsafe { ffi::mdb_txn_begin(self.raw, ptr::null_mut(), 0, &raw mut txn) } != 0 {
+            return;
+        }
+        self.cut_tail();
+        // SAFETY: the transaction is live, ours, and not used afterwards.
+        unsafe { ffi::mdb_txn_abort(txn) };
+    }
+
+    /// Whether this process, and not an ancestor, opened it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.generation == os::generation()
+    }
+
+    pub(crate) fn check_usable(&self) -> Result<(), EngineError> {
+        if !self.is_ours() {
+            return Err(EngineError::Forked);
+        }
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Err(EngineError::Broken);
+        }
+        Ok(())
+    }
+
+    /// LMDB gives up on a file when writing its meta page fails; from then on we say so ourselves.
+    pub(crate) fn mark_broken(&self) {
+        self.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    /// A read transaction of the newest version.
+    pub(crate) fn take_reader(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
+        self.check_usable()?;
+        let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(IdleReader(txn)) = idle {
+            // SAFETY: the transaction was reset before it came into the pool, and is ours alone now.
+            let code = unsafe { ffi::mdb_txn_renew(txn) };
+            if code == 0 {
+                return Ok(txn);
+            }
+            // SAFETY: a transaction that could not be renewed may only be aborted.
+            unsafe { ffi::mdb_txn_abort(txn) };
+            return Err(self.begin_error(code));
+        }
+        self.begin_reader()
+    }
+
+    fn begin_reader(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
+        let mut is_second_try = false;
+        loop {
+            let mut txn = ptr::null_mut();
+            // SAFETY: the environment is open and `txn` is ours to fill.
+            let code =
+                unsafe { ffi::mdb_txn_begin(self.raw, ptr::null_mut(), ffi::MDB_RDONLY, &raw mut txn) };
+            if code == ffi::MDB_READERS_FULL && !is_second_try {
+                is_second_try = true;
+                self.free_dead_readers()?;
+                continue;
+            }
+            return if code == 0 { Ok(txn) } else { Err(self.begin_error(code)) };
+        }
+    }
+
+    /// Free the places of processes that died: until then, what they read is kept for them.
+    pub(crate) fn free_dead_readers(&self) -> Result<(), EngineError> {
+        // SAFETY: the environment is open; the count of dead readers is not asked for.
+        check(unsafe { ffi::mdb_reader_check(self.raw, ptr::null_mut()) })
+    }
+
+    /// Take a read transaction back that nobody uses any more.
+    pub(crate) fn give_reader(&self, txn: *mut ffi::MDB_txn) {
+        const IDLE_MAX: usize = 64;
+        if !self.is_ours() {
+            // The reader place belongs to the parent, who still uses it: leak our copy.
+            return;
+        }
+        // SAFETY: the caller had the transaction alone and gives it away.
+        unsafe { ffi::mdb_txn_reset(txn) };
+        let mut idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX {
+            idle.push(IdleReader(txn));
+        } else {
+            drop(idle);
+            // SAFETY: as above; aborting gives its reader place back.
+            unsafe { ffi::mdb_txn_abort(txn) };
+        }
+    }
+
+    /// As [`check`], of a code that a transaction which writes was given.
+    pub(crate) fn check(&self, code: c_int) -> Result<(), EngineError> {
+        match code {
+            ffi::MDB_MAP_FULL => Err(EngineError::MapTooSmall { reserved: self.info().me_mapsize as u64 }),
+            code => check(code),
+        }
+    }
+
+    pub(crate) fn begin_error(&self, code: c_int) -> EngineError {
+        match code {
+            ffi::MDB_READERS_FULL => EngineError::ReadersFull { slots: READERS_MAX },
+            ffi::MDB_MAP_RESIZED | ffi::MDB_MAP_FULL => {
+                EngineError::MapTooSmall { reserved: self.info().me_mapsize as u64 }
+            }
+            ffi::MDB_PANIC => {
+                self.mark_broken();
+                EngineError::Broken
+            }
+            code => error_of(code),
+        }
+    }
+
+    pub(crate) fn info(&self) -> ffi::MDB_envinfo {
+        let mut info = ffi::MDB_envinfo {
+            me_mapaddr: ptr::null_mut(),
+            me_mapsize: 0,
+            me_last_pgno: 0,
+            me_last_txnid: 0,
+            me_maxreaders: 0,
+            me_numreaders: 0,
+        };
+        // SAFETY: the environment is open and `info` is ours to fill; with both pointers given the call
+        // cannot fail.
+        unsafe { ffi::mdb_env_info(self.raw, &raw mut info) };
+        info
+    }
+
+    /// The heads of a version, which `find` finds out where it is not the one that was read last.
+    pub(crate) fn heads(&self, version: u64, find: impl FnOnce() -> Option<Heads>) -> Option<Arc<Heads>> {
+        let mut last = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(heads) = last.as_ref().filter(|heads| heads.version == version) {
+            return Some(Arc::clone(heads));
+        }
+        *last = find().map(Arc::new);
+        last.clone()
+    }
+
+    /// Where the map lies, found out from an address inside it. `None`: leaf pages cannot be read directly
+    /// here.
+    pub(crate) fn map_bounds(&self, address_inside: usize) -> Option<MapBounds> {
+        *self.map_bounds.get_or_init(|| MapBounds::find(address_inside, self.page_size))
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            return;
+        }
+        let idle = std::mem::take(self.idle_readers.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for IdleReader(txn) in idle {
+            // SAFETY: transactions in the pool are used by nobody.
+            unsafe { ffi::mdb_txn_abort(txn) };
+        }
+        // SAFETY: transactions hold an `Arc` of the environment, so none is left.
+        unsafe { ffi::mdb_env_close(self.raw) };
+        if let Some(lock) = self.lock.as_ref().and_then(OwnFile::file) {
+            // Behind that, which frees our places. Closing it is not enough where a child that is about to run another program has a copy.
+            let _ = os::unlock_all_bytes(lock);
+        }
+        OPEN_COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Engine for LmdbEngine {
+    fn key_size_max(&self) -> usize {
+        self.environment.key_size_max
+    }
+
+    fn version(&self) -> u64 {
+        self.environment.info().me_last_txnid as u64
+    }
+
+    fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
+        Ok(Box::new(LmdbRead::begin(Arc::clone(&self.environment))?))
+    }
+
+    fn begin_shared_read(&self) -> Result<Arc<dyn ReadTxn>, EngineError> {
+        Ok(Arc::new(LmdbRead::begin(Arc::clone(&self.environment))?))
+    }
+
+    fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
+        Ok(Box::new(LmdbWrite::begin(Arc::clone(&self.environment))?))
+    }
+
+    fn prove(&self, changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError> {
+        self.environment.check_usable()?;
+        let file = self.environment.file()?;
+        let (pages, meta) = self.environment.newest(&file)?;
+        page_proof::prove(&pages, &meta, changes)
+            .map_err(|fault| EngineError::BadPage { page: fault.page, what: fault.what })
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.environment.check_usable()?;
+        // SAFETY: the environment is open.
+        check(unsafe { ffi::mdb_env_sync(self.environment.raw, 1) })
+    }
+
+    fn write_again(&self) -> Result<(), EngineError> {
+        self.environment.write_again()
+    }
+
+    fn reader_lag(&self) -> Result<u64, EngineError> {
+        self.environment.check_usable()?;
+        let oldest = self.environment.readers()?.1;
+        Ok(oldest.map_or(0, |oldest| self.version().saturating_sub(oldest)))
+    }
+
+    fn usage(&self) -> Result<Usage, EngineError> {
+        let read = LmdbRead::begin(Arc::clone(&self.environment))?;
+        let info = self.environment.info();
+        let (readers, oldest_reader) = self.environment.readers()?;
+        Ok(Usage {
+            page_size: self.environment.page_size as u64,
+            pages: info.me_last_pgno as u64 + 1,
+            free_pages: read.free_pages()?,
+            map_size: info.me_mapsize as u64,
+            reader_slots: info.me_maxreaders,
+            readers,
+            reader_lag: oldest_reader.map_or(0, |oldest| self.version().saturating_sub(oldest)),
+            pending: 0,
+            recovered: 0,
+            history: 0,
+            entries: read.entry_counts()?,
+        })
+    }
+}
+
+impl Environment {
+    /// How many read transactions stand in any process, and the oldest version among them.
+    fn readers(&self) -> Result<(u32, Option<u64>), EngineError> {
+        unsafe extern "C" fn take_line(line: *const libc::c_char, context: *mut libc::c_void) -> c_int {
+            // SAFETY: LMDB passes a NUL-terminated line that lives during the call.
+            let line = unsafe { CStr::from_ptr(line) };
+            // SAFETY: `context` is the vector below, which nobody else touches during the call.
+            let lines = unsafe { &mut *context.cast::<Vec<String>>() };
+            lines.push(line.to_string_lossy().into_owned());
+            0
+        }
+        self.free_dead_readers()?;
+        let mut lines: Vec<String> = Vec::new();
+        // SAFETY: the environment is open; the callback matches the context it is given.
+        let code = unsafe { ffi::mdb_reader_list(self.raw, Some(take_line), (&raw mut lines).cast()) };
+        if code < 0 {
+            return Err(error_of(code));
+        }
+        // "    pid     thread     txnid": a header, then a line for each place; "-" where it is idle.
+        let versions = lines.iter().flat_map(|text| text.lines()).filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let is_reader = words.next()?.parse::<u64>().is_ok();
+            words.nth(1).filter(|_| is_reader)?.parse::<u64>().ok()
+        });
+        let (mut count, mut oldest) = (0, None);
+        for version in versions {
+            count += 1;
+            oldest = Some(oldest.map_or(version, |least: u64| least.min(version)));
+        }
+        Ok((count, oldest))
+    }
+}
+
+/// `Ok` for 0, else the error of the code.
+pub(crate) fn check(code: c_int) -> Result<(), EngineError> {
+    if code == 0 { Ok(()) } else { Err(error_of(code)) }
+}
+
+/// What one of LMDB's codes, or of the operating system's, means to the store.
+pub(crate) fn error_of(code: c_int) -> EngineError {
+    let damaged = |what| EngineError::Damaged { what, code };
+    match code {
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => {
+            EngineError::DiskFull(io::Error::from_raw_os_error(code))
+        }
+        ffi::MDB_TXN_FULL => EngineError::TransactionTooLarge,
+        ffi::MDB_PANIC => EngineError::Broken,
+        libc::ENOMEM => EngineError::NoMemory("pages of the database"),
+        ffi::MDB_MAP_FULL | ffi::MDB_MAP_RESIZED => EngineError::MapTooSmall { reserved: 0 },
+        ffi::MDB_READERS_FULL => EngineError::ReadersFull { slots: READERS_MAX },
+        ffi::MDB_INVALID => damaged("the file is not an LMDB file"),
+        ffi::MDB_VERSION_MISMATCH => damaged("the file, or its lock file, is of another LMDB version"),
+        ffi::MDB_PAGE_NOTFOUND => damaged("a page refers to a page beyond the end"),
+        ffi::MDB_CORRUPTED => damaged("a page is of the wrong kind"),
+        ffi::MDB_CURSOR_FULL => damaged("a tree is deeper than any tree can be"),
+        ffi::MDB_INCOMPATIBLE => damaged("the file's pages do not add up"),
+        ffi::MDB_BAD_TXN => EngineError::Misuse("the transaction failed earlier and can only be aborted"),
+        code if code > 0 => EngineError::Io(io::Error::from_raw_os_error(code)),
+        _ => damaged("an unexpected answer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_databases_fit_into_the_address_space_of_a_process() {
+        const ROOM: usize = 1 << 47;
+        let sizes: Vec<usize> = (0..1000).map(|count| map_sizes_for(count, c"/nowhere").0).collect();
+        assert_eq!(sizes[..MAP_LOT], [MAP_SIZE_MAX; MAP_LOT]);
+        assert!(sizes.iter().sum::<usize>() < ROOM - ROOM / 8);
+        assert_eq!(map_sizes_for(usize::MAX, c"/nowhere").0, MAP_SIZE_MANY);
+    }
+}

@@ -1,0 +1,444 @@
+//! Where in a tree of LMDB's does a key lie?
+//!
+//! LMDB's own search compares with one key after the other, each with a call, and each waits for memory: of a page it touches six lines or
+//! more, one after the other, and a page of a large tree is in no cache. Here the keys that the next four steps may compare with are
+//! asked for at once; what a key is known to share with all keys of a page is not compared again; and no cursor is made.
+//!
+//! Pages are read in the map, as by walks (`engine/lmdb/page.rs`): each number is checked against the page and the map before it is used. Whatever
+//! does not look as it should ends the search without an answer, and LMDB is asked, who says what is wrong. Bytes that a sound tree would not
+//! need compared may differ in a damaged one, so that the entry that was found is compared as a whole: damage may hide one, but no answer is
+//! another key's.
+
+use std::cmp::Ordering;
+
+use crate::engine::Entry;
+use crate::engine::lmdb::page::{
+    Leaf, NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, PAGE_LEAF, Pages, read_u16, read_u32, read_u64,
+};
+use crate::sys::os::prefetch;
+use crate::verify::pages::{DEPTH_MAX, TreeHead};
+
+/// What a processor brings from memory at once.
+const LINE_SIZE: usize = 64;
+/// Lines with the head of a page and the offsets of all nodes, where these are not very short.
+const HEAD_LINES: usize = 3;
+/// Bytes that these take in a page of some forty nodes.
+const HEAD_SIZE_USUAL: usize = 96;
+
+/// A page does not look as it should: LMDB has to search.
+pub(crate) struct Unsure;
+
+/// The value of a key.
+pub(crate) fn get<'m>(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Result<Option<&'m [u8]>, Unsure> {
+    if tree.is_empty() {
+        return Ok(None);
+    }
+    let found = Found::of(pages, tree, key).ok_or(Unsure)?;
+    if !found.is_there {
+        return Ok(None);
+    }
+    let entry = found.leaf.entry(found.index).filter(|(own, _)| *own == key);
+    entry.map(|(_, value)| Some(value)).ok_or(Unsure)
+}
+
+/// The first entry from a key on.
+pub(crate) fn at_or_above<'m>(
+    pages: Pages<'m>,
+    tree: &TreeHead,
+    key: &[u8],
+) -> Result<Option<Entry<'m>>, Unsure> {
+    if tree.is_empty() {
+        return Ok(None);
+    }
+    let found = Found::of(pages, tree, key).ok_or(Unsure)?;
+    let entry = if found.index < found.leaf.count() {
+        found.leaf.entry(found.index)
+    } else {
+        let Some(aside) = found.right else { return Ok(None) };
+        aside.leaf(pages, |_| 0).and_then(|leaf| leaf.entry(0))
+    };
+    entry.filter(|(own, _)| *own >= key).map(Some).ok_or(Unsure)
+}
+
+/// The last entry below a key.
+pub(crate) fn below<'m>(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Result<Option<Entry<'m>>, Unsure> {
+    if tree.is_empty() {
+        return Ok(None);
+    }
+    let found = Found::of(pages, tree, key).ok_or(Unsure)?;
+    let entry = if let Some(before) = found.index.checked_sub(1) {
+        found.leaf.entry(before)
+    } else {
+        let Some(aside) = found.left else { return Ok(None) };
+        let leaf = aside.leaf(pages, |count| count - 1);
+        leaf.and_then(|leaf| leaf.entry(leaf.count().checked_sub(1)?))
+    };
+    entry.filter(|(own, _)| *own < key).map(Some).ok_or(Unsure)
+}
+
+/// Where a key is, or would be.
+struct Found<'m> {
+    leaf: Leaf<'m>,
+    /// The first entry that is not below the key.
+    index: usize,
+    /// Whether it is the key's.
+    is_there: bool,
+    /// What lies beside the leaf.
+    left: Option<Aside>,
+    right: Option<Aside>,
+}
+
+/// A page beside the way that was gone, and how many levels of branches there are from it on.
+#[derive(Clone, Copy)]
+struct Aside {
+    page: u64,
+    branches: u16,
+}
+
+impl Aside {
+    /// The leaf at one edge of what lies below it.
+    fn leaf(self, pages: Pages<'_>, edge: impl Fn(usize) -> usize) -> Option<Leaf<'_>> {
+        let mut number = self.page;
+        for _ in 0..self.branches {
+            let nodes = Nodes::of(pages.page(number)?, number, PAGE_BRANCH)?;
+            number = nodes.child(edge(nodes.offsets.len()))?;
+        }
+        pages.leaf(number)
+    }
+}
+
+impl<'m> Found<'m> {
+    fn of(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Option<Self> {
+        // A tree of so few levels is in a cache, once anybody reads in it.
+        const DEPTH_NEAR: u16 = 3;
+        if tree.depth == 0 || tree.depth > DEPTH_MAX {
+            return None;
+        }
+        let (mut number, mut left, mut right) = (tree.root, None, None);
+        let mut bounds = Bounds::default();
+        for branches in (0..tree.depth - 1).rev() {
+            let nodes = Nodes::of(pages.page(number)?, number, PAGE_BRANCH)?;
+            // A branch's first key is never looked at: all below the second one lies there.
+            let is_far = branches == 0 && tree.depth > DEPTH_NEAR;
+            let (behind, is_there) = nodes.behind(key, 1, is_far, &mut bounds)?;
+            let child = if is_there { behind } else { behind - 1 };
+            number = nodes.child(child)?;
+            if branches == 0 {
+                ask_for_leaf(pages.page(number)?);
+            }
+            if child > 0 {
+                left = Some(Aside { page: nodes.child(child - 1)?, branches });
+            }
+            if child + 1 < nodes.offsets.len() {
+                right = Some(Aside { page: nodes.child(child + 1)?, branches });
+            }
+        }
+        let nodes = Nodes::of(pages.page(number)?, number, PAGE_LEAF)?;
+        let (index, is_there) = nodes.behind(key, 0, tree.depth > DEPTH_NEAR, &mut bounds)?;
+        Some(Self { leaf: pages.leaf(number)?, index, is_there, left, right })
+    }
+}
+
+/// Ask the processor for what a search looks at first in a leaf: its head, and where the nodes lie that its first steps look at, if they were
+/// written in order and have one size. To know would take waiting for the head.
+fn ask_for_leaf(page: &[u8]) {
+    const EIGHTHS: usize = 8;
+    for line in 0..HEAD_LINES {
+        prefetch(page.as_ptr().wrapping_add(line * LINE_SIZE));
+    }
+    let eighth = page.len().saturating_sub(HEAD_SIZE_USUAL) / EIGHTHS;
+    for place in 1..EIGHTHS {
+        prefetch(page.as_ptr().wrapping_add(page.len() - place * eighth));
+    }
+}
+
+/// How many bytes a key shares with the nearest ones that are known below it and above it: it shares the fewer of them with all between these.
+#[derive(Default)]
+struct Bounds {
+    low: usize,
+    high: usize,
+}
+
+/// The nodes of a page, in the order of their keys.
+struct Nodes<'m> {
+    page: &'m [u8],
+    offsets: &'m [[u8; 2]],
+}
+
+impl<'m> Nodes<'m> {
+    #[inline]
+    fn of(page: &'m [u8], number: u64, kind: u16) -> Option<Self> {
+        let is_it = read_u64(page, 0)? == number && read_u16(page, 10)? == kind;
+        let (offsets, _) = page.get(PAGE_HEAD_SIZE..usize::from(read_u16(page, 12)?))?.as_chunks();
+        (is_it && !offsets.is_empty()).then_some(Self { page, offsets })
+    }
+
+    #[inline]
+    fn offset(&self, index: usize) -> Option<usize> {
+        self.offsets.get(index).map(|offset| usize::from(u16::from_le_bytes(*offset)))
+    }
+
+    /// The page below a branch's node.
+    #[inline]
+    fn child(&self, index: usize) -> Option<u64> {
+        let node = self.page.get(self.offset(index)?..)?;
+        Some(u64::from(read_u32(node, 0)?) | u64::from(read_u16(node, 4)?) << 32)
+    }
+
+    /// Which node from `first` on is a key's, or else how many lie below it, those ahead of `first` included.
+    #[inline]
+    fn behind(&self, key: &[u8], first: usize, is_far: bool, bounds: &mut Bounds) -> Option<(usize, bool)> {
+        // Below the key are all ahead of `low`, and none from `low + count - 1` on. How many are left after a step does not depend on what was
+        // found, so that it is known which nodes the next steps may look at.
+        let (mut low, mut count) = (first, self.offsets.len().saturating_sub(first) + 1);
+        let mut step = 0;
+        while count > 1 {
+            if is_far && step % STEPS_ASKED == 0 {
+                self.ask_for(low, count, bounds.low.min(bounds.high));
+            }
+            step += 1;
+            let half = count / 2;
+            count -= half;
+            match self.compare(low + half - 1, key, bounds)? {
+                Ordering::Less => low += half,
+                Ordering::Greater => {}
+                Ordering::Equal => return Some((low + half - 1, true)),
+            }
+        }
+        Some((low, false))
+    }
+
+    /// Ask the processor for the nodes that the next steps of a search may look at, where `known` bytes of their keys will not be.
+    #[inline]
+    fn ask_for(&self, low: usize, mut count: usize, known: usize) {
+        const LAST_STEP_COUNT: usize = 1 << (STEPS_ASKED - 1);
+        // From where on the next step may look, one way or another.
+        let mut lows = [low; LAST_STEP_COUNT];
+        for step in 0..STEPS_ASKED {
+            let half = count / 2;
+            if half == 0 {
+                break;
+            }
+            count -= half;
+            let (these, others) = lows.split_at_mut(1 << step);
+            for (place, low) in these.iter().enumerate() {
+                self.ask_for_node(low + half - 1, known);
+                if let Some(other) = others.get_mut(place) {
+                    *other = low + half;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn ask_for_node(&self, node: usize, known: usize) {
+        if let Some(offset) = self.offset(node) {
+            let node = self.page.as_ptr().wrapping_add(offset);
+            prefetch(node);
+            // What is compared first is on the next line as often as not.
+            prefetch(node.wrapping_add(NODE_HEAD_SIZE + known + WORD - 1));
+        }
+    }
+
+    /// How a node's key lies to the one that is looked for, between whose bounds it is, and which it is from now on.
+    #[inline]
+    fn compare(&self, index: usize, key: &[u8], bounds: &mut Bounds) -> Option<Ordering> {
+        let (head, rest) = self.page.get(self.offset(index)?..)?.split_first_chunk::<NODE_HEAD_SIZE>()?;
+        let own = rest.get(..(u64::from_le_bytes(*head) >> 48) as usize)?;
+        let (order, shared) = compare(own, key, bounds.low.min(bounds.high));
+        match order {
+            Ordering::Less | Ordering::Equal => bounds.low = shared,
+            Ordering::Greater => bounds.high = shared,
+        }
+        Some(order)
+    }
+}
+
+/// How a key of a page lies to the one that is looked for, which it is known to share so many bytes with, and how many it shares.
+#[inline]
+fn compare(one: &[u8], key: &[u8], known: usize) -> (Ordering, usize) {
+    let mut at = known;
+    while let (Some(of_one), Some(of_key)) = (word_at(one, at), word_at(key, at)) {
+        if of_one != of_key {
+            return (of_one.cmp(&of_key), at + ((of_one ^ of_key).leading_zeros() / u8::BITS) as usize);
+        }
+        at += WORD;
+    }
+    let count = one.len().min(key.len());
+    let at = at.min(count);
+    let (of_one, of_key) =
+        (first_word(one.get(at..).unwrap_or_default()), first_word(key.get(at..).unwrap_or_default()));
+    let shared = at + ((of_one ^ of_key).leading_zeros() / u8::BITS) as usize;
+    (of_one.cmp(&of_key).then(one.len().cmp(&key.len())), shared.min(count))
+}
+
+/// Bytes that are compared at once.
+const WORD: usize = 8;
+/// Steps of a search in a page whose nodes are asked for together.
+const STEPS_ASKED: u32 = 4;
+
+/// So many bytes as a number that is ordered as they are.
+#[inline]
+fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|word| u64::from_be_bytes(*word))
+}
+
+/// The first bytes of a key, as a number that is ordered as they are.
+#[inline]
+fn first_word(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
+    let unused = u8::BITS * (WORD - key.len()) as u32;
+    match (key.first_chunk(), key.last_chunk()) {
+        // They overlap, in what is the same.
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << unused
+        }
+        _ => (0..WORD).fold(0, |first, at| first << 8 | u64::from(key.get(at).copied().unwrap_or(0))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
+    use crate::engine::{Engine, Tree};
+    use crate::verify::pages::PageFile;
+
+    #[test]
+    fn keys_are_compared_as_bytes_whatever_is_known_of_them() {
+        let sizes = [0, 1, 3, 7, 8, 9, 15, 16, 17, 24];
+        let mut keys: Vec<Vec<u8>> = sizes.iter().map(|size| vec![7; *size]).collect();
+        for size in sizes {
+            for at in 0..size {
+                for byte in [0, 6, 8, 0xFF] {
+                    let mut key = vec![7; size];
+                    key[at] = byte;
+                    keys.push(key);
+                }
+            }
+        }
+        for one in &keys {
+            for other in &keys {
+                let shared = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+                for known in [0, shared / 2, shared] {
+                    assert_eq!(compare(one, other, known), (one.cmp(other), shared), "{one:?} {other:?}");
+                }
+            }
+        }
+    }
+
+    const PAGE_SIZE: usize = 4096;
+
+    /// Keys of two tables, each with those of the other but for one byte; so long that there are branches above branches.
+    fn key_of(number: u64) -> Vec<u8> {
+        format!("{}{:0>160}", number % 2, number / 2 * 3).into_bytes()
+    }
+
+    /// Values differ in two bytes at least.
+    fn value_of(number: u64) -> Vec<u8> {
+        [number.to_be_bytes(), number.to_be_bytes()].concat()
+    }
+
+    type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    /// The bytes of a file whose tree of rows has these entries, and the tree's head.
+    fn file_of(entries: &Entries) -> (Vec<u8>, TreeHead) {
+        // Tests of one process run beside each other.
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("pellucid-search-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("pages");
+        let engine = LmdbEngine::create(&path, LmdbOptions::default(), &mut |_, _| Vec::new()).unwrap();
+        let mut txn = engine.begin_write().unwrap();
+        for (key, value) in entries {
+            txn.put(Tree::Rows, key, &[value]).unwrap();
+        }
+        txn.commit().unwrap();
+        drop(engine);
+        let (file, bytes) = (std::fs::File::open(&path).unwrap(), std::fs::read(&path).unwrap());
+        let meta = PageFile::metas(&file).unwrap().into_iter().flatten().max_by_key(|meta| meta.txn).unwrap();
+        let pages = PageFile::new(&file, meta.page_size, bytes.len() as u64);
+        let tree = pages.tree(&meta, Tree::Rows.name().as_bytes()).map_err(|fault| fault.what).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        (bytes, tree)
+    }
+
+    fn entries() -> Entries {
+        (0..12_000).map(|number| (key_of(number), value_of(number))).collect()
+    }
+
+    #[test]
+    fn a_search_finds_what_a_btreemap_does() {
+        let entries = entries();
+        let (bytes, tree) = file_of(&entries);
+        assert!(tree.depth > 3, "there are pages whose nodes are asked for");
+        let pages = Pages::of_bytes(&bytes, PAGE_SIZE);
+        let mut asked: Vec<Vec<u8>> = entries.keys().step_by(7).cloned().collect();
+        asked.extend(entries.keys().step_by(11).map(|key| [key, &b"0"[..]].concat()));
+        asked.extend(
+            entries.keys().step_by(13).filter_map(|key| key.get(..key.len() - 2)).map(<[u8]>::to_vec),
+        );
+        asked.extend([vec![0], vec![0xFF], b"1".to_vec()]);
+        for key in &asked {
+            let shown = |entry: Option<Entry<'_>>| entry.map(|(key, value)| (key.to_vec(), value.to_vec()));
+            let known =
+                |entry: Option<(&Vec<u8>, &Vec<u8>)>| entry.map(|(key, value)| (key.clone(), value.clone()));
+            assert_eq!(get(pages, &tree, key).ok(), Some(entries.get(key).map(Vec::as_slice)));
+            let next = known(entries.range(key.clone()..).next());
+            assert_eq!(at_or_above(pages, &tree, key).ok().map(shown), Some(next));
+            let last = known(entries.range(..key.clone()).next_back());
+            assert_eq!(below(pages, &tree, key).ok().map(shown), Some(last));
+        }
+    }
+
+    #[test]
+    fn a_search_of_damaged_pages_gives_no_other_key() {
+        const DAMAGES: usize = 40_000;
+        let (mut bytes, tree) = file_of(&entries());
+        let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut less_than = |count: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random % count as u64) as usize
+        };
+        // There are few branches, and each of them is on many ways.
+        let all = 2..bytes.len() / PAGE_SIZE;
+        let is_branch = |page: &usize| read_u16(&bytes, page * PAGE_SIZE + 10) == Some(PAGE_BRANCH);
+        let branches: Vec<usize> = all.clone().filter(is_branch).collect();
+        let (mut hidden, mut found) = (0, 0);
+        for _ in 0..DAMAGES {
+            let number = less_than(12_000) as u64;
+            let (key, value) = (key_of(number), value_of(number));
+            let page =
+                if less_than(4) > 0 { branches[less_than(branches.len())] } else { less_than(all.len()) + 2 };
+            // Heads and offsets as often as all the rest.
+            let room = [64, PAGE_SIZE][less_than(2)];
+            let place = page * PAGE_SIZE + less_than(room);
+            let old = std::mem::replace(&mut bytes[place], [0, 0xFF, less_than(256) as u8][less_than(3)]);
+            let pages = Pages::of_bytes(&bytes, PAGE_SIZE);
+            match get(pages, &tree, &key) {
+                Ok(Some(got)) => {
+                    let differing = got.iter().zip(&value).filter(|(got, value)| got != value).count();
+                    assert!(differing <= 1, "the value of {number} is another key's");
+                    found += 1;
+                }
+                Ok(None) | Err(Unsure) => hidden += 1,
+            }
+            if let Ok(Some((got, _))) = at_or_above(pages, &tree, &key) {
+                assert!(got >= &key[..]);
+            }
+            if let Ok(Some((got, _))) = below(pages, &tree, &key) {
+                assert!(got < &key[..]);
+            }
+            bytes[place] = old;
+        }
+        assert!(hidden > 100 && found > 100, "{hidden} of {DAMAGES} were hidden, {found} found");
+    }
+}

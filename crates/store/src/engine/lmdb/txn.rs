@@ -1,0 +1,697 @@
+//! How are LMDB's transactions kept within their rules?
+//!
+//! LMDB's rules, and who upholds them here: a read transaction loads the roots of its trees when they are
+//! first used, which two threads must not do at once (`LmdbRead::warm`); a write transaction belongs to the
+//! thread that began it (every method checks); cursors end before their transaction (lifetimes, and
+//! `LmdbWrite::close_cursors`); nothing of a parent process is touched after a fork (`Environment::is_ours`).
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_uint};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use pellucid_lmdb_sys as ffi;
+
+use crate::engine::estimate;
+use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
+use crate::engine::lmdb::fill::{Filling, entry_size};
+use crate::engine::lmdb::page::{MapBounds, PAGE_HEAD_SIZE, Pages, read_u64};
+use crate::engine::lmdb::search;
+use crate::engine::lmdb::{Environment, Heads, check, error_of};
+use crate::engine::parts;
+use crate::engine::{Cursor, Direction, EngineError, Entry, FileSize, ReadTxn, Start, Tree, WriteTxn};
+use crate::verify::pages::TreeHead;
+
+/// LMDB's handle of the tree that lists free pages.
+const FREE_TREE: ffi::MDB_dbi = 0;
+/// LMDB's handle of the tree that names the others, and has their heads.
+const MAIN_TREE: ffi::MDB_dbi = 1;
+
+/// # Safety
+/// The transaction is live, and nothing is written in it for `'t`.
+unsafe fn get<'t>(
+    txn: *mut ffi::MDB_txn,
+    handle: ffi::MDB_dbi,
+    key: &[u8],
+) -> Result<Option<&'t [u8]>, EngineError> {
+    let mut key = value_of(key);
+    let mut data = EMPTY;
+    // SAFETY: the transaction is live, both values are ours.
+    match unsafe { ffi::mdb_get(txn, handle, &raw mut key, &raw mut data) } {
+        // SAFETY: as the caller promises.
+        0 => Ok(Some(unsafe { bytes_of(data) })),
+        ffi::MDB_NOTFOUND => Ok(None),
+        code => Err(read_error(code)),
+    }
+}
+
+/// One version of a database in a file.
+pub(crate) struct LmdbRead {
+    txn: *mut ffi::MDB_txn,
+    environment: Arc<Environment>,
+    /// Which trees' roots are loaded; loading changes the transaction, afterwards reading does not.
+    is_warm: [AtomicBool; 3],
+    warming: Mutex<()>,
+    /// What searches begin with; None where LMDB has to search.
+    heads: OnceLock<Option<Arc<Heads>>>,
+}
+
+// SAFETY: with NOTLS a read transaction may move between threads. Used by several at once it is only read:
+// what LMDB would change in it, the roots, is loaded under `warming` before (`warm`); cursors of read
+// transactions are not linked to it.
+unsafe impl Send for LmdbRead {}
+// SAFETY: as above.
+unsafe impl Sync for LmdbRead {}
+
+impl LmdbRead {
+    pub(crate) fn begin(environment: Arc<Environment>) -> Result<Self, EngineError> {
+        let txn = environment.take_reader()?;
+        let heads = OnceLock::new();
+        Ok(Self { txn, environment, is_warm: Default::default(), warming: Mutex::new(()), heads })
+    }
+
+    #[inline]
+    fn warm(&self, tree: Tree) -> Result<ffi::MDB_dbi, EngineError> {
+        let handle = self.environment.handle(tree);
+        let is_warm = self.is_warm.get(tree.index());
+        if is_warm.is_some_and(|flag| flag.load(Ordering::Acquire)) {
+            return Ok(handle);
+        }
+        if !self.environment.is_ours() {
+            return Err(EngineError::Forked);
+        }
+        let _alone = self.warming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stat = empty_stat();
+        // SAFETY: the transaction is live, and no other thread loads a root meanwhile.
+        check(unsafe { ffi::mdb_stat(self.txn, handle, &raw mut stat) })?;
+        if let Some(flag) = is_warm {
+            flag.store(true, Ordering::Release);
+        }
+        Ok(handle)
+    }
+
+    /// Entries in each tree.
+    pub(crate) fn entry_counts(&self) -> Result<[u64; 3], EngineError> {
+        let mut counts = [0; 3];
+        for (tree, count) in Tree::ALL.into_iter().zip(&mut counts) {
+            *count = self.stat(tree)?.ms_entries as u64;
+        }
+        Ok(counts)
+    }
+
+    /// What the head of a tree says.
+    fn stat(&self, tree: Tree) -> Result<ffi::MDB_stat, EngineError> {
+        let handle = self.warm(tree)?;
+        let mut stat = empty_stat();
+        // SAFETY: the transaction is live.
+        check(unsafe { ffi::mdb_stat(self.txn, handle, &raw mut stat) })?;
+        Ok(stat)
+    }
+
+    /// The head of a tree, and where the map lies in which its pages are; `None` where they cannot be read directly.
+    fn head_of(&self, tree: Tree) -> Result<Option<(TreeHead, MapBounds)>, EngineError> {
+        if !self.environment.is_ours() {
+            return Err(EngineError::Forked);
+        }
+        // SAFETY: the transaction is live while `self` is borrowed, and it cannot be written in.
+        let Some(head) = (unsafe { get(self.txn, MAIN_TREE, tree.name().as_bytes()) })? else {
+            return Ok(None);
+        };
+        let bounds = self.environment.map_bounds(head.as_ptr() as usize);
+        Ok(TreeHead::parse(head).zip(bounds))
+    }
+
+    /// The head of a tree and the pages of this version, for a search in the map.
+    #[inline]
+    fn searched(&self, tree: Tree, key: &[u8]) -> Option<(&TreeHead, Pages<'_>)> {
+        let heads = self.heads.get_or_init(|| {
+            let version = ReadTxn::version(self);
+            self.environment.heads(version, || self.find_heads(version))
+        });
+        let heads =
+            heads.as_ref().filter(|_| !key.is_empty() && key.len() <= self.environment.key_size_max())?;
+        // SAFETY: this transaction keeps the pages of its version as they are while `self` is borrowed, and all numbers begin with
+        // the roots of that version's trees; the file had `page_count` pages when they were found, and never has fewer later.
+        let pages = unsafe { Pages::new(heads.bounds, heads.page_count) };
+        Some((heads.trees.get(tree.index())?, pages))
+    }
+
+    fn find_heads(&self, version: u64) -> Option<Heads> {
+        let [meta, rows, blobs] = Tree::ALL.map(|tree| self.head_of(tree).ok().flatten());
+        let ((meta, bounds), (rows, _), (blobs, _)) = (meta?, rows?, blobs?);
+        let trees = [meta, rows, blobs];
+        let page_count = self.environment.info().me_last_pgno as u64 + 1;
+        trees.iter().all(TreeHead::is_plain).then_some(Heads { version, trees, bounds, page_count })
+    }
+
+    /// Pages that hold nothing.
+    pub(crate) fn free_pages(&self) -> Result<u64, EngineError> {
+        let mut cursor = LmdbCursor::open(self.txn, FREE_TREE, &self.environment)?;
+        cursor.start(Start::Edge, Direction::Forward)?;
+        let mut pages = 0;
+        while let Some((_, list)) = cursor.step()? {
+            // A list of page numbers, its length first.
+            pages += read_u64(list, 0).unwrap_or(0);
+        }
+        Ok(pages)
+    }
+}
+
+pub(crate) fn empty_stat() -> ffi::MDB_stat {
+    ffi::MDB_stat {
+        ms_psize: 0,
+        ms_depth: 0,
+        ms_branch_pages: 0,
+        ms_leaf_pages: 0,
+        ms_overflow_pages: 0,
+        ms_entries: 0,
+    }
+}
+
+impl Drop for LmdbRead {
+    fn drop(&mut self) {
+        self.environment.give_reader(self.txn);
+    }
+}
+
+impl ReadTxn for LmdbRead {
+    fn version(&self) -> u64 {
+        // SAFETY: the transaction is live.
+        unsafe { ffi::mdb_txn_id(self.txn) as u64 }
+    }
+
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        if let Some((head, pages)) = self.searched(tree, key)
+            && let Ok(found) = search::get(pages, head, key)
+        {
+            return Ok(found);
+        }
+        let handle = self.warm(tree)?;
+        // SAFETY: the transaction is live while `self` is borrowed, and it cannot be written in.
+        unsafe { get(self.txn, handle, key) }
+    }
+
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+        let handle = self.warm(tree)?;
+        Ok(Box::new(LmdbCursor::open(self.txn, handle, &self.environment)?))
+    }
+
+    fn first_from(
+        &self,
+        tree: Tree,
+        start: Start<'_>,
+        direction: Direction,
+    ) -> Result<Option<Entry<'_>>, EngineError> {
+        if let Start::At(key) = start
+            && let Some((head, pages)) = self.searched(tree, key)
+        {
+            let found = match direction {
+                Direction::Forward => search::at_or_above(pages, head, key),
+                Direction::Reverse => search::below(pages, head, key),
+            };
+            if let Ok(found) = found {
+                return Ok(found);
+            }
+        }
+        let mut cursor = self.cursor(tree)?;
+        cursor.start(start, direction)?;
+        cursor.step()
+    }
+
+    /// As the tree's head says: this is asked when a file is opened, and nobody has looked at its rows' pages then.
+    fn is_empty(&self, tree: Tree) -> Result<bool, EngineError> {
+        Ok(self.stat(tree)?.ms_entries == 0)
+    }
+
+    fn separators(
+        &self,
+        tree: Tree,
+        start: &[u8],
+        end: Option<&[u8]>,
+        count: usize,
+    ) -> Result<Vec<Vec<u8>>, EngineError> {
+        let Some((head, bounds)) = self.head_of(tree)? else { return Ok(Vec::new()) };
+        let page_count = self.environment.info().me_last_pgno as u64 + 1;
+        // SAFETY: the numbers come from this transaction, whose pages stay as they are while `self` is borrowed, and the file had
+        // `page_count` pages a moment ago, and never has fewer later.
+        let page = |number| unsafe { bounds.page(number, page_count) };
+        Ok(parts::separators(&head, start, end, count, page))
+    }
+
+    fn entries_between(
+        &self,
+        tree: Tree,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> Result<Option<u64>, EngineError> {
+        let Some((head, bounds)) = self.head_of(tree)? else { return Ok(None) };
+        let page_count = self.environment.info().me_last_pgno as u64 + 1;
+        // SAFETY: as in `separators`.
+        let page = |number| unsafe { bounds.page(number, page_count) };
+        Ok(estimate::entries_between(&head, start, end, page))
+    }
+}
+
+/// Numbers for threads, cheaper to compare than the standard library's, and never used twice.
+fn current_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    struct Token(u64);
+    impl Drop for Token {
+        fn drop(&mut self) {
+            abort_writes_of(self.0, |_| true);
+        }
+    }
+    thread_local! {
+        static TOKEN: Token = Token(NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+    TOKEN.try_with(|token| token.0).unwrap_or(0)
+}
+
+/// A write transaction that has not ended. Only its thread can give LMDB's lock back, so a transaction that
+/// another thread drops waits here until its own thread writes next, or ends; and a thread that ends takes
+/// its transactions with it.
+pub(crate) struct LiveWrite {
+    txn: *mut ffi::MDB_txn,
+    environment: Arc<Environment>,
+    owner: u64,
+    is_dropped: bool,
+}
+
+// SAFETY: only the thread that owns the transaction touches it again (`abort_writes_of`).
+unsafe impl Send for LiveWrite {}
+
+static LIVE_WRITES: Mutex<Vec<LiveWrite>> = Mutex::new(Vec::new());
+
+/// The list, for as long as the guard lives.
+pub(crate) type LiveWrites = MutexGuard<'static, Vec<LiveWrite>>;
+
+pub(crate) fn live_writes() -> LiveWrites {
+    LIVE_WRITES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Called by the thread `owner`.
+fn abort_writes_of(owner: u64, which: fn(&LiveWrite) -> bool) {
+    for live in live_writes().extract_if(.., |live| live.owner == owner && which(live)) {
+        if live.environment.is_ours() {
+            // SAFETY: we are the thread that began it, and nobody uses it any more: it was dropped, or its
+            // other methods refuse to work in other threads than this, which ends.
+            unsafe { ffi::mdb_txn_abort(live.txn) };
+        }
+    }
+}
+
+/// What is known of the end of a tree to which entries are appended one after another.
+///
+/// `MDB_APPEND` fills pages completely, but searches for the tree's end each time, and for each page on the way among all
+/// that were changed. Where the last page has room, an ordinary put does the same: it finds the cursor at the end. So
+/// the room is counted from when an append has begun a page; where it is not known, it is none. Until LMDB is called again, that room is
+/// filled without it, and the page itself says how much is left, and which key is the last.
+#[derive(Default)]
+struct End {
+    filling: Option<Filling>,
+    /// Where that has ended: the last key, if there is room.
+    key: Vec<u8>,
+    room: usize,
+}
+
+impl End {
+    /// There is so much room behind this key.
+    fn note(&mut self, key: &[u8], room: usize) {
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.room = room;
+    }
+}
+
+/// The transaction that writes, with LMDB's nested transactions as savepoints.
+pub(crate) struct LmdbWrite {
+    /// The outermost transaction first; the last is the one to work in.
+    txns: Vec<*mut ffi::MDB_txn>,
+    /// One cursor for each tree, kept between calls: what is near the last key is found without a search.
+    cursors: [*mut ffi::MDB_cursor; 3],
+    /// Whether the tree's cursor stands where `find` left it.
+    is_found: [bool; 3],
+    ends: [End; 3],
+    owner: u64,
+    environment: Arc<Environment>,
+}
+
+/// How many write transactions lie between two looks for dead readers: now and then, so that the space that a
+/// dead process reads is not kept for ever; not each time, since it asks the system about each process.
+const READER_CHECK_INTERVAL: usize = 64;
+
+// SAFETY: every method first checks that it runs in the thread that began the transaction.
+unsafe impl Send for LmdbWrite {}
+// SAFETY: as above.
+unsafe impl Sync for LmdbWrite {}
+
+impl LmdbWrite {
+    pub(crate) fn begin(environment: Arc<Environment>) -> Result<Self, EngineError> {
+        environment.check_usable()?;
+        let owner = current_thread();
+        abort_writes_of(owner, |live| live.is_dropped);
+        let mut txn = ptr::null_mut();
+        // SAFETY: the environment is open, `txn` ours to fill.
+        let code = unsafe { ffi::mdb_txn_begin(environment.raw(), ptr::null_mut(), 0, &raw mut txn) };
+        if code != 0 {
+            return Err(environment.begin_error(code));
+        }
+        // What a process has left that died in a transaction.
+        environment.cut_tail();
+        // SAFETY: the transaction is live.
+        if (unsafe { ffi::mdb_txn_id(txn) } as usize).is_multiple_of(READER_CHECK_INTERVAL) {
+            // A failure leaves things as they are.
+            let _ = environment.free_dead_readers();
+        }
+        live_writes().push(LiveWrite {
+            txn,
+            environment: Arc::clone(&environment),
+            owner,
+            is_dropped: false,
+        });
+        let cursors = [ptr::null_mut(); 3];
+        let ends = Default::default();
+        Ok(Self { txns: vec![txn], cursors, is_found: [false; 3], ends, owner, environment })
+    }
+
+    /// The transaction to work in, for the thread that may.
+    #[inline]
+    fn txn(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
+        if self.owner != current_thread() {
+            return Err(EngineError::WrongThread);
+        }
+        if !self.environment.is_ours() {
+            return Err(EngineError::Forked);
+        }
+        match self.txns.last() {
+            Some(txn) => Ok(*txn),
+            None => Err(EngineError::Misuse("the transaction is over")),
+        }
+    }
+
+    #[inline]
+    fn write_cursor(&mut self, tree: Tree) -> Result<*mut ffi::MDB_cursor, EngineError> {
+        let txn = self.txn()?;
+        let handle = self.environment.handle(tree);
+        let Some(cursor) = self.cursors.get_mut(tree.index()) else {
+            return Err(EngineError::Misuse("no such tree"));
+        };
+        if cursor.is_null() {
+            // SAFETY: the transaction is live, the pointer ours to fill.
+            check(unsafe { ffi::mdb_cursor_open(txn, handle, cursor) })?;
+        }
+        Ok(*cursor)
+    }
+
+    fn close_cursors(&mut self) {
+        for cursor in &mut self.cursors {
+            if !cursor.is_null() {
+                // SAFETY: the cursor is open and its transaction live.
+                unsafe { ffi::mdb_cursor_close(*cursor) };
+                *cursor = ptr::null_mut();
+            }
+        }
+        self.is_found = [false; 3];
+        self.ends = Default::default();
+    }
+
+    /// The last page of the tree may be about to change.
+    fn forget_end(&mut self, tree: Tree) {
+        if let Some(end) = self.ends.get_mut(tree.index()) {
+            end.filling = None;
+            end.room = 0;
+        }
+    }
+
+    /// How many leaf pages a tree has.
+    fn leaf_pages(&self, tree: Tree) -> Result<usize, EngineError> {
+        let mut stat = empty_stat();
+        // SAFETY: the transaction is live, `stat` ours to fill.
+        check(unsafe { ffi::mdb_stat(self.txn()?, self.environment.handle(tree), &raw mut stat) })?;
+        Ok(stat.ms_leaf_pages)
+    }
+
+    /// As `append`, where LMDB has to do it.
+    fn append_by_lmdb(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
+        self.check_key(key)?;
+        self.set_found(tree, false);
+        let size = entry_size(key.len(), parts.iter().map(|part| part.len()).sum());
+        self.end_fillings();
+        let room = self.ends.get(tree.index()).filter(|end| key > &end.key[..]).map(|end| end.room);
+        if let Some((room, size)) = room.zip(size).filter(|(room, size)| size <= room) {
+            let code = self.put_with(tree, key, parts, 0)?.0;
+            self.environment.check(code)?;
+            if let Some(end) = self.ends.get_mut(tree.index()) {
+                end.note(key, room - size);
+            }
+            return Ok(true);
+        }
+        self.forget_end(tree);
+        let pages = self.leaf_pages(tree)?;
+        let value = match self.put_with(tree, key, parts, ffi::MDB_APPEND)? {
+            (0, value) => value,
+            (ffi::MDB_KEYEXIST, _) => return Ok(false),
+            (code, _) => return self.environment.check(code).map(|()| false),
+        };
+        let is_begun = self.leaf_pages(tree)? > pages;
+        let page_size = self.environment.page_size();
+        if let (Some(size), true, Some(cursor)) = (size, is_begun, self.cursors.get(tree.index())) {
+            let place = (self.txn()?, self.environment.handle(tree));
+            let sizes = (key.len(), parts.iter().map(|part| part.len()).sum());
+            // SAFETY: the cursor is open in this live transaction, has just put the entry, and that began a page.
+            let filling = unsafe { Filling::begin(place, *cursor, value, sizes, page_size) }?;
+            if let Some(end) = self.ends.get_mut(tree.index()) {
+                end.filling = filling;
+                if end.filling.is_none() {
+                    end.note(key, page_size.saturating_sub(PAGE_HEAD_SIZE + size));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// LMDB is about to change pages, or to let go of some, in whichever tree.
+    #[inline]
+    fn end_fillings(&mut self) {
+        for end in &mut self.ends {
+            if let Some(filling) = end.filling.take() {
+                end.note(filling.last_key(), filling.room());
+            }
+        }
+    }
+
+    fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
+        let size_max = self.environment.key_size_max();
+        if key.is_empty() || key.len() > size_max {
+            return Err(EngineError::KeySize { size: key.len(), size_max });
+        }
+        Ok(())
+    }
+
+    fn set_found(&mut self, tree: Tree, is_found: bool) {
+        if let Some(flag) = self.is_found.get_mut(tree.index()) {
+            *flag = is_found;
+        }
+    }
+
+    fn take_found(&mut self, tree: Tree) -> Result<(), EngineError> {
+        let is_found = self.is_found.get_mut(tree.index()).is_some_and(std::mem::take);
+        if is_found { Ok(()) } else { Err(EngineError::Misuse("replace or delete without a find")) }
+    }
+
+    /// Reserve room for a value and write its parts there; 0 or LMDB's code, and where that is.
+    #[inline]
+    fn put_with(
+        &mut self,
+        tree: Tree,
+        key: &[u8],
+        parts: &[&[u8]],
+        flags: c_uint,
+    ) -> Result<(c_int, *mut u8), EngineError> {
+        self.end_fillings();
+        let cursor = self.write_cursor(tree)?;
+        let size = parts.iter().map(|part| part.len()).sum();
+        let mut key = value_of(key);
+        let mut data = ffi::MDB_val { mv_size: size, mv_data: ptr::null_mut() };
+        // SAFETY: the cursor is open and its transaction live; with RESERVE, LMDB reads only the size.
+        let code =
+            unsafe { ffi::mdb_cursor_put(cursor, &raw mut key, &raw mut data, flags | ffi::MDB_RESERVE) };
+        if code == 0 {
+            let mut target: *mut u8 = data.mv_data.cast();
+            for part in parts {
+                // SAFETY: LMDB reserved `size` bytes, the sum of the parts, on a page that it has copied
+                // for this transaction; the parts are borrowed from elsewhere, so they do not overlap.
+                unsafe {
+                    ptr::copy_nonoverlapping(part.as_ptr(), target, part.len());
+                    target = target.add(part.len());
+                }
+            }
+        }
+        Ok((code, data.mv_data.cast()))
+    }
+}
+
+impl WriteTxn for LmdbWrite {
+    fn version(&self) -> u64 {
+        // SAFETY: the outermost transaction is live as long as `self` is; its id does not change.
+        self.txns.first().map_or(0, |txn| unsafe { ffi::mdb_txn_id(*txn) as u64 })
+    }
+
+    fn is_owner(&self) -> bool {
+        self.owner == current_thread()
+    }
+
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        let txn = self.txn()?;
+        // SAFETY: the transaction is live, and while `self` is borrowed nothing is written in it.
+        unsafe { get(txn, self.environment.handle(tree), key) }
+    }
+
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+        // Changed pages lie outside the map.
+        Ok(Box::new(LmdbCursor::open(self.txn()?, self.environment.handle(tree), &self.environment)?.plain()))
+    }
+
+    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        let cursor = self.write_cursor(tree)?;
+        let mut key = value_of(key);
+        let mut data = EMPTY;
+        // SAFETY: the cursor is open and its transaction live; both values are ours.
+        let code = unsafe { ffi::mdb_cursor_get(cursor, &raw mut key, &raw mut data, ffi::MDB_SET_KEY) };
+        self.set_found(tree, code == 0);
+        match code {
+            // SAFETY: while `self` is borrowed nothing is written in the transaction.
+            0 => Ok(Some(unsafe { bytes_of(data) })),
+            ffi::MDB_NOTFOUND => Ok(None),
+            code => Err(error_of(code)),
+        }
+    }
+
+    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        self.take_found(tree)?;
+        self.forget_end(tree);
+        let code = self.put_with(tree, key, parts, ffi::MDB_CURRENT)?.0;
+        self.environment.check(code)
+    }
+
+    fn delete_found(&mut self, tree: Tree, _key: &[u8]) -> Result<(), EngineError> {
+        let cursor = self.write_cursor(tree)?;
+        self.take_found(tree)?;
+        self.forget_end(tree);
+        self.end_fillings();
+        // SAFETY: the cursor is open, stands on an entry, and its transaction is live.
+        self.environment.check(unsafe { ffi::mdb_cursor_del(cursor, 0) })
+    }
+
+    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        self.check_key(key)?;
+        self.set_found(tree, false);
+        self.forget_end(tree);
+        let code = self.put_with(tree, key, parts, 0)?.0;
+        self.environment.check(code)
+    }
+
+    #[inline]
+    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
+        self.txn()?;
+        let fits = key.len() <= self.environment.key_size_max();
+        let filling = self.ends.get_mut(tree.index()).and_then(|end| end.filling.as_mut()).filter(|_| fits);
+        if filling.is_some_and(|filling| filling.add(key, parts)) {
+            self.set_found(tree, false);
+            return Ok(true);
+        }
+        self.append_by_lmdb(tree, key, parts)
+    }
+
+    fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {
+        let txn = self.txn()?;
+        self.close_cursors();
+        // SAFETY: the transaction is live and has no cursors; the handle stays valid (0: do not delete it).
+        self.environment.check(unsafe { ffi::mdb_drop(txn, self.environment.handle(tree), 0) })
+    }
+
+    fn savepoint(&mut self) -> Result<(), EngineError> {
+        let parent = self.txn()?;
+        self.close_cursors();
+        let mut child = ptr::null_mut();
+        // SAFETY: the environment is open, the parent live and without cursors, `child` ours to fill.
+        check(unsafe { ffi::mdb_txn_begin(self.environment.raw(), parent, 0, &raw mut child) })?;
+        self.txns.push(child);
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> Result<(), EngineError> {
+        let child = self.txn()?;
+        if self.txns.len() < 2 {
+            return Err(EngineError::Misuse("rollback without a savepoint"));
+        }
+        self.close_cursors();
+        self.txns.pop();
+        // SAFETY: the child is live, has no cursors, and is not used afterwards.
+        unsafe { ffi::mdb_txn_abort(child) };
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<(), EngineError> {
+        let child = self.txn()?;
+        if self.txns.len() < 2 {
+            return Err(EngineError::Misuse("release without a savepoint"));
+        }
+        self.close_cursors();
+        self.txns.pop();
+        // SAFETY: as above.
+        check(unsafe { ffi::mdb_txn_commit(child) })
+    }
+
+    fn file_size(&self) -> Result<FileSize, EngineError> {
+        self.txn()?;
+        let Some(outermost) = self.txns.first() else { return Ok(FileSize::default()) };
+        // SAFETY: the transaction is live, and in this thread nobody changes it meanwhile.
+        let pages = unsafe { ffi::pellucid_txn_pages(*outermost) } as u64;
+        let now = self.environment.file()?.metadata().map_err(EngineError::Io)?.len();
+        Ok(FileSize { now, after: (pages * self.environment.page_size() as u64).max(now) })
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<(), EngineError> {
+        self.txn()?;
+        self.close_cursors();
+        let outermost = self.txns.first().copied();
+        self.txns.clear();
+        live_writes().retain(|live| Some(live.txn) != outermost);
+        match outermost {
+            Some(txn) => {
+                // SAFETY: the transaction is live, has no cursors, and is not used afterwards; it commits
+                // the ones nested in it.
+                let done = self.environment.check(unsafe { ffi::mdb_txn_commit(txn) });
+                done.inspect_err(|_| self.environment.give_back())
+            }
+            None => Err(EngineError::Misuse("the transaction is over")),
+        }
+    }
+}
+
+impl Drop for LmdbWrite {
+    fn drop(&mut self) {
+        let Some(txn) = self.txns.first().copied() else { return };
+        if !self.environment.is_ours() {
+            return;
+        }
+        let mut live = live_writes();
+        let Some(index) = live.iter().position(|live| live.txn == txn && live.owner == self.owner) else {
+            // Its thread ended, and took it along.
+            return;
+        };
+        if self.owner == current_thread() {
+            live.swap_remove(index);
+            drop(live);
+            self.close_cursors();
+            // SAFETY: the transaction is live and ours; aborting it aborts the ones nested in it.
+            unsafe { ffi::mdb_txn_abort(txn) };
+            self.environment.give_back();
+        } else if let Some(live) = live.get_mut(index) {
+            // Its cursors go with it: LMDB frees those that are open when a transaction ends.
+            live.is_dropped = true;
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Which log belongs to a database file?
+//!
+//! `PATH-log`, while the database is open, or after a process that had it open died. Whoever opens it alone makes or replays it;
+//! the last one to close writes all of it into the tree and removes it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::catalog;
+use crate::engine::{Engine, EngineError};
+use crate::error::{Holder, StoreError, Wanted};
+use crate::file::opening;
+use crate::file::own_file::OwnFile;
+use crate::file::side_file::{self, Strange};
+use crate::sys::map::{self, FileSpace};
+use crate::sys::os;
+use crate::sys::reclaim::Reclaimer;
+use crate::txn::writer_lock::is_dead;
+use crate::verify::maintenance;
+use crate::wal::{self, LoggedEngine, MemorySpace, Met, OF_ANOTHER, Opened, Space, words_for};
+use crate::warning::Warning;
+
+/// Bytes of WAL records that each of the two segments holds.
+const AREA_SIZE: usize = 32 << 20;
+/// Bytes of a log that holds nothing.
+const LOG_SIZE_LEAST: u64 = 40_960;
+
+/// For how long others may be about to join a log, whatever the opener's own limit is: longer takes none who is not stopped.
+const JOINING_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where the log of a database lies.
+pub(crate) fn path_of(database: &Path) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push("-log");
+    path.into()
+}
+
+/// Remove the log of a database. Its name is gone when this returns; what it took on the disk is given back by somebody else.
+pub(crate) fn remove(database: &Path, reclaimer: Option<&Reclaimer>) {
+    let path = path_of(database);
+    // As long as this is open there is nothing to be given back.
+    let held = side_file::peek(&path, false).map(OwnFile::new);
+    let _ = std::fs::remove_file(path);
+    let Ok(held) = held else { return };
+    match reclaimer {
+        Some(reclaimer) => reclaimer.hand(held),
+        // Without a thread it is dropped here.
+        None => drop(Reclaimer::begin("pellucid-free", || drop(held))),
+    }
+}
+
+/// How the database is being opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    /// Nobody else has it open.
+    pub(crate) is_alone: bool,
+    /// The file can be written, whether or not it will be.
+    pub(crate) is_writable: bool,
+    /// The opener will write.
+    pub(crate) writes: bool,
+    /// What the file is marked by.
+    pub(crate) mark: u64,
+    /// Bytes of a segment of the log, or 0 for the usual.
+    pub(crate) segment_size: usize,
+    /// How long to wait for others who are about to do the same.
+    pub(crate) timeout: Duration,
+}
+
+impl Manner {
+    fn words(&self) -> usize {
+        words_for(if self.segment_size == 0 { AREA_SIZE } else { self.segment_size })
+    }
+}
+
+/// Put the log over the tree of the database at `path`, whose file is this.
+pub(crate) fn attach(
+    tree: Box<dyn Engine>,
+    path: &Path,
+    file: &File,
+    manner: Manner,
+    warnings: &mut Vec<Warning>,
+) -> Result<Box<dyn Engine>, StoreError> {
+    let name = path.display().to_string();
+    let log_path = path_of(path);
+    let log_name = log_path.display().to_string();
+    let txn = tree.begin_read().map_err(|error| StoreError::from_engine(&name, error))?;
+    let header = catalog::header(&*txn).map_err(|error| error.at(&name))?;
+    drop(txn);
+    let Some(header) = header else { return Ok(tree) };
+    let inode = file.metadata().map_err(|source| StoreError::from_io("read", name.clone(), source))?.ino();
+    let mut joining = None;
+    let (space, opened): (Box<dyn Space>, _) = if manner.is_writable {
+        let joined = join(&log_path, &name, file, manner)?;
+        joining = joined.joining;
+        (Box::new(joined.space), Opened { is_alone: joined.is_first, joins: true, inode })
+    } else {
+        let space = match FileSpace::open(&log_path, manner.words(), None, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if manner.mark != 0 {
+                    warnings.push(missing_log(&*tree, &name)?);
+                }
+                return Ok(tree);
+            }
+            space => space.map_err(|source| open_error(&log_name, source))?,
+        };
+        // Nobody writes it, nor may we: what has to be put right in it is put right in a copy.
+        let space: Box<dyn Space> =
+            if manner.is_alone { Box::new(MemorySpace::copy_of(&space)) } else { Box::new(space) };
+        (space, Opened { is_alone: manner.is_alone, joins: false, inode })
+    };
+    let told = |error| match error {
+        EngineError::ForeignLog(what) if what == OF_ANOTHER => {
+            let what = format!("{what}; {}", whose_it_is(&log_path, manner));
+            StoreError::ForeignLog { path: log_name.clone(), what }
+        }
+        error => StoreError::from_engine(&log_name, error),
+    };
+    let (engine, met) = LoggedEngine::open(tree, space, header.identity, opened).map_err(told)?;
+    drop(joining);
+    if opened.is_alone && manner.is_writable && manner.writes {
+        engine.take_over().map_err(|error| not_written(path, error))?;
+    }
+    let Met { lost, applied } = met;
+    if opened.is_alone && engine.misses_log(manner.mark) {
+        warnings.push(Warning::LogMissing { path: name.clone(), version: applied });
+    }
+    let namespace = u64::from(os::pid_namespace());
+    if manner.is_writable && namespace != 0 && engine.meet_namespace(namespace) {
+        warnings.push(Warning::OtherNamespace { path: name.clone() });
+    }
+    if lost > 0 {
+        warnings.push(Warning::LostCommits { path: name, commits: lost });
+    }
+    Ok(Box::new(engine))
+}
+
+/// A log of which this process has become a member.
+struct Joined {
+    space: FileSpace,
+    /// There is no other member, nor becomes one as long as `joining` is held, if others may come.
+    is_first: bool,
+    joining: Option<map::Joining>,
+}
+
+/// Become a member of the log of a database with this file. Beside one who may only read, the first who may write is alone with the log, and perhaps
+/// not the only one to come.
+fn join(log_path: &Path, name: &str, file: &File, manner: Manner) -> Result<Joined, StoreError> {
+    let data = file.metadata().map_err(|source| StoreError::from_io("read", name.to_owned(), source))?;
+    let mut joining = None;
+    if !manner.is_alone {
+        let limit = manner.timeout.max(JOINING_PATIENCE);
+        joining = Some(begin_joining(log_path, name, limit, &|| opening::holders(file))?);
+    }
+    let space = FileSpace::open(log_path, manner.words(), manner.is_alone.then_some(&data), true);
+    let space = space.map_err(|source| open_error(&log_path.display().to_string(), source))?;
+    let is_first = manner.is_alone || !space.has_others();
+    if !is_first {
+        // Another member has put it right. To read all that is pending takes many who come at once longer, one after the other, than
+        // they wait.
+        joining = None;
+    }
+    Ok(Joined { space, is_first, joining })
+}
+
+/// Wait for the right to join a log, among others who may want to be its first member.
+fn begin_joining(
+    log_path: &Path,
+    name: &str,
+    limit: Duration,
+    holders: &dyn Fn() -> Vec<Holder>,
+) -> Result<map::Joining, StoreError> {
+    map::begin_joining(log_path, limit).map_err(|source| match source.kind() {
+        io::ErrorKind::TimedOut => {
+            let (path, waited) = (name.to_owned(), Some(limit));
+            StoreError::Busy { path, wanted: Wanted::Open, holders: Vec::new(), waited }
+        }
+        // Somebody has removed or renamed it. Whoever has it open goes on with it, and writes all of it into the tree at last.
+        io::ErrorKind::NotFound => {
+            let (path, holders) = (name.to_owned(), holders());
+            StoreError::Busy { path, wanted: Wanted::Locks, holders, waited: None }
+        }
+        _ => open_error(&log_path.display().to_string(), source),
+    })
+}
+
+/// What it means that commits of the log could not be written into the file: mostly that the disk is full.
+pub(crate) fn not_written(path: &Path, error: EngineError) -> StoreError {
+    match error {
+        EngineError::DiskFull(source) => no_room(path, source),
+        EngineError::BadPage { .. } => {
+            let (log, fault) = (path_of(path).display().to_string(), error.to_string());
+            StoreError::LogUnwritten { path: path.display().to_string(), log, fault }
+        }
+        EngineError::Io(source) => StoreError::from_io("write", path.display().to_string(), source),
+        error => StoreError::from_engine(&path.display().to_string(), error),
+    }
+}
+
+/// What it means that there is no room for something of a database, and how much would do.
+pub(crate) fn no_room(path: &Path, source: io::Error) -> StoreError {
+    let log = path_of(path);
+    let path = path.display().to_string();
+    match log.metadata() {
+        Ok(metadata) if metadata.len() > LOG_SIZE_LEAST => {
+            StoreError::NoRoomForLog { path, log: log.display().to_string(), size: metadata.len(), source }
+        }
+        _ => StoreError::DiskFull { path, source },
+    }
+}
+
+/// The file that a log lies beside, and what is to become of it.
+#[derive(Clone, Copy)]
+pub(crate) struct DataFile {
+    /// It is no database yet, but will be.
+    pub(crate) is_new: bool,
+    /// Its inode, if it was there at all: an inode that was given back may be another file's soon.
+    pub(crate) inode: Option<u64>,
+    /// Whatever was there is to go.
+    pub(crate) is_replaced: bool,
+}
+
+/// What lies where the log of a database will be that nobody has open, seen by whoever is alone with its file and has made nothing yet:
+/// refused when it is another's. Whoever wants a new database whatever was there gets rid of the log of one that is gone.
+///
+/// The log of a file that was just made, and that a power cut has taken or torn before it was on the disk, goes the same way: what it held
+/// is told.
+pub(crate) fn meet(path: &Path, data: DataFile, segment_size: usize) -> Result<Option<Warning>, StoreError> {
+    let log_path = path_of(path);
+    let file = match side_file::open(&log_path, false) {
+        Ok(file) => file,
+        Err(error) if Strange::of(&error).is_some() => {
+            return Err(open_error(&log_path.display().to_string(), error));
+        }
+        Err(_) => return Ok(None),
+    };
+    let refused = |what| StoreError::ForeignLog { path: log_path.display().to_string(), what };
+    if let Some(pid) = lasting_member(&file) {
+        let who = match pid {
+            0 => "a process in another container".to_owned(),
+            pid if pid == std::process::id() => "this process".to_owned(),
+            pid => format!("PID {pid}"),
+        };
+        return Err(refused(format!(
+            "it belongs to a database that {who} has open, and whose file was renamed, deleted or replaced meanwhile; close that one first, or use another path"
+        )));
+    }
+    if !data.is_new || !map::is_log(&file) {
+        return Ok(None);
+    }
+    if data.is_replaced {
+        remove(path, None);
+        return Ok(None);
+    }
+    let timeout = Duration::ZERO;
+    let manner =
+        Manner { is_alone: false, is_writable: false, writes: false, mark: 0, segment_size, timeout };
+    // Another file, or none, says that it was moved: its name was there before its log's.
+    if data.inode.is_some() && data.inode == map::newborn_of(&file) {
+        let held = held_by(&log_path, manner);
+        remove(path, None);
+        // Behind another power cut it must not lie beside the new one.
+        maintenance::sync_folder(path)?;
+        let path = path.display().to_string();
+        return Ok(held.map(|(first, last)| Warning::LostCommits { path, commits: last - first + 1 }));
+    }
+    Err(refused(format!(
+        "it is the log of a database whose file is not here any more; {}; mode 'n' begins a new database without them",
+        whose_it_is(&log_path, manner)
+    )))
+}
+
+/// Somebody who has a log open and is not just dying: the system gives back the locks of a process one after the other.
+fn lasting_member(file: &File) -> Option<u32> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let begin = Instant::now();
+    loop {
+        let pid = living_member(file)?;
+        if begin.elapsed() >= PATIENCE {
+            return Some(pid);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn living_member(file: &File) -> Option<u32> {
+    // A child that was forked keeps its dead parent's lock, by the map that it has of the log. In another PID namespace nobody can be
+    // asked whether a process lives; its number is told as 0.
+    let own = os::pid_namespace();
+    let of_log = map::namespace_of(file);
+    let is_here = |namespace: u32| match namespace {
+        0 => of_log == Some(u64::from(own)),
+        namespace => namespace == own,
+    };
+    let is_locked = |member: i64| os::is_byte_locked(file, map::MEMBERS_AT + member).unwrap_or(false);
+    map::members(file).ok()?.into_iter().find_map(|(member, pid, namespace)| {
+        let pid = if is_here(namespace) { pid } else { 0 };
+        (is_locked(member) && (pid == 0 || !is_dead(pid))).then_some(pid)
+    })
+}
+
+/// The first and the last commit that a log holds and its file lacks.
+fn held_by(log_path: &Path, manner: Manner) -> Option<(u64, u64)> {
+    let space = FileSpace::open(log_path, manner.words(), None, false).ok()?;
+    wal::unapplied(Box::new(space))
+}
+
+/// What the log of another database holds, and what to do with it.
+fn whose_it_is(log_path: &Path, manner: Manner) -> String {
+    match held_by(log_path, manner) {
+        Some((first, last)) => format!(
+            "it holds the last {} commits of that one, versions {first} to {last}: bring its file and this log together again, under names that match, or move the log away if the file is gone",
+            last - first + 1
+        ),
+        None => "it holds no commit that the file of that one lacks: move it away if that one is not in use"
+            .to_owned(),
+    }
+}
+
+/// That a database's file is marked by a log which is not there.
+pub(crate) fn missing_log(tree: &dyn Engine, name: &str) -> Result<Warning, StoreError> {
+    let txn = tree.begin_read().map_err(|error| StoreError::from_engine(name, error))?;
+    let applied = catalog::applied(&*txn).map_err(|error| error.at(name))?;
+    Ok(Warning::LogMissing { path: name.to_owned(), version: applied.sequence })
+}
+
+fn open_error(name: &str, source: io::Error) -> StoreError {
+    let what = match source.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            "it is not of the size that a log has; move it away if you can do without the last commits"
+        }
+        io::ErrorKind::InvalidData => {
+            "it is no log, or one whose first page is damaged; move it away if you can do without the last commits"
+        }
+        _ => "",
+    };
+    if !what.is_empty() {
+        return StoreError::ForeignLog { path: name.to_owned(), what: what.to_owned() };
+    }
+    match source.raw_os_error() {
+        Some(libc::ENOMEM) => StoreError::NoMemory { what: "the log: 64 MiB of address space" },
+        _ => match StoreError::from_io("open", name.to_owned(), source) {
+            StoreError::AccessDenied { path, source, .. } if Path::new(name).exists() => {
+                StoreError::BesideDenied { path, source }
+            }
+            error => error,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_the_first_to_join_keeps_nobody_from_it() {
+        let folder = std::env::temp_dir().join(format!("pellucid-join-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("joined.pel-log");
+        let file = File::create(&path).unwrap();
+        drop(FileSpace::open(&path, words_for(1 << 16), Some(&file.metadata().unwrap()), true).unwrap());
+        let manner = Manner {
+            is_alone: false,
+            is_writable: true,
+            writes: true,
+            mark: 0,
+            segment_size: 1 << 16,
+            timeout: Duration::ZERO,
+        };
+        let may_join = || map::begin_joining(&path, Duration::ZERO).is_ok();
+        let first = join(&path, "joined.pel", &file, manner).unwrap();
+        // It has yet to put right what a dead one may have left.
+        assert!(first.is_first && !may_join());
+        let Joined { space: _first, joining, .. } = first;
+        drop(joining);
+        let second = join(&path, "joined.pel", &file, manner).unwrap();
+        assert!(!second.is_first && may_join());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,454 @@
+//! What happens between a path and an open database?
+//!
+//! Find the file and its lock (`file/opening.rs`), see whether it is ours (`file/stamp.rs`), ask the registry whether this process
+//! has it open, else open the engine; create what is missing; let others in.
+
+use std::any::Any;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::catalog::{Applied, Counters, FORMAT_WITHOUT_INDEXES, Header};
+use crate::database::Database;
+use crate::engine::lmdb::{self, FirstEntries, LmdbEngine, LmdbOptions};
+use crate::engine::memory::MemoryEngine;
+use crate::engine::{Engine, EngineError, Tree};
+use crate::error::{StoreError, Wanted};
+use crate::file::log_file::{self, Manner};
+use crate::file::opening::{Found, Opening, Wish, is_denied};
+use crate::file::registry::{self, Opened, Place};
+use crate::file::side_file::{self, Strange};
+use crate::file::stamp::{self, Identity, Kind};
+use crate::index;
+use crate::store::{Mode, OpenOptions};
+use crate::sys::os;
+use crate::verify::copy;
+use crate::verify::maintenance;
+use crate::warning::Warning;
+
+/// For how long somebody has to be there, without lock files, to be believed.
+const LOCKS_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A database in memory, empty.
+pub(crate) fn memory(options: &OpenOptions) -> Result<Arc<Database>, StoreError> {
+    let engine = match options.key_size_max {
+        0 => MemoryEngine::new(),
+        size => MemoryEngine::with_key_size_max(size),
+    };
+    let path = ":memory:".to_owned();
+    let created = engine.begin_write().and_then(|mut txn| {
+        for (key, value) in first_entries(txn.version(), engine.key_size_max()) {
+            txn.put(Tree::Meta, &key, &[&value])?;
+        }
+        txn.commit()
+    });
+    created.map_err(|error| StoreError::from_engine(&path, error))?;
+    let database = Database::new(Box::new(engine), path, None, None, Vec::new())?;
+    database.know(options);
+    Ok(Arc::new(database))
+}
+
+/// Open the database at a path; also says under which name it is known from now on.
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>, PathBuf), StoreError> {
+    os::watch_forks();
+    let path = real_path(path)?;
+    if options.is_untrusted {
+        let database = open_stranger(&path, options)?;
+        database.know(options);
+        // Their entries are sound as bytes, and may yet be others than the rows'.
+        index::refuse_others(&database)?;
+        return Ok((database, path));
+    }
+    let creates = matches!(options.mode, Mode::Create | Mode::New);
+    let wish = Wish { creates, writes: options.mode != Mode::Read };
+    let begin = Instant::now();
+    loop {
+        let found = Opening::find(&path, wish, options.timeout)?;
+        match open_found(found, options, creates) {
+            Ok(Some(database)) => {
+                database.know(options);
+                return Ok((database, path));
+            }
+            Ok(None) => {}
+            // Nobody may have it open, nor had when we asked: the last one left between our asking for the file alone and our asking
+            // to share it. So did perhaps others who came with us.
+            Err(StoreError::Busy { wanted: Wanted::Locks, .. })
+                if begin.elapsed() < options.timeout.min(LOCKS_PATIENCE) => {}
+            Err(error) => return Err(error.of_opening()),
+        }
+        if begin.elapsed() >= options.timeout {
+            let (path, waited) = (path.display().to_string(), Some(options.timeout));
+            return Err(StoreError::Busy { path, wanted: Wanted::Open, holders: Vec::new(), waited });
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Read a stranger's file through a copy of what is sound in it; the engine never sees the file itself.
+fn open_stranger(path: &Path, options: &OpenOptions) -> Result<Arc<Database>, StoreError> {
+    if options.mode != Mode::Read {
+        return Err(StoreError::Unsupported { what: "an untrusted file can only be opened with mode 'r'" });
+    }
+    let name = path.display().to_string();
+    let found = Opening::find(path, Wish { creates: false, writes: false }, options.timeout)?;
+    let file = found.opening.file()?;
+    let Identity::Ours(mark) = stamp::identify(file, &name, found.is_alone)? else {
+        return Err(StoreError::NotADatabase { path: name, what: "it was never completely created" });
+    };
+    if !found.is_alone {
+        let holders = found.opening.others();
+        let is_here = holders.is_empty() && registry::is_open(found.opening.file_id);
+        let wanted = if is_here { Wanted::ClosedHere } else { Wanted::Alone };
+        return Err(StoreError::Busy { path: name, wanted, holders, waited: None });
+    }
+    let log = log_file::path_of(path);
+    if log.symlink_metadata().is_ok() {
+        return Err(StoreError::LogBeside { path: log.display().to_string() });
+    }
+    let engine = copy::copy_stranger(file, &name)?;
+    let mut warnings = Vec::new();
+    if mark != 0 {
+        warnings.push(log_file::missing_log(&engine, &name)?);
+    }
+    let why = Some("it was opened as untrusted");
+    Ok(Arc::new(Database::new(Box::new(engine), name, None, why, warnings)?))
+}
+
+/// The one name of a file, so that everybody finds the same lock files: links resolved.
+fn real_path(path: &Path) -> Result<PathBuf, StoreError> {
+    let failed = |source| StoreError::from_io("find", path.display().to_string(), source);
+    match path.canonicalize() {
+        Ok(path) => Ok(path),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // Not there yet: its folder must be.
+            let path = std::path::absolute(path).map_err(failed)?;
+            match (path.parent().map(Path::canonicalize), path.file_name()) {
+                (Some(Ok(folder)), Some(name)) => Ok(folder.join(name)),
+                (Some(Err(_)), _) => Err(StoreError::NoFolder { path: path.display().to_string() }),
+                _ => Err(failed(error)),
+            }
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// `None`: something moved under us; begin again.
+fn open_found(
+    found: Found,
+    options: &OpenOptions,
+    creates: bool,
+) -> Result<Option<Arc<Database>>, StoreError> {
+    let Found { opening, is_alone, is_writable } = found;
+    let name = opening.path.display().to_string();
+    let mut mark = 0;
+    let is_new = match stamp::identify(opening.file()?, &name, is_alone)? {
+        Identity::Ours(found) => {
+            mark = found;
+            false
+        }
+        // Whoever creates it is alone with it: if we are not, they have just left.
+        Identity::Empty | Identity::Unfinished if !is_alone => return Ok(None),
+        Identity::Empty if !creates => {
+            return Err(StoreError::NotADatabase { path: name, what: "it is empty" });
+        }
+        Identity::Unfinished if !creates => {
+            let what = "it was never completely created, and has no rows; mode 'c' begins it anew";
+            return Err(StoreError::NotADatabase { path: name, what });
+        }
+        Identity::Empty | Identity::Unfinished => true,
+    };
+    let place = registry::place_of(opening.file_id);
+    open_at(&place, opening, State { is_alone, is_writable, is_new, mark }, options)
+}
+
+/// What was found out about the file.
+#[derive(Clone, Copy)]
+struct State {
+    is_alone: bool,
+    is_writable: bool,
+    is_new: bool,
+    mark: u64,
+}
+
+fn open_at(
+    place: &Mutex<Place>,
+    mut opening: Opening,
+    state: State,
+    options: &OpenOptions,
+) -> Result<Option<Arc<Database>>, StoreError> {
+    let mut place = registry::lock(place);
+    if let Place::Open(opened) = &*place {
+        // Open here already, or about to be closed: then the next round finds it so.
+        let database = opened.upgrade().and_then(|opened| opened.downcast::<Database>().ok());
+        return match database {
+            Some(database) if database.read_only.is_some() && options.mode != Mode::Read => {
+                let why = "this process has it open, read-only";
+                Err(StoreError::ReadOnly { path: database.path.clone(), why })
+            }
+            database => Ok(database),
+        };
+    }
+    if state.is_alone && state.is_writable {
+        maintenance::remove_leftover(&opening.path);
+    }
+    let mut warnings = Vec::new();
+    let had_log = log_file::path_of(&opening.path).symlink_metadata().is_ok();
+    let (engine, read_only) = match prepare_as_wished(&mut opening, state, options, &mut warnings) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            if state.is_new {
+                // Half a file would be taken for a foreign one; an empty one can be tried again.
+                let _ = opening.file()?.set_len(0);
+                opening.is_unwanted = opening.is_made;
+            } else if opening.owns_beside {
+                // Made for this process, which does not open it, and nobody else can have come meanwhile.
+                let _ = side_file::remove(&opening.lock_path());
+                if !had_log {
+                    log_file::remove(&opening.path, None);
+                }
+            }
+            return Err(error);
+        }
+    };
+    opening.note_beside();
+    if state.is_alone && !opening.share()? {
+        return Ok(None);
+    }
+    let path = opening.path.display().to_string();
+    let database = Arc::new(Database::new(engine, path, Some(opening), read_only, warnings)?);
+    if let Some(opening) = &database.opening {
+        opening.is_registered.store(true, Ordering::Relaxed);
+    }
+    let opened: Arc<Opened> = Arc::clone(&database) as Arc<dyn Any + Send + Sync>;
+    *place = Place::Open(Arc::downgrade(&opened));
+    Ok(Some(database))
+}
+
+/// Open the engine, and say why nobody may write through it, if so. To read needs no room on the disk: where there is none, it is
+/// opened as by one who may write nothing.
+fn prepare_as_wished(
+    opening: &mut Opening,
+    mut state: State,
+    options: &OpenOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<(Box<dyn Engine>, Option<&'static str>), StoreError> {
+    const NO_ROOM: &str = "there was no room on the disk for more than reading when this process opened it";
+    if !state.is_writable {
+        let engine = prepare(opening, state, options, warnings)?;
+        return Ok((engine, Some("this user may only read it")));
+    }
+    let reads = options.mode == Mode::Read;
+    let has_log = log_file::path_of(&opening.path).exists();
+    let has_lock_file = opening.lock_path().exists();
+    // Whoever reads there already has perhaps found no room for a lock file.
+    let is_lockless = reads && !state.is_alone && !has_lock_file && lmdb::is_room_short(opening.file()?);
+    if !is_lockless {
+        let prepared = prepare(opening, state, options, warnings);
+        let is_of_room = prepared.as_ref().is_err_and(StoreError::is_of_room);
+        if !is_of_room || !reads || !state.is_alone && has_lock_file {
+            return Ok((prepared?, None));
+        }
+        if state.is_alone {
+            let _ = std::fs::remove_file(opening.lock_path());
+            if !has_log {
+                let _ = std::fs::remove_file(log_file::path_of(&opening.path));
+            }
+        }
+        warnings.clear();
+    }
+    state.is_writable = false;
+    Ok((prepare(opening, state, options, warnings)?, Some(NO_ROOM)))
+}
+
+/// Open the engine and what lies beside it, and write what a new database has.
+fn prepare(
+    opening: &mut Opening,
+    state: State,
+    options: &OpenOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<Box<dyn Engine>, StoreError> {
+    let path = opening.path.display().to_string();
+    if state.is_alone && state.is_writable {
+        // Ahead of all else: the files beside it may be in use by others, who had the name before.
+        let is_replaced = options.mode == Mode::New;
+        let inode = (!opening.is_made).then_some(opening.file_id.inode);
+        let file = log_file::DataFile { is_new: state.is_new, inode, is_replaced };
+        warnings.extend(log_file::meet(&opening.path, file, options.log_segment_size)?);
+        // Nobody has this file open, so that a lock file there is of a dead one, or of another database.
+        match side_file::remove(&opening.lock_path()) {
+            Err(error) if Strange::of(&error).is_some() => {
+                return Err(StoreError::from_io("remove", path, error));
+            }
+            // What stays there is used.
+            _ => opening.owns_beside = true,
+        }
+    }
+    if state.is_new {
+        // Nobody else's, so what is made beside it is ours to remove again; what lies there already is not.
+        opening.is_open = true;
+        let has_log = log_file::path_of(&opening.path).symlink_metadata().is_ok();
+        opening.keeps_log.store(has_log, Ordering::Relaxed);
+        let begun = stamp::begin(opening.file()?, Kind::Database);
+        begun.map_err(|source| StoreError::from_io("write", path.clone(), source))?;
+    } else if state.is_alone && state.is_writable {
+        let file = opening.file()?;
+        let mut settled = stamp::settle_kind(file);
+        if log_file::path_of(&opening.path).exists() {
+            settled = settled.and_then(|()| stamp::write_again(file));
+        }
+        settled.map_err(|error| log_file::not_written(&opening.path, EngineError::of_system(error)))?;
+    }
+    let engine = open_engine(opening, state, options, warnings)?;
+    opening.is_open = true;
+    // From here on others may come, write, and die: whoever made it settles it as everybody does.
+    opening.keeps_log.store(true, Ordering::Relaxed);
+    if let Ok(Some(name)) = os::network_file_system(opening.file()?) {
+        warnings.push(Warning::NetworkFileSystem { path: path.clone(), name });
+    }
+    Ok(engine)
+}
+
+fn open_engine(
+    opening: &Opening,
+    state: State,
+    options: &OpenOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<Box<dyn Engine>, StoreError> {
+    let State { is_alone, is_writable, is_new, mark } = state;
+    let path = opening.path.display().to_string();
+    let has_lock_file = opening.lock_path().exists();
+    if !is_alone && !has_lock_file && is_writable {
+        // Whoever has it open uses other lock files, or none: under another name, or on read-only media.
+        let holders = opening.others();
+        return Err(StoreError::Busy { path, wanted: Wanted::Locks, holders, waited: None });
+    }
+    let lmdb = LmdbOptions {
+        is_read_only: !is_writable,
+        // Whoever reads there does without one: with one of ours there, writers would not know of them.
+        is_lockless: !is_writable && !is_alone && !has_lock_file,
+        key_size_max: options.key_size_max,
+        ..LmdbOptions::default()
+    };
+    // Who writes needs the lock file: where none is, nobody does, and what lies beside the file stays as it is.
+    let manner = Manner {
+        is_alone: is_alone || !is_writable && !has_lock_file,
+        is_writable,
+        writes: options.mode != Mode::Read,
+        mark,
+        segment_size: options.log_segment_size,
+        timeout: options.timeout,
+    };
+    let opened = open_lmdb(opening, is_new, lmdb);
+    let file = opening.file()?;
+    // Where nobody can write at all there is nothing to be told.
+    let mut tell_lockless = || {
+        if !os::is_on_read_only(file) {
+            warnings.push(Warning::Unregistered { path: path.clone() });
+        }
+    };
+    let refused = match opened {
+        Ok(engine) => {
+            if !opening.lock_path().exists() {
+                // LMDB itself does without it where the file system is read-only.
+                tell_lockless();
+            }
+            return log_file::attach(Box::new(engine), &opening.path, file, manner, warnings);
+        }
+        Err(refused) => refused,
+    };
+    let is_needless = match &refused {
+        EngineError::Io(error) => is_denied(error),
+        EngineError::DiskFull(_) => true,
+        _ => false,
+    };
+    // Without a lock file nobody sees us reading; that must not happen beside somebody who writes.
+    if is_needless && !is_writable && (is_alone || !has_lock_file) {
+        if !has_lock_file {
+            // Of which only a part found room.
+            let _ = std::fs::remove_file(opening.lock_path());
+        }
+        let engine = LmdbEngine::open(&opening.path, LmdbOptions { is_lockless: true, ..lmdb });
+        let engine = engine.map_err(|error| StoreError::from_engine(&path, error))?;
+        tell_lockless();
+        return log_file::attach(Box::new(engine), &opening.path, file, manner, warnings);
+    }
+    Err(refused_as(opening, is_new, refused))
+}
+
+fn open_lmdb(opening: &Opening, is_new: bool, options: LmdbOptions) -> Result<LmdbEngine, EngineError> {
+    if !is_new {
+        return LmdbEngine::open(&opening.path, options);
+    }
+    let engine = LmdbEngine::create(&opening.path, options, &mut |version, size| {
+        let applied = Applied { position: 0, sequence: version, version };
+        let mut entries = first_entries(version, size);
+        entries.push(applied.entry());
+        entries
+    })?;
+    let file = opening.file().map_err(|_| EngineError::Forked)?;
+    stamp::finish(file).map_err(EngineError::of_system)?;
+    Ok(engine)
+}
+
+/// What it means that the engine could not be opened.
+fn refused_as(opening: &Opening, is_new: bool, refused: EngineError) -> StoreError {
+    let path = opening.path.display().to_string();
+    match refused {
+        EngineError::DiskFull(source) if !is_new => log_file::no_room(&opening.path, source),
+        // The file itself has been opened in the same way.
+        EngineError::Io(source) if is_denied(&source) => {
+            let lock = opening.lock_path().display().to_string();
+            match StoreError::from_io("create", lock, source) {
+                StoreError::AccessDenied { path, source, .. } if opening.lock_path().exists() => {
+                    StoreError::BesideDenied { path, source }
+                }
+                error => error,
+            }
+        }
+        EngineError::Io(source) => StoreError::from_io("open", path, source),
+        error => StoreError::from_engine(&path, error),
+    }
+}
+
+/// What every database has from its first commit on.
+fn first_entries(version: u64, key_size_max: usize) -> FirstEntries {
+    let header = Header {
+        format: FORMAT_WITHOUT_INDEXES,
+        oldest_reader: FORMAT_WITHOUT_INDEXES,
+        key_size_max: key_size_max as u32,
+        identity: new_identity(),
+        marks: Vec::new(),
+    };
+    let counters = Counters { version, next_table: 0, shape_count: 0, next_blob: 1 };
+    vec![header.entry(), counters.entry()]
+}
+
+/// Sixteen bytes that no other database has: time, process, count, and where the system put things in memory.
+fn new_identity() -> [u8; 16] {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let count = NEXT.fetch_add(1, Ordering::Relaxed);
+    let place = std::ptr::from_ref(&count) as u64;
+    let seed = [time, u64::from(std::process::id()), count, place].map(u64::to_le_bytes).concat();
+    xxhash_rust::xxh3::xxh3_128(&seed).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_made_a_database_keeps_the_log_of_one_who_dies_while_it_closes() {
+        let path = std::env::temp_dir().join(format!("pellucid-open-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (database, path) = open(&path, &OpenOptions::default()).unwrap();
+        let opening = database.opening.as_ref().unwrap();
+        // When it closes it settles the log if it is the last, and says so here. Whoever had it open as well may be dead a moment
+        // later, when the files beside it are removed.
+        assert!(opening.keeps_log.load(Ordering::Relaxed));
+        drop(database);
+        assert!(!log_file::path_of(&path).exists());
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,441 @@
+//! Who has a database open?
+//!
+//! Everybody holds a shared `flock` on the data file itself; whoever gets it exclusively is alone. It is
+//! exclusive for moments: while the first one opens (and creates), while the last one closes and removes the
+//! files beside it, and while `compact` replaces the file. So whoever holds it shared knows that the lock
+//! files stay where they are, and a database at rest is one file.
+//!
+//! `flock` does not interfere with LMDB, whose own locks are on its lock file.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::{Holder, StoreError, Wanted};
+use crate::file::log_file;
+use crate::file::own_file::OwnFile;
+use crate::file::registry::{self, FileId};
+use crate::sys::os;
+use crate::sys::reclaim::Reclaimer;
+use crate::txn::writer_lock::command_of;
+
+/// A database's data file, held so that others know of us.
+#[expect(clippy::struct_excessive_bools, reason = "each is decided at another moment of opening, by itself")]
+pub(crate) struct Opening {
+    pub(crate) path: PathBuf,
+    pub(crate) file_id: FileId,
+    file: OwnFile,
+    /// Whether it is a database, so that the files beside it are a database's.
+    pub(crate) is_open: bool,
+    /// Whether the log may hold what the tree has not: so it is unless the last one has just written all of it there, or
+    /// nobody else can ever have used it.
+    pub(crate) keeps_log: AtomicBool,
+    /// Whether the registry must be told when it is closed. Not before it was told of it: it is locked then.
+    pub(crate) is_registered: AtomicBool,
+    /// Whether our share was given up for a moment since: others may have been here, with files beside it that we know nothing of.
+    was_away: AtomicBool,
+    /// The files beside it that were there when it was opened: they are ours as long as they are the same.
+    beside: OnceLock<Beside>,
+    /// Who gives back what the log took, if somebody is there already.
+    reclaimer: OnceLock<Reclaimer>,
+    /// Whether it was made just now, and whether it is to go again since no database came of it.
+    pub(crate) is_made: bool,
+    pub(crate) is_unwanted: bool,
+    /// Whether this process has it alone and what lies beside it is not in use by another one: a lock file there is our own then.
+    pub(crate) owns_beside: bool,
+}
+
+/// LMDB's lock file and the log.
+#[derive(PartialEq, Eq)]
+struct Beside([Option<FileId>; 2]);
+
+impl Beside {
+    fn of(path: &Path) -> Self {
+        let id = |path: PathBuf| std::fs::symlink_metadata(path).ok().map(|metadata| id_of(&metadata));
+        Self([id(lock_path_of(path)), id(log_file::path_of(path))])
+    }
+}
+
+fn id_of(metadata: &std::fs::Metadata) -> FileId {
+    FileId { device: metadata.dev(), inode: metadata.ino() }
+}
+
+/// How the data file was found.
+pub(crate) struct Found {
+    pub(crate) opening: Opening,
+    /// Nobody else has it open, and nobody can open it until `share`.
+    pub(crate) is_alone: bool,
+    pub(crate) is_writable: bool,
+}
+
+/// Whether to create a file, and what to need of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish {
+    pub(crate) creates: bool,
+    pub(crate) writes: bool,
+}
+
+impl Opening {
+    /// Find or create the file, and take its lock: exclusively if nobody has it open, else shared.
+    pub(crate) fn find(path: &Path, wish: Wish, timeout: Duration) -> Result<Found, StoreError> {
+        let begin = Instant::now();
+        let name = path.display().to_string();
+        loop {
+            let Opened { file, is_writable, is_made } = open_file(path, wish)?;
+            let lock =
+                try_either(&file).map_err(|source| StoreError::from_io("lock", name.clone(), source))?;
+            // The file may have been replaced or removed while we waited.
+            if let (Some(is_alone), Some(file_id)) = (lock, same_file(path, &file)) {
+                let file = OwnFile::new(file);
+                let opening = Self {
+                    path: path.to_owned(),
+                    file_id,
+                    file,
+                    is_open: false,
+                    keeps_log: AtomicBool::new(true),
+                    is_registered: AtomicBool::new(false),
+                    was_away: AtomicBool::new(false),
+                    beside: OnceLock::new(),
+                    reclaimer: OnceLock::new(),
+                    is_made,
+                    is_unwanted: false,
+                    owns_beside: false,
+                };
+                return Ok(Found { opening, is_alone, is_writable });
+            }
+            if begin.elapsed() >= timeout {
+                let holders = holders(&file);
+                let waited = Some(timeout);
+                return Err(StoreError::Busy { path: name, wanted: Wanted::Open, holders, waited });
+            }
+            drop(file);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub(crate) fn file(&self) -> Result<&File, StoreError> {
+        self.file.file().ok_or(StoreError::Forked { what: "database" })
+    }
+
+    /// Let others in. False when somebody else was alone with the file in between, and has replaced it, or removed the files
+    /// beside it as the last one.
+    pub(crate) fn share(&self) -> Result<bool, StoreError> {
+        let name = || self.path.display().to_string();
+        let file = self.file()?;
+        // To share what is exclusive is not one step: another process may be alone in between.
+        file.lock_shared().map_err(|source| StoreError::from_io("lock", name(), source))?;
+        Ok(self.is_current())
+    }
+
+    /// Note which files lie beside it, while nobody can remove them.
+    pub(crate) fn note_beside(&self) {
+        self.beside.get_or_init(|| Beside::of(&self.path));
+    }
+
+    /// Have what the log took given back by somebody.
+    pub(crate) fn reclaim_by(&self, reclaimer: Option<Reclaimer>) {
+        if let Some(reclaimer) = reclaimer {
+            let _ = self.reclaimer.set(reclaimer);
+        }
+    }
+
+    /// Whether the file and those beside it are still the ones that we have open.
+    pub(crate) fn is_current(&self) -> bool {
+        self.is_same() && self.beside.get().is_none_or(|beside| *beside == Beside::of(&self.path))
+    }
+
+    fn is_same(&self) -> bool {
+        self.file.file().is_some_and(|file| same_file(&self.path, file) == Some(self.file_id))
+    }
+
+    /// Whether others' files lie beside it by now.
+    fn has_others_beside(&self) -> bool {
+        let pairs = self.beside.get().map(|beside| beside.0.into_iter().zip(Beside::of(&self.path).0));
+        pairs.is_some_and(|mut pairs| pairs.any(|(ours, now)| now.is_some() && now != ours))
+    }
+
+    /// Become the only one, or say who else has it open.
+    pub(crate) fn be_alone(
+        &self,
+        timeout: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
+        let begin = Instant::now();
+        let file = self.file()?;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(()),
+                Err(TryLockError::Error(source)) => {
+                    return Err(StoreError::from_io("lock", self.path.display().to_string(), source));
+                }
+                Err(TryLockError::WouldBlock) => {}
+            }
+            // The attempt has cost us our share for a moment, in which the last one may have closed.
+            self.was_away.store(true, Ordering::Relaxed);
+            let _ = file.lock_shared();
+            if begin.elapsed() >= timeout || !self.is_current() {
+                let path = self.path.display().to_string();
+                let holders = holders(file);
+                let waited = Some(timeout);
+                return Err(StoreError::Busy { path, wanted: Wanted::Alone, holders, waited });
+            }
+            if !go_on() {
+                return Err(StoreError::Stopped);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Whether the file has no name any more: it was deleted, or another one was put in its place. One that was renamed has its new name.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.file.file().and_then(|file| file.metadata().ok()).is_some_and(|metadata| metadata.nlink() == 0)
+    }
+
+    /// Who else has it open, as far as the system tells.
+    pub(crate) fn others(&self) -> Vec<Holder> {
+        self.file.file().map(holders).unwrap_or_default()
+    }
+
+    /// LMDB's lock file.
+    pub(crate) fn lock_path(&self) -> PathBuf {
+        lock_path_of(&self.path)
+    }
+}
+
+/// Where LMDB keeps its locks and its list of readers.
+pub(crate) fn lock_path_of(path: &Path) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push("-lock");
+    path.into()
+}
+
+/// Who goes when a database is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// The last one.
+    Last,
+    /// The last one, of a file that was renamed meanwhile: nobody was here who does not share our log.
+    LastOfMoved,
+    /// Somebody else has it open, or has had it alone.
+    NotLast,
+}
+
+impl Opening {
+    /// Whether nobody else has it open; nobody can open it from then on.
+    pub(crate) fn leaving(&self) -> Leaving {
+        let Some(file) = self.file.file().filter(|_| self.is_open) else { return Leaving::NotLast };
+        if file.try_lock().is_err() {
+            self.was_away.store(true, Ordering::Relaxed);
+            return Leaving::NotLast;
+        }
+        if self.is_same() {
+            return if self.has_others_beside() { Leaving::NotLast } else { Leaving::Last };
+        }
+        let is_named = file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
+        // Whoever found it under its new name has other lock files: what we know of the tree is not the newest then.
+        if is_named && !self.was_away.load(Ordering::Relaxed) {
+            Leaving::LastOfMoved
+        } else {
+            Leaving::NotLast
+        }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if !self.file.is_ours() {
+            return;
+        }
+        // The engine has closed the file. If nobody else has it open, nobody needs the files beside it.
+        if self.is_open && self.leaving() == Leaving::Last {
+            if !self.keeps_log.load(Ordering::Relaxed) {
+                log_file::remove(&self.path, self.reclaimer.get());
+            }
+            let _ = std::fs::remove_file(self.lock_path());
+        }
+        if self.is_unwanted && self.is_same() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+        if self.is_registered.load(Ordering::Relaxed) {
+            registry::close(self.file_id);
+        }
+    }
+}
+
+/// A file that was opened, or made.
+struct Opened {
+    file: File,
+    is_writable: bool,
+    is_made: bool,
+}
+
+impl Opened {
+    fn found(file: File, is_writable: bool) -> Self {
+        Self { file, is_writable, is_made: false }
+    }
+}
+
+fn open_file(path: &Path, wish: Wish) -> Result<Opened, StoreError> {
+    let name = path.display().to_string();
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Err(StoreError::IsDirectory { path: name }),
+        Ok(metadata) if !metadata.is_file() => {
+            // Opening a pipe would wait for its other end.
+            return Err(StoreError::NotADatabase { path: name, what: "it is not a regular file" });
+        }
+        _ => {}
+    }
+    let mut both = File::options();
+    both.read(true).write(true);
+    let found = match both.open(path) {
+        Err(error) if wish.creates && error.kind() == io::ErrorKind::NotFound => {
+            if let Ok(file) = both.create_new(true).open(path) {
+                return Ok(Opened { file, is_writable: true, is_made: true });
+            }
+            // Somebody else was faster, or it is a link that leads to nothing yet.
+            both.create_new(false).create(true).truncate(false).open(path)
+        }
+        found => found,
+    };
+    match found {
+        // Who may write the file, and no other beside it, can only read.
+        Ok(file) if !wish.writes && !lock_path_of(path).exists() && !os::may_create_beside(path) => {
+            Ok(Opened::found(file, false))
+        }
+        Ok(file) => Ok(Opened::found(file, true)),
+        Err(error) if !wish.writes && is_denied(&error) => {
+            let file = File::open(path).map_err(|source| StoreError::from_io("open", name, source))?;
+            Ok(Opened::found(file, false))
+        }
+        // The folder is there (`real_path`), but its file system makes no files.
+        Err(error) if wish.creates && error.kind() == io::ErrorKind::NotFound => {
+            Err(StoreError::NotCreatable { path: name })
+        }
+        Err(source) => Err(match StoreError::from_io("open", name, source) {
+            StoreError::AccessDenied { path: name, source, .. } => {
+                let is_readable = wish.writes && File::open(path).is_ok();
+                StoreError::AccessDenied { path: name, source, is_readable }
+            }
+            error => error,
+        }),
+    }
+}
+
+/// Whether an error says that we may not write there, though perhaps read.
+pub(crate) fn is_denied(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
+}
+
+/// Take the lock exclusively (true) or shared (false), or neither.
+fn try_either(file: &File) -> io::Result<Option<bool>> {
+    match file.try_lock() {
+        Ok(()) => return Ok(Some(true)),
+        Err(TryLockError::Error(error)) => return Err(error),
+        Err(TryLockError::WouldBlock) => {}
+    }
+    match file.try_lock_shared() {
+        Ok(()) => Ok(Some(false)),
+        Err(TryLockError::Error(error)) => Err(error),
+        Err(TryLockError::WouldBlock) => Ok(None),
+    }
+}
+
+/// The file's identity, if the path still leads to it.
+pub(crate) fn same_file(path: &Path, file: &File) -> Option<FileId> {
+    let (there, here) = (std::fs::metadata(path).ok()?, file.metadata().ok()?);
+    (id_of(&there) == id_of(&here)).then(|| id_of(&here))
+}
+
+/// The other processes that hold a `flock` on a file.
+pub(crate) fn holders(file: &File) -> Vec<Holder> {
+    let Ok(metadata) = file.metadata() else { return Vec::new() };
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mut pids: Vec<u32> = locks.lines().filter_map(|line| pid_of_lock(line, metadata.ino())).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids.retain(|pid| *pid != std::process::id());
+    let holder = |pid: u32| Holder { pid, command: command_of(&pid.to_string()), since: String::new() };
+    pids.into_iter().map(holder).collect()
+}
+
+/// "6: FLOCK  ADVISORY  READ 4711 fd:00:1234 0 EOF"
+fn pid_of_lock(line: &str, inode: u64) -> Option<u32> {
+    let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "->").collect();
+    let (kind, pid, place) = (words.get(1)?, words.get(4)?, words.get(5)?);
+    let is_ours = *kind == "FLOCK" && place.rsplit(':').next()?.parse::<u64>() == Ok(inode);
+    pid.parse().ok().filter(|pid| is_ours && *pid > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_who_holds_a_lock() {
+        let line = "6: FLOCK  ADVISORY  READ 4711 fd:00:1234 0 EOF";
+        assert_eq!(pid_of_lock(line, 1234), Some(4711));
+        assert_eq!(pid_of_lock(line, 1235), None, "another file");
+        assert_eq!(pid_of_lock("6: POSIX  ADVISORY  READ 4711 fd:00:1234 0 EOF", 1234), None, "another kind");
+        assert_eq!(
+            pid_of_lock("6: -> FLOCK  ADVISORY  WRITE 12 fd:00:1234 0 EOF", 1234),
+            Some(12),
+            "it waits"
+        );
+    }
+
+    fn found(path: &Path) -> Opening {
+        let wish = Wish { creates: true, writes: true };
+        let mut opening = Opening::find(path, wish, Duration::ZERO).unwrap().opening;
+        opening.is_open = true;
+        opening
+    }
+
+    fn scratch(name: &str) -> (PathBuf, PathBuf) {
+        let path = std::env::temp_dir().join(format!("pellucid-opening-{name}-{}", std::process::id()));
+        std::fs::write(&path, b"").unwrap();
+        let log = log_file::path_of(&path);
+        std::fs::write(&log, b"log").unwrap();
+        std::fs::write(lock_path_of(&path), b"lock").unwrap();
+        (path, log)
+    }
+
+    #[test]
+    fn a_log_that_nobody_has_settled_is_kept() {
+        let (path, log) = scratch("kept");
+        drop(found(&path));
+        assert!(log.exists(), "perhaps the one who was the last a moment ago has died");
+        assert!(!lock_path_of(&path).exists());
+        let opening = found(&path);
+        opening.keeps_log.store(false, Ordering::Relaxed);
+        drop(opening);
+        assert!(!log.exists());
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn who_lost_the_files_beside_it_in_between_begins_again() {
+        let (path, log) = scratch("beside");
+        let opening = found(&path);
+        opening.note_beside();
+        // As the engine has them open, so that their inodes are not used again.
+        let _open = [File::open(&log).unwrap(), File::open(lock_path_of(&path)).unwrap()];
+        assert!(opening.share().unwrap());
+        // What the last one does who was alone while the lock was being converted.
+        std::fs::remove_file(&log).unwrap();
+        std::fs::remove_file(lock_path_of(&path)).unwrap();
+        assert!(!opening.share().unwrap(), "whoever opens it next has other ones");
+        std::fs::write(&log, b"log of the next").unwrap();
+        std::fs::write(lock_path_of(&path), b"lock of the next").unwrap();
+        assert!(!opening.share().unwrap());
+        opening.keeps_log.store(false, Ordering::Relaxed);
+        drop(opening);
+        assert!(log.exists() && lock_path_of(&path).exists(), "they are not ours to remove");
+        for file in [&path, &log, &lock_path_of(&path)] {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+}

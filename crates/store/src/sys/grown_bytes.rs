@@ -1,0 +1,321 @@
+//! Where do bytes stand that are added to while others read them?
+//!
+//! In buckets that double in size and never move, so that whoever has been given some may keep them as long as the whole lives.
+//! Whoever has the pen appends, everybody reads. A vector for each entry would cost an allocation each, and three places to look
+//! at where one is enough: that was a third of a single put.
+//!
+//! Invariants:
+//!
+//! 1. A bucket's memory is had once, and neither moved nor given back before the `Pinned`.
+//! 2. Bytes below `end` never change again, and only such are given out. Between entries stands whatever stood there.
+//! 3. Only whoever has the `Pinned`'s own pen, of which there is one, writes, and only at `end` and behind it.
+//! 4. What `starts` says of a bucket is null, or where its `size_of` bytes begin.
+#![allow(unsafe_code)]
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use pellucid_record::encode::copy;
+
+use crate::sys::block::{Block, LINE};
+use crate::sys::os::prefetch;
+
+/// The size of the first bucket, as a power of two; each has twice the size of the one before.
+const FIRST_BITS: u32 = 14;
+const BUCKET_COUNT: usize = 22;
+/// Places are multiples of this.
+const UNIT: u64 = 8;
+
+/// What no entry begins with: the first word of bytes that hold none says how many there are.
+pub(crate) const GAP: u64 = 1 << 63;
+
+/// Bytes that stay where they are.
+pub(crate) struct Pinned {
+    buckets: [OnceLock<Block>; BUCKET_COUNT],
+    /// Where each begins, beside the others: one look for each row that is read or put.
+    starts: [AtomicPtr<u8>; BUCKET_COUNT],
+    end: AtomicU64,
+    /// The number of its pen.
+    number: u64,
+}
+
+/// The right to append to one [`Pinned`]. It is made with it, and there is no other: so appending takes no lock.
+pub(crate) struct Pen {
+    number: u64,
+}
+
+/// How many bytes a bucket has.
+const fn size_of(bucket: usize) -> usize {
+    1 << (FIRST_BITS as usize + bucket)
+}
+
+/// The bucket in which a place is, and where in it.
+#[inline]
+fn locate(place: u64) -> (usize, usize) {
+    let from_one = place + (1 << FIRST_BITS);
+    let bits = u64::BITS - 1 - from_one.leading_zeros();
+    ((bits - FIRST_BITS) as usize, (from_one - (1 << bits)) as usize)
+}
+
+impl Pinned {
+    /// No bytes yet, and the pen to write some.
+    pub(crate) fn new() -> (Self, Pen) {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let buckets = [const { OnceLock::new() }; BUCKET_COUNT];
+        let starts = [const { AtomicPtr::new(std::ptr::null_mut()) }; BUCKET_COUNT];
+        (Self { buckets, starts, end: AtomicU64::new(0), number }, Pen { number })
+    }
+
+    /// Where a bucket begins, or null.
+    #[inline]
+    fn start_of(&self, bucket: usize) -> *mut u8 {
+        self.starts.get(bucket).map_or(std::ptr::null_mut(), |start| start.load(Ordering::Acquire))
+    }
+
+    /// The bytes at a place and behind it, as far as they lie beside each other; empty where there are none.
+    #[inline]
+    pub(crate) fn from(&self, place: u64) -> &[u8] {
+        let Some(there) = self.end.load(Ordering::Acquire).checked_sub(place) else { return &[] };
+        let (number, offset) = locate(place);
+        let start = self.start_of(number);
+        if start.is_null() {
+            return &[];
+        }
+        let size = (size_of(number) - offset).min(there as usize);
+        // SAFETY: the bytes are in the bucket (4; `locate` gives an offset within it) and below `end`: they stay there and do not
+        // change (1, 2).
+        unsafe { std::slice::from_raw_parts(start.add(offset), size) }
+    }
+
+    /// The bytes that were appended, and those between them.
+    pub(crate) fn size(&self) -> usize {
+        usize::try_from(self.end.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// Ask the processor for the first bytes at a place.
+    #[inline]
+    pub(crate) fn ask_for(&self, place: u64) {
+        let (number, offset) = locate(place);
+        prefetch(self.start_of(number).wrapping_add(offset));
+    }
+
+    /// The first place at or behind one where an entry begins; `None` where nothing was appended yet. For whoever knows of each entry where
+    /// it ends.
+    pub(crate) fn entry_from(&self, mut place: u64) -> Option<u64> {
+        let end = self.end.load(Ordering::Acquire);
+        while place < end {
+            let (number, offset) = locate(place);
+            if self.start_of(number).is_null() {
+                // Too small for what was appended next.
+                place += (size_of(number) - offset) as u64;
+                continue;
+            }
+            let word = self.from(place).first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            match word.checked_sub(GAP) {
+                // Not 0: nobody else writes such a word.
+                Some(gap) => place = place.saturating_add(gap.max(UNIT)),
+                None => return Some(place),
+            }
+        }
+        None
+    }
+
+    /// Have memory for so many bytes, in whatever entries, with an address asked for or not; false where there is none. For the thread that is
+    /// about to append them, and that can still do without.
+    #[inline]
+    pub(crate) fn reserve(&self, size: usize) -> bool {
+        let (number, offset) = locate(self.end.load(Ordering::Relaxed));
+        (!self.start_of(number).is_null() && size <= size_of(number) - offset)
+            || self.reserve_buckets(number, size)
+    }
+
+    #[cold]
+    fn reserve_buckets(&self, first: usize, size: usize) -> bool {
+        // What does not fit into one goes into the next, and all of it fits into the last of these.
+        for (number, bucket) in self.buckets.iter().enumerate().skip(first) {
+            if bucket.get().is_none() {
+                let Some(block) = Block::any(size_of(number) / UNIT as usize) else { return false };
+                // There is one pen, so that nobody else does this meanwhile; and one that came first would do.
+                let _ = bucket.set(block);
+            }
+            // The first one may be full.
+            if number > first && size <= size_of(number) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Append the concatenation of `parts`, and say where it stands: at a multiple of 8, within one bucket. With an
+    /// `address`, the byte with that number among them gets an address that has this remainder by 64. `None` when there is no
+    /// more room, which is after gigabytes, or no memory that was not reserved, or with another one's pen. What is appended begins with a word below 2^63.
+    #[inline]
+    pub(crate) fn append(
+        &self,
+        pen: &mut Pen,
+        parts: [&[u8]; 2],
+        address: Option<(usize, usize)>,
+    ) -> Option<u64> {
+        if pen.number != self.number {
+            return None;
+        }
+        let size = parts.iter().map(|part| part.len()).sum::<usize>();
+        let mut place = self.end.load(Ordering::Relaxed);
+        let (number, mut at) = locate(place);
+        let start = self.start_of(number);
+        // As nearly always.
+        if address.is_none() && !start.is_null() && size <= size_of(number) - at {
+            for part in parts {
+                // SAFETY: the target is in the bucket (4), and behind `end`: nobody reads it, and nobody else writes it (3).
+                copy(unsafe { std::slice::from_raw_parts_mut(start.add(at), part.len()) }, part);
+                at += part.len();
+            }
+            self.end.store((place + size as u64).next_multiple_of(UNIT), Ordering::Release);
+            return Some(place);
+        }
+        let (start, mut offset) = loop {
+            let (number, offset) = locate(place);
+            let skip =
+                address.map_or(0, |(byte, remainder)| (LINE + remainder - (offset + byte) % LINE) % LINE);
+            let bucket = self.buckets.get(number)?;
+            if offset + skip + size <= size_of(number) {
+                if bucket.get().is_none() {
+                    let _ = bucket.set(Block::any(size_of(number) / UNIT as usize)?);
+                }
+                let bucket = bucket.get()?;
+                let start = bucket.words().as_ptr().cast_mut().cast::<u8>();
+                self.starts.get(number)?.store(start, Ordering::Release);
+                self.leave_out(pen, place, skip);
+                place += skip as u64;
+                break (start, offset + skip);
+            }
+            self.leave_out(pen, place, size_of(number) - offset);
+            place += (size_of(number) - offset) as u64;
+        };
+        for part in parts {
+            // SAFETY: the target is in the bucket (4; the loop has looked for one with room for all parts), and behind `end`: nobody reads
+            // it, and nobody else writes it (3).
+            copy(unsafe { std::slice::from_raw_parts_mut(start.add(offset), part.len()) }, part);
+            offset += part.len();
+        }
+        self.end.store((place + size as u64).next_multiple_of(UNIT), Ordering::Release);
+        Some(place)
+    }
+
+    /// Say that no entry begins in so many bytes behind `end`, if they are in a bucket that is there.
+    fn leave_out(&self, _pen: &mut Pen, place: u64, size: usize) {
+        let (number, offset) = locate(place);
+        let start = self.start_of(number);
+        if size > 0 && !start.is_null() {
+            let word = (GAP + size as u64).to_le_bytes();
+            // SAFETY: the target is in the bucket (4), and behind `end`: nobody reads it, and nobody else writes it (3). Places, and so
+            // what is left of a bucket behind one, are multiples of a word's size.
+            copy(unsafe { std::slice::from_raw_parts_mut(start.add(offset), word.len()) }, &word);
+        }
+    }
+
+    /// As `append`, of bytes that lie beside each other already.
+    #[inline]
+    pub(crate) fn append_whole(&self, pen: &mut Pen, bytes: &[u8]) -> Option<u64> {
+        let place = self.end.load(Ordering::Relaxed);
+        let (number, offset) = locate(place);
+        let start = self.start_of(number);
+        if start.is_null() || bytes.len() > size_of(number) - offset || pen.number != self.number {
+            return self.append(pen, [bytes, &[]], None);
+        }
+        // SAFETY: the target is in the bucket (4), and at `end`: nobody reads it, and nobody else writes it (3).
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(offset), bytes.len()) };
+        self.end.store((place + bytes.len() as u64).next_multiple_of(UNIT), Ordering::Release);
+        Some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_appended_stays_where_it_is() {
+        let (pinned, mut pen) = Pinned::new();
+        let sizes = [0, 1, 7, 8, 9, 4000, 16_384, 16_385, 1 << 20, 5, (1 << 20) + 1, 3];
+        let entries: Vec<Vec<u8>> =
+            sizes.iter().enumerate().map(|(number, size)| vec![number as u8 + 1; *size]).collect();
+        let mut places = Vec::new();
+        for entry in &entries {
+            let (head, tail) = entry.split_at(entry.len() / 2);
+            let place = pinned.append(&mut pen, [head, tail], None).unwrap();
+            assert_eq!(place % UNIT, 0);
+            places.push((place, pinned.from(place).as_ptr()));
+            let place = pinned.append_whole(&mut pen, entry).unwrap();
+            assert_eq!(place % UNIT, 0);
+            places.push((place, pinned.from(place).as_ptr()));
+        }
+        for (entry, (place, address)) in entries.iter().flat_map(|entry| [entry, entry]).zip(places) {
+            assert_eq!(pinned.from(place).as_ptr(), address);
+            assert!(pinned.from(place).starts_with(entry));
+        }
+        assert_eq!((pinned.from(u64::MAX), pinned.from(1 << 40)), (&b""[..], &b""[..]));
+    }
+
+    #[test]
+    fn a_byte_gets_the_address_that_it_asks_for() {
+        let (pinned, mut pen) = Pinned::new();
+        for size in [1, 100, 20_000, 3, 1 << 18] {
+            pinned.append(&mut pen, [b"some", b"thing"], None).unwrap();
+            let entry = vec![7; size];
+            let parts = [&b"a head of 24 bytes......"[..], &entry];
+            let place = pinned.append(&mut pen, parts, Some((24, 16))).unwrap();
+            let value = &pinned.from(place + 24)[..size];
+            assert_eq!((value, value.as_ptr() as usize % LINE), (&entry[..], 16));
+        }
+    }
+
+    #[test]
+    fn entries_are_found_one_after_the_other_whatever_lies_between() {
+        let (pinned, mut pen) = Pinned::new();
+        // Such as leave a rest of a bucket, or all of one, or some bytes for an address, or nothing at all.
+        let sizes = [16, 16_360, 8, 16_384, 40_000, 400_000, 24, 100, 32_768, 8, 1 << 20, 1 << 22, 8, 8];
+        let mut appended = Vec::new();
+        for (number, size) in sizes.into_iter().cycle().take(60).enumerate() {
+            let entry = [(size as u64).to_le_bytes().to_vec(), vec![0xFF; size - 8]].concat();
+            let address = (number % 3 == 0).then_some((0, 48));
+            appended.push((pinned.append(&mut pen, [&entry, &[]], address).unwrap(), size));
+        }
+        let (mut found, mut place) = (Vec::new(), 0);
+        while let Some(at) = pinned.entry_from(place) {
+            let size = u64::from_le_bytes(*pinned.from(at).first_chunk().unwrap());
+            found.push((at, size as usize));
+            place = (at + size).next_multiple_of(UNIT);
+        }
+        assert_eq!(found, appended);
+    }
+
+    #[test]
+    fn nobody_writes_with_the_pen_of_another() {
+        let ((pinned, _pen), (_other, mut pen)) = (Pinned::new(), Pinned::new());
+        assert_eq!(pinned.append(&mut pen, [b"some", b"thing"], None), None);
+        assert_eq!(pinned.append_whole(&mut pen, b"something"), None);
+        assert_eq!(pinned.from(0), b"");
+    }
+
+    #[test]
+    fn readers_go_on_while_somebody_appends() {
+        let (pinned, mut pen) = Pinned::new();
+        std::thread::scope(|scope| {
+            let append = || {
+                for number in 0..20_000_u64 {
+                    pinned.append(&mut pen, [&number.to_le_bytes(), b""], None).unwrap();
+                }
+            };
+            scope.spawn(append);
+            let (mut seen, mut place) = (0_u64, 0);
+            while seen < 20_000 {
+                while let Some(at) = pinned.entry_from(place) {
+                    assert_eq!(pinned.from(at)[..8], seen.to_le_bytes());
+                    (seen, place) = (seen + 1, at + 8);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,607 @@
+//! How do processes share a log?
+//!
+//! As a file that each of them maps. Room on the disk is reserved before it is written to, so that a full disk is an error and
+//! no signal. Each opener holds a lock on one byte of it, which the system gives back however the process ends: so
+//! everybody can ask whether another one lives.
+#![allow(unsafe_code)]
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::ops::{Deref, Range};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::file::opening::is_denied;
+use crate::file::own_file::OwnFile;
+use crate::file::side_file;
+use crate::sys::os;
+use crate::sys::wait;
+use crate::wal::{self, GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, Space};
+
+/// Bytes that are provided at once: a piece of a segment. Room is reserved for as many again as there are, and for no more than this.
+const CHUNK_SIZE: usize = 1 << 16;
+const CHUNKS_AT_ONCE: usize = 16;
+/// No log is shorter.
+const HEAD_SIZE: u64 = 40_960;
+/// Where the heads of the segments stand.
+const AREA_HEADS_AT: u64 = 4096;
+/// Where the bytes stand that openers lock: behind everything that is ever written.
+pub(crate) const MEMBERS_AT: i64 = 1 << 40;
+/// Where the number of each one's process stands.
+const PIDS_AT: u64 = 8192;
+const NAMESPACE_AT: u64 = 32;
+const NEWBORN_AT: u64 = 40;
+const AREA_SIZE_AT: u64 = 48;
+
+/// Words that stay where they are. Whoever looks at some with every commit keeps them themselves: to ask a space for them each time
+/// was a tenth of a put.
+pub(crate) struct Words {
+    base: NonNull<AtomicU64>,
+    count: usize,
+    is_mapped: bool,
+}
+
+// SAFETY: the words are atomics, and stay where they are as long as the object lives.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// In this process's own memory.
+    pub(crate) fn in_memory(words: Box<[AtomicU64]>) -> Self {
+        let count = words.len();
+        // Not null: it comes from a box.
+        let base = NonNull::from(Box::leak(words)).cast();
+        Self { base, count, is_mapped: false }
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: the memory has this many words, is aligned for them, and lives as long as `self`. Other processes
+        // change them as atomics too; where a file is mapped for reading alone nobody stores (`Space`'s callers
+        // write only as members).
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        if self.is_mapped {
+            // SAFETY: the mapping is ours, and nobody has a reference into it any more.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), self.count * 8) };
+        } else {
+            let words = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.count);
+            // SAFETY: leaked from a box of this many words by `in_memory`, and nobody has a reference into it any more.
+            drop(unsafe { Box::from_raw(words) });
+        }
+    }
+}
+
+/// What a new chunk is filled with. Zeros that the system has anyhow: a buffer made each time was most of the page faults
+/// of puts.
+static ZEROS: [u8; CHUNK_SIZE] = [0; CHUNK_SIZE];
+/// So many at once, where pages are to be small.
+const SMALL_SIZE: u64 = 16 << 10;
+
+/// A mapped file of words.
+pub(crate) struct FileSpace {
+    file: OwnFile,
+    words: Arc<Words>,
+    /// Where it lies, and whether its name there is known to be on the disk.
+    folder: PathBuf,
+    is_named: AtomicBool,
+    /// Chunks behind the head that have room on the disk.
+    reserved: Vec<AtomicBool>,
+    /// Chunks whose pages this process need not wait for.
+    provided: Vec<AtomicBool>,
+    /// The size of the file when somebody looked: what is mapped beyond it must not be touched.
+    size: AtomicU64,
+    member: u64,
+    is_writable: bool,
+    /// Held while a thread asks whether a member is gone: threads have their locks on bytes in common.
+    asking: Mutex<()>,
+}
+
+impl FileSpace {
+    /// Map a file of up to this many words, creating it if asked to, for whoever may use this database. A log that is there
+    /// already has as many as its first opener gave it. A file of another size is refused by `UnexpectedEof`, and one that is no
+    /// log by `InvalidData`.
+    pub(crate) fn open(
+        path: &Path,
+        count: usize,
+        creates_for: Option<&Metadata>,
+        is_writable: bool,
+    ) -> io::Result<Self> {
+        let file = match creates_for {
+            Some(database) => open_or_create(path, count as u64 * 8, database)?,
+            None => side_file::open(path, is_writable)?,
+        };
+        let count = count_of(&file).unwrap_or(count);
+        let size = count as u64 * 8;
+        if !(HEAD_SIZE..=size).contains(&file.metadata()?.len()) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let protection = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        // SAFETY: a new mapping at an address that the system chooses, of a file that is open and has that size; nobody
+        // makes it smaller while somebody has it open.
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), size as usize, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let chunks = (size as usize).div_ceil(CHUNK_SIZE);
+        let flags = || std::iter::repeat_with(AtomicBool::default).take(chunks).collect();
+        let mut space = Self {
+            file: OwnFile::new(file),
+            words: Arc::new(Words { base, count, is_mapped: true }),
+            folder: path.parent().unwrap_or(Path::new("/")).to_owned(),
+            is_named: AtomicBool::new(false),
+            size: AtomicU64::new(0),
+            reserved: flags(),
+            provided: flags(),
+            member: 0,
+            is_writable,
+            asking: Mutex::new(()),
+        };
+        if is_writable {
+            space.member = space.join()?;
+        }
+        Ok(space)
+    }
+
+    /// Whether somebody else who lives has it open as a member; so it is taken to be where nobody can be asked.
+    pub(crate) fn has_others(&self) -> bool {
+        let members = MEMBERS_AT + 1..MEMBERS_AT + 1 + MEMBER_MAX.cast_signed();
+        self.own_file().and_then(|file| os::is_any_byte_locked(file, members)).unwrap_or(true)
+    }
+
+    /// Take the first number that nobody has.
+    fn join(&self) -> io::Result<u64> {
+        for member in 1..=MEMBER_MAX {
+            if os::lock_byte(self.own_file()?, MEMBERS_AT + member.cast_signed(), true)? {
+                return Ok(member);
+            }
+        }
+        Err(io::Error::other("too many processes have it open"))
+    }
+
+    /// Reserve room for a chunk, and have its pages there. For whoever may append: nobody else writes meanwhile.
+    #[cold]
+    fn provide(&self, chunk: usize, in_small_pages: bool) -> io::Result<()> {
+        let file = self.own_file()?;
+        let bytes = self.bytes_of(chunk);
+        let is_new = os::is_hole(file, bytes.start, bytes.end);
+        self.reserve_chunk(file, chunk)?;
+        if is_new {
+            // A page that is first touched through the map is read before it is written, though nothing is there: five times the
+            // cost of writing zeros, and a third of the puts that went into it. The system keeps what is written at once as one large
+            // page where it can, which takes it a fifth as long as single ones do; but a store into one through the map has all of it
+            // written by the next sync. So where there is one for each commit, four pages at a time, which takes two fifths.
+            let step = if in_small_pages { SMALL_SIZE } else { CHUNK_SIZE as u64 };
+            let mut at = bytes.start;
+            while at < bytes.end {
+                let until = (at + step).min(bytes.end);
+                file.write_all_at(ZEROS.get(..(until - at) as usize).unwrap_or_default(), at)?;
+                at = until;
+            }
+            let _ = self.touch(bytes.start as usize..bytes.end as usize);
+        }
+        self.note_provided(chunk);
+        Ok(())
+    }
+
+    /// The bytes of a chunk.
+    fn bytes_of(&self, chunk: usize) -> Range<u64> {
+        let start_of =
+            |chunk: usize| (HEAD_SIZE as usize + chunk * CHUNK_SIZE).min(self.words.len() * 8) as u64;
+        start_of(chunk)..start_of(chunk + 1)
+    }
+
+    /// Reserve room for a chunk, and for some that follow.
+    fn reserve_chunk(&self, file: &File, chunk: usize) -> io::Result<()> {
+        if self.is_reserved(chunk) {
+            return Ok(());
+        }
+        // Segments take chunks in turn: what lies between is reserved too, since each hole would be a piece of its own on the disk, to
+        // be given back on its own. That was most of closing where the disk is told of it (`discard`).
+        let mut from = chunk;
+        while from > 0 && !self.is_reserved(from - 1) {
+            from -= 1;
+        }
+        let mut until = chunk + (chunk + 1).min(CHUNKS_AT_ONCE);
+        let reserve = |from, until| {
+            let (start, end) = (self.bytes_of(from).start, self.bytes_of(until).start);
+            os::reserve(file, start, end - start)
+        };
+        let can = reserve(from, until).or_else(|_| {
+            // Perhaps for what is needed now.
+            (from, until) = (chunk, chunk + 1);
+            reserve(from, until)
+        })?;
+        if !can && file.metadata()?.len() < self.bytes_of(until).start {
+            // Whoever was alone with it has written it in full; to touch what is not there would be the end of the process.
+            return Err(io::Error::other("the log was made shorter while it was open"));
+        }
+        for chunk in self.reserved.iter().take(until).skip(from) {
+            chunk.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn is_provided(&self, chunk: usize) -> bool {
+        self.provided.get(chunk).is_some_and(|provided| provided.load(Ordering::Relaxed))
+    }
+
+    fn note_provided(&self, chunk: usize) {
+        if let Some(provided) = self.provided.get(chunk) {
+            provided.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Have pages mapped that are about to be written to, and say whether they are: one call for all costs a third of a fault for each. Where
+    /// the system does not do that, the faults do.
+    fn touch(&self, bytes: Range<usize>) -> bool {
+        #[cfg(target_os = "linux")]
+        if let Some(words) = self.words.get(bytes.start / 8..bytes.end / 8) {
+            // SAFETY: pages of our own mapping, at an address that is a multiple of their size; nothing in them changes.
+            let failed = unsafe {
+                libc::madvise(words.as_ptr().cast_mut().cast(), bytes.len(), libc::MADV_POPULATE_WRITE)
+            };
+            return failed == 0;
+        }
+        false
+    }
+
+    fn is_reserved(&self, chunk: usize) -> bool {
+        self.reserved.get(chunk).is_some_and(|reserved| reserved.load(Ordering::Relaxed))
+    }
+
+    fn own_file(&self) -> io::Result<&File> {
+        self.file.file().ok_or_else(|| io::Error::other("it was opened before the process forked"))
+    }
+}
+
+/// The right to find out, alone, whether a log has members, and to become one; dropping it gives it back.
+pub(crate) struct Joining {
+    _file: File,
+}
+
+/// Wait until nobody else is about to become a member of the log at a path, but for so long at most: `TimedOut`.
+pub(crate) fn begin_joining(path: &Path, limit: Duration) -> io::Result<Joining> {
+    let (file, begin) = (side_file::open(path, true)?, Instant::now());
+    // No member has this number.
+    while !os::lock_byte(&file, MEMBERS_AT, true)? {
+        if begin.elapsed() >= limit {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(Joining { _file: file })
+}
+
+/// Whether a file begins as logs do.
+pub(crate) fn is_log(file: &File) -> bool {
+    let mut magic = [0; 8];
+    file.read_exact_at(&mut magic, 0).is_ok() && u64::from_le_bytes(magic) == LOG_MAGIC
+}
+
+/// The inode of the data file that a log lies beside, if that, as it was made, need not be on the disk.
+pub(crate) fn newborn_of(file: &File) -> Option<u64> {
+    let mut words = [0; NEWBORN_AT as usize + 8];
+    file.read_exact_at(&mut words, 0).ok()?;
+    let [magic, format, .., newborn] = words.as_chunks().0 else { return None };
+    let is_known = [*magic, *format].map(u64::from_le_bytes) == [LOG_MAGIC, LOG_FORMAT];
+    Some(u64::from_le_bytes(*newborn)).filter(|newborn| is_known && *newborn != 0)
+}
+
+/// How many words a log has by its own head, if that says so: openers that disagreed would append where others do not read.
+fn count_of(file: &File) -> Option<usize> {
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, AREA_SIZE_AT).ok().filter(|()| is_log(file))?;
+    wal::segment_size_of(u64::from_le_bytes(word)).map(wal::words_for)
+}
+
+/// Who has, or had, a log open: their numbers, and their processes, each as a PID and the PID namespace that it is of, or 0.
+pub(crate) fn members(file: &File) -> io::Result<Vec<(i64, u32, u32)>> {
+    let mut pids = vec![0; MEMBER_MAX as usize * 8];
+    file.read_exact_at(&mut pids, PIDS_AT + 8)?;
+    let words = pids.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+    let members = (1..).zip(words).map(|(member, word)| (member, word as u32, (word >> 32) as u32));
+    Ok(members.filter(|(_, pid, _)| *pid != 0).collect())
+}
+
+/// The PID namespace of whoever made a log.
+pub(crate) fn namespace_of(file: &File) -> Option<u64> {
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, NAMESPACE_AT).ok()?;
+    Some(u64::from_le_bytes(word))
+}
+
+/// Open the log of a database that this process has alone, or create it, with room for a log that holds nothing.
+fn open_or_create(path: &Path, size: u64, database: &Metadata) -> io::Result<File> {
+    let (mut file, mut is_new) = side_file::open_or_create(path, Some(database))?;
+    let size = count_of(&file).map_or(size, |count| count as u64 * 8);
+    if !is_new && is_unfinished(&file, size)? {
+        // Its creator died. A new one has the right owner, too, which that one perhaps had no time to give it.
+        match side_file::remove(path).and_then(|()| side_file::create(path, Some(database))) {
+            // A user who may write the file, and create none in the folder.
+            Err(error) if is_denied(&error) => file.set_len(0)?,
+            made => file = made?,
+        }
+        is_new = true;
+    }
+    if is_new || (HEAD_SIZE..=size).contains(&file.metadata()?.len()) {
+        make_room(&file, size)?;
+    }
+    Ok(file)
+}
+
+/// Whether whoever created the file died before anything was in it. Anything that is not what they can have left is somebody
+/// else's, and an error.
+fn is_unfinished(file: &File, size_max: u64) -> io::Result<bool> {
+    // The magic is written last, and the format is what stands behind it.
+    let mut first = [0; 16];
+    // A power cut may have taken the first page alone: then the segments' heads, on the second one, are there.
+    let mut heads = [0; 128];
+    let size = file.read_at(&mut first, 0)?;
+    let (magic, format) = first.split_at(size.min(8));
+    if size < 8 {
+        let is_ours = magic.iter().all(|byte| *byte == 0) || LOG_MAGIC.to_le_bytes().starts_with(magic);
+        return if is_ours { Ok(true) } else { Err(io::ErrorKind::InvalidData.into()) };
+    }
+    if *magic == LOG_MAGIC.to_le_bytes() {
+        return Ok(false);
+    }
+    let is_format = *format == [0; 8] || *format == LOG_FORMAT.to_le_bytes();
+    if magic != [0; 8] || !is_format || file.metadata()?.len() > size_max {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(file.read_at(&mut heads, AREA_HEADS_AT)? < heads.len() || heads == [0; 128])
+}
+
+/// Make sure that a file has room on the disk for a log: it grows when parts of it are reserved, or where that is not possible is
+/// written in full now, what stands in it as it is. It may be new, or a copy that is shorter, or has holes.
+fn make_room(file: &File, size: u64) -> io::Result<()> {
+    if os::reserve(file, 0, HEAD_SIZE)? {
+        return Ok(());
+    }
+    for offset in (0..size).step_by(CHUNK_SIZE) {
+        let mut chunk = vec![0; CHUNK_SIZE.min((size - offset) as usize)];
+        let mut done = 0;
+        while let Some(rest) = chunk.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match file.read_at(rest, offset + done as u64)? {
+                0 => break,
+                count => done += count,
+            }
+        }
+        file.write_all_at(&chunk, offset)?;
+    }
+    Ok(())
+}
+
+impl Drop for FileSpace {
+    fn drop(&mut self) {
+        // To close the file is not enough where a forked child has a map of it.
+        if let Some(file) = self.file.file().filter(|_| self.member != 0) {
+            let _ = os::lock_byte(file, MEMBERS_AT + self.member.cast_signed(), false);
+        }
+    }
+}
+
+impl FileSpace {
+    /// The bytes that are written to the disk with these words: to the end of the chunk, since its zeros are written with its first WAL record. Page
+    /// after page they would each be a commit of the file system's own, as room that was reserved becomes room that was written.
+    fn bytes_to_sync(&self, words: &Range<usize>) -> Range<usize> {
+        let page_size = os::page_size();
+        let start = words.start * 8 / page_size * page_size;
+        let written = (words.end * 8).saturating_sub(HEAD_SIZE as usize).next_multiple_of(CHUNK_SIZE);
+        start..(HEAD_SIZE as usize + written).min(self.words.count * 8).max(start)
+    }
+}
+
+/// The chunk that a byte is in, or the first one.
+fn chunk_of(byte: usize) -> usize {
+    byte.saturating_sub(HEAD_SIZE as usize) / CHUNK_SIZE
+}
+
+impl Space for FileSpace {
+    fn words(&self) -> &Arc<Words> {
+        &self.words
+    }
+
+    #[inline]
+    fn reserve(&self, words: Range<usize>, in_small_pages: bool) -> io::Result<()> {
+        let (first, last) = (chunk_of(words.start * 8), chunk_of((words.end * 8).saturating_sub(1)));
+        for chunk in first..=last {
+            if !self.is_provided(chunk) {
+                self.provide(chunk, in_small_pages)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_ready(&self, words: Range<usize>) -> bool {
+        self.is_provided(chunk_of(words.start * 8))
+    }
+
+    fn prepare(&self, words: Range<usize>) {
+        let chunk = chunk_of(words.start * 8);
+        let Ok(file) = self.own_file() else { return };
+        if self.is_provided(chunk) || self.reserve_chunk(file, chunk).is_err() {
+            return;
+        }
+        // Zeros are not written here, since somebody may have written there by now: to touch the pages takes longer, but nobody waits for it.
+        let bytes = self.bytes_of(chunk);
+        if self.touch(bytes.start as usize..bytes.end as usize) {
+            self.note_provided(chunk);
+        }
+    }
+
+    fn write(&self, start: usize, bytes: &[u8]) -> io::Result<bool> {
+        // Elsewhere who looks through the map may not see it.
+        let can = cfg!(target_os = "linux");
+        if can {
+            self.own_file()?.write_all_at(bytes, start as u64 * 8)?;
+        }
+        Ok(can)
+    }
+
+    fn disk_room(&self) -> Option<u64> {
+        self.own_file().and_then(os::room_beside).ok()
+    }
+
+    #[inline]
+    fn has(&self, end: usize) -> bool {
+        let end = end as u64 * 8;
+        if end <= self.size.load(Ordering::Relaxed) {
+            return true;
+        }
+        let size = self.own_file().and_then(File::metadata).map_or(0, |metadata| metadata.len());
+        self.size.fetch_max(size, Ordering::Relaxed);
+        end <= size
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.own_file()?.sync_data()
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        if !self.is_named.load(Ordering::Relaxed) {
+            // A file whose name is lost in a power cut is lost; the data file lies in the same folder.
+            os::sync_names(&self.folder, self.own_file()?)?;
+            self.is_named.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn sync_words(&self, words: Range<usize>) -> io::Result<()> {
+        if !cfg!(target_os = "linux") {
+            // Elsewhere a sync of a map leaves it to the disk when to write.
+            return self.sync();
+        }
+        self.own_file()?;
+        let bytes = self.bytes_to_sync(&words);
+        let (start, size) = (bytes.start, bytes.len());
+        // SAFETY: the range lies in the mapping, which lives as long as `self`; the call changes no memory. On Linux it is
+        // `fdatasync` of that part of the file, of what others have stored there through maps of their own, too.
+        let failed =
+            unsafe { libc::msync(self.words.base.as_ptr().byte_add(start).cast(), size, libc::MS_SYNC) };
+        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn begin_sync(&self, words: Range<usize>) {
+        #[cfg(target_os = "linux")]
+        if let Ok(file) = self.own_file() {
+            let bytes = self.bytes_to_sync(&words);
+            let (start, size) = (bytes.start.cast_signed() as i64, bytes.len().cast_signed() as i64);
+            // SAFETY: the descriptor is open during the call, which touches no memory. It waits for nothing; what goes wrong, whoever syncs is
+            // told, as of whatever the system writes by itself.
+            unsafe { libc::sync_file_range(file.as_raw_fd(), start, size, libc::SYNC_FILE_RANGE_WRITE) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = words;
+    }
+
+    fn wait(&self, word: usize, value: u32, channel: u32, limit: Duration) {
+        if let Some(word) = self.words().get(word) {
+            wait::wait(word, value, channel, limit);
+        }
+    }
+
+    fn wake(&self, word: usize, channel: u32, count: u32) {
+        if let Some(word) = self.words().get(word) {
+            wait::wake(word, channel, count);
+        }
+    }
+
+    fn member(&self) -> u64 {
+        // A child of the process is no member.
+        if self.file.is_ours() && self.is_writable { self.member } else { u64::MAX }
+    }
+
+    fn if_gone(&self, member: u64, act: &mut dyn FnMut()) -> bool {
+        let byte = MEMBERS_AT + member.min(GONE).cast_signed();
+        // What cannot be asked is taken for alive: waiting is safe.
+        let Ok(file) = self.own_file() else { return false };
+        let _alone = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if member == self.member || !os::seize_byte(file, byte).unwrap_or(false) {
+            return false;
+        }
+        act();
+        // What is not given back now is when the file is closed; it only keeps a number from being used again.
+        let _ = os::lock_byte(file, byte, false);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn a_log_of_which_every_other_chunk_is_used_has_no_hole() {
+        let path = std::env::temp_dir().join(format!("pellucid-map-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let chunk_words = CHUNK_SIZE / 8;
+        let head_words = HEAD_SIZE as usize / 8;
+        let data = std::env::temp_dir().metadata().unwrap();
+        let space = FileSpace::open(&path, head_words + 64 * chunk_words, Some(&data), true).unwrap();
+        for chunk in (0..64).step_by(2) {
+            let start = head_words + chunk * chunk_words;
+            space.reserve(start..start + chunk_words, chunk % 4 == 0).unwrap();
+            space.words()[start].store(1, Ordering::Relaxed);
+            let metadata = std::fs::metadata(&path).unwrap();
+            assert!(metadata.blocks() * 512 >= metadata.len(), "chunk {chunk}: a hole is a piece of its own");
+            assert!(
+                metadata.len() <= HEAD_SIZE + 2 * (chunk as u64 + 1) * CHUNK_SIZE as u64,
+                "a short log is a short file"
+            );
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn to_prepare_a_chunk_changes_nothing_in_it() {
+        let path = std::env::temp_dir().join(format!("pellucid-prepared-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (head_words, chunk_words) = (HEAD_SIZE as usize / 8, CHUNK_SIZE / 8);
+        let data = std::env::temp_dir().metadata().unwrap();
+        let open = |creates: bool| {
+            let creates_for = creates.then_some(&data);
+            FileSpace::open(&path, head_words + 8 * chunk_words, creates_for, true).unwrap()
+        };
+        let (one, other) = (open(true), open(false));
+        let words_of = |chunk| head_words + chunk * chunk_words..head_words + (chunk + 1) * chunk_words;
+        for chunk in 0..8 {
+            let words = words_of(chunk);
+            let (first, last) = (words.start, words.end - 1);
+            if chunk % 2 == 0 {
+                one.prepare(words.clone());
+            } else {
+                other.reserve(words.clone(), false).unwrap();
+            }
+            other.words()[first].store(7, Ordering::Relaxed);
+            other.words()[last].store(8, Ordering::Relaxed);
+            one.prepare(words.clone());
+            one.reserve(words.clone(), true).unwrap();
+            assert!(one.is_ready(words.clone()));
+            other.reserve(words, false).unwrap();
+            let found = [first, last].map(|word| one.words()[word].load(Ordering::Relaxed));
+            assert_eq!(found, [7, 8], "chunk {chunk}");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}

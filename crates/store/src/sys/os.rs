@@ -1,0 +1,610 @@
+//! What do we ask of the operating system that the standard library does not offer?
+//!
+//! To be told of a fork, to learn what kind of file system a file is on, and who else is alive. This
+//! module and the LMDB ones are the crate's only unsafe code.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Once, OnceLock};
+
+use crate::engine::lmdb::txn::{self, LiveWrites};
+use crate::file::registry::{self, RegistryGuard};
+
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+static AT_FORK: Once = Once::new();
+
+/// Descriptors whose locks are one process's alone. A fork copies them, and with them the locks, which would then outlive
+/// the parent: the child closes them at once.
+static OWN_DESCRIPTORS: Descriptors = Descriptors::new();
+
+/// Places for descriptors, some at a time: without a lock, because a fork handler may wait for nobody, and never freed.
+struct Descriptors {
+    places: [AtomicI32; 256],
+    more: OnceLock<Box<Self>>,
+}
+
+impl Descriptors {
+    const fn new() -> Self {
+        Self { places: [const { AtomicI32::new(-1) }; 256], more: OnceLock::new() }
+    }
+
+    /// Put another descriptor in the place of one; -1 is none. Says whether that one was there.
+    fn swap(&self, old: RawFd, new: RawFd) -> bool {
+        let swap = |place: &AtomicI32| {
+            place.load(Ordering::Relaxed) == old
+                && place.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        self.blocks().any(|block| block.places.iter().any(swap))
+    }
+
+    /// Find a place for a descriptor, or make one.
+    fn add(&self, descriptor: RawFd) {
+        while !self.swap(-1, descriptor) {
+            let last = self.blocks().last().unwrap_or(self);
+            last.more.get_or_init(|| Box::new(Self::new()));
+        }
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |block| block.more.get().map(|more| &**more))
+    }
+}
+
+thread_local! {
+    static HELD_WHILE_FORKING: RefCell<Option<(RegistryGuard, LiveWrites)>> = const { RefCell::new(None) };
+}
+
+/// How many forks lie between this process and the one that loaded the library. What was opened in another
+/// generation belongs to an ancestor and must not be touched.
+#[inline]
+pub(crate) fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// A number of the calling thread, which no other one has or will have: the standard library's own takes an atomic addition to
+/// look at, several times for each row that is written.
+#[must_use]
+pub fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
+}
+
+/// Whether the calling thread is the process's first one; taken for granted where the system does not tell.
+#[must_use]
+pub fn is_first_thread() -> bool {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the call takes nothing and cannot fail.
+    let is_first = u32::try_from(unsafe { libc::gettid() }) == Ok(std::process::id());
+    #[cfg(not(target_os = "linux"))]
+    let is_first = true;
+    is_first
+}
+
+/// Be told of forks from now on.
+pub(crate) fn watch_forks() {
+    AT_FORK.call_once(|| {
+        // SAFETY: the three handlers are functions with the right signature that live as long as the
+        // process. Failure (no memory) is reported by the return value and costs only fork detection.
+        let failed =
+            unsafe { libc::pthread_atfork(Some(before_fork), Some(after_in_parent), Some(after_in_child)) };
+        debug_assert_eq!(failed, 0, "no memory for fork handlers");
+    });
+}
+
+extern "C" fn before_fork() {
+    // So that no other thread is in the middle of changing these lists when the child gets its copies.
+    HELD_WHILE_FORKING.with(|held| *held.borrow_mut() = Some((registry::hold(), txn::live_writes())));
+}
+
+extern "C" fn after_in_parent() {
+    HELD_WHILE_FORKING.with(|held| held.borrow_mut().take());
+}
+
+extern "C" fn after_in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    for place in OWN_DESCRIPTORS.blocks().flat_map(|block| &block.places) {
+        let descriptor = place.swap(-1, Ordering::Relaxed);
+        if descriptor >= 0 {
+            // SAFETY: the descriptor was registered by its owner, an object of the parent's generation
+            // which never uses or closes it in this process (`OwnLock` checks the generation).
+            unsafe { libc::close(descriptor) };
+        }
+    }
+    HELD_WHILE_FORKING.with(|held| {
+        if let Some((mut registry, mut live_writes)) = held.borrow_mut().take() {
+            registry.forget_all();
+            std::mem::forget(std::mem::take(&mut *live_writes));
+        }
+    });
+}
+
+/// Close this descriptor in children.
+pub(crate) fn close_in_children(descriptor: RawFd) {
+    OWN_DESCRIPTORS.add(descriptor);
+}
+
+/// The owner closes this descriptor itself.
+pub(crate) fn no_longer_close_in_children(descriptor: RawFd) {
+    OWN_DESCRIPTORS.swap(descriptor, -1);
+}
+
+/// Bytes that this user may still write on a file's disk; `Unsupported` where its file system does not say.
+pub(crate) fn room_beside(file: &File) -> io::Result<u64> {
+    let statvfs = statvfs(file)?;
+    if statvfs.f_blocks == 0 {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    #[allow(clippy::unnecessary_cast, reason = "the fields have other types elsewhere")]
+    Ok((statvfs.f_bavail as u64).saturating_mul(statvfs.f_frsize as u64))
+}
+
+fn statvfs(file: &File) -> io::Result<libc::statvfs> {
+    let mut buffer = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the descriptor is open while `file` is borrowed, and the buffer has the size that the call fills.
+    let failed = unsafe { libc::fstatvfs(file.as_raw_fd(), buffer.as_mut_ptr()) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so it has filled the whole structure.
+    Ok(unsafe { buffer.assume_init() })
+}
+
+/// Whether nobody can write on the file system that a file lies on.
+pub(crate) fn is_on_read_only(file: &File) -> bool {
+    statvfs(file).is_ok_and(|statvfs| statvfs.f_flag & libc::ST_RDONLY != 0)
+}
+
+/// Whether an error says that the disk is full, or the user's share of it.
+pub(crate) fn is_of_room(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
+}
+
+/// Whether this user may create files in the folder of a file.
+pub(crate) fn may_create_beside(file: &Path) -> bool {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(folder) = CString::new(folder.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the name is NUL-terminated and lives during the call, which keeps nothing.
+    unsafe { libc::access(folder.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
+}
+
+/// Asks the processor for the memory at an address.
+#[inline]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint; the processor ignores addresses that are not mapped.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Asks the system to have memory of ours in large pages, where there is enough for one: what is looked up all over a million rows'
+/// memory finds its page in the processor's list of them then, and a page is touched first once for two megabytes.
+pub(crate) fn prefer_large_pages<T>(memory: &[T]) {
+    const LARGE: usize = 2 << 20;
+    #[cfg(target_os = "linux")]
+    if std::mem::size_of_val(memory) >= LARGE {
+        let page = page_size();
+        let start = memory.as_ptr().addr().next_multiple_of(page);
+        let end = (memory.as_ptr().addr() + std::mem::size_of_val(memory)) / page * page;
+        // SAFETY: whole pages inside of memory that is ours; the call is a hint, and changes nothing that is in them.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
+    }
+}
+
+/// Bytes of a page of a map.
+pub(crate) fn page_size() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    *SIZE.get_or_init(|| {
+        // SAFETY: the call only returns a number.
+        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(1 << 16)
+    })
+}
+
+/// Write all of a file once more, as it is: behind a failed sync the system takes pages for written that it has lost, and a sync alone
+/// would go well.
+pub(crate) fn write_again(file: &File) -> io::Result<()> {
+    const PART_SIZE: u64 = 1 << 20;
+    let size = file.metadata()?.len();
+    let mut part = Vec::new();
+    let mut at = 0;
+    while at < size {
+        part.resize((size - at).min(PART_SIZE) as usize, 0);
+        file.read_exact_at(&mut part, at)?;
+        file.write_all_at(&part, at)?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// Have the names in a folder on the disk. Where it cannot be opened, since this user may enter it and not read it, or has no descriptor
+/// left, all of the file system that a file of ours in it lies on: that needs neither.
+pub(crate) fn sync_names(folder: &Path, file: &File) -> io::Result<()> {
+    match File::open(folder) {
+        Ok(folder) => folder.sync_all(),
+        Err(error) => sync_file_system(file, error),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn sync_file_system(file: &File, _why: io::Error) -> io::Result<()> {
+    // SAFETY: the descriptor is open while `file` is borrowed.
+    let failed = unsafe { libc::syncfs(file.as_raw_fd()) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Elsewhere there is no such call.
+#[cfg(not(target_os = "linux"))]
+fn sync_file_system(_file: &File, why: io::Error) -> io::Result<()> {
+    Err(why)
+}
+
+/// Give a file this size, and the room for it on the disk.
+#[cfg(target_os = "linux")]
+pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
+    // SAFETY: the descriptor is open while `file` is borrowed.
+    let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, size.cast_signed()) };
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
+/// Elsewhere the file has to grow as it is written.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
+    if file.metadata()?.len() < size { file.set_len(size) } else { Ok(()) }
+}
+
+/// Try to lock one byte of a file for this open file (not for the process), or give it up.
+///
+/// This lock and `flock` know nothing of each other, so that one file can have both.
+#[cfg(target_os = "linux")]
+pub(crate) fn lock_byte(file: &File, offset: i64, is_locked: bool) -> io::Result<bool> {
+    set_lock(file, &byte_lock(offset, if is_locked { libc::F_WRLCK } else { libc::F_UNLCK }))
+}
+
+#[cfg(target_os = "linux")]
+fn set_lock(file: &File, lock: &libc::flock) -> io::Result<bool> {
+    // SAFETY: the descriptor is open while `file` is borrowed; the call reads the structure and keeps nothing.
+    let failed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, std::ptr::from_ref(lock)) };
+    if failed == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Give up all locks on bytes that this open file has.
+#[cfg(target_os = "linux")]
+pub(crate) fn unlock_all_bytes(file: &File) -> io::Result<bool> {
+    let mut lock = byte_lock(0, libc::F_UNLCK);
+    // To the end, wherever that is.
+    lock.l_len = 0;
+    set_lock(file, &lock)
+}
+
+/// Elsewhere closing the file does.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn unlock_all_bytes(_file: &File) -> io::Result<bool> {
+    Ok(true)
+}
+
+/// Lock a byte that somebody else had, if nobody has it now.
+#[cfg(target_os = "linux")]
+pub(crate) fn seize_byte(file: &File, offset: i64) -> io::Result<bool> {
+    lock_byte(file, offset, true)
+}
+
+#[cfg(target_os = "linux")]
+fn byte_lock(offset: i64, kind: libc::c_int) -> libc::flock {
+    libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: offset, l_len: 1, l_pid: 0 }
+}
+
+/// Whether somebody has locked a byte of a file, by another open file than this.
+pub(crate) fn is_byte_locked(file: &File, offset: i64) -> io::Result<bool> {
+    is_any_byte_locked(file, offset..offset + 1)
+}
+
+/// Whether somebody has locked one of some bytes of a file, by another open file than this.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_any_byte_locked(file: &File, offsets: std::ops::Range<i64>) -> io::Result<bool> {
+    let mut lock = byte_lock(offsets.start, libc::F_WRLCK);
+    lock.l_len = offsets.end - offsets.start;
+    // SAFETY: the descriptor is open while `file` is borrowed; the call reads and fills the structure and keeps nothing.
+    let failed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(lock.l_type != libc::F_UNLCK as i16)
+}
+
+/// Elsewhere nobody can be asked.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_any_byte_locked(_file: &File, _offsets: std::ops::Range<i64>) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Elsewhere there is no such lock.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn lock_byte(_file: &File, _offset: i64, _is_locked: bool) -> io::Result<bool> {
+    Ok(true)
+}
+
+/// Elsewhere nobody can be asked, and everybody is taken for alive.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn seize_byte(_file: &File, _offset: i64) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Make sure that the disk has room for a part of a file, which grows to it. False where the file system cannot, so that
+/// files have to be written when they are created.
+#[cfg(target_os = "linux")]
+pub(crate) fn reserve(file: &File, offset: u64, size: u64) -> io::Result<bool> {
+    // SAFETY: the descriptor is open while `file` is borrowed.
+    let failed = unsafe { libc::fallocate(file.as_raw_fd(), 0, offset.cast_signed(), size.cast_signed()) };
+    if failed == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Elsewhere nobody promises it.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn reserve(_file: &File, _offset: u64, _size: u64) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Whether nothing was ever written to a part of a file; false where the file system cannot tell.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_hole(file: &File, start: u64, end: u64) -> bool {
+    // SAFETY: the descriptor is open while `file` is borrowed; nobody uses its position.
+    let data = unsafe { libc::lseek(file.as_raw_fd(), start.cast_signed(), libc::SEEK_DATA) };
+    match u64::try_from(data) {
+        Ok(data) => data >= end,
+        // Nothing behind the start either.
+        Err(_) => io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO),
+    }
+}
+
+/// Elsewhere nobody asks.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_hole(_file: &File, _start: u64, _end: u64) -> bool {
+    false
+}
+
+/// The PID namespace of this process, which is its container's mostly; 0 where the system does not tell. Not kept: a child may have another one.
+pub(crate) fn pid_namespace() -> u32 {
+    // "pid:[4026531836]"
+    let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let number = link.to_str().and_then(|link| link.strip_prefix("pid:[")?.strip_suffix(']'));
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Whether a file lies on a file system of another machine, and its name then.
+#[cfg(target_os = "linux")]
+pub(crate) fn network_file_system(file: &File) -> io::Result<Option<&'static str>> {
+    let mut buffer = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open while `file` is borrowed, and the buffer has the size that the call
+    // fills.
+    let failed = unsafe { libc::fstatfs(file.as_raw_fd(), buffer.as_mut_ptr()) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so it has filled the whole structure.
+    let statfs = unsafe { buffer.assume_init() };
+    #[allow(
+        clippy::cast_sign_loss,
+        reason = "a magic number of 32 bits, in a field of other types elsewhere"
+    )]
+    Ok(network_name(statfs.f_type as u32))
+}
+
+/// Elsewhere the numbers mean nothing.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn network_file_system(_file: &File) -> io::Result<Option<&'static str>> {
+    Ok(None)
+}
+
+/// Names for the magic numbers of statfs(2).
+fn network_name(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x6969 => "NFS",
+        0x517B | 0xFF53_4D42 | 0xFE53_4D42 => "SMB",
+        0x0102_1997 => "9P",
+        0x00C3_6400 => "Ceph",
+        0x5346_414F | 0x6B41_4653 => "AFS",
+        0x0BD0_0BD0 => "Lustre",
+        0x0116_1970 => "GFS2",
+        0x7461_636F => "OCFS2",
+        0x7375_7245 => "Coda",
+        0x564C => "NCP",
+        0x4750_4653 => "GPFS",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{OpenOptions, Range, Store, StoreError, TableId, Wanted};
+
+    const WAIT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn there_is_a_place_for_every_descriptor() {
+        let descriptors = Descriptors::new();
+        for descriptor in 0..1000 {
+            descriptors.add(descriptor);
+        }
+        assert_eq!(descriptors.blocks().count(), 4);
+        for descriptor in (0..1000).rev() {
+            assert!(descriptors.swap(descriptor, -1), "{descriptor}");
+        }
+        assert!(!descriptors.swap(5, -1), "it is gone");
+        descriptors.add(5);
+        assert_eq!(descriptors.blocks().count(), 4, "places are used again");
+    }
+
+    #[test]
+    fn knows_network_file_systems_by_their_magic_numbers() {
+        assert_eq!(network_name(0x6969), Some("NFS"));
+        assert_eq!(network_name(0xEF53), None, "ext4 is not one");
+        assert_eq!(network_name(0x0102_1994), None, "tmpfs is not one");
+    }
+
+    /// Run something in a forked child; says whether it came to its end without a panic.
+    fn in_child(work: impl FnOnce()) -> bool {
+        // SAFETY: the child does what is under test and leaves by `_exit`; it runs no destructor or handler of the
+        // parent's, and other threads' locks are what the code under test has to stay clear of.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "no room for a child");
+        if pid == 0 {
+            let is_done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_ok();
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!is_done)) };
+        }
+        let mut status = 0;
+        // SAFETY: `pid` is our child, and `status` is ours to fill.
+        let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        waited == pid && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+    }
+
+    fn key(text: &str) -> Vec<u8> {
+        let mut encoder = pellucid_record::key::KeyEncoder::new();
+        encoder.str(text.as_bytes());
+        encoder.as_bytes().to_vec()
+    }
+
+    fn put(store: &Store, table: TableId, text: &str) {
+        let mut transaction = store.begin(WAIT).unwrap();
+        transaction.put(table, &key(text), b"", b"\x91\x04\x05", &[]).unwrap();
+        transaction.commit().unwrap();
+    }
+
+    fn new_store(name: &str) -> (Store, TableId, std::path::PathBuf) {
+        let path = std::env::temp_dir().join(format!("pellucid-fork-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let store = Store::open(&path, &OpenOptions::default()).unwrap();
+        let mut transaction = store.begin(WAIT).unwrap();
+        let table = transaction.create_table("t").unwrap();
+        transaction.commit().unwrap();
+        put(&store, table, "before");
+        (store, table, path)
+    }
+
+    #[test]
+    fn a_child_opens_the_database_anew_and_leaves_the_parents_alone() {
+        let (store, table, path) = new_store("anew");
+        let snapshot = store.snapshot().unwrap();
+        let mut scan = snapshot.scan(table, &Range::ALL, false).unwrap();
+        assert!(in_child(|| {
+            let forked = |what| move |error: &StoreError| matches!(error, StoreError::Forked { what: w } if *w == what);
+            assert!(snapshot.get(table, &key("before")).is_err_and(|error| forked("snapshot")(&error)));
+            assert!(snapshot.tables().is_err());
+            assert!(scan.next().is_err());
+            drop(snapshot.clone());
+            let own = store.snapshot().unwrap();
+            assert!(own.get(table, &key("before")).unwrap().is_some());
+            put(&store, table, "child");
+            assert_eq!(store.snapshot().unwrap().count(table).unwrap(), 2);
+            // A grandchild as well.
+            assert!(in_child(|| {
+                assert!(own.get(table, &key("before")).is_err());
+                put(&store, table, "grandchild");
+            }));
+            store.close();
+        }));
+        assert_eq!(snapshot.count(table).unwrap(), 1, "the parent's snapshot is untouched");
+        assert!(scan.next().unwrap().is_some() && scan.next().unwrap().is_none());
+        assert_eq!(store.snapshot().unwrap().count(table).unwrap(), 3);
+        put(&store, table, "after");
+        assert_eq!(store.check().unwrap(), []);
+        drop((scan, snapshot, store));
+        let mut lock = path.clone().into_os_string();
+        lock.push("-lock");
+        assert!(!std::path::Path::new(&lock).exists(), "the children do not count as openers any more");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_child_cannot_use_the_parents_transaction_and_waits_for_it() {
+        let (store, table, path) = new_store("waits");
+        let mut transaction = store.begin(WAIT).unwrap();
+        transaction.put(table, &key("parent"), b"", b"\x91\x04\x06", &[]).unwrap();
+        let parent = std::process::id();
+        assert!(in_child(|| {
+            let put = transaction.put(table, &key("child"), b"", b"\x91\x04\x06", &[]);
+            assert!(matches!(put, Err(StoreError::Forked { what: "transaction" })));
+            assert!(matches!(transaction.commit(), Err(StoreError::Forked { .. })));
+            transaction.abort();
+            let busy = store.begin(Duration::from_millis(20)).err();
+            let is_parent = matches!(
+                &busy,
+                Some(StoreError::Busy { wanted: Wanted::Write, holders, .. }) if holders.iter().any(|h| h.pid == parent)
+            );
+            assert!(is_parent, "{busy:?}");
+        }));
+        transaction.put(table, &key("later"), b"", b"\x91\x04\x06", &[]).unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(store.snapshot().unwrap().count(table).unwrap(), 3, "the child's abort was not ours");
+        drop((transaction, store));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_database_in_memory_stays_with_the_parent() {
+        let store = Store::memory().unwrap();
+        assert!(in_child(|| {
+            assert!(matches!(store.snapshot(), Err(StoreError::Forked { .. })));
+        }));
+        assert!(store.snapshot().is_ok());
+    }
+
+    #[test]
+    fn forks_while_other_threads_are_busy_with_the_database() {
+        let (store, table, path) = new_store("busy");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        put(&store, table, "x");
+                        assert!(store.snapshot().unwrap().get(table, &key("x")).unwrap().is_some());
+                        drop(Store::open(&path, &OpenOptions::default()).unwrap());
+                    }
+                });
+            }
+            let are_well = (0..20).all(|_| {
+                in_child(|| {
+                    assert!(store.snapshot().unwrap().get(table, &key("before")).unwrap().is_some());
+                    put(&store, table, "child");
+                })
+            });
+            is_over.store(true, Ordering::Relaxed);
+            assert!(are_well);
+        });
+        assert_eq!(store.check().unwrap(), []);
+        drop(store);
+        std::fs::remove_file(path).unwrap();
+    }
+}

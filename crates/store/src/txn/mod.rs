@@ -1,0 +1,11 @@
+//! Transactions and snapshots: who may write, what a reader sees, and walks over rows.
+
+pub(crate) mod gate;
+pub(crate) mod patch;
+pub(crate) mod scan;
+pub(crate) mod single;
+pub(crate) mod snapshot;
+pub(crate) mod transaction;
+pub(crate) mod transaction_scan;
+pub(crate) mod whole;
+pub(crate) mod writer_lock;

@@ -1,0 +1,364 @@
+//! How does a part of a stored row change?
+//!
+//! The row is looked up once; what fits its slot is written over a copy of the record and put back in place, anything else
+//! goes through `pellucid_record::patch`. The write cursor stays on the row in between, so that a scalar costs one search
+//! of the tree. Large values that the changed record refers to no more are deleted.
+
+use std::sync::{Arc, PoisonError};
+
+use pellucid_record::error::Damage;
+use pellucid_record::layout::{DEPTH_MAX, tag};
+use pellucid_record::patch::{self, Change, PatchError, Patched, ShapeBook};
+use pellucid_record::path::Step;
+use pellucid_record::payload;
+use pellucid_record::view::{self, Container, Root, Slot, Walker};
+use pellucid_record::{Admission, Corrupt, Dictionary, Shape, Shapes, Sighting};
+
+use crate::catalog::cell::{CHECK_SIZE, Cell, check_of, write_head};
+use crate::catalog::row_key::{Prefix, RowKey, TableId, is_long};
+use crate::catalog::shapes::TransactionShapes;
+use crate::engine::Tree;
+use crate::error::StoreError;
+use crate::index::{Changes, IndexSet};
+use crate::txn::scan::Row;
+use crate::txn::transaction::Transaction;
+
+/// The shapes of a transaction, and the rule by which it makes new ones.
+struct Book<'a> {
+    shapes: &'a TransactionShapes,
+    dictionary: &'a Dictionary,
+    admission: &'a mut Admission,
+    table: TableId,
+    admitted: u32,
+}
+
+impl Shapes for Book<'_> {
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        self.shapes.shape(id)
+    }
+}
+
+impl ShapeBook for Book<'_> {
+    fn shape_of(&mut self, names: &[&str], is_root: bool) -> Option<u32> {
+        if let Some(id) = self.shapes.find(names) {
+            return Some(id);
+        }
+        match self.admission.sight(self.dictionary, self.table.number(), names, is_root) {
+            Sighting::Known(id) => Some(id),
+            Sighting::Keyed => None,
+            Sighting::Admit => {
+                self.admitted += 1;
+                self.shapes.find_or_add(names).ok().map(|(id, _)| id)
+            }
+        }
+    }
+}
+
+/// What is known of a row whose record was copied.
+struct Copied {
+    blobs: Vec<u64>,
+    is_intact: bool,
+}
+
+/// The indexes of a row's table, and its record as it was; `None` where it has none.
+type Indexed = Option<(Arc<IndexSet>, Vec<u8>)>;
+
+impl Transaction {
+    /// Change one part of a stored record; gives the whole record as it is now, `None` when the row is not there. When the
+    /// record cannot change so, nothing is changed and the inner error says why. `blobs` are the ids of new large values
+    /// to which the change's values refer.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn patch(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        path: &[Step<'_>],
+        change: Change<'_>,
+        blobs: &[u64],
+    ) -> Result<Option<Result<Patched, PatchError>>, StoreError> {
+        let mut record = Vec::new();
+        let set = if self.is_here(table)? { self.index_set(table)? } else { None };
+        let mut head = std::mem::take(&mut self.head);
+        let row_key = RowKey::new(table, key, self.database.key_size_max);
+        let found = self.copy_row(table, key, row_key.as_bytes(), 0, &mut head, &mut record);
+        let indexed = set.map(|set| (set, record.clone()));
+        let outcome = match found {
+            // It would get a check that fits what is damaged.
+            Ok(Some(row)) if !row.is_intact => {
+                Ok(Some(Err(Corrupt::new(Damage::CellCheck, record.len()).into())))
+            }
+            Ok(Some(row)) => self.patch_copy(
+                table,
+                key,
+                row_key.as_bytes(),
+                &mut head,
+                record,
+                (path, change),
+                (&row.blobs, blobs),
+                &indexed,
+            ),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        self.head = head;
+        outcome
+    }
+
+    /// Write over a part of a stored record: `work` gets a copy of the record, and says whether it has written something that
+    /// is to be stored in its place. Gives the record, in memory with room for `room` bytes more, and what `work` gave; `None`
+    /// when the row is not there. Large values stay as they are. A record that is not as it was written is not changed, and `work` not
+    /// asked: `patch` says why.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    #[expect(clippy::type_complexity, reason = "there is one caller")]
+    pub fn rewrite<E>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        room: usize,
+        work: impl FnOnce(&mut [u8], &TransactionShapes) -> Result<bool, E>,
+    ) -> Result<Option<(Vec<u8>, Result<bool, E>)>, StoreError> {
+        let mut record = Vec::new();
+        let outcome = self.rewrite_within(table, key, room, &mut record, work)?;
+        Ok(outcome.map(|outcome| (record, outcome)))
+    }
+
+    /// As `rewrite`, with the copy in memory of the caller's, who changes many rows: it is cleared first.
+    ///
+    /// # Errors
+    /// As `rewrite`.
+    pub fn rewrite_within<E>(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        room: usize,
+        record: &mut Vec<u8>,
+        work: impl FnOnce(&mut [u8], &TransactionShapes) -> Result<bool, E>,
+    ) -> Result<Option<Result<bool, E>>, StoreError> {
+        record.clear();
+        let set = if self.is_here(table)? { self.index_set(table)? } else { None };
+        let mut head = std::mem::take(&mut self.head);
+        let row_key = RowKey::new(table, key, self.database.key_size_max);
+        let row_key = row_key.as_bytes();
+        let found = self.copy_row(table, key, row_key, room, &mut head, record)?;
+        let indexed = set.map(|set| (set, record.clone()));
+        let outcome = found.map(|row| if row.is_intact { work(record, self.shapes()) } else { Ok(false) });
+        if let Some(Ok(true)) = outcome {
+            self.replace_indexed(table, key, row_key, &head, record, &indexed)?;
+        }
+        self.head = head;
+        Ok(outcome)
+    }
+
+    /// Look a row up, stay there, and copy its head and its record, in memory with room for `room` bytes more; the blobs it
+    /// has, and whether its check fits, if it is there.
+    fn copy_row(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        row_key: &[u8],
+        room: usize,
+        head: &mut Vec<u8>,
+        record: &mut Vec<u8>,
+    ) -> Result<Option<Copied>, StoreError> {
+        let (writer, database) = self.writer_and_database()?;
+        let found = writer.find(Tree::Rows, row_key);
+        let Some(bytes) = found.map_err(|error| database.error(error))? else { return Ok(None) };
+        let Some(cell) = database.cell(table, key, row_key, bytes)? else { return Ok(None) };
+        head.clear();
+        head.extend_from_slice(bytes.get(..bytes.len() - CHECK_SIZE - cell.record.len()).unwrap_or_default());
+        record.reserve_exact(cell.record.len() + room);
+        record.extend_from_slice(cell.record);
+        Ok(Some(Copied { blobs: cell.blobs().collect(), is_intact: cell.is_intact(row_key, bytes) }))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one call's locals, in two functions")]
+    fn patch_copy(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        row_key: &[u8],
+        head: &mut Vec<u8>,
+        mut record: Vec<u8>,
+        (path, change): (&[Step<'_>], Change<'_>),
+        (old_blobs, new_blobs): (&[u64], &[u64]),
+        indexed: &Indexed,
+    ) -> Result<Option<Result<Patched, PatchError>>, StoreError> {
+        match overwrite(&mut record, self.shapes(), path, change) {
+            Ok(true) => {
+                self.replace_indexed(table, key, row_key, head, &record, indexed)?;
+                return Ok(Some(Ok(Patched { record, encoded: 0, spliced: 0 })));
+            }
+            Ok(false) => {}
+            Err(error) => return Ok(Some(Err(error))),
+        }
+        let patched = match self.apply(table, &record, path, change)? {
+            Ok(patched) => patched,
+            Err(error) => return Ok(Some(Err(error))),
+        };
+        if old_blobs.is_empty() && new_blobs.is_empty() {
+            self.replace_indexed(table, key, row_key, head, &patched.record, indexed)?;
+            return Ok(Some(Ok(patched)));
+        }
+        let kept = match blobs_of(&patched.record, &**self.shapes()) {
+            Ok(kept) => kept,
+            Err(error) => return Ok(Some(Err(error.into()))),
+        };
+        let spelling = Cell::parse_head(head).map_or_else(Vec::new, <[u8]>::to_vec);
+        let whole_key = if is_long(row_key, self.database.key_size_max) {
+            [Prefix::of(table).as_bytes(), key].concat()
+        } else {
+            Vec::new()
+        };
+        let changes = self.changes_of_patch(table, key, head, &patched.record, indexed)?;
+        self.attach(&kept, old_blobs)?;
+        write_head(head, &spelling, &whole_key, &kept);
+        self.replace_found(row_key, head, &patched.record)?;
+        if let Some(changes) = changes {
+            self.apply_index_changes(key, changes)?;
+        }
+        let gone: Vec<u64> = old_blobs.iter().copied().filter(|id| !kept.contains(id)).collect();
+        self.delete_blobs(&gone)?;
+        Ok(Some(Ok(patched)))
+    }
+
+    /// Whether there is such a table: a row of none is not there, which is no error here.
+    fn is_here(&mut self, table: TableId) -> Result<bool, StoreError> {
+        match self.entry(table) {
+            Ok(_) => Ok(true),
+            Err(StoreError::NoSuchTable { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What a row that becomes `record` changes in indexes, where there are any.
+    fn changes_of_patch(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        head: &[u8],
+        record: &[u8],
+        indexed: &Indexed,
+    ) -> Result<Option<Changes>, StoreError> {
+        let Some((set, old)) = indexed else { return Ok(None) };
+        let spelling = Cell::parse_head(head).unwrap_or_default();
+        let (old, new) = (Row { key, spelling, record: old }, Row { key, spelling, record });
+        self.index_changes(set, table, Some(&old), Some(&new)).map(Some)
+    }
+
+    fn replace_indexed(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        row_key: &[u8],
+        head: &[u8],
+        record: &[u8],
+        indexed: &Indexed,
+    ) -> Result<(), StoreError> {
+        let changes = self.changes_of_patch(table, key, head, record, indexed)?;
+        self.replace_found(row_key, head, record)?;
+        match changes {
+            Some(changes) => self.apply_index_changes(key, changes),
+            None => Ok(()),
+        }
+    }
+
+    fn replace_found(&mut self, row_key: &[u8], head: &[u8], record: &[u8]) -> Result<(), StoreError> {
+        Self::check_size(row_key.len() + head.len() + record.len())?;
+        let check = check_of(row_key, head, record).to_le_bytes();
+        let done = self.writer()?.replace_found(Tree::Rows, row_key, &[head, record, &check]);
+        done.map_err(|error| self.failed(error))
+    }
+
+    fn apply(
+        &mut self,
+        table: TableId,
+        record: &[u8],
+        path: &[Step<'_>],
+        change: Change<'_>,
+    ) -> Result<Result<Patched, PatchError>, StoreError> {
+        let database = Arc::clone(&self.database);
+        let shapes = Arc::clone(self.shapes());
+        let mut admission = database.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut book = Book {
+            shapes: &shapes,
+            dictionary: &database.dictionary,
+            admission: &mut admission,
+            table,
+            admitted: 0,
+        };
+        let patched = patch::apply(record, path, change, &mut book);
+        self.note_admitted(table, book.admitted)?;
+        Ok(patched)
+    }
+}
+
+/// Write the change over the record if it is a value, or a deletion, that fits where it goes.
+#[inline]
+fn overwrite(
+    record: &mut [u8],
+    shapes: &TransactionShapes,
+    path: &[Step<'_>],
+    change: Change<'_>,
+) -> Result<bool, PatchError> {
+    match change {
+        Change::Delete => patch::overwrite(record, shapes, path, &Slot::Absent),
+        Change::Set(value) => match view::root(value, shapes)? {
+            Root::Scalar(slot) => patch::overwrite(record, shapes, path, &slot),
+            Root::Container(_) => Ok(false),
+        },
+        _ => Ok(false),
+    }
+}
+
+/// The ids of the large values to which a record refers.
+pub(crate) fn blobs_of<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u64>, Corrupt> {
+    let mut ids = Vec::new();
+    match view::root(record, shapes)? {
+        Root::Container(container) => {
+            add_blobs(record, shapes, container, DEPTH_MAX, &mut ids)?;
+        }
+        Root::Scalar(slot) => add_blob(record, shapes, slot, DEPTH_MAX, &mut ids)?,
+    }
+    Ok(ids)
+}
+
+fn add_blobs<S: Shapes + ?Sized>(
+    record: &[u8],
+    shapes: &S,
+    container: Container,
+    depth: u32,
+    ids: &mut Vec<u64>,
+) -> Result<u32, Corrupt> {
+    let mut walker = Walker::new(container);
+    if depth == 0 || container.kind.is_packed() {
+        return Ok(walker.end());
+    }
+    while let Some(slot) = walker.next(record, shapes)? {
+        if let Slot::Container(inner) = slot {
+            let end = add_blobs(record, shapes, inner, depth - 1, ids)?;
+            walker.consumed(end)?;
+        } else {
+            add_blob(record, shapes, slot, depth, ids)?;
+        }
+    }
+    Ok(walker.end())
+}
+
+fn add_blob<S: Shapes + ?Sized>(
+    record: &[u8],
+    shapes: &S,
+    slot: Slot<'_>,
+    depth: u32,
+    ids: &mut Vec<u64>,
+) -> Result<(), Corrupt> {
+    if let Slot::Heap { tag: tag::APART, payload, .. } = slot {
+        ids.extend(payload::apart(payload).map(|apart| apart.blob));
+    } else if let Some(inner) = slot.payload_container(record, shapes)? {
+        add_blobs(record, shapes, inner, depth - 1, ids)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,400 @@
+//! How does a walk over a table go?
+//!
+//! A page at a time: the engine gives what is left of a page, the part of it that lies in the range is cut out
+//! once, and `next` hands out one row after the other. Only where keys are so long that they might be
+//! hashed (`catalog/row_key.rs`) it goes slowly: the rows of a run are gathered and sorted by their whole keys.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use crate::catalog::cell::Cell;
+use crate::catalog::row_key::{Prefix, TableId, run_size, successor};
+use crate::engine::pin::PinnedWalk;
+use crate::engine::{Direction, Entry, Start, Tree};
+use crate::error::StoreError;
+use crate::txn::snapshot::Snapshot;
+
+/// Which keys a walk goes over; the bounds are key codes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Where it begins.
+    pub start: Bound<Vec<u8>>,
+    /// Where it ends.
+    pub end: Bound<Vec<u8>>,
+}
+
+impl Range {
+    /// All keys.
+    pub const ALL: Self = Self { start: Bound::Unbounded, end: Bound::Unbounded };
+
+    /// The keys from `start` on, below `end`.
+    #[must_use]
+    pub fn half_open(start: Vec<u8>, end: Vec<u8>) -> Self {
+        Self { start: Bound::Included(start), end: Bound::Excluded(end) }
+    }
+}
+
+/// One row of a walk, in place.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// The key's code.
+    pub key: &'a [u8],
+    /// What the code does not tell about the key; mostly empty.
+    pub spelling: &'a [u8],
+    /// The record.
+    pub record: &'a [u8],
+}
+
+/// A range in terms of row keys: from `start`, below `end`; and what a walk over it needs to know.
+#[derive(Clone, Debug)]
+pub(crate) struct RowRange {
+    pub(crate) prefix_size: usize,
+    pub(crate) limit: usize,
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Option<Vec<u8>>,
+    /// The bounds as given, where they are so long that the row keys do not decide.
+    whole: Range,
+    pub(crate) direction: Direction,
+}
+
+impl RowRange {
+    pub(crate) fn new(table: TableId, range: &Range, reverse: bool, limit: usize) -> Self {
+        let prefix = Prefix::of(table);
+        let row_key = |key: &[u8], suffix: &[u8]| [prefix.as_bytes(), key, suffix].concat();
+        let run_size = run_size(limit);
+        let start = match &range.start {
+            Bound::Unbounded => prefix.as_bytes().to_vec(),
+            Bound::Included(key) => row_key(key, b""),
+            Bound::Excluded(key) => row_key(key, b"\0"),
+        };
+        let end = match &range.end {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some(row_key(key, b"\0")),
+            Bound::Excluded(key) => Some(row_key(key, b"")),
+        };
+        // Among rows of a run only whole keys tell; the walk then takes in all of the run.
+        let start =
+            if start.len() >= run_size { start.get(..run_size).unwrap_or_default().to_vec() } else { start };
+        let end = match end {
+            None => successor(prefix.as_bytes().to_vec()),
+            Some(end) if end.len() > run_size => successor(end.get(..run_size).unwrap_or_default().to_vec()),
+            Some(end) => Some(end),
+        };
+        let direction = if reverse { Direction::Reverse } else { Direction::Forward };
+        Self { prefix_size: prefix.size(), limit, start, end, whole: range.clone(), direction }
+    }
+
+    /// What `work` makes of the first row, given the entry that comes first; the outer `None` where only a walk tells, since it is one of a run.
+    pub(crate) fn with_first<R>(
+        &self,
+        entry: Option<Entry<'_>>,
+        work: impl FnOnce(Option<Row<'_>>) -> R,
+    ) -> Option<R> {
+        let Some(entry) = entry.filter(|entry| self.has(entry.0)) else { return Some(work(None)) };
+        if self.run_of(entry.0).is_some() {
+            return None;
+        }
+        self.row(entry).map(|row| work(Some(row)))
+    }
+
+    pub(crate) fn first(&self) -> Start<'_> {
+        match (self.direction, &self.end) {
+            (Direction::Forward, _) => Start::At(&self.start),
+            (Direction::Reverse, Some(end)) => Start::At(end),
+            (Direction::Reverse, None) => Start::Edge,
+        }
+    }
+
+    pub(crate) fn has(&self, row_key: &[u8]) -> bool {
+        match self.direction {
+            Direction::Forward => self.end.as_deref().is_none_or(|end| row_key < end),
+            Direction::Reverse => row_key >= &*self.start,
+        }
+    }
+
+    /// How many of these entries, which follow each other, lie in the range.
+    fn count_of(&self, entries: &[Entry<'_>]) -> usize {
+        match entries.last() {
+            Some(last) if !self.has(last.0) => entries.partition_point(|entry| self.has(entry.0)),
+            _ => entries.len(),
+        }
+    }
+
+    /// What of a row key two rows of one run share; `None` for keys too short for that.
+    pub(crate) fn run_of<'k>(&self, row_key: &'k [u8]) -> Option<&'k [u8]> {
+        row_key.get(..run_size(self.limit))
+    }
+
+    /// The row of an entry, its key whole; `None` where the cell is damaged.
+    #[inline]
+    pub(crate) fn row<'a>(&self, entry: Entry<'a>) -> Option<Row<'a>> {
+        let (row_key, bytes) = entry;
+        let cell = Cell::parse(bytes)?;
+        let key = if row_key.len() < self.limit {
+            row_key.get(self.prefix_size..)?
+        } else {
+            cell.whole_key.get(self.prefix_size..)?
+        };
+        Some(Row { key, spelling: cell.spelling, record: cell.record })
+    }
+
+    /// Put the entries of a run, as the engine gave them, in order, and leave out those outside the range. An
+    /// entry whose cell is damaged stays, first, for the caller to stumble over.
+    pub(crate) fn sort_run(&self, entries: &mut Vec<Entry<'_>>) {
+        entries.retain(|entry| self.row(*entry).is_none_or(|row| self.has_whole(row.key)));
+        entries.sort_by(|one, other| {
+            let keys = (self.row(*one).map(|row| row.key), self.row(*other).map(|row| row.key));
+            match self.direction {
+                Direction::Forward => keys.0.cmp(&keys.1),
+                Direction::Reverse => keys.1.cmp(&keys.0),
+            }
+        });
+    }
+
+    fn has_whole(&self, key: &[u8]) -> bool {
+        let is_behind_start = match &self.whole.start {
+            Bound::Unbounded => true,
+            Bound::Included(start) => key >= &start[..],
+            Bound::Excluded(start) => key > &start[..],
+        };
+        let is_before_end = match &self.whole.end {
+            Bound::Unbounded => true,
+            Bound::Included(end) => key <= &end[..],
+            Bound::Excluded(end) => key < &end[..],
+        };
+        is_behind_start && is_before_end
+    }
+}
+
+/// A walk over rows of a snapshot, which it keeps.
+pub struct Scan {
+    walk: PinnedWalk,
+    range: RowRange,
+    table: TableId,
+    /// The rows to hand out: entries from `index` up to `end`, of the run or of the batch.
+    index: usize,
+    end: usize,
+    is_in_run: bool,
+    /// Where the batch goes on behind these rows, and how many of its entries lie in the range.
+    batch_index: usize,
+    batch_count: usize,
+    /// The range ends inside the batch, or the tree does.
+    is_last_batch: bool,
+}
+
+impl Scan {
+    pub(crate) fn new(
+        snapshot: Snapshot,
+        table: TableId,
+        range: &Range,
+        reverse: bool,
+    ) -> Result<Self, StoreError> {
+        let database = Arc::clone(snapshot.database());
+        let range = RowRange::new(table, range, reverse, database.key_size_max);
+        Self::over(snapshot, table, range)
+    }
+
+    fn over(snapshot: Snapshot, table: TableId, range: RowRange) -> Result<Self, StoreError> {
+        let database = Arc::clone(snapshot.database());
+        let mut walk = PinnedWalk::new(snapshot, Tree::Rows).map_err(|error| database.error(error))?;
+        walk.start(range.first(), range.direction).map_err(|error| database.error(error))?;
+        Ok(Self {
+            walk,
+            range,
+            table,
+            index: 0,
+            end: 0,
+            is_in_run: false,
+            batch_index: 0,
+            batch_count: 0,
+            is_last_batch: false,
+        })
+    }
+
+    /// The snapshot that keeps the rows' bytes in place.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        self.walk.snapshot()
+    }
+
+    /// The table that it walks over.
+    #[must_use]
+    pub fn table(&self) -> TableId {
+        self.table
+    }
+
+    /// The same walk from its begin, cut into `count` parts or fewer that follow each other and are of about the same size, to be walked by
+    /// several threads at once. None but itself where the walk goes backwards, or the engine does not know where to cut.
+    ///
+    /// # Errors
+    /// When the engine's pages are damaged.
+    pub fn parts(&self, count: usize) -> Result<Vec<Self>, StoreError> {
+        let (snapshot, range) = (self.snapshot(), &self.range);
+        let mut cuts = Vec::new();
+        if range.direction == Direction::Forward {
+            let database = snapshot.database();
+            let found = snapshot.read_txn().separators(Tree::Rows, &range.start, range.end.as_deref(), count);
+            cuts = found.map_err(|error| database.error(error))?;
+            // Rows of one run are sorted together.
+            cuts.retain(|cut| range.run_of(cut).is_none());
+        }
+        let starts = std::iter::once(range.start.clone()).chain(cuts.iter().cloned());
+        let ends = cuts.iter().cloned().map(Some).chain(std::iter::once(range.end.clone()));
+        let parts = starts.zip(ends).map(|(start, end)| {
+            Self::over(snapshot.clone(), self.table, RowRange { start, end, ..range.clone() })
+        });
+        parts.collect()
+    }
+
+    /// The next row. Its bytes stay where they are for as long as the snapshot lives, also when the walk has
+    /// gone on; the borrow is shorter so that nobody forgets whom they belong to.
+    ///
+    /// # Errors
+    /// When the engine's pages or the row's cell are damaged. The walk goes on behind a damaged cell.
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "it lends what it owns, which an Iterator cannot")]
+    pub fn next(&mut self) -> Result<Option<Row<'_>>, StoreError> {
+        if self.index >= self.end && !self.refill()? {
+            return Ok(None);
+        }
+        let index = self.index;
+        self.index += 1;
+        let entries = if self.is_in_run { self.walk.run() } else { self.walk.entries() };
+        let Some(entry) = entries.get(index) else { return Ok(None) };
+        match self.range.row(*entry) {
+            Some(row) => Ok(Some(row)),
+            None => Err(self.snapshot().database().damaged_row(self.table, entry.0)),
+        }
+    }
+
+    /// Whether the row that `next` gave last has large values that lie apart.
+    #[must_use]
+    pub fn gave_large(&self) -> bool {
+        let entries = if self.is_in_run { self.walk.run() } else { self.walk.entries() };
+        let entry = self.index.checked_sub(1).and_then(|index| entries.get(index));
+        entry.is_some_and(|(_, bytes)| Cell::lists_blobs(bytes))
+    }
+
+    /// The row that comes next, if it is at hand: in the page that was read last, and sound. `pass` goes on behind it.
+    #[inline]
+    #[must_use]
+    pub fn at_hand(&self) -> Option<Row<'_>> {
+        if self.is_in_run || self.index >= self.end {
+            return None;
+        }
+        self.range.row(*self.walk.entries().get(self.index)?)
+    }
+
+    /// Goes on behind the row that is at hand.
+    #[inline]
+    pub fn pass(&mut self) {
+        self.index += 1;
+    }
+
+    /// Gives the next rows to `visit`, until it breaks: those of a page, mostly. Returns what it said last; None at the end of
+    /// the walk.
+    ///
+    /// Asking `next` for each was a third of the instructions of a sum over a field: there is a call, a result in memory and the
+    /// question where rows come from for each of them.
+    ///
+    /// # Errors
+    /// As `next`.
+    #[inline]
+    pub fn next_rows<B>(
+        &mut self,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+        if self.index >= self.end && !self.refill()? {
+            return Ok(None);
+        }
+        let entries = if self.is_in_run { self.walk.run() } else { self.walk.entries() };
+        for entry in entries.get(self.index..self.end).unwrap_or_default() {
+            self.index += 1;
+            let Some(row) = self.range.row(*entry) else {
+                return Err(self.walk.snapshot().database().damaged_row(self.table, entry.0));
+            };
+            let said = visit(row);
+            if said.is_break() {
+                return Ok(Some(said));
+            }
+        }
+        self.index = self.end;
+        Ok(Some(ControlFlow::Continue(())))
+    }
+
+    /// Goes on until `test` breaks at a row, which is then the one that comes next, and returns what it said; None at the end.
+    ///
+    /// # Errors
+    /// As `next`.
+    #[inline]
+    pub fn seek<B>(
+        &mut self,
+        mut test: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<B>, StoreError> {
+        loop {
+            let said = self.next_rows(&mut test)?;
+            match said {
+                None => return Ok(None),
+                Some(ControlFlow::Continue(())) => {}
+                Some(ControlFlow::Break(value)) => {
+                    self.index -= 1;
+                    return Ok(Some(value));
+                }
+            }
+        }
+    }
+
+    /// Find the next rows to hand out; false at the end of the walk.
+    fn refill(&mut self) -> Result<bool, StoreError> {
+        loop {
+            if self.batch_index < self.batch_count {
+                self.take_from_batch()?;
+                if self.index < self.end {
+                    return Ok(true);
+                }
+            } else if !self.next_batch()? {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn next_batch(&mut self) -> Result<bool, StoreError> {
+        (self.batch_index, self.batch_count) = (0, 0);
+        if self.is_last_batch {
+            return Ok(false);
+        }
+        self.walk.snapshot().check_usable()?;
+        self.walk.fill().map_err(|error| self.walk.snapshot().database().error(error))?;
+        let entries = self.walk.entries();
+        self.batch_count = self.range.count_of(entries);
+        self.is_last_batch = self.batch_count < entries.len() || entries.is_empty();
+        Ok(self.batch_count > 0)
+    }
+
+    /// Make the batch's next rows the ones to hand out: those before the first that might be of a run, or all
+    /// of a run.
+    fn take_from_batch(&mut self) -> Result<(), StoreError> {
+        let entries = self.walk.entries().get(self.batch_index..self.batch_count).unwrap_or_default();
+        let short = entries.iter().take_while(|entry| self.range.run_of(entry.0).is_none()).count();
+        if short > 0 {
+            (self.index, self.end, self.is_in_run) = (self.batch_index, self.batch_index + short, false);
+            self.batch_index += short;
+            return Ok(());
+        }
+        let run = entries.first().and_then(|entry| self.range.run_of(entry.0)).unwrap_or_default().to_vec();
+        self.walk.clear_run();
+        loop {
+            let entries = self.walk.entries().get(self.batch_index..self.batch_count).unwrap_or_default();
+            let count = entries.iter().take_while(|entry| entry.0.starts_with(&run)).count();
+            self.walk.add_to_run(self.batch_index, count);
+            self.batch_index += count;
+            if self.batch_index < self.batch_count || !self.next_batch()? {
+                break;
+            }
+        }
+        let range = &self.range;
+        self.walk.with_run(|entries| range.sort_run(entries));
+        (self.index, self.end, self.is_in_run) = (0, self.walk.run().len(), true);
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+//! What does a reader see?
+//!
+//! One version of everything, for as long as it wants: writers go on meanwhile and free no page that a
+//! snapshot needs. A snapshot is cheap (some 100 ns) and shared: as long as somebody holds the one of the
+//! newest version, asking for a snapshot gives the same one again, so that a million records kept from a million
+//! gets of an unchanged database take one reader place, not a million.
+
+use std::sync::Arc;
+
+use pellucid_record::Dictionary;
+
+use crate::catalog;
+use crate::catalog::cell::Cell;
+use crate::catalog::row_key::{Prefix, RowKey, TableId, run_size};
+use crate::database::Database;
+use crate::engine::estimate::in_share;
+use crate::engine::{Direction, ReadTxn, Start, Tree};
+use crate::error::StoreError;
+use crate::index::{NotUnique, is_of_parts, range_of_parts};
+use crate::txn::scan::{Range, Row, RowRange, Scan};
+
+/// One version of a database. Clones see the same version and share its place among the readers.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(crate) inner: Arc<SnapshotInner>,
+}
+
+/// The transaction is dropped before the database it belongs to.
+pub(crate) struct SnapshotInner {
+    pub(crate) txn: Box<dyn ReadTxn>,
+    pub(crate) version: u64,
+    pub(crate) database: Arc<Database>,
+}
+
+impl Snapshot {
+    pub(crate) fn read_txn(&self) -> &dyn ReadTxn {
+        &*self.inner.txn
+    }
+
+    pub(crate) fn database(&self) -> &Arc<Database> {
+        &self.inner.database
+    }
+
+    /// The version it sees; grows with each commit.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.inner.version
+    }
+
+    /// The version that changed the catalog last, or a later one: what was found there in a snapshot with the same number
+    /// holds in this one.
+    #[must_use]
+    pub fn catalog_version(&self) -> u64 {
+        self.inner.txn.catalog_version()
+    }
+
+    /// The shapes that its records name. Only grows; ids of it hold for the life of the database.
+    #[must_use]
+    pub fn dictionary(&self) -> &Arc<Dictionary> {
+        &self.inner.database.dictionary
+    }
+
+    /// Whether it still works: not so in a process that was forked off after it was taken, since there nobody keeps
+    /// its pages. Everything else asks this first; whoever kept pointers to its bytes has to.
+    ///
+    /// # Errors
+    /// `Forked`.
+    #[inline]
+    pub fn check_usable(&self) -> Result<(), StoreError> {
+        self.inner.database.check_generation("snapshot")
+    }
+
+    /// Every table's name and id, by name.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    pub fn tables(&self) -> Result<Vec<(String, TableId)>, StoreError> {
+        self.check_usable()?;
+        catalog::tables(self.read_txn()).map_err(|error| self.inner.database.catalog_error(error))
+    }
+
+    /// The table with this name.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    pub fn table(&self, name: &str) -> Result<Option<TableId>, StoreError> {
+        self.check_usable()?;
+        catalog::table_id(self.read_txn(), name).map_err(|error| self.inner.database.catalog_error(error))
+    }
+
+    /// How many rows a table has; exact, and read from one place.
+    ///
+    /// # Errors
+    /// `NoSuchTable` when it was dropped; when the catalog is damaged.
+    pub fn count(&self, table: TableId) -> Result<u64, StoreError> {
+        self.check_usable()?;
+        let state = catalog::table_state(self.read_txn(), table);
+        match state.map_err(|error| self.inner.database.catalog_error(error))? {
+            Some(state) => Ok(state.row_count),
+            None => Err(StoreError::NoSuchTable { table: table.0.to_string() }),
+        }
+    }
+
+    /// The row under a key, in place: its bytes live as long as the snapshot does.
+    ///
+    /// # Errors
+    /// When the engine's pages or the row's cell are damaged.
+    #[inline]
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
+        self.check_usable()?;
+        let database = &self.inner.database;
+        let row_key = RowKey::new(table, key, database.key_size_max);
+        match self.inner.txn.get(Tree::Rows, row_key.as_bytes()) {
+            Ok(Some(bytes)) => database.cell(table, key, row_key.as_bytes(), bytes),
+            Ok(None) => Ok(None),
+            Err(error) => Err(database.error(error)),
+        }
+    }
+
+    /// Whether the row that has the value of what was refused has it here.
+    ///
+    /// # Errors
+    /// As `get`.
+    pub fn has_refused(&self, refused: &NotUnique) -> Result<bool, StoreError> {
+        match refused.entry() {
+            Some((index, code)) => Ok(self.get(index, &code)?.is_some()),
+            None => Ok(true),
+        }
+    }
+
+    /// Walk over the rows of a table, or part of them. The walk keeps the snapshot.
+    ///
+    /// # Errors
+    /// When the engine's pages are damaged.
+    pub fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Scan, StoreError> {
+        self.check_usable()?;
+        Scan::new(self.clone(), table, range, reverse)
+    }
+
+    /// How many rows of a table are in a range, roughly: exact where these are few, else by the pages of the tree.
+    ///
+    /// # Errors
+    /// As `scan` and `count`.
+    pub fn estimate(&self, table: TableId, range: &Range) -> Result<u64, StoreError> {
+        // Counting so many takes some microseconds; more of them only where the tree has nothing to tell.
+        const COUNT_FEW: u64 = 128;
+        const COUNT_MANY: u64 = 20_000;
+        // Of more than a few pages the tree tells well enough: of those at the edges it is not known where in them the bounds are.
+        const PART_MIN: u64 = 1024;
+        let part = self.entries_between(table, range)?;
+        let mut few = 0;
+        if part.is_none_or(|part| part < PART_MIN) {
+            let is_all;
+            (few, is_all) = self.counted_up_to(table, range, COUNT_FEW)?;
+            if is_all {
+                return Ok(few);
+            }
+        }
+        let total = self.count(table)?;
+        if let (Some(all), Some(part)) = (self.entries_between(table, &Range::ALL)?, part)
+            && all.saturating_mul(2) >= total
+        {
+            // What is not in the tree yet is taken to lie as the rest does. That there is none would be no guess any more, but taken for known.
+            return Ok(in_share(part, all, total).clamp(few.max(1).min(total), total));
+        }
+        let (many, is_all) = self.counted_up_to(table, range, COUNT_MANY)?;
+        Ok(if is_all { many } else { (total / 2).max(many) })
+    }
+
+    fn entries_between(&self, table: TableId, range: &Range) -> Result<Option<u64>, StoreError> {
+        let range = RowRange::new(table, range, false, self.inner.database.key_size_max);
+        let found = self.read_txn().entries_between(Tree::Rows, &range.start, range.end.as_deref());
+        found.map_err(|error| self.inner.database.error(error))
+    }
+
+    /// How many rows are in a range, or `most`, where there are more.
+    ///
+    /// # Errors
+    /// As `scan`.
+    pub fn count_up_to(&self, table: TableId, range: &Range, most: u64) -> Result<u64, StoreError> {
+        let mut scan = self.scan(table, range, false)?;
+        let mut count = 0;
+        while count < most && scan.next()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// How many rows are in a range, at most `limit`, and whether that are all.
+    fn counted_up_to(&self, table: TableId, range: &Range, limit: u64) -> Result<(u64, bool), StoreError> {
+        let mut scan = self.scan(table, range, false)?;
+        let mut count = 0;
+        while count < limit {
+            if scan.next()?.is_none() {
+                return Ok((count, true));
+            }
+            count += 1;
+        }
+        Ok((count, scan.next()?.is_none()))
+    }
+
+    /// What `work` makes of the first row of a walk, without making one; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`Scan::next`].
+    pub fn with_first<R>(
+        &self,
+        table: TableId,
+        range: &Range,
+        reverse: bool,
+        work: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.check_usable()?;
+        let database = &self.inner.database;
+        let rows = RowRange::new(table, range, reverse, database.key_size_max);
+        let entry = self.inner.txn.first_from(Tree::Rows, rows.first(), rows.direction);
+        let entry = entry.map_err(|error| database.error(error))?;
+        let mut work = Some(work);
+        let mut once = |row: Row<'_>| work.take().map(|work| work(row));
+        match rows.with_first(entry, |row| row.and_then(&mut once)) {
+            Some(done) => Ok(done),
+            // One of a run, or damaged.
+            None => Ok(self.scan(table, range, reverse)?.next()?.and_then(once)),
+        }
+    }
+
+    /// As `with_first`, of the entries of an index with these parts: without making a range of them.
+    ///
+    /// # Errors
+    /// As [`Scan::next`].
+    pub fn with_first_of<R>(
+        &self,
+        index: TableId,
+        parts: &[u8],
+        work: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.check_usable()?;
+        let (database, prefix_size) = (&self.inner.database, Prefix::of(index).size());
+        let run_size = run_size(database.key_size_max);
+        if prefix_size + parts.len() < run_size {
+            let start = RowKey::new(index, parts, database.key_size_max);
+            let start = start.as_bytes();
+            let entry = self.inner.txn.first_from(Tree::Rows, Start::At(start), Direction::Forward);
+            let entry = entry.map_err(|error| database.error(error))?;
+            let Some((row_key, bytes)) = entry.filter(|(row_key, _)| is_of_parts(row_key, start)) else {
+                return Ok(None);
+            };
+            if let (Some(key), Some(cell)) = (row_key.get(prefix_size..), Cell::parse(bytes))
+                && row_key.len() < run_size
+            {
+                return Ok(Some(work(Row { key, spelling: cell.spelling, record: cell.record })));
+            }
+        }
+        // One of a run, or damaged.
+        self.with_first(index, &range_of_parts(parts), false, work)
+    }
+
+    /// A value that lies apart, in place. Values of more than 4 KiB begin 16 bytes behind an address that
+    /// is a multiple of 4096 (see [`crate::BLOB_ADDRESS_REMAINDER`]).
+    ///
+    /// # Errors
+    /// `NoSuchBlob` when the row that had it was changed or deleted in this version.
+    pub fn blob(&self, id: u64) -> Result<&[u8], StoreError> {
+        self.check_usable()?;
+        let found = self.read_txn().get(Tree::Blobs, &id.to_be_bytes());
+        let bytes = found.map_err(|error| self.inner.database.error(error))?;
+        self.inner.database.blob_body(id, bytes)
+    }
+}

@@ -1,0 +1,563 @@
+//! How does a writer change a database?
+//!
+//! In one transaction at a time, which sees its own changes; a commit makes all of them visible at once, anything
+//! else none. It keeps the exact row counts and ids in memory and writes them once, with the commit.
+//!
+//! A commit here is a commit of the engine. A write log would take its place in `commit`, where everything that is
+//! to be written has come together; no caller would notice.
+
+mod rows;
+mod tables;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::catalog::cell::Cell;
+use crate::catalog::next_int::NextInts;
+use crate::catalog::row_key::{RowKey, TableId};
+use crate::catalog::shapes::TransactionShapes;
+use crate::catalog::{self, Counters, TableState};
+use crate::database::{Begun, Database};
+use crate::engine::{EngineError, Tree, WriteTxn};
+use crate::error::StoreError;
+use crate::index::{Changes, Gathered, IndexSet};
+use crate::store::Durability;
+use crate::txn::gate::GateGuard;
+use crate::txn::scan::{Range, Row, RowRange};
+use crate::txn::single::Known;
+use crate::txn::transaction_scan::{DirtyScan, TransactionScan};
+use crate::txn::writer_lock;
+
+/// Numbers for states of the catalog within transactions, never used twice.
+static NEXT_CATALOG: AtomicU64 = AtomicU64::new(1);
+
+/// The one transaction that writes. Dropping it takes everything back.
+pub struct Transaction {
+    /// Dropped before the lock.
+    write: Option<Box<dyn WriteTxn>>,
+    shapes: Arc<TransactionShapes>,
+    pub(crate) tables: Vec<TableEntry>,
+    pub(crate) counters: Counters,
+    saved: Vec<Saved>,
+    /// The last row key of the tree, when known: keys above it are appended.
+    tail: Option<Vec<u8>>,
+    /// Blobs that no row of this transaction refers to yet.
+    loose_blobs: Vec<u64>,
+    catalog: u64,
+    /// The version of the catalog, as long as nothing of it is changed here, and a table that has no indexes in that one.
+    catalog_version: Option<u64>,
+    plain: Option<TableId>,
+    /// The counters as they were when it began.
+    begun: Counters,
+    /// How many more rows tables have that are not among `tables`.
+    more_rows: Vec<(TableId, i64)>,
+    is_changed: bool,
+    pub(crate) is_failed: bool,
+    is_to_settle: bool,
+    scans: Mutex<Vec<Weak<Mutex<DirtyScan>>>>,
+    /// Indexes of tables, by the serial under which they are these.
+    pub(crate) index_sets: Vec<(u32, Arc<IndexSet>)>,
+    /// Memory for what a row changes in indexes.
+    pub(crate) changes: Changes,
+    /// Entries of a batch.
+    pub(crate) gathered: Gathered,
+    /// How many entries of indexes were written or deleted.
+    pub(crate) entry_writes: u64,
+    pub(crate) head: Vec<u8>,
+    pub(crate) next_ints: NextInts,
+    pub(crate) database: Arc<Database>,
+    gate: Option<GateGuard>,
+    durability: Durability,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct TableEntry {
+    pub(crate) table: TableId,
+    pub(crate) state: TableState,
+    /// More than the count of rows that are counted by the commit.
+    pub(crate) is_changed: bool,
+    pub(crate) is_counted: bool,
+}
+
+impl TableEntry {
+    pub(crate) fn new(table: TableId, state: TableState) -> Self {
+        Self { table, state, is_changed: false, is_counted: false }
+    }
+
+    /// Rows came, or went.
+    pub(crate) fn count(&mut self, more: i64) {
+        self.state.row_count = self.state.row_count.saturating_add_signed(more);
+        self.is_counted = true;
+    }
+}
+
+/// What the engine does not take back by itself.
+struct Saved {
+    batches: u32,
+    tables: Vec<TableEntry>,
+    more_rows: Vec<(TableId, i64)>,
+    loose_blobs: Vec<u64>,
+}
+
+/// A place in a transaction to which it can go back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint(usize);
+
+impl Transaction {
+    pub(crate) fn begin(
+        database: Arc<Database>,
+        timeout: Duration,
+        durability: Durability,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, StoreError> {
+        let (write, gate) = writer_lock::acquire(&database, timeout, go_on)?;
+        Self::over(database, write, gate, durability)
+    }
+
+    /// As `begin`, if nobody is in the way.
+    pub(crate) fn begin_at_once(
+        database: Arc<Database>,
+        timeout: Duration,
+        durability: Durability,
+    ) -> Result<Option<Self>, StoreError> {
+        let acquired = writer_lock::acquire_at_once(&database, timeout)?;
+        acquired.map(|(write, gate)| Self::over(database, write, gate, durability)).transpose()
+    }
+
+    fn over(
+        database: Arc<Database>,
+        write: Box<dyn WriteTxn>,
+        gate: GateGuard,
+        durability: Durability,
+    ) -> Result<Self, StoreError> {
+        let Begun { version: catalog_version, mut counters, plain } =
+            database.catch_up_to_writer(&*write, write.catalog_version())?;
+        counters.next_blob = counters.next_blob.max(database.blob_floor.load(Ordering::Relaxed));
+        Ok(Self {
+            write: Some(write),
+            shapes: Arc::new(TransactionShapes::new(Arc::clone(&database.dictionary))),
+            tables: Vec::new(),
+            counters,
+            saved: Vec::new(),
+            tail: None,
+            loose_blobs: Vec::new(),
+            catalog: NEXT_CATALOG.fetch_add(1, Ordering::Relaxed),
+            catalog_version,
+            plain,
+            begun: counters,
+            more_rows: Vec::new(),
+            is_changed: false,
+            is_failed: false,
+            is_to_settle: false,
+            scans: Mutex::default(),
+            index_sets: Vec::new(),
+            changes: Changes::default(),
+            gathered: Gathered::default(),
+            entry_writes: 0,
+            head: Vec::new(),
+            next_ints: NextInts::default(),
+            database,
+            gate: Some(gate),
+            durability,
+        })
+    }
+
+    pub(crate) fn reader(&self) -> Result<&dyn WriteTxn, StoreError> {
+        // Not `ok_or`, here and below, which makes an error and drops it each time: 80 instructions for each row.
+        let Some(write) = self.write.as_deref() else {
+            return Err(StoreError::Closed { what: "transaction" });
+        };
+        self.database.check_generation("transaction")?;
+        if !write.is_owner() {
+            return Err(StoreError::WrongThread);
+        }
+        Ok(write)
+    }
+
+    /// The engine's transaction, about to be changed.
+    pub(crate) fn writer(&mut self) -> Result<&mut dyn WriteTxn, StoreError> {
+        self.reader()?;
+        if self.is_failed {
+            return Err(StoreError::TransactionFailed);
+        }
+        if !self.scans.get_mut().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            self.finish_scans()?;
+        }
+        self.is_changed = true;
+        match &mut self.write {
+            Some(write) => Ok(&mut **write),
+            None => Err(StoreError::Closed { what: "transaction" }),
+        }
+    }
+
+    /// As `writer`, and beside it the database: a share of it for each row would be two atomic operations.
+    pub(crate) fn writer_and_database(&mut self) -> Result<(&mut dyn WriteTxn, &Database), StoreError> {
+        self.writer()?;
+        match &mut self.write {
+            Some(write) => Ok((&mut **write, &self.database)),
+            None => Err(StoreError::Closed { what: "transaction" }),
+        }
+    }
+
+    /// Note that the engine failed in the middle of a change: what it holds now is not to be committed.
+    pub(crate) fn failed(&mut self, error: EngineError) -> StoreError {
+        self.is_failed = true;
+        self.database.error(error)
+    }
+
+    /// Walks that see the state at their start take the rest of it before it changes.
+    fn finish_scans(&mut self) -> Result<(), StoreError> {
+        let scans = std::mem::take(self.scans.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for scan in scans.iter().filter_map(Weak::upgrade) {
+            let mut scan = scan.lock().unwrap_or_else(PoisonError::into_inner);
+            scan.take(self.reader()?, &self.database, usize::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// The shapes that records of this transaction name, its own included.
+    #[must_use]
+    pub fn shapes(&self) -> &Arc<TransactionShapes> {
+        &self.shapes
+    }
+
+    /// The id of a shape with these names, made in this transaction if there is none.
+    ///
+    /// # Errors
+    /// `Shape` when the names can be no shape, or no id is left.
+    pub fn admit(&mut self, table: TableId, names: &[&str]) -> Result<u32, StoreError> {
+        self.reader()?;
+        let (id, is_new) = self.shapes.find_or_add(names)?;
+        if is_new {
+            self.note_admitted(table, 1)?;
+        }
+        Ok(id)
+    }
+
+    /// Count shapes that were made for a table: there is a limit for each.
+    pub(crate) fn note_admitted(&mut self, table: TableId, count: u32) -> Result<(), StoreError> {
+        if count > 0 {
+            let entry = self.entry(table)?;
+            entry.state.shapes_admitted += count;
+            entry.is_changed = true;
+            self.is_changed = true;
+        }
+        Ok(())
+    }
+
+    /// Whether something was changed.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    /// Every table's name and id, by name.
+    ///
+    /// # Errors
+    /// As [`crate::Snapshot::tables`].
+    pub fn tables(&self) -> Result<Vec<(String, TableId)>, StoreError> {
+        catalog::tables(self.reader()?).map_err(|error| self.database.catalog_error(error))
+    }
+
+    /// The table with this name.
+    ///
+    /// # Errors
+    /// As [`crate::Snapshot::table`].
+    pub fn table(&self, name: &str) -> Result<Option<TableId>, StoreError> {
+        catalog::table_id(self.reader()?, name).map_err(|error| self.database.catalog_error(error))
+    }
+
+    /// A number that stands for the names of tables as they are in this transaction now: what was found under a name stays
+    /// right while it is the same.
+    #[must_use]
+    pub fn catalog_serial(&self) -> u64 {
+        self.catalog
+    }
+
+    /// The version of the catalog that it sees (`Snapshot::catalog_version`), as long as it has changed nothing of it and the engine knows.
+    #[must_use]
+    pub fn catalog_version(&self) -> Option<u64> {
+        self.catalog_version
+    }
+
+    /// What is known of a table from now on in what is committed (`Snapshot::known`); `None` where this transaction has changed the catalog, or the
+    /// engine does not say which one it sees.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    pub fn known(&self, table: TableId) -> Result<Option<Known>, StoreError> {
+        let Some(version) = self.catalog_version else { return Ok(None) };
+        let state = catalog::table_state(self.reader()?, table);
+        let state = state.map_err(|error| self.database.catalog_error(error))?;
+        Ok(state.map(|state| Known { table, version, is_indexed: state.index_serial != 0 }))
+    }
+
+    pub(crate) fn catalog_changed(&mut self) {
+        (self.catalog_version, self.plain) = (None, None);
+        self.catalog = NEXT_CATALOG.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many rows a table has.
+    ///
+    /// # Errors
+    /// `NoSuchTable` when it was dropped.
+    pub fn count(&mut self, table: TableId) -> Result<u64, StoreError> {
+        Ok(self.entry(table)?.state.row_count)
+    }
+
+    /// The row under a key.
+    ///
+    /// # Errors
+    /// As [`crate::Snapshot::get`].
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
+        let row_key = RowKey::new(table, key, self.database.key_size_max);
+        let found = self.reader()?.get(Tree::Rows, row_key.as_bytes());
+        match found.map_err(|error| self.database.error(error))? {
+            Some(bytes) => self.database.cell(table, key, row_key.as_bytes(), bytes),
+            None => Ok(None),
+        }
+    }
+
+    /// A value that lies apart.
+    ///
+    /// # Errors
+    /// As [`crate::Snapshot::blob`].
+    pub fn blob(&self, id: u64) -> Result<&[u8], StoreError> {
+        let found = self.reader()?.get(Tree::Blobs, &id.to_be_bytes());
+        self.database.blob_body(id, found.map_err(|error| self.database.error(error))?)
+    }
+
+    /// Walk over a table as it is now, whatever is written while the walk goes on.
+    ///
+    /// # Errors
+    /// As [`crate::Snapshot::scan`].
+    pub fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<TransactionScan, StoreError> {
+        self.reader()?;
+        if !self.is_changed {
+            // Nobody else commits meanwhile, so the newest version is the one that we build on.
+            let base = self.database.snapshot()?;
+            return Ok(TransactionScan::Clean(Box::new(base.scan(table, range, reverse)?)));
+        }
+        let range = RowRange::new(table, range, reverse, self.database.key_size_max);
+        let scan = Arc::new(Mutex::new(DirtyScan::new(table, range)));
+        let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
+        scans.retain(|scan| scan.strong_count() > 0);
+        scans.push(Arc::downgrade(&scan));
+        Ok(TransactionScan::Dirty(scan))
+    }
+
+    /// What `work` makes of the first row of a walk, without making one; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`crate::Scan::next`].
+    pub fn with_first<R>(
+        &self,
+        table: TableId,
+        range: &Range,
+        reverse: bool,
+        work: impl FnOnce(Row<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        let rows = RowRange::new(table, range, reverse, self.database.key_size_max);
+        let entry = self.reader()?.first_from(Tree::Rows, rows.first(), rows.direction);
+        let entry = entry.map_err(|error| self.database.error(error))?;
+        let mut work = Some(work);
+        let mut once = |row: Row<'_>| work.take().map(|work| work(row));
+        if let Some(done) = rows.with_first(entry, |row| row.and_then(&mut once)) {
+            return Ok(done);
+        }
+        // One of a run, or damaged.
+        let mut scan = DirtyScan::new(table, rows);
+        scan.take(self.reader()?, &self.database, 1)?;
+        Ok(scan.with_next(once).flatten())
+    }
+
+    /// The engine's transaction for walks.
+    pub(crate) fn scan_source(&self) -> Result<&dyn WriteTxn, StoreError> {
+        self.reader()
+    }
+
+    pub(crate) fn entry(&mut self, table: TableId) -> Result<&mut TableEntry, StoreError> {
+        let known = self.tables.iter().rposition(|entry| entry.table == table);
+        let index = if let Some(index) = known {
+            index
+        } else {
+            let state = catalog::table_state(self.reader()?, table);
+            let state = state.map_err(|error| self.database.catalog_error(error))?;
+            let state = state.ok_or_else(|| StoreError::NoSuchTable { table: table.0.to_string() })?;
+            let mut entry = TableEntry::new(table, state);
+            if let Some(place) = self.more_rows.iter().position(|(of, _)| *of == table) {
+                entry.count(self.more_rows.swap_remove(place).1);
+            }
+            self.tables.push(entry);
+            self.tables.len() - 1
+        };
+        match self.tables.get_mut(index) {
+            Some(entry) => Ok(entry),
+            None => Err(StoreError::Closed { what: "transaction" }),
+        }
+    }
+
+    /// Begin a part that can be taken back on its own.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn savepoint(&mut self) -> Result<Savepoint, StoreError> {
+        self.flush_entries()?;
+        let done = self.writer()?.savepoint();
+        done.map_err(|error| self.failed(error))?;
+        self.saved.push(Saved {
+            batches: self.gathered.depth,
+            tables: self.tables.clone(),
+            more_rows: self.more_rows.clone(),
+            loose_blobs: self.loose_blobs.clone(),
+        });
+        Ok(Savepoint(self.saved.len()))
+    }
+
+    /// Take back everything since a savepoint; it and later ones are gone.
+    ///
+    /// # Errors
+    /// `NoSuchSavepoint`.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), StoreError> {
+        self.check_savepoint(savepoint)?;
+        // What was gathered before was written then.
+        self.gathered.forget();
+        while self.saved.len() >= savepoint.0 {
+            // The ids of tables and blobs made since are not used again; nor are those of shapes, which stay.
+            let done = self.writer()?.rollback();
+            done.map_err(|error| self.failed(error))?;
+            if let Some(saved) = self.saved.pop() {
+                self.gathered.depth = saved.batches;
+                (self.tables, self.more_rows) = (saved.tables, saved.more_rows);
+                self.loose_blobs = saved.loose_blobs;
+            }
+            self.tail = None;
+            self.next_ints = NextInts::default();
+            self.catalog_changed();
+        }
+        Ok(())
+    }
+
+    /// Keep what was done since a savepoint; it and later ones are gone.
+    ///
+    /// # Errors
+    /// `NoSuchSavepoint`.
+    pub fn release(&mut self, savepoint: Savepoint) -> Result<(), StoreError> {
+        self.check_savepoint(savepoint)?;
+        while self.saved.len() >= savepoint.0 {
+            let done = self.writer()?.release();
+            done.map_err(|error| self.failed(error))?;
+            self.saved.pop();
+        }
+        Ok(())
+    }
+
+    fn check_savepoint(&self, savepoint: Savepoint) -> Result<(), StoreError> {
+        self.reader()?;
+        if savepoint.0 == 0 || savepoint.0 > self.saved.len() {
+            return Err(StoreError::NoSuchSavepoint);
+        }
+        Ok(())
+    }
+
+    /// Make all changes visible and lasting. Afterwards, or after an error other than `WrongThread`, the
+    /// transaction is over.
+    ///
+    /// # Errors
+    /// When the changes could not be written; then none is visible.
+    pub fn commit(&mut self) -> Result<(), StoreError> {
+        self.publish()?;
+        self.settle()
+    }
+
+    /// The first half of a commit: all changes are visible, and survive the process.
+    ///
+    /// # Errors
+    /// As `commit`.
+    pub fn publish(&mut self) -> Result<(), StoreError> {
+        self.reader()?;
+        if !self.is_changed {
+            self.abort();
+            return Ok(());
+        }
+        let committed =
+            self.flush_entries().and_then(|()| self.write_books()).and_then(|()| self.commit_engine());
+        if committed.is_ok() {
+            self.next_ints.publish(&self.database.int_floors);
+            self.database.give_index_sets(std::mem::take(&mut self.index_sets));
+            self.database.entry_writes.fetch_add(self.entry_writes, Ordering::Relaxed);
+        }
+        self.abort();
+        self.is_to_settle = committed.is_ok() && self.durability == Durability::Full;
+        committed
+    }
+
+    /// Whether `publish` would wait for nobody, and be done soon.
+    #[must_use]
+    pub fn publishes_at_once(&self) -> bool {
+        !self.is_changed || self.write.as_ref().is_some_and(|write| write.commits_at_once())
+    }
+
+    /// Whether the disk is to be waited for behind `publish`.
+    #[must_use]
+    pub fn is_to_settle(&self) -> bool {
+        self.is_to_settle
+    }
+
+    /// The other half of a commit: behind the lock, so that others commit meanwhile and one sync serves all who wait for it.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn settle(&mut self) -> Result<(), StoreError> {
+        if std::mem::take(&mut self.is_to_settle) {
+            self.database.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Write what was kept in memory: counts, counters, shapes. Rows alone need none of it, where the commit counts them.
+    fn write_books(&mut self) -> Result<(), StoreError> {
+        let loose = std::mem::take(&mut self.loose_blobs);
+        self.delete_blobs(&loose)?;
+        let are_rows_all = self.counters == self.begun
+            && self.shapes.count() == self.begun.shape_count
+            && !self.tables.iter().any(|entry| entry.is_changed);
+        if are_rows_all && self.writer()?.counts_rows() {
+            return Ok(());
+        }
+        while let Some((table, _)) = self.more_rows.last() {
+            self.entry(*table)?;
+        }
+        let version = self.writer()?.version();
+        self.counters.version = version;
+        self.counters.shape_count = self.shapes.count();
+        let mut entries = Vec::new();
+        for entry in self.tables.iter().filter(|entry| entry.is_changed || entry.is_counted) {
+            entries.push(entry.state.entry(entry.table));
+        }
+        for (id, shape) in (self.shapes.start()..).zip(self.shapes.own()) {
+            entries.push(catalog::shape_entry(id, shape));
+        }
+        entries.push(self.counters.entry());
+        self.put_entries(&entries)
+    }
+
+    fn commit_engine(&mut self) -> Result<(), StoreError> {
+        let write = self.write.take().ok_or(StoreError::Closed { what: "transaction" })?;
+        let own = self.shapes.own();
+        if own.is_empty() {
+            return write.commit().map_err(|error| self.database.error(error));
+        }
+        let (version, start) = (self.counters.version, self.shapes.start());
+        self.database.commit_with_shapes(version, start, &own, || write.commit())
+    }
+
+    /// End without a trace; the same as dropping it.
+    pub fn abort(&mut self) {
+        // In this order: whoever gets the lock next must not have to wait for the engine.
+        self.write = None;
+        self.gate = None;
+        self.saved.clear();
+    }
+}

@@ -1,0 +1,328 @@
+//! How are tables made, named and emptied?
+//!
+//! A table is a name, an id and a count of rows in the catalog; its rows are those under the id's prefix. An id is never
+//! used again, so that whoever still has it meets nothing, never another table's rows.
+
+use super::{TableEntry, Transaction};
+use crate::catalog::cell::Cell;
+use crate::catalog::row_key::{Prefix, TableId, split, successor};
+use crate::catalog::{self, TABLE_NAME_SIZE_MAX, TableState};
+use crate::engine::history::Keep;
+use crate::engine::{Direction, Start, Tree};
+use crate::error::StoreError;
+use crate::index::all_indexes;
+use crate::txn::scan::Range;
+use crate::wal::CHUNK_KEY;
+
+/// Rows that `clear` looks at before it deletes them.
+const CLEAR_CHUNK: usize = 512;
+
+impl Transaction {
+    /// Create an empty table.
+    ///
+    /// # Errors
+    /// `TableExists`, or `TableName` when the name is empty or too long.
+    pub fn create_table(&mut self, name: &str) -> Result<TableId, StoreError> {
+        self.check_name(name)?;
+        let table = TableId(self.counters.next_table);
+        let state = TableState::default();
+        self.put_entries(&[catalog::name_entry(name, table), state.entry(table)])?;
+        self.counters.next_table += 1;
+        self.tables.push(TableEntry::new(table, state));
+        Ok(table)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), StoreError> {
+        if name.is_empty() || name.len() > TABLE_NAME_SIZE_MAX {
+            return Err(StoreError::TableName { size: name.len(), size_max: TABLE_NAME_SIZE_MAX });
+        }
+        match self.table(name)? {
+            Some(_) => Err(StoreError::TableExists { table: name.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Put entries into the catalog.
+    pub(crate) fn put_entries(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), StoreError> {
+        self.catalog_changed();
+        for (key, value) in entries {
+            let put = self.writer()?.put(Tree::Meta, key, &[value]);
+            put.map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn delete_meta(&mut self, key: &[u8]) -> Result<(), StoreError> {
+        self.catalog_changed();
+        let deleted = self.writer()?.delete(Tree::Meta, key);
+        deleted.map(|_| ()).map_err(|error| self.failed(error))
+    }
+
+    /// The table with this name, or an error.
+    fn named(&self, name: &str) -> Result<TableId, StoreError> {
+        self.table(name)?.ok_or_else(|| StoreError::NoSuchTable { table: name.to_owned() })
+    }
+
+    /// Delete a table with all its rows. Its id is never used again.
+    ///
+    /// # Errors
+    /// `NoSuchTable`.
+    pub fn drop_table(&mut self, name: &str) -> Result<(), StoreError> {
+        self.drop_table_while(name, &mut || true)
+    }
+
+    /// As `drop_table`; `go_on` is asked between some hundred rows.
+    ///
+    /// # Errors
+    /// `NoSuchTable`; `Stopped`, and nothing is deleted then.
+    pub fn drop_table_while(
+        &mut self,
+        name: &str,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
+        let table = self.named(name)?;
+        self.or_nothing(|transaction| {
+            transaction.clear_rows(table, go_on)?;
+            transaction.drop_indexes(table, go_on)?;
+            transaction.delete_meta(&catalog::name_key(name))?;
+            transaction.delete_meta(&catalog::table_key(table))?;
+            transaction.tables.retain(|entry| entry.table != table);
+            transaction.forget_next_int(Some(table))
+        })
+    }
+
+    /// Give a table another name; its rows and its id stay.
+    ///
+    /// # Errors
+    /// `NoSuchTable`, `TableExists`, `TableName`.
+    pub fn rename_table(&mut self, name: &str, new_name: &str) -> Result<(), StoreError> {
+        let table = self.named(name)?;
+        if name != new_name {
+            self.check_name(new_name)?;
+            self.delete_meta(&catalog::name_key(name))?;
+            self.put_entries(&[catalog::name_entry(new_name, table)])?;
+        }
+        Ok(())
+    }
+
+    /// Say how far back changes are to be kept, whoever writes them.
+    ///
+    /// # Errors
+    /// When no room is left.
+    pub fn set_keep(&mut self, keep: Keep) -> Result<(), StoreError> {
+        self.put_entries(&[catalog::keep_entry(keep)])
+    }
+
+    /// Delete all rows of a table, and the entries of its indexes.
+    ///
+    /// # Errors
+    /// `NoSuchTable`, or when no room is left to copy pages.
+    pub fn clear(&mut self, table: TableId) -> Result<(), StoreError> {
+        self.clear_while(table, &mut || true)
+    }
+
+    /// As `clear`; `go_on` is asked between some hundred rows.
+    ///
+    /// # Errors
+    /// As `clear`; `Stopped`, and nothing is deleted then.
+    pub fn clear_while(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+        if self.count(table)? <= CLEAR_CHUNK as u64 {
+            // Done before anybody asks, unless an index has many entries for each row.
+            self.keep_next_int_of_all(table)?;
+            return self.clear_rows(table, &mut || true);
+        }
+        self.or_nothing(|transaction| {
+            transaction.keep_next_int_of_all(table)?;
+            transaction.clear_rows(table, go_on)
+        })
+    }
+
+    fn clear_rows(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+        self.entry(table)?;
+        self.flush_entries()?;
+        self.tail = None;
+        let indexes = self.indexes(table)?;
+        let notes = indexes.iter().filter_map(|info| Some(info.building.as_ref()?.notes));
+        let mut ids: Vec<TableId> =
+            std::iter::once(table).chain(indexes.iter().map(|info| info.id)).collect();
+        // Few rows are told one by one, so that a small table is emptied through the log. A build goes on by the keys of rows that are gone.
+        if self.count(table)? > CLEAR_CHUNK as u64
+            && notes.count() == 0
+            && self.are_only_tables(&ids)?
+            && self.loose_blobs.is_empty()
+        {
+            for tree in [Tree::Rows, Tree::Blobs] {
+                let cleared = self.writer()?.clear(tree);
+                cleared.map_err(|error| self.failed(error))?;
+            }
+        } else if indexes.iter().any(|info| info.building.is_some()) {
+            self.delete_each(table, go_on)?;
+            ids.clear();
+        } else {
+            for id in &ids {
+                self.clear_chunks(*id, go_on)?;
+            }
+        }
+        for id in ids {
+            let entry = self.entry(id)?;
+            entry.state.row_count = 0;
+            entry.is_changed = true;
+        }
+        Ok(())
+    }
+
+    /// Delete rows as `delete` does, which notes each of them for who builds an index.
+    fn delete_each(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+        loop {
+            let mut scan = self.scan(table, &Range::ALL, false)?;
+            let mut keys = Vec::new();
+            while keys.len() < CLEAR_CHUNK
+                && let Some(key) = scan.next(self, |row| row.key.to_vec())?
+            {
+                keys.push(key);
+            }
+            drop(scan);
+            if keys.is_empty() {
+                return Ok(());
+            }
+            for key in keys {
+                self.delete(table, &key)?;
+            }
+            if !go_on() {
+                return Err(StoreError::Stopped);
+            }
+        }
+    }
+
+    fn clear_chunks(&mut self, id: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
+        while self.clear_chunk(id)? {
+            if !go_on() {
+                return Err(StoreError::Stopped);
+            }
+        }
+        Ok(())
+    }
+
+    /// Delete the entries of an index with what counts them.
+    pub(crate) fn drop_rows(
+        &mut self,
+        id: TableId,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
+        self.tail = None;
+        self.clear_chunks(id, go_on)?;
+        self.forget_rows(id)
+    }
+
+    /// Delete what counts rows of which there are none.
+    pub(crate) fn forget_rows(&mut self, id: TableId) -> Result<(), StoreError> {
+        self.delete_meta(&catalog::table_key(id))?;
+        self.tables.retain(|entry| entry.table != id);
+        Ok(())
+    }
+
+    /// Delete every table. Ids go on where they were, and the dictionary stays, since other processes know it.
+    ///
+    /// # Errors
+    /// When no room is left to copy pages.
+    pub fn clear_everything(&mut self) -> Result<(), StoreError> {
+        self.gathered.forget();
+        let indexes = all_indexes(self.reader()?).map_err(|error| self.database.catalog_error(error))?;
+        for (name, table) in self.tables()? {
+            self.delete_meta(&catalog::name_key(&name))?;
+            self.delete_meta(&catalog::table_key(table))?;
+        }
+        for info in indexes {
+            self.delete_meta(&info.key())?;
+            self.delete_meta(&catalog::table_key(info.id))?;
+            if let Some(building) = info.building {
+                self.delete_meta(&catalog::table_key(building.notes))?;
+            }
+        }
+        for tree in [Tree::Rows, Tree::Blobs] {
+            let cleared = self.writer()?.clear(tree);
+            cleared.map_err(|error| self.failed(error))?;
+        }
+        self.forget_history()?;
+        self.forget_next_int(None)?;
+        self.tables.clear();
+        self.more_rows.clear();
+        self.loose_blobs.clear();
+        self.tail = None;
+        Ok(())
+    }
+
+    /// Forget all changes that are kept, and that any are to be.
+    fn forget_history(&mut self) -> Result<(), StoreError> {
+        let mut keys = Vec::new();
+        {
+            let database = &self.database;
+            let mut cursor = self.reader()?.cursor(Tree::Meta).map_err(|error| database.error(error))?;
+            let started = cursor.start(Start::At(&[CHUNK_KEY]), Direction::Forward);
+            started.map_err(|error| database.error(error))?;
+            while let Some((key, _)) = cursor.step().map_err(|error| database.error(error))? {
+                if key.first() != Some(&CHUNK_KEY) {
+                    break;
+                }
+                keys.push(key.to_vec());
+            }
+        }
+        for key in &keys {
+            self.delete_meta(key)?;
+        }
+        self.delete_meta(catalog::KEEP_KEY)
+    }
+
+    /// Whether every row there is belongs to one of these tables and indexes.
+    fn are_only_tables(&self, ids: &[TableId]) -> Result<bool, StoreError> {
+        let database = &self.database;
+        let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| database.error(error))?;
+        let mut behind: Option<Vec<u8>> = None;
+        loop {
+            let start = behind.as_ref().map_or(Start::Edge, |behind| Start::At(behind));
+            let found = cursor.start(start, Direction::Forward).and_then(|()| cursor.step());
+            let Some((row_key, _)) = found.map_err(|error| database.error(error))? else { return Ok(true) };
+            let Some(id) = split(row_key).map(|(id, _)| id).filter(|id| ids.contains(id)) else {
+                return Ok(false);
+            };
+            match successor(Prefix::of(id).as_bytes().to_vec()) {
+                Some(successor) => behind = Some(successor),
+                None => return Ok(true),
+            }
+        }
+    }
+
+    /// Delete some rows of a table; false when there was none.
+    fn clear_chunk(&mut self, table: TableId) -> Result<bool, StoreError> {
+        let prefix = Prefix::of(table);
+        let end = successor(prefix.as_bytes().to_vec());
+        let (mut row_keys, mut blobs) = (Vec::new(), Vec::new());
+        {
+            let database = &self.database;
+            let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| database.error(error))?;
+            cursor
+                .start(Start::At(prefix.as_bytes()), Direction::Forward)
+                .map_err(|error| database.error(error))?;
+            while row_keys.len() < CLEAR_CHUNK {
+                let Some((row_key, bytes)) = cursor.step().map_err(|error| database.error(error))? else {
+                    break;
+                };
+                if end.as_deref().is_some_and(|end| row_key >= end) {
+                    break;
+                }
+                // A damaged cell does not keep its table from being cleared.
+                let cell = Cell::parse(bytes);
+                blobs.extend(cell.iter().flat_map(Cell::blobs));
+                let said = cell.map(|cell| (cell.spelling.to_vec(), cell.whole_key.to_vec()));
+                row_keys.push((row_key.to_vec(), said.unwrap_or_default()));
+            }
+        }
+        for (row_key, (spelling, whole_key)) in &row_keys {
+            self.say_key(row_key, spelling, whole_key)?;
+            let deleted = self.writer()?.delete(Tree::Rows, row_key);
+            deleted.map_err(|error| self.failed(error))?;
+        }
+        self.delete_blobs(&blobs)?;
+        Ok(!row_keys.is_empty())
+    }
+}

@@ -1,0 +1,245 @@
+//! What does a walk inside a transaction see?
+//!
+//! The state at its start. While nothing has been changed that is the committed snapshot, and the walk goes
+//! over that. Afterwards only the engine's write transaction has it: the walk copies rows from there, some at
+//! a time, and the transaction makes it copy the rest before the first later change.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::catalog::cell::Cell;
+use crate::catalog::row_key::TableId;
+use crate::database::Database;
+use crate::engine::{Batch, Cursor, Direction, Entry, Start, Tree, WriteTxn};
+use crate::error::StoreError;
+use crate::txn::scan::{Row, RowRange, Scan};
+use crate::txn::transaction::Transaction;
+
+/// Rows copied at a time.
+const CHUNK: usize = 64;
+/// Rows shown in place before the walk has to be found again.
+const VISITED: usize = 4096;
+
+/// A walk inside a transaction.
+pub enum TransactionScan {
+    /// Over the snapshot that the transaction builds on.
+    Clean(Box<Scan>),
+    /// Over the transaction's own state.
+    Dirty(Arc<Mutex<DirtyScan>>),
+}
+
+impl TransactionScan {
+    /// Give the next row to a function, and return what it says; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`Scan::next`]; `Closed` when the transaction ended before the walk.
+    pub fn next<T>(
+        &mut self,
+        transaction: &Transaction,
+        use_row: impl FnOnce(Row<'_>) -> T,
+    ) -> Result<Option<T>, StoreError> {
+        self.next_with(transaction, |row, _| use_row(row))
+    }
+
+    /// As `next`; the function is also told whether the row may have large values that lie apart.
+    ///
+    /// # Errors
+    /// As `next`.
+    pub fn next_with<T>(
+        &mut self,
+        transaction: &Transaction,
+        use_row: impl FnOnce(Row<'_>, bool) -> T,
+    ) -> Result<Option<T>, StoreError> {
+        match self {
+            Self::Clean(scan) => Ok(scan.next()?.map(|row| use_row(row, true))),
+            Self::Dirty(scan) => {
+                let mut scan = scan.lock().unwrap_or_else(PoisonError::into_inner);
+                if scan.rows.is_empty() && !scan.is_over {
+                    scan.take(transaction.scan_source()?, &transaction.database, CHUNK)?;
+                }
+                Ok(scan.rows.pop_front().map(|row| use_row(row.as_row(), row.has_large)))
+            }
+        }
+    }
+}
+
+impl TransactionScan {
+    /// Gives the next rows to `visit`, until it breaks: some thousands, mostly, and in place, since nothing is written meanwhile. Returns
+    /// what it said last; None at the end of the walk.
+    ///
+    /// # Errors
+    /// As `next`.
+    pub fn next_rows<B>(
+        &mut self,
+        transaction: &Transaction,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+        let scan = match self {
+            Self::Clean(scan) => return scan.next_rows(visit),
+            Self::Dirty(scan) => scan,
+        };
+        let mut scan = scan.lock().unwrap_or_else(PoisonError::into_inner);
+        if scan.rows.is_empty() && !scan.is_over {
+            let database = &transaction.database;
+            if let Some(said) = scan.visit(transaction.scan_source()?, database, &mut visit)? {
+                return Ok(Some(said));
+            }
+            // Rows of a run, or the end.
+            scan.take(transaction.scan_source()?, database, 1)?;
+        }
+        Ok(scan.rows.pop_front().map(|row| visit(row.as_row())))
+    }
+}
+
+/// A row that has been copied.
+struct OwnedRow {
+    key: Vec<u8>,
+    spelling: Vec<u8>,
+    record: Vec<u8>,
+    has_large: bool,
+}
+
+impl OwnedRow {
+    fn of(row: &Row<'_>, has_large: bool) -> Self {
+        let (key, spelling, record) = (row.key.to_vec(), row.spelling.to_vec(), row.record.to_vec());
+        Self { key, spelling, record, has_large }
+    }
+
+    fn as_row(&self) -> Row<'_> {
+        Row { key: &self.key, spelling: &self.spelling, record: &self.record }
+    }
+}
+
+/// A walk over a transaction's own state: rows that were copied, and where to go on.
+pub struct DirtyScan {
+    table: TableId,
+    range: RowRange,
+    rows: VecDeque<OwnedRow>,
+    /// The row key of the last entry that was copied.
+    position: Option<Vec<u8>>,
+    is_over: bool,
+}
+
+impl DirtyScan {
+    pub(crate) fn new(table: TableId, range: RowRange) -> Self {
+        Self { table, range, rows: VecDeque::new(), position: None, is_over: false }
+    }
+
+    /// Copy at least `count` more rows, or all that are left.
+    pub(crate) fn take(
+        &mut self,
+        source: &dyn WriteTxn,
+        database: &Database,
+        count: usize,
+    ) -> Result<(), StoreError> {
+        if self.is_over {
+            return Ok(());
+        }
+        let mut cursor = source.cursor(Tree::Rows).map_err(|error| database.error(error))?;
+        self.start(&mut *cursor, database)?;
+        let mut run: Vec<Entry<'_>> = Vec::new();
+        let mut position = None;
+        let mut copied = 0;
+        loop {
+            let entry = cursor.step().map_err(|error| database.error(error))?;
+            let entry = entry.filter(|entry| self.range.has(entry.0));
+            let run_key = entry.and_then(|entry| self.range.run_of(entry.0));
+            let is_same_run =
+                run_key.is_some() && run.first().and_then(|first| self.range.run_of(first.0)) == run_key;
+            if !is_same_run && !run.is_empty() {
+                self.range.sort_run(&mut run);
+                copied += run.len();
+                self.copy(&run, database)?;
+                run.clear();
+            }
+            let Some(entry) = entry else {
+                self.is_over = true;
+                break;
+            };
+            if copied >= count && run.is_empty() {
+                break;
+            }
+            if run_key.is_some() {
+                run.push(entry);
+            } else {
+                copied += 1;
+                self.copy(&[entry], database)?;
+            }
+            position = Some(entry.0);
+        }
+        if let Some(position) = position {
+            self.position = Some(position.to_vec());
+        }
+        Ok(())
+    }
+
+    /// What `work` makes of the row that was copied first, which is taken out.
+    pub(crate) fn with_next<R>(&mut self, work: impl FnOnce(Row<'_>) -> R) -> Option<R> {
+        self.rows.pop_front().map(|row| work(row.as_row()))
+    }
+
+    /// The key code and the spelling of the row that was copied first, which is taken out.
+    pub(crate) fn pop(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
+        self.rows.pop_front().map(|row| (row.key, row.spelling))
+    }
+
+    /// Shows the next rows where they stand, up to one that might be of a run. Returns what was said last; None where there is no such row.
+    fn visit<B>(
+        &mut self,
+        source: &dyn WriteTxn,
+        database: &Database,
+        visit: &mut impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+        let mut cursor = source.cursor(Tree::Rows).map_err(|error| database.error(error))?;
+        self.start(&mut *cursor, database)?;
+        let mut batch = Batch::default();
+        let (mut seen, mut position) = (0, None);
+        let mut said = None;
+        'pages: while seen < VISITED {
+            cursor.fill(&mut batch).map_err(|error| database.error(error))?;
+            for entry in &batch.entries {
+                if !self.range.has(entry.0) || self.range.run_of(entry.0).is_some() {
+                    break 'pages;
+                }
+                let row = self.range.row(*entry).ok_or_else(|| database.damaged_row(self.table, entry.0))?;
+                (seen, position) = (seen + 1, Some(entry.0));
+                let one = visit(row);
+                let is_break = one.is_break();
+                said = Some(one);
+                if is_break {
+                    break 'pages;
+                }
+            }
+            if batch.entries.is_empty() {
+                break;
+            }
+        }
+        if let Some(position) = position {
+            self.position = Some(position.to_vec());
+        }
+        Ok(said)
+    }
+
+    /// Goes to where the walk goes on.
+    fn start(&self, cursor: &mut dyn Cursor<'_>, database: &Database) -> Result<(), StoreError> {
+        let behind;
+        let start = match (&self.position, self.range.direction) {
+            (None, _) => self.range.first(),
+            (Some(position), Direction::Reverse) => Start::At(position),
+            (Some(position), Direction::Forward) => {
+                behind = [position, &b"\0"[..]].concat();
+                Start::At(&behind)
+            }
+        };
+        cursor.start(start, self.range.direction).map_err(|error| database.error(error))
+    }
+
+    fn copy(&mut self, entries: &[Entry<'_>], database: &Database) -> Result<(), StoreError> {
+        for entry in entries {
+            let row = self.range.row(*entry).ok_or_else(|| database.damaged_row(self.table, entry.0))?;
+            self.rows.push_back(OwnedRow::of(&row, Cell::lists_blobs(entry.1)));
+        }
+        Ok(())
+    }
+}

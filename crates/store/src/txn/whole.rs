@@ -1,0 +1,82 @@
+//! How is a record read together with what lies apart from it?
+//!
+//! A record has references to its large values. Whoever only hands them on needs no more; whoever compares or computes reads them here, where
+//! they lie.
+
+use pellucid_record::payload::Apart;
+use pellucid_record::shape::Shape;
+use pellucid_record::{Corrupt, Damage, Dictionary, Shapes};
+
+use crate::catalog::shapes::TransactionShapes;
+use crate::error::StoreError;
+use crate::txn::snapshot::Snapshot;
+use crate::txn::transaction::Transaction;
+
+/// Where large values are.
+pub trait Large {
+    /// The bytes of one.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    fn large(&self, id: u64) -> Result<&[u8], StoreError>;
+}
+
+impl Large for Snapshot {
+    fn large(&self, id: u64) -> Result<&[u8], StoreError> {
+        self.blob(id)
+    }
+}
+
+impl Large for Transaction {
+    fn large(&self, id: u64) -> Result<&[u8], StoreError> {
+        self.blob(id)
+    }
+}
+
+impl<L: Large + ?Sized> Large for &L {
+    fn large(&self, id: u64) -> Result<&[u8], StoreError> {
+        (**self).large(id)
+    }
+}
+
+/// Shapes, and the large values of one version.
+pub struct Whole<'a, S: ?Sized, L> {
+    /// The shapes.
+    pub shapes: &'a S,
+    /// The large values.
+    pub large: &'a L,
+}
+
+impl Snapshot {
+    /// What its records name.
+    #[must_use]
+    pub fn whole(&self) -> Whole<'_, Dictionary, Self> {
+        Whole { shapes: self.dictionary(), large: self }
+    }
+}
+
+impl Transaction {
+    /// What its records name.
+    #[must_use]
+    pub fn whole(&self) -> Whole<'_, TransactionShapes, Self> {
+        Whole { shapes: self.shapes(), large: self }
+    }
+}
+
+impl<S: Shapes + ?Sized, L: Large> Shapes for Whole<'_, S, L> {
+    #[inline]
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        self.shapes.shape(id)
+    }
+
+    #[inline]
+    fn slot_count(&self, id: u32) -> Option<u32> {
+        self.shapes.slot_count(id)
+    }
+
+    fn apart(&self, apart: &Apart) -> Result<Option<&[u8]>, Corrupt> {
+        let bytes = self.large.large(apart.blob).ok();
+        let bytes = bytes.filter(|bytes| bytes.len() as u64 == apart.size);
+        bytes.map(Some).ok_or_else(|| Corrupt::new(Damage::Apart, 0))
+    }
+}

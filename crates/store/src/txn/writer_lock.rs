@@ -1,0 +1,102 @@
+//! Who may write, and who is in the way?
+//!
+//! One thread of this process at a time (`txn/gate.rs`), and where the database has a log, one process at a time (`wal/lock.rs`).
+//! Whoever waits too long is told who holds it.
+
+use std::time::{Duration, Instant};
+
+use crate::database::Database;
+use crate::engine::WriteTxn;
+use crate::error::{Holder, StoreError, Wanted};
+use crate::txn::gate::{GateGuard, LOOK, Refused};
+
+/// The engine's transaction, and the right of this process's thread to it.
+type Acquired = (Box<dyn WriteTxn>, GateGuard);
+
+const COMMAND_SIZE_MAX: usize = 120;
+
+/// Wait for the right to write, until other threads and processes have had theirs, the time is over, or `go_on` says no.
+pub(crate) fn acquire(
+    database: &Database,
+    timeout: Duration,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Acquired, StoreError> {
+    let begin = Instant::now();
+    let deadline =
+        begin.checked_add(timeout).unwrap_or_else(|| begin + Duration::from_secs(u64::from(u32::MAX)));
+    let busy = |holder: Option<Holder>| StoreError::Busy {
+        path: database.path.clone(),
+        wanted: Wanted::Write,
+        holders: holder.into_iter().collect(),
+        waited: Some(timeout),
+    };
+    let holder = |pid: u32| Holder { pid, command: command_of(&pid.to_string()), since: String::new() };
+    let own = std::process::id();
+    let late = || match database.engine.writer() {
+        // Or one of another thread that waits for it.
+        Some(pid) if pid != own => busy(Some(holder(pid))),
+        _ => {
+            let command = "another transaction of this process".to_owned();
+            busy(Some(Holder { pid: own, command, since: String::new() }))
+        }
+    };
+    loop {
+        let gate = database.gate.enter(deadline, go_on).map_err(|refused| match refused {
+            Refused::Late => late(),
+            Refused::Stopped => StoreError::Stopped,
+        })?;
+        // Ahead of the first commit, and so of those that are made at once: these need one before them.
+        database.mark()?;
+        let until = deadline.min(Instant::now() + LOOK);
+        let txn = database.engine.begin_write_until(until, timeout);
+        if let Some(txn) = txn.map_err(|error| database.error(error))? {
+            return Ok((txn, gate));
+        }
+        if until == deadline {
+            return Err(busy(database.engine.writer().map(holder)));
+        }
+        // Whoever is asked may write, as a handler of a signal does: behind our own gate it would wait for us.
+        drop(gate);
+        if !go_on() {
+            return Err(StoreError::Stopped);
+        }
+    }
+}
+
+/// The same if nobody is in the way: waits for nobody.
+pub(crate) fn acquire_at_once(
+    database: &Database,
+    timeout: Duration,
+) -> Result<Option<Acquired>, StoreError> {
+    let Some(gate) = database.gate.try_enter() else { return Ok(None) };
+    database.mark()?;
+    let txn = database.engine.begin_write_at_once(timeout).map_err(|error| database.error(error))?;
+    Ok(txn.map(|txn| (txn, gate)))
+}
+
+/// The command line of a process, for messages; empty where it cannot be read.
+pub(crate) fn command_of(process: &str) -> String {
+    let bytes = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    let words: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    let mut command = words.join(" ").trim().replace(char::is_control, " ");
+    if command.len() > COMMAND_SIZE_MAX {
+        let end = (0..=COMMAND_SIZE_MAX).rev().find(|end| command.is_char_boundary(*end)).unwrap_or(0);
+        command.truncate(end);
+        command.push_str("...");
+    }
+    command
+}
+
+/// Whether a process of this PID namespace has ended, if only nobody has taken notice of it yet.
+pub(crate) fn is_dead(pid: u32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => {
+            let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+            matches!(state, Some('Z' | 'X'))
+        }
+        // Where nobody can be asked, nobody is dead.
+        Err(error) => {
+            error.kind() == std::io::ErrorKind::NotFound && std::fs::metadata("/proc/self/stat").is_ok()
+        }
+    }
+}

@@ -1,0 +1,513 @@
+//! Is everything in a database as it was written?
+//!
+//! In a file, every page is read and accounted for (`verify/page_walk.rs`); everywhere, every entry is looked at: checks of cells,
+//! blobs and catalog entries, whole records (`pellucid_record::validate`), key codes, tables and their row counts, shapes, and
+//! that each large value belongs to one row. Nothing is changed, and others may write meanwhile: what is checked is
+//! one version.
+//!
+//! What no check can find: changes of bytes that nobody reads, and of a key in a branch page or the age of a free page that still
+//! fits its place, which change nothing that anybody reads.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pellucid_record::key::KeyValue;
+use pellucid_record::validate::validate_record;
+use pellucid_record::{Dictionary, Shapes};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::catalog::blob;
+use crate::catalog::cell::Cell;
+use crate::catalog::row_key::{Prefix, RowKey, TableId, is_long, split};
+use crate::catalog::{APPLIED_KEY, Applied, Counters, Entry, Header, TableState, parse_entry};
+use crate::database::{Database, hex};
+use crate::engine::{Direction, EngineError, Start, Tree};
+use crate::error::StoreError;
+use crate::index::{IndexInfo, prove};
+use crate::txn::snapshot::Snapshot;
+use crate::verify::page_walk::{PageMap, Value, Visitor, walk};
+use crate::verify::pages::{Fault, Meta, PageFile};
+
+/// No more findings than this are collected: beyond, the file is lost anyway.
+pub(crate) const FINDINGS_MAX: usize = 1000;
+/// Bytes of a large value read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Where, in words.
+    pub place: String,
+    /// The page of the file, where it is about one.
+    pub page: Option<u64>,
+    /// The table and the key's code, where it is about a row; a long key's code is cut, with a hash at its end.
+    pub row: Option<(TableId, Vec<u8>)>,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.place, self.what)
+    }
+}
+
+/// What a check collects and compares.
+pub(crate) struct Audit<'c> {
+    findings: Vec<Finding>,
+    key_size_max: usize,
+    dictionary: Arc<Dictionary>,
+    version: u64,
+    header: Option<Header>,
+    counters: Option<Counters>,
+    applied: Option<Applied>,
+    names: BTreeMap<String, TableId>,
+    states: HashMap<TableId, TableState>,
+    indexes: Vec<IndexInfo>,
+    /// The ids of rows that are no table's: entries of indexes, and what is noted while they are built.
+    index_rows: HashSet<TableId>,
+    shape_ids: Vec<u32>,
+    row_counts: HashMap<TableId, u64>,
+    /// Large values: how many rows refer to each, and whether it is there.
+    blobs: HashMap<u64, (u32, bool)>,
+    /// Where a stranger's entries go: what nobody has opened yet, the check itself has to learn from.
+    copy: Option<Copy<'c>>,
+    /// Says whether to go on, until it said no.
+    go_on: Option<&'c mut dyn FnMut() -> bool>,
+    is_stopped: bool,
+}
+
+/// Takes over an entry.
+pub(crate) type Copy<'c> = &'c mut dyn FnMut(Tree, &[u8], &[u8]) -> Result<(), EngineError>;
+
+impl<'c> Audit<'c> {
+    /// A check of a file that nobody has opened; its entries go to `copy`.
+    pub(crate) fn of_stranger(version: u64, copy: Copy<'c>) -> Self {
+        let mut audit = Self::new(0, Arc::default(), version, None);
+        audit.copy = Some(copy);
+        audit
+    }
+
+    fn new(
+        key_size_max: usize,
+        dictionary: Arc<Dictionary>,
+        version: u64,
+        go_on: Option<&'c mut dyn FnMut() -> bool>,
+    ) -> Self {
+        Self {
+            findings: Vec::new(),
+            key_size_max,
+            dictionary,
+            version,
+            header: None,
+            counters: None,
+            applied: None,
+            names: BTreeMap::new(),
+            states: HashMap::new(),
+            indexes: Vec::new(),
+            index_rows: HashSet::new(),
+            shape_ids: Vec::new(),
+            row_counts: HashMap::new(),
+            blobs: HashMap::new(),
+            copy: None,
+            go_on,
+            is_stopped: false,
+        }
+    }
+
+    /// What was found, unless it was stopped before everything was looked at.
+    fn finish_whole(self) -> Result<Vec<Finding>, StoreError> {
+        if self.is_stopped { Err(StoreError::Stopped) } else { Ok(self.finish()) }
+    }
+
+    pub(crate) fn find(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(Finding { place: place.into(), page: None, row: None, what: what.into() });
+        }
+    }
+
+    fn find_in_row(&mut self, row_key: &[u8], what: impl Into<String>) {
+        let known = self.findings.len();
+        self.find(format!("row {}", hex(row_key)), what);
+        if let Some(finding) = self.findings.get_mut(known) {
+            finding.row = split(row_key).map(|(table, key)| (table, key.to_vec()));
+        }
+    }
+
+    fn catalog_entry(&mut self, key: &[u8], bytes: &[u8]) {
+        match parse_entry(key, bytes) {
+            Some(Entry::Header(header)) => {
+                if self.copy.is_some() {
+                    self.key_size_max = header.key_size_max as usize;
+                }
+                self.header = Some(header);
+            }
+            Some(Entry::Counters(counters)) => self.counters = Some(counters),
+            Some(Entry::Applied(applied)) => self.applied = Some(applied),
+            Some(Entry::Keep | Entry::History) => {}
+            Some(Entry::Name(name, table)) => {
+                self.names.insert(name, table);
+            }
+            Some(Entry::Index(info)) => {
+                if let Some(building) = &info.building {
+                    self.index_rows.insert(building.notes);
+                }
+                self.index_rows.insert(info.id);
+                self.indexes.push(info);
+            }
+            Some(Entry::Table(table, state)) => {
+                self.states.insert(table, state);
+            }
+            Some(Entry::Shape(id, shape)) => {
+                if self.copy.is_some() && id == self.dictionary.len() {
+                    // The ids ascend, and the catalog comes before the rows.
+                    let _ = self.dictionary.push(shape.clone());
+                }
+                let known = self.dictionary.shape(id).is_some_and(|known| known.names() == shape.names());
+                if !known {
+                    self.find(format!("shape {id}"), "it differs from the one that this process has read");
+                }
+                self.shape_ids.push(id);
+            }
+            None => self.find(format!("catalog entry {}", hex(key)), "its check or form is wrong"),
+        }
+    }
+
+    fn row(&mut self, row_key: &[u8], bytes: &[u8]) {
+        let Some((table, _)) = split(row_key) else {
+            return self.find_in_row(row_key, "its key begins with no table's id");
+        };
+        *self.row_counts.entry(table).or_default() += 1;
+        let Some(cell) = Cell::parse(bytes) else {
+            return self.find_in_row(row_key, "its cell cannot be taken apart");
+        };
+        if !cell.is_intact(row_key, bytes) {
+            return self.find_in_row(row_key, "its check is wrong");
+        }
+        for id in cell.blobs() {
+            self.blobs.entry(id).or_default().0 += 1;
+        }
+        let prefix_size = Prefix::of(table).size();
+        let whole = if is_long(row_key, self.key_size_max) { cell.whole_key } else { row_key };
+        let key = whole.get(prefix_size..).unwrap_or_default();
+        if RowKey::new(table, key, self.key_size_max).as_bytes() != row_key {
+            return self.find_in_row(row_key, "it does not lie where its key belongs");
+        }
+        if self.index_rows.contains(&table) {
+            if !cell.record.is_empty() {
+                self.find_in_row(row_key, "it is an entry of an index, and has a record");
+            }
+            return;
+        }
+        if let Err(error) = KeyValue::decode(key, cell.spelling) {
+            self.find_in_row(row_key, format!("its key is no key: {error}"));
+        }
+        if let Err(error) = validate_record(cell.record, &*self.dictionary) {
+            self.find_in_row(row_key, error.to_string());
+        }
+    }
+
+    fn blob(&mut self, key: &[u8], is_intact: bool) {
+        let Some(id) = key.try_into().ok().map(u64::from_be_bytes) else {
+            return self.find(format!("large value {}", hex(key)), "its id has not eight bytes");
+        };
+        self.blobs.entry(id).or_default().1 = true;
+        if !is_intact {
+            self.find(format!("large value {id}"), "its check is wrong");
+        }
+    }
+
+    /// Compare what was collected; the end of a check.
+    pub(crate) fn finish(mut self) -> Vec<Finding> {
+        if self.header.is_none() {
+            self.find("the catalog", "the header is missing");
+        }
+        self.compare_tables();
+        let blobs: Vec<(u64, (u32, bool))> = self.blobs.iter().map(|(id, found)| (*id, *found)).collect();
+        for (id, (references, is_there)) in blobs {
+            match (references, is_there) {
+                (1, true) => {}
+                (_, false) => self.find(format!("large value {id}"), "a row refers to it, but it is missing"),
+                (0, true) => self.find(format!("large value {id}"), "no row refers to it"),
+                (_, true) => self.find(format!("large value {id}"), "several rows refer to it"),
+            }
+        }
+        let next_blob = self.counters.map_or(0, |counters| counters.next_blob);
+        if self.counters.is_some() && self.blobs.keys().any(|id| *id >= next_blob) {
+            self.find("the counters", "the next large value would get an id that is in use");
+        }
+        self.findings
+    }
+
+    fn compare_tables(&mut self) {
+        let Some(counters) = self.counters else {
+            return self.find("the catalog", "the counters are missing");
+        };
+        // In memory there are no pages that say a version of their own; there the counters tell.
+        let version = self.applied.map_or(counters.version, |applied| applied.version);
+        if version != self.version {
+            self.find("the catalog", "it is of another version than the meta page that leads to it");
+        }
+        if !self.shape_ids.iter().copied().eq(0..counters.shape_count) {
+            self.find("the shapes", format!("their ids are not those from 0 to {}", counters.shape_count));
+        }
+        self.compare_indexes(counters);
+        for (name, table) in std::mem::take(&mut self.names) {
+            let place = || format!("table '{name}'");
+            let Some(state) = self.states.remove(&table) else {
+                self.find(place(), "its state is missing");
+                continue;
+            };
+            let rows = self.row_counts.remove(&table).unwrap_or(0);
+            if rows != state.row_count {
+                self.find(place(), format!("it has {rows} rows, and its count says {}", state.row_count));
+            }
+            if table.number() >= counters.next_table {
+                self.find(place(), "its id would be given to another table");
+            }
+        }
+        for table in std::mem::take(&mut self.states).into_keys() {
+            self.find(
+                format!("table number {}", table.number()),
+                "it has no name, or another one has it too",
+            );
+        }
+        for (table, rows) in std::mem::take(&mut self.row_counts) {
+            self.find(
+                format!("table number {}", table.number()),
+                format!("it has {rows} rows, but does not exist"),
+            );
+        }
+    }
+
+    /// The counts of indexes. Whether they agree with their rows is another question (`index/prove.rs`).
+    fn compare_indexes(&mut self, counters: Counters) {
+        for info in std::mem::take(&mut self.indexes) {
+            let place = || format!("index '{}'", info.name);
+            if self.states.get(&info.table).is_none_or(|state| state.index_serial == 0) {
+                self.find(place(), "its table is not there, or knows no indexes");
+            }
+            let notes = info.building.as_ref().map(|building| building.notes);
+            for id in [Some(info.id), notes].into_iter().flatten() {
+                let rows = self.row_counts.remove(&id).unwrap_or(0);
+                match self.states.remove(&id) {
+                    None => self.find(place(), "its state is missing"),
+                    Some(state) if state.row_count != rows => self.find(
+                        place(),
+                        format!("it has {rows} entries, and its count says {}", state.row_count),
+                    ),
+                    Some(_) => {}
+                }
+                if id.number() >= counters.next_table {
+                    self.find(place(), "its id would be given to another one");
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, tree: Tree, key: &[u8], bytes: &[u8]) {
+        let failed = self.copy.as_mut().and_then(|copy| copy(tree, key, bytes).err());
+        if let Some(error) = failed {
+            self.find("the copy", error.to_string());
+        }
+    }
+
+    /// Read a large value in parts; its check is at its end.
+    fn large(&mut self, key: &[u8], value: &Value<'_, '_>) -> Result<bool, Fault> {
+        let Some(id) = key.try_into().ok().map(u64::from_be_bytes) else { return Ok(false) };
+        let Some(size) = value.size().checked_sub(blob::CHECK_SIZE) else { return Ok(false) };
+        let mut hasher = Xxh3::with_seed(id);
+        let mut offset = 0;
+        while offset < size && !self.is_stopped() {
+            let part = value.read(offset, CHUNK.min(size - offset))?;
+            hasher.update(&part);
+            offset += part.len();
+        }
+        let check = value.read(size, blob::CHECK_SIZE)?;
+        Ok(hasher.digest().to_le_bytes() == *check)
+    }
+}
+
+impl Visitor for Audit<'_> {
+    fn is_stopped(&mut self) -> bool {
+        self.is_stopped |= self.go_on.as_mut().is_some_and(|go_on| !go_on());
+        if self.is_stopped {
+            self.go_on = None;
+        }
+        self.is_stopped
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        if self.findings.len() < FINDINGS_MAX {
+            let place = format!("page {}", fault.page);
+            let what = fault.what.to_owned();
+            self.findings.push(Finding { place, page: Some(fault.page), row: None, what });
+        }
+    }
+
+    fn entry(&mut self, tree: Tree, key: &[u8], value: &Value<'_, '_>) {
+        if tree == Tree::Blobs && self.copy.is_none() {
+            match self.large(key, value) {
+                Ok(is_intact) => self.blob(key, is_intact),
+                Err(fault) => self.fault(fault),
+            }
+            return;
+        }
+        match value.read(0, value.size()) {
+            Ok(bytes) => self.logical(tree, key, &bytes),
+            Err(fault) => self.fault(fault),
+        }
+    }
+}
+
+impl Audit<'_> {
+    /// An entry as bytes, from whatever engine.
+    fn logical(&mut self, tree: Tree, key: &[u8], bytes: &[u8]) {
+        match tree {
+            Tree::Meta => self.catalog_entry(key, bytes),
+            Tree::Rows => self.row(key, bytes),
+            Tree::Blobs => {
+                let id = key.try_into().ok().map(u64::from_be_bytes).unwrap_or_default();
+                let is_intact = bytes
+                    .split_last_chunk::<{ blob::CHECK_SIZE }>()
+                    .is_some_and(|(payload, check)| blob::check_of(id, payload).to_le_bytes() == *check);
+                self.blob(key, is_intact);
+            }
+        }
+        self.take(tree, key, bytes);
+    }
+}
+
+/// Check one version of a database. `go_on` is asked with each entry.
+pub(crate) fn check(
+    database: &Arc<Database>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Vec<Finding>, StoreError> {
+    let mut findings = match &database.opening {
+        Some(_) => check_file(database, go_on).map(|(findings, _)| findings),
+        None => check_entries(&database.snapshot()?, go_on),
+    }?;
+    // What is damaged says nothing of whether it agrees with something else.
+    if findings.is_empty() {
+        findings = prove(&database.snapshot()?, go_on)?;
+    }
+    Ok(findings)
+}
+
+/// Check through the engine, which is trusted then.
+fn check_entries(snapshot: &Snapshot, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Finding>, StoreError> {
+    let database = snapshot.database();
+    let dictionary = Arc::clone(snapshot.dictionary());
+    let version = snapshot.read_txn().tree_version();
+    let mut audit = Audit::new(database.key_size_max, dictionary, version, Some(go_on));
+    for tree in Tree::ALL {
+        let mut cursor = snapshot.read_txn().cursor(tree).map_err(|error| database.error(error))?;
+        cursor.start(Start::Edge, Direction::Forward).map_err(|error| database.error(error))?;
+        while let Some((key, bytes)) = cursor.step().map_err(|error| database.error(error))? {
+            if audit.is_stopped() {
+                return Err(StoreError::Stopped);
+            }
+            audit.logical(tree, key, bytes);
+        }
+    }
+    Ok(audit.finish())
+}
+
+/// Check all pages of the file, as a snapshot keeps them in place.
+pub(crate) fn check_file(
+    database: &Arc<Database>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(Vec<Finding>, Option<PageMap>), StoreError> {
+    const TRIES: usize = 100;
+    // What a writer keeps out of the file meanwhile has checks of its own.
+    const PATIENCE: Duration = Duration::from_millis(100);
+    let Some(opening) = &database.opening else {
+        return Err(StoreError::Unsupported { what: "a database in memory has no pages" });
+    };
+    let file = opening.file()?;
+    let failed = |source| StoreError::from_io("read", database.path.clone(), source);
+    for _ in 0..TRIES {
+        let mut refused = None;
+        if database.read_only.is_none() {
+            let mut is_stopped = false;
+            // A check believes no page, and the log is not to be written into a damaged file.
+            database.engine.distrust();
+            let settled = database.engine.settle_while(PATIENCE, PATIENCE, &mut || {
+                is_stopped |= !go_on();
+                !is_stopped
+            });
+            if is_stopped {
+                return Err(StoreError::Stopped);
+            }
+            let settled = settled.map_err(|error| database.settle_error(error));
+            match settled {
+                // Where the disk has no room for it, as where a writer is in the way.
+                Err(error) if error.is_of_room() => {}
+                // The file is checked as it is, without the log.
+                Err(error @ StoreError::LogUnwritten { .. }) => refused = Some(error),
+                settled => drop(settled?),
+            }
+        }
+        let snapshot = database.snapshot()?;
+        let version = snapshot.read_txn().tree_version();
+        let metas = PageFile::metas(file).map_err(failed)?;
+        let dictionary = Arc::clone(snapshot.dictionary());
+        let mut audit = Audit::new(database.key_size_max, dictionary, version, Some(&mut *go_on));
+        let newest = metas.iter().flatten().find(|meta| meta.txn == version);
+        let Some(meta) = newest else {
+            if metas.iter().flatten().all(|meta| meta.txn < version) {
+                audit.find("the meta pages", "neither is of the newest version");
+                return Ok((audit.finish(), None));
+            }
+            // Two commits since the snapshot: its meta page is overwritten already.
+            continue;
+        };
+        let size = file.metadata().map_err(failed)?.len();
+        let pages = PageFile::new(file, meta.page_size, size);
+        check_other_meta(&pages, &metas, meta, &mut audit);
+        let map = walk(&pages, meta, &mut audit);
+        let findings = audit.finish_whole()?;
+        return match refused.filter(|_| findings.is_empty()) {
+            Some(refused) => Err(refused),
+            None => Ok((findings, Some(map))),
+        };
+    }
+    Err(StoreError::Busy {
+        path: database.path.clone(),
+        wanted: crate::error::Wanted::Write,
+        holders: Vec::new(),
+        waited: None,
+    })
+}
+
+/// The other meta page is of the version before, or of the one that was committed meanwhile, and says which: were its
+/// version changed, or that of the newest meta page, the database would be as it was a commit earlier. Our snapshot keeps
+/// the other version's pages in place too.
+fn check_other_meta(pages: &PageFile<'_>, metas: &[Option<Meta>; 2], meta: &Meta, audit: &mut Audit<'_>) {
+    let Some(other) = metas.iter().flatten().find(|other| other.number != meta.number) else {
+        return audit.find("the other meta page", "it is damaged");
+    };
+    if other.txn.abs_diff(meta.txn) != 1 {
+        return audit.find("the other meta page", "its version is not the one before");
+    }
+    if other.txn == 0 {
+        // As it was created: an empty page. Otherwise it is the newest one, whose version was changed.
+        if !other.main.is_empty() {
+            audit.find("the other meta page", "its version is that of an empty file, and it is not empty");
+        }
+        return;
+    }
+    let applied =
+        pages.tree(other, Tree::Meta.name().as_bytes()).and_then(|tree| pages.lookup(&tree, APPLIED_KEY));
+    let version = applied.map(|bytes| match parse_entry(APPLIED_KEY, &bytes.unwrap_or_default()) {
+        Some(Entry::Applied(applied)) => applied.version,
+        _ => 0,
+    });
+    match version {
+        Ok(version) if version == other.txn => {}
+        Ok(_) => audit.find("the other meta page", "the version that it leads to is another one"),
+        Err(fault) => audit.fault(fault),
+    }
+}

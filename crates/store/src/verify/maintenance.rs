@@ -1,0 +1,389 @@
+//! How is a database looked after?
+//!
+//! `stats` says how it is doing, `check` whether it is sound, `backup` copies it while others use it, `compact` gives room back
+//! that deleted rows took.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::database::Database;
+use crate::engine::memory::MemoryEngine;
+use crate::error::{StoreError, Wanted};
+use crate::file::log_file;
+use crate::file::open;
+use crate::file::opening::Opening;
+use crate::file::rights;
+use crate::file::stamp;
+use crate::index::all_indexes;
+use crate::store::{Custody, Link, Mode, OpenOptions, Store};
+use crate::sys::os;
+use crate::verify::check::{self, Finding};
+use crate::verify::copy::{self, NewFile};
+use crate::verify::pages::PageFile;
+
+/// What a backup in the making is called, behind its target's name and ahead of a PID.
+const PART: &str = ".part-";
+
+/// How a database is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// The newest version: grows with each commit.
+    pub version: u64,
+    /// Tables.
+    pub tables: u64,
+    /// Rows in all tables.
+    pub rows: u64,
+    /// Indexes of all tables.
+    pub indexes: u64,
+    /// Entries of all of them.
+    pub index_entries: u64,
+    /// Entries that were written or deleted by this process since it opened the database.
+    pub entry_writes: u64,
+    /// Values that lie apart.
+    pub blobs: u64,
+    /// Shapes in the dictionary.
+    pub shapes: u64,
+    /// Bytes of the file; 0 in memory.
+    pub file_size: u64,
+    /// Bytes of a page; 0 in memory.
+    pub page_size: u64,
+    /// Pages up to the last one in use.
+    pub pages: u64,
+    /// Pages among them that hold nothing and will be used again.
+    pub free_pages: u64,
+    /// Bytes of address space reserved for the file.
+    pub map_size: u64,
+    /// Bytes of commits in the log that no checkpoint has written into the file yet.
+    pub log_pending: u64,
+    /// Bytes of changes that are kept for those who watch, beyond what is in the log.
+    pub history_size: u64,
+    /// Commits that were found in the log when this process opened the database: somebody had died.
+    pub log_recovered: u64,
+    /// Snapshots open in all processes.
+    pub readers: u64,
+    /// How many may be.
+    pub reader_slots: u64,
+    /// How many checkpoints the oldest of them is behind: what was freed since cannot be used again before it is closed.
+    pub oldest_reader_lag: u64,
+}
+
+impl Store {
+    /// How the database is doing. Costs a look at each table and at the list of free pages.
+    ///
+    /// # Errors
+    /// `Closed`, or when the catalog is damaged.
+    pub fn stats(&self) -> Result<Stats, StoreError> {
+        let snapshot = self.snapshot()?;
+        let database = snapshot.database();
+        let usage = database.engine.usage().map_err(|error| database.error(error))?;
+        let tables = snapshot.tables()?;
+        let mut rows = 0;
+        for (_, table) in &tables {
+            rows += snapshot.count(*table)?;
+        }
+        let indexes = all_indexes(snapshot.read_txn()).map_err(|error| database.catalog_error(error))?;
+        let mut index_entries = 0;
+        for info in &indexes {
+            index_entries += snapshot.count(info.id)?;
+        }
+        let file_size = match &database.opening {
+            Some(opening) => {
+                let metadata = opening.file()?.metadata();
+                metadata.map_err(|source| StoreError::from_io("read", database.path.clone(), source))?.len()
+            }
+            None => 0,
+        };
+        let [_, _, blobs] = usage.entries;
+        Ok(Stats {
+            version: snapshot.version(),
+            tables: tables.len() as u64,
+            rows,
+            indexes: indexes.len() as u64,
+            index_entries,
+            entry_writes: database.entry_writes.load(Ordering::Relaxed),
+            blobs,
+            shapes: u64::from(snapshot.dictionary().len()),
+            file_size,
+            page_size: usage.page_size,
+            pages: usage.pages,
+            free_pages: usage.free_pages,
+            map_size: usage.map_size,
+            log_pending: usage.pending,
+            history_size: usage.history,
+            log_recovered: usage.recovered,
+            readers: u64::from(usage.readers),
+            reader_slots: u64::from(usage.reader_slots),
+            oldest_reader_lag: usage.reader_lag,
+        })
+    }
+
+    /// Look at every page and every row of one version. No findings: everything is as it was written.
+    ///
+    /// # Errors
+    /// When the database cannot be read at all.
+    pub fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        self.check_while(&mut || true)
+    }
+
+    /// As `check`; `go_on` is asked with each entry.
+    ///
+    /// # Errors
+    /// As `check`; `Stopped`, where `go_on` said no.
+    pub fn check_while(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Finding>, StoreError> {
+        check::check(&self.database()?, go_on)
+    }
+
+    /// Why the byte at this offset of the file means nothing to anybody, if so: it is free, or padding. For those who want to
+    /// know whether damage that `check` does not find has hit anything.
+    ///
+    /// # Errors
+    /// As [`Store::check`].
+    pub fn unused_bytes(&self, offsets: &[u64]) -> Result<Vec<Option<&'static str>>, StoreError> {
+        let database = self.database()?;
+        let (_, map) = check::check_file(&database, &mut || true)?;
+        let (Some(map), Some(opening)) = (map, &database.opening) else { return Ok(Vec::new()) };
+        let file = opening.file()?;
+        let failed = |source| StoreError::from_io("read", database.path.clone(), source);
+        let size = file.metadata().map_err(failed)?.len();
+        let pages = PageFile::new(file, map.page_size(), size);
+        Ok(offsets.iter().map(|offset| map.unused(&pages, *offset)).collect())
+    }
+
+    /// Copy the newest version into a new file, which then is a database. Others may read and write meanwhile.
+    ///
+    /// # Errors
+    /// `TargetExists`, `DiskFull`.
+    pub fn backup(&self, target: impl AsRef<Path>) -> Result<(), StoreError> {
+        self.backup_while(target, &mut || true)
+    }
+
+    /// As `backup`; `go_on` is asked with each entry.
+    ///
+    /// # Errors
+    /// As `backup`; `Stopped`, where `go_on` said no: then there is no file.
+    pub fn backup_while(
+        &self,
+        target: impl AsRef<Path>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
+        let target = target.as_ref();
+        let snapshot = self.snapshot()?;
+        let exists = || StoreError::TargetExists { path: target.display().to_string() };
+        if target.symlink_metadata().is_ok() {
+            return Err(exists());
+        }
+        if !folder_of(target).is_dir() {
+            return Err(StoreError::NoFolder { path: target.display().to_string() });
+        }
+        // Under another name until it is complete: half a backup must not look like one.
+        let part = beside(target, &format!("{PART}{}", std::process::id()));
+        remove_parts_of(target);
+        // What goes wrong with it is told of the name that the caller knows.
+        let mode = rights::mode_beside(self.path());
+        let mut new = NewFile::create_for(&part, target, mode)?;
+        let copied = new.take_all(snapshot.read_txn(), go_on);
+        if !copied.map_err(|error| StoreError::from_engine(&new.name, error))? {
+            return Err(StoreError::Stopped);
+        }
+        let (part, held) = new.finish()?;
+        let linked = std::fs::hard_link(&part, target);
+        let placed = match linked {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists()),
+            // File systems without links: then nothing keeps two backups apart that begin at once.
+            Err(_) => rename(&part, target),
+            Ok(()) => sync_folder(target),
+        };
+        let _ = std::fs::remove_file(&part);
+        placed?;
+        // It has its name: no later backup takes it for what is left of an earlier one.
+        let settled = held.file().map_or(Ok(()), stamp::settle_kind);
+        settled.map_err(|source| StoreError::from_io("write", target.display().to_string(), source))
+    }
+
+    /// Rewrite the file without free room. Needs it alone: no snapshot, transaction or other handle of it may be open in
+    /// any process.
+    ///
+    /// # Errors
+    /// `Busy` says who has it open; `ReadOnly`, `DiskFull`. The database is as before then.
+    pub fn compact(&self, timeout: Duration) -> Result<(), StoreError> {
+        self.compact_while(timeout, &mut || true)
+    }
+
+    /// As `compact`; `go_on` is asked with each entry, until the new file is complete.
+    ///
+    /// # Errors
+    /// As `compact`; `Stopped`, where `go_on` said no: the database is as before.
+    pub fn compact_while(
+        &self,
+        timeout: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StoreError> {
+        let link = self.link()?;
+        let database = self.lend(link)?;
+        let (database, compacted) = self.compact_lent(database, timeout, go_on);
+        let mut custody = link.database.lock();
+        // Or somebody has closed it meanwhile, and it is closed here.
+        if let Custody::Lent(_) = &*custody {
+            *custody = database.map_or(Custody::Closed, Custody::Own);
+        }
+        compacted
+    }
+
+    /// Take the database away from everybody else of this process, where nobody uses it.
+    fn lend(&self, link: &Link) -> Result<Arc<Database>, StoreError> {
+        let mut custody = link.database.lock();
+        let database = custody.database()?;
+        let path = database.path.clone();
+        if self.options().mode == Mode::Read || database.read_only.is_some() {
+            let why = "only a database opened for writing can be compacted";
+            return Err(StoreError::ReadOnly { path, why });
+        }
+        if database.opening.is_some() && Arc::strong_count(database) > 1 {
+            let wanted = Wanted::AloneHere;
+            return Err(StoreError::Busy { path, wanted, holders: Vec::new(), waited: None });
+        }
+        let database = Arc::clone(database);
+        *custody = Custody::Lent(path);
+        Ok(database)
+    }
+
+    /// Compact a database that was lent; it, or what it was opened as again, is given back.
+    fn compact_lent(
+        &self,
+        database: Arc<Database>,
+        timeout: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> (Option<Arc<Database>>, Result<(), StoreError>) {
+        let Some(opening) = &database.opening else { return (Some(database), Ok(())) };
+        // To ask for the file alone costs our share for moments.
+        database.engine.quiet();
+        let new_path = beside(&opening.path, "-compact");
+        let copied = opening.be_alone(timeout, go_on).and_then(|()| {
+            let mut is_stopped = false;
+            let settled = database.engine.settle_while(timeout, timeout, &mut || {
+                is_stopped |= !go_on();
+                !is_stopped
+            });
+            settled.map_err(|error| database.settle_error(error))?;
+            if is_stopped {
+                Err(StoreError::Stopped)
+            } else {
+                copy_beside(&database, opening, &new_path, go_on)
+            }
+        });
+        if copied.is_err() {
+            match opening.share() {
+                Ok(true) => return (Some(database), copied),
+                Ok(false) => {}
+                Err(error) => return (Some(database), Err(error)),
+            }
+        }
+        // From here on nobody can have the file but us: whoever opens it waits for our lock. Or somebody had it alone while we
+        // gave back what we held of it, and what we have open is not the database any more.
+        let replaced = copied.and_then(|()| replace(database, &new_path));
+        if replaced.is_err() {
+            copy::remove_remains(&new_path);
+        }
+        // Whether it is the new file or still the old one: it is opened again.
+        let options = self.options();
+        let mode = if options.mode == Mode::New { Mode::Write } else { options.mode };
+        let file = self.path().unwrap_or(Path::new(""));
+        match open::open(file, &OpenOptions { mode, ..options.clone() }) {
+            Ok((database, _)) => (Some(database), replaced),
+            Err(error) => (None, Err(error)),
+        }
+    }
+}
+
+/// Remove what a process left that died in `compact`; for a process that is alone with the database.
+pub(crate) fn remove_leftover(path: &Path) {
+    copy::remove_remains(&beside(path, "-compact"));
+}
+
+fn copy_beside(
+    database: &Arc<Database>,
+    opening: &Opening,
+    new_path: &Path,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(), StoreError> {
+    remove_leftover(&opening.path);
+    if new_path.symlink_metadata().is_ok() {
+        return Err(StoreError::TargetExists { path: new_path.display().to_string() });
+    }
+    let mut new = NewFile::create_for(new_path, &opening.path, rights::PRIVATE)?;
+    new.has_history = true;
+    let source = database.engine.begin_read().map_err(|error| database.error(error))?;
+    if !new.take_all(&*source, go_on).map_err(|error| database.error(error))? {
+        return Err(StoreError::Stopped);
+    }
+    let failed = |source| StoreError::from_io("copy the permissions of", database.path.clone(), source);
+    let metadata = opening.file()?.metadata().map_err(failed)?;
+    let new_file = new.file().map_err(|error| database.error(error))?;
+    rights::liken(new_file, &metadata).map_err(failed)?;
+    new.finish().map(drop)
+}
+
+/// Put the new file in the place of the old one, which is ours alone.
+fn replace(database: Arc<Database>, new_path: &Path) -> Result<(), StoreError> {
+    let path = database.path.clone();
+    let Ok(mut database) = Arc::try_unwrap(database) else {
+        return Err(StoreError::Closed { what: "database" });
+    };
+    // The engine first: its lock file holds the old file's version, and the new file must not meet it. Nor its log, which is
+    // empty.
+    database.engine = Box::new(MemoryEngine::new());
+    if let Some(opening) = &database.opening {
+        // Settled, and about to be without its log, if only for a moment.
+        let unmarked = opening.file().map(|file| stamp::set_mark(file, 0).and_then(|()| file.sync_data()))?;
+        unmarked.map_err(|source| StoreError::from_io("write", path.clone(), source))?;
+        let _ = std::fs::remove_file(log_file::path_of(&opening.path));
+        let _ = std::fs::remove_file(opening.lock_path());
+        rename(new_path, &opening.path)?;
+    }
+    drop(database);
+    sync_folder(Path::new(&path))
+}
+
+/// Remove what earlier backups to the same target have left that were killed.
+fn remove_parts_of(target: &Path) {
+    let Some(name) = target.file_name() else { return };
+    let Ok(entries) = std::fs::read_dir(folder_of(target)) else { return };
+    for entry in entries.flatten() {
+        let found = entry.file_name();
+        let rest = found.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
+        let number = rest.and_then(|rest| rest.strip_prefix(PART.as_bytes()));
+        if number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit)) {
+            copy::remove_remains(&entry.path());
+        }
+    }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn rename(source: &Path, target: &Path) -> Result<(), StoreError> {
+    let failed = |error| StoreError::from_io("replace", target.display().to_string(), error);
+    std::fs::rename(source, target).map_err(failed)?;
+    sync_folder(target)
+}
+
+fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Make a new name in a folder survive a power cut.
+pub(crate) fn sync_folder(file: &Path) -> Result<(), StoreError> {
+    let folder = folder_of(file);
+    let failed = |source| StoreError::from_io("sync", folder.display().to_string(), source);
+    // The file stands for its file system, where the folder cannot be opened.
+    let synced = std::fs::File::open(file).and_then(|file| os::sync_names(folder, &file));
+    synced.map_err(failed)
+}

@@ -1,0 +1,659 @@
+//! How do WAL records get from the log into the tree?
+//!
+//! A checkpoint seals the active segment, writes what it says into the tree in key order and says in the same transaction up to
+//! where. At every step it may die: the two segments and the tree always say how to go on.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::catalog::{Applied, table_key, with_more_rows};
+use crate::engine::{EngineError, Tree, WriteTxn};
+use crate::sys::memory;
+use crate::wal::engine::{Shared, WriterLock};
+use crate::wal::history;
+use crate::wal::lock;
+use crate::wal::memtable::{Memtable, Said, Saying};
+use crate::wal::record;
+use crate::wal::segments::{SegmentHead, Segments};
+use crate::wal::space::{GONE, Space};
+use crate::wal::state::{Placed, applied_of, newest};
+
+/// What a checkpoint takes for the order of the keys, at most about; pages are asked for one by one.
+const CHECKPOINT_MEMORY: usize = 8 << 20;
+
+/// How a checkpoint ended.
+pub(crate) enum Done {
+    /// The tree has everything up to here.
+    Applied(Applied),
+    /// There was nothing to do.
+    Nothing,
+    /// Until the deadline somebody held the writer lock, or wrote the tree.
+    InTheWay,
+    /// Whoever asked for it wants it no more.
+    Stopped,
+}
+
+/// The right to write the tree; dropping it gives it back.
+pub(crate) struct TreeLock {
+    shared: Arc<Shared>,
+}
+
+/// That right, and the transaction which it is about; the latter is to be dropped first.
+pub(crate) type TreeWrite = (TreeLock, Box<dyn WriteTxn>);
+
+impl Drop for TreeLock {
+    fn drop(&mut self) {
+        lock::release_tree(&self.shared.segments);
+    }
+}
+
+/// When somebody who begins to wait now has waited this long.
+pub(crate) fn in_a_while(patience: Duration) -> Instant {
+    const FOR_EVER: Duration = Duration::from_secs(1 << 32);
+    Instant::now() + patience.min(FOR_EVER)
+}
+
+/// How far the WAL records of a segment go.
+#[derive(Clone, Copy)]
+struct Chain {
+    end: u64,
+    sequence: u64,
+}
+
+/// Read a segment from its begin, as far as the chain goes; `take` gets each WAL record and its number.
+fn read_chain(
+    segments: &Segments,
+    segment: usize,
+    head: SegmentHead,
+    sequence: u64,
+    mut take: impl FnMut(u64, &[u8]),
+) -> Chain {
+    let mut chain = Chain { end: head.begin, sequence };
+    let (mut seed, mut bytes) = (head.salt, Vec::new());
+    while let Some(check) =
+        segments.wal_record(segment, head, chain.end, chain.sequence + 1, seed, &mut bytes)
+    {
+        chain.end += bytes.len() as u64;
+        chain.sequence += 1;
+        take(chain.sequence, &bytes);
+        seed = check;
+    }
+    chain
+}
+
+/// Where the chain of a segment ends.
+fn end_of_chain(segments: &Segments, segment: usize, head: SegmentHead, sequence: u64) -> Chain {
+    read_chain(segments, segment, head, sequence, |_, _| ())
+}
+
+/// The first and the last commit of a log, of whichever database, that its file lacks.
+pub(crate) fn unapplied(space: Box<dyn Space>) -> Option<(u64, u64)> {
+    let segments = Segments::of_any(space)?;
+    let mut lacked: Option<(u64, u64)> = None;
+    for segment in [0, 1] {
+        let Some(head) = segments.head(segment) else { continue };
+        let Some(first) = segments.first_wal_record(segment, head) else { continue };
+        let mut end = head.begin;
+        read_chain(&segments, segment, head, first.saturating_sub(1), |sequence, wal_record| {
+            end += wal_record.len() as u64;
+            if end > segments.applied() {
+                let (first, last) = lacked.unwrap_or((sequence, sequence));
+                lacked = Some((first.min(sequence), last.max(sequence)));
+            }
+        });
+    }
+    lacked
+}
+
+/// [O1] Where the log ends, and in which segment, by what the tree has and by the chains alone; `None` where it has nothing that the
+/// tree has not.
+fn find_end(segments: &Segments, applied: Applied) -> Option<(usize, Chain)> {
+    let begins_there = |segment: usize| {
+        let head = segments.head(segment).filter(|head| head.begin == applied.position)?;
+        let chain = end_of_chain(segments, segment, head, applied.sequence);
+        (chain.end > head.begin).then_some((segment, chain))
+    };
+    let (first, chain) = [0, 1].into_iter().find_map(begins_there)?;
+    match segments.head(1 - first).filter(|next| next.begin == chain.end) {
+        Some(next) => Some((1 - first, end_of_chain(segments, 1 - first, next, chain.sequence))),
+        None => Some((first, chain)),
+    }
+}
+
+/// [W6] Set tail and sequence to where the chain ends, behind a writer that died.
+pub(crate) fn recover(segments: &Segments, applied: Applied) -> Result<(), EngineError> {
+    if let Some((segment, chain)) = find_end(segments, applied) {
+        segments.set_active(segment);
+        segments.publish(chain.end, chain.sequence);
+        return Ok(());
+    }
+    let active = segments.active();
+    match segments.head(active) {
+        Some(head) if head.begin > applied.position => {
+            let what = "the log does not continue what the tree has";
+            return Err(EngineError::Damaged { what, code: 0 });
+        }
+        Some(head) if head.begin == applied.position => {}
+        // The tree lacks commits, so that the head was not being written when its writer died.
+        None if segments.tail() > applied.position => {
+            return Err(EngineError::Damaged { what: "the log's active segment has no head", code: 0 });
+        }
+        // It ends before what a bulk commit applied; or the writer died between two stores of its head. A segment that is active is only
+        // begun anew when the tree has everything.
+        Some(_) | None => segments.begin_segment(active, applied.position),
+    }
+    segments.publish(applied.position, applied.sequence);
+    Ok(())
+}
+
+/// [O1] Find out what a log that no other member has holds beyond the tree, and set its head accordingly. Whoever dies in it leaves
+/// what the next one makes the same of.
+pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), EngineError> {
+    let end = find_end(segments, applied);
+    let begins = || [0, 1].into_iter().filter_map(|segment| segments.head(segment)).map(|head| head.begin);
+    // Where a head is damaged, the segment behind it is lost, not the state that it began at.
+    if end.is_none()
+        && begins().any(|begin| begin > applied.position)
+        && !begins().any(|begin| begin == applied.position)
+        && ![0, 1].into_iter().any(|segment| segments.is_head_damaged(segment))
+    {
+        let what = "it continues a later state of the database: the file beside it is an older copy; move the log away to use that as it is";
+        return Err(EngineError::ForeignLog(what));
+    }
+    // Whoever held the writer lock, or wrote the tree, is dead. Nobody takes it for free before all of this is done.
+    segments.set_writer(GONE);
+    segments.set_tree_writer(0);
+    // Not what the head says, which may be damaged: if it were too much, nothing would be synced or applied any more.
+    segments.begin_counting(applied.position);
+    if let Some((segment, chain)) = end {
+        segments.set_found(true);
+        segments.set_active(segment);
+        segments.publish(chain.end, chain.sequence);
+    } else {
+        // First: a process that finds a segment without a head then knows that the tree has everything.
+        segments.publish(applied.position, applied.sequence);
+        segments.set_active(0);
+        segments.set_found(false);
+        // Where a power cut took the WAL records in between, the segments may begin where the same commits, made again, will end: what they
+        // held must not come back, also not behind another power cut.
+        segments.forget_segment(1);
+        segments.begin_segment(0, applied.position);
+        segments.space().sync().map_err(EngineError::of_system)?;
+    }
+    segments.set_writer(0);
+    Ok(())
+}
+
+impl Shared {
+    /// Write everything that is acknowledged now into the tree; false when a writer was in the way for so long, or somebody else
+    /// wrote the tree for so long, or `go_on` said no.
+    pub(crate) fn checkpoint_all(
+        self: &Arc<Self>,
+        for_writers: Duration,
+        for_tree: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, EngineError> {
+        let goal = self.segments.sequence();
+        let (writers_until, tree_until) = (in_a_while(for_writers), in_a_while(for_tree));
+        loop {
+            match self.checkpoint_until(writers_until, tree_until, go_on)? {
+                Done::Applied(applied) if applied.sequence < goal => {}
+                Done::Applied(_) | Done::Nothing => break,
+                Done::InTheWay | Done::Stopped => return Ok(false),
+            }
+        }
+        // Where nothing was ever committed nothing has synced it.
+        self.sync_newborn()?;
+        Ok(true)
+    }
+
+    /// One checkpoint, for whoever does not hold the writer lock. `go_on` is asked with each entry: until the tree is committed, nothing was
+    /// done but that the other segment is appended to.
+    pub(crate) fn checkpoint_until(
+        self: &Arc<Self>,
+        writers_until: Instant,
+        tree_until: Instant,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Done, EngineError> {
+        let Some(lock) = self.lock(Some(writers_until))? else { return Ok(Done::InTheWay) };
+        let is_sealed = self.seal(&lock)?;
+        // Nobody waits for the writer lock while holding the tree's, nor keeps writers from going on meanwhile.
+        drop(lock);
+        if is_sealed { self.apply_sealed(tree_until, go_on) } else { Ok(Done::Nothing) }
+    }
+
+    /// One checkpoint, for whoever holds the writer lock.
+    pub(crate) fn checkpoint_within(
+        self: &Arc<Self>,
+        lock: &WriterLock,
+        tree_until: Instant,
+    ) -> Result<Done, EngineError> {
+        if self.seal(lock)? { self.apply_sealed(tree_until, &mut || true) } else { Ok(Done::Nothing) }
+    }
+
+    /// Find out how much room the tree has in its file, for whoever holds the writer lock.
+    pub(crate) fn learn_room(self: &Arc<Self>, tree_until: Instant) -> Result<(), EngineError> {
+        match self.commit_nothing(tree_until) {
+            // Then fewer pages can be used.
+            Ok(()) | Err(EngineError::DiskFull(_)) => {}
+            Err(error) => return Err(error.before_commit()),
+        }
+        self.segments.room.learn(&self.tree.usage()?);
+        Ok(())
+    }
+
+    /// Commit the tree as it is, unless somebody else writes it, or its pages are not proved yet.
+    fn commit_nothing(self: &Arc<Self>, until: Instant) -> Result<(), EngineError> {
+        if self.is_unproven.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(()) };
+        let applied = Applied { version: txn.version(), ..applied_of(&*txn)? };
+        let (key, value) = applied.entry();
+        txn.put(Tree::Meta, &key, &[&value])?;
+        txn.commit()
+    }
+
+    /// Begin to write the tree; `None` when somebody else did until the deadline.
+    pub(crate) fn begin_tree(self: &Arc<Self>, until: Instant) -> Result<Option<TreeWrite>, EngineError> {
+        if !lock::acquire_tree(&self.segments, until) {
+            return Ok(None);
+        }
+        let lock = TreeLock { shared: Arc::clone(self) };
+        self.sync_newborn()?;
+        Ok(Some((lock, self.tree.begin_write()?)))
+    }
+
+    /// Write the sealed segment into the tree.
+    fn apply_sealed(
+        self: &Arc<Self>,
+        until: Instant,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Done, EngineError> {
+        memory::check_room(CHECKPOINT_MEMORY, "a checkpoint")?;
+        // The transaction ends before the lock is given back.
+        let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(Done::InTheWay) };
+        let applied = applied_of(&*txn)?;
+        let Some((segment, head)) = self.sealed(applied) else {
+            // Somebody else was faster.
+            self.tell_applied(applied)?;
+            return Ok(Done::Applied(applied));
+        };
+        let Some(end) = self.segments.head(1 - segment).map(|next| next.begin) else {
+            return Err(EngineError::Damaged { what: "the log's active segment has no head", code: 0 });
+        };
+        // Mostly this process has read it; the first WAL record of the next segment ends it.
+        let known = self.state().placed(head).filter(|placed| placed.end == end).map(Placed::read);
+        let (memtable, sequence) = if let Some(known) = known {
+            known
+        } else {
+            let (memtable, mut pen) = Memtable::new();
+            let mut reserved = Ok(());
+            let chain =
+                read_chain(&self.segments, segment, head, applied.sequence, |sequence, wal_record| {
+                    if reserved.is_ok() {
+                        reserved = memtable.reserve(wal_record.len(), record::count_of(wal_record));
+                    }
+                    if reserved.is_ok() {
+                        memtable.add(&mut pen, sequence, wal_record);
+                    }
+                });
+            reserved?;
+            if chain.end != end {
+                let what = "a sealed segment of the log does not reach to where the next one begins";
+                return Err(EngineError::Damaged { what, code: 0 });
+            }
+            (Arc::new(memtable), chain.sequence)
+        };
+        self.prove(&memtable)?;
+        if !write_memtable(&mut *txn, &memtable, go_on)? {
+            return Ok(Done::Stopped);
+        }
+        write_counts(&mut *txn, &memtable)?;
+        history::take_over(&mut *txn, &self.segments, (segment, head, end), applied)?;
+        let applied = Applied { position: end, sequence, version: txn.version() };
+        let (key, value) = applied.entry();
+        txn.put(Tree::Meta, &key, &[&value])?;
+        txn.commit()?;
+        self.segments.set_applied(applied.position);
+        Ok(Done::Applied(applied))
+    }
+
+    /// Let the engine read and change no page for a memtable that is not as it was written, where that is not known yet.
+    fn prove(&self, memtable: &Memtable) -> Result<(), EngineError> {
+        if self.is_unproven.load(Ordering::Relaxed) {
+            let changes = |(tree, sayings)| {
+                Iterator::map(sayings, move |(key, said): Saying<'_>| (tree, key, said == Said::Deleted))
+            };
+            self.tree.prove(&mut memtable.all().flat_map(changes))?;
+            self.is_unproven.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Say up to where the tree has everything, for whoever wrote that and died ahead of it: perhaps in the midst of the sync, so that the
+    /// disk need not have it yet, and the segment that it was written from is about to be begun anew.
+    pub(crate) fn tell_applied(&self, applied: Applied) -> Result<(), EngineError> {
+        if applied.position > self.segments.applied() {
+            if self.segments.has_failed_tree() {
+                // The system tells of lost pages once: a second sync would go well, and mean nothing.
+                return Err(EngineError::Broken);
+            }
+            self.tree.sync().map_err(|error| self.segments.tree_not_synced(error))?;
+            self.segments.set_applied(applied.position);
+        }
+        Ok(())
+    }
+
+    /// Bytes of WAL records that no tree has.
+    pub(crate) fn pending(&self) -> u64 {
+        self.segments.tail().saturating_sub(self.segments.applied())
+    }
+
+    /// The segment that a checkpoint sealed and did not apply.
+    fn sealed(&self, applied: Applied) -> Option<(usize, SegmentHead)> {
+        let active = self.segments.active();
+        let (head, other) = (self.segments.head(active)?, self.segments.head(1 - active)?);
+        (other.begin == applied.position && other.begin < head.begin).then_some((1 - active, other))
+    }
+
+    /// Make sure that one segment is sealed, so that writers go on in the other; false if there is nothing to seal.
+    fn seal(&self, _lock: &WriterLock) -> Result<bool, EngineError> {
+        let applied = newest(&*self.tree)?.1;
+        self.tell_applied(applied)?;
+        if self.sealed(applied).is_some() {
+            return Ok(true);
+        }
+        let (active, tail) = (self.segments.active(), self.segments.tail());
+        if tail <= applied.position {
+            if self.segments.has_found() {
+                // Sealed and applied, and nothing behind it: what may stand there from before is to continue nothing.
+                self.segments.begin_segment(active, tail.max(applied.position));
+                self.segments.set_found(false);
+            }
+            return Ok(false);
+        }
+        self.segments.begin_segment(1 - active, tail);
+        self.segments.set_active(1 - active);
+        self.segments.set_found(false);
+        Ok(true)
+    }
+}
+
+/// Give every key the value that was said last, in key order; false where `go_on` said no.
+fn write_memtable(
+    txn: &mut dyn WriteTxn,
+    memtable: &Memtable,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<bool, EngineError> {
+    for (tree, sayings) in memtable.all() {
+        for (key, said) in sayings {
+            if !go_on() {
+                return Ok(false);
+            }
+            write_said(txn, tree, key, said)?;
+        }
+    }
+    Ok(true)
+}
+
+/// Write what is said of a key into the tree; cheapest where keys come in order.
+pub(crate) fn write_said(
+    txn: &mut dyn WriteTxn,
+    tree: Tree,
+    key: &[u8],
+    said: Said<'_>,
+) -> Result<(), EngineError> {
+    match said {
+        Said::Value(value) => {
+            if !txn.append(tree, key, &[value])? {
+                txn.put(tree, key, &[value])?;
+            }
+        }
+        Said::Deleted => {
+            txn.delete(tree, key)?;
+        }
+    }
+    Ok(())
+}
+
+/// Write into the tables' entries what WAL records of one row have counted without them.
+fn write_counts(txn: &mut dyn WriteTxn, memtable: &Memtable) -> Result<(), EngineError> {
+    for table in memtable.counted_tables() {
+        let key = table_key(table);
+        let written = memtable.find_numbered(Tree::Meta, &key, u64::MAX).map_or(0, |(at, _)| at);
+        let more = memtable.counted(table, written, u64::MAX);
+        // A table that was dropped since has no entry.
+        let Some(value) = txn.get(Tree::Meta, &key)? else { continue };
+        let Some(value) = with_more_rows(table, value, more) else {
+            return Err(EngineError::Damaged {
+                what: "a table's entry in the catalog cannot be read",
+                code: 0,
+            });
+        };
+        txn.put(Tree::Meta, &key, &[&value])?;
+    }
+    Ok(())
+}
+
+/// Bytes beyond which a WAL record goes into the tree itself.
+pub(crate) fn wal_record_size_max(segments: &Segments) -> usize {
+    // Small enough that little is written twice, large enough that what is in the tree then pays for its two syncs.
+    const SHARE: u64 = 16;
+    ((segments.room() / SHARE) as usize).max(record::HEAD_SIZE + record::CHECK_SIZE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use super::*;
+    use crate::engine::memory::MemoryEngine;
+    use crate::engine::{Engine, ReadTxn, Usage};
+    use crate::wal::engine::{LoggedEngine, settle_tree};
+    use crate::wal::segments::death;
+    use crate::wal::space::MemorySpace;
+    use crate::wal::state::State;
+
+    fn put(engine: &LoggedEngine, number: u8) {
+        let mut txn = engine.begin_write().unwrap();
+        txn.put(Tree::Rows, &[number], &[b"row"]).unwrap();
+        txn.commit().unwrap();
+    }
+
+    /// What the dead may leave: with WAL records in no segment, in one or in both, and in another order of these.
+    fn left_behind(case: u8) -> LoggedEngine {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        let seal = || {
+            let lock = engine.shared.lock(None).unwrap().unwrap();
+            assert!(engine.shared.seal(&lock).unwrap());
+        };
+        if case >= 4 {
+            put(&engine, 0);
+            assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
+        }
+        if case % 4 >= 1 {
+            put(&engine, 1);
+        }
+        if case % 4 >= 2 {
+            seal();
+        }
+        if case % 4 >= 3 {
+            put(&engine, 2);
+        }
+        engine.quiet();
+        // In the midst of an append: its position is told, and no WAL record of that end.
+        engine.shared.segments.set_writer(GONE);
+        engine
+    }
+
+    fn rows(tree: &dyn Engine, segments: &Segments) -> Vec<u8> {
+        let mut state = State::new(tree, segments).unwrap();
+        let below = state.read(tree, segments).unwrap();
+        let read = crate::wal::read::LoggedRead::new(&state, below);
+        (0..3).filter(|number| read.get(Tree::Rows, &[*number]).unwrap().is_some()).collect()
+    }
+
+    #[test]
+    fn whoever_dies_in_taking_a_log_over_leaves_it_to_the_next() {
+        let copy =
+            |segments: &Segments| Segments::new(Box::new(MemorySpace::copy_of(segments.space())), [0; 16]);
+        for case in 0..8 {
+            let engine = left_behind(case);
+            let (tree, left) = (&*engine.shared.tree, &engine.shared.segments);
+            let applied = newest(tree).unwrap().1;
+            let expected = rows(tree, left);
+            for step in 0.. {
+                let segments = copy(left);
+                let is_done = death::at(step, || take_over(&segments, applied).unwrap()).is_some();
+                assert!(step < 40, "it takes no end");
+                // Whoever is beside without having taken it over itself has to recover it first.
+                assert_eq!(segments.writer().load(Ordering::Relaxed) == 0, is_done);
+                if !is_done {
+                    let again = copy(&segments);
+                    take_over(&again, applied).unwrap();
+                    assert_eq!(rows(tree, &again), expected, "case {case}, died at step {step}");
+                    assert_eq!(again.sequence(), left.sequence());
+                    let beside = copy(&segments);
+                    recover(&beside, applied).unwrap();
+                    assert_eq!(rows(tree, &beside), expected, "case {case}, recovered at step {step}");
+                    continue;
+                }
+                assert_eq!(rows(tree, &segments), expected, "case {case}");
+                break;
+            }
+        }
+    }
+
+    /// What a process does that dies ahead of one of its stores.
+    type Work = fn(&LoggedEngine);
+
+    fn put_large(engine: &LoggedEngine) {
+        let mut txn = engine.begin_write().unwrap();
+        txn.put(Tree::Rows, &[1], &[&vec![7; 5_000]]).unwrap();
+        txn.commit().unwrap();
+    }
+
+    fn settle(engine: &LoggedEngine) {
+        engine.settle(Duration::ZERO, Duration::ZERO).unwrap();
+    }
+
+    fn settle_found(engine: &LoggedEngine) {
+        settle(engine);
+        engine.shared.segments.set_found(true);
+        settle(engine);
+    }
+
+    #[test]
+    fn whoever_dies_between_two_stores_of_a_segment_is_followed_by_those_beside() {
+        for work in [put_large as Work, settle, settle_found] {
+            for step in 0.. {
+                let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+                put(&engine, 0);
+                let is_done = death::at(step, || work(&engine)).is_some();
+                assert!(step < 40, "it takes no end");
+                // What unwinding has given back.
+                engine.shared.segments.set_writer(GONE);
+                let (tree, segments) = (&*engine.shared.tree, &engine.shared.segments);
+                let found = rows(tree, segments);
+                assert!(found.contains(&0), "a reader that comes now, died at step {step}: {found:?}");
+                assert!(engine.begin_read().unwrap().get(Tree::Rows, &[0]).unwrap().is_some());
+                put(&engine, 2);
+                let all = rows(tree, segments);
+                assert!(all.contains(&0) && all.contains(&2), "died at step {step}: {all:?}");
+                assert!(!found.contains(&1) || all.contains(&1), "died at step {step}: {all:?}");
+                settle(&engine);
+                assert_eq!(rows(tree, segments), all, "died at step {step}");
+                if is_done {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A tree of which syncs fail when it is told so; it counts how often it was written again.
+    struct Unsynced {
+        tree: MemoryEngine,
+        told: Arc<Told>,
+    }
+
+    #[derive(Default)]
+    struct Told {
+        fails: AtomicBool,
+        written_again: AtomicU64,
+    }
+
+    impl Engine for Unsynced {
+        fn key_size_max(&self) -> usize {
+            self.tree.key_size_max()
+        }
+
+        fn version(&self) -> u64 {
+            self.tree.version()
+        }
+
+        fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
+            self.tree.begin_read()
+        }
+
+        fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
+            self.tree.begin_write()
+        }
+
+        fn sync(&self) -> Result<(), EngineError> {
+            // The system tells it once.
+            if self.told.fails.swap(false, Ordering::Relaxed) {
+                return Err(EngineError::Io(std::io::Error::from_raw_os_error(libc::EIO)));
+            }
+            Ok(())
+        }
+
+        fn write_again(&self) -> Result<(), EngineError> {
+            self.told.written_again.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn reader_lag(&self) -> Result<u64, EngineError> {
+            self.tree.reader_lag()
+        }
+
+        fn usage(&self) -> Result<Usage, EngineError> {
+            self.tree.usage()
+        }
+    }
+
+    #[test]
+    fn a_tree_that_could_not_be_synced_keeps_the_log_that_it_was_written_from() {
+        let told = Arc::new(Told::default());
+        let tree = Box::new(Unsynced { tree: MemoryEngine::new(), told: Arc::clone(&told) });
+        let engine = LoggedEngine::in_memory(tree, 1 << 16).unwrap();
+        put(&engine, 0);
+        settle(&engine);
+        put(&engine, 1);
+        settle(&engine);
+        let segments = &engine.shared.segments;
+        let heads = || [0, 1].map(|segment| segments.head(segment));
+        let before = heads();
+        // Its writer died ahead of saying that the tree is on the disk.
+        segments.begin_counting(0);
+        told.fails.store(true, Ordering::Relaxed);
+        let settled = || engine.settle(Duration::ZERO, Duration::ZERO);
+        assert!(matches!(settled().unwrap_err(), EngineError::Io(_)));
+        // That the next one goes well means nothing.
+        assert!(matches!(settled().unwrap_err(), EngineError::Broken));
+        assert!(matches!(engine.begin_write().err().unwrap(), EngineError::Broken));
+        assert_eq!((heads(), segments.applied()), (before, 0));
+        engine.quiet();
+        // Nor does it for a process that opens it next, until it has written all of the tree again.
+        let again = Segments::new(Box::new(MemorySpace::copy_of(segments.space())), [0; 16]);
+        told.fails.store(true, Ordering::Relaxed);
+        for (is_first, written) in [(true, 1), (false, 2)] {
+            let settled = settle_tree(&*engine.shared.tree, &again);
+            assert_eq!((settled.is_err(), again.has_failed_tree()), (is_first, is_first));
+            assert_eq!(told.written_again.load(Ordering::Relaxed), written);
+        }
+        settle_tree(&*engine.shared.tree, &again).unwrap();
+        assert_eq!(told.written_again.load(Ordering::Relaxed), 2, "it is on the disk");
+    }
+}

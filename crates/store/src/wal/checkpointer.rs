@@ -1,0 +1,224 @@
+//! Who keeps the log short and synced?
+//!
+//! A thread of each process that has written, from its first commit on: it has a file that was just made on the disk, once a second it
+//! syncs what nobody has synced, it runs a checkpoint when the active segment is half full or its oldest WAL record has waited for some seconds, and has the log's next pieces ready,
+//! which took an eighth of the time of ten thousand puts. It waits for no writer, and nobody waits for it unless the log is full.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::engine::EngineError;
+use crate::sys::os;
+use crate::sys::reclaim::Reclaimer;
+use crate::wal::checkpoint::Done;
+use crate::wal::engine::Shared;
+use crate::wal::sync::Extent;
+
+/// How long a commit of `process` may stay unsynced: less than a second, so that it is one with a tick and the sync itself.
+const SYNC_INTERVAL: Duration = Duration::from_millis(900);
+/// How long a WAL record may stay out of the tree.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
+/// How often it looks how full the segment is.
+const TICK: Duration = Duration::from_millis(50);
+/// How often, and how soon again, it looks for the first commit.
+const FIRST_LOOKS: u32 = 50;
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+/// The right to have a log kept: when this is dropped, the thread has let go of it, and is about to end. Nobody waits for that: to be woken
+/// and to end takes a thread as long as a tenth of closing.
+pub(crate) struct Checkpointer {
+    kept: Arc<Kept>,
+    thread: Option<Reclaimer>,
+    generation: u64,
+}
+
+/// What the thread keeps; none when it is to end. Locked while it works.
+struct Kept {
+    shared: Mutex<Option<Arc<Shared>>>,
+    /// Somebody waits for that.
+    ends: AtomicBool,
+}
+
+impl Kept {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Shared>>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Checkpointer {
+    /// Begin to keep a log.
+    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+        let kept = Kept { shared: Mutex::new(Some(Arc::clone(shared))), ends: AtomicBool::new(false) };
+        let kept = Arc::new(kept);
+        let own = Arc::clone(&kept);
+        let thread = Reclaimer::begin("pellucid-log", move || keep(&own))?;
+        shared.segments.set_checkpointer(Some(thread.thread().clone()));
+        Ok(Self { kept, thread: Some(thread), generation: os::generation() })
+    }
+
+    /// Have the thread let go of the log. It goes on as long as it may be handed something to give back, and has the log's map already.
+    pub(crate) fn let_go(mut self) -> Option<Reclaimer> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<Reclaimer> {
+        let thread = self.thread.take()?;
+        if self.generation != os::generation() {
+            // The thread is the parent's, and its locks may be held for ever here.
+            std::mem::forget(Arc::clone(&self.kept));
+            return Some(thread);
+        }
+        self.kept.ends.store(true, Ordering::Relaxed);
+        if let Some(shared) = self.kept.lock().take() {
+            shared.segments.set_checkpointer(None);
+            thread.hand(Arc::clone(shared.segments.space().words()));
+        }
+        Some(thread)
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Since when the oldest WAL record has waited, after a checkpoint that ended so. Whoever was in the way has made none of them younger.
+fn waiting_since(since: Option<Instant>, done: &Result<Done, EngineError>) -> Option<Instant> {
+    since.filter(|_| matches!(done, Ok(Done::InTheWay)))
+}
+
+fn keep(kept: &Kept) {
+    let mut synced = Instant::now();
+    let mut unapplied_since: Option<Instant> = None;
+    // The first commit is what the thread was started for, and follows at once. Not ahead of it: where the sync fails, that commit would be
+    // refused, and not be told that it may be lost.
+    for _ in 0..FIRST_LOOKS {
+        if kept.lock().as_ref().is_none_or(|shared| shared.pending() > 0) {
+            break;
+        }
+        thread::park_timeout(FIRST_PAUSE);
+    }
+    if let Some(shared) = &*kept.lock()
+        && shared.pending() > 0
+    {
+        // Whoever syncs or closes next would wait for that. An error is seen by them.
+        let _ = shared.sync_newborn();
+    }
+    loop {
+        thread::park_timeout(TICK);
+        let place = kept.lock();
+        let Some(shared) = &*place else { return };
+        let mut has_prepared = true;
+        while has_prepared && !kept.ends.load(Ordering::Relaxed) {
+            has_prepared = shared.segments.prepare();
+        }
+        if synced.elapsed() >= SYNC_INTERVAL {
+            synced = Instant::now();
+            // An error is seen by whoever asks for a sync, and by the checkpoint.
+            let _ = shared.sync(Extent::Whole);
+            shared.let_go();
+        }
+        let (pending, room) = (shared.pending(), shared.segments.room());
+        if pending == 0 {
+            unapplied_since = None;
+        }
+        let since = if pending == 0 { None } else { Some(*unapplied_since.get_or_insert_with(Instant::now)) };
+        let is_old = since.is_some_and(|since| since.elapsed() >= CHECKPOINT_INTERVAL);
+        if pending >= room / 2 || is_old {
+            // What fails is tried again, and is told to the writer that finds no room.
+            let until = Instant::now() + TICK;
+            let done = shared.checkpoint_until(until, until, &mut || true);
+            unapplied_since = waiting_since(since, &done);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::memory::MemoryEngine;
+    use crate::engine::{Engine, Tree};
+    use crate::wal::engine::{LoggedEngine, Opened};
+    use crate::wal::segments::words_for;
+    use crate::wal::space::MemorySpace;
+    use crate::wal::space::noted::{Asked, Noted};
+
+    #[test]
+    fn what_nobody_asks_for_is_synced_and_then_written_into_the_tree_all_the_same() {
+        let asked = Asked::default();
+        let space = Noted(MemorySpace::new(words_for(1 << 20)), Arc::clone(&asked));
+        let opened = Opened { is_alone: true, joins: true, inode: 1 };
+        let tree = Box::new(MemoryEngine::new());
+        let (engine, _) = LoggedEngine::open(tree, Box::new(space), [0; 16], opened).unwrap();
+        let mut txn = engine.begin_write().unwrap();
+        txn.put(Tree::Rows, b"key", &[b"value"]).unwrap();
+        txn.commit().unwrap();
+        assert!(engine.pending() > 0);
+        // Far less than fills anything, and nobody comes back to it: what happens happens by its age.
+        let comes = |is_so: &dyn Fn() -> bool| {
+            let begin = Instant::now();
+            while !is_so() {
+                assert!(begin.elapsed().as_secs() < 60, "it did not come");
+                thread::sleep(TICK);
+            }
+        };
+        comes(&|| asked.lock().unwrap().iter().any(|(what, _)| *what == "sync of all"));
+        comes(&|| engine.pending() == 0);
+        let kept = engine.begin_read().unwrap();
+        assert_eq!(kept.get(Tree::Rows, b"key").unwrap(), Some(&b"value"[..]));
+    }
+
+    /// Puts of rows as long as half a piece of the log, by an engine whose space notes what it is asked for.
+    fn prepared_by(puts: u32, syncs: bool, awaited: Option<usize>) -> Vec<usize> {
+        const AREA_SIZE: usize = 64 << 16;
+        let asked = Asked::default();
+        let space = Noted(MemorySpace::new(words_for(AREA_SIZE)), Arc::clone(&asked));
+        let opened = Opened { is_alone: true, joins: true, inode: 1 };
+        let tree = Box::new(MemoryEngine::new());
+        let (engine, _) = LoggedEngine::open(tree, Box::new(space), [0; 16], opened).unwrap();
+        let prepared = || {
+            let asked = asked.lock().unwrap();
+            let words = asked.iter().filter(|(what, _)| *what == "prepare").map(|(_, words)| words.start);
+            // As numbers of pieces, of both segments in turn.
+            words.map(|start| (start - words_for(0)) / (1 << 13)).collect::<Vec<_>>()
+        };
+        for number in 0..puts {
+            let mut txn = engine.begin_write().unwrap();
+            txn.put(Tree::Rows, &number.to_be_bytes(), &[&vec![7; 30 << 10]]).unwrap();
+            txn.commit().unwrap();
+            if syncs {
+                engine.sync().unwrap();
+            }
+        }
+        thread::sleep(2 * TICK);
+        // It looks every now and then, even where nobody wakes it.
+        let begin = Instant::now();
+        while awaited.is_some_and(|awaited| !prepared().contains(&awaited)) && begin.elapsed().as_secs() < 20
+        {
+            thread::sleep(TICK);
+        }
+        prepared()
+    }
+
+    #[test]
+    fn the_pieces_that_are_written_to_next_are_made_ready() {
+        let prepared = prepared_by(12, false, Some(12));
+        // Six are in use; the other segment's lie between.
+        assert!(prepared.iter().all(|piece| piece % 2 == 0 && *piece >= 4), "{prepared:?}");
+        assert!(prepared.contains(&12) && prepared.iter().all(|piece| *piece <= 2 * (5 + 5)), "{prepared:?}");
+        assert_eq!(prepared_by(1, false, None), [], "nobody knows whether a second piece will be needed");
+        assert_eq!(prepared_by(12, true, None), [], "to wait for the disk takes longer");
+    }
+
+    #[test]
+    fn a_checkpoint_that_found_somebody_in_the_way_is_tried_again_at_once() {
+        let since = Some(Instant::now());
+        assert_eq!(waiting_since(since, &Ok(Done::InTheWay)), since);
+        assert_eq!(waiting_since(since, &Ok(Done::Nothing)), None);
+        // What fails at the disk is not tried twenty times a second.
+        assert_eq!(waiting_since(since, &Err(EngineError::Broken)), None);
+    }
+}

@@ -1,0 +1,583 @@
+//! How do tree and log look like one engine?
+//!
+//! Reads go over both, commits go into the log, and the tree is written by checkpoints and by what is too large for the log.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::engine::history::{Next, Place};
+use crate::engine::{AtOnce, Choose, Engine, EngineError, HashedKey, ReadTxn, Tree, Usage, WriteTxn};
+use crate::sys::latch::{Held, Latch};
+use crate::sys::memory;
+use crate::sys::reclaim::Reclaimer;
+use crate::wal::checkpoint;
+use crate::wal::checkpointer::Checkpointer;
+use crate::wal::history;
+use crate::wal::lock::{self, Taken};
+use crate::wal::read::LoggedRead;
+use crate::wal::segments::{FORMAT, Foreign, Segments, words_for};
+use crate::wal::space::{MemorySpace, Space};
+use crate::wal::state::{State, newest};
+use crate::wal::sync::{Extent, SyncError, Unsynced};
+use crate::wal::write::LoggedWrite;
+use crate::wal::write_batch::WriteBatch;
+
+/// An engine whose commits are WAL records in a log.
+pub struct LoggedEngine {
+    /// From the first writer on; dropped before the rest, which it has let go of then.
+    checkpointer: Mutex<Option<Checkpointer>>,
+    pub(crate) has_checkpointer: AtomicBool,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What transactions share with their engine.
+pub(crate) struct Shared {
+    pub(crate) tree: Box<dyn Engine>,
+    pub(crate) segments: Segments,
+    pub(crate) state: Latch<State>,
+    /// How many WAL records the log had, when it was opened, that the tree had not.
+    recovered: u64,
+    /// Whether the pages that the next checkpoint comes to are to be proved ahead of it: nobody knows what happened to a file that a
+    /// dead process left.
+    pub(crate) is_unproven: AtomicBool,
+    /// Held while a thread syncs a file that was just made: who comes meanwhile waits for it, and need not do it again.
+    birth: Mutex<()>,
+}
+
+/// How a log is opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Opened {
+    /// No other member has it, nor becomes one meanwhile: others read at most a copy of it, or what it says without a word.
+    pub(crate) is_alone: bool,
+    /// The log may be written.
+    pub(crate) joins: bool,
+    /// The data file's inode.
+    pub(crate) inode: u64,
+}
+
+/// What was found of a log when it was opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Met {
+    /// How many WAL records are counted and not there.
+    pub(crate) lost: u64,
+    /// The last WAL record that the tree has by itself.
+    pub(crate) applied: u64,
+}
+
+impl LoggedEngine {
+    /// Put a log over a tree. With nobody else beside, an empty space becomes a log; returns also what is to be told.
+    pub(crate) fn open(
+        tree: Box<dyn Engine>,
+        space: Box<dyn Space>,
+        identity: [u8; 16],
+        opened: Opened,
+    ) -> Result<(Self, Met), EngineError> {
+        let segments = Segments::new(space, identity);
+        if opened.is_alone && opened.joins {
+            settle_tree(&*tree, &segments)?;
+        }
+        let (_, applied) = newest(&*tree)?;
+        let mut lost = 0;
+        match segments.identify(opened.is_alone) {
+            Ok(()) if opened.is_alone => {
+                let counted = segments.sequence();
+                checkpoint::take_over(&segments, applied)?;
+                if opened.joins && segments.is_newborn() {
+                    // `settle_tree` has synced it.
+                    segments.space().sync_names().map_err(|error| {
+                        segments.note_failure(Unsynced::Log, &error);
+                        EngineError::of_system(error)
+                    })?;
+                    segments.set_newborn(0);
+                }
+                lost = counted.saturating_sub(segments.sequence());
+            }
+            Ok(()) => {}
+            Err(Foreign::Empty) if opened.is_alone => {
+                // Whoever made the file may have died ahead of making a log: only the second commit says that the first is on the disk.
+                let newborn = if tree.version() <= 1 { opened.inode } else { 0 };
+                let created = segments.create(applied.position, applied.sequence, newborn);
+                created.map_err(EngineError::of_system)?;
+            }
+            Err(foreign) => return Err(what_is_told(foreign)),
+        }
+        if opened.joins {
+            segments.introduce();
+            // We have only begun: if our number stands there, it was another's who died with the lock.
+            lock::abandon(&segments);
+            lock::release_tree(&segments);
+            segments.leave_syncer();
+        }
+        let state = State::new(&*tree, &segments)?;
+        let recovered = state.sequence().saturating_sub(applied.sequence);
+        // Whoever comes second may write what the first one has found and not written.
+        let is_unproven = if opened.is_alone { recovered > 0 } else { segments.has_found() };
+        let shared = Arc::new(Shared {
+            tree,
+            segments,
+            state: Latch::new(state),
+            is_unproven: AtomicBool::new(is_unproven),
+            recovered: if opened.is_alone { recovered } else { 0 },
+            birth: Mutex::new(()),
+        });
+        let met = Met { lost, applied: applied.sequence };
+        Ok((Self { checkpointer: Mutex::new(None), has_checkpointer: AtomicBool::new(false), shared }, met))
+    }
+
+    /// Write into the tree what was found, for whoever is alone and writes.
+    pub(crate) fn take_over(&self) -> Result<(), EngineError> {
+        if self.shared.recovered > 0 {
+            self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO, &mut || true)?;
+        }
+        self.shared.segments.forget_failure();
+        Ok(())
+    }
+
+    /// Note in whose PID namespace the log is; says whether somebody noted another one before.
+    pub(crate) fn meet_namespace(&self, own: u64) -> bool {
+        self.shared.segments.meet_namespace(own)
+    }
+
+    /// Whether the data file's mark is that of another log than this one, which may have had commits that are in neither.
+    pub(crate) fn misses_log(&self, mark: u64) -> bool {
+        let segments = &self.shared.segments;
+        if segments.token() == 0 {
+            // A power cut took it. That the log is there speaks for its being the one.
+            let other = segments.head(segments.active()).map_or(1, |head| head.salt);
+            segments.set_token(if mark == 0 { other } else { mark });
+        }
+        mark != 0 && segments.token() != mark
+    }
+
+    /// Put a log in this process's memory over a tree, with segments of this many bytes: for tests.
+    ///
+    /// # Errors
+    /// When the tree cannot be read.
+    pub fn in_memory(tree: Box<dyn Engine>, segment_size: usize) -> Result<Self, EngineError> {
+        let space = Box::new(MemorySpace::new(words_for(segment_size)));
+        Ok(Self::open(tree, space, [0; 16], Opened { is_alone: true, joins: true, inode: 1 })?.0)
+    }
+}
+
+impl LoggedEngine {
+    /// What a transaction that may wait does first.
+    fn prepare_to_write(&self) -> Result<(), EngineError> {
+        if !memory::has_room(memory::HEADROOM) {
+            // The last commits take most of it, as long as the tree has not all of them. What goes wrong with that is told by who asks for it.
+            let _ = self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO, &mut || true);
+            drop(self.shared.read()?);
+            memory::check_room(0, "a transaction")?;
+        }
+        self.start_checkpointer()
+    }
+
+    /// From the first writer on somebody keeps the log short.
+    fn start_checkpointer(&self) -> Result<(), EngineError> {
+        if self.has_checkpointer.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut checkpointer = self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner);
+        if checkpointer.is_none() {
+            *checkpointer = Some(Checkpointer::start(&self.shared).map_err(EngineError::Io)?);
+            self.shared.state().keeps = true;
+            self.has_checkpointer.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Make sure of what a tree says whose writer may have died: that it is on the disk, since what it was written from is about to be begun
+/// anew, and that it is the newest. The log cannot be asked whether that is needed: its first page is not believed.
+pub(crate) fn settle_tree(tree: &dyn Engine, segments: &Segments) -> Result<(), EngineError> {
+    if segments.is_new() {
+        return Ok(());
+    }
+    // As in `recover`: readers do not see the commit of one who died behind it until the tree's lock was taken once.
+    drop(tree.begin_write()?);
+    if segments.has_failed_tree() {
+        tree.write_again()?;
+    }
+    if let Err(error) = tree.sync() {
+        // Not in the log of another database, whose owner would be told.
+        let is_ours = matches!(segments.identify(false), Ok(()) | Err(Foreign::Empty));
+        return Err(if is_ours { segments.tree_not_synced(error) } else { error });
+    }
+    segments.forget_failed_tree();
+    Ok(())
+}
+
+impl Segments {
+    /// Note that the tree could not be synced, if that is what an error of its says.
+    pub(crate) fn tree_not_synced(&self, error: EngineError) -> EngineError {
+        if let EngineError::Io(source) | EngineError::DiskFull(source) = &error {
+            self.note_failure(Unsynced::Tree, source);
+        }
+        error
+    }
+}
+
+/// What is told of the log of another database, ahead of what it holds.
+pub(crate) const OF_ANOTHER: &str = "it is the log of another database";
+
+/// What lies where the log should, and what to do with it.
+fn what_is_told(foreign: Foreign) -> EngineError {
+    EngineError::ForeignLog(match foreign {
+        Foreign::Newer(found) => return EngineError::NewerLog { found, newest: FORMAT as u16 },
+        Foreign::Identity => OF_ANOTHER,
+        Foreign::Empty | Foreign::NoLog => {
+            "it is no log, or one whose first page is damaged; move it away if you can do without the last commits"
+        }
+    })
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> Held<'_, State> {
+        // Memtables are only added to, so that whoever panicked has left at worst a WAL record to be read again.
+        self.state.lock()
+    }
+
+    /// The same if no other thread has it.
+    #[inline]
+    pub(crate) fn state_at_once(&self) -> Option<Held<'_, State>> {
+        self.state.try_lock()
+    }
+
+    /// The newest version.
+    pub(crate) fn read(&self) -> Result<LoggedRead, EngineError> {
+        let mut state = self.state();
+        let tree = state.read(&*self.tree, &self.segments)?;
+        Ok(LoggedRead::new(&state, tree))
+    }
+
+    /// As `read`, for whoever has the writer lock; with memory for what it will write.
+    pub(crate) fn read_to_write(&self) -> Result<(LoggedRead, WriteBatch), EngineError> {
+        let mut state = self.state();
+        let tree = state.read(&*self.tree, &self.segments)?;
+        Ok((LoggedRead::new(&state, tree), state.take_write_batch()))
+    }
+
+    /// As `read_to_write`; `None` where another thread is about to take over what was committed.
+    fn read_to_write_at_once(&self) -> Result<Option<(LoggedRead, WriteBatch)>, EngineError> {
+        let Some(mut state) = self.state_at_once() else { return Ok(None) };
+        let tree = state.read(&*self.tree, &self.segments)?;
+        Ok(Some((LoggedRead::new(&state, tree), state.take_write_batch())))
+    }
+
+    /// Make what is acknowledged now survive a power cut.
+    pub(crate) fn sync(&self, extent: Extent) -> Result<(), EngineError> {
+        self.sync_newborn().map_err(|error| match error {
+            EngineError::Broken => self.failed_before(self.segments.failure()),
+            error => error,
+        })?;
+        self.segments.sync(extent).map_err(|error| match error {
+            SyncError::Now(source) => EngineError::SyncFailed(source),
+            SyncError::Before(source) => self.failed_before(source),
+        })
+    }
+
+    /// What it means for a caller of this process that another thread or process was told of a failed sync: that the caller's own commits may be
+    /// lost, if it has made any that are not on the disk.
+    fn failed_before(&self, source: std::io::Error) -> EngineError {
+        if self.segments.has_unsynced_of_own() {
+            EngineError::SyncFailed(source)
+        } else {
+            EngineError::Broken
+        }
+    }
+
+    /// [D5] Have the data file, as it was made, on the disk, and its name: ahead of whatever is said to be there, and of whatever is written into the
+    /// tree, so that a file whose making a power cut came between is never longer than that.
+    pub(crate) fn sync_newborn(&self) -> Result<(), EngineError> {
+        if !self.segments.is_newborn() {
+            return Ok(());
+        }
+        let _birth = self.birth.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.segments.is_newborn() {
+            return Ok(());
+        }
+        self.check_sound()?;
+        let synced =
+            self.tree.sync().and_then(|()| self.segments.space().sync_names().map_err(EngineError::Io));
+        synced.map_err(|error| self.not_synced(error))?;
+        self.segments.set_newborn(0);
+        Ok(())
+    }
+
+    /// Note that the file, as it was made, or its name could not be synced.
+    fn not_synced(&self, error: EngineError) -> EngineError {
+        match error {
+            EngineError::Io(source) | EngineError::DiskFull(source) => {
+                self.segments.note_failure(Unsynced::Log, &source);
+                EngineError::SyncFailed(source)
+            }
+            error => error,
+        }
+    }
+
+    /// [D3] No commit is begun where those before it may be lost.
+    pub(crate) fn check_sound(&self) -> Result<(), EngineError> {
+        if self.segments.has_failed() { Err(EngineError::Broken) } else { Ok(()) }
+    }
+
+    /// Let go of a tree that nobody reads: it would keep old pages from being used again.
+    pub(crate) fn let_go(&self) {
+        self.state().let_go();
+    }
+
+    /// Take the writer lock, and clean up behind a dead owner; `None` when the deadline passed.
+    pub(crate) fn lock(
+        self: &Arc<Self>,
+        deadline: Option<Instant>,
+    ) -> Result<Option<WriterLock>, EngineError> {
+        let Some(taken) = lock::acquire(&self.segments, deadline) else { return Ok(None) };
+        if taken == Taken::OverFromDead {
+            let recovered = self.recover(deadline);
+            if !matches!(recovered, Ok(true)) {
+                // Given back, it would be taken for free, and the log for whole.
+                lock::abandon(&self.segments);
+                return recovered.map(|_| None).map_err(EngineError::before_commit);
+            }
+        }
+        Ok(Some(WriterLock { shared: Arc::clone(self) }))
+    }
+
+    /// Clean up behind a dead owner of the writer lock; false when somebody wrote the tree until the deadline.
+    fn recover(self: &Arc<Self>, deadline: Option<Instant>) -> Result<bool, EngineError> {
+        const WITHOUT_END: Duration = Duration::from_secs(1 << 30);
+        // It may have died in a commit of the tree, which readers of the tree do not see until its lock is taken once: a bulk
+        // commit that came to light after others had been appended would be in their place.
+        let Some((_lock, txn)) = self.begin_tree(deadline.unwrap_or_else(|| Instant::now() + WITHOUT_END))?
+        else {
+            return Ok(false);
+        };
+        drop(txn);
+        let (_, applied) = newest(&*self.tree)?;
+        self.tell_applied(applied)?;
+        checkpoint::recover(&self.segments, applied)?;
+        Ok(true)
+    }
+}
+
+/// The right to append; dropping it gives it back.
+pub(crate) struct WriterLock {
+    shared: Arc<Shared>,
+}
+
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        lock::release(&self.shared.segments);
+    }
+}
+
+impl Engine for LoggedEngine {
+    fn key_size_max(&self) -> usize {
+        self.shared.tree.key_size_max()
+    }
+
+    fn version(&self) -> u64 {
+        self.shared.segments.sequence()
+    }
+
+    fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError> {
+        Ok(Box::new(self.shared.read()?))
+    }
+
+    fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError> {
+        self.prepare_to_write()?;
+        let lock = self.shared.lock(None)?.ok_or(EngineError::Misuse("a wait without end has ended"))?;
+        Ok(Box::new(LoggedWrite::begin(&self.shared, lock, Duration::MAX)?))
+    }
+
+    fn begin_write_until(
+        &self,
+        deadline: Instant,
+        patience: Duration,
+    ) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
+        self.prepare_to_write()?;
+        match self.shared.lock(Some(deadline))? {
+            Some(lock) => Ok(Some(Box::new(LoggedWrite::begin(&self.shared, lock, patience)?))),
+            None => Ok(None),
+        }
+    }
+
+    fn begin_write_at_once(&self, patience: Duration) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
+        // The first commit starts the checkpointer, on the long way.
+        if !self.has_checkpointer.load(Ordering::Relaxed) || !lock::try_acquire(&self.shared.segments) {
+            return Ok(None);
+        }
+        let lock = WriterLock { shared: Arc::clone(&self.shared) };
+        self.shared.check_sound()?;
+        let Some(begun) = self.shared.read_to_write_at_once()? else { return Ok(None) };
+        Ok(Some(Box::new(LoggedWrite::new(&self.shared, lock, begun, patience))))
+    }
+
+    #[inline]
+    fn change_row(&self, key: &[u8], known: u64, choose: &mut Choose<'_>) -> Result<AtOnce<()>, EngineError> {
+        self.change_row_at_once(key, known, choose)
+    }
+
+    #[inline]
+    fn put_row(
+        &self,
+        key: HashedKey<'_>,
+        known: u64,
+        value: &[u8],
+        may_replace: fn(&[u8]) -> bool,
+    ) -> Result<AtOnce<bool>, EngineError> {
+        self.put_row_at_once(key, known, value, may_replace)
+    }
+
+    #[inline]
+    fn show_row(
+        &self,
+        key: &[u8],
+        known: u64,
+        show: &mut dyn FnMut(Option<&[u8]>),
+    ) -> Result<AtOnce<()>, EngineError> {
+        self.show_row_at_once(key, known, show)
+    }
+
+    fn distrust(&self) {
+        self.shared.is_unproven.store(true, Ordering::Relaxed);
+    }
+
+    fn writer(&self) -> Option<u32> {
+        self.shared.segments.writer_pid()
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.shared.sync(Extent::Commits)
+    }
+
+    fn mark(&self) -> u64 {
+        self.shared.segments.token()
+    }
+
+    fn pending(&self) -> u64 {
+        self.shared.pending()
+    }
+
+    fn quiet(&self) -> Option<Reclaimer> {
+        let mut checkpointer = self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_checkpointer.store(false, Ordering::Relaxed);
+        // It touches nothing any more when this returns.
+        let reclaimer = checkpointer.take().and_then(Checkpointer::let_go);
+        let mut state = self.shared.state();
+        state.keeps = false;
+        state.let_go();
+        reclaimer
+    }
+
+    fn leave(&self, has_committed: bool) -> Result<(), EngineError> {
+        let segments = &self.shared.segments;
+        // That it was synced is for those to note who have the log; that it was not may be noted by all.
+        if segments.is_newborn() {
+            let synced =
+                self.shared.tree.sync().and_then(|()| segments.space().sync_names().map_err(EngineError::Io));
+            synced.map_err(|error| self.shared.not_synced(error))?;
+        }
+        if has_committed {
+            segments.sync_in_leaving().map_err(EngineError::SyncFailed)?;
+        }
+        Ok(())
+    }
+
+    fn settle_while(
+        &self,
+        for_writers: Duration,
+        for_others: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, EngineError> {
+        self.shared.checkpoint_all(for_writers, for_others, go_on)
+    }
+
+    fn next_commits(&self, place: &mut Place) -> Result<Next, EngineError> {
+        self.shared.next_commits(place)
+    }
+
+    fn known_since(&self) -> Result<u64, EngineError> {
+        self.shared.known_since()
+    }
+
+    fn reader_lag(&self) -> Result<u64, EngineError> {
+        self.shared.tree.reader_lag()
+    }
+
+    fn usage(&self) -> Result<Usage, EngineError> {
+        let (read, mut usage) = (self.shared.read()?, self.shared.tree.usage()?);
+        for (count, tree) in usage.entries.iter_mut().zip(Tree::ALL) {
+            *count = count.saturating_add_signed(read.entries_over(tree)?);
+        }
+        usage.pending = self.shared.pending();
+        usage.recovered = self.shared.recovered;
+        usage.history = history::size(&*self.shared.tree.begin_read()?)?;
+        Ok(usage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::memory::MemoryEngine;
+
+    #[test]
+    fn a_quiet_engine_has_no_thread_until_it_is_written_to_again() {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        for _ in 0..2 {
+            engine.begin_write().unwrap().commit().unwrap();
+            assert_eq!(Arc::strong_count(&engine.shared), 2, "the checkpointer's and the engine's own");
+            engine.quiet();
+            assert_eq!(Arc::strong_count(&engine.shared), 1);
+        }
+    }
+
+    #[test]
+    fn a_commit_of_more_than_a_sixteenth_of_a_segment_is_written_into_the_tree() {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 20).unwrap();
+        for (size, is_in_log) in [((1 << 16) + 1, false), ((1 << 16) - 100, true), ((1 << 16) + 1, false)] {
+            let (begin, value) = (engine.shared.segments.tail(), vec![size as u8; size]);
+            let mut txn = engine.begin_write().unwrap();
+            txn.put(Tree::Rows, b"key", &[&value]).unwrap();
+            txn.commit().unwrap();
+            // It takes a place among the others either way.
+            assert_eq!(engine.shared.segments.tail() - begin > size as u64, is_in_log);
+            assert_eq!(engine.pending() > 0, is_in_log);
+            assert_eq!(engine.begin_read().unwrap().get(Tree::Rows, b"key").unwrap(), Some(&value[..]));
+        }
+    }
+
+    #[test]
+    fn what_is_done_at_once_waits_for_nobody() {
+        let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
+        let begin = || engine.begin_write_at_once(Duration::ZERO).unwrap();
+        assert!(begin().is_none(), "the checkpointer has yet to be started");
+        let txn = engine.begin_write().unwrap();
+        assert!(begin().is_none(), "another one writes");
+        drop(txn);
+        let state = engine.shared.state();
+        assert!(begin().is_none(), "another thread takes over what was committed");
+        drop(state);
+        let put = |mut txn: Box<dyn WriteTxn>, size: usize| {
+            txn.put(Tree::Rows, b"key", &[&vec![0; size]]).unwrap();
+            txn
+        };
+        let txn = put(begin().expect("nobody is in the way"), 4_000);
+        assert!(txn.commits_at_once());
+        let state = engine.shared.state();
+        assert!(!txn.commits_at_once(), "another thread takes over what was committed");
+        drop(state);
+        txn.commit().unwrap();
+        assert!(!put(engine.begin_write().unwrap(), 5_000).commits_at_once(), "it goes into the tree");
+        // Until a checkpoint has to make room.
+        loop {
+            let txn = put(engine.begin_write().unwrap(), 4_000);
+            if !txn.commits_at_once() {
+                break;
+            }
+            txn.commit().unwrap();
+        }
+        let read = engine.begin_read().unwrap();
+        assert_eq!(read.get(Tree::Rows, b"key").unwrap().map(<[u8]>::len), Some(4_000));
+    }
+}

@@ -1,0 +1,205 @@
+//! How does somebody read one commit after the other?
+//!
+//! Behind the place where they stand: out of the log's segments as long as the WAL records are there, and they are until the segment is begun
+//! anew, which is some time after a checkpoint; else out of the chunks in the tree (`engine/history.rs`). First the log, then the
+//! tree: by [C2] what has left the log is in a tree that was committed before.
+//!
+//! Not out of the memtables: nobody is to keep these in memory because somebody else reads slowly.
+
+use crate::engine::history::{Commit, Next, Place};
+use crate::engine::{Direction, EngineError, Tree};
+use crate::wal::engine::Shared;
+use crate::wal::history::{CHUNK, Chunk, Kind, chunk_at, damaged, next_chunk};
+use crate::wal::record;
+use crate::wal::segments::{SegmentHead, Segments};
+
+/// Bytes of commits that are given at once, or one commit.
+const BATCH_SIZE: usize = 256 << 10;
+
+/// The end of a WAL record in a segment.
+#[derive(Clone, Copy)]
+struct Spot {
+    segment: usize,
+    head: SegmentHead,
+    end: u64,
+    chain: u64,
+}
+
+impl Spot {
+    fn of_hint([segment, begin, salt, end, chain]: [u64; 5]) -> Self {
+        Self { segment: (segment & 1) as usize, head: SegmentHead { begin, salt }, end, chain }
+    }
+
+    fn hint(&self) -> [u64; 5] {
+        [self.segment as u64, self.head.begin, self.head.salt, self.end, self.chain]
+    }
+
+    /// Read the WAL record behind, which makes this version, wherever it is.
+    fn read(&mut self, segments: &Segments, version: u64, bytes: &mut Vec<u8>) -> Option<()> {
+        if self.read_here(segments, version, bytes).is_some() {
+            return Some(());
+        }
+        let other = 1 - self.segment;
+        let head = segments.head(other).filter(|head| head.begin == self.end)?;
+        let mut next = Self { segment: other, head, end: head.begin, chain: head.salt };
+        next.read_here(segments, version, bytes)?;
+        *self = next;
+        Some(())
+    }
+
+    fn read_here(&mut self, segments: &Segments, version: u64, bytes: &mut Vec<u8>) -> Option<()> {
+        self.chain = segments.wal_record(self.segment, self.head, self.end, version, self.chain, bytes)?;
+        self.end += bytes.len() as u64;
+        Some(())
+    }
+
+    /// The place behind the WAL record that made a version.
+    fn find(segments: &Segments, version: u64) -> Option<Self> {
+        let mut bytes = Vec::new();
+        [segments.active(), 1 - segments.active()].into_iter().find_map(|segment| {
+            let head = segments.head(segment)?;
+            let first = segments.first_wal_record(segment, head)?;
+            let mut spot = Self { segment, head, end: head.begin, chain: head.salt };
+            if first > version + 1 {
+                return None;
+            }
+            for between in first..=version {
+                spot.read_here(segments, between, &mut bytes)?;
+            }
+            // Not at the end of what is to be left.
+            let mut next = spot;
+            next.read(segments, version + 1, &mut bytes).map(|()| spot)
+        })
+    }
+}
+
+fn commit_of(version: u64, bytes: Vec<u8>) -> Commit {
+    let count = bytes.get(4..8).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes);
+    Commit::new(version, bytes, record::HEAD_SIZE, count)
+}
+
+impl Shared {
+    /// As `Engine::next_commits`.
+    pub(crate) fn next_commits(&self, place: &mut Place) -> Result<Next, EngineError> {
+        // No more than is acknowledged: what stands behind may never be.
+        let newest = self.segments.sequence();
+        if newest <= place.version {
+            return Ok(Next::Nothing);
+        }
+        if let Some(commits) = from_segments(&self.segments, place, newest) {
+            return Ok(Next::Commits(commits));
+        }
+        place.hint = None;
+        let commits = self.kept(place.version + 1, newest)?;
+        Ok(match commits.last() {
+            Some(last) => {
+                place.version = last.version;
+                Next::Commits(commits)
+            }
+            None => Next::Gone,
+        })
+    }
+
+    /// Commits from this version on that stand in one chunk of the tree.
+    fn kept(&self, version: u64, newest: u64) -> Result<Vec<Commit>, EngineError> {
+        let txn = self.tree.begin_read()?;
+        let mut cursor = txn.cursor(Tree::Meta)?;
+        let found = chunk_at(&mut *cursor, &Chunk::key(version.saturating_add(1), 0), Direction::Reverse)?;
+        let Some((chunk, key, value)) = found.filter(|(chunk, _, _)| chunk.last >= version) else {
+            return Ok(Vec::new());
+        };
+        if chunk.kind == Kind::WalRecords {
+            let body = Chunk::body(key, value).ok_or_else(damaged)?;
+            return wal_records_of(body, chunk.first, version, newest);
+        }
+        let found = chunk_at(&mut *cursor, &Chunk::key(version, 0), Direction::Forward)?;
+        let (mut found, mut bytes, mut count) = (found, Vec::new(), 0);
+        for part in 0.. {
+            let Some((chunk, key, value)) = found else { return Err(damaged()) };
+            if (chunk.first, chunk.part) != (version, part) {
+                return Err(damaged());
+            }
+            let body = Chunk::body(key, value).and_then(<[u8]>::split_first_chunk::<4>);
+            let (entry_count, entries) = body.ok_or_else(damaged)?;
+            count += u32::from_le_bytes(*entry_count);
+            bytes.extend_from_slice(entries);
+            if chunk.kind == Kind::LastPart {
+                break;
+            }
+            found = next_chunk(&mut *cursor)?;
+        }
+        Ok(vec![Commit::new(version, bytes, 0, count)])
+    }
+
+    /// As `Engine::known_since`.
+    pub(crate) fn known_since(&self) -> Result<u64, EngineError> {
+        let mut since = self.segments.sequence();
+        // What can be read, each with the versions of its first and its last commit.
+        let (mut spans, mut bytes) = (Vec::new(), Vec::new());
+        for segment in [0, 1] {
+            let Some(head) = self.segments.head(segment) else { continue };
+            let Some(first) = self.segments.first_wal_record(segment, head) else { continue };
+            let mut spot = Spot { segment, head, end: head.begin, chain: head.salt };
+            let mut last = first.saturating_sub(1);
+            while last < since && spot.read_here(&self.segments, last + 1, &mut bytes).is_some() {
+                last += 1;
+            }
+            spans.push((first, last));
+        }
+        let txn = self.tree.begin_read()?;
+        let mut cursor = txn.cursor(Tree::Meta)?;
+        let mut found = chunk_at(&mut *cursor, &[CHUNK], Direction::Forward)?;
+        while let Some((chunk, _, _)) = found {
+            spans.push((chunk.first, chunk.last));
+            found = next_chunk(&mut *cursor)?;
+        }
+        spans.sort_unstable_by(|one, other| other.cmp(one));
+        for (first, last) in spans {
+            if last >= since {
+                since = since.min(first.saturating_sub(1));
+            }
+        }
+        Ok(since)
+    }
+}
+
+/// Commits behind a place that the log still has; `None` if it has not the first of them.
+fn from_segments(segments: &Segments, place: &mut Place, newest: u64) -> Option<Vec<Commit>> {
+    let (mut commits, mut size) = (Vec::new(), 0);
+    let mut spot = place.hint.map(Spot::of_hint);
+    while place.version < newest && size < BATCH_SIZE {
+        let (version, mut bytes) = (place.version + 1, Vec::new());
+        match spot.as_mut().and_then(|spot| spot.read(segments, version, &mut bytes)) {
+            Some(()) => {}
+            None if commits.is_empty() => {
+                let mut found = Spot::find(segments, place.version)?;
+                found.read(segments, version, &mut bytes)?;
+                spot = Some(found);
+            }
+            // A bulk commit follows.
+            None => break,
+        }
+        size += bytes.len();
+        commits.push(commit_of(version, bytes));
+        place.version = version;
+    }
+    place.hint = spot.map(|spot| spot.hint());
+    Some(commits)
+}
+
+/// The WAL records of a chunk from a version on.
+fn wal_records_of(body: &[u8], first: u64, version: u64, newest: u64) -> Result<Vec<Commit>, EngineError> {
+    let (mut rest, mut commits) = (body, Vec::new());
+    for number in first..=newest {
+        let Some(size) = rest.first_chunk().map(|size| u32::from_le_bytes(*size) as usize) else { break };
+        if size < record::HEAD_SIZE + record::CHECK_SIZE {
+            return Err(damaged());
+        }
+        let (bytes, behind) = rest.split_at_checked(size).ok_or_else(damaged)?;
+        rest = behind;
+        if number >= version {
+            commits.push(commit_of(number, bytes.to_vec()));
+        }
+    }
+    Ok(commits)
+}

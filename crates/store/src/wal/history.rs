@@ -1,0 +1,274 @@
+//! How do changes stay known when their WAL records have left the log?
+//!
+//! Where `keep=` says so, a checkpoint writes the WAL records that it applies into the catalog too, in chunks, and deletes the oldest
+//! chunks beyond what is to be kept: all in its one transaction, so that the chunks never have a hole, nor end before
+//! what the tree has. A bulk commit, which never is in the log, does so with what it wrote (`recording.rs`), if that is not more
+//! than is kept.
+//!
+//! ```text
+//! "g" + u64 version, u32 part     u64 version of the last commit, u64 sum of the sizes of all chunks up to this one,
+//!                                 u64 seconds since 1970, u8 kind, what was kept, u64 check
+//! kind   0  WAL records, one behind the other, as in the log
+//!        1  a part of what one bulk commit wrote, and more parts follow; 2  its last part. Each: u32 count, entries
+//! ```
+//!
+//! The versions in keys are big-endian, so that chunks stand in order; the check is that of a catalog entry.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::catalog::{self, Applied, CatalogError, Source};
+use crate::engine::history::Keep;
+use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
+use crate::wal::segments::{SegmentHead, Segments};
+
+/// What begins the keys of chunks in the catalog.
+pub(crate) const CHUNK: u8 = b'g';
+/// Bytes of a chunk beyond which another one is begun. With what stands around it a power of two, and no more, for the
+/// sake of the engine's pages.
+pub(crate) const CHUNK_SIZE: usize = (64 << 10) - 256;
+/// What is kept of a bulk commit in any case: enough to say that a table was cleared or dropped.
+pub(crate) const BULK_SIZE_MIN: u64 = 64 << 10;
+const HEAD_SIZE: usize = 25;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    WalRecords,
+    Part,
+    LastPart,
+}
+
+/// What a chunk says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    /// The version of its first commit, and the number of its part of that.
+    pub(crate) first: u64,
+    pub(crate) part: u32,
+    /// The version of its last commit.
+    pub(crate) last: u64,
+    /// Bytes of all chunks that were ever written, this one included.
+    pub(crate) total: u64,
+    /// When it was written, in seconds.
+    pub(crate) time: u64,
+    pub(crate) kind: Kind,
+}
+
+impl Chunk {
+    pub(crate) fn key(first: u64, part: u32) -> [u8; 13] {
+        let mut key = [CHUNK; 13];
+        if let Some((version, number)) = key.get_mut(1..).and_then(|rest| rest.split_at_mut_checked(8)) {
+            version.copy_from_slice(&first.to_be_bytes());
+            number.copy_from_slice(&part.to_be_bytes());
+        }
+        key
+    }
+
+    /// The entry of a chunk with this body.
+    pub(crate) fn entry(&self, body: &[u8]) -> ([u8; 13], Vec<u8>) {
+        let key = Self::key(self.first, self.part);
+        let mut bytes = Vec::with_capacity(HEAD_SIZE + body.len() + 8);
+        for field in [self.last, self.total, self.time] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        bytes.push(self.kind as u8);
+        bytes.extend_from_slice(body);
+        (key, catalog::sealed(&key, bytes))
+    }
+
+    /// Read the head of a chunk alone; `None` where the key is no chunk's, or its value too short.
+    pub(crate) fn parse(key: &[u8], value: &[u8]) -> Option<Self> {
+        let (mark, rest) = key.split_first()?;
+        let (first, part) = rest.split_at_checked(8)?;
+        let field = |at: usize| {
+            value.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|field| u64::from_le_bytes(*field))
+        };
+        let kind = match value.get(HEAD_SIZE - 1)? {
+            0 => Kind::WalRecords,
+            1 => Kind::Part,
+            2 => Kind::LastPart,
+            _ => return None,
+        };
+        let chunk = Self {
+            first: u64::from_be_bytes(first.try_into().ok()?),
+            part: u32::from_be_bytes(part.try_into().ok()?),
+            last: field(0)?,
+            total: field(8)?,
+            time: field(16)?,
+            kind,
+        };
+        (*mark == CHUNK && chunk.last >= chunk.first).then_some(chunk)
+    }
+
+    /// What a chunk holds, its check being right.
+    pub(crate) fn body<'a>(key: &[u8], value: &'a [u8]) -> Option<&'a [u8]> {
+        catalog::unsealed(key, value)?.get(HEAD_SIZE..)
+    }
+}
+
+/// A chunk's head, its key and its value.
+pub(crate) type Found<'t> = (Chunk, &'t [u8], &'t [u8]);
+
+/// The first chunk from a key on, or the last one below it.
+pub(crate) fn chunk_at<'t>(
+    cursor: &mut dyn Cursor<'t>,
+    at: &[u8],
+    direction: Direction,
+) -> Result<Option<Found<'t>>, EngineError> {
+    cursor.start(Start::At(at), direction)?;
+    next_chunk(cursor)
+}
+
+pub(crate) fn next_chunk<'t>(cursor: &mut dyn Cursor<'t>) -> Result<Option<Found<'t>>, EngineError> {
+    match cursor.step()? {
+        Some((key, value)) if key.first() == Some(&CHUNK) => match Chunk::parse(key, value) {
+            Some(chunk) => Ok(Some((chunk, key, value))),
+            None => Err(damaged()),
+        },
+        _ => Ok(None),
+    }
+}
+
+pub(crate) fn damaged() -> EngineError {
+    EngineError::Damaged { what: "a chunk of the history of changes cannot be read", code: 0 }
+}
+
+/// How far back a tree is to keep changes.
+pub(crate) fn keep_of(source: &(impl Source + ?Sized)) -> Result<Keep, EngineError> {
+    catalog::keep(source).map_err(|error| match error {
+        CatalogError::Engine(error) => error,
+        CatalogError::Damaged { .. } => {
+            EngineError::Damaged { what: "how far back changes are kept cannot be read", code: 0 }
+        }
+    })
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Bytes of all chunks that were ever written to a tree; as far as is known.
+pub(crate) fn total(txn: &dyn WriteTxn) -> Result<u64, EngineError> {
+    let mut cursor = txn.cursor(Tree::Meta)?;
+    let last = chunk_at(&mut *cursor, &[CHUNK + 1], Direction::Reverse)?;
+    Ok(last.map_or(0, |(chunk, _, _)| chunk.total))
+}
+
+/// Bytes of the chunks that there are.
+pub(crate) fn size(txn: &dyn ReadTxn) -> Result<u64, EngineError> {
+    let mut cursor = txn.cursor(Tree::Meta)?;
+    let last = chunk_at(&mut *cursor, &[CHUNK + 1], Direction::Reverse)?;
+    let first = chunk_at(&mut *cursor, &[CHUNK], Direction::Forward)?;
+    Ok(match (first, last) {
+        (Some((first, _, value)), Some((last, _, _))) => {
+            last.total.saturating_sub(first.total) + value.len() as u64
+        }
+        _ => 0,
+    })
+}
+
+/// How many chunks there are.
+pub(crate) fn count(txn: &dyn ReadTxn) -> Result<i64, EngineError> {
+    let mut cursor = txn.cursor(Tree::Meta)?;
+    cursor.start(Start::At(&[CHUNK]), Direction::Forward)?;
+    let mut count = 0;
+    while cursor.step()?.is_some_and(|(key, _)| key.first() == Some(&CHUNK)) {
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Writes chunks.
+pub(crate) struct ChunkWriter {
+    total: u64,
+    time: u64,
+}
+
+impl ChunkWriter {
+    pub(crate) fn new(txn: &dyn WriteTxn) -> Result<Self, EngineError> {
+        Ok(Self { total: total(txn)?, time: now() })
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        txn: &mut dyn WriteTxn,
+        (first, part, last): (u64, u32, u64),
+        kind: Kind,
+        body: &[u8],
+    ) -> Result<(), EngineError> {
+        self.total += body.len() as u64;
+        let chunk = Chunk { first, part, last, total: self.total, time: self.time, kind };
+        let (key, value) = chunk.entry(body);
+        txn.put(Tree::Meta, &key, &[&value])
+    }
+}
+
+/// Take over what a checkpoint has just written, where that is wanted, and forget what is older than is wanted.
+pub(crate) fn take_over(
+    txn: &mut dyn WriteTxn,
+    segments: &Segments,
+    (segment, head, end): (usize, SegmentHead, u64),
+    before: Applied,
+) -> Result<(), EngineError> {
+    let keep = keep_of(&*txn)?;
+    if keep.is_nothing() {
+        // What a bulk commit left is known as long as the WAL records behind it are in the log.
+        return delete_while(txn, |chunk| chunk.last < before.sequence);
+    }
+    let mut writer = ChunkWriter::new(&*txn)?;
+    let needless = (end - head.begin).saturating_sub(keep.size);
+    let (mut body, mut first) = (Vec::with_capacity(CHUNK_SIZE), None);
+    let (mut at, mut version, mut seed, mut bytes) = (head.begin, before.sequence, head.salt, Vec::new());
+    if needless > 0 {
+        delete_while(txn, |_| true)?;
+    }
+    while at < end {
+        let Some(check) = segments.wal_record(segment, head, at, version + 1, seed, &mut bytes) else {
+            // The memtables know more than the log, which was damaged. What is not known any more is not kept.
+            return delete_while(txn, |_| true);
+        };
+        at += bytes.len() as u64;
+        version += 1;
+        seed = check;
+        if at - head.begin <= needless {
+            continue;
+        }
+        if body.len() + bytes.len() > CHUNK_SIZE
+            && let Some(first) = first.take()
+        {
+            writer.write(txn, (first, 0, version - 1), Kind::WalRecords, &body)?;
+            body.clear();
+        }
+        first.get_or_insert(version);
+        body.extend_from_slice(&bytes);
+    }
+    if let Some(first) = first {
+        writer.write(txn, (first, 0, version), Kind::WalRecords, &body)?;
+    }
+    trim(txn, keep)
+}
+
+/// Forget what is older than is wanted.
+pub(crate) fn trim(txn: &mut dyn WriteTxn, keep: Keep) -> Result<(), EngineError> {
+    let (total, oldest) = (total(&*txn)?, now().saturating_sub(keep.seconds));
+    delete_while(txn, |chunk| total.saturating_sub(chunk.total) >= keep.size || chunk.time < oldest)
+}
+
+/// Delete chunks from the oldest on; parts of one commit together.
+pub(crate) fn delete_while(
+    txn: &mut dyn WriteTxn,
+    mut is_needless: impl FnMut(&Chunk) -> bool,
+) -> Result<(), EngineError> {
+    let mut commit = None;
+    loop {
+        let found = {
+            let mut cursor = txn.cursor(Tree::Meta)?;
+            chunk_at(&mut *cursor, &[CHUNK], Direction::Forward)?.map(|(chunk, _, _)| chunk)
+        };
+        match found {
+            Some(chunk) if commit == Some(chunk.first) || is_needless(&chunk) => {
+                txn.delete(Tree::Meta, &Chunk::key(chunk.first, chunk.part))?;
+                commit = Some(chunk.first);
+            }
+            _ => return Ok(()),
+        }
+    }
+}

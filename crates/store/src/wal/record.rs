@@ -1,0 +1,435 @@
+//! How does one commit stand in the log?
+//!
+//! ```text
+//! WAL record    u32 size, u32 count, u64 sequence, entries (`engine/entry.rs`), zeros up to a multiple of 8, u64 check
+//! ```
+//!
+//! A counted entry is a row that its table has one more of, or when deleted one less, without saying so in the catalog: a
+//! commit of one row is one entry then instead of two. A WAL record that counts rows says nothing of how many their tables have.
+//!
+//! The check is XXH3-64 of all before it, seeded by the check of the WAL record before or by the segment's salt. Entries stand in
+//! the order in which they were written; a later one of the same key holds.
+
+use std::ops::Range;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use pellucid_record::layout::push_varint;
+
+use pellucid_record::encode::copy;
+
+use crate::engine::entry::{self, COUNTED, DELETED, Entries, Entry, PUT};
+use crate::engine::{HashedKey, Tree};
+use crate::sys::short;
+use crate::wal::memtable;
+
+/// Bytes ahead of a WAL record's entries.
+pub(crate) const HEAD_SIZE: usize = 16;
+/// Bytes of its check.
+pub(crate) const CHECK_SIZE: usize = 8;
+
+/// One change, as places in the bytes of its WAL record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) tree: Tree,
+    pub(crate) key: Range<usize>,
+    /// `None`: the key is deleted.
+    pub(crate) value: Option<Range<usize>>,
+    /// See the module.
+    pub(crate) is_counted: bool,
+}
+
+/// The bytes of a WAL record that nothing stands in yet.
+pub(crate) fn begin(capacity: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD_SIZE + CHECK_SIZE + capacity);
+    begin_again(&mut bytes);
+    bytes
+}
+
+/// The same in memory that is there.
+pub(crate) fn begin_again(bytes: &mut Vec<u8>) {
+    bytes.clear();
+    bytes.extend_from_slice(&[0; HEAD_SIZE]);
+}
+
+/// Room for the WAL record of one short row.
+pub(crate) const SHORT_SIZE: usize = 272;
+/// Bytes of key and value that have room there.
+const SHORT_ROW_SIZE: usize = 224;
+/// Where the WAL record begins, so that its entry stands where a memtable's version of it does (`headed_by`).
+const SHORT_START: usize = 8;
+/// Where the key stands, behind the entry's mark and both sizes.
+const SHORT_KEY_AT: usize = SHORT_START + HEAD_SIZE + 3;
+
+const _: () = assert!(SHORT_KEY_AT + SHORT_ROW_SIZE + 8 + CHECK_SIZE <= SHORT_SIZE, "there is room");
+const _: () = assert!(SHORT_KEY_AT >= memtable::HEAD_SIZE, "and for a memtable's head");
+
+/// The WAL record of one row that is put, for nearly all rows that are put by themselves: made in one place, of a size that is known, once
+/// for the log and for the memtable.
+pub(crate) struct ShortWalRecord {
+    bytes: [u8; SHORT_SIZE],
+    key_size: u8,
+    value_size: u8,
+}
+
+impl Default for ShortWalRecord {
+    fn default() -> Self {
+        Self { bytes: [0; SHORT_SIZE], key_size: 0, value_size: 0 }
+    }
+}
+
+impl ShortWalRecord {
+    /// Begin the WAL record of a row; how long it will be, `None` where it is not so short. A counted one: see the module.
+    #[inline]
+    pub(crate) fn begin(&mut self, key: HashedKey<'_>, value: &[u8], is_counted: bool) -> Option<usize> {
+        let (key, size) = (key.bytes, key.bytes.len() + value.len());
+        if key.len() >= 0x80 || value.len() >= 0x80 || size > SHORT_ROW_SIZE {
+            return None;
+        }
+        (self.key_size, self.value_size) = (key.len() as u8, value.len() as u8);
+        let counted = if is_counted { COUNTED } else { 0 };
+        let (head, row) = self.bytes.split_first_chunk_mut::<SHORT_KEY_AT>()?;
+        let [.., mark, key_size, value_size] = head;
+        (*mark, *key_size, *value_size) = (Tree::Rows as u8 | PUT | counted, self.key_size, self.value_size);
+        let (key_at, row) = row.split_at_mut_checked(key.len())?;
+        let (value_at, behind) = row.split_at_mut_checked(value.len())?;
+        copy(key_at, key);
+        copy(value_at, value);
+        *behind.first_chunk_mut()? = [0; 8];
+        Some((HEAD_SIZE + 3 + size).next_multiple_of(8) + CHECK_SIZE)
+    }
+
+    /// Complete it; its bytes and its check.
+    #[inline]
+    pub(crate) fn finish(&mut self, sequence: u64, seed: u64) -> (&[u8], u64) {
+        let row = usize::from(self.key_size) + usize::from(self.value_size);
+        let end = SHORT_START + (HEAD_SIZE + 3 + row).next_multiple_of(8);
+        let size = (end - SHORT_START + CHECK_SIZE) as u32;
+        if let Some(place) = self.bytes.get_mut(SHORT_START..).and_then(<[u8]>::first_chunk_mut) {
+            *place = head_of(size, 1, sequence);
+        }
+        let check = xxh3_64_with_seed(self.bytes.get(SHORT_START..end).unwrap_or_default(), seed);
+        if let Some(place) = self.bytes.get_mut(end..).and_then(<[u8]>::first_chunk_mut) {
+            *place = check.to_le_bytes();
+        }
+        (self.bytes.get(SHORT_START..end + CHECK_SIZE).unwrap_or_default(), check)
+    }
+
+    /// The sizes of key and value.
+    #[inline]
+    pub(crate) fn sizes(&self) -> (u32, u32) {
+        (u32::from(self.key_size), u32::from(self.value_size))
+    }
+
+    #[inline]
+    pub(crate) fn is_counted(&self) -> bool {
+        self.bytes.get(SHORT_START + HEAD_SIZE).is_some_and(|mark| mark & COUNTED != 0)
+    }
+
+    /// Key and value behind another head than the WAL record's, which is lost.
+    #[inline]
+    pub(crate) fn headed_by(&mut self, head: [u8; memtable::HEAD_SIZE]) -> &[u8] {
+        const START: usize = SHORT_KEY_AT - memtable::HEAD_SIZE;
+        let row = usize::from(self.key_size) + usize::from(self.value_size);
+        if let Some(place) = self.bytes.get_mut(START..).and_then(<[u8]>::first_chunk_mut) {
+            *place = head;
+        }
+        self.bytes.get(START..SHORT_KEY_AT + row).unwrap_or_default()
+    }
+}
+
+/// How many entries a WAL record says that it has, and no more than it can have.
+pub(crate) fn count_of(bytes: &[u8]) -> usize {
+    let count = bytes.get(4..8).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes);
+    (count as usize).min(bytes.len())
+}
+
+/// The head of a WAL record.
+#[inline]
+fn head_of(size: u32, count: u32, sequence: u64) -> [u8; HEAD_SIZE] {
+    (u128::from(size) | u128::from(count) << 32 | u128::from(sequence) << 64).to_le_bytes()
+}
+
+/// Begin the WAL record of one row in memory that is there, up to its value, which is to be appended; where its key stands.
+#[inline]
+pub(crate) fn begin_row(bytes: &mut Vec<u8>, key: &[u8]) -> Range<usize> {
+    bytes.clear();
+    let mut head = [0; HEAD_SIZE + 3];
+    let [.., mark, key_size, _] = &mut head;
+    (*mark, *key_size) = (Tree::Rows as u8 | PUT, key.len() as u8);
+    if key.len() < 0x80 {
+        bytes.extend_from_slice(&head);
+    } else {
+        bytes.extend_from_slice(head.get(..=HEAD_SIZE).unwrap_or_default());
+        push_varint(bytes, key.len() as u32);
+        bytes.push(0);
+    }
+    let start = bytes.len();
+    short::push(bytes, key);
+    start..bytes.len()
+}
+
+/// Say how long the value is that was appended behind `begin_row`.
+#[inline]
+pub(crate) fn end_put(bytes: &mut Vec<u8>, mut key: Range<usize>) -> Change {
+    let size = bytes.len() - key.end;
+    let size_at = key.start - 1;
+    if size < 0x80 {
+        if let Some(place) = bytes.get_mut(size_at) {
+            *place = size as u8;
+        }
+    } else {
+        let mut varint = Vec::with_capacity(5);
+        push_varint(&mut varint, size as u32);
+        let more = varint.len() - 1;
+        bytes.splice(size_at..key.start, varint);
+        key = key.start + more..key.end + more;
+    }
+    let value = key.end..bytes.len();
+    Change { tree: Tree::Rows, key, value: Some(value), is_counted: false }
+}
+
+/// Have the WAL record of `begin_row` delete the row.
+pub(crate) fn end_delete(bytes: &mut Vec<u8>, key: Range<usize>) -> Change {
+    bytes.truncate(key.end);
+    if let Some(mark) = bytes.get_mut(HEAD_SIZE) {
+        *mark |= DELETED;
+    }
+    Change { tree: Tree::Rows, key, value: None, is_counted: false }
+}
+
+impl Change {
+    #[inline]
+    fn of(Entry { tree, mark, key, value }: Entry) -> Option<Self> {
+        let value = match mark & !COUNTED {
+            PUT => Some(value),
+            DELETED => None,
+            _ => return None,
+        };
+        Some(Self { tree, key, value, is_counted: mark & COUNTED != 0 })
+    }
+}
+
+/// Add a put: the value is the concatenation of `parts`.
+pub(crate) fn push_put(bytes: &mut Vec<u8>, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Change {
+    let Entry { key, value, .. } = entry::push(bytes, tree, PUT, key, parts);
+    Change { tree, key, value: Some(value), is_counted: false }
+}
+
+/// Add a delete.
+pub(crate) fn push_delete(bytes: &mut Vec<u8>, tree: Tree, key: &[u8]) -> Change {
+    let Entry { key, .. } = entry::push(bytes, tree, DELETED, key, &[]);
+    Change { tree, key, value: None, is_counted: false }
+}
+
+/// Add a put of a row whose value is the concatenation of two parts; a new one is counted.
+#[inline]
+pub(crate) fn push_row(bytes: &mut Vec<u8>, key: &[u8], parts: [&[u8]; 2], is_new: bool) -> Change {
+    let [record, check] = parts;
+    let size = record.len() + check.len();
+    let mark = Tree::Rows as u8 | PUT | if is_new { COUNTED } else { 0 };
+    if key.len() < 0x80 && size < 0x80 {
+        bytes.extend_from_slice(&[mark, key.len() as u8, size as u8]);
+    } else {
+        bytes.push(mark);
+        push_varint(bytes, key.len() as u32);
+        push_varint(bytes, size as u32);
+    }
+    let key_at = bytes.len();
+    bytes.resize(key_at + key.len() + size, 0);
+    let mut rest = bytes.get_mut(key_at..).unwrap_or_default();
+    for part in [key, record, check] {
+        let (target, behind) = rest.split_at_mut_checked(part.len()).unwrap_or_default();
+        copy(target, part);
+        rest = behind;
+    }
+    let value_at = key_at + key.len();
+    Change {
+        tree: Tree::Rows,
+        key: key_at..value_at,
+        value: Some(value_at..value_at + size),
+        is_counted: is_new,
+    }
+}
+
+/// Add a delete of a row that is there; it is counted.
+pub(crate) fn push_gone(bytes: &mut Vec<u8>, key: &[u8]) -> Change {
+    let Entry { key, .. } = entry::push(bytes, Tree::Rows, DELETED | COUNTED, key, &[]);
+    Change { tree: Tree::Rows, key, value: None, is_counted: true }
+}
+
+/// Say of no entry of a WAL record that it is counted, where these are all there are.
+pub(crate) fn uncount(bytes: &mut [u8], changes: &mut [Change]) {
+    let mut at = HEAD_SIZE;
+    for change in changes {
+        if std::mem::take(&mut change.is_counted)
+            && let Some(mark) = bytes.get_mut(at)
+        {
+            *mark &= !COUNTED;
+        }
+        at = change.value.as_ref().map_or(change.key.end, |value| value.end);
+    }
+}
+
+/// Say of a WAL record's only entry that it is counted.
+#[inline]
+pub(crate) fn count_first(bytes: &mut [u8], change: &mut Change) {
+    if let Some(mark) = bytes.get_mut(HEAD_SIZE) {
+        *mark |= COUNTED;
+        change.is_counted = true;
+    }
+}
+
+/// How many bytes the WAL record will have.
+#[inline]
+pub(crate) fn size_of(bytes: &[u8]) -> usize {
+    bytes.len().next_multiple_of(8) + CHECK_SIZE
+}
+
+/// Complete a WAL record; returns its check.
+#[inline]
+pub(crate) fn finish(bytes: &mut Vec<u8>, count: u32, sequence: u64, seed: u64) -> u64 {
+    let end = bytes.len().next_multiple_of(8);
+    bytes.extend_from_slice(&[0; 8]);
+    bytes.truncate(end);
+    let size = (bytes.len() + CHECK_SIZE) as u32;
+    if let Some(place) = bytes.first_chunk_mut::<HEAD_SIZE>() {
+        *place = head_of(size, count, sequence);
+    }
+    let check = xxh3_64_with_seed(bytes, seed);
+    bytes.extend_from_slice(&check.to_le_bytes());
+    check
+}
+
+/// The check of a WAL record that continues the chain behind `seed` with this sequence number.
+pub(crate) fn verified(bytes: &[u8], sequence: u64, seed: u64) -> Option<u64> {
+    let (body, check) = bytes.split_last_chunk::<CHECK_SIZE>()?;
+    let check = u64::from_le_bytes(*check);
+    (sequence_of(bytes)? == sequence && check == xxh3_64_with_seed(body, seed)).then_some(check)
+}
+
+fn sequence_of(bytes: &[u8]) -> Option<u64> {
+    bytes.get(8..HEAD_SIZE)?.try_into().ok().map(u64::from_le_bytes)
+}
+
+/// The changes of a WAL record, in order; ends early at what is no entry, which a verified WAL record does not have.
+pub(crate) fn changes(bytes: &[u8]) -> impl Iterator<Item = Change> + '_ {
+    let count = bytes.get(4..8).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes);
+    let end = bytes.len().saturating_sub(CHECK_SIZE);
+    Entries::new(bytes.get(..end).unwrap_or_default(), HEAD_SIZE, count).map_while(Change::of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> (Vec<u8>, Vec<Change>) {
+        let mut bytes = begin(64);
+        let made = vec![
+            push_put(&mut bytes, Tree::Rows, b"key", &[b"va", b"lue"]),
+            push_delete(&mut bytes, Tree::Blobs, &[7; 300]),
+            push_put(&mut bytes, Tree::Meta, b"", &[]),
+        ];
+        (bytes, made)
+    }
+
+    #[test]
+    fn gives_back_what_was_pushed() {
+        let (mut bytes, made) = sample();
+        let size = size_of(&bytes);
+        let check = finish(&mut bytes, 3, 41, 5);
+        assert_eq!(bytes.len(), size);
+        assert_eq!(bytes.len() % 8, 0);
+        assert_eq!(verified(&bytes, 41, 5), Some(check));
+        assert_eq!(changes(&bytes).collect::<Vec<_>>(), made);
+        assert_eq!(&bytes[made[0].value.clone().unwrap()], b"value");
+    }
+
+    #[test]
+    fn what_is_counted_can_be_taken_back() {
+        for (key_size, value_size) in [(1, 0), (20, 123), (127, 124), (128, 16_383), (300, 16_384)] {
+            let (key, value) = (vec![7; key_size], vec![9; value_size]);
+            let parts = [&value[..], b"chk!"];
+            let (mut plain, mut counted) = (begin(0), begin(0));
+            let expected = [
+                push_put(&mut plain, Tree::Rows, &key, &parts),
+                push_put(&mut plain, Tree::Rows, b"other", &parts),
+                push_delete(&mut plain, Tree::Rows, &key),
+            ];
+            let mut made = [
+                push_row(&mut counted, &key, parts, true),
+                push_row(&mut counted, b"other", parts, false),
+                push_gone(&mut counted, &key),
+            ];
+            let mut whole = counted.clone();
+            finish(&mut whole, 3, 41, 5);
+            assert_eq!(changes(&whole).collect::<Vec<_>>(), made);
+            assert_eq!(
+                changes(&whole).map(|change| change.is_counted).collect::<Vec<_>>(),
+                [true, false, true]
+            );
+            uncount(&mut counted, &mut made);
+            assert_eq!((made, counted), (expected, plain));
+        }
+    }
+
+    #[test]
+    fn a_row_written_in_place_is_as_if_it_were_pushed() {
+        for (key_size, value_size) in [(1, 0), (20, 127), (127, 128), (128, 16_383), (300, 16_384)] {
+            let (key, value) = (vec![7; key_size], vec![9; value_size]);
+            let mut pushed = begin(0);
+            let expected = push_put(&mut pushed, Tree::Rows, &key, &[&value]);
+            let mut bytes = vec![1; 50];
+            let place = begin_row(&mut bytes, &key);
+            bytes.extend_from_slice(&value);
+            assert_eq!((end_put(&mut bytes, place), &bytes), (expected, &pushed));
+            let mut pushed = begin(0);
+            let expected = push_delete(&mut pushed, Tree::Rows, &key);
+            let place = begin_row(&mut bytes, &key);
+            bytes.extend_from_slice(b"what is not needed");
+            assert_eq!((end_delete(&mut bytes, place), &bytes), (expected, &pushed));
+        }
+    }
+
+    #[test]
+    fn a_short_row_has_the_bytes_that_any_wal_record_gives_it() {
+        let mut short = ShortWalRecord::default();
+        for (key_size, value_size) in
+            [(1, 0), (1, 1), (16, 13), (127, 97), (97, 127), (128, 1), (1, 128), (120, 120)]
+        {
+            for is_counted in [false, true] {
+                let (key, value) = (vec![7; key_size], vec![9; value_size]);
+                let mut expected = begin(0);
+                let mut change = push_put(&mut expected, Tree::Rows, &key, &[&value]);
+                if is_counted {
+                    count_first(&mut expected, &mut change);
+                }
+                let size = size_of(&expected);
+                let check = finish(&mut expected, 1, 41, 5);
+                let is_short = key_size < 128 && value_size < 128 && key_size + value_size <= SHORT_ROW_SIZE;
+                let begun = short.begin(HashedKey::of(&key), &value, is_counted);
+                assert_eq!(begun, is_short.then_some(size));
+                if is_short {
+                    assert_eq!(short.finish(41, 5), (&expected[..], check));
+                    assert_eq!(short.is_counted(), is_counted);
+                    let headed = [&[1; memtable::HEAD_SIZE], &key[..], &value].concat();
+                    assert_eq!(short.headed_by([1; memtable::HEAD_SIZE]), headed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_flipped_bit_continues_a_chain() {
+        let (mut bytes, _) = sample();
+        finish(&mut bytes, 3, 41, 5);
+        assert_eq!(verified(&bytes, 42, 5), None, "another sequence number");
+        assert_eq!(verified(&bytes, 41, 6), None, "another WAL record before it");
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(verified(&bytes, 41, 5), None, "bit {bit}");
+            assert!(changes(&bytes).count() <= 3 || bit < 64, "reading damage ends");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}

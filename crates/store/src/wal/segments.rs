@@ -1,0 +1,728 @@
+//! What stands where in the log?
+//!
+//! ```text
+//! word 0       magic            8     sequence, the last acknowledged WAL record: what readers poll
+//! word 1       format           16    tail, the position behind it; 17 active, the segment that is appended to
+//!                               18    1 when WAL records were found after a death, until the segment is sealed
+//! word 2       identity         24    writer, the member that holds the writer lock, or 0
+//!                               32    applied, the position up to which the tree has everything: a hint
+//!                               40    synced, the position up to which the log is on the disk
+//!                               25    wanted, a member that waits for it
+//!                               41    failed: not 0 after a sync failed, until the database is opened anew, see `Unsynced`
+//!                               42 to 47, of who syncs and who waits for it: see `sync.rs`
+//!                               48    the member that writes the tree, or 0
+//! word 3       token, which the data file is marked by
+//! word 4       the PID namespace of whoever made it
+//! word 5       newborn: the data file's inode while that, as it was made, need not be on the disk, then 0
+//! word 512     segment 0: begin, salt, check; 520  segment 1
+//! word 1,024   u32 PID and u32 number of its PID namespace, of the members 0 to 4,095
+//! word 5,120   WAL records, in pieces of 64 KiB that belong to segment 0 and 1 in turn
+//! ```
+//!
+//! In turn, so that a log that is short is a short file, whichever segment is in use.
+//!
+//! Positions count bytes over the whole life of the database. Words are little-endian on disk: on other machines a log would
+//! have to be read differently, and is refused.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::thread::Thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::engine::FileSize;
+use crate::sys::latch::Latch;
+use crate::sys::map::Words;
+use crate::sys::os;
+use crate::wal::record;
+use crate::wal::room::Room;
+use crate::wal::space::Space;
+use crate::wal::sync::Pace;
+
+/// "pelluLOG"
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"pelluLOG");
+pub(crate) const FORMAT: u64 = 1;
+const TOKEN: usize = 3;
+const NEWBORN: usize = 5;
+const AREA_SIZE: usize = 6;
+const SEQUENCE: usize = 8;
+pub(super) const TAIL: usize = 16;
+const ACTIVE: usize = 17;
+const FOUND: usize = 18;
+pub(super) const WRITER: usize = 24;
+const WANTED: usize = 25;
+const APPLIED: usize = 32;
+pub(super) const SYNCED: usize = 40;
+pub(super) const FAILED: usize = 41;
+pub(super) const SYNCER: usize = 42;
+pub(super) const ROUND: usize = 43;
+pub(super) const COVERED: usize = 44;
+pub(super) const ARRIVED: usize = 45;
+pub(super) const SERVED: usize = 46;
+pub(super) const EXPECTED: usize = 47;
+const TREE_WRITER: usize = 48;
+const AREA_HEADS: [usize; 2] = [512, 520];
+const MEMBERS: usize = 1024;
+const HEAD_WORDS: usize = 5120;
+const PIECE_WORDS: usize = 8192;
+
+/// The head and the two segments of a log.
+pub(crate) struct Segments {
+    space: Box<dyn Space>,
+    words: Arc<Words>,
+    seed: u64,
+    /// Words of a segment, and of the pieces that it comes in.
+    segment_words: usize,
+    piece_words: usize,
+    pub(super) pace: Pace,
+    /// Whether this process has waited for the disk for a commit since it synced for all that it has written.
+    pub(super) is_synced_often: AtomicBool,
+    /// The last WAL record when this process gave the writer lock back.
+    pub(super) left_at: AtomicU64,
+    /// The position behind the last WAL record that this process acknowledged.
+    pub(super) own_end: AtomicU64,
+    /// The number, from 1 on, of the piece that was written to last, all of which is reserved. To ask the space for each WAL record took as
+    /// long as to write one.
+    piece: AtomicUsize,
+    pub(super) room: Room,
+    /// The thread that has pieces ready before they are written to.
+    checkpointer: Latch<Option<Thread>>,
+}
+
+/// Where a segment begins, and what its first WAL record's check is seeded by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHead {
+    pub(crate) begin: u64,
+    pub(crate) salt: u64,
+}
+
+/// Words that a log with segments of this many bytes takes.
+pub(crate) const fn words_for(segment_size: usize) -> usize {
+    HEAD_WORDS + 2 * (segment_size / 8)
+}
+
+/// What the head of a log says of the size of its segments: the size, and the low half of its hash, since a size that is
+/// damaged would hide commits.
+fn segment_size_word(segment_size: usize) -> u64 {
+    let size = segment_size as u64;
+    size | xxh3_64_with_seed(&size.to_le_bytes(), MAGIC) << 32
+}
+
+/// The size that such a word says; `None` where it says none.
+pub(crate) fn segment_size_of(word: u64) -> Option<usize> {
+    let size = (word & u64::from(u32::MAX)) as usize;
+    (size != 0 && size.is_multiple_of(8) && word == segment_size_word(size)).then_some(size)
+}
+
+/// What a log turned out to be that is not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// Nothing was written yet.
+    Empty,
+    /// No log at all, or its head is damaged.
+    NoLog,
+    /// Of a newer version of the format.
+    Newer(u16),
+    /// Of another database.
+    Identity,
+}
+
+impl Segments {
+    /// The log in a space, for the database with this identity.
+    pub(crate) fn new(space: Box<dyn Space>, identity: [u8; 16]) -> Self {
+        let words = Arc::clone(space.words());
+        let segment_words = words.len().saturating_sub(HEAD_WORDS) / 2;
+        let piece_words = PIECE_WORDS.min(segment_words);
+        Self {
+            space,
+            words,
+            seed: xxh3_64_with_seed(&identity, MAGIC),
+            segment_words,
+            piece_words,
+            pace: Pace::default(),
+            is_synced_often: AtomicBool::new(false),
+            left_at: AtomicU64::new(u64::MAX),
+            own_end: AtomicU64::new(0),
+            piece: AtomicUsize::new(0),
+            room: Room::default(),
+            checkpointer: Latch::new(None),
+        }
+    }
+
+    /// The log in a space, of whichever database; `None` if it is none.
+    pub(crate) fn of_any(space: Box<dyn Space>) -> Option<Self> {
+        let mut segments = Self::new(space, [0; 16]);
+        segments.seed = segments.load(2);
+        matches!((segments.load(0), segments.load(1)), (MAGIC, FORMAT)).then_some(segments)
+    }
+
+    /// Whether the log is this database's; who is alone with it puts right what a power cut took of its first page.
+    pub(crate) fn identify(&self, is_alone: bool) -> Result<(), Foreign> {
+        match (self.load(0), self.load(1), self.load(2)) {
+            // The page with the first words is lost. The segments' heads, on another one, know whose they are.
+            (0, _, _) if is_alone && [0, 1].into_iter().any(|segment| self.head(segment).is_some()) => {
+                self.store(1, FORMAT);
+                self.store(2, self.seed);
+                self.word(0).store(MAGIC, Ordering::Release);
+                Ok(())
+            }
+            (0, _, _) => Err(Foreign::Empty),
+            (MAGIC, FORMAT, seed) if seed == self.seed => Ok(()),
+            (MAGIC, FORMAT, _) => Err(Foreign::Identity),
+            (MAGIC, format, _) => match u16::try_from(format) {
+                Ok(format) if u64::from(format) > FORMAT => Err(Foreign::Newer(format)),
+                _ => Err(Foreign::NoLog),
+            },
+            _ => Err(Foreign::NoLog),
+        }
+    }
+
+    /// Whether nothing was ever in it.
+    pub(crate) fn is_new(&self) -> bool {
+        self.load(0) == 0 && [0, 1].into_iter().all(|segment| self.head(segment).is_none())
+    }
+
+    /// Make it an empty log that begins at a position, beside a file with this inode if it is newborn, or 0. Nobody else may have it.
+    pub(crate) fn create(&self, position: u64, sequence: u64, newborn: u64) -> std::io::Result<()> {
+        self.space.reserve(0..HEAD_WORDS, true)?;
+        self.store(1, FORMAT);
+        self.store(2, self.seed);
+        self.store(WRITER, 0);
+        self.store(WANTED, 0);
+        self.store(TREE_WRITER, 0);
+        self.store(4, 0);
+        self.store(AREA_SIZE, segment_size_word(self.segment_words * 8));
+        self.set_newborn(newborn);
+        self.store(ACTIVE, 0);
+        self.store(FOUND, 0);
+        self.store(APPLIED, position);
+        self.store(SYNCED, position);
+        self.store(FAILED, 0);
+        self.begin_syncing();
+        self.begin_segment(0, position);
+        // Unlike that of any other log, as a salt is.
+        self.store(TOKEN, self.load(Self::head_at(0) + 1));
+        self.publish(position, sequence);
+        self.word(0).store(MAGIC, Ordering::Release);
+        Ok(())
+    }
+
+    /// Begin a segment anew: what it held is no WAL record of it from now on.
+    pub(crate) fn begin_segment(&self, segment: usize, begin: u64) {
+        let at = Self::head_at(segment);
+        // Another one each time, also where the header of the last time did not survive a power cut: what stands there must not
+        // continue the new chain, even if the same commits are made again.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let parts = [begin, now, u64::from(std::process::id()), self.load(at + 1)].map(u64::to_le_bytes);
+        let salt = xxh3_64_with_seed(&parts.concat(), self.seed).max(1);
+        // Readers of what it held look at the salt last.
+        self.store(at + 1, salt);
+        fence(Ordering::Release);
+        self.store(at, begin);
+        self.store(at + 2, self.check_of(begin, salt));
+    }
+
+    /// Have a segment say nothing: what it held must not continue another one that ends where this began.
+    pub(crate) fn forget_segment(&self, segment: usize) {
+        let at = Self::head_at(segment);
+        self.store(at + 1, 0);
+        fence(Ordering::Release);
+        self.store(at, 0);
+        self.store(at + 2, 0);
+    }
+
+    fn check_of(&self, begin: u64, salt: u64) -> u64 {
+        xxh3_64_with_seed(&[begin.to_le_bytes(), salt.to_le_bytes()].concat(), self.seed)
+    }
+
+    /// The head of a segment; `None` when it was never begun, or is damaged or just being begun.
+    pub(crate) fn head(&self, segment: usize) -> Option<SegmentHead> {
+        let at = Self::head_at(segment);
+        let (begin, salt) = (self.load(at), self.load(at + 1));
+        (salt != 0 && self.load(at + 2) == self.check_of(begin, salt)).then_some(SegmentHead { begin, salt })
+    }
+
+    /// Whether a segment is still begun as it was when its head was read.
+    #[inline]
+    pub(crate) fn is_begun_as(&self, segment: usize, head: SegmentHead) -> bool {
+        let at = Self::head_at(segment);
+        self.load(at) == head.begin && self.load(at + 1) == head.salt
+    }
+
+    /// Where a segment begins that is known to be sound.
+    pub(crate) fn begin_of(&self, segment: usize) -> u64 {
+        self.load(Self::head_at(segment))
+    }
+
+    /// Whether something stands where a segment's head is, and is none.
+    pub(crate) fn is_head_damaged(&self, segment: usize) -> bool {
+        let at = Self::head_at(segment);
+        self.head(segment).is_none() && (at..at + 3).any(|index| self.load(index) != 0)
+    }
+
+    /// Bytes for WAL records in a segment.
+    pub(crate) fn room(&self) -> u64 {
+        self.segment_words as u64 * 8
+    }
+
+    /// The sequence number of a segment's first WAL record, if there is one.
+    pub(crate) fn first_wal_record(&self, segment: usize, head: SegmentHead) -> Option<u64> {
+        let at = self.word_at(segment, 1);
+        let sequence = if self.space.has(at + 1) { self.load(at) } else { return None };
+        self.wal_record(segment, head, head.begin, sequence, head.salt, &mut Vec::new()).map(|_| sequence)
+    }
+
+    /// Copy the WAL record at a position out of a segment into `bytes`, if it continues the chain; its check.
+    pub(crate) fn wal_record(
+        &self,
+        segment: usize,
+        head: SegmentHead,
+        position: u64,
+        sequence: u64,
+        seed: u64,
+        bytes: &mut Vec<u8>,
+    ) -> Option<u64> {
+        bytes.clear();
+        let offset = usize::try_from(position.checked_sub(head.begin)?).ok()? / 8;
+        if offset >= self.segment_words || !self.space.has(self.word_at(segment, offset) + 1) {
+            return None;
+        }
+        let size = (self.load(self.word_at(segment, offset)) & u64::from(u32::MAX)) as usize;
+        if size < record::HEAD_SIZE + record::CHECK_SIZE
+            || !size.is_multiple_of(8)
+            || size > (self.segment_words - offset) * 8
+        {
+            return None;
+        }
+        bytes.resize(size, 0);
+        let mut chunks = bytes.as_chunks_mut::<8>().0.iter_mut();
+        for words in self.parts(segment, offset..offset + size / 8) {
+            if !self.space.has(words.end) {
+                return None;
+            }
+            for (word, chunk) in self.words.get(words)?.iter().zip(chunks.by_ref()) {
+                *chunk = word.load(Ordering::Relaxed).to_le_bytes();
+            }
+        }
+        // The check tells whether somebody wrote meanwhile: a segment that is begun anew has another salt.
+        record::verified(bytes, sequence, seed)
+    }
+
+    /// Write a WAL record at a position, without publishing it.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        segment: usize,
+        head: SegmentHead,
+        position: u64,
+        bytes: &[u8],
+    ) -> std::io::Result<()> {
+        let offset = (position - head.begin) as usize / 8;
+        let words = offset..offset + bytes.len() / 8;
+        debug_assert!(words.end <= self.segment_words, "who writes has looked for room");
+        let (number, place) = self.piece_of(offset);
+        let piece = 2 * number + segment;
+        if place + bytes.len() / 8 <= self.piece_words {
+            // In one piece, as nearly all.
+            if self.piece.load(Ordering::Relaxed) != piece + 1 {
+                self.check_room(bytes)?;
+                self.reserve_piece(piece)?;
+            }
+            let start = HEAD_WORDS + piece * self.piece_words + place;
+            return self.write_part(start..start + bytes.len() / 8, bytes, self.is_clean(position));
+        }
+        self.check_room(bytes)?;
+        self.write_parts(segment, words, bytes)
+    }
+
+    /// Whether the disk has room for what is pending, and for a WAL record that comes to another piece.
+    #[cold]
+    fn check_room(&self, bytes: &[u8]) -> std::io::Result<()> {
+        let Some(free) = self.space.disk_room() else { return Ok(()) };
+        let pending = self.tail().saturating_sub(self.applied());
+        self.room.check(free, pending, self.piece_words as u64 * 8, bytes)
+    }
+
+    /// Whether the disk has room for a transaction of the tree that adds rows, and for deletes behind it.
+    pub(crate) fn check_room_of_bulk(&self, size: FileSize) -> std::io::Result<()> {
+        let Some(free) = self.space.disk_room() else { return Ok(()) };
+        Room::check_bulk(free, self.piece_words as u64 * 8, size)
+    }
+
+    /// Whether commits in a piece wait for the disk one by one, or may: in the first ones nobody knows yet.
+    fn has_small_pages(&self, piece: usize) -> bool {
+        piece < 2 || self.is_synced_often.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn reserve_piece(&self, piece: usize) -> std::io::Result<()> {
+        self.space.reserve(self.words_of(piece), self.has_small_pages(piece))?;
+        self.piece.store(piece + 1, Ordering::Relaxed);
+        // Ahead of the last moment, and not for each piece anew: to wake a thread takes a fifth of what it saves.
+        let ahead = self.pieces_ahead();
+        if ahead.get(ahead.len() / 2).is_some_and(|piece| !self.is_ready(*piece))
+            && let Some(checkpointer) = self.checkpointer.try_lock()
+            && let Some(checkpointer) = &*checkpointer
+        {
+            checkpointer.unpark();
+        }
+        Ok(())
+    }
+
+    /// The words of a piece. The last one of a segment may be shorter.
+    fn words_of(&self, piece: usize) -> Range<usize> {
+        let start = HEAD_WORDS + piece * self.piece_words;
+        start..(start + self.piece_words).min(self.words.len())
+    }
+
+    fn is_ready(&self, piece: usize) -> bool {
+        self.space.is_ready(self.words_of(piece))
+    }
+
+    /// The pieces that are written to next, if nothing else happens: as many as the segment has had, and no more than some. None where commits
+    /// wait for the disk one by one, which takes longer than to have a piece ready, and wants small pages.
+    fn pieces_ahead(&self) -> Vec<usize> {
+        const AHEAD_MAX: usize = 8;
+        let Some(last) = self.piece.load(Ordering::Relaxed).checked_sub(1) else { return Vec::new() };
+        let ahead = if self.has_small_pages(last) { 0 } else { (last / 2).min(AHEAD_MAX) };
+        let is_there = |piece: &usize| self.words_of(*piece).start < self.words.len();
+        (1..=ahead).map(|number| last + 2 * number).take_while(is_there).collect()
+    }
+
+    /// Have one piece ready that is written to soon; false where there is none to be made ready.
+    pub(crate) fn prepare(&self) -> bool {
+        let next = self.pieces_ahead().into_iter().find(|piece| !self.is_ready(*piece));
+        let Some(piece) = next else { return false };
+        self.space.prepare(self.words_of(piece));
+        // Or there is no room for it.
+        self.is_ready(piece)
+    }
+
+    /// Who prepares, if somebody does.
+    pub(crate) fn set_checkpointer(&self, checkpointer: Option<Thread>) {
+        *self.checkpointer.lock() = checkpointer;
+    }
+
+    /// Have room for so many bytes at the begin of a segment.
+    pub(crate) fn reserve_begin(&self, segment: usize, size: usize) -> std::io::Result<()> {
+        for part in self.parts(segment, 0..size.div_ceil(8).min(self.segment_words)) {
+            self.space.reserve(part, true)?;
+        }
+        Ok(())
+    }
+
+    fn write_parts(&self, segment: usize, words: Range<usize>, bytes: &[u8]) -> std::io::Result<()> {
+        for part in self.parts(segment, words.clone()) {
+            let piece = part.start.saturating_sub(HEAD_WORDS) / self.piece_words;
+            self.space.reserve(part, self.has_small_pages(piece))?;
+        }
+        let mut rest = bytes;
+        for part in self.parts(segment, words) {
+            let (here, behind) = rest.split_at_checked(part.len() * 8).unwrap_or((rest, &[]));
+            self.write_part(part, here, false)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Whether the page at a position was most likely written to the disk since somebody stored into it: where commits wait for the
+    /// disk one by one.
+    #[inline]
+    fn is_clean(&self, position: u64) -> bool {
+        const UNSYNCED_MAX: u64 = 16 << 10;
+        self.is_synced_often.load(Ordering::Relaxed)
+            && position.saturating_sub(self.load(SYNCED)) <= UNSYNCED_MAX
+    }
+
+    #[inline]
+    fn write_part(&self, part: Range<usize>, bytes: &[u8], is_clean: bool) -> std::io::Result<()> {
+        if is_clean && self.space.write(part.start, bytes)? {
+            return Ok(());
+        }
+        let words = self.words.get(part).unwrap_or_default();
+        for (word, chunk) in words.iter().zip(bytes.as_chunks().0) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// [W1] Acknowledge what was written up to a position.
+    pub(crate) fn publish(&self, tail: u64, sequence: u64) {
+        // Released as well: whoever syncs looks at it alone.
+        Self::step();
+        self.word(TAIL).store(tail, Ordering::Release);
+        Self::step();
+        self.word(SEQUENCE).store(sequence, Ordering::Release);
+        self.own_end.store(tail, Ordering::Relaxed);
+    }
+
+    /// The last acknowledged WAL record.
+    #[inline]
+    pub(crate) fn sequence(&self) -> u64 {
+        self.word(SEQUENCE).load(Ordering::Acquire)
+    }
+
+    /// The position behind the last acknowledged WAL record, for whoever holds the writer lock.
+    pub(crate) fn tail(&self) -> u64 {
+        self.load(TAIL)
+    }
+
+    /// The segment that is appended to.
+    pub(crate) fn active(&self) -> usize {
+        (self.word(ACTIVE).load(Ordering::Acquire) & 1) as usize
+    }
+
+    pub(crate) fn set_active(&self, segment: usize) {
+        Self::step();
+        self.word(ACTIVE).store(segment as u64, Ordering::Release);
+    }
+
+    /// Whether WAL records were found after a death in the active segment: behind them may stand others that were never acknowledged,
+    /// so that nothing is appended before the segment is sealed.
+    pub(crate) fn has_found(&self) -> bool {
+        self.load(FOUND) != 0
+    }
+
+    pub(crate) fn set_found(&self, has_found: bool) {
+        self.store(FOUND, u64::from(has_found));
+    }
+
+    /// The position up to which some tree that was committed has everything; perhaps a later one has more.
+    pub(crate) fn applied(&self) -> u64 {
+        self.word(APPLIED).load(Ordering::Acquire)
+    }
+
+    /// Say that the tree has everything up to here, and that nothing behind it is known to be on the disk: for whoever is alone.
+    pub(crate) fn begin_counting(&self, position: u64) {
+        self.store(APPLIED, position);
+        self.store(SYNCED, position);
+        self.begin_syncing();
+    }
+
+    pub(crate) fn set_applied(&self, position: u64) {
+        self.word(APPLIED).fetch_max(position, Ordering::AcqRel);
+        self.room.forget();
+        // The tree is on the disk, so nobody needs these WAL records there any more.
+        self.word(SYNCED).fetch_max(position, Ordering::AcqRel);
+    }
+
+    /// What tells this log from others of the same database.
+    pub(crate) fn token(&self) -> u64 {
+        self.load(TOKEN)
+    }
+
+    /// Take over what the data file is marked by, where a power cut took the page that said so.
+    pub(crate) fn set_token(&self, token: u64) {
+        self.store(TOKEN, token);
+    }
+
+    /// Whether the data file, as it was made, need not be on the disk yet.
+    #[inline]
+    pub(crate) fn is_newborn(&self) -> bool {
+        self.word(NEWBORN).load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn set_newborn(&self, newborn: u64) {
+        Self::step();
+        self.word(NEWBORN).store(newborn, Ordering::Release);
+    }
+
+    /// The word of the writer lock.
+    pub(crate) fn writer(&self) -> &AtomicU64 {
+        self.word(WRITER)
+    }
+
+    /// The word of whoever waits for it.
+    pub(crate) fn wanted(&self) -> &AtomicU64 {
+        self.word(WANTED)
+    }
+
+    /// Say who holds the writer lock, for whoever is alone.
+    pub(crate) fn set_writer(&self, member: u64) {
+        self.store(WRITER, member);
+    }
+
+    /// Say who writes the tree, for whoever is alone.
+    pub(crate) fn set_tree_writer(&self, member: u64) {
+        self.store(TREE_WRITER, member);
+    }
+
+    /// The word of whoever writes the tree.
+    pub(crate) fn tree_writer(&self) -> &AtomicU64 {
+        self.word(TREE_WRITER)
+    }
+
+    /// Say to others which process this member is.
+    pub(crate) fn introduce(&self) {
+        let member = self.space.member() as usize;
+        if member < HEAD_WORDS - MEMBERS {
+            self.store(
+                MEMBERS + member,
+                u64::from(std::process::id()) | u64::from(os::pid_namespace()) << 32,
+            );
+        }
+    }
+
+    /// The process that holds the writer lock; 0 for one of another PID namespace, whose number means nothing here.
+    pub(crate) fn writer_pid(&self) -> Option<u32> {
+        self.pid_in(WRITER)
+    }
+
+    /// The process that writes the tree.
+    pub(crate) fn tree_writer_pid(&self) -> Option<u32> {
+        self.pid_in(TREE_WRITER)
+    }
+
+    fn pid_in(&self, word: usize) -> Option<u32> {
+        let member = usize::try_from(self.load(word)).ok().filter(|member| *member != 0)?;
+        let word = (member < HEAD_WORDS - MEMBERS).then(|| self.load(MEMBERS + member))?;
+        let (pid, namespace) = (word as u32, (word >> 32) as u32);
+        let own = if namespace == 0 { 0 } else { os::pid_namespace() };
+        if own != 0 && own != namespace { Some(0) } else { Some(pid).filter(|pid| *pid != 0) }
+    }
+
+    /// Note in whose PID namespace the log is; says whether somebody noted another one before.
+    pub(crate) fn meet_namespace(&self, own: u64) -> bool {
+        let noted = self.word(4).compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
+        noted.is_err_and(|noted| noted != own)
+    }
+
+    pub(crate) fn space(&self) -> &dyn Space {
+        &*self.space
+    }
+
+    fn head_at(segment: usize) -> usize {
+        let [first, second] = AREA_HEADS;
+        if segment == 0 { first } else { second }
+    }
+
+    /// The piece of a segment that a word is in, and its place there.
+    #[inline]
+    fn piece_of(&self, offset: usize) -> (usize, usize) {
+        // As nearly always; and then without a division, which takes as long as all the rest of an append's arithmetic.
+        if self.piece_words == PIECE_WORDS {
+            return (offset / PIECE_WORDS, offset % PIECE_WORDS);
+        }
+        (offset / self.piece_words, offset % self.piece_words)
+    }
+
+    /// Where a word of a segment stands among all.
+    fn word_at(&self, segment: usize, offset: usize) -> usize {
+        let (piece, rest) = self.piece_of(offset);
+        HEAD_WORDS + (2 * piece + segment) * self.piece_words + rest
+    }
+
+    /// Some words of a segment, as the parts of pieces that they are.
+    pub(super) fn parts(
+        &self,
+        segment: usize,
+        words: Range<usize>,
+    ) -> impl Iterator<Item = Range<usize>> + '_ {
+        let mut at = words.start;
+        std::iter::from_fn(move || {
+            if at >= words.end {
+                return None;
+            }
+            let end = words.end.min((at / self.piece_words + 1) * self.piece_words);
+            let start = self.word_at(segment, at);
+            let part = start..start + (end - at);
+            at = end;
+            Some(part)
+        })
+    }
+
+    /// One step of a process on the log, ahead of which a test can have it die.
+    #[inline]
+    fn step() {
+        #[cfg(test)]
+        death::step();
+    }
+
+    #[inline]
+    pub(super) fn word(&self, index: usize) -> &AtomicU64 {
+        static NOWHERE: AtomicU64 = AtomicU64::new(0);
+        // A space has at least a head and two segments, so that this index is in it.
+        self.words.get(index).unwrap_or(&NOWHERE)
+    }
+
+    #[inline]
+    pub(super) fn load(&self, index: usize) -> u64 {
+        self.word(index).load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn store(&self, index: usize, value: u64) {
+        Self::step();
+        self.word(index).store(value, Ordering::Relaxed);
+    }
+}
+
+/// How does a test let a process die between two stores into a log?
+#[cfg(test)]
+pub(crate) mod death {
+    use std::cell::Cell;
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    thread_local! {
+        /// Steps that this thread may still take.
+        static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    }
+
+    struct Death;
+
+    pub(super) fn step() {
+        let left = LEFT.get();
+        if left == 0 {
+            LEFT.set(u64::MAX);
+            resume_unwind(Box::new(Death));
+        }
+        LEFT.set(left.saturating_sub(u64::from(left != u64::MAX)));
+    }
+
+    /// Do something that dies ahead of its step of this number; `None` if it did.
+    pub(crate) fn at<T>(step: u64, act: impl FnOnce() -> T) -> Option<T> {
+        LEFT.set(step);
+        let done = catch_unwind(AssertUnwindSafe(act));
+        LEFT.set(u64::MAX);
+        match done {
+            Ok(done) => Some(done),
+            Err(death) if death.is::<Death>() => None,
+            Err(other) => resume_unwind(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::sys::map::FileSpace;
+
+    #[test]
+    fn a_log_keeps_the_size_that_its_first_opener_gave_it() {
+        const USUAL: usize = 1 << 20;
+        let folder = std::env::temp_dir().join(format!("pellucid-sizes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("sized.pel-log");
+        let file = File::create(&path).unwrap();
+        let create =
+            |size| FileSpace::open(&path, words_for(size), Some(&file.metadata().unwrap()), true).unwrap();
+        let first = Segments::new(Box::new(create(1 << 16)), [7; 16]);
+        first.create(0, 0, 0).unwrap();
+        assert_eq!(
+            FileSpace::open(&path, words_for(USUAL), None, true).unwrap().words().len(),
+            words_for(1 << 16)
+        );
+        // A size that a fault has changed is not believed.
+        File::options().write(true).open(&path).unwrap().write_all_at(&[1], 49).unwrap();
+        assert_eq!(
+            FileSpace::open(&path, words_for(USUAL), None, true).unwrap().words().len(),
+            words_for(USUAL)
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

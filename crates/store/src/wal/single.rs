@@ -1,0 +1,193 @@
+//! How is one row changed, or read, without a transaction?
+//!
+//! What a dict is used for mostly is one key at a time. A transaction would gather a write batch, read and write the counters, and make
+//! a snapshot to read by: ten times the work. Here the row is looked up in the memtables and the tree and its WAL record is appended,
+//! all under the two locks that a commit needs. Whatever is more than that, or would have to wait, goes the long way.
+
+use std::sync::atomic::Ordering;
+
+use crate::engine::{AtOnce, Choice, Choose, EngineError, HashedKey};
+use crate::wal::checkpoint::wal_record_size_max;
+use crate::wal::engine::{LoggedEngine, Shared};
+use crate::wal::lock;
+use crate::wal::memtable::Place;
+use crate::wal::record::{self, Change};
+use crate::wal::segments::Segments;
+use crate::wal::state::State;
+
+/// Memory beyond this is given back after a commit.
+const SPARE_SIZE_MAX: usize = 1 << 20;
+
+/// The writer lock for as long as a row takes.
+struct Held<'a>(&'a Segments);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        lock::release(self.0);
+    }
+}
+
+impl LoggedEngine {
+    /// See [`crate::engine::Engine::change_row`].
+    #[inline]
+    pub(crate) fn change_row_at_once(
+        &self,
+        key: &[u8],
+        known: u64,
+        choose: &mut Choose<'_>,
+    ) -> Result<AtOnce<()>, EngineError> {
+        self.alone(|shared| shared.change_row(key, known, choose))
+    }
+
+    /// See [`crate::engine::Engine::put_row`].
+    #[inline]
+    pub(crate) fn put_row_at_once(
+        &self,
+        key: HashedKey<'_>,
+        known: u64,
+        value: &[u8],
+        may_replace: fn(&[u8]) -> bool,
+    ) -> Result<AtOnce<bool>, EngineError> {
+        self.alone(|shared| shared.put_row(key, known, value, may_replace))
+    }
+
+    /// Does `work` with the writer lock, if it can be had at once.
+    #[inline]
+    fn alone<R>(
+        &self,
+        work: impl FnOnce(&Shared) -> Result<AtOnce<R>, EngineError>,
+    ) -> Result<AtOnce<R>, EngineError> {
+        // The first commit starts the checkpointer, on the long way.
+        if !self.has_checkpointer.load(Ordering::Relaxed) {
+            return Ok(AtOnce::Unable);
+        }
+        self.shared.check_sound()?;
+        if !lock::try_acquire(&self.shared.segments) {
+            return Ok(AtOnce::Unable);
+        }
+        let _held = Held(&self.shared.segments);
+        work(&self.shared)
+    }
+
+    /// See [`crate::engine::Engine::show_row`].
+    #[inline]
+    pub(crate) fn show_row_at_once(
+        &self,
+        key: &[u8],
+        known: u64,
+        show: &mut dyn FnMut(Option<&[u8]>),
+    ) -> Result<AtOnce<()>, EngineError> {
+        let shared = &self.shared;
+        let Some(mut state) = shared.state_at_once() else { return Ok(AtOnce::Unable) };
+        let below = state.read_row(&*shared.tree, &shared.segments)?;
+        if state.catalog_version() > known {
+            return Ok(AtOnce::Stale);
+        }
+        show(state.find(below.as_ref(), HashedKey::of(key))?);
+        Ok(AtOnce::Done(()))
+    }
+}
+
+/// What became of an append. Where room or memory was short nothing was done, and a transaction can make some.
+#[inline]
+fn able<R>(appended: Result<(), EngineError>, done: R) -> Result<AtOnce<R>, EngineError> {
+    match appended {
+        Ok(()) => Ok(AtOnce::Done(done)),
+        Err(EngineError::DiskFull(_) | EngineError::NoMemory(_)) => Ok(AtOnce::Unable),
+        Err(error) => Err(error),
+    }
+}
+
+impl Shared {
+    /// For whoever holds the writer lock.
+    #[inline]
+    fn change_row(&self, key: &[u8], known: u64, choose: &mut Choose<'_>) -> Result<AtOnce<()>, EngineError> {
+        let Some(mut state) = self.state_at_once() else { return Ok(AtOnce::Unable) };
+        let segments = &self.segments;
+        let below = state.read_row(&*self.tree, segments)?;
+        if state.catalog_version() > known {
+            return Ok(AtOnce::Stale);
+        }
+        let Some(last) = state.last_to_append(segments) else { return Ok(AtOnce::Unable) };
+        // Looked up once, to read it and to add to it: each takes a hash of the key, and a look at what has the same.
+        let hashed = HashedKey::of(key);
+        let place = last.memtable.place_of_row(hashed);
+        let mut bytes = std::mem::take(&mut state.spare);
+        let key_at = record::begin_row(&mut bytes, key);
+        let old = state.find_at(place, below.as_ref(), hashed)?;
+        let was_there = old.is_some();
+        let choice = choose(old, &mut bytes);
+        let change = match choice {
+            Choice::Put => Some(record::end_put(&mut bytes, key_at)),
+            Choice::Delete => Some(record::end_delete(&mut bytes, key_at)),
+            Choice::Leave => None,
+        };
+        let done = match change {
+            Some(change) => {
+                self.append_row(&mut state, place, &mut bytes, change, was_there != (choice == Choice::Put))
+            }
+            None => Ok(AtOnce::Unable),
+        };
+        if bytes.capacity() <= SPARE_SIZE_MAX {
+            state.spare = bytes;
+        }
+        done
+    }
+
+    /// As `change_row`, for a row of which all is known, if it is as short as nearly all are.
+    #[inline]
+    fn put_row(
+        &self,
+        key: HashedKey<'_>,
+        known: u64,
+        value: &[u8],
+        may_replace: fn(&[u8]) -> bool,
+    ) -> Result<AtOnce<bool>, EngineError> {
+        let Some(mut state) = self.state_at_once() else { return Ok(AtOnce::Unable) };
+        let segments = &self.segments;
+        let below = state.read_row(&*self.tree, segments)?;
+        if state.catalog_version() > known {
+            return Ok(AtOnce::Stale);
+        }
+        let Some(last) = state.last_to_append(segments) else { return Ok(AtOnce::Unable) };
+        let (place, used) = (last.memtable.place_of_row(key), last.end - last.head.begin);
+        let old = state.find_at(place, below.as_ref(), key)?;
+        if !old.is_none_or(may_replace) {
+            return Ok(AtOnce::Unable);
+        }
+        let was_there = old.is_some();
+        let Some(size) = state.short.begin(key, value, !was_there) else { return Ok(AtOnce::Unable) };
+        if size > wal_record_size_max(segments)
+            || used + size as u64 > segments.room()
+            || segments.has_found()
+        {
+            return Ok(AtOnce::Unable);
+        }
+        able(state.append_short(segments, place), was_there)
+    }
+
+    /// Append the WAL record of one row, if there is room.
+    #[inline]
+    fn append_row(
+        &self,
+        state: &mut State,
+        place: Place,
+        bytes: &mut Vec<u8>,
+        mut change: Change,
+        is_counted: bool,
+    ) -> Result<AtOnce<()>, EngineError> {
+        let segments = &self.segments;
+        if is_counted {
+            record::count_first(bytes, &mut change);
+        }
+        let size = record::size_of(bytes);
+        let used = segments.tail().saturating_sub(segments.begin_of(segments.active()));
+        if size > wal_record_size_max(segments)
+            || used + size as u64 > segments.room()
+            || segments.has_found()
+        {
+            return Ok(AtOnce::Unable);
+        }
+        able(state.append_one(segments, place, bytes, &change), ())
+    }
+}

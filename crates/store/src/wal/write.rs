@@ -1,0 +1,430 @@
+//! How does a transaction over tree and log go?
+//!
+//! It gathers its changes in a write batch, which its commit appends to the log. One that grows too large for that goes into the tree:
+//! everything else is written there first, so that the order stays, and what it has gathered follows.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::catalog::row_key::TableId;
+use crate::catalog::{Applied, table_key};
+use crate::engine::{Cursor, Direction, EngineError, Entry, HashedKey, ReadTxn, Start, Tree, WriteTxn};
+use crate::sys::os;
+use crate::wal::checkpoint::{Done, TreeLock, in_a_while, wal_record_size_max, write_said};
+use crate::wal::engine::{Shared, WriterLock};
+use crate::wal::merge::Over;
+use crate::wal::read::LoggedRead;
+use crate::wal::recording::Recording;
+use crate::wal::write_batch::WriteBatch;
+
+/// The one transaction that writes.
+pub(crate) struct LoggedWrite {
+    /// Dropped before the locks.
+    bulk: Option<Box<Recording>>,
+    tree_lock: Option<TreeLock>,
+    write_batch: WriteBatch,
+    base: LoggedRead,
+    /// Of the key that was found last, its tree and itself; empty where none was.
+    found: Vec<u8>,
+    owner: u64,
+    /// Of a WAL record.
+    size_max: usize,
+    key_size_max: usize,
+    lock: WriterLock,
+    /// How long it waits for others who write the tree.
+    patience: Duration,
+    shared: Arc<Shared>,
+}
+
+/// A bulk commit takes this much of the positions, so that it stands at one of its own.
+const BULK_SIZE: u64 = 8;
+/// A WAL record beyond this takes so long that others are to go on meanwhile.
+const AT_ONCE_SIZE_MAX: usize = 64 << 10;
+
+impl LoggedWrite {
+    /// Begin, with the writer lock.
+    pub(crate) fn begin(
+        shared: &Arc<Shared>,
+        lock: WriterLock,
+        patience: Duration,
+    ) -> Result<Self, EngineError> {
+        shared.check_sound()?;
+        let (base, write_batch) = shared.read_to_write()?;
+        Ok(Self::new(shared, lock, (base, write_batch), patience))
+    }
+
+    /// Begin with the writer lock, over the newest version, with a write batch that nothing is in.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        lock: WriterLock,
+        (base, write_batch): (LoggedRead, WriteBatch),
+        patience: Duration,
+    ) -> Self {
+        Self {
+            bulk: None,
+            tree_lock: None,
+            write_batch,
+            base,
+            found: Vec::new(),
+            owner: os::thread_number(),
+            size_max: wal_record_size_max(&shared.segments),
+            key_size_max: shared.tree.key_size_max(),
+            lock,
+            patience,
+            shared: Arc::clone(shared),
+        }
+    }
+
+    /// Whether a WAL record of this size has room in the active segment.
+    fn has_room(&self, size: u64) -> bool {
+        let segments = &self.shared.segments;
+        let used = segments.tail().saturating_sub(segments.begin_of(segments.active()));
+        used + size <= segments.room()
+    }
+
+    fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
+        let size_max = self.key_size_max;
+        if key.is_empty() || key.len() > size_max {
+            return Err(EngineError::KeySize { size: key.len(), size_max });
+        }
+        Ok(())
+    }
+
+    /// Go on in the tree if this many more bytes would be too many for a WAL record.
+    fn make_room(&mut self, size: usize) -> Result<(), EngineError> {
+        if self.bulk.is_none() && self.write_batch.size() + size > self.size_max {
+            self.go_into_tree()?;
+        }
+        Ok(())
+    }
+
+    /// [B1] Write everything there is into the tree, then what was gathered, savepoints included.
+    fn go_into_tree(&mut self) -> Result<(), EngineError> {
+        let until = in_a_while(self.patience);
+        while self.checkpoint(until)? {}
+        let begun = self.shared.begin_tree(until).map_err(EngineError::before_commit)?;
+        let Some((tree_lock, txn)) = begun else { return Err(self.is_busy()) };
+        let mut txn = Recording::new(txn, self.version())?;
+        let mut savepoints = self.write_batch.savepoints().peekable();
+        for (number, (tree, (key, said))) in self.write_batch.changes().enumerate() {
+            while savepoints.next_if_eq(&number).is_some() {
+                txn.savepoint()?;
+            }
+            write_said(&mut txn, tree, key, said)?;
+        }
+        for _ in savepoints {
+            txn.savepoint()?;
+        }
+        self.write_batch = WriteBatch::new();
+        self.bulk = Some(Box::new(txn));
+        self.tree_lock = Some(tree_lock);
+        Ok(())
+    }
+
+    /// [C5] One checkpoint; false when there was nothing to do.
+    fn checkpoint(&self, until: Instant) -> Result<bool, EngineError> {
+        match self.shared.checkpoint_within(&self.lock, until).map_err(EngineError::before_commit)? {
+            Done::Applied(_) => Ok(true),
+            Done::Nothing => Ok(false),
+            Done::InTheWay | Done::Stopped => Err(self.is_busy()),
+        }
+    }
+
+    fn is_busy(&self) -> EngineError {
+        EngineError::FileBusy { pid: self.shared.segments.tree_writer_pid(), waited: self.patience }
+    }
+
+    fn size_of(key: &[u8], parts: &[&[u8]]) -> usize {
+        const ENTRY_SIZE_MAX: usize = 16;
+        key.len() + parts.iter().map(|part| part.len()).sum::<usize>() + ENTRY_SIZE_MAX
+    }
+
+    fn is_above(&self, tree: Tree, key: &[u8]) -> Result<bool, EngineError> {
+        let mut cursor = self.cursor(tree)?;
+        cursor.start(Start::Edge, Direction::Reverse)?;
+        Ok(cursor.step()?.is_none_or(|(last, _)| key > last))
+    }
+
+    fn take_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError> {
+        let is_found = self.found.split_first() == Some((&(tree as u8), key));
+        self.found.clear();
+        if is_found { Ok(()) } else { Err(EngineError::Misuse("no find of this key came before")) }
+    }
+
+    fn commit_bulk(&self, txn: Recording) -> Result<(), EngineError> {
+        let segments = &self.shared.segments;
+        let (position, sequence) = (segments.tail() + BULK_SIZE, segments.sequence() + 1);
+        let applied = Applied { position, sequence, version: txn.version() };
+        if txn.adds_rows() {
+            segments.check_room_of_bulk(txn.file_size()?).map_err(EngineError::of_system)?;
+        }
+        txn.commit_as(applied)?;
+        segments.begin_segment(segments.active(), applied.position);
+        segments.set_applied(applied.position);
+        segments.publish(applied.position, applied.sequence);
+        Ok(())
+    }
+
+    fn commit_wal_record(&mut self) -> Result<(), EngineError> {
+        let segments = &self.shared.segments;
+        let size = self.write_batch.size() as u64;
+        while segments.has_found() {
+            self.checkpoint(in_a_while(self.patience))?;
+        }
+        while !self.has_room(size) {
+            // Full: what the other segment has goes into the tree, or this one's.
+            let done = self.checkpoint(in_a_while(self.patience));
+            // Even if the tree cannot take it, the other segment may have become the active one.
+            if !self.has_room(size) {
+                done?;
+            }
+        }
+        match self.append() {
+            Err(error @ (EngineError::DiskFull(_) | EngineError::NoMemory(_))) => self.append_anew(error),
+            done => done,
+        }
+    }
+
+    fn append(&mut self) -> Result<(), EngineError> {
+        let mut state = self.shared.state();
+        state.append(&*self.shared.tree, &self.shared.segments, &mut self.write_batch)?;
+        state.give_write_batch(std::mem::replace(&mut self.write_batch, WriteBatch::new()));
+        Ok(())
+    }
+
+    /// Append where the log cannot grow, or what it has cannot be kept in memory: when the tree has all of it, the next segment needs neither.
+    fn append_anew(&mut self, error: EngineError) -> Result<(), EngineError> {
+        let until = in_a_while(self.patience);
+        if matches!(error, EngineError::DiskFull(_)) {
+            // Whether there is room was said without a look at the tree.
+            self.shared.learn_room(until)?;
+            match self.append() {
+                Err(EngineError::DiskFull(_)) => {}
+                done => return done,
+            }
+        }
+        // What went wrong with the log is told, not what goes wrong with the tree then. Without room at the begin of the next segment that would be
+        // worse than this one, in which a smaller WAL record may have some.
+        let segments = &self.shared.segments;
+        if segments.reserve_begin(1 - segments.active(), self.write_batch.size()).is_err() {
+            return Err(error);
+        }
+        while matches!(self.checkpoint(until), Ok(true)) {}
+        if self.shared.pending() > 0 {
+            return Err(error);
+        }
+        // It keeps what the segments held.
+        self.base = self.shared.read()?;
+        self.shared.learn_room(until)?;
+        self.append()
+    }
+}
+
+impl WriteTxn for LoggedWrite {
+    fn version(&self) -> u64 {
+        self.base.version() + 1
+    }
+
+    fn is_owner(&self) -> bool {
+        self.owner == os::thread_number()
+    }
+
+    fn commits_at_once(&self) -> bool {
+        let size = self.write_batch.size();
+        self.bulk.is_none()
+            && (self.write_batch.is_empty()
+                || size <= AT_ONCE_SIZE_MAX
+                    && !self.shared.segments.has_found()
+                    && self.has_room(size as u64)
+                    && self.shared.state_at_once().is_some())
+    }
+
+    fn rows_beyond(&self, table: TableId) -> i64 {
+        // What this transaction writes of a table says everything, and so does a tree with nothing over it.
+        if self.bulk.is_some() || self.write_batch.find(Tree::Meta, &table_key(table)).is_some() {
+            return 0;
+        }
+        self.base.rows_beyond(table)
+    }
+
+    fn catalog_version(&self) -> Option<u64> {
+        Some(self.base.catalog_version())
+    }
+
+    fn counts_rows(&mut self) -> bool {
+        self.bulk.is_none() && self.write_batch.count()
+    }
+
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        if let Some(txn) = &self.bulk {
+            return txn.get(tree, key);
+        }
+        if self.write_batch.is_empty() {
+            return self.base.get(tree, key);
+        }
+        let key = HashedKey::of(key);
+        match self.write_batch.find_hashed(tree, key) {
+            Some(said) => Ok(said.value()),
+            None => self.base.get_hashed(tree, key),
+        }
+    }
+
+    fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+        if let Some(txn) = &self.bulk {
+            return txn.cursor(tree);
+        }
+        let over = if self.write_batch.is_empty() { None } else { Some(Over::WriteBatch(&self.write_batch)) };
+        self.base.cursor_under(tree, over)
+    }
+
+    fn first_from(
+        &self,
+        tree: Tree,
+        start: Start<'_>,
+        direction: Direction,
+    ) -> Result<Option<Entry<'_>>, EngineError> {
+        if let Some(txn) = &self.bulk {
+            return txn.first_from(tree, start, direction);
+        }
+        let write_batch = if self.write_batch.is_empty() { None } else { Some(&self.write_batch) };
+        self.base.first_under(tree, start, direction, write_batch)
+    }
+
+    fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
+        if self.bulk.is_some() {
+            return self.bulk.as_mut().map_or(Ok(None), |txn| txn.find(tree, key));
+        }
+        let hashed = HashedKey::of(key);
+        let value = match self.write_batch.find_hashed(tree, hashed) {
+            Some(said) => said.value(),
+            None => self.base.get_hashed(tree, hashed)?,
+        };
+        self.found.clear();
+        if value.is_some() {
+            self.found.push(tree as u8);
+            self.found.extend_from_slice(key);
+        }
+        Ok(value)
+    }
+
+    fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        if let Some(txn) = &mut self.bulk {
+            return txn.replace_found(tree, key, parts);
+        }
+        self.take_found(tree, key)?;
+        self.make_room(Self::size_of(key, parts))?;
+        if let Some(txn) = &mut self.bulk {
+            return txn.put(tree, key, parts);
+        }
+        self.write_batch.replace(tree, key, parts);
+        Ok(())
+    }
+
+    fn delete_found(&mut self, tree: Tree, key: &[u8]) -> Result<(), EngineError> {
+        if let Some(txn) = &mut self.bulk {
+            return txn.delete_found(tree, key);
+        }
+        self.take_found(tree, key)?;
+        self.make_room(Self::size_of(key, &[]))?;
+        if let Some(txn) = &mut self.bulk {
+            return txn.delete(tree, key).map(|_| ());
+        }
+        self.write_batch.delete(tree, key);
+        Ok(())
+    }
+
+    fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
+        self.check_key(key)?;
+        self.make_room(Self::size_of(key, parts))?;
+        if let Some(txn) = &mut self.bulk {
+            return txn.put(tree, key, parts);
+        }
+        self.write_batch.put(tree, key, parts);
+        Ok(())
+    }
+
+    #[inline]
+    fn put_row(
+        &mut self,
+        key: HashedKey<'_>,
+        parts: [&[u8]; 2],
+        may_replace: fn(&[u8]) -> bool,
+    ) -> Result<Option<bool>, EngineError> {
+        // What is too long, or goes into the tree, goes the long way.
+        let size = self.write_batch.size() + Self::size_of(key.bytes, &parts);
+        if self.bulk.is_some() || size > self.size_max || key.bytes.len() > self.key_size_max {
+            return Ok(None);
+        }
+        let old = match self.write_batch.find_hashed(Tree::Rows, key) {
+            Some(said) => said.value(),
+            None => self.base.get_hashed(Tree::Rows, key)?,
+        };
+        let was_there = old.is_some();
+        if !old.is_none_or(may_replace) {
+            return Ok(None);
+        }
+        self.write_batch.put_row(key, parts, !was_there);
+        self.found.clear();
+        Ok(Some(was_there))
+    }
+
+    fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
+        self.check_key(key)?;
+        self.make_room(Self::size_of(key, parts))?;
+        if let Some(txn) = &mut self.bulk {
+            return txn.append(tree, key, parts);
+        }
+        if self.is_above(tree, key)? {
+            self.write_batch.put(tree, key, parts);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn prefers_append(&self) -> bool {
+        // A write batch is put in order by the checkpoint.
+        self.bulk.is_some()
+    }
+
+    fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {
+        if self.bulk.is_none() {
+            self.go_into_tree()?;
+        }
+        self.bulk.as_mut().map_or(Ok(()), |txn| txn.clear(tree))
+    }
+
+    fn savepoint(&mut self) -> Result<(), EngineError> {
+        if let Some(txn) = &mut self.bulk {
+            return txn.savepoint();
+        }
+        self.write_batch.savepoint();
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> Result<(), EngineError> {
+        match &mut self.bulk {
+            Some(txn) => txn.rollback(),
+            None if self.write_batch.rollback() => Ok(()),
+            None => Err(EngineError::Misuse("rollback without a savepoint")),
+        }
+    }
+
+    fn release(&mut self) -> Result<(), EngineError> {
+        match &mut self.bulk {
+            Some(txn) => txn.release(),
+            None if self.write_batch.release() => Ok(()),
+            None => Err(EngineError::Misuse("release without a savepoint")),
+        }
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<(), EngineError> {
+        if !self.is_owner() {
+            return Err(EngineError::WrongThread);
+        }
+        match self.bulk.take() {
+            Some(txn) => self.commit_bulk(*txn),
+            None if self.write_batch.is_empty() => Ok(()),
+            None => self.commit_wal_record(),
+        }
+    }
+}

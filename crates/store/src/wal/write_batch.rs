@@ -1,0 +1,352 @@
+//! What has a transaction changed so far?
+//!
+//! The bytes of the WAL record that it will be, and where in them the newest entry of each key stands: looked for from the end while
+//! they are few, and indexed from then on, by hash both times; in order only when somebody walks. Going back to a
+//! savepoint is forgetting entries.
+//!
+//! Of a row that was looked up when it was put or deleted it is known whether its table has one more or less. As long as that is so of all
+//! that was changed, the entries say it (`wal_record.rs`), and the catalog need not.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::engine::{Direction, HashedKey, Tree};
+use crate::sys::short::is_same;
+use crate::wal::memtable::{Said, Saying};
+use crate::wal::record::{self, Change};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+/// Up to this many entries are looked through: a row with three indexes is nine, counts included.
+const FEW: usize = 16;
+/// Memory for more is given back.
+const SPARE_COUNT_MAX: usize = 1 << 12;
+const SPARE_SIZE_MAX: usize = 1 << 18;
+/// From then on there is room for as many in the index.
+const INDEXED_MIN: usize = 28;
+
+/// The changes of one transaction.
+pub(crate) struct WriteBatch {
+    bytes: Vec<u8>,
+    changes: Vec<Change>,
+    /// Of their keys, whatever the tree.
+    hashes: Vec<u64>,
+    /// The newest entry of each key; only when they are many.
+    index: HashTable<Newest>,
+    ordered: Mutex<Ordered>,
+    savepoints: Vec<Saved>,
+    /// Changes of which it is not known what they do to the count of a table's rows.
+    uncounted: usize,
+    /// Whether the entries say what is counted.
+    counts: bool,
+}
+
+/// What there was at a savepoint.
+struct Saved {
+    size: usize,
+    count: usize,
+    uncounted: usize,
+}
+
+/// The number of a key's newest entry, and the key's hash, so that growing looks at no key.
+struct Newest {
+    hash: u64,
+    number: usize,
+}
+
+/// The newest entries in order, by the tree's number and the key, up to some entry.
+#[derive(Default)]
+struct Ordered {
+    newest: BTreeMap<Box<[u8]>, usize>,
+    count: usize,
+}
+
+impl WriteBatch {
+    pub(crate) fn new() -> Self {
+        Self {
+            bytes: record::begin(0),
+            changes: Vec::new(),
+            hashes: Vec::new(),
+            index: HashTable::new(),
+            ordered: Mutex::default(),
+            savepoints: Vec::new(),
+            uncounted: 0,
+            counts: false,
+        }
+    }
+
+    /// Forget everything, for the next transaction, which needs as much memory as this one did, most likely; if that is not much.
+    pub(crate) fn cleared(mut self) -> Self {
+        if self.bytes.capacity() > SPARE_SIZE_MAX || self.changes.capacity() > SPARE_COUNT_MAX {
+            return Self::new();
+        }
+        record::begin_again(&mut self.bytes);
+        self.changes.clear();
+        self.hashes.clear();
+        self.index.clear();
+        self.forget_order();
+        self.savepoints.clear();
+        (self.uncounted, self.counts) = (0, false);
+        self
+    }
+
+    pub(crate) fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) {
+        self.uncounted += 1;
+        let change = record::push_put(&mut self.bytes, tree, key, parts);
+        self.add(change, HashedKey::of(key).hash);
+    }
+
+    /// Put what stands there already.
+    pub(crate) fn replace(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) {
+        let change = record::push_put(&mut self.bytes, tree, key, parts);
+        self.add(change, HashedKey::of(key).hash);
+    }
+
+    /// Put a row, which was looked up.
+    #[inline]
+    pub(crate) fn put_row(&mut self, key: HashedKey<'_>, parts: [&[u8]; 2], is_new: bool) {
+        let change = record::push_row(&mut self.bytes, key.bytes, parts, is_new);
+        self.add(change, key.hash);
+    }
+
+    /// Delete what stands there.
+    pub(crate) fn delete(&mut self, tree: Tree, key: &[u8]) {
+        let change = if tree == Tree::Rows {
+            record::push_gone(&mut self.bytes, key)
+        } else {
+            self.uncounted += 1;
+            record::push_delete(&mut self.bytes, tree, key)
+        };
+        self.add(change, HashedKey::of(key).hash);
+    }
+
+    /// Have the entries say which rows came and went; false where that is not known.
+    pub(crate) fn count(&mut self) -> bool {
+        self.counts = self.uncounted == 0;
+        self.counts
+    }
+
+    #[inline]
+    fn add(&mut self, change: Change, hash: u64) {
+        self.changes.push(change);
+        self.hashes.push(hash);
+        let count = self.changes.len();
+        if count > FEW {
+            self.index_from(if self.index.is_empty() { 0 } else { count - 1 });
+        }
+    }
+
+    fn index_from(&mut self, first: usize) {
+        let (bytes, changes) = (&self.bytes, &self.changes);
+        let key_of = |change: &Change| bytes.get(change.key.clone()).unwrap_or_default();
+        if self.index.is_empty() {
+            self.index.reserve(INDEXED_MIN, |newest| newest.hash);
+        }
+        for ((number, change), hash) in changes.iter().enumerate().zip(&self.hashes).skip(first) {
+            let (key, hash) = (key_of(change), *hash);
+            let is_it = |newest: &Newest| {
+                let other = changes.get(newest.number).filter(|_| newest.hash == hash);
+                other.is_some_and(|other| other.tree == change.tree && key_of(other) == key)
+            };
+            match self.index.entry(hash, is_it, |newest| newest.hash) {
+                Entry::Occupied(mut entry) => entry.get_mut().number = number,
+                Entry::Vacant(entry) => {
+                    entry.insert(Newest { hash, number });
+                }
+            }
+        }
+    }
+
+    fn forget_order(&mut self) {
+        let ordered = self.ordered.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if ordered.count > 0 {
+            *ordered = Ordered::default();
+        }
+    }
+
+    /// The entries in order, all of them.
+    fn ordered(&self) -> MutexGuard<'_, Ordered> {
+        let mut ordered = self.ordered.lock().unwrap_or_else(PoisonError::into_inner);
+        for (number, change) in self.changes.iter().enumerate().skip(ordered.count) {
+            ordered.newest.insert(indexed(change.tree, self.key(change)), number);
+        }
+        ordered.count = self.changes.len();
+        ordered
+    }
+
+    /// What it says of a key.
+    pub(crate) fn find(&self, tree: Tree, key: &[u8]) -> Option<Said<'_>> {
+        if self.is_empty() { None } else { self.find_hashed(tree, HashedKey::of(key)) }
+    }
+
+    /// As `find`, of a key whose hash is known.
+    #[inline]
+    pub(crate) fn find_hashed(&self, tree: Tree, key: HashedKey<'_>) -> Option<Said<'_>> {
+        let said_if_it = |number: usize| {
+            let change = self.changes.get(number)?;
+            (change.tree == tree && is_same(self.key(change), key.bytes)).then(|| self.said(change))
+        };
+        if self.changes.len() <= FEW {
+            let numbers = 0..self.hashes.len();
+            let same = numbers.zip(&self.hashes).rev().filter(|(_, hash)| **hash == key.hash);
+            return same.map(|(number, _)| number).find_map(said_if_it);
+        }
+        let is_it = |newest: &Newest| newest.hash == key.hash && said_if_it(newest.number).is_some();
+        said_if_it(self.index.find(key.hash, is_it)?.number)
+    }
+
+    /// As [`crate::wal::memtable::Memtable::walk`].
+    pub(crate) fn walk<'a>(
+        &'a self,
+        tree: Tree,
+        bound: Bound<&[u8]>,
+        direction: Direction,
+        limit: usize,
+        out: &mut Vec<Saying<'a>>,
+    ) -> bool {
+        if self.changes.len() <= FEW {
+            self.walk_few(tree, bound, direction, out);
+            return false;
+        }
+        let edge = |edge: Bound<&[u8]>, unbounded: Bound<Box<[u8]>>| match edge {
+            Bound::Included(key) => Bound::Included(indexed(tree, key)),
+            Bound::Excluded(key) => Bound::Excluded(indexed(tree, key)),
+            Bound::Unbounded => unbounded,
+        };
+        let first = Bound::Included(Box::from([tree as u8]));
+        let end = Bound::Excluded(Box::from([tree as u8 + 1]));
+        let mut take = |number: &usize| {
+            if let Some(change) = self.changes.get(*number) {
+                out.push((self.key(change), self.said(change)));
+            }
+            out.len() < limit
+        };
+        let ordered = self.ordered();
+        let is_end = match direction {
+            Direction::Forward => {
+                ordered.newest.range((edge(bound, first), end)).all(|(_, number)| take(number))
+            }
+            Direction::Reverse => {
+                ordered.newest.range((first, edge(bound, end))).rev().all(|(_, number)| take(number))
+            }
+        };
+        !is_end
+    }
+
+    fn walk_few<'a>(
+        &'a self,
+        tree: Tree,
+        bound: Bound<&[u8]>,
+        direction: Direction,
+        out: &mut Vec<Saying<'a>>,
+    ) {
+        for change in self.changes.iter().rev().filter(|change| change.tree == tree) {
+            let key = self.key(change);
+            let is_in = match (bound, direction) {
+                (Bound::Unbounded, _) => true,
+                (Bound::Included(edge), Direction::Forward) => key >= edge,
+                (Bound::Excluded(edge), Direction::Forward) => key > edge,
+                (Bound::Included(edge), Direction::Reverse) => key <= edge,
+                (Bound::Excluded(edge), Direction::Reverse) => key < edge,
+            };
+            if is_in && !out.iter().any(|(other, _)| *other == key) {
+                out.push((key, self.said(change)));
+            }
+        }
+        out.sort_unstable_by_key(|(key, _)| *key);
+        if direction == Direction::Reverse {
+            out.reverse();
+        }
+    }
+
+    pub(crate) fn savepoint(&mut self) {
+        let (size, count, uncounted) = (self.bytes.len(), self.changes.len(), self.uncounted);
+        self.savepoints.push(Saved { size, count, uncounted });
+    }
+
+    /// Forget what came since the innermost savepoint; false if there is none.
+    pub(crate) fn rollback(&mut self) -> bool {
+        let Some(Saved { size, count, uncounted }) = self.savepoints.pop() else { return false };
+        self.bytes.truncate(size);
+        self.changes.truncate(count);
+        self.hashes.truncate(count);
+        self.uncounted = uncounted;
+        self.index.clear();
+        self.forget_order();
+        if count > FEW {
+            self.index_from(0);
+        }
+        true
+    }
+
+    /// Forget the innermost savepoint; false if there is none.
+    pub(crate) fn release(&mut self) -> bool {
+        self.savepoints.pop().is_some()
+    }
+
+    /// The counts of changes at each savepoint, the outermost first.
+    pub(crate) fn savepoints(&self) -> impl Iterator<Item = usize> + '_ {
+        self.savepoints.iter().map(|saved| saved.count)
+    }
+
+    /// All changes in the order in which they were made.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (Tree, Saying<'_>)> + '_ {
+        self.changes.iter().map(|change| (change.tree, (self.key(change), self.said(change))))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    pub(crate) fn count_of_changes(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// How many bytes its WAL record will have.
+    pub(crate) fn size(&self) -> usize {
+        record::size_of(&self.bytes)
+    }
+
+    /// Complete its WAL record; also the WAL record's check.
+    pub(crate) fn finish(&mut self, sequence: u64, seed: u64) -> (&[u8], u64) {
+        if !self.counts {
+            record::uncount(&mut self.bytes, &mut self.changes);
+        }
+        let check = record::finish(&mut self.bytes, self.changes.len() as u32, sequence, seed);
+        (&self.bytes, check)
+    }
+
+    /// The bytes of the WAL record, as far as they stand.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The changes of the WAL record, with the hashes of their keys.
+    pub(crate) fn hashed_changes(&self) -> impl Iterator<Item = (u64, &Change)> + '_ {
+        self.hashes.iter().copied().zip(&self.changes)
+    }
+
+    /// Whether it changes the catalog; of what it does to rows alone a transaction knows.
+    pub(crate) fn changes_catalog(&self) -> bool {
+        !self.counts && self.changes.iter().any(|change| change.tree == Tree::Meta)
+    }
+
+    fn key(&self, change: &Change) -> &[u8] {
+        self.bytes.get(change.key.clone()).unwrap_or_default()
+    }
+
+    fn said(&self, change: &Change) -> Said<'_> {
+        match &change.value {
+            Some(value) => Said::Value(self.bytes.get(value.clone()).unwrap_or_default()),
+            None => Said::Deleted,
+        }
+    }
+}
+
+fn indexed(tree: Tree, key: &[u8]) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(1 + key.len());
+    bytes.push(tree as u8);
+    bytes.extend_from_slice(key);
+    bytes.into_boxed_slice()
+}

@@ -1,0 +1,483 @@
+//! Which rows and tables did each commit change?
+//!
+//! A [`Watch`] reads the commits behind a version one after the other (`engine/history.rs`), whoever made them, and says of each what
+//! it did to tables and rows: of a row written twice only the last, of a table that is dropped no rows. It holds nothing of the
+//! database in between, so that nobody has to wait for it, and it keeps no file open.
+//!
+//! What a table was called is known for the newest version. For an older one the names given since are taken back, which is
+//! what a first pass over the commits in between is for.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::RangeBounds;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::catalog::blob;
+use crate::catalog::cell::Cell;
+use crate::catalog::row_key::{TableId, is_long, split};
+use crate::catalog::{self, NAME, TABLE};
+use crate::database::Database;
+use crate::engine::Tree;
+use crate::engine::history::{Commit, Next, Place, What, Written};
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::txn::scan::Range;
+
+/// What happened to a row, or to a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// A row has this record now.
+    Put {
+        /// The key's code.
+        key: Vec<u8>,
+        /// What the code does not tell about the key.
+        spelling: Vec<u8>,
+        /// The record.
+        record: Vec<u8>,
+        /// The large values that lie apart from it.
+        large: Vec<LargeValue>,
+    },
+    /// A row was deleted.
+    Delete {
+        /// The key's code.
+        key: Vec<u8>,
+        /// What the code does not tell about the key.
+        spelling: Vec<u8>,
+    },
+    /// All rows of the table were deleted.
+    Clear,
+    /// The table was made.
+    Create,
+    /// The table was deleted with all its rows.
+    Drop,
+    /// The table was given this name.
+    Rename {
+        /// The new name.
+        name: Arc<str>,
+    },
+}
+
+/// A large value that a record refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LargeValue {
+    /// Its id, by which a snapshot has it as long as the row does.
+    pub id: u64,
+    /// Its bytes, where the same commit wrote them and the history has them.
+    pub bytes: Option<Arc<[u8]>>,
+}
+
+/// One thing that a commit did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The table.
+    pub table: TableId,
+    /// What it was called before.
+    pub name: Arc<str>,
+    /// What happened.
+    pub happened: Happened,
+}
+
+/// What one commit did, as far as it is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes {
+    /// The version that it made.
+    pub version: u64,
+    /// In the order in which they were made.
+    pub changes: Vec<Change>,
+}
+
+/// What to watch.
+#[derive(Clone, Debug)]
+pub enum Watched {
+    /// Everything.
+    All,
+    /// One table, and of its rows those in a range.
+    Table {
+        /// It; `None` when it is still to be made.
+        table: Option<TableId>,
+        /// The name with which it will be made.
+        name: String,
+        /// The keys.
+        range: Range,
+    },
+}
+
+/// What a step of a [`Watch`] came to.
+#[derive(Debug)]
+pub enum Step {
+    /// A commit that changed something.
+    Changes(Changes),
+    /// Nothing so far.
+    Nothing,
+    /// The table is gone: nothing will come any more.
+    Over,
+}
+
+/// A place among the commits of a database.
+pub struct Watch {
+    place: Place,
+    /// Behind this version everything was looked at.
+    version: u64,
+    commits: VecDeque<Commit>,
+    names: BTreeMap<TableId, Arc<str>>,
+    watched: Watched,
+    is_over: bool,
+    idle_since: Option<Instant>,
+}
+
+impl Store {
+    /// The newest version: one load, so that it can be asked for again and again.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn version(&self) -> Result<u64, StoreError> {
+        self.with_database(|database| database.engine.version())
+    }
+
+    /// Read what is committed behind a version, or from now on.
+    ///
+    /// # Errors
+    /// `HistoryGone` when that is too far back; `VersionAhead`; `Unsupported`; `Closed`.
+    pub fn watch(&self, since: Option<u64>, mut watched: Watched) -> Result<Watch, StoreError> {
+        let snapshot = self.snapshot()?;
+        let version = snapshot.version();
+        let since = since.unwrap_or(version);
+        let database = self.database()?;
+        if since > version {
+            return Err(StoreError::VersionAhead { path: database.path.clone(), since, version });
+        }
+        // Also where nothing was committed: whether it can be watched shows at once.
+        let mut place = Place::behind(since);
+        let mut names: BTreeMap<TableId, Arc<str>> =
+            snapshot.tables()?.into_iter().map(|(name, table)| (table, name.into())).collect();
+        let mut ops = Vec::new();
+        loop {
+            match next_of(&database, &mut place)? {
+                Next::Commits(commits) => {
+                    for commit in commits.iter().filter(|commit| commit.version <= version) {
+                        ops.extend(commit.written().filter_map(|written| NameOp::of(&written)));
+                    }
+                }
+                Next::Nothing => break,
+                Next::Gone => return Err(gone(&database, since)),
+            }
+            if place.version >= version {
+                break;
+            }
+        }
+        take_back(&mut names, &ops);
+        if let Watched::Table { table: table @ None, name: wanted, .. } = &mut watched {
+            *table = names.iter().find(|(_, name)| ***name == **wanted).map(|(table, _)| *table);
+        }
+        let is_over = match &watched {
+            Watched::All | Watched::Table { table: None, .. } => false,
+            // Dropped before it is watched.
+            Watched::Table { table: Some(table), .. } => {
+                !names.contains_key(table) && !ops.iter().any(|op| op.table() == Some(*table))
+            }
+        };
+        let (place, commits) = (Place::behind(since), VecDeque::new());
+        Ok(Watch { place, version: since, commits, names, watched, is_over, idle_since: None })
+    }
+}
+
+fn next_of(database: &Database, place: &mut Place) -> Result<Next, StoreError> {
+    database.engine.next_commits(place).map_err(|error| database.error(error))
+}
+
+fn gone(database: &Database, since: u64) -> StoreError {
+    match database.engine.known_since() {
+        Ok(oldest) => StoreError::HistoryGone { path: database.path.clone(), since, oldest },
+        Err(error) => database.error(error),
+    }
+}
+
+/// What was done to names.
+#[derive(Debug)]
+enum NameOp {
+    Given(Arc<str>, TableId),
+    Taken(Arc<str>),
+    /// The table's own entry is deleted, right behind its name.
+    Dropped(TableId),
+}
+
+impl NameOp {
+    fn of(written: &Written<'_>) -> Option<Self> {
+        let (kind, rest) = written.key.split_first().filter(|_| written.tree == Tree::Meta)?;
+        let name = || std::str::from_utf8(rest).ok().map(Arc::from);
+        match (*kind, written.what) {
+            (NAME, What::Value(value)) => Some(Self::Given(name()?, catalog::named_table(value)?)),
+            (NAME, What::Deleted) => Some(Self::Taken(name()?)),
+            (TABLE, What::Deleted) => Some(Self::Dropped(catalog::table_of_key(written.key)?)),
+            _ => None,
+        }
+    }
+
+    fn table(&self) -> Option<TableId> {
+        match self {
+            Self::Given(_, table) | Self::Dropped(table) => Some(*table),
+            Self::Taken(_) => None,
+        }
+    }
+}
+
+/// Make the names what they were before all this was done. A name is taken from the table that what follows is about: it gets
+/// another one, or is dropped.
+fn take_back(names: &mut BTreeMap<TableId, Arc<str>>, ops: &[NameOp]) {
+    let mut table = None;
+    for op in ops.iter().rev() {
+        match op {
+            NameOp::Given(name, given) => {
+                if names.get(given) == Some(name) {
+                    names.remove(given);
+                }
+                table = Some(*given);
+            }
+            NameOp::Dropped(dropped) => table = Some(*dropped),
+            NameOp::Taken(name) => {
+                if let Some(table) = table.take() {
+                    names.insert(table, Arc::clone(name));
+                }
+            }
+        }
+    }
+}
+
+impl Watch {
+    /// Behind this version everything was given. What it is a place in changes only with `next`.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The next commit that changed something of what is watched, if there is one already.
+    ///
+    /// # Errors
+    /// `HistoryGone` when commits behind are not known any more; `Closed`; when the file is damaged.
+    pub fn next(&mut self, store: &Store) -> Result<Step, StoreError> {
+        loop {
+            if self.is_over {
+                return Ok(Step::Over);
+            }
+            let Some(commit) = self.commits.pop_front() else {
+                if store.version()? <= self.place.version {
+                    return Ok(Step::Nothing);
+                }
+                let database = store.database()?;
+                match next_of(&database, &mut self.place)? {
+                    Next::Commits(commits) => self.commits = commits.into(),
+                    Next::Nothing => return Ok(Step::Nothing),
+                    Next::Gone => return Err(gone(&database, self.place.version)),
+                }
+                // The names of new shapes are known from here on.
+                drop(database);
+                store.snapshot()?;
+                continue;
+            };
+            let limit = store.with_database(|database| database.key_size_max)?;
+            let changes = self.changes_of(&commit, limit);
+            self.version = commit.version;
+            if !changes.is_empty() {
+                self.idle_since = None;
+                return Ok(Step::Changes(Changes { version: commit.version, changes }));
+            }
+        }
+    }
+
+    /// Wait until something is committed, not much longer than so long; says whether something was. Whoever has waited looks
+    /// again after a 32nd of that time, from 50 microseconds to 10 milliseconds: no system has a word in a file to wait for that
+    /// others would not have to look after with each commit.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn wait(&mut self, store: &Store, patience: Duration) -> Result<bool, StoreError> {
+        const SHORTEST: Duration = Duration::from_micros(50);
+        const LONGEST: Duration = Duration::from_millis(10);
+        const SHARE: u32 = 32;
+        let begin = Instant::now();
+        let idle_since = *self.idle_since.get_or_insert(begin);
+        loop {
+            if !self.commits.is_empty() || store.version()? > self.place.version {
+                return Ok(true);
+            }
+            let left = patience.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            std::thread::sleep((idle_since.elapsed() / SHARE).clamp(SHORTEST, LONGEST).min(left));
+        }
+    }
+
+    /// What a commit did, as far as it is watched; and take over its names.
+    fn changes_of(&mut self, commit: &Commit, key_size_max: usize) -> Vec<Change> {
+        let written: Vec<Written<'_>> = commit.written().collect();
+        let ops: Vec<NameOp> = written.iter().filter_map(NameOp::of).collect();
+        let dropped: HashSet<TableId> = ops
+            .iter()
+            .filter_map(|op| if let NameOp::Dropped(table) = op { Some(*table) } else { None })
+            .collect();
+        self.meet(&ops, &dropped);
+        let counted = counted_anew(&written);
+        let holding = last_of_each(&written);
+        let blobs = blobs_of(&written);
+        let mut said: HashMap<&[u8], Said<'_>> = HashMap::new();
+        let mut changes = Vec::new();
+        for (written, holds) in written.iter().zip(holding) {
+            match written.tree {
+                Tree::Meta => changes.extend(self.name_change(written)),
+                Tree::Blobs => {}
+                Tree::Rows => {
+                    let mut key = said_of(written, &mut said);
+                    if !is_long(written.key, key_size_max) {
+                        key.whole_key = written.key;
+                    }
+                    if holds {
+                        self.row_changes(written, key, (&dropped, &counted, &blobs), &mut changes);
+                    }
+                }
+            }
+        }
+        changes
+    }
+
+    /// Find the table that was still to be made: the one to which a commit gives its name, if need be by renaming it. All that the
+    /// commit did to it is told then, under whichever name.
+    fn meet(&mut self, ops: &[NameOp], dropped: &HashSet<TableId>) {
+        let Watched::Table { table: table @ None, name: wanted, .. } = &mut self.watched else { return };
+        let given = ops.iter().filter_map(|op| match op {
+            NameOp::Given(name, table) if **name == **wanted => Some(*table),
+            _ => None,
+        });
+        *table = given.clone().rfind(|table| !dropped.contains(table)).or_else(|| given.clone().next());
+    }
+
+    /// Whether a table is watched.
+    fn is_watched(&self, id: TableId) -> bool {
+        match &self.watched {
+            Watched::All => true,
+            Watched::Table { table, .. } => *table == Some(id),
+        }
+    }
+
+    fn is_key_watched(&self, key: &[u8]) -> bool {
+        match &self.watched {
+            Watched::All => true,
+            Watched::Table { range, .. } => {
+                (range.start.as_ref().map(|key| &key[..]), range.end.as_ref().map(|key| &key[..]))
+                    .contains(key)
+            }
+        }
+    }
+
+    fn name_of(&self, table: TableId) -> Arc<str> {
+        self.names.get(&table).cloned().unwrap_or_else(|| Arc::from(""))
+    }
+
+    fn name_change(&mut self, written: &Written<'_>) -> Option<Change> {
+        let (id, name, happened) = match NameOp::of(written)? {
+            NameOp::Given(name, id) => match self.names.insert(id, Arc::clone(&name)) {
+                Some(old) => (id, old, Happened::Rename { name }),
+                None => (id, name, Happened::Create),
+            },
+            NameOp::Dropped(id) => (id, self.names.remove(&id)?, Happened::Drop),
+            NameOp::Taken(_) => return None,
+        };
+        let is_watched = self.is_watched(id);
+        self.is_over |= is_watched && happened == Happened::Drop && !matches!(self.watched, Watched::All);
+        is_watched.then_some(Change { table: id, name, happened })
+    }
+
+    fn row_changes(
+        &self,
+        written: &Written<'_>,
+        Said { whole_key, spelling }: Said<'_>,
+        (dropped, counted, blobs): (&HashSet<TableId>, &HashSet<TableId>, &HashMap<u64, &[u8]>),
+        changes: &mut Vec<Change>,
+    ) {
+        let mut add = |table: TableId, happened: Happened| {
+            if self.is_watched(table) && !dropped.contains(&table) {
+                changes.push(Change { table, name: self.name_of(table), happened });
+            }
+        };
+        if let What::ClearedUpTo(_) = written.what {
+            // Nothing else is told of what was deleted from others before, in the same commit: they are empty as well.
+            let cleared = self.names.keys().filter(|table| counted.contains(table));
+            return cleared.for_each(|table| add(*table, Happened::Clear));
+        }
+        let Some((table, key)) = split(whole_key) else { return };
+        // What has no name is an index.
+        if !self.is_watched(table) || !self.is_key_watched(key) || !self.names.contains_key(&table) {
+            return;
+        }
+        let (key, spelling) = (key.to_vec(), spelling.to_vec());
+        match written.what {
+            // A damaged cell is found by whoever reads the row.
+            What::Value(bytes) => {
+                if let Some(cell) = Cell::parse(bytes) {
+                    let large = |id| LargeValue { id, bytes: blobs.get(&id).map(|bytes| Arc::from(*bytes)) };
+                    let (record, large) = (cell.record.to_vec(), cell.blobs().map(large).collect());
+                    add(table, Happened::Put { key, spelling, record, large });
+                }
+            }
+            _ => add(table, Happened::Delete { key, spelling }),
+        }
+    }
+}
+
+/// The tables of which a commit that clears all rows writes how many there are: those that had any when it began are among them.
+fn counted_anew(written: &[Written<'_>]) -> HashSet<TableId> {
+    if !written.iter().any(|written| matches!(written.what, What::ClearedUpTo(_))) {
+        return HashSet::new();
+    }
+    let is_value = |written: &&Written<'_>| matches!(written.what, What::Value(_));
+    let counts = written.iter().filter(|written| written.tree == Tree::Meta).filter(is_value);
+    counts.filter_map(|written| catalog::table_of_key(written.key)).collect()
+}
+
+/// The large values that a commit wrote, by their ids, as far as its history has them.
+fn blobs_of<'a>(written: &[Written<'a>]) -> HashMap<u64, &'a [u8]> {
+    let blobs = written.iter().filter(|written| written.tree == Tree::Blobs);
+    let blobs = blobs.filter_map(|written| match written.what {
+        What::Value(bytes) => Some((u64::from_be_bytes(written.key.try_into().ok()?), blob::body(bytes)?)),
+        _ => None,
+    });
+    blobs.collect()
+}
+
+/// What a row's cell says of its key: all of it, table id included, where it is a long one, and how it is spelled.
+#[derive(Clone, Copy, Default)]
+struct Said<'a> {
+    whole_key: &'a [u8],
+    spelling: &'a [u8],
+}
+
+/// What this entry of a commit, or an earlier one of the same row, says of the row's key: before a row is deleted whose key
+/// has to be said, it is written once more without a record (`Transaction::say_key`).
+fn said_of<'a>(written: &Written<'a>, said: &mut HashMap<&'a [u8], Said<'a>>) -> Said<'a> {
+    let What::Value(bytes) = written.what else { return said.get(written.key).copied().unwrap_or_default() };
+    let Some(cell) = Cell::parse(bytes) else { return Said::default() };
+    let key = Said { whole_key: cell.whole_key, spelling: cell.spelling };
+    if !key.whole_key.is_empty() || !key.spelling.is_empty() {
+        said.insert(written.key, key);
+    }
+    key
+}
+
+/// Whether each entry is the last one of its row, and of no row that was cleared afterwards.
+fn last_of_each(written: &[Written<'_>]) -> Vec<bool> {
+    let mut holding = vec![true; written.len()];
+    let mut seen: HashSet<&[u8]> = HashSet::new();
+    let mut is_cleared = false;
+    let is_row = |written: &&Written<'_>| written.tree == Tree::Rows;
+    if written.iter().filter(is_row).count() < 2 {
+        return holding;
+    }
+    for (written, holds) in written.iter().zip(&mut holding).rev().filter(|(written, _)| is_row(written)) {
+        if matches!(written.what, What::ClearedUpTo(_)) {
+            is_cleared = true;
+        } else {
+            *holds = !is_cleared && seen.insert(written.key);
+        }
+    }
+    holding
+}
