@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -225,6 +225,7 @@ fn a_database_called_as_what_backup_makes_is_never_removed() {
     let unfinished = scratch.path("copy.part-13");
     std::fs::copy(&path, &unfinished).unwrap();
     set_kind(&unfinished, UNFINISHED);
+    std::fs::write(scratch.path("copy.part-15"), b"").unwrap();
     open(&path, Mode::Write).unwrap().backup(scratch.path("copy")).unwrap();
     assert_eq!(scratch.names(), ["copy", "copy.part-12", "data"]);
     assert!(get(&open(&other, Mode::Read).unwrap(), "a").is_some());
@@ -265,6 +266,26 @@ fn a_copy_that_a_dead_compact_left_goes_and_is_no_database_before_it_is_whole() 
     let mut kind = [9; 4];
     std::fs::File::open(&path).unwrap().read_exact_at(&mut kind, KIND_AT).unwrap();
     assert_eq!(kind, [0; 4], "a compacted database is a database");
+}
+
+#[test]
+fn an_empty_file_that_a_dead_compact_left_goes() {
+    let scratch = Scratch::new();
+    let path = made(&scratch, "data");
+    let left = beside(&path, "-compact");
+    let create = |mode| std::fs::File::options().write(true).create_new(true).mode(mode).open(&left).unwrap();
+    // A process has begun a copy, and is about to mark it.
+    let file = create(0o600);
+    file.lock().unwrap();
+    drop(open(&path, Mode::Write).unwrap());
+    assert_eq!(scratch.names(), ["data", "data-compact"]);
+    drop(file);
+    drop(open(&path, Mode::Write).unwrap());
+    assert_eq!(scratch.names(), ["data"]);
+    // `compact` begins no file that others may read.
+    drop(create(0o644));
+    drop(open(&path, Mode::Write).unwrap());
+    assert_eq!(scratch.names(), ["data", "data-compact"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! parts of some megabytes, so that it takes little memory. The engine could copy its pages faster, but half-empty ones
 //! too, and only its own. Backups, `compact` and verified copies of strangers' files are all this.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -184,9 +184,16 @@ fn create_locked(path: &Path, mode: u32) -> io::Result<File> {
 }
 
 /// Remove what lies at a path if it is an unfinished copy, or one that has not got its name, and no process is making it.
-pub(crate) fn remove_remains(path: &Path) {
+///
+/// A process that dies before it has marked its copy leaves an empty file, which goes too if `is_ours` says so of it. A process
+/// that is about to make a database of an empty file holds a lock on it, or finds after locking it that the file is gone.
+pub(crate) fn remove_remains(path: &Path, is_ours: impl Fn(&Metadata) -> bool) {
     let Ok(file) = side_file::peek(path, false) else { return };
-    if stamp::is_copy(&file) && file.try_lock().is_ok() && same_file(path, &file).is_some() {
+    let is_left = || {
+        let is_empty = file.metadata().is_ok_and(|found| found.len() == 0 && is_ours(&found));
+        is_empty || stamp::is_copy(&file)
+    };
+    if is_left() && file.try_lock().is_ok() && is_left() && same_file(path, &file).is_some() {
         let _ = std::fs::remove_file(path);
     }
 }

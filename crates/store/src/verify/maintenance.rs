@@ -284,7 +284,7 @@ impl Store {
         // gave back what we held of it, and what we have open is not the database any more.
         let replaced = copied.and_then(|()| replace(database, &new_path));
         if replaced.is_err() {
-            copy::remove_remains(&new_path);
+            remove_copy(&new_path);
         }
         // Whether it is the new file or still the old one: it is opened again.
         let options = self.options();
@@ -299,7 +299,13 @@ impl Store {
 
 /// Remove what a process left that died in `compact`; for a process that is alone with the database.
 pub(crate) fn remove_leftover(path: &Path) {
-    copy::remove_remains(&beside(path, "-compact"));
+    remove_copy(&beside(path, "-compact"));
+}
+
+/// Remove a copy that `compact` did not finish. Nobody but its owner may use it before it has everything, so an empty file with
+/// other rights is not one.
+fn remove_copy(path: &Path) {
+    copy::remove_remains(path, |found| rights::mode_like(found) == rights::PRIVATE);
 }
 
 fn copy_beside(
@@ -355,7 +361,7 @@ fn remove_parts_of(target: &Path) {
         let rest = found.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
         let number = rest.and_then(|rest| rest.strip_prefix(PART.as_bytes()));
         if number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit)) {
-            copy::remove_remains(&entry.path());
+            copy::remove_remains(&entry.path(), |_| true);
         }
     }
 }
