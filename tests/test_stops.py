@@ -325,6 +325,6 @@ def test_a_signal_ends_the_decoding_of_a_set_of_numbers_that_have_one_hash(
     # A list of them is made in no time; a set compares each with all before it.
     data = bytearray(pellucid.dumps([(2**61 - 1) * number for number in range(16, 60_016)]))
     data[16] = kind << 4 | 1
-    ring_soon()
-    with pytest.raises(Rang):
+    with pytest.raises(Rang):  # noqa: PT012
+        ring_soon()
         pellucid.view(data)
