@@ -47,7 +47,8 @@ VENDORED = "crates/lmdb-sys/lmdb/"
 
 UNSAFE_ROOMS = re.compile(
     r"crates/lmdb-sys/src/lib\.rs|crates/store/src/(engine/(lmdb/\w+|pin)|sys/\w+)\.rs"
-    r"|crates/store/tests/support/(lmdb|pin|os)\w*\.rs|crates/python/src/hot(/.*)?\.rs"
+    r"|crates/store/tests/support/(lmdb|pin|os)\w*\.rs|crates/python/src/(hot/\w+|table/(rows|slots))\.rs"
+    r"|crates/python/src/values/(ahead|alloc|buffer|decode|dicts|encode(/dict)?|field|functions|names|reading|row)\.rs"
 )
 ENGINE_ROOMS = re.compile(r"crates/store/src/engine/(lmdb/\w+|pin)\.rs")
 
@@ -143,7 +144,7 @@ def unsafe_has_rooms(name: str, text: str) -> Iterator[Finding]:
 CALLBACK_ROOM = "crates/python/src/hot/callbacks.rs"
 
 
-@rule("crates/python/src/put.rs", "fn f(py: Python<'_>) { py.detach(|| ()); }\n")
+@rule("crates/python/src/put/write.rs", "fn f(py: Python<'_>) { py.detach(|| ()); }\n")
 def python_code_runs_where_it_is_told(name: str, text: str) -> Iterator[Finding]:
     # Native code that borrows objects asks there whether Python code may have run meanwhile.
     if name.startswith("crates/python/src/") and name != CALLBACK_ROOM:
@@ -297,6 +298,114 @@ def test_every_crate_has_a_room() -> None:
 def test_arrows_between_crates_point_down(crate: str) -> None:
     upward = (dependencies(manifests()[crate]) & ROOMED_CRATES) - CRATE_MAY_USE[crate]
     assert not upward, f"{crate} must not know {sorted(upward)}"
+
+
+# The largest group of files of a crate that import each other, counting a module's declaration of another
+# one as an import. It may shrink, and grows for nothing but a reason that is worth a newcomer's time.
+CYCLE_FILES_MAX = {"python": 20, "query": 38}
+
+Module = tuple[str, ...]
+
+
+def modules_of(crate: str) -> dict[Module, Path]:
+    """The files of a crate by the path of their module."""
+    source = ROOT / "crates" / crate / "src"
+    found = {}
+    for path in source.rglob("*.rs"):
+        parts = path.relative_to(source).with_suffix("").parts
+        found[parts[:-1] if parts[-1] in ("mod", "lib") else parts] = path
+    return found
+
+
+def paths_in(tree: str) -> Iterator[str]:
+    """The paths that a `use` names: `a::{b, c::d}` has `a::b` and `a::c::d`."""
+    head, brace, rest = tree.partition("{")
+    if not brace:
+        yield re.sub(r"\s+as\s+\w+|\s", "", tree)
+        return
+    depth, part = 0, ""
+    for sign in rest[: rest.rindex("}")] + ",":
+        depth += {"{": 1, "}": -1}.get(sign, 0)
+        if sign == "," and not depth:
+            yield from (paths_in(head + part) if part.strip() else ())
+            part = ""
+        else:
+            part += sign
+
+
+def imports_of(module: Module, text: str, modules: dict[Module, Path]) -> set[Module]:
+    """The modules of the same crate that a file names, its tests left out."""
+    text = without_comments(text).partition("#[cfg(test)]\nmod ")[0]
+    uses = re.findall(r"\buse\s+((?:crate|super|self)\b[^;]*);", text)
+    rest = re.sub(r"\buse\s+[^;]*;", "", text)
+    paths = [path for use in uses for path in paths_in(use)]
+    paths += re.findall(r"\b(?:crate|super)(?:::\w+)+", rest)
+    found = {(*module, name) for name in re.findall(r"^\s*(?:pub\S* )?mod (\w+);", rest, re.M) if module}
+    for path in paths:
+        parts, here = path.split("::"), module
+        if parts[0] == "crate":
+            here, parts = (), parts[1:]
+        while parts and parts[0] in ("self", "super"):
+            here, parts = (here[:-1] if parts[0] == "super" else here), parts[1:]
+        whole = (*here, *parts)
+        found.add(next(whole[:size] for size in range(len(whole), -1, -1) if whole[:size] in modules))
+    return (found & set(modules)) - {module, ()}
+
+
+def cycles(imports: dict[Module, set[Module]]) -> list[set[Module]]:
+    """The groups of modules that reach each other."""
+
+    def reached(start: Module) -> set[Module]:
+        seen, waiting = {start}, [start]
+        while waiting:
+            fresh = imports[waiting.pop()] - seen
+            seen |= fresh
+            waiting += fresh
+        return seen
+
+    reach = {module: reached(module) for module in imports}
+    return [{other for other in reach[module] if module in reach[other]} for module in imports]
+
+
+def imports_within(crate: str) -> dict[Module, set[Module]]:
+    modules = modules_of(crate)
+    return {module: imports_of(module, path.read_text(), modules) for module, path in modules.items()}
+
+
+@pytest.mark.parametrize("crate", CYCLE_FILES_MAX)
+def test_few_files_import_each_other(crate: str) -> None:
+    largest = max(cycles(imports_within(crate)), key=len)
+    names = ", ".join(sorted("::".join(module) for module in largest))
+    assert len(largest) <= CYCLE_FILES_MAX[crate], f"{len(largest)} files import each other: {names}"
+
+
+def test_cycles_are_found() -> None:
+    imports: dict[Module, set[Module]] = {
+        ("a",): {("b",)},
+        ("b",): {("c",)},
+        ("c",): {("a",)},
+        ("d",): {("a",)},
+    }
+    assert max(map(len, cycles(imports))) == 3
+    found = set(paths_in("crate::{a::B, c::{self, d::E as F}}"))
+    assert found == {"crate::a::B", "crate::c::self", "crate::c::d::E"}
+
+
+# What each room of the binding may import besides itself: raw CPython knows nothing of pellucid, and stored
+# values know no database.
+ROOMS_BELOW: dict[str, set[str]] = {"hot": set(), "values": {"hot", "errors", "counters"}}
+
+
+@pytest.mark.parametrize("room", ROOMS_BELOW)
+def test_rooms_of_the_binding_import_what_is_below(room: str) -> None:
+    imports = {module: found for module, found in imports_within("python").items() if module[:1] == (room,)}
+    upward = {
+        ("::".join(module), "::".join(other))
+        for module, found in imports.items()
+        for other in found
+        if other[0] not in {room, *ROOMS_BELOW[room]}
+    }
+    assert not upward
 
 
 def test_no_file_is_a_blob() -> None:

@@ -17,9 +17,11 @@ use pyo3::types::PyCapsule;
 
 use crate::column::column_of;
 use crate::errors;
-use crate::keys;
-use crate::table::{Rows, Table};
-use crate::work::{Parallel, Queried, Source, Stop, Walked, Work, of_fault, over, over_parts};
+use crate::table::handle::Table;
+use crate::table::reading::Rows;
+use crate::values::keys;
+use crate::work::threads::{Parallel, over_parts};
+use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
 
 /// Rows as columns, which any library that knows Arrow takes without a copy.
 ///

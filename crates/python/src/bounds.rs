@@ -7,7 +7,7 @@ use pellucid_store::Range;
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::keys;
+use crate::values::keys;
 
 /// A part of a table, in key order or against it.
 #[derive(Clone)]

@@ -18,22 +18,19 @@ use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyList};
 
 use crate::errors;
-use crate::expression::Expression;
-use crate::hot::decode;
-use crate::hot::node;
-use crate::path;
+use crate::expression::handle::Expression;
 use crate::query::group;
-use crate::scalars;
-use crate::table::{Rows, Table};
-use crate::work::{
-    Parallel, Queried, Signals, Source, Stop, Walked, Work, is_interrupted_at_turn, of_fault, over,
-    over_parts,
-};
+use crate::signals::{Signals, is_interrupted_at_turn};
+use crate::table::handle::Table;
+use crate::table::reading::Rows;
+use crate::values::{dates, decode, node, path, row_errors, scalars};
+use crate::work::threads::{Parallel, over_parts};
+use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
 
 /// The steps of a field path.
 pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
     let mut steps = Vec::new();
-    for step in path::parse(argument)? {
+    for step in crate::expression::operand::field_path(argument)? {
         // A bool is an int.
         if let Ok(index) = step.cast::<PyInt>()
             && let Ok(index) = index.extract()
@@ -67,21 +64,6 @@ pub fn node_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
         Step::Key(key) => expression::Step::Key(key),
     };
     Ok(pellucid_query::Expression::field(steps_of(argument)?.into_iter().map(step).collect()))
-}
-
-/// Refuses to count the values of a condition, which has one in every row.
-///
-/// # Errors
-/// `TypeError`, with what counts the rows of which it is true.
-pub fn refuse_condition(node: &Node) -> PyResult<()> {
-    if !node.is_condition() {
-        return Ok(());
-    }
-    let shown = node.brief();
-    Err(errors::type_error(format!(
-        "a condition has a value in every row, be it False: where(condition).count() counts those of which ({shown}) is true, and in agg() \
-         so does (condition).sum()"
-    )))
 }
 
 /// The column of an expression.
@@ -320,8 +302,8 @@ fn extreme<'py>(
                     format!("a record of table {name:?} is damaged: {}", error.value(py)),
                 )
             }),
-            Extreme::Date(value) => scalars::new_date(py, value),
-            Extreme::Datetime(value) => scalars::new_datetime(py, value, None),
+            Extreme::Date(value) => dates::new_date(py, value),
+            Extreme::Datetime(value) => dates::new_datetime(py, value, None),
         },
         Some(Outcome::Foreign) => {
             // Of unlike types, or without an order of their own: the order in which rows come decides.
@@ -364,7 +346,7 @@ impl Parallel for Count {
 
 /// `table.count(path)`.
 pub fn count<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<u64> {
-    refuse_condition(&node_of(path)?)?;
+    crate::expression::operand::refuse_condition(&node_of(path)?)?;
     Ok(parts_now(of, path, Count)?.unwrap_or(0))
 }
 
@@ -497,7 +479,7 @@ fn object_in<'py, S: Shapes + ?Sized>(
     }
     let found = column
         .read(row, shapes)
-        .map_err(|error| errors::corrupt_key(py, &table.get().name(py), row.key, &error))?;
+        .map_err(|error| row_errors::corrupt_key(py, &table.get().name(py), row.key, &error))?;
     match found {
         None => Ok(py.None().into_bound(py)),
         Some((slot, record)) => match decode::simple(py, &slot) {

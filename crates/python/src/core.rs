@@ -17,30 +17,19 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::hooks::PicklePolicy;
-use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
-use crate::hot::modules;
-use crate::hot::names::{Names, Source};
-use crate::hot::row::Gate;
-use crate::table::Standing;
-use crate::work::is_interrupted;
+use crate::hot::{callbacks, modules};
+use crate::signals::is_interrupted;
+use crate::standing::{Fate, Standing};
+use crate::store_errors;
+use crate::values::hooks::PicklePolicy;
+use crate::values::names::{Names, Source};
+use crate::values::row::Gate;
 
 /// Gates of transactions, and handles, that are kept without asking whether anybody uses them.
 const GATE_COUNT_MIN: usize = 16;
 
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
-
-/// What has become of what a transaction did, since the last savepoint that was taken back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It is not over.
-    Open,
-    /// Committed.
-    Kept,
-    /// Dropped: it never was.
-    TakenBack,
-}
 
 /// Whose the transaction is that `with db.transaction():` has opened.
 struct Owner {
@@ -257,7 +246,7 @@ impl Core {
         let mut go_on = || !(hears && is_interrupted());
         let begun = begun
             .unwrap_or_else(|| callbacks::released(py, || self.store.begin_while(self.timeout, &mut go_on)));
-        begun.map_err(|error| errors::of_store(py, error))
+        begun.map_err(|error| store_errors::of_store(py, error))
     }
 
     /// Raises where an operation of the running transaction is under way, further up the stack.
@@ -458,7 +447,7 @@ impl Core {
             }
             Err(error) => {
                 self.names.withdraw_drafts(py, serial);
-                Err(errors::of_store(py, error))
+                Err(store_errors::of_store(py, error))
             }
         }
     }
@@ -471,7 +460,7 @@ impl Core {
     ) -> PyResult<R> {
         self.check_not_lent(py)?;
         match self.lend(py, work) {
-            Some(result) => result.map_err(|error| errors::of_store(py, error)),
+            Some(result) => result.map_err(|error| store_errors::of_store(py, error)),
             // Closed by code that ran meanwhile: a generator's, a value's own.
             None if !self.gate.is_open() => Err(self.closed_within(py)),
             None => Err(errors::raise(py, "TransactionError", "no transaction is running")),
@@ -535,7 +524,7 @@ impl Core {
             Ok(result) => self.finish(py, transaction, true, 0).map(|()| result),
             Err(error) => {
                 self.finish(py, transaction, false, 0)?;
-                Err(errors::of_store(py, error))
+                Err(store_errors::of_store(py, error))
             }
         }
     }
@@ -560,14 +549,14 @@ impl Core {
             Err(error) => Err(error),
         };
         self.finish(py, transaction, done.is_ok(), 0)?;
-        done.map_err(|error| errors::of_store(py, error))
+        done.map_err(|error| store_errors::of_store(py, error))
     }
 
     /// A snapshot of what is committed.
     #[inline]
     pub fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         self.check_open(py)?;
-        self.store.snapshot().map_err(|error| errors::of_store(py, error))
+        self.store.snapshot().map_err(|error| store_errors::of_store(py, error))
     }
 }
 

@@ -8,21 +8,25 @@ use pellucid_store::{Durability, Mode, Store};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
+use crate::arguments::{path_of, word_of};
 use crate::column;
 use crate::core::Core;
 use crate::errors;
-use crate::hooks::PicklePolicy;
 use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilRc};
-use crate::hot::row::Gate;
 use crate::index::describe::{self, IndexDescription};
-use crate::index::{Index, making};
-use crate::open::{self, path_of};
+use crate::index::handle::Index;
+use crate::index::making;
+use crate::open;
+use crate::signals::Signals;
 use crate::snapshot::SnapshotHandle;
-use crate::table::{Table, class_of, name_of};
+use crate::store_errors;
+use crate::table::handle::{Table, name_of};
+use crate::table::typed::class_of;
 use crate::transaction::TransactionContext;
+use crate::values::hooks::PicklePolicy;
+use crate::values::row::Gate;
 use crate::watch::WatchHandle;
-use crate::work::Signals;
 
 /// The table that a database is itself a mapping over.
 const DEFAULT_TABLE: &str = "default";
@@ -49,14 +53,6 @@ pub struct Database {
 
 fn new_name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
     errors::name_argument(name, "new_name", "a table")
-}
-
-fn word_of(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Read => "r",
-        // A handle that travels, or outlives its process, must not create or empty anything.
-        Mode::Write | Mode::Create | Mode::New => "w",
-    }
 }
 
 impl Database {
@@ -86,7 +82,7 @@ impl Database {
             None
         };
         let core = Core::new(store, policy, timeout, format!("{target:?}"), read_only)
-            .map_err(|error| errors::of_store(py, error))?;
+            .map_err(|error| store_errors::of_store(py, error))?;
         let default = Py::new(py, Table::by_name(core.clone(), DEFAULT_TABLE))?;
         let snapshots = GilCell::new(Vec::new());
         Py::new(py, Self { core, default, mode, durability, path, is_untrusted, snapshots })
@@ -189,7 +185,7 @@ impl Database {
         let tables = if self.core.is_mine(py) {
             self.core.in_running(py, |transaction| transaction.tables())?
         } else {
-            self.core.snapshot(py)?.tables().map_err(|error| errors::of_store(py, error))?
+            self.core.snapshot(py)?.tables().map_err(|error| store_errors::of_store(py, error))?
         };
         Ok(tables.into_iter().map(|(name, _)| name).collect())
     }
@@ -301,7 +297,7 @@ impl Database {
     /// `backup` saves it.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.core.check_open(py)?;
-        callbacks::released(py, || self.core.store.sync()).map_err(|error| errors::of_store(py, error))
+        callbacks::released(py, || self.core.store.sync()).map_err(|error| store_errors::of_store(py, error))
     }
 
     /// Figures about the database, as a dict of ints. Sizes are in bytes, all else is a count; those of the file are
@@ -336,7 +332,7 @@ impl Database {
     /// 1
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.core.check_open(py)?;
-        let stats = self.core.store.stats().map_err(|error| errors::of_store(py, error))?;
+        let stats = self.core.store.stats().map_err(|error| store_errors::of_store(py, error))?;
         crate::report::stats(py, &stats)
     }
 
@@ -349,7 +345,7 @@ impl Database {
         self.core.check_open(py)?;
         let mut signals = Signals::new();
         let findings = callbacks::released(py, || self.core.store.check_while(&mut || signals.go_on()));
-        let findings = findings.map_err(|error| errors::of_store(py, error))?;
+        let findings = findings.map_err(|error| store_errors::of_store(py, error))?;
         PyList::new(py, crate::report::findings(py, &self.core, &findings))
     }
 
@@ -361,7 +357,7 @@ impl Database {
         callbacks::released(py, || {
             self.core.store.backup_while(std::path::Path::new(&path), &mut || signals.go_on())
         })
-        .map_err(|error| errors::of_store(py, error))
+        .map_err(|error| store_errors::of_store(py, error))
     }
 
     /// Rewrite the file without its free space; nobody else may have it open (`Busy`). Where Ctrl-C ends it, the file is as it was.
@@ -370,7 +366,7 @@ impl Database {
         let (timeout, mut signals) = (self.core.timeout, Signals::new());
         let mut compact =
             || callbacks::released(py, || self.core.store.compact_while(timeout, &mut || signals.go_on()));
-        self.core.without_hold(py, &mut compact).map_err(|error| errors::of_store(py, error))
+        self.core.without_hold(py, &mut compact).map_err(|error| store_errors::of_store(py, error))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
@@ -427,7 +423,7 @@ impl Database {
     }
 
     fn __setitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        crate::put::put(self.default(py), key, value)
+        crate::put::write::put(self.default(py), key, value)
     }
 
     fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -560,12 +556,12 @@ impl Database {
 
     /// Store a value in the default table under the next int, and return that; see `Table.append`.
     fn append<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<i64> {
-        crate::put::append(self.default(py), value)
+        crate::put::write::append(self.default(py), value)
     }
 
     /// Append all values to the default table, in one transaction; see `Table.extend`.
     fn extend<'py>(&self, py: Python<'py>, values: &Bound<'py, PyAny>) -> PyResult<usize> {
-        crate::put::extend(self.default(py), values)
+        crate::put::write::extend(self.default(py), values)
     }
 
     /// An iterator over the values of the default table whose keys lie in a range; see `Table.range`.

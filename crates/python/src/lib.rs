@@ -13,36 +13,30 @@
     reason = "CPython counts in signed numbers, and the calendar may go below zero; none comes near a limit"
 )]
 
+mod arguments;
 mod arrow;
 mod bounds;
-mod bytes;
-mod calendar;
 mod column;
 mod core;
 mod counters;
 mod database;
 mod errors;
 mod expression;
-mod hooks;
 #[allow(unsafe_code, reason = "raw CPython slots: the loops of users run through here")]
 mod hot;
 mod index;
-mod keys;
-mod members;
 mod numpy;
 mod open;
-mod path;
 mod put;
 mod query;
-mod record;
-mod record_list;
 mod report;
-mod save;
-mod scalars;
+mod signals;
 mod snapshot;
+mod standing;
+mod store_errors;
 mod table;
 mod transaction;
-mod views;
+mod values;
 mod watch;
 mod work;
 
@@ -50,11 +44,11 @@ use pellucid_query::expression::Source;
 use pyo3::prelude::*;
 
 use crate::database::Database;
-use crate::expression::Expression;
-use crate::record::Record;
-use crate::record_list::{ListIterator, RecordList};
+use crate::expression::handle::Expression;
 use crate::snapshot::SnapshotHandle;
-use crate::table::Table;
+use crate::table::handle::Table;
+use crate::values::handles::{Record, RecordList};
+use crate::values::record_list::ListIterator;
 
 #[cfg(Py_GIL_DISABLED)]
 compile_error!(
@@ -71,11 +65,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     hot::gil::check_interpreter(py)?;
     hot::text::check_layout(py)?;
     for function in [
-        wrap_pyfunction!(bytes::dumps, module)?,
-        wrap_pyfunction!(bytes::loads, module)?,
-        wrap_pyfunction!(bytes::validate, module)?,
+        wrap_pyfunction!(values::bytes::dumps, module)?,
+        wrap_pyfunction!(values::bytes::loads, module)?,
+        wrap_pyfunction!(values::bytes::validate, module)?,
         wrap_pyfunction!(counters::counters, module)?,
-        wrap_pyfunction!(expression::parse, module)?,
+        wrap_pyfunction!(expression::handle::parse, module)?,
         wrap_pyfunction!(open::limit_log, module)?,
         wrap_pyfunction!(open::open, module)?,
         wrap_pyfunction!(query::group::count, module)?,
@@ -91,32 +85,33 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("F", Expression::root(Source::Record)?)?;
     module.add("KEY", Expression::root(Source::Key)?)?;
     module.add_class::<arrow::ArrowStream>()?;
-    module.add_class::<index::Index>()?;
-    module.add_class::<index::IndexKeys>()?;
+    module.add_class::<index::handle::Index>()?;
+    module.add_class::<index::pairs::IndexKeys>()?;
     module.add_class::<index::describe::IndexDescription>()?;
-    module.add_class::<query::Query>()?;
+    module.add_class::<query::handle::Query>()?;
     module.add_class::<query::group::Groups>()?;
-    module.add_class::<query::group::Aggregate>()?;
-    module.add_class::<query::plan::SortBy>()?;
+    module.add_class::<expression::aggregate::Aggregate>()?;
+    module.add_class::<expression::sort_by::SortBy>()?;
     module.add_class::<Record>()?;
     module.add_class::<RecordList>()?;
     module.add_class::<ListIterator>()?;
-    views::register(module)?;
-    module.add_class::<hot::rows::RowIterator>()?;
+    values::views::register(module)?;
+    module.add_class::<table::rows::RowIterator>()?;
     module.add_class::<transaction::TransactionContext>()?;
-    module.add_class::<transaction::EditContext>()?;
+    module.add_class::<table::edit::EditContext>()?;
     module.add_class::<watch::WatchHandle>()?;
     module.add_class::<watch::ChangeHandle>()?;
     hot::small::install(py);
-    hot::alloc::install::<Record>(py)?;
-    hot::alloc::install::<RecordList>(py)?;
-    hot::buffer::install(py);
-    hot::field::install(py);
-    hot::rows::install(py);
-    hot::table::install(py);
-    hot::alloc::install_tracked::<Record>(py)?;
-    hot::alloc::install_tracked::<RecordList>(py)?;
-    module.add("view", hot::functions::view_function(module)?)?;
+    values::alloc::install::<Record>(py)?;
+    values::alloc::install::<RecordList>(py)?;
+    values::buffer::install(py);
+    values::field::install(py);
+    table::rows::install(py);
+    table::slots::install(py);
+    values::home::install(&table::home::Calls);
+    values::alloc::install_tracked::<Record>(py)?;
+    values::alloc::install_tracked::<RecordList>(py)?;
+    module.add("view", values::functions::view_function(module)?)?;
     // The abstract classes make isinstance() and structural pattern matching see what these are.
     let abc = py.import("collections.abc")?;
     for class in [py.get_type::<Record>(), py.get_type::<Table>(), py.get_type::<Database>()] {

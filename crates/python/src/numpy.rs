@@ -20,7 +20,8 @@ use pyo3::types::PyDict;
 use crate::arrow::{columns_of, module};
 use crate::column::{column as objects, column_of, node_of};
 use crate::hot::arrow::elements;
-use crate::work::{Parallel, Queried, Stop, Walked, Work, over_parts};
+use crate::work::threads::{Parallel, over_parts};
+use crate::work::walks::{Queried, Stop, Walked, Work};
 
 /// What NumPy has for "no time".
 const NOT_A_TIME: i64 = i64::MIN;

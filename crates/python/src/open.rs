@@ -1,22 +1,22 @@
 //! What does `pellucid.open` take?
 
-use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use pellucid_query::index::Expressions;
-use pellucid_store::{Durability, Keep, Mode, OpenOptions, Store, Warning};
+use pellucid_store::{Mode, OpenOptions, Store, Warning};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt, PyString};
+use pyo3::types::PyString;
 
+use crate::arguments::{
+    checked_seconds, durability_of, durability_word, keep_of, mode_of, mode_word, path_of, seconds,
+    untrusted_flag,
+};
 use crate::database::Database;
 use crate::errors;
-use crate::hooks::PicklePolicy;
 use crate::hot::callbacks;
-
-/// Longer than anybody waits, and still an Instant when added to now.
-const TIMEOUT_SECONDS_MAX: f64 = 1e9;
+use crate::store_errors;
+use crate::values::hooks::PicklePolicy;
 
 /// See [`limit_log`].
 static LOG_AREA_SIZE: AtomicUsize = AtomicUsize::new(0);
@@ -27,104 +27,6 @@ static LOG_AREA_SIZE: AtomicUsize = AtomicUsize::new(0);
 #[pyo3(name = "_limit_log")]
 pub fn limit_log(segment_size: usize) {
     LOG_AREA_SIZE.store(segment_size, Ordering::Relaxed);
-}
-
-fn mode_of(word: &str) -> PyResult<Mode> {
-    match word {
-        "r" => Ok(Mode::Read),
-        "w" => Ok(Mode::Write),
-        "c" => Ok(Mode::Create),
-        "n" => Ok(Mode::New),
-        other => Err(errors::value_error(format!(
-            "mode={other:?} is unknown; use \"r\" (read), \"w\" (write), \"c\" (create if need be) or \"n\" (empty)"
-        ))),
-    }
-}
-
-fn durability_of(word: &str) -> PyResult<Durability> {
-    match word {
-        "process" => Ok(Durability::Process),
-        "full" => Ok(Durability::Full),
-        other => {
-            Err(errors::value_error(format!("durability={other:?} is unknown; use \"process\" or \"full\"")))
-        }
-    }
-}
-
-fn mode_word(mode: &Bound<'_, PyAny>) -> PyResult<String> {
-    errors::argument(mode, mode.extract(), "mode", "a str")
-}
-
-fn durability_word(durability: &Bound<'_, PyAny>) -> PyResult<String> {
-    errors::argument(durability, durability.extract(), "durability", "a str")
-}
-
-fn seconds(timeout: &Bound<'_, PyAny>) -> PyResult<f64> {
-    errors::argument(timeout, timeout.extract(), "timeout", "a number of seconds")
-}
-
-/// How long to wait, as `timeout` says it.
-pub fn seconds_of(timeout: &Bound<'_, PyAny>) -> PyResult<Duration> {
-    checked_seconds(seconds(timeout)?)
-}
-
-fn checked_seconds(timeout: f64) -> PyResult<Duration> {
-    if timeout.is_nan() || timeout < 0.0 {
-        return Err(errors::value_error(format!("timeout={timeout} is no number of seconds from 0 on")));
-    }
-    Ok(Duration::from_secs_f64(timeout.min(TIMEOUT_SECONDS_MAX)))
-}
-
-/// How far back changes are kept, as `keep` says it: bytes or a time.
-fn keep_of(keep: &Bound<'_, PyAny>) -> PyResult<Keep> {
-    if keep.is_instance_of::<PyInt>() && !keep.is_instance_of::<PyBool>() {
-        return match keep.extract() {
-            Ok(0) => Ok(Keep::NOTHING),
-            Ok(size) => Ok(Keep { size, ..Keep::NOTHING }),
-            Err(_) => Err(errors::value_error(format!("keep={} is no number of bytes", keep.repr()?))),
-        };
-    }
-    if !keep.is_instance_of::<PyDelta>() {
-        let kind = keep.get_type();
-        return Err(errors::type_error(format!(
-            "keep has to be an int, of bytes, or a datetime.timedelta, not {}",
-            kind.name()?
-        )));
-    }
-    let seconds: f64 = keep.call_method0("total_seconds")?.extract()?;
-    if seconds < 0.0 {
-        return Err(errors::value_error(format!("keep={} is no time from 0 on", keep.repr()?)));
-    }
-    Ok(if seconds == 0.0 { Keep::NOTHING } else { Keep { size: u64::MAX, seconds: seconds.ceil() as u64 } })
-}
-
-fn untrusted_flag(untrusted: &Bound<'_, PyAny>) -> PyResult<bool> {
-    errors::argument(untrusted, untrusted.extract(), "untrusted", "a bool")
-}
-
-/// A path, as the operating system spells it; what cannot be one is refused as the built-in `open` does it.
-pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
-    let py = target.py();
-    let path = py.import("os")?.getattr("fspath")?.call1((target,))?;
-    let path = if path.cast::<PyBytes>().is_ok() {
-        py.import("os")?.getattr("fsdecode")?.call1((path,))?
-    } else {
-        path
-    };
-    let path: OsString = path.extract()?;
-    if path.is_empty() {
-        return Err(errors::of_system(
-            py,
-            "FileNotFoundError",
-            Some(2),
-            "the path is empty; name a file",
-            "",
-        ));
-    }
-    if path.as_encoded_bytes().contains(&0) {
-        return Err(errors::value_error("the path has a null byte in it, which no path can have"));
-    }
-    Ok(path)
 }
 
 /// Issue a warning of the store's, at the line that called us.
@@ -204,7 +106,7 @@ pub fn open(
                 deriver: Some(Arc::new(Expressions)),
                 ..OpenOptions::default()
             })
-            .map_err(|error| errors::of_store(py, error))?;
+            .map_err(|error| store_errors::of_store(py, error))?;
             return Database::new(py, store, policy, timeout, None, mode, durability, false);
         }
     }
@@ -221,8 +123,8 @@ pub fn open(
         ..OpenOptions::default()
     };
     let opened = callbacks::released(py, || Store::open(std::path::Path::new(&path), &options));
-    let store = opened.map_err(|error| errors::of_store(py, error))?;
-    for warning in store.warnings().map_err(|error| errors::of_store(py, error))? {
+    let store = opened.map_err(|error| store_errors::of_store(py, error))?;
+    for warning in store.warnings().map_err(|error| store_errors::of_store(py, error))? {
         warn(py, &warning)?;
     }
     Database::new(py, store, policy, timeout, Some(path), mode, durability, untrusted)

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::core::Core;
-use crate::keys;
+use crate::values::keys;
 
 /// The figures of a database, as `Database.stats()` gives them: sizes in bytes, everything else counts.
 pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {

@@ -10,10 +10,13 @@ use crate::column;
 use crate::core::Core;
 use crate::errors;
 use crate::hot::gil::{GilCell, GilRc};
-use crate::hot::row::Gate;
 use crate::index::describe::{self, IndexDescription};
-use crate::index::{Index, making};
-use crate::table::{Table, class_of, name_of};
+use crate::index::handle::Index;
+use crate::index::making;
+use crate::store_errors;
+use crate::table::handle::{Table, name_of};
+use crate::table::typed::class_of;
+use crate::values::row::Gate;
 
 const UNCHANGING: &str = "a snapshot does not change; write through the database";
 
@@ -98,7 +101,7 @@ impl SnapshotHandle {
 
     /// The names of all tables, sorted.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let tables = self.inner(py)?.tables().map_err(|error| errors::of_store(py, error))?;
+        let tables = self.inner(py)?.tables().map_err(|error| store_errors::of_store(py, error))?;
         Ok(tables.into_iter().map(|(name, _)| name).collect())
     }
 

@@ -12,15 +12,18 @@ use pellucid_store::{Change, Happened, Step, StoreError, TableId, Watched};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
 
+use crate::arguments::seconds_of;
 use crate::bounds::Bounds;
 use crate::core::Core;
 use crate::errors;
 use crate::hot::callbacks;
-use crate::hot::gil::{GilRc, Strong};
-use crate::hot::row::Row;
-use crate::keys;
-use crate::open::seconds_of;
-use crate::table::{Table, value_of_row};
+use crate::hot::gil::GilRc;
+use crate::store_errors;
+use crate::table::handle::Table;
+use crate::table::typed::value_of_row;
+use crate::values::home::Home;
+use crate::values::keys;
+use crate::values::row::Row;
 
 /// How long signals may have to wait.
 const SLICE: Duration = Duration::from_millis(50);
@@ -123,7 +126,7 @@ impl WatchHandle {
             }
         };
         let watch = callbacks::released(py, || core.store.watch(since, watched));
-        let watch = watch.map_err(|error| errors::of_store(py, error))?;
+        let watch = watch.map_err(|error| store_errors::of_store(py, error))?;
         let (pending, version, tables) = (VecDeque::new(), watch.version(), HashMap::new());
         let given = AtomicU64::new(version);
         let state = State { watch, pending, version, is_over: false, tables, table };
@@ -168,7 +171,7 @@ impl WatchHandle {
                     state.is_over = self.timeout.is_some_and(|timeout| begin.elapsed() >= timeout);
                 }
                 Err(StoreError::Closed { .. }) => return self.core.check_open(py).map(|()| None),
-                Err(error) => return Err(errors::of_store(py, error)),
+                Err(error) => return Err(store_errors::of_store(py, error)),
             }
         }
         let Some(change) = state.pending.front() else { return Ok(None) };
@@ -219,7 +222,7 @@ impl WatchHandle {
             Happened::Put { key: code, spelling, record, large } => {
                 key = keys::object_of(py, code, spelling)?.unbind();
                 let (names, gate) = (self.core.names.clone(), self.core.gate.clone());
-                let table = Some(Strong::new(table.bind(py)));
+                let table = Some(Home::new(table.bind(py)));
                 let row = Row::owned(record, code, names, gate, table, Some(WATCHED));
                 if !large.is_empty() {
                     row.attach_told(py, self.core.snapshot(py)?, large.clone());

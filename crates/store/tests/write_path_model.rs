@@ -687,7 +687,7 @@ fn sync(world: &mut World, process: u8, step: Step) -> Option<Step> {
                 match &part {
                     None => disk.take_over(found, 0..ROOM, true),
                     Some(part) if part.segment == number => {
-                        disk.take_over(found, part.wal_records.clone(), false)
+                        disk.take_over(found, part.wal_records.clone(), false);
                     }
                     Some(_) => {}
                 }

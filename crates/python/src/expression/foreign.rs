@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDate, PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyTimeAccess, PyTzInfoAccess};
 
 use crate::errors;
-use crate::scalars;
+use crate::values::dates;
 
 /// What an object stands for.
 pub enum Foreign<'py> {
@@ -84,7 +84,7 @@ fn datetime<'py>(moment: &Bound<'py, PyDateTime>) -> PyResult<Foreign<'py>> {
     let mut zone = moment.get_tzinfo();
     let mut moment = moment.clone().into_any();
     if let Some(foreign) = &zone
-        && scalars::zone_bytes(foreign.as_any())?.is_none()
+        && dates::zone_bytes(foreign.as_any())?.is_none()
     {
         // Of pytz, or dateutil: the same instant.
         let utc = pyo3::types::PyTzInfo::utc(py)?.to_owned();

@@ -9,8 +9,9 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
 
-use super::{Expression, python_text};
 use crate::errors;
+use crate::expression::handle::Expression;
+use crate::expression::python_text;
 
 /// A method of a computed expression that was not called yet: `F.name.lower().startswith` without `(...)`.
 ///

@@ -11,12 +11,13 @@ use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyFloat, PyFrozenSet, PyInt, PySet, PySlice, PyString, PyTuple,
 };
 
-use super::foreign::{self, Foreign};
-use super::{Expression, method};
-use crate::bytes;
 use crate::errors;
+use crate::expression::foreign::{self, Foreign};
+use crate::expression::handle::Expression;
+use crate::expression::method;
 use crate::query::plan::refuse_aggregate;
-use crate::work::is_interrupted;
+use crate::signals::is_interrupted;
+use crate::values::{bytes, path};
 
 /// The expression that an object is.
 ///
@@ -78,6 +79,37 @@ pub fn literal_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
 pub fn refuse_unready(object: &Bound<'_, PyAny>) -> PyResult<()> {
     method::refuse(object)?;
     refuse_aggregate(object)
+}
+
+/// Refuses to count the values of a condition, which has one in every row.
+///
+/// # Errors
+/// `TypeError`, with what counts the rows of which it is true.
+pub fn refuse_condition(node: &Node) -> PyResult<()> {
+    if !node.is_condition() {
+        return Ok(());
+    }
+    let shown = node.brief();
+    Err(errors::type_error(format!(
+        "a condition has a value in every row, be it False: where(condition).count() counts those of which ({shown}) is true, and in agg() \
+         so does (condition).sum()"
+    )))
+}
+
+/// The path of a field that `argument` names, as [`path::parse`] has it; an expression is refused by its own text.
+///
+/// # Errors
+/// `TypeError` for what names no field, `ValueError` for an empty path.
+pub fn field_path<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    refuse_unready(argument)?;
+    if argument.is_instance_of::<Expression>() {
+        return Err(errors::type_error(format!(
+            "a field path is a str (\"address.city\") or a tuple (\"address\", \"city\"), not the expression {}; the \
+             path of a field is its name: \"address.city\"",
+            argument.repr()?
+        )));
+    }
+    path::parse(argument)
 }
 
 /// The value that equals an object, as `literal_of` has it; None for what no record can hold.

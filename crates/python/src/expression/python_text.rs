@@ -9,8 +9,8 @@ use pellucid_record::value::{NoShapes, decode};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::operand::{is_no_term, literal_of};
-use crate::bytes;
+use crate::expression::operand::{is_no_term, literal_of};
+use crate::values::bytes;
 
 /// How tightly Python's operators bind: comparisons loosest of all.
 mod level {

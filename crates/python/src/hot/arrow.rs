@@ -21,10 +21,9 @@ use arrow_array::{ArrayRef, make_array};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::{PySystemError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
-
-use crate::errors;
 
 /// Bools, of which a byte has 8, and as many nulls and structs beside them.
 const ELEMENTS_PER_BYTE_MAX: usize = 16;
@@ -38,7 +37,9 @@ const UNBACKED_COUNT_MAX: usize = 1 << 24;
 pub fn elements<T: Element>(array: &Bound<'_, PyAny>, fill: impl FnOnce(&mut [T])) -> PyResult<()> {
     let buffer = PyBuffer::<T>::get(array)?;
     if buffer.readonly() || !buffer.is_c_contiguous() {
-        return Err(errors::internal("a new array that cannot be written to"));
+        return Err(PySystemError::new_err(
+            "a new array cannot be written to; this is a bug in pellucid, please report it",
+        ));
     }
     if buffer.item_count() > 0 {
         // SAFETY: the exporter has so many initialized elements of this type there, aligned for it, and keeps them there while
@@ -252,7 +253,7 @@ fn with_nulls(data: ArrayData, data_type: &DataType) -> Result<ArrayData, ArrowE
 fn contents<T>(capsule: &Bound<'_, PyAny>, name: &'static CStr) -> PyResult<*mut T> {
     let wrong = |_| {
         let class = capsule.get_type().name().map(|name| name.to_string()).unwrap_or_default();
-        errors::type_error(format!(
+        PyTypeError::new_err(format!(
             "an Arrow object gave {class} in place of a capsule {:?}; it does not keep to the Arrow PyCapsule interface",
             name.to_string_lossy()
         ))

@@ -6,7 +6,7 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::gil::Strong;
+use crate::hot::gil::Strong;
 
 /// A place in a function. Which line that is, is counted when it is asked for: it would be most of what this costs.
 pub struct CallSite {

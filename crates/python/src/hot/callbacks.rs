@@ -12,7 +12,7 @@
 use pyo3::marker::Ungil;
 use pyo3::prelude::*;
 
-use super::gil::GilValue;
+use crate::hot::gil::GilValue;
 
 static EPOCH: GilValue<u64> = GilValue::new(0);
 

@@ -6,7 +6,7 @@
 use pellucid_record::encode::Simple;
 use pyo3::ffi;
 
-use super::text;
+use crate::hot::text;
 
 /// A reference to an object, borrowed unless somebody says otherwise.
 pub type Object = *mut ffi::PyObject;

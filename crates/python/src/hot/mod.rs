@@ -5,31 +5,14 @@
 //! borrowed references are used before any code of the user's can run, and every number read
 //! from a record is checked against its bytes before it becomes an address.
 #![expect(clippy::inline_always, reason = "what a call returns in memory is waited for; each is measured")]
-#![expect(
-    clippy::vec_box,
-    clippy::unnecessary_box_returns,
-    reason = "names stay where they are: others point there"
-)]
 
-pub mod ahead;
-pub mod alloc;
 pub mod arrow;
-pub mod buffer;
 pub mod call_site;
 pub mod callbacks;
-pub mod decode;
-pub mod dicts;
-pub mod encode;
-pub mod field;
-pub mod functions;
+pub mod collector;
 pub mod gil;
 pub mod item;
 pub mod modules;
-pub mod names;
-pub mod node;
-pub mod reading;
-pub mod row;
-pub mod rows;
+pub mod prefetch;
 pub mod small;
-pub mod table;
 pub mod text;

@@ -16,3 +16,18 @@ pub fn loaded<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
     }
     found
 }
+
+/// Whether `object` is exactly of a class of a module that may never have been imported: then it
+/// cannot be, and the module stays unloaded.
+pub fn is_instance_of(object: &Bound<'_, PyAny>, module: &str, class: &str) -> PyResult<bool> {
+    let py = object.py();
+    let kind = object.get_type();
+    if kind.name()?.to_str()? != class {
+        return Ok(false);
+    }
+    let modules = py.import("sys")?.getattr("modules")?;
+    match modules.get_item(module) {
+        Ok(module) => Ok(module.getattr(class)?.is(&kind)),
+        Err(_) => Ok(false),
+    }
+}

@@ -3,7 +3,7 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::gil::GilCell;
+use crate::hot::gil::GilCell;
 
 const FIRST: i64 = -5;
 const COUNT: usize = 262;

@@ -8,10 +8,10 @@ use pellucid_store::Range;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::{Index, Known};
 use crate::errors;
-use crate::expression;
-use crate::keys::{self, Key, Refusal};
+use crate::expression::operand;
+use crate::index::handle::{Index, Known};
+use crate::values::keys::{self, Key, Refusal};
 
 impl Index {
     /// The codes of the parts that `value` says: one, or of a compound index as many as it has elements. None where no row can have them.
@@ -59,7 +59,7 @@ impl Index {
             Err(refusal) => refusal,
         };
         let mut encoder = KeyEncoder::new();
-        match expression::equal_of(prefix)? {
+        match operand::equal_of(prefix)? {
             Some(equal) if push_wanted(&mut encoder, &equal) => {
                 let (bytes, spelling) = encoder.take();
                 Ok(Key { bytes, spelling })
@@ -155,7 +155,7 @@ pub(super) fn push_value(
     });
     let Some(why @ Refusal::Unsupported { .. }) = refusal else { return refusal.map_or(Ok(()), Err) };
     // What equals a value in a condition is that value here: a number of NumPy's, a member of an IntEnum.
-    let Some(equal) = expression::equal_of(value)? else { return Err(why) };
+    let Some(equal) = operand::equal_of(value)? else { return Err(why) };
     encoder.reset(mark);
     if push_part(encoder, is_descending, |encoder| push_wanted(encoder, &equal)) { Ok(()) } else { Err(why) }
 }

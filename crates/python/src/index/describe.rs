@@ -6,9 +6,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::errors;
-use crate::expression::Expression;
-use crate::query::plan::SortBy;
-use crate::table::Table;
+use crate::expression::handle::Expression;
+use crate::expression::sort_by::SortBy;
+use crate::store_errors;
+use crate::table::handle::Table;
 
 /// What an index is made of, and how far it is.
 ///
@@ -57,7 +58,7 @@ pub fn all(table: &Bound<'_, Table>) -> PyResult<Vec<IndexDescription>> {
             let infos = snapshot.indexes(id)?;
             infos.into_iter().map(|info| snapshot.count(info.id).map(|count| (info, count))).collect()
         };
-        read().map_err(|error| errors::of_store(py, error))?
+        read().map_err(|error| store_errors::of_store(py, error))?
     };
     found.into_iter().map(|(info, count)| IndexDescription::new(py, info, count)).collect()
 }

@@ -7,10 +7,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::errors;
-use crate::expression::node_of;
+use crate::expression::operand::node_of;
 use crate::hot::callbacks;
 use crate::query::plan::sort_part;
-use crate::table::Table;
+use crate::store_errors;
+use crate::table::handle::Table;
 
 /// The argument `name` of what wants the name of an index.
 pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -126,7 +127,7 @@ pub fn create(
     });
     match progress.raised.take() {
         Some(raised) => Err(raised),
-        None => made.map_err(|error| errors::of_store(py, error)),
+        None => made.map_err(|error| store_errors::of_store(py, error)),
     }
 }
 

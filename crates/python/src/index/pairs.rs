@@ -6,12 +6,13 @@ use pellucid_store::{Row as StoredRow, StoreError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::{Entries, Known};
 use crate::errors;
 use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilValue};
-use crate::keys;
-use crate::table::Table;
+use crate::index::handle::{Entries, Known};
+use crate::store_errors;
+use crate::table::handle::Table;
+use crate::values::keys;
 
 /// An iterator over pairs of value and row key of an index, as they were when it began.
 ///
@@ -66,7 +67,7 @@ impl IndexKeys {
                     .unwrap_or(Err(StoreError::Closed { what: "transaction that this iterator walks over" }))
             }
         });
-        let Some((code, spelling)) = step.map_err(|error| errors::of_store(py, error))? else {
+        let Some((code, spelling)) = step.map_err(|error| store_errors::of_store(py, error))? else {
             drop(self.entries.with(py, Option::take));
             return Ok(None);
         };

@@ -16,15 +16,15 @@ use pellucid_store::{StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyDateTime, PyDelta, PyType, PyTzInfo};
 
-use super::{apart_places, check_same, no_next};
 use crate::errors;
 use crate::hot::arrow::{Broken, Incoming};
 use crate::hot::callbacks;
-use crate::hot::encode::APART_SIZE_MIN;
-use crate::query::Query;
-use crate::scalars;
-use crate::table::Table;
+use crate::put::write::{apart_places, check_same, no_next};
+use crate::query::handle::Query;
+use crate::table::handle::Table;
 use crate::transaction;
+use crate::values::dates;
+use crate::values::encode::APART_SIZE_MIN;
 
 /// Rows that are put before others may have the GIL, and signals are looked at, at most: some milliseconds.
 const CHUNK_ROW_COUNT: usize = 4096;
@@ -265,7 +265,7 @@ impl PythonZones<'_> {
             PyDelta::new(self.py, days as i32, (rest / 1_000_000) as i32, (rest % 1_000_000) as i32, false)?;
         let epoch = PyDateTime::new(self.py, 1970, 1, 1, 0, 0, 0, 0, Some(zone))?;
         let local = zone.call_method1("fromutc", (epoch.add(since)?,))?;
-        Ok((scalars::offset_micros(&local)?, local.getattr("fold")?.extract::<u8>()? == 1))
+        Ok((dates::offset_micros(&local)?, local.getattr("fold")?.extract::<u8>()? == 1))
     }
 
     fn all(&self, zone: &str, instants: &[i64]) -> PyResult<Vec<(i64, bool)>> {

@@ -6,9 +6,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDate, PyDateTime, PyDict, PyFloat, PyInt, PyList, PyString};
 
 use crate::errors;
-use crate::expression::Expression;
-use crate::record::Record;
-use crate::table::Table;
+use crate::expression::handle::Expression;
+use crate::table::handle::Table;
+use crate::values::handles::Record;
 
 /// Refuses expressions, which no row can be, and warns of what reads as if a field were to be set.
 ///

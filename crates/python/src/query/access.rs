@@ -16,16 +16,18 @@ use pellucid_record::value::NoShapes;
 use pellucid_store::{Range, Row, TableId, TransactionScan};
 use pyo3::prelude::*;
 
-use super::indexes::{self, Indexes, Ready};
-use super::known::{self, Known};
-use super::plan::Plan;
-use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::callbacks;
-use crate::table::{Rows, Table};
-use crate::work::threads::{self, thread_count_over};
-use crate::work::{Parallel, Source, Stop, Walked, Work, over, over_parts};
+use crate::query::indexes::{self, Indexes, Ready};
+use crate::query::known::{self, Known};
+use crate::query::plan::Plan;
+use crate::query::source::Place;
+use crate::store_errors;
+use crate::table::handle::Table;
+use crate::table::reading::Rows;
+use crate::work::threads::{self, Parallel, over_parts, thread_count_over};
+use crate::work::walks::{Source, Stop, Walked, Work, over};
 
 /// Tables with fewer rows are scanned before a way has been chosen.
 pub const ROW_COUNT_MIN: u64 = 100;
@@ -556,7 +558,7 @@ impl Place {
         match self {
             Self::Snapshot(snapshot, of) => {
                 let scan = snapshot.scan(id, range, is_reverse);
-                let scan = scan.map_err(|error| errors::of_store(table.py(), error))?;
+                let scan = scan.map_err(|error| store_errors::of_store(table.py(), error))?;
                 Ok(Rows::Indexed(Box::new(if is_reverse {
                     Indexed::turned(scan, *of, keys, range.start.clone())
                 } else {
@@ -587,8 +589,9 @@ impl Place {
         let py = table.py();
         match self {
             Self::Snapshot(snapshot, _) => {
-                let scan =
-                    snapshot.scan(id, range, is_reverse).map_err(|error| errors::of_store(py, error))?;
+                let scan = snapshot
+                    .scan(id, range, is_reverse)
+                    .map_err(|error| store_errors::of_store(py, error))?;
                 Ok(Rows::Pinned(Box::new(scan)))
             }
             Self::Transaction => {
@@ -615,9 +618,9 @@ impl Place {
     ) -> PyResult<Option<R>> {
         let py = table.py();
         match self {
-            Self::Snapshot(snapshot, _) => {
-                snapshot.with_first(id, range, is_reverse, work).map_err(|error| errors::of_store(py, error))
-            }
+            Self::Snapshot(snapshot, _) => snapshot
+                .with_first(id, range, is_reverse, work)
+                .map_err(|error| store_errors::of_store(py, error)),
             Self::Transaction => {
                 let core = table.get().core();
                 core.in_running(py, |transaction| transaction.with_first(id, range, is_reverse, work))

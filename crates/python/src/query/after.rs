@@ -6,8 +6,10 @@ use pellucid_store::{Row, Snapshot, StoreError, Whole};
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::record::Record;
-use crate::table::Table;
+use crate::store_errors;
+use crate::table::handle::Table;
+use crate::values::handles::Record;
+use crate::values::row_errors;
 
 /// A row that was read before: its key and its record.
 #[derive(Clone)]
@@ -39,9 +41,11 @@ impl After {
         };
         let Ok(record) = row.cast::<Record>() else { return wrong() };
         let row = &record.get().node.row;
-        match &row.table {
-            Some(of) if record.get().node.parent.is_none() && of.get().is_same_as(py, this) => {}
-            _ => return wrong(),
+        let is_of_table = row.table.as_ref().is_some_and(|of| {
+            of.bind(py).cast_exact::<Table>().is_ok_and(|of| of.get().is_same_as(py, this))
+        });
+        if !is_of_table || record.get().node.parent.is_some() {
+            return wrong();
         }
         let (key, snapshot) = (row.key().to_vec(), row.snapshot(py));
         let spelling = match &snapshot {
@@ -81,13 +85,13 @@ impl After {
                     this.name(py)
                 ),
             ),
-            _ => errors::corrupt_key(py, &this.name(py), &self.key, &error),
+            _ => row_errors::corrupt_key(py, &this.name(py), &self.key, &error),
         })
     }
 }
 
 fn spelling_in(py: Python<'_>, table: &Table, snapshot: &Snapshot, key: &[u8]) -> PyResult<Vec<u8>> {
     let Some(id) = table.id_in(py, snapshot)? else { return Ok(Vec::new()) };
-    let cell = snapshot.get(id, key).map_err(|error| errors::of_store(py, error))?;
+    let cell = snapshot.get(id, key).map_err(|error| store_errors::of_store(py, error))?;
     Ok(cell.map(|cell| cell.spelling.to_vec()).unwrap_or_default())
 }

@@ -21,17 +21,19 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyFunction, PyMapping};
 
-use super::Query;
 use crate::core::Core;
 use crate::errors;
-use crate::expression::{self, Expression};
-use crate::hot::encode::APART_SIZE_MIN;
-use crate::hot::encode::Encoded;
-use crate::keys::Key;
-use crate::put;
-use crate::table::Table;
+use crate::expression::handle::{Expression, shown};
+use crate::expression::operand;
+use crate::put::write;
+use crate::query::handle::Query;
+use crate::signals::Signals;
+use crate::table::handle::Table;
 use crate::transaction;
-use crate::work::{Queried, Signals, Stop, Walked, Work, of_fault, over};
+use crate::values::encode::{APART_SIZE_MIN, Encoded};
+use crate::values::keys::Key;
+use crate::values::row_errors;
+use crate::work::walks::{Queried, Stop, Walked, Work, of_fault, over};
 
 /// `query.update(...)`: how many rows there were.
 pub fn update(
@@ -52,11 +54,11 @@ pub fn update(
         }
         paths.push(path);
         values.push(if value.is_instance_of::<Expression>() {
-            let node = expression::node_of(&value)?;
+            let node = operand::node_of(&value)?;
             let column = Column::new(&node);
             NewValue::Column(column.map_err(|error| errors::value_error(error.to_string()))?)
         } else {
-            expression::refuse_unready(&value)?;
+            operand::refuse_unready(&value)?;
             NewValue::Constant(Constant::new(query.table(), &place, &value)?)
         });
     }
@@ -150,7 +152,7 @@ impl Constant {
     fn new(table: &Bound<'_, Table>, place: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Self> {
         let what = || format!("the value for {} of table {:?}", place, table.get().name(table.py()));
         let encoded =
-            put::encode_for(table, value, what).map_err(|error| no_function(table.py(), value, error))?;
+            write::encode_for(table, value, what).map_err(|error| no_function(table.py(), value, error))?;
         Ok(Self { encoded, settled: None })
     }
 
@@ -175,7 +177,7 @@ impl Constant {
         if let Some(record) = &self.settled {
             return Ok((record.clone(), Vec::new()));
         }
-        let settled = put::settle(py, core, transaction, table, &self.encoded, true)?;
+        let settled = write::settle(py, core, transaction, table, &self.encoded, true)?;
         let (record, blobs) = match settled {
             Some(settled) => (settled.record, settled.blobs),
             None => (self.encoded.encoder.bytes().to_vec(), Vec::new()),
@@ -269,10 +271,10 @@ fn in_each(
                 None => {}
                 Some(Broken::Off(fault)) => return Err(of_fault(table, fault)),
                 Some(Broken::Row(key, Unfit::Corrupt(error))) => {
-                    return Err(errors::corrupt_key(py, &this.name(py), key.code, &error));
+                    return Err(row_errors::corrupt_key(py, &this.name(py), key.code, &error));
                 }
                 Some(Broken::Row(key, Unfit::Patch(why, is_too_large))) => {
-                    let shown = crate::keys::object_of(py, key.code, key.spelling)?.repr()?;
+                    let shown = crate::values::keys::object_of(py, key.code, key.spelling)?.repr()?;
                     let message = format!(
                         "record {shown} of table {:?} cannot be changed: {why}; nothing was changed in any row",
                         this.name(py)
@@ -310,7 +312,7 @@ fn why(py: Python<'_>, path: Option<&Vec<Step>>, error: &PatchError) -> String {
                 Step::Index(index) => PathOf::Index(*index),
                 Step::Key(key) => PathOf::Key(key.clone()),
             };
-            expression::shown(py, &Node_::field(path.iter().map(step).collect()))
+            shown(py, &Node_::field(path.iter().map(step).collect()))
         }
     };
     let step = |index: usize| match path.get(index) {

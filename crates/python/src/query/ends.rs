@@ -8,15 +8,16 @@ use pellucid_record::Shapes;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use super::Query;
-use super::source::{Asked, Found, found};
 use crate::arrow::ArrowStream;
 use crate::column::for_each_values;
 use crate::errors;
-use crate::record::detached;
-use crate::table::Table;
-use crate::views::Shows;
-use crate::work::{Parallel, Queried, Stop, Walked, Work, over_parts};
+use crate::query::handle::Query;
+use crate::query::source::{Asked, Found, found};
+use crate::table::handle::Table;
+use crate::values::record::detached;
+use crate::values::views::Shows;
+use crate::work::threads::{Parallel, over_parts};
+use crate::work::walks::{Queried, Stop, Walked, Work};
 
 /// An iterator over keys, records or both.
 pub fn iterate<'py>(query: &Bound<'py, Query>, shows: Shows) -> PyResult<Bound<'py, PyAny>> {

@@ -7,21 +7,20 @@ use pellucid_query::key_range;
 use pellucid_query::plan::{Access, Choice, Set};
 use pyo3::prelude::*;
 
-use super::Query;
-use super::access::{self, Ways};
-use super::after::After;
-use super::few::few;
-use super::known::Walk;
-use super::measured;
-use super::named::named;
-use super::plan::{Plan, all_of};
-use super::remarks;
-use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
-use crate::keys;
+use crate::query::access::{self, Ways};
+use crate::query::after::After;
+use crate::query::few::few;
+use crate::query::handle::Query;
+use crate::query::known::Walk;
+use crate::query::named::named;
+use crate::query::plan::{Plan, all_of};
+use crate::query::source::Place;
+use crate::query::{measured, remarks};
+use crate::values::keys;
 use crate::work::threads::threads_for;
-use crate::work::{Queried, Source, Walked};
+use crate::work::walks::{Queried, Source, Walked};
 
 /// `query.explain()`: lines for people.
 pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {

@@ -12,11 +12,11 @@ use pellucid_query::{Extremes, RowKey};
 use pellucid_store::{Range, Row, range_of_parts};
 use pyo3::prelude::*;
 
-use super::access::{ROW_COUNT_MIN, put_in_order};
-use super::indexes::{self, Ready};
-use super::source::Place;
-use crate::table::Table;
-use crate::work::Source;
+use crate::query::access::{ROW_COUNT_MIN, put_in_order};
+use crate::query::indexes::{self, Ready};
+use crate::query::source::Place;
+use crate::table::handle::Table;
+use crate::work::walks::Source;
 
 /// The first bytes of the codes of what is ordered ahead of numbers, None left out; of numbers; of Decimals; and of what is behind (format.md, "Ordered keys").
 const FAMILIES: [(u8, u8); 4] = [(0x01, 0x0A), NUMBERS, DECIMALS, (0x21, 0x31)];

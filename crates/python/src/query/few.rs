@@ -13,12 +13,12 @@ use pellucid_query::plan::{Access, Candidate, Choice, Set, section};
 use pellucid_store::{Range, Row, TableId};
 use pyo3::prelude::*;
 
-use super::access::{Ways, is_within, put_in_order};
-use super::indexes;
-use super::plan::Plan;
-use super::source::Place;
 use crate::bounds::Bounds;
-use crate::table::Table;
+use crate::query::access::{Ways, is_within, put_in_order};
+use crate::query::indexes;
+use crate::query::plan::Plan;
+use crate::query::source::Place;
+use crate::table::handle::Table;
 
 /// So many keys are found as soon as counted.
 const FEW: usize = 2;

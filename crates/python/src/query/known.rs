@@ -10,13 +10,14 @@ use pellucid_record::Shapes;
 use pellucid_store::{Range, Row, StoreError, TableId};
 use pyo3::prelude::*;
 
-use super::indexes::Indexes;
-use super::plan::all_of;
-use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
-use crate::table::Table;
-use crate::work::{Source, Stop, Work, over};
+use crate::query::indexes::Indexes;
+use crate::query::plan::all_of;
+use crate::query::source::Place;
+use crate::store_errors;
+use crate::table::handle::Table;
+use crate::work::walks::{Source, Stop, Work, over};
 
 /// What the store tells of a table's rows and entries.
 pub struct Known<'a, 'py> {
@@ -180,7 +181,7 @@ impl Statistics for Known<'_, '_> {
         } else {
             snapshot.count_up_to(ready.info.id, range, most)
         };
-        let found = found.map_err(|error| errors::of_store(self.table.py(), error));
+        let found = found.map_err(|error| store_errors::of_store(self.table.py(), error));
         self.or_note(found, most)
     }
 
@@ -269,7 +270,9 @@ impl Place {
     pub fn count(&self, table: &Bound<'_, Table>) -> PyResult<u64> {
         let (py, this) = (table.py(), table.get());
         match self {
-            Self::Snapshot(snapshot, id) => snapshot.count(*id).map_err(|error| errors::of_store(py, error)),
+            Self::Snapshot(snapshot, id) => {
+                snapshot.count(*id).map_err(|error| store_errors::of_store(py, error))
+            }
             Self::Transaction => {
                 this.core().in_running(py, |transaction| match this.id_in_transaction(py, transaction)? {
                     Some(id) => transaction.count(id),
@@ -297,7 +300,7 @@ impl Place {
                 let count = this.core().in_running(py, |transaction| transaction.count(id))?;
                 Ok(count.div_ceil(3))
             }
-            Err(error) => Err(errors::of_store(py, error)),
+            Err(error) => Err(store_errors::of_store(py, error)),
         }
     }
 
@@ -327,6 +330,6 @@ impl Place {
             }
             Ok(rows)
         };
-        take().map_err(|error| errors::of_store(py, error))
+        take().map_err(|error| store_errors::of_store(py, error))
     }
 }

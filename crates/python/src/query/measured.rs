@@ -16,16 +16,16 @@ use pellucid_record::Shapes;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
-use super::Query;
-use super::access::{Reached, Ways};
-use super::ends;
-use super::explain::rounded;
-use super::plan::all_of;
-use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
-use crate::table::Rows;
-use crate::work::{Queried, Source, Stop, Work, over};
+use crate::query::access::{Reached, Ways};
+use crate::query::ends;
+use crate::query::explain::rounded;
+use crate::query::handle::Query;
+use crate::query::plan::all_of;
+use crate::query::source::Place;
+use crate::table::reading::Rows;
+use crate::work::walks::{Queried, Source, Stop, Work, over};
 
 /// How many rows or entries were met on the way, as many as the query meets, how many of them passed the conditions; how many are left in the
 /// end, and in what time.

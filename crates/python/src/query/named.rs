@@ -8,12 +8,12 @@ use pellucid_query::key_range;
 use pellucid_query::plan::{Access, Choice};
 use pyo3::prelude::*;
 
-use super::access::{ROW_COUNT_MIN, SPARSE, Ways, is_within};
-use super::indexes::Indexes;
-use super::source::Place;
 use crate::bounds::Bounds;
-use crate::errors;
-use crate::table::Table;
+use crate::query::access::{ROW_COUNT_MIN, SPARSE, Ways, is_within};
+use crate::query::indexes::Indexes;
+use crate::query::source::Place;
+use crate::store_errors;
+use crate::table::handle::Table;
 
 /// So many are looked up in a tenth of a millisecond, ahead of weighing what else leads there.
 const COUNT_MAX: u64 = 64;
@@ -63,7 +63,7 @@ impl Place {
         let key_of = |spelling: &[u8]| RowKey { code: code.into(), spelling: spelling.into() };
         match self {
             Self::Snapshot(snapshot, id) => {
-                let cell = snapshot.get(*id, code).map_err(|error| errors::of_store(py, error))?;
+                let cell = snapshot.get(*id, code).map_err(|error| store_errors::of_store(py, error))?;
                 Ok(cell.map(|cell| key_of(cell.spelling)))
             }
             Self::Transaction => this.core().in_running(py, |transaction| {

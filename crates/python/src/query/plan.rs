@@ -4,77 +4,18 @@ use std::ops::Bound as Edge;
 
 use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, Node, Step};
 use pellucid_query::key_range;
-use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use super::after::After;
-use super::group::Aggregate;
 use crate::bounds::Bounds;
 use crate::errors;
-use crate::expression::{self, Expression};
-use crate::path;
-
-/// What `order_by` is given to turn an order round.
-///
-/// >>> from pellucid import F
-/// >>> F.age.desc()
-/// F.age.desc()
-#[pyclass(frozen, module = "pellucid", name = "SortBy")]
-pub struct SortBy {
-    node: Node,
-    is_descending: bool,
-}
-
-impl SortBy {
-    /// The order by this expression.
-    pub fn new(node: Node, is_descending: bool) -> Self {
-        Self { node, is_descending }
-    }
-}
-
-#[pymethods]
-impl SortBy {
-    fn __richcmp__(&self, other: &Bound<'_, PyAny>, _operation: CompareOp) -> PyResult<bool> {
-        Err(errors::type_error(format!(
-            "{} is an order, and no value to compare with",
-            self.__repr__(other.py())?
-        )))
-    }
-
-    fn __hash__(slf: &Bound<'_, Self>) -> u64 {
-        slf.as_ptr() as u64
-    }
-
-    /// As it was made: `Expression.desc(expression)`.
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Expression,))> {
-        let make = py.get_type::<Expression>().getattr(if self.is_descending { "desc" } else { "asc" })?;
-        Ok((make, (Expression::of(self.node.clone()),)))
-    }
-
-    fn __copy__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
-        slf
-    }
-
-    fn __neg__(&self, py: Python<'_>) -> PyResult<()> {
-        let shown = expression::shown(py, &self.node);
-        Err(errors::type_error(format!("an order is turned round by asc() and desc(): {shown}.asc()")))
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let shown = Bound::new(py, Expression::of(self.node.clone()))?.repr()?;
-        let shown = match self.node.kind() {
-            Kind::Field(..) => shown.to_string(),
-            _ => format!("({shown})"),
-        };
-        Ok(format!("{shown}.{}()", if self.is_descending { "desc" } else { "asc" }))
-    }
-}
+use crate::expression::aggregate::Aggregate;
+use crate::expression::handle::Expression;
+use crate::expression::operand;
+use crate::expression::sort_by::SortBy;
+use crate::query::after::After;
+use crate::values::path;
 
 /// Which rows, in which order, which part of them, and what of each.
 pub struct Plan {
@@ -223,25 +164,25 @@ pub fn equality(path: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<N
             expression.get().node().brief()
         )));
     }
-    node(Kind::Compare(Comparison::Equal, field, Node_::literal(expression::literal_of(value)?)))
+    node(Kind::Compare(Comparison::Equal, field, Node_::literal(operand::literal_of(value)?)))
 }
 
 /// An expression, or the field that a path names.
 pub fn value_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
     if argument.is_instance_of::<Expression>() {
-        return expression::node_of(argument);
+        return operand::node_of(argument);
     }
-    expression::refuse_unready(argument)?;
+    operand::refuse_unready(argument)?;
     let mut steps = Vec::new();
-    for step in path::parse(argument)? {
+    for step in operand::field_path(argument)? {
         if let Ok(index) = step.extract::<i64>() {
             steps.push(Step::Index(index));
             continue;
         }
         steps.push(match path::field_step(&step)? {
-            Some(crate::hot::node::Step::Field(name)) => Step::Field(name),
-            Some(crate::hot::node::Step::Key(key)) => Step::Key(key),
-            Some(crate::hot::node::Step::Index(index)) => Step::Index(index),
+            Some(crate::values::node::Step::Field(name)) => Step::Field(name),
+            Some(crate::values::node::Step::Key(key)) => Step::Key(key),
+            Some(crate::values::node::Step::Index(index)) => Step::Index(index),
             None => {
                 return Err(errors::type_error(format!(
                     "{} cannot be a step of a field path",

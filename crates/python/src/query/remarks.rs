@@ -19,12 +19,13 @@ use pellucid_record::{Corrupt, Kind as RecordKind, Shapes, Value};
 use pyo3::prelude::*;
 
 use self::computed::Computed;
-use super::Query;
-use super::access::Ways;
-use super::source::Place;
 use crate::errors;
 use crate::expression::method;
-use crate::work::{Queried, Stop, Walked, Work, over};
+use crate::query::access::Ways;
+use crate::query::handle::Query;
+use crate::query::source::Place;
+use crate::store_errors;
+use crate::work::walks::{Queried, Stop, Walked, Work, over};
 
 /// Remarks, a line each.
 pub fn of(
@@ -36,7 +37,7 @@ pub fn of(
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let Some(source) = table.source(Walked::ByOne)? else {
         let tables = table.get().core().snapshot(py)?.tables();
-        let tables = tables.map_err(|error| errors::of_store(py, error))?;
+        let tables = tables.map_err(|error| store_errors::of_store(py, error))?;
         let names: Vec<String> = tables.into_iter().map(|(name, _)| name).collect();
         let close = errors::close_match(py, name, names)?;
         let hint = close.map_or_else(String::new, |close| format!("; did you mean {close:?}?"));

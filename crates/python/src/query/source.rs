@@ -14,19 +14,22 @@ use pellucid_store::{Snapshot, TableId};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::Query;
-use super::access::{self, Reached, Ways};
-use super::extremes::rows_of_extremes;
-use super::few::few;
-use super::named::named;
-use super::plan::{self, Plan};
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::callbacks;
-use crate::keys;
-use crate::table::{Rows, Table};
-use crate::views::Shows;
-use crate::work::{Parallel, Queried, Source, Stop, Walked, Work, of_fault, over_parts};
+use crate::query::access::{self, Reached, Ways};
+use crate::query::extremes::rows_of_extremes;
+use crate::query::few::few;
+use crate::query::handle::Query;
+use crate::query::named::named;
+use crate::query::plan::{self, Plan};
+use crate::store_errors;
+use crate::table::handle::Table;
+use crate::table::reading::Rows;
+use crate::values::keys;
+use crate::values::views::Shows;
+use crate::work::threads::{Parallel, over_parts};
+use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault};
 
 impl<'py> Queried<'py> for Bound<'py, Query> {
     fn table(&self) -> &Bound<'py, Table> {
@@ -167,7 +170,7 @@ fn told(
     } else {
         let source = Source { rows: Rows::Told(Box::new(rows.clone()), place.is_inside()), selection: None };
         let keys = sorted(table, (plan, &order), source, plan.offset, plan.limit)?;
-        rows.pick(keys).map_err(|error| errors::of_store(table.py(), error))?;
+        rows.pick(keys).map_err(|error| store_errors::of_store(table.py(), error))?;
     }
     if is_count {
         return Ok(Some(Found::Count(rows.len() as u64)));
@@ -308,7 +311,7 @@ impl Place {
         let first = match self {
             Self::Snapshot(snapshot, id) => snapshot
                 .with_first(*id, &decimals, false, |_| ())
-                .map_err(|error| errors::of_store(py, error))?,
+                .map_err(|error| store_errors::of_store(py, error))?,
             Self::Transaction => this.core().in_running(py, |transaction| {
                 let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
                 transaction.with_first(id, &decimals, false, |_| ())
@@ -323,7 +326,7 @@ impl Place {
         match self {
             Self::Snapshot(snapshot, id) => {
                 let scan = snapshot.scan(*id, &bounds.range, false);
-                Ok(Rows::Pinned(Box::new(scan.map_err(|error| errors::of_store(py, error))?)))
+                Ok(Rows::Pinned(Box::new(scan.map_err(|error| store_errors::of_store(py, error))?)))
             }
             Self::Transaction => match table.get().rows(py, bounds, false)? {
                 Some(rows) => Ok(rows),

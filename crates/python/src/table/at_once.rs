@@ -11,12 +11,13 @@ use pellucid_record::view::{Root, root};
 use pellucid_store::{AtOnce, Known, StoreError, key_of_roomy};
 use pyo3::prelude::*;
 
-use super::Table;
 use crate::counters;
-use crate::errors;
-use crate::hot::decode;
-use crate::hot::gil::{GilRc, Strong};
-use crate::hot::row::Row;
+use crate::hot::gil::GilRc;
+use crate::store_errors;
+use crate::table::handle::Table;
+use crate::values::decode;
+use crate::values::home::Home;
+use crate::values::row::Row;
 
 /// What stands under a key.
 enum Shown<'py> {
@@ -30,7 +31,7 @@ impl<'py> Shown<'py> {
     fn value(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self {
             Self::Scalar(value) => Ok(value),
-            Self::Row(row) => super::value_of_row(py, GilRc::new(row)),
+            Self::Row(row) => super::typed::value_of_row(py, GilRc::new(row)),
         }
     }
 }
@@ -56,7 +57,7 @@ impl Table {
                     None => return Ok(None),
                 },
             };
-            match work(known).map_err(|error| errors::of_store(py, error))? {
+            match work(known).map_err(|error| store_errors::of_store(py, error))? {
                 AtOnce::Done(done) => return Ok(Some(done)),
                 AtOnce::Unable => return Ok(None),
                 AtOnce::Stale => self.identity.forget_version(),
@@ -108,7 +109,7 @@ impl Table {
         })?;
         match row {
             None => Ok(scalar),
-            Some(row) => super::value_of_row(py, GilRc::new(row)).map(Some),
+            Some(row) => super::typed::value_of_row(py, GilRc::new(row)).map(Some),
         }
     }
 
@@ -153,6 +154,6 @@ impl Table {
     fn stored_row(slf: &Bound<'_, Self>, key: &[u8], record: &[u8]) -> Row {
         let this = slf.get();
         let (names, gate) = (this.core.names.clone(), this.core.gate.clone());
-        Row::owned(record, key, names, gate, Some(Strong::new(slf)), this.why_frozen())
+        Row::owned(record, key, names, gate, Some(Home::new(slf)), this.why_frozen())
     }
 }

@@ -7,13 +7,44 @@ use pellucid_record::shape::{Sighting, may_be_shape};
 use pellucid_store::{Snapshot, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 
-use super::{Identity, RowClass, Table};
 use crate::core::Core;
 use crate::errors;
 use crate::hot::gil::GilRc;
-use crate::hot::row::{Gate, Row};
-use crate::keys::Key;
-use crate::query::indexes::Seen;
+use crate::store_errors;
+use crate::table::identity::Identity;
+use crate::table::ready_indexes::Seen;
+use crate::table::typed::RowClass;
+use crate::values::home::Sightings;
+use crate::values::keys::Key;
+use crate::values::row::{Gate, Row};
+
+/// The argument `name` of what wants the name of a table.
+pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
+    errors::name_argument(name, "name", "a table")
+}
+
+/// A named, ordered mapping inside a database.
+///
+/// A complete `MutableMapping`: keys are str, bytes, int, float, bool, None, date, datetime, UUID,
+/// Decimal and tuples of these, in order; values are anything a record can hold. A dict comes back
+/// as a `Record`, a list as a `RecordList`.
+///
+/// >>> import pellucid
+/// >>> people = pellucid.open(":memory:").table("people")
+/// >>> people["ann"] = {"age": 30}
+/// >>> people["ann"].age, list(people), "bob" in people
+/// (30, ['ann'], False)
+#[pyclass(frozen, mapping, module = "pellucid", name = "Table")]
+pub struct Table {
+    pub(super) core: Arc<Core>,
+    pub(super) identity: Identity,
+    /// The class that rows come back as, if the table was opened with one.
+    pub class: Option<RowClass>,
+    // A snapshot's table reads from it, and never changes.
+    pub(super) frozen: Option<Frozen>,
+    /// The indexes that a query saw last.
+    pub indexes: Seen,
+}
 
 /// What a snapshot's table reads from, and whether that is still open.
 pub type Frozen = (Snapshot, GilRc<Gate>);
@@ -129,7 +160,7 @@ impl Table {
 
     /// The table's id in a snapshot; None where that has no such table.
     pub fn id_in(&self, py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<TableId>> {
-        self.identity.in_snapshot(py, &self.core, snapshot).map_err(|error| errors::of_store(py, error))
+        self.identity.in_snapshot(py, &self.core, snapshot).map_err(|error| store_errors::of_store(py, error))
     }
 
     /// The table's id in a transaction; None where there is no such table yet.
@@ -173,7 +204,7 @@ impl Table {
     /// The id in what is committed; None where the table is still to be made, or its transaction to be committed.
     pub(super) fn id_to_watch(&self, py: Python<'_>) -> PyResult<Option<TableId>> {
         let snapshot = self.core.snapshot(py)?;
-        let failed = |error| errors::of_store(py, error);
+        let failed = |error| store_errors::of_store(py, error);
         let id = self.identity.in_committed(py, &self.core, &snapshot).map_err(failed)?;
         // Whether it is still there, and under which name it will be made.
         if id.is_none() && self.id(py)?.is_some() && snapshot.table(&self.name(py)).map_err(failed)?.is_some()
@@ -186,9 +217,10 @@ impl Table {
         }
         Ok(id)
     }
+}
 
-    /// What to do with a key list that is no known shape.
-    pub fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting {
+impl Sightings for Table {
+    fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting {
         let id = self.id(py).unwrap_or(None);
         match id {
             Some(id) => self.core.store.sight(id, names, is_root).unwrap_or(Sighting::Keyed),

@@ -13,12 +13,9 @@ use std::sync::Arc;
 use pellucid_store::{Known, Snapshot, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 
-use crate::core::{Core, Fate};
-use crate::hot::gil::{GilCell, GilRc, GilValue, Shared};
-
-/// A table, and the fate of the transaction in which it was met: if that is taken back, so may be the table, and its id
-/// be given to another.
-type Met = (TableId, Option<GilRc<GilValue<Fate>>>);
+use crate::core::Core;
+use crate::hot::gil::{GilCell, GilRc, GilValue};
+use crate::standing::{Fate, Standing};
 
 /// What a handle knows of its table.
 pub struct Identity {
@@ -30,43 +27,6 @@ pub struct Identity {
     next_key: GilValue<Option<(TableId, u64, i64)>>,
     // Found in a transaction, while its catalog had this serial.
     seen_within: GilValue<Option<(u64, TableId)>>,
-}
-
-/// Which table a handle stands for. Apart from it, so that it can be told of a table that it has not seen yet.
-pub struct Standing {
-    given: Arc<str>,
-    // The one found last, where the table was renamed since.
-    name: GilCell<Arc<str>>,
-    table: GilCell<Option<Met>>,
-}
-
-impl Shared for Standing {}
-
-impl Standing {
-    /// Whether it may have to be told still: it knows of no table, or of one that is not committed.
-    pub fn is_pending(&self, py: Python<'_>) -> bool {
-        self.table.with(py, |table| !matches!(table, Some((_, None))))
-    }
-
-    /// The table of this name is this one, and about to lose the name. Whoever waits for one to be made stands for it.
-    pub fn meet(&self, py: Python<'_>, name: &str, id: TableId, fate: Option<GilRc<GilValue<Fate>>>) {
-        self.settle(py);
-        if self.table.with(py, |table| table.is_none()) && self.name.with(py, |own| **own == *name) {
-            drop(self.table.with(py, |table| table.replace((id, fate))));
-        }
-    }
-
-    /// Stand for a name alone again, the first one, where the table was met in a transaction that is taken back.
-    fn settle(&self, py: Python<'_>) {
-        let is_gone = self.table.with(
-            py,
-            |table| matches!(table, Some((_, Some(fate))) if matches!(fate.get(), Fate::TakenBack)),
-        );
-        if is_gone {
-            drop(self.table.with(py, Option::take));
-            drop(self.name.with(py, |name| std::mem::replace(name, self.given.clone())));
-        }
-    }
 }
 
 impl Identity {

@@ -7,17 +7,19 @@ use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TableId, TransactionSca
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::Table;
-use super::typed::value_of_row;
 use crate::bounds::Bounds;
-use crate::bytes;
 use crate::errors;
-use crate::hot::decode;
 use crate::hot::gil::{GilRc, Strong};
-use crate::hot::row::{Reading, Row};
-use crate::hot::rows::{RowIterator, RowSource};
-use crate::keys::{self, Key};
-use crate::views::Shows;
+use crate::store_errors;
+use crate::table::handle::Table;
+use crate::table::rows::{RowIterator, RowSource};
+use crate::table::typed::value_of_row;
+use crate::values::home::Home;
+use crate::values::keys::{self, Key};
+use crate::values::reading::Reading;
+use crate::values::row::Row;
+use crate::values::views::{Shows, Viewed};
+use crate::values::{bytes, decode};
 
 /// A walk over rows, as they were when it began.
 pub enum Rows {
@@ -70,7 +72,7 @@ impl Table {
                 &key.bytes,
                 this.core.names.clone(),
                 gate.clone(),
-                Some(Strong::new(slf)),
+                Some(Home::new(slf)),
                 this.why_frozen(),
             ))
         };
@@ -82,7 +84,7 @@ impl Table {
         }
         let snapshot = this.snapshot(py)?;
         let Some(id) = this.id_in(py, &snapshot)? else { return Ok(None) };
-        let cell = snapshot.get(id, &key.bytes).map_err(|error| errors::of_store(py, error))?;
+        let cell = snapshot.get(id, &key.bytes).map_err(|error| store_errors::of_store(py, error))?;
         Ok(cell.map(|cell| {
             let row = own(cell.record);
             if this.class.is_some() && cell.has_blobs() {
@@ -111,7 +113,7 @@ impl Table {
         }
         let snapshot = self.snapshot(py)?;
         let Some(id) = self.id_in(py, &snapshot)? else { return Ok(false) };
-        Ok(snapshot.get(id, &key.bytes).map_err(|error| errors::of_store(py, error))?.is_some())
+        Ok(snapshot.get(id, &key.bytes).map_err(|error| store_errors::of_store(py, error))?.is_some())
     }
 
     /// The value under a key, or None; a key that cannot be stored is under none.
@@ -141,10 +143,10 @@ impl Table {
         key: &Key,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (py, this) = (slf.py(), slf.get());
-        let cell = snapshot.get(id, &key.bytes).map_err(|error| errors::of_store(py, error))?;
+        let cell = snapshot.get(id, &key.bytes).map_err(|error| store_errors::of_store(py, error))?;
         let Some(cell) = cell else { return Ok(None) };
         let (names, gate) = (this.core.names.clone(), this.row_gate(py));
-        let table = Some(Strong::new(slf));
+        let table = Some(Home::new(slf));
         let row = Row::owned(cell.record, &key.bytes, names, gate, table, this.why_frozen());
         value_of_row(py, GilRc::new(row)).map(Some)
     }
@@ -197,7 +199,7 @@ impl Table {
             )
             | None => {}
             Some(Rows::Pinned(mut scan)) => {
-                while scan.next().map_err(|error| errors::of_store(py, error))?.is_some() {
+                while scan.next().map_err(|error| store_errors::of_store(py, error))?.is_some() {
                     count += 1;
                 }
             }
@@ -219,7 +221,7 @@ impl Table {
         } else {
             let snapshot = self.snapshot(py)?;
             match self.id_in(py, &snapshot)? {
-                Some(id) => snapshot.count(id).map_err(|error| errors::of_store(py, error))?,
+                Some(id) => snapshot.count(id).map_err(|error| store_errors::of_store(py, error))?,
                 None => 0,
             }
         };
@@ -241,7 +243,8 @@ impl Table {
         }
         let snapshot = self.snapshot(py)?;
         let Some(id) = self.id_in(py, &snapshot)? else { return Ok(None) };
-        let scan = snapshot.scan(id, &bounds.range, reverse).map_err(|error| errors::of_store(py, error))?;
+        let scan =
+            snapshot.scan(id, &bounds.range, reverse).map_err(|error| store_errors::of_store(py, error))?;
         Ok(Some(Rows::Pinned(Box::new(scan))))
     }
 
@@ -289,7 +292,7 @@ impl Table {
             Err(error) => Err(error),
         };
         if let Some(snapshot) = snapshot {
-            let data = found(snapshot.blob(id)).map_err(|error| errors::of_store(py, error))?;
+            let data = found(snapshot.blob(id)).map_err(|error| store_errors::of_store(py, error))?;
             if data.is_some() || !self.is_in_transaction(py) {
                 return Ok(data);
             }
@@ -297,7 +300,7 @@ impl Table {
         if self.is_in_transaction(py) {
             return self.core.in_running(py, |transaction| found(transaction.blob(id)));
         }
-        found(self.snapshot(py)?.blob(id)).map_err(|error| errors::of_store(py, error))
+        found(self.snapshot(py)?.blob(id)).map_err(|error| store_errors::of_store(py, error))
     }
 
     /// What stands in a slot of a record, in plain containers; `key` is its row's. Large values are those of `snapshot`, if the record came
@@ -324,7 +327,7 @@ impl Table {
 
     fn copied_row(slf: &Bound<'_, Self>, key: &[u8], record: &[u8], snapshot: Option<&Snapshot>) -> Row {
         let this = slf.get();
-        let table = Some(Strong::new(slf));
+        let table = Some(Home::new(slf));
         let (names, gate) = (this.core.names.clone(), this.gate().clone());
         let row = Row::owned(record, key, names, gate, table, this.why_frozen());
         if let Some(snapshot) = snapshot {
@@ -345,5 +348,26 @@ impl Table {
             }
             None => Ok(None),
         }
+    }
+}
+
+/// The rows of a table whose keys lie in a range, as its views show them.
+pub struct Range(pub Py<Table>, pub Bounds);
+
+impl Viewed for Range {
+    fn object(&self) -> &Py<PyAny> {
+        self.0.as_any()
+    }
+
+    fn len(&self, py: Python<'_>) -> PyResult<usize> {
+        self.0.get().count_within(py, &self.1)
+    }
+
+    fn iterate<'py>(&self, py: Python<'py>, shows: Shows, reverse: bool) -> PyResult<Bound<'py, PyAny>> {
+        Table::iterate(self.0.bind(py), &self.1, shows, reverse)
+    }
+
+    fn get<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Table::get_within(self.0.bind(py), &self.1, key)
     }
 }

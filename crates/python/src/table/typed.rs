@@ -6,13 +6,13 @@
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::Table;
-use crate::bytes::{self, handle_of_row};
 use crate::errors;
-use crate::hooks;
 use crate::hot::callbacks;
 use crate::hot::gil::GilRc;
-use crate::hot::row::Row;
+use crate::table::handle::Table;
+use crate::values::bytes::{self, handle_of_row};
+use crate::values::row::Row;
+use crate::values::{hooks, row_errors};
 
 /// What rows of a table come back as.
 pub struct RowClass {
@@ -42,7 +42,8 @@ pub fn class_of(argument: Option<&Bound<'_, PyAny>>, run_init: bool) -> PyResult
 
 /// What a row of a table looks like from outside.
 pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny>> {
-    let class = row.table.as_ref().and_then(|table| table.get().class.as_ref());
+    let table = row.table.as_ref().map(|table| table.bind(py));
+    let class = table.as_ref().and_then(|table| table.cast_exact::<Table>().ok()?.get().class.as_ref());
     let Some(class) = class else { return handle_of_row(py, row) };
     // Attached anew, for the errors that Python code drops on its way: a scan comes here from a raw slot.
     Python::attach(|_py| {
@@ -55,7 +56,7 @@ pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny
                 let placed = errors::raise(
                     py,
                     "WrongClass",
-                    format!("{} {}", errors::describe(py, &row), error.value(py)),
+                    format!("{} {}", row_errors::describe(py, &row), error.value(py)),
                 );
                 placed.set_cause(py, error.cause(py));
                 placed

@@ -17,10 +17,13 @@ use pellucid_store::Scan;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
-use super::{Source, Stop, Work, is_interrupted, of_fault, over};
 use crate::errors;
 use crate::hot::callbacks;
-use crate::table::{Rows, Table};
+use crate::signals::is_interrupted;
+use crate::store_errors;
+use crate::table::handle::Table;
+use crate::table::reading::Rows;
+use crate::work::walks::{Source, Stop, Work, of_fault, over};
 
 /// Tables with fewer rows are done before threads have begun.
 pub const ROW_COUNT_MIN: u64 = 100_000;
@@ -104,7 +107,7 @@ fn parts_of(py: Python<'_>, source: &Source) -> PyResult<Option<(Vec<Scan>, usiz
         return Ok(None);
     }
     let wanted = thread_count();
-    let of_store = |error| errors::of_store(py, error);
+    let of_store = |error| store_errors::of_store(py, error);
     if wanted == 1 || scan.snapshot().count(scan.table()).map_err(of_store)? < ROW_COUNT_MIN {
         return Ok(None);
     }

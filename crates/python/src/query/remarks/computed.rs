@@ -14,8 +14,8 @@ use pellucid_record::{Corrupt, Shapes, Value};
 use pellucid_store::Row;
 use pyo3::prelude::*;
 
-use super::{kind_found, kind_of};
-use crate::expression::shown;
+use crate::expression::handle::shown;
+use crate::query::remarks::{kind_found, kind_of};
 
 /// Kinds that a remark names at most.
 const KIND_COUNT_MAX: usize = 3;

@@ -9,14 +9,14 @@ use pellucid_query::plan::spans::{LOOKED_UP_MAX, Spans, is_equality, operand, sp
 use pellucid_query::plan::{Access, Candidate, section};
 use pyo3::prelude::*;
 
-use super::super::Query;
-use super::super::access::{ROW_COUNT_MIN, Ways};
-use super::super::indexes::{self, Indexes, Ready};
-use super::super::source::Place;
-use super::{field_of, shown as path_text};
-use crate::errors;
-use crate::expression::shown;
-use crate::work::Queried;
+use crate::expression::handle::shown;
+use crate::query::access::{ROW_COUNT_MIN, Ways};
+use crate::query::handle::Query;
+use crate::query::indexes::{self, Indexes, Ready};
+use crate::query::remarks::{field_of, shown as path_text};
+use crate::query::source::Place;
+use crate::store_errors;
+use crate::work::walks::Queried;
 
 /// Remarks on conditions and indexes, a line each.
 pub(super) fn remarks(query: &Bound<'_, Query>, place: &Place, ways: Option<&Ways>) -> PyResult<Vec<String>> {
@@ -195,7 +195,7 @@ impl OfQuery<'_, '_> {
     /// Indexes that are still being built.
     fn building(&self, place: &Place) -> PyResult<Vec<String>> {
         let Place::Snapshot(snapshot, id) = place else { return Ok(Vec::new()) };
-        let all = snapshot.indexes(*id).map_err(|error| errors::of_store(self.py, error))?;
+        let all = snapshot.indexes(*id).map_err(|error| store_errors::of_store(self.py, error))?;
         let building = all.into_iter().filter(|info| info.building.is_some()).filter_map(Ready::of);
         let remark = |ready: Ready| {
             // Whether all rows come to have an entry, so that it serves without its other parts as well, is not known yet.

@@ -1,0 +1,120 @@
+//! The arguments of `pellucid.open` and of other calls that wait or name a file.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use pellucid_store::{Durability, Keep, Mode};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt};
+
+use crate::errors;
+
+/// Longer than anybody waits, and still an Instant when added to now.
+const TIMEOUT_SECONDS_MAX: f64 = 1e9;
+
+pub fn mode_of(word: &str) -> PyResult<Mode> {
+    match word {
+        "r" => Ok(Mode::Read),
+        "w" => Ok(Mode::Write),
+        "c" => Ok(Mode::Create),
+        "n" => Ok(Mode::New),
+        other => Err(errors::value_error(format!(
+            "mode={other:?} is unknown; use \"r\" (read), \"w\" (write), \"c\" (create if need be) or \"n\" (empty)"
+        ))),
+    }
+}
+
+pub fn durability_of(word: &str) -> PyResult<Durability> {
+    match word {
+        "process" => Ok(Durability::Process),
+        "full" => Ok(Durability::Full),
+        other => {
+            Err(errors::value_error(format!("durability={other:?} is unknown; use \"process\" or \"full\"")))
+        }
+    }
+}
+
+pub fn mode_word(mode: &Bound<'_, PyAny>) -> PyResult<String> {
+    errors::argument(mode, mode.extract(), "mode", "a str")
+}
+
+pub fn durability_word(durability: &Bound<'_, PyAny>) -> PyResult<String> {
+    errors::argument(durability, durability.extract(), "durability", "a str")
+}
+
+pub fn seconds(timeout: &Bound<'_, PyAny>) -> PyResult<f64> {
+    errors::argument(timeout, timeout.extract(), "timeout", "a number of seconds")
+}
+
+/// How long to wait, as `timeout` says it.
+pub fn seconds_of(timeout: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    checked_seconds(seconds(timeout)?)
+}
+
+pub fn checked_seconds(timeout: f64) -> PyResult<Duration> {
+    if timeout.is_nan() || timeout < 0.0 {
+        return Err(errors::value_error(format!("timeout={timeout} is no number of seconds from 0 on")));
+    }
+    Ok(Duration::from_secs_f64(timeout.min(TIMEOUT_SECONDS_MAX)))
+}
+
+/// How far back changes are kept, as `keep` says it: bytes or a time.
+pub fn keep_of(keep: &Bound<'_, PyAny>) -> PyResult<Keep> {
+    if keep.is_instance_of::<PyInt>() && !keep.is_instance_of::<PyBool>() {
+        return match keep.extract() {
+            Ok(0) => Ok(Keep::NOTHING),
+            Ok(size) => Ok(Keep { size, ..Keep::NOTHING }),
+            Err(_) => Err(errors::value_error(format!("keep={} is no number of bytes", keep.repr()?))),
+        };
+    }
+    if !keep.is_instance_of::<PyDelta>() {
+        let kind = keep.get_type();
+        return Err(errors::type_error(format!(
+            "keep has to be an int, of bytes, or a datetime.timedelta, not {}",
+            kind.name()?
+        )));
+    }
+    let seconds: f64 = keep.call_method0("total_seconds")?.extract()?;
+    if seconds < 0.0 {
+        return Err(errors::value_error(format!("keep={} is no time from 0 on", keep.repr()?)));
+    }
+    Ok(if seconds == 0.0 { Keep::NOTHING } else { Keep { size: u64::MAX, seconds: seconds.ceil() as u64 } })
+}
+
+pub fn untrusted_flag(untrusted: &Bound<'_, PyAny>) -> PyResult<bool> {
+    errors::argument(untrusted, untrusted.extract(), "untrusted", "a bool")
+}
+
+/// A path, as the operating system spells it; what cannot be one is refused as the built-in `open` does it.
+pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
+    let py = target.py();
+    let path = py.import("os")?.getattr("fspath")?.call1((target,))?;
+    let path = if path.cast::<PyBytes>().is_ok() {
+        py.import("os")?.getattr("fsdecode")?.call1((path,))?
+    } else {
+        path
+    };
+    let path: OsString = path.extract()?;
+    if path.is_empty() {
+        return Err(errors::of_system(
+            py,
+            "FileNotFoundError",
+            Some(2),
+            "the path is empty; name a file",
+            "",
+        ));
+    }
+    if path.as_encoded_bytes().contains(&0) {
+        return Err(errors::value_error("the path has a null byte in it, which no path can have"));
+    }
+    Ok(path)
+}
+
+/// The word for a mode, as `mode=` has it.
+pub fn word_of(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Read => "r",
+        // A handle that travels, or outlives its process, must not create or empty anything.
+        Mode::Write | Mode::Create | Mode::New => "w",
+    }
+}

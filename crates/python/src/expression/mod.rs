@@ -1,0 +1,10 @@
+//! Expressions of fields, as Python writes them with `F`.
+
+pub mod aggregate;
+pub mod foreign;
+pub mod handle;
+pub mod method;
+pub mod operand;
+pub mod python_text;
+pub mod sort_by;
+pub mod words;

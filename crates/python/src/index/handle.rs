@@ -1,0 +1,674 @@
+//! How are rows found by an index, and how is one made?
+//!
+//! A handle is a table and a name: what stands behind the name is looked for with each call, and is kept as long as the catalog has not
+//! changed. So a handle goes on with an index that was built anew, and says so where there is none any more. `index/asked.rs` reads what
+//! a caller asks for, `index/making.rs` makes and drops, `index/pairs.rs` walks over values and row keys.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use pellucid_query::index::{Definition, Keys, beginning_with, push_twin};
+use pellucid_query::sort::SortedKeys;
+use pellucid_query::{Indexed, IndexedInside, RowKey};
+use pellucid_record::key::{KeyEncoder, push_part};
+use pellucid_store::{
+    IndexError, IndexInfo, Range, Row as StoredRow, Scan, Snapshot, StoreError, TableId, TransactionScan,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString, PyTuple};
+
+use super::asked::push_value;
+use super::pairs::IndexKeys;
+use crate::errors;
+use crate::expression::operand;
+use crate::hot::callbacks;
+use crate::hot::gil::{GilCell, GilValue};
+use crate::query::source::Place as QueryPlace;
+use crate::signals::Signals;
+use crate::store_errors;
+use crate::table::handle::Table;
+use crate::table::reading::Rows;
+use crate::values::keys::{Key, Refusal};
+use crate::values::views::Shows;
+
+/// What stands behind the name of an index, and how its entries are taken apart.
+pub struct Known {
+    pub(super) info: IndexInfo,
+    pub(super) keys: Keys,
+    /// Whether rows may have more than one entry: by `each()`.
+    pub(super) branches: bool,
+}
+
+impl Known {
+    /// The key of an entry's row.
+    fn row_key(&self, entry: &StoredRow<'_>) -> Option<Key> {
+        let parts = self.keys.split(entry)?;
+        Some(Key { bytes: parts.key.to_vec(), spelling: parts.key_spelling.to_vec() })
+    }
+}
+
+/// Where an index is read: as a snapshot has it, or the caller's transaction.
+pub(super) enum Place {
+    Snapshot(Snapshot),
+    Transaction,
+}
+
+/// The entries of an index, one after the other.
+pub(super) enum Entries {
+    Pinned(Box<Scan>),
+    Inside(TransactionScan),
+}
+
+/// An index of a table: rows by what is in them.
+///
+/// `table.index(name)` gives it. Values are what the index is made of: of an index with several parts a tuple, or one of the first few where
+/// a method says so. Rows come in the order of the index, as they are now, or in the snapshot whose table it is; with `each()` a row comes once
+/// for each of its elements that is asked for.
+///
+/// >>> import pellucid
+/// >>> from pellucid import F
+/// >>> people = pellucid.open(":memory:").table("people")
+/// >>> people.update(ann={"age": 30}, bob={"age": 20}, eve={"age": 30})
+/// >>> people.create_index("by_age", F.age)
+/// >>> by_age = people.index("by_age")
+/// >>> by_age.get(20), by_age.count(30), list(by_age.keys())
+/// ({'age': 20}, 2, [(20, 'bob'), (30, 'ann'), (30, 'eve')])
+#[pyclass(frozen, module = "pellucid", name = "Index")]
+pub struct Index {
+    pub(super) table: Py<Table>,
+    pub(super) name: String,
+    // What was found last: in a transaction or not, and when the catalog had this number.
+    pub(super) seen: GilCell<Option<(bool, u64, Arc<Known>)>>,
+}
+
+impl Index {
+    /// The index of this name, which must be there.
+    pub fn new(table: &Bound<'_, Table>, name: String) -> PyResult<Self> {
+        let index = Self { table: table.clone().unbind(), name, seen: GilCell::new(None) };
+        index.look(table.py())?;
+        Ok(index)
+    }
+
+    fn missing(&self, py: Python<'_>, others: &[IndexInfo]) -> StoreError {
+        let table = self.table.get().name(py).to_string();
+        let others = others.iter().map(|other| other.name.to_string()).collect();
+        StoreError::Index(Box::new(IndexError::Missing { table, index: self.name.clone(), others }))
+    }
+
+    /// What stands behind the name, taken from what was seen where it is the same.
+    fn known(&self, py: Python<'_>, seen: (bool, u64), info: IndexInfo) -> Result<Arc<Known>, StoreError> {
+        let same = |known: &Known| known.info == info;
+        let old = self.seen.with(py, |seen| seen.as_ref().map(|(_, _, known)| Arc::clone(known)));
+        let known = if let Some(old) = old.filter(|old| same(old)) {
+            old
+        } else {
+            let definition = Definition::parse(&info.definition).map_err(|what| {
+                StoreError::Index(Box::new(IndexError::Bad { index: self.name.clone(), what }))
+            })?;
+            Arc::new(Known { keys: Keys::of(&definition), branches: definition.branches(), info })
+        };
+        let old = self.seen.with(py, |place| place.replace((seen.0, seen.1, Arc::clone(&known))));
+        drop(old);
+        Ok(known)
+    }
+
+    fn seen(&self, py: Python<'_>, is_inside: bool, number: u64) -> Option<Arc<Known>> {
+        self.seen.with(py, |seen| match seen {
+            Some((was_inside, seen, known)) if *was_inside == is_inside && *seen == number => {
+                Some(Arc::clone(known))
+            }
+            _ => None,
+        })
+    }
+
+    /// The index as it is now.
+    fn look(&self, py: Python<'_>) -> PyResult<(Place, Arc<Known>)> {
+        let table = self.table.get();
+        if table.is_in_transaction(py) {
+            let known = table.core().in_running(py, |transaction| {
+                // Those of a batch that is not over.
+                transaction.flush_entries()?;
+                let serial = transaction.catalog_serial();
+                if let Some(known) = self.seen(py, true, serial) {
+                    return Ok(known);
+                }
+                let id = table.id_in_transaction(py, transaction)?.ok_or_else(|| self.missing(py, &[]))?;
+                self.known(py, (true, serial), transaction.index(id, &self.name)?)
+            })?;
+            return Ok((Place::Transaction, known));
+        }
+        let snapshot = table.snapshot(py)?;
+        let version = snapshot.catalog_version();
+        let known = if let Some(known) = self.seen(py, false, version) {
+            known
+        } else {
+            let found = || {
+                let id = table.identity().in_snapshot(py, table.core(), &snapshot)?;
+                let info = id.map(|id| snapshot.index(id, &self.name)).transpose()?.flatten();
+                let others = || id.and_then(|id| snapshot.indexes(id).ok()).unwrap_or_default();
+                self.known(py, (false, version), info.ok_or_else(|| self.missing(py, &others()))?)
+            };
+            found().map_err(|error| store_errors::of_store(py, error))?
+        };
+        Ok((Place::Snapshot(snapshot), known))
+    }
+
+    /// As `look`, of an index that has all rows.
+    #[inline]
+    pub(super) fn ready(&self, py: Python<'_>) -> PyResult<(Place, Arc<Known>)> {
+        let (place, known) = self.look(py)?;
+        if known.info.building.is_some() {
+            let table = self.table.get().name(py).to_string();
+            let building = IndexError::Building { table, index: self.name.clone() };
+            return Err(store_errors::of_store(py, StoreError::Index(Box::new(building))));
+        }
+        Ok((place, known))
+    }
+
+    fn entries(
+        &self,
+        py: Python<'_>,
+        place: &Place,
+        id: TableId,
+        range: &Range,
+        reverse: bool,
+    ) -> PyResult<Entries> {
+        match place {
+            Place::Snapshot(snapshot) => {
+                let scan =
+                    snapshot.scan(id, range, reverse).map_err(|error| store_errors::of_store(py, error))?;
+                Ok(Entries::Pinned(Box::new(scan)))
+            }
+            Place::Transaction => {
+                let core = self.table.get().core();
+                let scan = core.in_running(py, |transaction| transaction.scan(id, range, reverse))?;
+                Ok(match scan {
+                    TransactionScan::Clean(scan) => Entries::Pinned(scan),
+                    dirty @ TransactionScan::Dirty(_) => Entries::Inside(dirty),
+                })
+            }
+        }
+    }
+
+    /// The rows of entries in a range.
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        range: impl FnOnce(&Known) -> PyResult<Range>,
+        reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (place, known) = self.ready(py)?;
+        let range = range(&known)?;
+        let (id, table) = (known.info.id, known.info.table);
+        let rows = match self.entries(py, &place, id, &range, reverse)? {
+            Entries::Pinned(scan) => Rows::Indexed(Box::new(Indexed::new(*scan, table, known.keys.clone()))),
+            Entries::Inside(scan) => {
+                Rows::IndexedInside(Box::new(IndexedInside::new(scan, table, known.keys.clone())))
+            }
+        };
+        Table::iterate_rows(self.table.bind(py), rows, None, Shows::Values)
+    }
+
+    /// What `work` makes of the first entry in a range.
+    pub(super) fn first_entry<R>(
+        &self,
+        py: Python<'_>,
+        (place, known): (&Place, &Known),
+        range: &Range,
+        reverse: bool,
+        work: impl FnOnce(StoredRow<'_>) -> R,
+    ) -> PyResult<Option<R>> {
+        let id = known.info.id;
+        match place {
+            Place::Snapshot(snapshot) => snapshot
+                .with_first(id, range, reverse, work)
+                .map_err(|error| store_errors::of_store(py, error)),
+            Place::Transaction => self
+                .table
+                .get()
+                .core()
+                .in_running(py, |transaction| transaction.with_first(id, range, reverse, work)),
+        }
+    }
+
+    /// How many entries lie in a range.
+    fn count_in(&self, py: Python<'_>, (place, known): (&Place, &Known), range: &Range) -> PyResult<u64> {
+        let mut count = 0;
+        self.for_entries(py, (place, known), range, |_| count += 1)?;
+        Ok(count)
+    }
+
+    /// Shows all entries in a range to `visit`.
+    fn for_entries(
+        &self,
+        py: Python<'_>,
+        (place, known): (&Place, &Known),
+        range: &Range,
+        mut visit: impl FnMut(StoredRow<'_>) + Send,
+    ) -> PyResult<()> {
+        let mut signals = Signals::new();
+        match self.entries(py, place, known.info.id, range, false)? {
+            Entries::Pinned(mut scan) => {
+                let mut visited = |entry: StoredRow<'_>| {
+                    visit(entry);
+                    if signals.go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                };
+                let walked = callbacks::released(py, || {
+                    loop {
+                        match scan.next_rows(&mut visited)? {
+                            Some(ControlFlow::Continue(())) => {}
+                            Some(ControlFlow::Break(())) => return Err(StoreError::Stopped),
+                            None => return Ok(()),
+                        }
+                    }
+                });
+                walked.map_err(|error| store_errors::of_store(py, error))
+            }
+            Entries::Inside(mut scan) => self.table.get().core().in_running(py, |transaction| {
+                while scan.next(transaction, &mut visit)?.is_some() {
+                    if !signals.go_on() {
+                        return Err(StoreError::Stopped);
+                    }
+                }
+                Ok(())
+            }),
+        }
+    }
+
+    /// The keys of the rows that have an entry in these ranges: in order, each once.
+    fn row_keys(
+        &self,
+        py: Python<'_>,
+        (place, known): (&Place, &Known),
+        ranges: impl Iterator<Item = Range>,
+    ) -> PyResult<Vec<RowKey>> {
+        let mut keys = Vec::new();
+        for range in ranges {
+            self.for_entries(py, (place, known), &range, |entry| {
+                keys.extend(
+                    known
+                        .keys
+                        .split(&entry)
+                        .map(|parts| RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() }),
+                );
+            })?;
+        }
+        keys.sort_unstable_by(|one, other| one.code.cmp(&other.code));
+        // With each(), a row may have a number and the Decimal that equals it.
+        keys.dedup_by(|one, other| one.code == other.code);
+        Ok(keys)
+    }
+
+    /// The ranges of what equals a value and is of another family, as far as any entry lies there.
+    fn twin_ranges(
+        &self,
+        py: Python<'_>,
+        (place, known): (&Place, &Known),
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<Range>> {
+        let mut ranges = Vec::new();
+        for parts in twins_of(known, value)? {
+            let range = beginning_with(&parts);
+            if self.first_entry(py, (place, known), &range, false, |_| ())?.is_some() {
+                ranges.push(range);
+            }
+        }
+        Ok(ranges)
+    }
+}
+
+/// The codes of the parts that equal what `value` says and are of another family: of a Decimal the number, of a number the Decimal.
+fn twins_of(known: &Known, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
+    let values = match value.cast::<PyTuple>() {
+        Ok(tuple) if known.keys.count() > 1 => tuple.iter().collect(),
+        _ => vec![value.clone()],
+    };
+    // Each part as it is, then as its twin: of a few, all combinations.
+    let mut found: Vec<(KeyEncoder, bool)> = vec![(KeyEncoder::new(), false)];
+    for (encoder, _) in &mut found {
+        encoder.clear_for_parts();
+    }
+    for (part, value) in values.iter().enumerate() {
+        let is_descending = known.keys.is_descending(part);
+        let equal = if is_number(value) { operand::equal_of(value)? } else { None };
+        let mut next = Vec::with_capacity(2 * found.len());
+        for (encoder, is_other) in found {
+            if let Some(equal) = &equal {
+                let mut twin = encoder.clone();
+                if push_part(&mut twin, is_descending, |encoder| push_twin(encoder, equal)) {
+                    next.push((twin, true));
+                }
+            }
+            let mut same = encoder;
+            match push_value(&mut same, is_descending, value) {
+                Ok(()) => next.push((same, is_other)),
+                Err(Refusal::Raised(error)) => return Err(error),
+                Err(Refusal::Unsupported { .. }) => {}
+            }
+        }
+        found = next;
+    }
+    let others = found.into_iter().filter(|(_, is_other)| *is_other);
+    Ok(others.map(|(encoder, _)| encoder.parts().to_vec()).collect())
+}
+
+/// Whether it may have a twin of another family.
+fn is_number(value: &Bound<'_, PyAny>) -> bool {
+    !(value.is_exact_instance_of::<PyString>() || value.is_none() || value.is_exact_instance_of::<PyBytes>())
+}
+
+#[pymethods]
+impl Index {
+    /// The index's name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The table whose rows it has.
+    #[getter]
+    fn table(&self, py: Python<'_>) -> Py<Table> {
+        self.table.clone_ref(py)
+    }
+
+    /// The first row that has this value, in the order of the index; `default` where none has.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people["ann"] = {"name": {"last": "Lee", "first": "Ann"}}
+    /// >>> people.create_index("by_name", (F.name.last, F.name.first))
+    /// >>> people.index("by_name").get(("Lee", "Ann")).name.first
+    /// 'Ann'
+    #[pyo3(signature = (value, default=None, /))]
+    fn get<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = value.py();
+        let (place, known) = self.ready(py)?;
+        if let Some(parts) = self.parts_of(&known, value, true)?
+            && let Some(found) = self.row_of_parts(py, &place, &known, &parts)?
+        {
+            return Ok(found);
+        }
+        for parts in twins_of(&known, value)? {
+            if let Some(found) = self.row_of_parts(py, &place, &known, &parts)? {
+                return Ok(found);
+            }
+        }
+        Ok(default.unwrap_or_else(|| py.None().into_bound(py)))
+    }
+
+    /// All rows that have this value, in the order of the index, which is that of their keys; or against it.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people.extend([{"name": "Ann", "age": 30}, {"name": "Bob", "age": 20}, {"name": "Eve", "age": 30}])
+    /// 3
+    /// >>> people.create_index("by_age", F.age)
+    /// >>> [row.name for row in people.index("by_age").get_all(30)]
+    /// ['Ann', 'Eve']
+    #[pyo3(signature = (value, /, *, reverse=false))]
+    fn get_all<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(rows) = self.rows_of_twins(value, reverse)? {
+            return Ok(rows);
+        }
+        // What no row can have lies nowhere.
+        let nowhere = || Range::half_open(Vec::new(), Vec::new());
+        self.rows(
+            value.py(),
+            |known| {
+                let parts = self.parts_of(known, value, true)?;
+                Ok(parts.map_or_else(nowhere, |parts| beginning_with(&parts)))
+            },
+            reverse,
+        )
+    }
+
+    fn __getitem__(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (name, value) = (&self.name, value.repr()?);
+        Err(errors::type_error(format!(
+            "index {name:?} gives no rows by []: several may have one value; get({value}) is the first of them, or None, get_all({value}) all"
+        )))
+    }
+
+    /// Whether any row has this value.
+    fn __contains__(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = value.py();
+        let (place, known) = self.ready(py)?;
+        let has = |parts: &[u8]| -> PyResult<bool> {
+            Ok(self.first_entry(py, (&place, &known), &beginning_with(parts), false, |_| ())?.is_some())
+        };
+        if let Some(parts) = self.parts_of(&known, value, true)?
+            && has(&parts)?
+        {
+            return Ok(true);
+        }
+        for parts in twins_of(&known, value)? {
+            if has(&parts)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The rows from the value `start` on, up to `stop`, which is left out; in the order of the index, or against it.
+    ///
+    /// None leaves that side open. Of a compound index, a tuple of the first few parts will do. Where the first part is descending, `start` is
+    /// the greater one.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> log = pellucid.open(":memory:").table("log")
+    /// >>> log.extend([{"level": 3}, {"level": 1}, {"level": 2}])
+    /// 3
+    /// >>> log.create_index("by_level", F.level)
+    /// >>> [row.level for row in log.index("by_level").range(2, reverse=True)]
+    /// [3, 2]
+    #[pyo3(signature = (start=None, stop=None, *, reverse=false))]
+    fn range<'py>(
+        &self,
+        py: Python<'py>,
+        start: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'py, PyAny>>,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.refuse_bounds(start, stop)?;
+        self.rows(py, |known| self.between(known, start, stop), reverse)
+    }
+
+    /// The rows whose text begins so; of a compound index, those whose first parts are these: `prefix((21,))`.
+    ///
+    /// Of an index with one part a tuple begins values that are tuples; all rows of a value are what `get_all` gives.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people.extend([{"name": "Ann"}, {"name": "Bob"}, {"name": "Anton"}])
+    /// 3
+    /// >>> people.create_index("by_name", F.name)
+    /// >>> [row.name for row in people.index("by_name").prefix("An")]
+    /// ['Ann', 'Anton']
+    #[pyo3(signature = (prefix, *, reverse=false))]
+    fn prefix<'py>(
+        &self,
+        prefix: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.refuse_one_part(prefix)?;
+        self.rows(prefix.py(), |known| self.prefix_range(known, prefix), reverse)
+    }
+
+    /// All rows that have an entry, in the order of the index.
+    #[pyo3(signature = (*, reverse=false))]
+    fn values<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.rows(py, |_| Ok(Range::ALL), reverse)
+    }
+
+    /// The first row in the order of the index; None where it has no entry.
+    fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (place, known) = self.ready(py)?;
+        self.row_of_first(py, &place, &known, &Range::ALL, false)
+    }
+
+    /// The last row in the order of the index; None where it has no entry.
+    fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (place, known) = self.ready(py)?;
+        self.row_of_first(py, &place, &known, &Range::ALL, true)
+    }
+
+    /// How many rows have this value.
+    fn count(&self, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let py = value.py();
+        let (place, known) = self.ready(py)?;
+        let own = self.parts_of(&known, value, true)?.map(|parts| beginning_with(&parts));
+        let twins = self.twin_ranges(py, (&place, &known), value)?;
+        let mut ranges = own.into_iter().chain(twins.iter().cloned());
+        if known.branches && !twins.is_empty() {
+            return Ok(self.row_keys(py, (&place, &known), ranges)?.len() as u64);
+        }
+        ranges.try_fold(0, |count, range| Ok(count + self.count_in(py, (&place, &known), &range)?))
+    }
+
+    /// Pairs of value and row key, from `start` on, up to `stop`; no row is read. Bounds as for `range`.
+    #[pyo3(signature = (start=None, stop=None, *, reverse=false))]
+    fn keys(
+        &self,
+        py: Python<'_>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
+    ) -> PyResult<IndexKeys> {
+        self.refuse_bounds(start, stop)?;
+        let (place, known) = self.ready(py)?;
+        let range = self.between(&known, start, stop)?;
+        let entries = self.entries(py, &place, known.info.id, &range, reverse)?;
+        let serial = self.table.get().core().running_serial(py);
+        Ok(IndexKeys {
+            table: self.table.clone_ref(py),
+            known,
+            entries: GilCell::new(Some(entries)),
+            left: GilValue::new(0),
+            serial,
+        })
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<IndexKeys> {
+        self.keys(py, None, None, false)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let (place, known) = self.ready(py)?;
+        let count = match place {
+            Place::Snapshot(snapshot) => {
+                snapshot.count(known.info.id).map_err(|error| store_errors::of_store(py, error))?
+            }
+            Place::Transaction => {
+                self.table.get().core().in_running(py, |transaction| transaction.count(known.info.id))?
+            }
+        };
+        Ok(count as usize)
+    }
+
+    /// An index is there, with or without entries.
+    #[allow(clippy::unused_self, reason = "a method of Python's")]
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let name = self.table.get().name(py);
+        let text = self.look(py).map(|(_, known)| {
+            let unique = if known.info.is_unique { "unique, " } else { "" };
+            format!(
+                "<pellucid.Index {:?} of table {name:?}, {unique}over {}>",
+                self.name, known.info.definition
+            )
+        });
+        errors::shown(py, "pellucid.Index", text)
+    }
+}
+
+impl Index {
+    /// All rows with this number, where some have it as a Decimal and some do not: in the order of their keys. None where all have it as one.
+    fn rows_of_twins<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        reverse: bool,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = value.py();
+        let (place, known) = self.ready(py)?;
+        let twins = self.twin_ranges(py, (&place, &known), value)?;
+        if twins.is_empty() {
+            return Ok(None);
+        }
+        let own = self.parts_of(&known, value, true)?;
+        let ranges = own.iter().map(|parts| beginning_with(parts)).chain(twins);
+        let mut keys = self.row_keys(py, (&place, &known), ranges)?;
+        if reverse {
+            keys.reverse();
+        }
+        let keys = SortedKeys::Listed(keys.into_iter());
+        let place = match place {
+            Place::Snapshot(snapshot) => QueryPlace::Snapshot(snapshot, known.info.table),
+            Place::Transaction => QueryPlace::Transaction,
+        };
+        let table = self.table.bind(py);
+        Table::iterate_rows(table, place.list(table, keys)?, None, Shows::Values).map(Some)
+    }
+
+    /// The row of the first entry in a range.
+    fn row_of_first<'py>(
+        &self,
+        py: Python<'py>,
+        place: &Place,
+        known: &Known,
+        range: &Range,
+        reverse: bool,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let key = self.first_entry(py, (place, known), range, reverse, |entry| known.row_key(&entry))?;
+        self.row_under(py, (place, known), key.flatten())
+    }
+
+    /// The row of the first entry with these parts.
+    fn row_of_parts<'py>(
+        &self,
+        py: Python<'py>,
+        place: &Place,
+        known: &Known,
+        parts: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Place::Snapshot(snapshot) = place else {
+            return self.row_of_first(py, place, known, &beginning_with(parts), false);
+        };
+        let key = snapshot.with_first_of(known.info.id, parts, |entry| known.row_key(&entry));
+        let key = key.map_err(|error| store_errors::of_store(py, error))?;
+        self.row_under(py, (place, known), key.flatten())
+    }
+
+    fn row_under<'py>(
+        &self,
+        py: Python<'py>,
+        (place, known): (&Place, &Known),
+        key: Option<Key>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(key) = key else { return Ok(None) };
+        match place {
+            Place::Snapshot(snapshot) => {
+                Table::value_in(self.table.bind(py), snapshot, known.info.table, &key)
+            }
+            Place::Transaction => Table::value_of(self.table.bind(py), &key),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Indexes: reading by one, making and describing them.
+
+pub mod asked;
+pub mod describe;
+pub mod handle;
+pub mod making;
+pub mod pairs;

@@ -1,0 +1,690 @@
+//! How does a value get into a table?
+//!
+//! Values are encoded before the writer lock is taken, since that may run code of the user's. What
+//! only the lock can give, the ids of new shapes and of values that lie apart, is written into the
+//! finished bytes under it: both have fixed places.
+
+use pellucid_record::envelope::renumber;
+use pellucid_record::error::Corrupt;
+use pellucid_record::key::KeyEncoder;
+use pellucid_record::layout::tag;
+use pellucid_record::patch::{self, PatchError};
+use pellucid_record::shape::{Shape, Shapes};
+use pellucid_record::view::{Container, Root, Slot, Walker, root};
+use pellucid_store::{AtOnce, StoreError, TableId, Transaction};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString};
+
+use super::columns;
+use crate::core::Core;
+use crate::counters;
+use crate::errors;
+use crate::signals::Signals;
+use crate::table::handle::Table;
+use crate::transaction;
+use crate::values::ahead::Walk;
+use crate::values::bytes::encode_object;
+use crate::values::change::{self, Edit, Fit};
+use crate::values::encode::{self, Encoded, PROVISIONAL_ID, Target};
+use crate::values::keys::{self, Key};
+use crate::values::names::{Met, Names, ShapeNames};
+use crate::values::row::Row;
+use crate::values::row_errors;
+
+/// The shapes of an encoded record: those of the database, and those still to be admitted.
+struct WithPending<'a> {
+    names: &'a Names,
+    pending: &'a [Box<ShapeNames>],
+}
+
+impl Shapes for WithPending<'_> {
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        match id.checked_sub(PROVISIONAL_ID) {
+            Some(index) => self.pending.get(index as usize).map(|shape| &shape.shape),
+            None => Shapes::shape(self.names, id),
+        }
+    }
+}
+
+/// A record that is ready to be stored, and the values that lie apart from it.
+pub struct Settled {
+    /// The record.
+    pub record: Vec<u8>,
+    /// The ids of the values that lie apart.
+    pub blobs: Vec<u64>,
+}
+
+/// Encode a value for `table`; `place` names it in messages.
+///
+/// # Errors
+/// `UnsupportedValue` and its like, what the value's own code raises, `TransactionError` where that has ended the transaction.
+pub fn encode_for<'py>(
+    table: &Bound<'py, Table>,
+    value: &Bound<'py, PyAny>,
+    place: impl FnOnce() -> String,
+) -> PyResult<Encoded> {
+    let transaction = table.get().core().running_serial(table.py());
+    encode_within(table, value, transaction, place)
+}
+
+/// As `encode_for`, for the caller's transaction with this serial, if one is running.
+fn encode_within<'py>(
+    table: &Bound<'py, Table>,
+    value: &Bound<'py, PyAny>,
+    transaction: Option<u64>,
+    place: impl FnOnce() -> String,
+) -> PyResult<Encoded> {
+    let py = table.py();
+    let core = table.get().core();
+    let target = Target::Table { table: table.get(), transaction: transaction.unwrap_or(0) };
+    let encoded = encode_object(py, &core.names, target, &core.policy, value, place)?;
+    // The record may name shapes that this transaction has made; they went with it. It is no other thread's nor task's by now: a serial is
+    // never used again.
+    if transaction.is_some() && core.serial(py) != transaction {
+        return Err(errors::raise(
+            py,
+            "TransactionError",
+            "the transaction was ended while a value for it was being encoded (by the value's own code); nothing is \
+             stored",
+        ));
+    }
+    Ok(encoded)
+}
+
+/// Give a record the ids that it lacks; None where it lacks none and can be stored as it is.
+///
+/// # Errors
+/// What the store refuses.
+pub fn settle(
+    py: Python<'_>,
+    core: &Core,
+    transaction: &mut Transaction,
+    table: TableId,
+    encoded: &Encoded,
+    keep_drafts: bool,
+) -> Result<Option<Settled>, StoreError> {
+    if encoded.pending.is_empty() && encoded.apart.is_empty() {
+        return Ok(None);
+    }
+    let shapes = WithPending { names: &core.names, pending: &encoded.pending };
+    let mut record = encoded.encoder.bytes().to_vec();
+    let mut blobs = Vec::with_capacity(encoded.apart.len());
+    if !encoded.apart.is_empty() {
+        for data in &encoded.apart {
+            blobs.push(transaction.put_blob(data)?);
+        }
+        for (place, id) in apart_places(&record, &shapes).map_err(StoreError::Record)?.into_iter().zip(&blobs)
+        {
+            if let Some(bytes) = record.get_mut(place..place + 8) {
+                bytes.copy_from_slice(&id.to_le_bytes());
+            }
+        }
+    }
+    if encoded.pending.iter().any(|shape| shape.id >= PROVISIONAL_ID) {
+        let mut ids = Vec::with_capacity(encoded.pending.len());
+        for shape in &encoded.pending {
+            let names: Vec<&str> = shape.shape.names().iter().map(AsRef::as_ref).collect();
+            let id = transaction.admit(table, &names)?;
+            if keep_drafts && core.names.by_keys(py, &shape.keys).is_none() {
+                core.names.add_draft(py, id, shape.shape.clone(), core.running_serial(py).unwrap_or(0));
+            }
+            ids.push(id);
+        }
+        renumber(&mut record, &shapes, |id| match id.checked_sub(PROVISIONAL_ID) {
+            Some(index) => ids.get(index as usize).copied(),
+            None => Some(id),
+        })
+        .map_err(StoreError::Record)?;
+    }
+    Ok(Some(Settled { record, blobs }))
+}
+
+/// Where the ids of values that lie apart stand in a record, in the order in which they were written.
+pub(super) fn apart_places<S: Shapes>(record: &[u8], shapes: &S) -> Result<Vec<usize>, Corrupt> {
+    let mut places = Vec::new();
+    if let Root::Container(container) = root(record, shapes)? {
+        add_apart_places(record, shapes, container, &mut places)?;
+    }
+    Ok(places)
+}
+
+fn add_apart_places<S: Shapes>(
+    record: &[u8],
+    shapes: &S,
+    container: Container,
+    places: &mut Vec<usize>,
+) -> Result<u32, Corrupt> {
+    let mut walker = Walker::new(container);
+    while let Some(slot) = walker.next(record, shapes)? {
+        match slot {
+            Slot::Container(inner) => walker.consumed(add_apart_places(record, shapes, inner, places)?)?,
+            // The payload's first byte is the value's own tag, the id stands behind it.
+            Slot::Heap { tag: tag::APART, offset, .. } => places.push(offset as usize + 1),
+            Slot::Heap { tag: tag::REGISTERED, payload, offset } => {
+                let end = offset + payload.len() as u32;
+                add_apart_places(record, shapes, Container::nested(record, offset, end, shapes)?, places)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(walker.end())
+}
+
+/// Put an encoded value under a key, in a transaction.
+fn store(
+    py: Python<'_>,
+    core: &Core,
+    transaction: &mut Transaction,
+    table: TableId,
+    key: (&[u8], &[u8]),
+    encoded: &Encoded,
+    keep_drafts: bool,
+) -> Result<bool, StoreError> {
+    core.count_stored();
+    match settle(py, core, transaction, table, encoded, keep_drafts)? {
+        None => transaction.put(table, key.0, key.1, encoded.encoder.bytes(), &[]),
+        Some(settled) => transaction.put(table, key.0, key.1, &settled.record, &settled.blobs),
+    }
+}
+
+/// `table[key] = value`.
+pub fn put<'py>(
+    table: &Bound<'py, Table>,
+    key: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<()> {
+    let py = table.py();
+    let this = table.get();
+    this.check_writable(py)?;
+    if let Some(serial) = this.core().running_serial(py) {
+        return put_within(table, key, value, serial);
+    }
+    let stored_key = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
+    if stored_key.spelling.is_empty() && put_scalar_at_once(py, this, &stored_key.bytes, value)? {
+        keys::recycle(py, stored_key);
+        return Ok(());
+    }
+    let place = || place_of(table, key);
+    this.check_class(value, place)?;
+    let encoded = encode_for(table, value, place)?;
+    let core = this.core();
+    if stored_key.spelling.is_empty() && put_at_once(py, this, &stored_key.bytes, &encoded)? {
+        encode::recycle(py, encoded.encoder);
+        keys::recycle(py, stored_key);
+        return Ok(());
+    }
+    // Ahead of the lock: code of the value's may have begun a transaction.
+    let keep_drafts = core.is_mine(py);
+    let id = core.write(py, |transaction| {
+        let id = this.id_for_writing(py, transaction)?;
+        store(py, core, transaction, id, (&stored_key.bytes, &stored_key.spelling), &encoded, keep_drafts)?;
+        Ok(id)
+    })?;
+    if !core.is_mine(py) {
+        this.identity().stand_for(py, id);
+    }
+    encode::recycle(py, encoded.encoder);
+    Ok(())
+}
+
+fn place_of(table: &Bound<'_, Table>, key: &Bound<'_, PyAny>) -> String {
+    let key = key.repr().map(|text| text.to_string()).unwrap_or_default();
+    format!("the value for key {key} of table {:?}", table.get().name(table.py()))
+}
+
+/// `table[key] = value` within the caller's transaction with this serial: whose it is was asked, and is not asked again.
+fn put_within<'py>(
+    table: &Bound<'py, Table>,
+    key: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+    serial: u64,
+) -> PyResult<()> {
+    let (py, this) = (table.py(), table.get());
+    let key_bytes = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
+    let place = || place_of(table, key);
+    this.check_class(value, place)?;
+    let encoded = encode_within(table, value, Some(serial), place)?;
+    let core = this.core();
+    core.in_running(py, |transaction| {
+        let id = this.id_for_writing(py, transaction)?;
+        store(py, core, transaction, id, (&key_bytes.bytes, &key_bytes.spelling), &encoded, true).map(|_| ())
+    })?;
+    encode::recycle(py, encoded.encoder);
+    keys::recycle(py, key_bytes);
+    Ok(())
+}
+
+/// Put a value that is no container under a key in a commit of its own, if nothing is in the way.
+#[inline]
+fn put_scalar_at_once(py: Python<'_>, table: &Table, key: &[u8], value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let core = table.core();
+    if table.class.is_some() || core.is_mine(py) {
+        return Ok(false);
+    }
+    let Some(encoder) = encode::scalar(py, value) else { return Ok(false) };
+    let put = table.at_once(py, |known| core.store.put_at_once(known, key, encoder.bytes()))?;
+    encode::recycle(py, encoder);
+    if put.is_some() {
+        counters::value_encoded();
+        core.count_stored();
+    }
+    Ok(put.is_some())
+}
+
+/// Put an encoded value under a key in a commit of its own, if nothing is in the way.
+#[inline]
+fn put_at_once(py: Python<'_>, table: &Table, key: &[u8], encoded: &Encoded) -> PyResult<bool> {
+    if !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+        return Ok(false);
+    }
+    let core = table.core();
+    let put = table.at_once(py, |known| core.store.put_at_once(known, key, encoded.encoder.bytes()))?;
+    if put.is_some() {
+        core.count_stored();
+    }
+    Ok(put.is_some())
+}
+
+/// Delete a key; says whether it was there.
+pub fn delete(table: &Bound<'_, Table>, key: &Key) -> PyResult<bool> {
+    let this = table.get();
+    let py = table.py();
+    if this.at_once(py, |known| this.core().store.delete_at_once(known, &key.bytes))?.is_some() {
+        return Ok(true);
+    }
+    this.core().write(py, |transaction| match this.id_in_transaction(py, transaction)? {
+        Some(id) => transaction.delete(id, &key.bytes),
+        None => Ok(false),
+    })
+}
+
+/// `table.append(value)`: the key it got.
+pub fn append<'py>(table: &Bound<'py, Table>, value: &Bound<'py, PyAny>) -> PyResult<i64> {
+    let py = table.py();
+    let this = table.get();
+    this.check_writable(py)?;
+    let place = || format!("the value appended to table {:?}", this.name(py));
+    this.check_class(value, place)?;
+    let encoded = encode_for(table, value, place)?;
+    if let Some(key) = append_at_once(py, this, &encoded)? {
+        encode::recycle(py, encoded.encoder);
+        return Ok(key);
+    }
+    let core = this.core();
+    let keep_drafts = core.is_mine(py);
+    let key = core.write(py, |transaction| {
+        let id = this.id_for_writing(py, transaction)?;
+        let Some(next) = transaction.next_int(id)? else { return Ok(None) };
+        let mut key = KeyEncoder::new();
+        key.int(next);
+        store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, keep_drafts)?;
+        Ok(Some((id, next)))
+    })?;
+    let key = key.map(|(id, next)| {
+        if !core.is_mine(py) {
+            this.identity().stand_for(py, id);
+        }
+        next
+    });
+    encode::recycle(py, encoded.encoder);
+    key.ok_or_else(|| no_next(&this.name(py)))
+}
+
+pub(super) fn no_next(table: &str) -> PyErr {
+    errors::value_error(format!(
+        "table {table:?} has a number key of 2**63 - 1 or more, after which append() has no next int; put the value \
+         under a key of your own"
+    ))
+}
+
+/// Append an encoded value in a commit of its own, if nothing is in the way: the key it got. What the next key is is known as long as nobody
+/// else commits.
+fn append_at_once(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<Option<i64>> {
+    if !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+        return Ok(None);
+    }
+    let core = table.core();
+    let mut key = KeyEncoder::new();
+    let appended = table.at_once(py, |known| {
+        if known.is_indexed {
+            return Ok(AtOnce::Unable);
+        }
+        let version = core.store.version()?;
+        let next = match table.identity().next_key() {
+            Some((id, seen, next)) if id == known.table && seen == version => next,
+            _ => {
+                let snapshot = core.store.snapshot()?;
+                match snapshot.next_int(known.table)? {
+                    Some(next) if snapshot.version() == version => next,
+                    _ => return Ok(AtOnce::Unable),
+                }
+            }
+        };
+        key.clear();
+        key.int(next);
+        let put = core.store.put_new_at_once(known, key.as_bytes(), encoded.encoder.bytes(), version)?;
+        Ok(match put {
+            AtOnce::Done(()) => {
+                table
+                    .identity()
+                    .note_next_key(next.checked_add(1).map(|next| (known.table, version + 1, next)));
+                AtOnce::Done(next)
+            }
+            AtOnce::Stale => AtOnce::Stale,
+            AtOnce::Unable => AtOnce::Unable,
+        })
+    })?;
+    if appended.is_some() {
+        core.count_stored();
+    }
+    Ok(appended)
+}
+
+/// `table.extend(values)`: how many there were.
+pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let py = table.py();
+    let this = table.get();
+    this.check_writable(py)?;
+    if let Some(is_stream) = columns::hands_over(values)? {
+        return columns::extend(table, values, is_stream);
+    }
+    refuse_one_row(values)?;
+    let core = this.core();
+    transaction::within_batch(py, core, || {
+        let start = core.in_running(py, |transaction| {
+            let id = this.id_for_writing(py, transaction)?;
+            Ok((id, transaction.next_int(id)?))
+        })?;
+        let (id, Some(first)) = start else { return Err(no_next(&this.name(py))) };
+        let (mut next, mut count) = (first, 0);
+        let mut key = KeyEncoder::new();
+        let mut stored_count = core.stored_count();
+        let mut walk = Walk::over(values);
+        let mut signals = Signals::new();
+        let wanted = "an iterable of rows, or columns: a DataFrame, a table of Arrow's";
+        for value in errors::argument(values, values.try_iter(), "the argument of extend()", wanted)? {
+            let value = value?;
+            signals.step(py)?;
+            walk.step();
+            let place = || format!("value {count} given to extend() of table {:?}", this.name(py));
+            this.check_class(&value, place)?;
+            let encoded = encode_for(table, &value, place)?;
+            if core.stored_count() != stored_count {
+                // The iterator, or the value's own code, has stored something itself: perhaps here.
+                let behind = core.in_running(py, |transaction| {
+                    check_same(py, this, transaction, id)?;
+                    transaction.next_int(id)
+                })?;
+                next = behind.ok_or_else(|| no_next(&this.name(py)))?.max(next);
+            }
+            key.clear();
+            key.int(next);
+            core.in_running(py, |transaction| {
+                check_same(py, this, transaction, id)?;
+                transaction.set_batch_row(count);
+                store(py, core, transaction, id, (key.as_bytes(), &[]), &encoded, true)
+            })?;
+            encode::recycle(py, encoded.encoder);
+            stored_count = core.stored_count();
+            next = next.checked_add(1).ok_or_else(|| no_next(&this.name(py)))?;
+            count += 1;
+        }
+        Ok(count)
+    })
+}
+
+/// Refuses to go on with a table that was dropped by what gave the values, also where another one has got its name.
+pub(super) fn check_same(
+    py: Python<'_>,
+    table: &Table,
+    transaction: &Transaction,
+    id: TableId,
+) -> Result<(), StoreError> {
+    if table.id_in_transaction(py, transaction)? == Some(id) {
+        return Ok(());
+    }
+    Err(StoreError::TableDropped { table: table.name(py).to_string() })
+}
+
+/// Refuses what is one row, of which each key or character would become one.
+fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
+    let kind = values.get_type();
+    if kind.name()? == "LazyFrame" && values.hasattr("collect")? {
+        return Err(errors::type_error(
+            "extend() takes rows or columns that are there, and a LazyFrame is yet to be computed: extend(frame.collect())",
+        ));
+    }
+    let is_one = values.is_instance_of::<PyDict>()
+        || values.is_instance_of::<crate::values::handles::Record>()
+        || values.is_instance_of::<PyString>()
+        || values.is_instance_of::<PyBytes>()
+        || values.is_instance_of::<PyByteArray>();
+    if !is_one {
+        return Ok(());
+    }
+    Err(errors::type_error(format!(
+        "extend() takes several rows, and a {} is one: append(row) stores it, extend([row, ...]) several; update() takes a dict of keys and rows",
+        kind.name()?
+    )))
+}
+
+/// What `dict.update` takes: a mapping, or pairs.
+pub fn update_from<'py>(table: &Bound<'py, Table>, other: &Bound<'py, PyAny>) -> PyResult<()> {
+    if let Ok(dict) = other.cast::<PyDict>() {
+        let mut signals = Signals::new();
+        for (key, value) in dict {
+            put(table, &key, &value)?;
+            signals.step(table.py())?;
+        }
+        return Ok(());
+    }
+    if other.hasattr("keys")? {
+        for key in other.call_method0("keys")?.try_iter()? {
+            let key = key?;
+            put(table, &key, &other.get_item(&key)?)?;
+        }
+        return Ok(());
+    }
+    let pairs = errors::pairs(other)?;
+    for (index, pair) in pairs.enumerate() {
+        let pair = pair?;
+        let place = format!("update() element {index}");
+        let parts = errors::argument(&pair, pair.try_iter(), &place, "a pair of key and value")?;
+        let pair: Vec<Bound<'py, PyAny>> = parts.collect::<PyResult<_>>()?;
+        match &pair[..] {
+            [key, value] => put(table, key, value)?,
+            other => {
+                return Err(errors::value_error(format!(
+                    "update() element {index} has length {}; 2 is required",
+                    other.len()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn encode_parts(
+    table: &Bound<'_, Table>,
+    row: &Row,
+    edit: &Edit,
+    values: &[Bound<'_, PyAny>],
+) -> PyResult<Vec<Encoded>> {
+    let py = table.py();
+    let what = || {
+        format!(
+            "the value for {} of {}",
+            crate::values::path::show(py, &edit.path),
+            row_errors::describe(py, row)
+        )
+    };
+    values.iter().map(|value| encode_for(table, value, what)).collect()
+}
+
+/// There is no row under the key of `row` any more.
+fn missing_row(py: Python<'_>, row: &Row) -> PyErr {
+    // A copy, for what is made may wake the collector, whose finalizers may change the row.
+    let key = row.key().to_vec();
+    keys::object_of(py, &key, &[]).map_or_else(|error| error, |key| errors::missing(&key))
+}
+
+/// Why a change was not made.
+enum Unchanged {
+    /// It does not do what whoever asked for it saw.
+    Misfit(Fit),
+    /// It cannot be made.
+    Impossible(PatchError),
+}
+
+impl Table {
+    /// Apply a change to a record as it is stored now, and show the result in `row`.
+    pub fn change_record(
+        &self,
+        table: &Bound<'_, Self>,
+        row: &Row,
+        edit: &Edit,
+        values: &[Bound<'_, PyAny>],
+    ) -> PyResult<()> {
+        let py = table.py();
+        self.check_writable(py)?;
+        let core = self.core();
+        if let Some(slot) = change::slot_of(edit.action, values)
+            && self.overwrite(table, row, edit, &slot)?
+        {
+            return Ok(());
+        }
+        let encoded = encode_parts(table, row, edit, values)?;
+        let keep_drafts = core.is_mine(py);
+        let (mut is_as_read, mut version) = (false, 0);
+        let outcome = core.write(py, |transaction| {
+            version = row.version();
+            let Some(id) = self.id_of_row(py, transaction)? else { return Ok(None) };
+            let Some(cell) = transaction.get(id, row.key())? else { return Ok(None) };
+            let shown = row.bytes();
+            let fit = edit.fits(cell.record, shown, &**transaction.shapes()).map_err(StoreError::Record)?;
+            if fit != Fit::Fits {
+                return Ok(Some(Err(Unchanged::Misfit(fit))));
+            }
+            is_as_read = cell.record == shown;
+            let mut settled = Vec::with_capacity(encoded.len());
+            for encoded in &encoded {
+                settled.push(settle(py, core, transaction, id, encoded, keep_drafts)?);
+            }
+            let bytes: Vec<&[u8]> = encoded
+                .iter()
+                .zip(&settled)
+                .map(|(encoded, settled)| match settled {
+                    Some(settled) => &settled.record[..],
+                    None => encoded.encoder.bytes(),
+                })
+                .collect();
+            let blobs: Vec<u64> =
+                settled.iter().flatten().flat_map(|one| one.blobs.iter().copied()).collect();
+            edit.with(&bytes, |steps, change| transaction.patch(id, row.key(), steps, change, &blobs))
+                .map(|patched| patched.map(|patched| patched.map_err(Unchanged::Impossible)))
+        })?;
+        if keep_drafts {
+            core.learn_drafts(py);
+        }
+        for encoded in encoded {
+            encode::recycle(py, encoded.encoder);
+        }
+        match outcome {
+            None => Err(missing_row(py, row)),
+            Some(Ok(patched)) => {
+                counters::containers_rebuilt(u64::from(patched.encoded));
+                if row.version() != version {
+                    return Self::show_last(table, row);
+                }
+                if !is_as_read {
+                    row.note_others(py, &patched.record);
+                }
+                row.replace(py, &patched.record, edit.moves());
+                row.gate.set(self.row_gate(py));
+                Ok(())
+            }
+            Some(Err(Unchanged::Impossible(error))) => Err(change::of_patch(py, row, edit, &error)),
+            Some(Err(Unchanged::Misfit(fit))) => Err(change::of_fit(py, row, edit, fit)),
+        }
+    }
+
+    /// Shows in `row` what is stored now, where another thread has shown its change since this one's was made: that may be the later of
+    /// both, since who commits first need not have the GIL first.
+    fn show_last(table: &Bound<'_, Self>, row: &Row) -> PyResult<()> {
+        // Where the record is gone by now, or is of another kind, the row shows what it showed last.
+        Self::read_anew(table, row).map(|_| ())
+    }
+
+    /// As `overwrite`, in a commit of its own, if nothing is in the way.
+    fn overwrite_at_once(&self, py: Python<'_>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
+        let core = self.core();
+        let names = &*core.names;
+        // The store's lock is held below; a shape that has to be asked for is found the long way.
+        let met = Met(names);
+        let done = self.at_once(py, |known| {
+            core.store.change_at_once(known, row.key(), |old, out| {
+                let old = old?;
+                let is_as_read = old == row.bytes();
+                let start = out.len();
+                out.extend_from_slice(old);
+                let record = out.get_mut(start..)?;
+                let fit = edit.fits(record, row.bytes(), &met);
+                let is_written = fit == Ok(Fit::Fits)
+                    && edit.with(&[], |steps, _| patch::overwrite(record, &met, steps, slot)) == Ok(true);
+                // What others have changed since is shown the long way.
+                (is_written && is_as_read).then_some(())
+            })
+        })?;
+        if done.is_some() {
+            // The same again where it was read.
+            row.with_own_bytes(py, |record| {
+                edit.with(&[], |steps, _| patch::overwrite(record, names, steps, slot))
+            })
+            .map_err(|error| change::of_patch(py, row, edit, &error))?;
+            counters::slot_overwritten();
+            row.gate.set(self.row_gate(py));
+        }
+        Ok(done.is_some())
+    }
+
+    /// Write a scalar over the one that is stored, if it fits; nothing is encoded, and the row is searched for once.
+    fn overwrite(&self, table: &Bound<'_, Self>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
+        let py = table.py();
+        if self.overwrite_at_once(py, row, edit, slot)? {
+            return Ok(true);
+        }
+        let mut version = 0;
+        let outcome = self.core().write(py, |transaction| {
+            version = row.version();
+            let Some(id) = self.id_of_row(py, transaction)? else { return Ok(None) };
+            let mut is_as_read = false;
+            let key = row.key();
+            let rewritten = transaction.rewrite(id, key, key.len(), |record, shapes| {
+                is_as_read = *record == *row.bytes();
+                if edit.fits(record, row.bytes(), shapes)? != Fit::Fits {
+                    return Ok(false);
+                }
+                edit.with(&[], |steps, _| patch::overwrite(record, shapes, steps, slot))
+            })?;
+            Ok(rewritten.map(|(record, outcome)| (record, outcome, is_as_read)))
+        })?;
+        match outcome {
+            None => Err(missing_row(py, row)),
+            Some((record, Ok(true), is_as_read)) => {
+                counters::slot_overwritten();
+                if row.version() != version {
+                    return Self::show_last(table, row).map(|()| true);
+                }
+                // Where others have changed it since, nothing stands where it stood.
+                if !is_as_read {
+                    row.note_others(py, &record);
+                }
+                row.take_over(py, record, is_as_read);
+                row.gate.set(self.row_gate(py));
+                Ok(true)
+            }
+            // A field that is not there yet is no error of a `Set`: the slow way adds it.
+            Some((_, Ok(false) | Err::<_, PatchError>(_), _)) => Ok(false),
+        }
+    }
+}

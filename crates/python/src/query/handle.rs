@@ -1,0 +1,46 @@
+//! How does Python ask for rows by what is in them?
+//!
+//! A `Query` is a table and a plan: which rows, in which order, which part of them. It is made anew by each method and
+//! does nothing until it is iterated or one of its ends is called; `source.rs` says how its rows are found then.
+
+use pyo3::prelude::*;
+
+use super::plan::Plan;
+use crate::table::handle::Table;
+
+/// Rows of a table, chosen by what is in them: a lazy, immutable question.
+///
+/// Made by `where`, `find`, `filter`, `order_by`, `limit`, `select` of a table, and refined by the same methods. Iterating
+/// it gives records, attached as those of a table. Each iteration asks anew.
+///
+/// >>> import pellucid
+/// >>> from pellucid import F
+/// >>> people = pellucid.open(":memory:").table("people")
+/// >>> people.update(ann={"age": 30, "city": "Bath"}, bob={"age": 20, "city": "Bath"}, cid={"age": 40})
+/// >>> adults = people.where(F.age > 25)
+/// >>> [person.age for person in adults.order_by(F.age.desc())]
+/// [40, 30]
+/// >>> adults.find(city="Bath").count()
+/// 1
+#[pyclass(frozen, module = "pellucid", name = "Query")]
+pub struct Query {
+    pub(super) table: Py<Table>,
+    pub(super) plan: Plan,
+}
+
+/// The query of all rows of a table.
+pub fn of_table(table: &Bound<'_, Table>) -> Query {
+    Query { table: table.clone().unbind(), plan: Plan::default() }
+}
+
+impl Query {
+    pub(super) fn with(
+        &self,
+        py: Python<'_>,
+        change: impl FnOnce(&mut Plan) -> PyResult<()>,
+    ) -> PyResult<Self> {
+        let mut plan = self.plan.copy(py);
+        change(&mut plan)?;
+        Ok(Self { table: self.table.clone_ref(py), plan })
+    }
+}

@@ -1,0 +1,25 @@
+//! A whole table, as work over rows takes it.
+
+use pellucid_query::Extremes;
+use pellucid_query::expression::Node;
+use pyo3::prelude::*;
+
+use crate::bounds::Bounds;
+use crate::query::extremes::rows_of_extremes;
+use crate::table::handle::Table;
+use crate::work::walks::{Queried, Source, Walked};
+
+impl<'py> Queried<'py> for Bound<'py, Table> {
+    fn table(&self) -> &Bound<'py, Table> {
+        self
+    }
+
+    fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
+        rows_of_extremes(self, wanted)
+    }
+
+    fn source(&self, _walked: Walked) -> PyResult<Option<Source>> {
+        let rows = self.get().rows(self.py(), &Bounds::all(), false)?;
+        Ok(rows.map(|rows| Source { rows, selection: None }))
+    }
+}

@@ -1,0 +1,64 @@
+//! What tables do for the rows that belong to them.
+
+use std::sync::Arc;
+
+use pellucid_store::Snapshot;
+use pyo3::prelude::*;
+
+use crate::errors;
+use crate::table::handle::Table;
+use crate::transaction;
+use crate::values::change::Edit;
+use crate::values::home::TableCalls;
+use crate::values::hooks::PicklePolicy;
+use crate::values::row::Row;
+
+/// The calls of `Table`.
+pub struct Calls;
+
+/// The table that a row belongs to: rows are made with no other object.
+fn table_of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, Table>> {
+    object.cast::<Table>().map_err(|_| errors::internal("a row belongs to an object that is no table"))
+}
+
+impl TableCalls for Calls {
+    fn name(&self, table: &Bound<'_, PyAny>) -> Arc<str> {
+        table_of(table).map_or_else(|_| Arc::from(""), |found| found.get().name(table.py()))
+    }
+
+    fn policy(&self, table: &Bound<'_, PyAny>) -> PicklePolicy {
+        table_of(table).map_or(PicklePolicy::DENY, |found| found.get().core().policy.clone_ref(table.py()))
+    }
+
+    fn large_value(
+        &self,
+        table: &Bound<'_, PyAny>,
+        snapshot: Option<&Snapshot>,
+        id: u64,
+    ) -> PyResult<Option<Vec<u8>>> {
+        table_of(table)?.get().apart(table.py(), snapshot, id)
+    }
+
+    fn read_anew(&self, table: &Bound<'_, PyAny>, row: &Row) -> PyResult<bool> {
+        Table::read_anew(table_of(table)?, row)
+    }
+
+    fn change(
+        &self,
+        table: &Bound<'_, PyAny>,
+        row: &Row,
+        edit: &Edit,
+        values: &[Bound<'_, PyAny>],
+    ) -> PyResult<()> {
+        let table = table_of(table)?;
+        table.get().change_record(table, row, edit, values)
+    }
+
+    fn within_transaction(
+        &self,
+        table: &Bound<'_, PyAny>,
+        work: &mut dyn FnMut() -> PyResult<()>,
+    ) -> PyResult<()> {
+        transaction::within(table.py(), table_of(table)?.get().core(), work)
+    }
+}

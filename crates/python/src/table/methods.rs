@@ -1,0 +1,631 @@
+//! The methods of `Table` that Python sees.
+
+use crate::arrow::{self, ArrowStream};
+use crate::bounds::Bounds;
+use crate::errors;
+use crate::index::describe::IndexDescription;
+use crate::index::handle::Index;
+use crate::index::making;
+use crate::put::{self, write};
+use crate::query;
+use crate::query::group::Groups;
+use crate::query::handle::{Query, of_table};
+use crate::signals::Signals;
+use crate::table::edit::EditContext;
+use crate::table::handle::Table;
+use crate::table::reading::{Range, storable};
+use crate::table::typed::value_of_row;
+use crate::transaction;
+use crate::values::keys;
+use crate::values::views::{DictItems, DictKeys, DictValues, Shows};
+use crate::watch::WatchHandle;
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+
+#[pymethods]
+impl Table {
+    // `Table[Person]` in an annotation that Python evaluates.
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        cls: &Bound<'py, PyType>,
+        item: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        cls.py().import("types")?.getattr("GenericAlias")?.call1((cls, item))
+    }
+
+    /// The table's name. It changes with `Database.rename_table`: the handle goes on with the table.
+    #[getter(name)]
+    fn get_name(&self, py: Python<'_>) -> PyResult<String> {
+        if self.gate().is_open() {
+            self.id(py)?;
+        }
+        Ok(self.name(py).to_string())
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.len(py)
+    }
+
+    fn __contains__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match storable(key)? {
+            Some(key) => slf.get().has(slf.py(), &key),
+            None => slf.get().snapshot(slf.py()).map(|_| false),
+        }
+    }
+
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Self::lookup(slf, key)?.ok_or_else(|| errors::missing(key))
+    }
+
+    fn __setitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        write::put(slf, key, value)
+    }
+
+    fn __delitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        slf.get().check_writable(slf.py())?;
+        match storable(key)? {
+            Some(found) if write::delete(slf, &found)? => Ok(()),
+            _ => Err(errors::missing(key)),
+        }
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Self::iterate(slf, &Bounds::all(), Shows::Keys, false)
+    }
+
+    fn __reversed__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Self::iterate(slf, &Bounds::all(), Shows::Keys, true)
+    }
+
+    /// The value under `key`, or `default`.
+    #[pyo3(signature = (key, default=None, /))]
+    fn get<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Ok(Self::lookup(slf, key)?.or(default).unwrap_or_else(|| slf.py().None().into_bound(slf.py())))
+    }
+
+    /// A live view of the keys; of those from `start` on, below `stop`, beginning with `prefix`.
+    #[pyo3(signature = (*, start=None, stop=None, prefix=None, reverse=false))]
+    fn keys(
+        slf: &Bound<'_, Self>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        prefix: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
+    ) -> PyResult<Py<DictKeys>> {
+        let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
+        DictKeys::of(slf.py(), Range(slf.clone().unbind(), bounds))
+    }
+
+    /// A live view of the values, in the order of the keys; bounds as for `keys`.
+    #[pyo3(signature = (*, start=None, stop=None, prefix=None, reverse=false))]
+    fn values(
+        slf: &Bound<'_, Self>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        prefix: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
+    ) -> PyResult<Py<DictValues>> {
+        let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
+        DictValues::of(slf.py(), Range(slf.clone().unbind(), bounds))
+    }
+
+    /// A live view of pairs of key and value; bounds as for `keys`.
+    #[pyo3(signature = (*, start=None, stop=None, prefix=None, reverse=false))]
+    fn items(
+        slf: &Bound<'_, Self>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        prefix: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
+    ) -> PyResult<Py<DictItems>> {
+        let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
+        DictItems::of(slf.py(), Range(slf.clone().unbind(), bounds))
+    }
+
+    /// An iterator over the values whose keys lie in a range; bounds as for `keys`.
+    ///
+    /// None for `start` or `stop` leaves that side open.
+    ///
+    /// >>> import pellucid
+    /// >>> table = pellucid.open(":memory:").table("log")
+    /// >>> table.update({("a", 1): "x", ("a", 2): "y", ("b", 1): "z"})
+    /// >>> list(table.range(prefix=("a",)))
+    /// ['x', 'y']
+    #[pyo3(signature = (start=None, stop=None, *, prefix=None, reverse=false))]
+    fn range<'py>(
+        slf: &Bound<'py, Self>,
+        start: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'py, PyAny>>,
+        prefix: Option<&Bound<'py, PyAny>>,
+        #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let bounds = Bounds::new(&slf.get().name(slf.py()), start, stop, prefix, reverse)?;
+        Self::iterate(slf, &bounds, Shows::Values, false)
+    }
+
+    /// The first key and its value; None in an empty table.
+    fn first<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+        Self::edge(slf, false)
+    }
+
+    /// The last key and its value; None in an empty table.
+    fn last<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+        Self::edge(slf, true)
+    }
+
+    /// Store a value under the next int: one more than the greatest number that is a key, or ever was one. Returns the key.
+    ///
+    /// >>> import pellucid
+    /// >>> log = pellucid.open(":memory:").table("log")
+    /// >>> log.append("a"), log.append("b")
+    /// (0, 1)
+    /// >>> del log[1]
+    /// >>> log.append("c")
+    /// 2
+    fn append<'py>(slf: &Bound<'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(write::append(slf, value)?.into_pyobject(slf.py())?.into_any())
+    }
+
+    /// Append all values, in one transaction. Returns how many there were.
+    ///
+    /// Columns are appended row by row, natively: any Arrow stream or array, a DataFrame of polars or pandas, a pyarrow Table.
+    /// What is null is None. `UnsupportedValue` names a column that has no place in a record; `StreamError` where the
+    /// stream breaks off, or is damaged.
+    fn extend(slf: &Bound<'_, Self>, values: &Bound<'_, PyAny>) -> PyResult<usize> {
+        write::extend(slf, values)
+    }
+
+    /// Remove `key` and return its value in plain containers, as one transaction.
+    ///
+    /// >>> import pellucid
+    /// >>> table = pellucid.open(":memory:").table("people")
+    /// >>> table["ann"] = {"age": 30}
+    /// >>> table.pop("ann")
+    /// {'age': 30}
+    /// >>> table.pop("ann")
+    /// Traceback (most recent call last):
+    /// KeyError: 'ann'
+    #[pyo3(signature = (key, /, *default))]
+    fn pop<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        default: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if default.len() > 1 {
+            return Err(errors::type_error("pop() takes a key and at most one default"));
+        }
+        let this = slf.get();
+        this.check_writable(slf.py())?;
+        let missing = || if default.is_empty() { Err(errors::missing(key)) } else { default.get_item(0) };
+        let Some(found) = storable(key)? else { return missing() };
+        transaction::within(slf.py(), &this.core, || {
+            let Some(row) = Self::row(slf, &found)? else { return missing() };
+            let value = crate::values::record::detached(&value_of_row(slf.py(), row)?)?;
+            write::delete(slf, &found)?;
+            Ok(value)
+        })
+    }
+
+    /// Remove the last key and return it with its value.
+    fn popitem<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let this = slf.get();
+        this.check_writable(slf.py())?;
+        transaction::within(slf.py(), &this.core, || {
+            let Some((key, value)) = Self::edge(slf, true)? else {
+                return Err(PyKeyError::new_err(format!(
+                    "popitem(): table {:?} is empty",
+                    this.name(slf.py())
+                )));
+            };
+            let value = crate::values::record::detached(&value)?;
+            write::delete(slf, &keys::key_of(&this.name(slf.py()), &key)?)?;
+            Ok((key, value))
+        })
+    }
+
+    /// The value under `key`, which is set to `default` first where there is none; one transaction.
+    #[pyo3(signature = (key, default=None, /))]
+    fn setdefault<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        default: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(value) = Self::lookup(slf, key)? {
+            return Ok(value);
+        }
+        let py = slf.py();
+        slf.get().check_writable(py)?;
+        let none = py.None().into_bound(py);
+        transaction::within(py, &slf.get().core, || {
+            if let Some(value) = Self::lookup(slf, key)? {
+                return Ok(value);
+            }
+            write::put(slf, key, default.unwrap_or(&none))?;
+            Self::__getitem__(slf, key)
+        })
+    }
+
+    /// Set many keys in one transaction: from a mapping, from pairs, by keyword.
+    ///
+    /// Keywords are keys, as those of `dict.update`. A field of all rows is set by `table.where().update(age=5)`; `DatabaseWarning` where
+    /// that seems to be meant: the rows are records with a field of that name, and no key is called so.
+    #[pyo3(signature = (other=None, /, **more))]
+    fn update(
+        slf: &Bound<'_, Self>,
+        other: Option<&Bound<'_, PyAny>>,
+        more: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        slf.get().check_writable(slf.py())?;
+        transaction::within_batch(slf.py(), &slf.get().core, || {
+            if let Some(other) = other {
+                write::update_from(slf, other)?;
+            }
+            if let Some(more) = more {
+                put::keywords::check(slf, more)?;
+                write::update_from(slf, more.as_any())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Remove all rows, in one transaction. Where Ctrl-C ends it, all of them stay.
+    fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        this.check_writable(py)?;
+        let mut signals = Signals::new();
+        this.core.write_released(
+            py,
+            |transaction| this.id_in_transaction(py, transaction),
+            |transaction, id| match id {
+                Some(id) => transaction.clear_while(id, &mut || signals.go_on()),
+                None => Ok(()),
+            },
+        )
+    }
+
+    /// As `Database.watch`, for this table alone, and of its rows those whose keys lie in a range; bounds as for `keys`.
+    ///
+    /// It goes on with the table under another name, and ends after the table was dropped.
+    ///
+    /// >>> import pellucid
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> watch = people.watch(prefix="a", timeout=0)
+    /// >>> people.update(ann=1, bob=2)
+    /// >>> [(change.kind, change.key) for change in watch]
+    /// [('create', None), ('put', 'ann')]
+    #[pyo3(signature = (*, start=None, stop=None, prefix=None, since=None, timeout=None))]
+    fn watch(
+        slf: &Bound<'_, Self>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        prefix: Option<&Bound<'_, PyAny>>,
+        since: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<WatchHandle>> {
+        let (py, this) = (slf.py(), slf.get());
+        if this.frozen.is_some() {
+            return Err(errors::read_only(py, "a snapshot does not change; watch the database's table"));
+        }
+        this.core.check_open(py)?;
+        let bounds = Bounds::new(&this.name(py), start, stop, prefix, false)?;
+        let id = this.id_to_watch(py)?;
+        WatchHandle::new(py, &this.core, Some((slf.clone().unbind(), id, bounds)), since, timeout)
+    }
+
+    /// Many changes of one record in one commit, as a context manager; an exception drops them.
+    ///
+    /// What is no record, an instance of the table's class or a set, is stored again at the end of the block.
+    ///
+    /// >>> import pellucid
+    /// >>> db = pellucid.open(":memory:")
+    /// >>> db["ann"] = {"age": 30, "tags": []}
+    /// >>> with db.edit("ann") as ann:
+    /// ...     ann.age += 1
+    /// ...     ann.tags.append("x")
+    /// >>> db["ann"]
+    /// {'age': 31, 'tags': ['x']}
+    fn edit(slf: &Bound<'_, Self>, key: Bound<'_, PyAny>) -> PyResult<EditContext> {
+        slf.get().check_writable(slf.py())?;
+        Ok(EditContext::new(slf.clone().unbind(), key.unbind()))
+    }
+
+    /// The sum of the numbers at a field path, over all rows.
+    ///
+    /// Rows where it is missing or no number do not count, as rows need not have the same fields: 0 where none has
+    /// it (`count` tells). Ints are added exactly, bools count as ints.
+    ///
+    /// >>> import pellucid
+    /// >>> table = pellucid.open(":memory:").table("t")
+    /// >>> table.extend([{"n": 2}, {"n": 0.5}, {"m": 1}])
+    /// 3
+    /// >>> table.sum("n"), table.sum("typo"), table.count("typo")
+    /// (2.5, 0, 0)
+    fn sum<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        crate::column::sum(slf, path)
+    }
+
+    /// The least value at a field path; None where no row has one.
+    ///
+    /// Rows where it is missing or None do not count. Values of unlike types are ordered as rows are by `order_by`, numbers and Decimals by what they
+    /// are worth.
+    fn min<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        crate::column::least(slf, path)
+    }
+
+    /// The greatest value at a field path; None where no row has one. As `min` otherwise.
+    fn max<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        crate::column::greatest(slf, path)
+    }
+
+    /// The mean of the numbers at a field path; None where no row has one. As `sum` otherwise.
+    fn mean<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        crate::column::mean(slf, path)
+    }
+
+    /// The rows of which all these conditions are true: a query, see `Query`.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people.update(ann={"age": 30}, bob={"age": 20})
+    /// >>> people.where(F.age > 25).to_list()
+    /// [{'age': 30}]
+    #[pyo3(signature = (*conditions, **fields), text_signature = "($self, *conditions)")]
+    fn r#where(
+        slf: &Bound<'_, Self>,
+        conditions: &Bound<'_, PyTuple>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Query> {
+        of_table(slf).r#where(conditions, fields)
+    }
+
+    /// The rows whose fields equal these values: a query, see `Query.find`.
+    #[pyo3(signature = (*arguments, **fields), text_signature = "($self, **fields)")]
+    fn find(
+        slf: &Bound<'_, Self>,
+        arguments: &Bound<'_, PyTuple>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Query> {
+        of_table(slf).find(arguments, fields)
+    }
+
+    /// The rows for which a Python function returns something true: a query, see `Query.filter`.
+    fn filter(slf: &Bound<'_, Self>, function: &Bound<'_, PyAny>) -> PyResult<Query> {
+        of_table(slf).filter(function)
+    }
+
+    /// All rows in the order of these expressions or field paths: a query, see `Query.order_by`.
+    #[pyo3(signature = (*expressions, **keywords), text_signature = "($self, *expressions)")]
+    fn order_by(
+        slf: &Bound<'_, Self>,
+        expressions: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Query> {
+        of_table(slf).order_by(expressions, keywords)
+    }
+
+    /// The first `count` rows, at most: a query, see `Query.limit`.
+    fn limit(slf: &Bound<'_, Self>, count: &Bound<'_, PyAny>) -> PyResult<Query> {
+        of_table(slf).limit(count)
+    }
+
+    /// The rows without the first `count`: a query, see `Query.offset`.
+    fn offset(slf: &Bound<'_, Self>, count: &Bound<'_, PyAny>) -> PyResult<Query> {
+        of_table(slf).offset(count)
+    }
+
+    /// All rows as a list: records, or what else they are.
+    fn to_list<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        query::ends::to_list(&Bound::new(slf.py(), of_table(slf))?)
+    }
+
+    /// All rows as plain dicts, or what else their values are.
+    fn to_dicts<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        query::ends::to_dicts(&Bound::new(slf.py(), of_table(slf))?)
+    }
+
+    /// Dicts of these expressions or field paths, in place of records: a query, see `Query.select`.
+    #[pyo3(signature = (*expressions, **named))]
+    fn select(
+        slf: &Bound<'_, Self>,
+        expressions: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Query> {
+        of_table(slf).select(expressions, named)
+    }
+
+    /// All rows in groups; see `Query.group_by`.
+    #[pyo3(signature = (*expressions, **named))]
+    fn group_by(
+        slf: &Bound<'_, Self>,
+        expressions: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Groups> {
+        Groups::new(&Bound::new(slf.py(), of_table(slf))?, expressions, named)
+    }
+
+    /// What all rows come to, in a dict; see `Query.agg`.
+    #[pyo3(signature = (*arguments, **aggregates), text_signature = "($self, **aggregates)")]
+    fn agg<'py>(
+        slf: &Bound<'py, Self>,
+        arguments: &Bound<'py, PyTuple>,
+        aggregates: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        query::words::refuse_unnamed(arguments)?;
+        query::group::whole(&Bound::new(slf.py(), of_table(slf))?, aggregates)
+    }
+
+    /// How many rows have a value at a field path (`None` counts, a missing field does not); without
+    /// a path, how many rows there are.
+    ///
+    /// 0 says that no row has such a field: that a path is spelt wrong, if there are rows.
+    #[pyo3(signature = (path=None))]
+    fn count(slf: &Bound<'_, Self>, path: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
+        match path {
+            Some(path) => crate::column::count(slf, path),
+            None => Ok(slf.get().len(slf.py())? as u64),
+        }
+    }
+
+    /// The values at a field path of all rows, in key order; None where a row has none.
+    fn column<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        crate::column::column(slf, path)
+    }
+
+    /// All rows as columns, which any library that knows Arrow takes without a copy: an `ArrowStream`; see `Query.to_arrow`.
+    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ArrowStream>> {
+        arrow::to_arrow(slf, None)
+    }
+
+    /// `to_arrow()`, for a library that asks for it: `polars.DataFrame(table)`.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        slf: &Bound<'py, Self>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        arrow::to_arrow(slf, None)?.call_method1("__arrow_c_stream__", (requested_schema,))
+    }
+
+    /// All rows as a DataFrame of polars.
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        arrow::to_polars(&arrow::to_arrow(slf, None)?)
+    }
+
+    /// All rows as a DataFrame of pandas.
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        arrow::to_pandas(&arrow::to_arrow(slf, None)?)
+    }
+
+    /// The values at a field path of all rows, in key order, as an array of NumPy.
+    ///
+    /// int64, float64, bool, datetime64[us] (UTC where they are aware), datetime64[D], timedelta64[us]; else objects, as
+    /// `column` has them. Where a row has none: NaN, which makes floats of ints, NaT, and None among objects and bools.
+    ///
+    /// >>> import pellucid
+    /// >>> table = pellucid.open(":memory:").table("t")
+    /// >>> table.extend([{"n": 1}, {"n": 2}, {}])
+    /// 3
+    /// >>> table.to_numpy("n")
+    /// array([ 1.,  2., nan])
+    fn to_numpy<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        crate::numpy::to_numpy(slf, path)
+    }
+
+    /// Make an index, and fill it with the rows that are there: rows are found by what is in them from then on, at once.
+    ///
+    /// `parts` is an expression (`F.age`), a field path, or a tuple of these; `F.age.desc()` turns the order round, `F.tags.each()` makes an
+    /// entry for each element. Rows where a part is missing, or cannot be a key, have no entry; None is a value. With `unique=True` no two
+    /// rows may have the same: `UniqueError`. With `where=` only rows of which it is true have entries. `progress` is called with how many
+    /// rows were looked at, of how many.
+    ///
+    /// The same index once more is nothing; another one of its name raises `ValueError`.
+    ///
+    /// >>> import pellucid
+    /// >>> from pellucid import F
+    /// >>> people = pellucid.open(":memory:").table("people")
+    /// >>> people.create_index("by_name", (F.name.last, F.name.first.desc()), unique=True)
+    /// >>> people.create_index("adults", F.name.last, where=F.age >= 18)
+    /// >>> [index.name for index in people.indexes()]
+    /// ['adults', 'by_name']
+    #[pyo3(signature = (name, parts, *, unique=false, r#where=None, progress=None))]
+    fn create_index(
+        slf: &Bound<'_, Self>,
+        name: &Bound<'_, PyAny>,
+        parts: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = errors::unique_flag)] unique: bool,
+        r#where: Option<&Bound<'_, PyAny>>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        making::create(slf, &making::name_of(name)?, parts, unique, r#where, progress)
+    }
+
+    /// Remove an index; `NoSuchIndex` where there is none of this name.
+    fn drop_index(slf: &Bound<'_, Self>, name: &Bound<'_, PyAny>) -> PyResult<()> {
+        making::drop_index(slf, &making::name_of(name)?)
+    }
+
+    /// Make the entries of an index anew from the rows: what mends one of which `check()` says that they do not agree.
+    #[pyo3(signature = (name, *, progress=None))]
+    fn rebuild_index(
+        slf: &Bound<'_, Self>,
+        name: &Bound<'_, PyAny>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        making::rebuild(slf, &making::name_of(name)?, progress)
+    }
+
+    /// The indexes of this table, by name: an `IndexInfo` each.
+    fn indexes(slf: &Bound<'_, Self>) -> PyResult<Vec<IndexDescription>> {
+        crate::index::describe::all(slf)
+    }
+
+    /// The index of this name; `NoSuchIndex` where there is none.
+    fn index(slf: &Bound<'_, Self>, name: &Bound<'_, PyAny>) -> PyResult<Index> {
+        Index::new(slf, making::name_of(name)?)
+    }
+
+    fn __eq__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if slf.is(other) {
+            return Ok(true.into_pyobject(py)?.to_owned().into_any());
+        }
+        if !other.is_instance(&py.import("collections.abc")?.getattr("Mapping")?)? {
+            return Ok(py.NotImplemented().into_bound(py));
+        }
+        if other.len()? != slf.get().len(py)? {
+            return Ok(false.into_pyobject(py)?.to_owned().into_any());
+        }
+        for item in Self::iterate(slf, &Bounds::all(), Shows::Items, false)?.try_iter()? {
+            let item = item?.cast_into::<PyTuple>()?;
+            let is_same = match other.get_item(item.get_item(0)?) {
+                Ok(theirs) => item.get_item(1)?.eq(theirs)?,
+                Err(error) if error.is_instance_of::<PyKeyError>(py) => false,
+                Err(error) => return Err(error),
+            };
+            if !is_same {
+                return Ok(false.into_pyobject(py)?.to_owned().into_any());
+            }
+        }
+        Ok(true.into_pyobject(py)?.to_owned().into_any())
+    }
+
+    fn __or__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let dict = slf.py().get_type::<PyDict>().call1((slf,))?;
+        dict.call_method1("__or__", (other,))
+    }
+
+    fn __ror__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if other.cast::<PyDict>().is_err() {
+            return Ok(py.NotImplemented().into_bound(py));
+        }
+        other.call_method1("__or__", (py.get_type::<PyDict>().call1((slf,))?,))
+    }
+
+    #[expect(clippy::unused_self, reason = "a slot")]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(errors::type_error(
+            "a table belongs to an open database, and cannot be pickled; pickle the database, which opens its file again, and take the \
+             table there: db.table(name); dict(table) has the rows",
+        ))
+    }
+
+    fn __ior__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        Self::update(slf, Some(other), None)
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let (py, this) = (slf.py(), slf.get());
+        let text =
+            |state: &str| format!("<pellucid.Table {:?} of {}, {state}>", this.name(py), this.core.target);
+        if !this.gate().is_open() {
+            return Ok(text("closed"));
+        }
+        errors::shown(py, "pellucid.Table", this.len(py).map(|rows| text(&errors::counted(rows, "row"))))
+    }
+}

@@ -1,0 +1,527 @@
+//! How do Python objects become record bytes?
+//!
+//! The exact built-in types are read straight from their objects; no code of the user's runs for
+//! them. Everything else goes to `scalars.rs` (dates, decimals ...) and from there to the hooks
+//! (dataclasses, registered classes, pickle), where user code may run; therefore every object is held
+//! by a reference of ours while anything but an exact built-in below it is written, and sizes
+//! are checked again afterwards.
+//!
+//! What the profile taught: the shape of a dict is guessed from its first key and its size, and the
+//! guess is verified by comparing addresses while the values are written. That leaves one
+//! comparison a key; looking each key list up in a hash table cost a third of the whole encoding.
+#![allow(unsafe_code)]
+
+mod dict;
+
+use pellucid_record::encode::{Encoder, Simple};
+use pellucid_record::error::EncodeError;
+use pellucid_record::layout::{DEPTH_MAX, ENVELOPE_SHAPE_COUNT_MAX, Kind, tag};
+use pellucid_record::shape::Shape;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::counters;
+use crate::hot::callbacks;
+use crate::hot::gil::GilCell;
+use crate::hot::item::{self, Held, Object};
+use crate::hot::text::{self, Utf8};
+use crate::values::ahead::{self, Ahead};
+use crate::values::home::Sightings;
+use crate::values::hooks::PicklePolicy;
+use crate::values::names::{Names, ShapeNames};
+use crate::values::{dicts, members, scalars};
+
+/// Strings, bytes and arrays of this size and more lie apart from the record, in a database.
+pub const APART_SIZE_MIN: usize = 32 * 1024;
+
+/// Ids from here on stand for shapes that are not in the dictionary yet (`Encoded::pending`).
+pub const PROVISIONAL_ID: u32 = 0x80_0000;
+
+/// Why a value cannot be encoded, and where in it.
+#[derive(Debug)]
+pub struct Failure {
+    /// What is wrong.
+    pub reason: Reason,
+    /// The keys and indexes that lead there, innermost first.
+    pub path: Vec<Py<PyAny>>,
+}
+
+/// What is wrong with a value.
+#[derive(Debug)]
+pub enum Reason {
+    /// A type that has no place in the format.
+    Unsupported(Py<PyAny>),
+    /// An object that cannot be a key of a stored dict, or a member of a stored set, and why.
+    Member(Py<PyAny>, &'static str),
+    /// A container that contains itself.
+    Cycle,
+    /// Containers nest too deep, or contain themselves.
+    TooDeep,
+    /// A limit of the format.
+    Encode(EncodeError),
+    /// An exception of the value's own code, or out of memory.
+    Python(PyErr),
+}
+
+/// The result of encoding one object; the failure is boxed, since it is rare and large.
+pub type Outcome<T = ()> = Result<T, Box<Failure>>;
+
+/// A failure without a path yet.
+#[cold]
+pub fn fail<T>(reason: Reason) -> Outcome<T> {
+    Err(Box::new(Failure { reason, path: Vec::new() }))
+}
+
+impl From<PyErr> for Box<Failure> {
+    fn from(error: PyErr) -> Self {
+        Box::new(Failure { reason: Reason::Python(error), path: Vec::new() })
+    }
+}
+
+impl From<EncodeError> for Box<Failure> {
+    fn from(error: EncodeError) -> Self {
+        let reason = if error == EncodeError::TooDeep { Reason::TooDeep } else { Reason::Encode(error) };
+        Box::new(Failure { reason, path: Vec::new() })
+    }
+}
+
+/// Whom the record is made for.
+pub enum Target<'a> {
+    /// An envelope: shapes are admitted at first sight and numbered in order of use.
+    Envelope {
+        /// Unique for this envelope.
+        number: u64,
+        /// The shapes used so far; their index is their id in the envelope.
+        used: Vec<*const ShapeNames>,
+    },
+    /// A detached record: shapes are admitted at first sight to its own tables.
+    Own,
+    /// A table of a database.
+    Table {
+        /// The table, which counts sightings of key lists.
+        table: &'a dyn Sightings,
+        /// The number of the running transaction, whose drafts may be used; 0 outside of one.
+        transaction: u64,
+    },
+}
+
+impl Target<'_> {
+    /// Whether no shape can be added any more.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Target::Envelope { used, .. } if used.len() >= ENVELOPE_SHAPE_COUNT_MAX)
+    }
+
+    /// The id under which a shape may be written now, if it may.
+    #[inline]
+    pub(super) fn usable_id(&mut self, shape: &ShapeNames) -> Option<u32> {
+        match self {
+            Target::Own => Some(shape.id),
+            Target::Table { transaction, .. } => {
+                let draft_of = shape.draft_of.get();
+                (draft_of == 0 || draft_of == *transaction).then_some(shape.id)
+            }
+            Target::Envelope { number, used } => {
+                let (owner, id) = shape.local.get();
+                // Its place may have been taken back since (`take_back`), and be another's.
+                if owner == *number && used.get(id as usize).is_some_and(|one| std::ptr::eq(*one, shape)) {
+                    return Some(id);
+                }
+                // A later envelope, made by user code or another thread while this one is, has put its
+                // own number there; it stays, since that one may not be finished either.
+                let is_taken = owner > *number;
+                if is_taken && let Some(id) = used.iter().position(|one| std::ptr::eq(*one, shape)) {
+                    return Some(id as u32);
+                }
+                if used.len() >= ENVELOPE_SHAPE_COUNT_MAX {
+                    return None;
+                }
+                let id = used.len() as u32;
+                used.push(shape);
+                if !is_taken {
+                    shape.local.set((*number, id));
+                }
+                Some(id)
+            }
+        }
+    }
+}
+
+/// One encoding under way.
+pub struct Encoding<'a, 'py> {
+    /// The interpreter.
+    pub py: Python<'py>,
+    /// Where the bytes go.
+    pub encoder: Encoder,
+    /// What to do with objects that only pickle can write.
+    pub policy: &'a PicklePolicy,
+    names: &'a Names,
+    pub(super) target: Target<'a>,
+    pending: Vec<Box<ShapeNames>>,
+    apart: Vec<Vec<u8>>,
+    // Within a key of a dict or a member of a set: their bytes are compared, so nothing of them lies apart.
+    is_member: bool,
+    /// Whether this is about how a key or member would be stored: those in it are not looked at in turn.
+    pub is_trial: bool,
+    // Room for the addresses of a dict's keys.
+    pointers: Vec<Object>,
+    // How many objects are being written as other objects that stand for them.
+    stand_in_count: u32,
+}
+
+/// How much an encoding has gathered beside the bytes: shapes used, shapes pending, values apart.
+#[derive(Clone, Copy)]
+struct Mark {
+    used: usize,
+    pending: usize,
+    apart: usize,
+}
+
+/// What an encoding has made.
+pub struct Encoded {
+    /// The encoder, whose `bytes` are the record.
+    pub encoder: Encoder,
+    /// Shapes to be admitted; the record says `PROVISIONAL_ID` plus their index.
+    pub pending: Vec<Box<ShapeNames>>,
+    /// Values that lie apart, in the order of their references.
+    pub apart: Vec<Vec<u8>>,
+    /// The shapes used, for an envelope.
+    pub used: Vec<*const ShapeNames>,
+}
+
+static SPARE: GilCell<Vec<Encoder>> = GilCell::new(Vec::new());
+// Growing a buffer anew for each large `dumps` cost a tenth of it in page faults.
+const SPARE_SIZE_MAX: usize = 16 << 20;
+
+/// Give an encoder back for the next encoding.
+pub fn recycle(py: Python<'_>, mut encoder: Encoder) {
+    encoder.clear();
+    if encoder.capacity() <= SPARE_SIZE_MAX {
+        SPARE.with(py, |spare| {
+            if spare.len() < 4 {
+                spare.push(encoder);
+            }
+        });
+    }
+}
+
+/// A record of an object that is no container, cannot fail to be written, and runs no code; None for any other. Half of what an
+/// encoding costs is to be ready for anything else.
+#[inline]
+pub fn scalar(py: Python<'_>, object: &Bound<'_, PyAny>) -> Option<Encoder> {
+    // SAFETY: a live object, borrowed for as long as the result.
+    let value = unsafe { item::simple(object.as_ptr()) }?;
+    if matches!(value, Simple::Str(text) if text.len() >= APART_SIZE_MIN) {
+        return None;
+    }
+    let mut encoder = SPARE.with(py, Vec::pop).unwrap_or_default();
+    match value {
+        Simple::Str(text) => encoder.str(text),
+        Simple::Int(value) => encoder.int(value),
+        Simple::Float(value) => encoder.float(value),
+        Simple::Bool(value) => encoder.bool(value),
+        Simple::None => encoder.none(),
+    }
+    Some(encoder)
+}
+
+/// The shapes that an encoding has used.
+pub fn shapes_of(used: &[*const ShapeNames]) -> Vec<Shape> {
+    // SAFETY: they are shapes of the `Names` that the encoding borrowed, whose boxes live as long
+    // as it does; the caller still holds it.
+    used.iter().map(|shape| unsafe { (**shape).shape.clone() }).collect()
+}
+
+impl<'a, 'py> Encoding<'a, 'py> {
+    /// An encoding for `target`, whose shapes `names` knows.
+    pub fn new(py: Python<'py>, names: &'a Names, target: Target<'a>, policy: &'a PicklePolicy) -> Self {
+        let encoder = SPARE.with(py, Vec::pop).unwrap_or_default();
+        Self {
+            py,
+            encoder,
+            policy,
+            names,
+            target,
+            pending: Vec::new(),
+            apart: Vec::new(),
+            is_member: false,
+            is_trial: false,
+            pointers: Vec::new(),
+            stand_in_count: 0,
+        }
+    }
+
+    /// An encoding of a part that becomes a payload of this one.
+    pub fn part<'b>(&self, policy: &'b PicklePolicy) -> Encoding<'b, 'py>
+    where
+        'a: 'b,
+    {
+        let target = Target::Envelope { number: 0, used: Vec::new() };
+        Encoding::new(self.py, self.names, target, policy)
+    }
+
+    /// What has been made.
+    pub fn finish(self) -> Encoded {
+        let used = match self.target {
+            Target::Envelope { used, .. } => used,
+            Target::Own | Target::Table { .. } => Vec::new(),
+        };
+        Encoded { encoder: self.encoder, pending: self.pending, apart: self.apart, used }
+    }
+
+    /// The shapes that are known.
+    #[inline]
+    pub(super) fn names(&self) -> &'a Names {
+        self.names
+    }
+
+    /// Writes `object`; `depth` counts the containers around it.
+    ///
+    /// # Safety
+    /// `object` is live and stays so during the call.
+    #[inline]
+    pub unsafe fn value(&mut self, object: Object, depth: u32) -> Outcome {
+        // SAFETY: each branch has checked the exact type that its accessor wants.
+        unsafe {
+            let kind = ffi::Py_TYPE(object);
+            if kind == &raw mut ffi::PyUnicode_Type {
+                return self.text(object, depth);
+            }
+            if kind == &raw mut ffi::PyLong_Type {
+                return self.int(object);
+            }
+            if kind == &raw mut ffi::PyFloat_Type {
+                self.encoder.float(ffi::PyFloat_AS_DOUBLE(object));
+                return Ok(());
+            }
+            if kind == &raw mut ffi::PyDict_Type {
+                return self.dict(object, depth);
+            }
+            if kind == &raw mut ffi::PyList_Type {
+                return self.list(object, depth);
+            }
+            if kind == &raw mut ffi::PyBool_Type {
+                self.encoder.bool(object == ffi::Py_True());
+                return Ok(());
+            }
+            if object == ffi::Py_None() {
+                self.encoder.none();
+                return Ok(());
+            }
+            if kind == &raw mut ffi::PyTuple_Type {
+                return self.tuple(object, depth);
+            }
+            if kind == &raw mut ffi::PySet_Type {
+                return self.set(object, Kind::Set, depth);
+            }
+            if kind == &raw mut ffi::PyFrozenSet_Type {
+                return self.set(object, Kind::FrozenSet, depth);
+            }
+            if kind == &raw mut ffi::PyBytes_Type {
+                return self.payload(tag::BYTES, text::bytes_of(object), depth);
+            }
+            callbacks::code_may_run(self.py);
+            let object = Bound::from_borrowed_ptr(self.py, object);
+            scalars::encode(self, &object, depth)
+        }
+    }
+
+    #[inline]
+    unsafe fn text(&mut self, object: Object, depth: u32) -> Outcome {
+        // SAFETY: `object` is a live str.
+        match unsafe { text::utf8_of(self.py, object) }? {
+            Utf8::Ascii(bytes) if bytes.len() < APART_SIZE_MIN => {
+                self.encoder.str(bytes);
+                Ok(())
+            }
+            Utf8::Surrogates(bytes) => {
+                // An exception was made on the way.
+                callbacks::code_may_run(self.py);
+                // SAFETY: an encoding gives an exact bytes object.
+                let bytes = unsafe { text::bytes_of(bytes.as_ptr()) };
+                self.payload(tag::STR_SURROGATES, bytes, depth)
+            }
+            other => self.payload(tag::STR, other.bytes(), depth),
+        }
+    }
+
+    #[inline]
+    unsafe fn int(&mut self, object: Object) -> Outcome {
+        let mut overflow = 0;
+        // SAFETY: an exact int; no code of the user's runs.
+        let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow) };
+        if overflow == 0 {
+            self.encoder.int(value);
+            return Ok(());
+        }
+        callbacks::code_may_run(self.py);
+        // SAFETY: a live object.
+        let object = unsafe { Bound::from_borrowed_ptr(self.py, object) };
+        let bytes = scalars::bigint_bytes(&object)?;
+        self.encoder.heap(tag::BIGINT, &bytes);
+        Ok(())
+    }
+
+    /// Writes bytes under `tag`, apart where they are large and the record is a database's.
+    pub fn payload(&mut self, tag: u8, bytes: &[u8], depth: u32) -> Outcome {
+        let may_lie_apart = depth > 0 && !self.is_member && matches!(self.target, Target::Table { .. });
+        if may_lie_apart && bytes.len() >= APART_SIZE_MIN {
+            // The id is written over it under the writer lock (put.rs), which alone can give one.
+            let id = self.apart.len() as u64;
+            let mut reference = [0; 17];
+            let (head, rest) = reference.split_at_mut(1);
+            let (id_bytes, size_bytes) = rest.split_at_mut(8);
+            head.copy_from_slice(&[tag]);
+            id_bytes.copy_from_slice(&id.to_le_bytes());
+            size_bytes.copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+            self.encoder.heap(tag::APART, &reference);
+            let mut copy = Vec::new();
+            copy.try_reserve_exact(bytes.len()).map_err(|_| EncodeError::NoMemory)?;
+            copy.extend_from_slice(bytes);
+            self.apart.push(copy);
+            return Ok(());
+        }
+        match tag {
+            tag::STR => self.encoder.str(bytes),
+            tag::BYTES => self.encoder.bytes_value(bytes),
+            _ => self.encoder.heap(tag, bytes),
+        }
+        Ok(())
+    }
+
+    /// Writes an object in the place of another, for which it stands: an Enum's value, the dict of a
+    /// dataclass. User code says what that is, and may name one for ever.
+    pub fn stand_in(&mut self, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
+        if self.stand_in_count >= 2 * DEPTH_MAX {
+            return fail(Reason::TooDeep);
+        }
+        self.stand_in_count += 1;
+        let outcome = self.bound_value(object, depth);
+        self.stand_in_count -= 1;
+        outcome
+    }
+
+    /// Writes `object`, which the caller holds.
+    pub fn bound_value(&mut self, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
+        // SAFETY: a live object.
+        unsafe { self.value(object.as_ptr(), depth) }
+    }
+
+    fn check_depth(depth: u32) -> Outcome {
+        if depth >= DEPTH_MAX { fail(Reason::TooDeep) } else { Ok(()) }
+    }
+
+    #[cold]
+    unsafe fn at_key(&self, mut failure: Box<Failure>, key: Object) -> Outcome {
+        // SAFETY: a live object.
+        failure.path.push(unsafe { Bound::from_borrowed_ptr(self.py, key) }.unbind());
+        Err(failure)
+    }
+
+    #[cold]
+    fn at_index(&self, mut failure: Box<Failure>, index: usize) -> Outcome {
+        failure.path.push(index.into_pyobject(self.py).map_err(PyErr::from)?.into_any().unbind());
+        Err(failure)
+    }
+
+    #[inline(never)]
+    unsafe fn list(&mut self, list: Object, depth: u32) -> Outcome {
+        Self::check_depth(depth)?;
+        counters::container_encoded();
+        // SAFETY: an exact list, live during the call.
+        unsafe {
+            let count = ffi::PyList_GET_SIZE(list);
+            self.encoder.begin(Kind::List, count as u32, 0)?;
+            let is_long = count >= dicts::LIST_COUNT_MIN
+                && depth + 1 < DEPTH_MAX
+                && ffi::Py_TYPE(ffi::PyList_GET_ITEM(list, 0)) == &raw mut ffi::PyDict_Type;
+            let mut index = if is_long { self.dicts(list, depth)? } else { 0 };
+            let is_worth_it = is_long
+                && ffi::PyList_GET_SIZE(list) - index >= ahead::LIST_COUNT_MIN
+                && Ahead::is_worth_it(ffi::PyList_GET_ITEM(list, index));
+            let mut ahead = is_worth_it.then(|| Box::new(Ahead::new(self.py)));
+            // The size is read again each time: user code below may have changed the list.
+            while index < ffi::PyList_GET_SIZE(list) {
+                match &mut ahead {
+                    Some(ahead) => ahead.step(self.py, list, index),
+                    None => dicts::look_ahead(list, index),
+                }
+                let object = ffi::PyList_GET_ITEM(list, index);
+                self.element(object, index as usize, depth)?;
+                index += 1;
+            }
+        }
+        Ok(self.encoder.end()?)
+    }
+
+    #[inline]
+    pub(super) unsafe fn element(&mut self, object: Object, index: usize, depth: u32) -> Outcome {
+        // SAFETY: live: its container holds it until code runs, and then `Held` does.
+        unsafe {
+            // A list of dicts is what a long list mostly is.
+            let is_dict = ffi::Py_TYPE(object) == &raw mut ffi::PyDict_Type;
+            if !is_dict && self.plain(object) {
+                return Ok(());
+            }
+            let object = Held::new(object);
+            if is_dict {
+                return self.dict(object.0, depth + 1).or_else(|failure| self.at_index(failure, index));
+            }
+            self.value(object.0, depth + 1).or_else(|failure| self.at_index(failure, index))
+        }
+    }
+
+    /// Writes a tuple.
+    ///
+    /// # Safety
+    /// `tuple` is a live exact tuple.
+    pub unsafe fn tuple(&mut self, tuple: Object, depth: u32) -> Outcome {
+        Self::check_depth(depth)?;
+        counters::container_encoded();
+        // SAFETY: a tuple does not change.
+        unsafe {
+            let count = ffi::PyTuple_GET_SIZE(tuple);
+            self.encoder.begin(Kind::Tuple, count as u32, 0)?;
+            for index in 0..count {
+                self.element(ffi::PyTuple_GET_ITEM(tuple, index), index as usize, depth)?;
+            }
+        }
+        Ok(self.encoder.end()?)
+    }
+
+    unsafe fn set(&mut self, set: Object, kind: Kind, depth: u32) -> Outcome {
+        Self::check_depth(depth)?;
+        counters::container_encoded();
+        // An iterator is made.
+        callbacks::code_may_run(self.py);
+        // SAFETY: a live set; iterating gives new references.
+        let set = unsafe { Bound::from_borrowed_ptr(self.py, set) };
+        let members: Vec<_> = set.try_iter()?.collect::<PyResult<_>>()?;
+        self.check_members(&members)?;
+        self.encoder.begin(kind, members.len() as u32, 0)?;
+        for member in &members {
+            // SAFETY: held by `members`.
+            unsafe { self.key_or_member(member.as_ptr(), depth) }?;
+        }
+        Ok(self.encoder.end()?)
+    }
+
+    unsafe fn key_or_member(&mut self, object: Object, depth: u32) -> Outcome {
+        let is_member = std::mem::replace(&mut self.is_member, true);
+        // SAFETY: the caller holds the object.
+        let outcome = unsafe { self.value(object, depth + 1) };
+        self.is_member = is_member;
+        // SAFETY: as above.
+        outcome.or_else(|failure| unsafe { self.at_key(failure, object) })
+    }
+
+    fn check_members(&self, members: &[Bound<'py, PyAny>]) -> Outcome {
+        if self.is_trial {
+            return Ok(());
+        }
+        members::check(self.policy, members).or_else(|(index, failure)| match members.get(index) {
+            // SAFETY: a live object.
+            Some(member) => unsafe { self.at_key(failure, member.as_ptr()) },
+            None => Err(failure),
+        })
+    }
+}

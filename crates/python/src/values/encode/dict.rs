@@ -1,0 +1,445 @@
+//! How does a dict become a shaped dict, or a keyed map?
+//!
+//! Its shape is guessed from its first key and its size, and verified by comparing addresses while the values are written;
+//! then looked for by all its keys; then made, if dicts like it have been seen before.
+#![allow(unsafe_code)]
+
+use pellucid_record::encode::Simple;
+use pellucid_record::error::EncodeError;
+use pellucid_record::layout::{ENVELOPE_SHAPE_COUNT_MAX, Kind};
+use pellucid_record::shape::{Shape, Sighting};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::counters;
+use crate::hot::item::{Held, Item, Object, simple};
+use crate::values::encode::{APART_SIZE_MIN, Encoding, Mark, Outcome, PROVISIONAL_ID, Target};
+use crate::values::names::{Names, ShapeNames, is_same_name};
+
+/// Dicts of more items than this are never gathered.
+const FEW: usize = 24;
+
+/// The items of a dict, borrowed, in their order.
+struct Items {
+    keys: [Object; FEW],
+    values: [Object; FEW],
+}
+
+impl Default for Items {
+    #[inline(always)]
+    fn default() -> Self {
+        Self { keys: [std::ptr::null_mut(); FEW], values: [std::ptr::null_mut(); FEW] }
+    }
+}
+
+impl Items {
+    /// Takes the items of a dict that has `count`; false where a key is no exact str.
+    ///
+    /// # Safety
+    /// `dict` is a live exact dict.
+    #[inline(always)]
+    unsafe fn gather(&mut self, dict: Object, count: usize) -> bool {
+        let mut item = Item::before_first();
+        for (key, value) in self.keys.iter_mut().zip(&mut self.values).take(count) {
+            // SAFETY: as promised by the caller; what the dict holds is live.
+            unsafe {
+                if !item.advance(dict) || ffi::PyUnicode_CheckExact(item.key) == 0 {
+                    return false;
+                }
+            }
+            (*key, *value) = (item.key, item.value);
+        }
+        true
+    }
+
+    /// Holds the items from `first` on.
+    ///
+    /// # Safety
+    /// They are live, and so many were gathered.
+    unsafe fn hold_from(&self, first: usize, count: usize) -> HeldItems<'_> {
+        let part = first..count;
+        let (keys, values) = (self.keys.get(part.clone()), self.values.get(part));
+        let held = HeldItems { keys: keys.unwrap_or_default(), values: values.unwrap_or_default() };
+        for object in held.keys.iter().chain(held.values) {
+            // SAFETY: as promised by the caller; encodings run with the GIL held.
+            unsafe { ffi::Py_INCREF(*object) };
+        }
+        held
+    }
+}
+
+/// Strong references to gathered items.
+struct HeldItems<'a> {
+    keys: &'a [Object],
+    values: &'a [Object],
+}
+
+impl Drop for HeldItems<'_> {
+    fn drop(&mut self) {
+        for object in self.keys.iter().chain(self.values) {
+            // SAFETY: owned since `hold_from`.
+            unsafe { ffi::Py_DECREF(*object) };
+        }
+    }
+}
+
+impl<'py> Encoding<'_, 'py> {
+    #[inline(never)]
+    pub(super) unsafe fn dict(&mut self, dict: Object, depth: u32) -> Outcome {
+        Self::check_depth(depth)?;
+        counters::container_encoded();
+        // SAFETY: an exact dict, live during the call.
+        unsafe {
+            let count = (*dict.cast::<ffi::PyDictObject>()).ma_used as usize;
+            if count == 0 {
+                self.encoder.begin(Kind::Keyed, 0, 0)?;
+                return Ok(self.encoder.end()?);
+            }
+            let mut first = Item::before_first();
+            if !first.advance(dict) || ffi::PyUnicode_CheckExact(first.key) == 0 {
+                return self.keyed(dict, count, depth);
+            }
+            let spot = Names::guess_spot(first.key, count);
+            if count <= FEW && self.names.is_varied(self.py, spot) {
+                return self.dict_of_items(dict, count, spot, depth);
+            }
+            let guess = self.names.guess(self.py, spot).filter(|shape| shape.keys.len() == count);
+            // A shape lives as long as its `Names`, which this encoding borrows.
+            if let Some(shape) = guess.map(std::ptr::from_ref) {
+                let mark = self.mark();
+                if let Some(id) = self.target.usable_id(&*shape)
+                    && self.shaped(dict, first, &*shape, id, depth)?
+                {
+                    return Ok(());
+                }
+                self.take_back(mark);
+                self.names.note_wrong_guess(self.py, spot);
+            }
+            self.dict_by_keys(dict, count, spot, depth)
+        }
+    }
+
+    /// As `dict`, where dicts of several shapes begin alike and have one size: the items are gathered, and the key list is
+    /// looked for, before a byte is written. A wrong guess that was half written took longer, and half of them were wrong.
+    #[inline(never)]
+    unsafe fn dict_of_items(&mut self, dict: Object, count: usize, spot: usize, depth: u32) -> Outcome {
+        let mut items = Items::default();
+        // SAFETY: an exact dict, live during the call.
+        unsafe {
+            if !items.gather(dict, count) {
+                return self.keyed(dict, count, depth);
+            }
+            let keys = items.keys.get(..count).unwrap_or_default();
+            let is_same = |shape: &&ShapeNames| {
+                shape.keys.len() == count
+                    && shape.keys.iter().zip(keys).all(|(one, two)| is_same_name(*one, *two))
+            };
+            // Keys that a parser made are other objects than the names.
+            let by_characters = || self.names.guess(self.py, spot).filter(is_same);
+            if let Some(shape) = self.names.by_keys(self.py, keys).or_else(by_characters)
+                && let Some(id) = self.target.usable_id(shape)
+            {
+                return self.shaped_of_items(dict, &items, shape, id, depth);
+            }
+            self.dict_by_keys(dict, count, spot, depth)
+        }
+    }
+
+    /// Writes the gathered items of a dict as that shape, whose keys are theirs.
+    unsafe fn shaped_of_items(
+        &mut self,
+        dict: Object,
+        items: &Items,
+        shape: &ShapeNames,
+        id: u32,
+        depth: u32,
+    ) -> Outcome {
+        let count = shape.keys.len();
+        self.encoder.begin_as_wide(Kind::Shaped, count as u32, id, shape.width_log2.get())?;
+        let values = items.values.get(..count).unwrap_or_default();
+        // SAFETY: the dict holds its items until code runs, which a simple value does not; from the first one on that is
+        // not simple, all are held.
+        unsafe {
+            let simple_count = values.iter().take_while(|value| self.plain(**value)).count();
+            if simple_count < count {
+                let held = items.hold_from(simple_count, count);
+                self.members(items, simple_count, count, depth)?;
+                drop(held);
+                // What is written is the dict as it was; who changes it meanwhile is told, as by Python's own iterators.
+                let count_now = (*dict.cast::<ffi::PyDictObject>()).ma_used as usize;
+                if count_now != count {
+                    let announced = count as u32;
+                    return Err(EncodeError::CountMismatch { announced, pushed: count_now }.into());
+                }
+            }
+        }
+        self.encoder.end()?;
+        shape.width_log2.set(self.encoder.last_width_log2());
+        Ok(())
+    }
+
+    /// Writes the values of gathered items from `first` on, which are held.
+    unsafe fn members(&mut self, items: &Items, first: usize, count: usize, depth: u32) -> Outcome {
+        for (key, value) in items.keys.iter().zip(&items.values).take(count).skip(first) {
+            // SAFETY: both are held.
+            unsafe {
+                if !self.plain(*value) {
+                    self.value(*value, depth + 1).or_else(|failure| self.at_key(failure, *key))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What has been gathered so far beside the bytes.
+    #[inline]
+    fn mark(&self) -> Mark {
+        let used = if let Target::Envelope { used, .. } = &self.target { used.len() } else { 0 };
+        Mark { used, pending: self.pending.len(), apart: self.apart.len() }
+    }
+
+    /// Forgets what was gathered since, for bytes that were abandoned: an envelope must not name shapes
+    /// that nothing in it has, nor a database keep large values that no record refers to.
+    #[cold]
+    fn take_back(&mut self, mark: Mark) {
+        self.pending.truncate(mark.pending);
+        self.apart.truncate(mark.apart);
+        if let Target::Envelope { used, .. } = &mut self.target {
+            used.truncate(mark.used);
+        }
+    }
+
+    /// Writes the dict as that shape, if its keys are the shape's; otherwise no byte remains. `item` is
+    /// the dict's first: a call of `PyDict_Next` is 3 ns, so none is made twice, nor one to be
+    /// told that the dict has ended.
+    unsafe fn shaped(
+        &mut self,
+        dict: Object,
+        mut item: Item,
+        shape: &ShapeNames,
+        id: u32,
+        depth: u32,
+    ) -> Outcome<bool> {
+        let count = shape.keys.len() as u32;
+        self.encoder.begin_as_wide(Kind::Shaped, count, id, shape.width_log2.get())?;
+        let mut names = shape.keys.iter();
+        // SAFETY: an exact dict, live during the call; PyDict_Next checks its position against the
+        // dict as it is, so even a change by user code below cannot lead outside.
+        unsafe {
+            while let Some(name) = names.next() {
+                let is_next = *name == item.key
+                    || (ffi::PyUnicode_CheckExact(item.key) != 0 && is_same_name(*name, item.key));
+                if !is_next {
+                    self.encoder.abandon();
+                    return Ok(false);
+                }
+                self.member(item.key, item.value, depth)?;
+                if !names.as_slice().is_empty() && !item.advance(dict) {
+                    self.encoder.abandon();
+                    return Ok(false);
+                }
+            }
+        }
+        self.encoder.end()?;
+        shape.width_log2.set(self.encoder.last_width_log2());
+        Ok(true)
+    }
+
+    /// Writes the value of a key, holding both while user code may run.
+    #[inline]
+    unsafe fn member(&mut self, key: Object, value: Object, depth: u32) -> Outcome {
+        // SAFETY: both are live: the dict holds them until code runs, and then `Held` does.
+        unsafe {
+            if self.plain(value) {
+                return Ok(());
+            }
+            let (key, value) = (Held::new(key), Held::new(value));
+            self.value(value.0, depth + 1).or_else(|failure| self.at_key(failure, key.0))
+        }
+    }
+
+    /// Writes a value that cannot fail, runs no code and reaches no other object; false for any other.
+    #[inline(always)]
+    pub(super) unsafe fn plain(&mut self, object: Object) -> bool {
+        // SAFETY: a live object.
+        match unsafe { simple(object) } {
+            Some(Simple::Str(text)) if text.len() >= APART_SIZE_MIN => return false,
+            Some(Simple::Str(text)) => self.encoder.str(text),
+            Some(Simple::Int(value)) => self.encoder.int(value),
+            Some(Simple::Float(value)) => self.encoder.float(value),
+            Some(Simple::Bool(value)) => self.encoder.bool(value),
+            Some(Simple::None) => self.encoder.none(),
+            None => return false,
+        }
+        true
+    }
+
+    /// Looks the dict's key list up: by the addresses of its keys as they are, then by those of the
+    /// interned strings that equal them; or asks for its admission.
+    unsafe fn dict_by_keys(&mut self, dict: Object, count: usize, spot: usize, depth: u32) -> Outcome {
+        let mut pointers = std::mem::take(&mut self.pointers);
+        pointers.clear();
+        let mut item = Item::before_first();
+        // SAFETY: an exact dict; nothing below runs user code before its keys are held.
+        unsafe {
+            while item.advance(dict) {
+                if ffi::PyUnicode_CheckExact(item.key) == 0 {
+                    return self.keyed(dict, count, depth);
+                }
+                pointers.push(item.key);
+            }
+        }
+        let names = self.names;
+        let mut keys: Vec<Bound<'py, PyString>> = Vec::new();
+        let mut found = names.by_keys(self.py, &pointers);
+        if found.is_none() {
+            for key in &mut pointers {
+                // SAFETY: a str that the dict holds; interning gives an equal one to keep.
+                unsafe {
+                    let mut name = ffi::Py_NewRef(*key);
+                    ffi::PyUnicode_InternInPlace(&raw mut name);
+                    *key = name;
+                    keys.push(Bound::from_owned_ptr(self.py, name).cast_into_unchecked());
+                }
+            }
+            found = names.by_keys(self.py, &pointers);
+        }
+        let outcome = match found.and_then(|shape| Some((shape, self.target.usable_id(shape)?))) {
+            Some((shape, id)) => {
+                names.set_guess(self.py, spot, shape);
+                // SAFETY: as promised by the caller.
+                unsafe { self.shaped_or_keyed(dict, count, shape, id, depth) }
+            }
+            // A draft of another thread's transaction, or an envelope that is full. (Its names have met all that they have.)
+            // SAFETY: as promised by the caller.
+            None if keys.is_empty() || self.target.is_full() => unsafe { self.keyed(dict, count, depth) },
+            // SAFETY: as promised by the caller.
+            None => unsafe { self.dict_of_new_keys(dict, &keys, &pointers, depth) },
+        };
+        self.pointers = pointers;
+        outcome
+    }
+
+    unsafe fn dict_of_new_keys(
+        &mut self,
+        dict: Object,
+        keys: &[Bound<'py, PyString>],
+        pointers: &[Object],
+        depth: u32,
+    ) -> Outcome {
+        let waiting = self.pending.iter().position(|shape| *shape.keys == *pointers);
+        let index = match waiting {
+            Some(index) => Some(index),
+            None => self.sight(keys, depth == 0)?,
+        };
+        // SAFETY: as promised by the caller.
+        unsafe {
+            let Some(index) = index else { return self.keyed(dict, keys.len(), depth) };
+            // The box stays where it is while `pending` grows.
+            let shape: *const ShapeNames = match self.pending.get(index) {
+                Some(shape) => &raw const **shape,
+                None => return self.keyed(dict, keys.len(), depth),
+            };
+            self.shaped_or_keyed(dict, keys.len(), &*shape, (*shape).id, depth)
+        }
+    }
+
+    unsafe fn shaped_or_keyed(
+        &mut self,
+        dict: Object,
+        count: usize,
+        shape: &ShapeNames,
+        id: u32,
+        depth: u32,
+    ) -> Outcome {
+        let mut first = Item::before_first();
+        // SAFETY: an exact dict, live during the call.
+        unsafe {
+            let mark = self.mark();
+            if first.advance(dict) && self.shaped(dict, first, shape, id, depth)? {
+                return Ok(());
+            }
+            self.take_back(mark);
+            // Only a dict that its own values' code has changed meanwhile comes here.
+            self.keyed(dict, count, depth)
+        }
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "reads as its siblings do")]
+    /// What becomes of a key list that is no shape yet: the index of a pending shape, or None for
+    /// a keyed map.
+    fn sight(&mut self, keys: &[Bound<'py, PyString>], is_root: bool) -> Outcome<Option<usize>> {
+        let mut names = Vec::with_capacity(keys.len());
+        for key in keys {
+            match key.to_str() {
+                Ok(name) => names.push(name),
+                // A lone surrogate: no name of a shape.
+                Err(_) => return Ok(None),
+            }
+        }
+        let dictionary = self.names.source().dictionary();
+        let sighting = match &self.target {
+            Target::Table { table, .. } => table.sight(self.py, &names, is_root),
+            Target::Envelope { used, .. } => match dictionary.find(&names) {
+                Some(id) => Sighting::Known(id),
+                None if used.len() < ENVELOPE_SHAPE_COUNT_MAX => Sighting::Admit,
+                None => Sighting::Keyed,
+            },
+            Target::Own => dictionary.find(&names).map_or(Sighting::Admit, Sighting::Known),
+        };
+        let id = match sighting {
+            Sighting::Keyed => return Ok(None),
+            Sighting::Known(id) => {
+                // Committed, but not met here yet: from now on `by_keys` finds it.
+                let _ = self.names.named(self.py, id);
+                id
+            }
+            Sighting::Admit => PROVISIONAL_ID + self.pending.len() as u32,
+        };
+        let Ok(shape) = Shape::new(&names) else { return Ok(None) };
+        let mut shape = ShapeNames::new(self.py, id, shape, 0);
+        if !matches!(self.target, Target::Table { .. }) {
+            shape = match self.admit_to_own_tables(shape) {
+                Some(shape) => shape,
+                None => return Ok(None),
+            };
+        }
+        self.pending.push(shape);
+        Ok(Some(self.pending.len() - 1))
+    }
+
+    /// Tables of our own take every shape at once; the pending copy carries the id to be written.
+    fn admit_to_own_tables(&mut self, mut shape: Box<ShapeNames>) -> Option<Box<ShapeNames>> {
+        let dictionary = self.names.source().dictionary();
+        let id =
+            if shape.id < PROVISIONAL_ID { shape.id } else { dictionary.push(shape.shape.clone()).ok()? };
+        let known = self.names.named(self.py, id)?;
+        shape.id = self.target.usable_id(known)?;
+        Some(shape)
+    }
+
+    unsafe fn keyed(&mut self, dict: Object, count: usize, depth: u32) -> Outcome {
+        // SAFETY: an exact dict; no code runs before all keys are held.
+        let keys = unsafe {
+            let mut keys = Vec::with_capacity(count);
+            let mut item = Item::before_first();
+            while item.advance(dict) {
+                keys.push(Bound::from_borrowed_ptr(self.py, item.key));
+            }
+            keys
+        };
+        self.check_members(&keys)?;
+        self.encoder.begin(Kind::Keyed, count as u32 * 2, 0)?;
+        let mut item = Item::before_first();
+        // SAFETY: as in `shaped`; keys of other types may run user code, so both are held.
+        unsafe {
+            while item.advance(dict) {
+                let (key, value) = (Held::new(item.key), Held::new(item.value));
+                self.key_or_member(key.0, depth)?;
+                self.value(value.0, depth + 1).or_else(|failure| self.at_key(failure, key.0))?;
+            }
+        }
+        Ok(self.encoder.end()?)
+    }
+}

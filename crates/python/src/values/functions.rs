@@ -1,0 +1,54 @@
+//! Which functions of the module are called by hand?
+//!
+//! `view` takes one argument and does little: the general way of calling a Rust function from Python,
+//! with its array of arguments and names, would be a fifth of its time. Beside it stands the favour that a
+//! large `loads` asks of CPython.
+#![allow(unsafe_code)]
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::values::bytes;
+use crate::values::field::guarded;
+
+const VIEW_DOC: &std::ffi::CStr = c"view(buffer, /)
+--
+
+Read packed bytes in place: a `Record`, a `RecordList`, or the scalar itself.
+
+`buffer` is any object with a contiguous buffer (bytes, memoryview, mmap, what a database driver
+returns); it is not copied, and kept for as long as the record lives. Each access checks its own
+bounds; damage raises `CorruptRecord`. The checksum is not looked at: see `validate`.
+
+>>> import pellucid
+>>> rec = pellucid.view(pellucid.dumps({\"a\": {\"b\": [1, 2]}}))
+>>> rec.a.b[1]
+2
+";
+
+/// `pellucid.view`.
+unsafe extern "C" fn view(_module: *mut ffi::PyObject, buffer: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: called from the interpreter, so the GIL is held.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: the caller holds the argument for the time of the call.
+    let buffer = unsafe { Borrowed::from_ptr(py, buffer) };
+    guarded(py, || bytes::view(&buffer))
+}
+
+/// The Python function `view` for `module`.
+pub fn view_function<'py>(module: &Bound<'py, PyModule>) -> PyResult<Bound<'py, PyAny>> {
+    let definition = ffi::PyMethodDef {
+        ml_name: c"view".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunction: view },
+        ml_flags: ffi::METH_O,
+        ml_doc: VIEW_DOC.as_ptr(),
+    };
+    let name = module.name()?;
+    // The definition must outlive the function, which lives as long as the process.
+    let definition = Box::leak(Box::new(definition));
+    // SAFETY: a valid definition that is never freed; the module's name as a str.
+    unsafe {
+        let function = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), name.as_ptr());
+        Bound::from_owned_ptr_or_err(module.py(), function)
+    }
+}

@@ -1,0 +1,133 @@
+//! `Record` and `RecordList`: a place in a row, as an object. Their methods are in `record.rs` and `record_list.rs`.
+
+use std::ffi::CStr;
+
+use pellucid_record::shape::Dictionary;
+use pyo3::prelude::*;
+
+use crate::hot::gil::GilRc;
+use crate::values::alloc::{Handle, Pool};
+use crate::values::names::{Names, Source};
+use crate::values::node::Node;
+use crate::values::row::{Gate, Row};
+
+/// A stored dict, read in place.
+///
+/// Fields are attributes and items; nothing is decoded but the field that is asked for. A record of
+/// a table is attached: what is set, deleted or appended in it, at any depth, is saved at once.
+///
+/// That holds for dicts and lists, in tuples too. A set, a bytearray, or an object of a registered class or a pickle is
+/// made anew each time that it is read, and stands alone: `rec.s.add(1)` changes a copy and is not saved,
+/// `rec.s |= {1}` is. A NumPy array is read-only.
+///
+/// >>> import pellucid
+/// >>> db = pellucid.open(":memory:")
+/// >>> db["fred"] = {"name": "Fred", "age": 21, "tags": ["a"]}
+/// >>> fred = db["fred"]
+/// >>> fred.age += 1
+/// >>> fred.tags.append("b")
+/// >>> db["fred"]
+/// {'name': 'Fred', 'age': 22, 'tags': ['a', 'b']}
+/// >>> fred["roles"] = {"cook"}
+/// >>> fred.roles |= {"baker"}
+/// >>> sorted(db["fred"].roles)
+/// ['baker', 'cook']
+#[pyclass(frozen, mapping, module = "pellucid", name = "Record")]
+pub struct Record {
+    /// Its place.
+    pub node: Node,
+}
+
+/// A stored list, read in place.
+///
+/// A `MutableSequence`. In a record of a table it is attached: what is appended, set or removed is
+/// saved at once, and this list alone is encoded again.
+///
+/// >>> import pellucid
+/// >>> db = pellucid.open(":memory:")
+/// >>> db["numbers"] = [1, 2, 3]
+/// >>> numbers = db["numbers"]
+/// >>> numbers.append(4)
+/// >>> numbers[-1], len(numbers), db["numbers"]
+/// (4, 4, [1, 2, 3, 4])
+#[pyclass(frozen, sequence, module = "pellucid", name = "RecordList")]
+pub struct RecordList {
+    /// Its place.
+    pub node: Node,
+}
+
+impl Handle for Record {
+    const FULL_NAME: &'static CStr = c"pellucid.Record";
+
+    #[inline]
+    fn at(node: Node) -> Self {
+        Self { node }
+    }
+
+    fn node(&self) -> &Node {
+        &self.node
+    }
+
+    #[inline]
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
+    }
+
+    fn address(object: &Bound<'_, Self>) -> usize {
+        std::ptr::from_ref(object.get()) as usize
+    }
+
+    fn sample(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
+        Bound::new(py, Self { node: sample_node() })
+    }
+}
+
+impl Handle for RecordList {
+    const FULL_NAME: &'static CStr = c"pellucid.RecordList";
+
+    #[inline]
+    fn at(node: Node) -> Self {
+        Self { node }
+    }
+
+    fn node(&self) -> &Node {
+        &self.node
+    }
+
+    #[inline]
+    fn pool() -> &'static Pool {
+        static POOL: Pool = Pool::new();
+        &POOL
+    }
+
+    fn address(object: &Bound<'_, Self>) -> usize {
+        std::ptr::from_ref(object.get()) as usize
+    }
+
+    fn sample(py: Python<'_>) -> PyResult<Bound<'_, Self>> {
+        Bound::new(py, Self { node: sample_node() })
+    }
+}
+
+/// A place in an empty row: what the memory of a handle looks like is looked up in one at it.
+fn sample_node() -> Node {
+    let names = GilRc::new(Names::new(Source::Own(Dictionary::new())));
+    let row = Row::owned(&[], &[], names, Gate::new(), None, None);
+    Node::root(GilRc::new(row), false)
+}
+
+/// The node of a handle of ours.
+pub fn node_of<'a>(handle: &'a Bound<'_, PyAny>) -> PyResult<&'a Node> {
+    if let Ok(record) = handle.cast_exact::<Record>() {
+        return Ok(&record.get().node);
+    }
+    if let Ok(list) = handle.cast_exact::<RecordList>() {
+        return Ok(&list.get().node);
+    }
+    // Those that the collector knows are of subclasses.
+    match handle.cast::<Record>() {
+        Ok(record) => Ok(&record.get().node),
+        Err(_) => Ok(&handle.cast::<RecordList>()?.get().node),
+    }
+}

@@ -1,0 +1,177 @@
+//! Which objects does Python code encode and decode?
+//!
+//! What has no exact built-in type is handed to `pellucid.objects` (one module, imported when first
+//! needed), which says in plain values what to write.
+
+use pellucid_record::layout::{Kind, SCALAR_HEAD_SIZE, tag};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
+
+use crate::errors;
+use crate::hot::gil::Strong;
+use crate::hot::text;
+use crate::values::encode::{Encoding, Outcome, Reason, fail};
+
+/// What may be done with pickles: the value of `pickle=` in `open`, `dumps` and `loads`.
+pub struct PicklePolicy {
+    // None: "deny". It is the default, and costs nothing to make.
+    object: Option<Strong<PyAny>>,
+    /// Whether every pickle is read.
+    pub is_allow: bool,
+}
+
+impl PicklePolicy {
+    /// Pickles are neither written nor read.
+    pub const DENY: Self = Self { object: None, is_allow: false };
+
+    /// The policy that `argument` states: "deny", "allow", or an iterable of names of globals.
+    ///
+    /// # Errors
+    /// `ValueError` for another word, and for a name that can stand for no global.
+    pub fn new(argument: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let Some(argument) = argument else { return Ok(Self::DENY) };
+        if let Ok(word) = argument.cast::<PyString>() {
+            return match word.to_str()? {
+                "deny" => Ok(Self::DENY),
+                "allow" => Ok(Self { object: Some(Strong::new(argument)), is_allow: true }),
+                word => Err(errors::value_error(format!(
+                    "pickle={word:?} is unknown; use \"deny\", \"allow\", or a list of allowed globals"
+                ))),
+            };
+        }
+        let Ok(names) = argument.try_iter() else {
+            return Err(errors::value_error(format!(
+                "pickle={} is unknown; use \"deny\", \"allow\", or a list of allowed globals",
+                argument.repr()?
+            )));
+        };
+        let globals: Vec<String> = names.map(|name| name?.extract()).collect::<PyResult<_>>()?;
+        let globals = PyTuple::new(argument.py(), globals)?;
+        pickles(argument.py())?.call_method1("check_globals", (&globals,))?;
+        Ok(Self { object: Some(Strong::new(globals.as_any())), is_allow: false })
+    }
+
+    /// Whether pickles are neither written nor read.
+    pub fn is_deny(&self) -> bool {
+        self.object.is_none()
+    }
+
+    /// The same policy, for another owner.
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self { object: self.object.as_ref().map(|object| object.clone_ref(py)), is_allow: self.is_allow }
+    }
+
+    /// As `pickle=` was given.
+    pub fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match &self.object {
+            Some(object) => object.clone_ref(py).into_bound(py),
+            None => PyString::intern(py, "deny").into_any(),
+        }
+    }
+}
+
+fn objects(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("pellucid.objects")
+}
+
+fn pickles(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("pellucid.pickles")
+}
+
+/// Writes an object of no type that the native code knows.
+pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
+    let py = encoding.py;
+    let said = objects(py)?.call_method1("encode", (object, encoding.policy.object(py)))?;
+    if said.is_none() {
+        return fail(Reason::Unsupported(object.clone().unbind()));
+    }
+    let said = said.cast_into::<PyTuple>().map_err(PyErr::from)?;
+    let way: String = said.get_item(0)?.extract()?;
+    match way.as_str() {
+        "value" => encoding.stand_in(&said.get_item(1)?, depth),
+        "pickle" => {
+            let data = said.get_item(1)?.cast_into::<PyBytes>().map_err(PyErr::from)?;
+            encoding.payload(tag::PICKLE, data.as_bytes(), depth)
+        }
+        "registered" => {
+            encoding.encoder.begin_payload(tag::REGISTERED);
+            encoding.encoder.begin(Kind::Tuple, 2, 0)?;
+            encoding.bound_value(&said.get_item(1)?, depth + 2)?;
+            encoding.bound_value(&said.get_item(2)?, depth + 2)?;
+            encoding.encoder.end()?;
+            Ok(encoding.encoder.end_payload(&[])?)
+        }
+        _ => array(encoding, &said, depth),
+    }
+}
+
+/// What to do with an object that cannot be stored, for the message that refuses it.
+pub fn way_out(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    objects(object.py())?.call_method1("way_out", (object,))?.extract()
+}
+
+/// Writes a NumPy array: its head as a nested tuple, its data behind it.
+fn array<'py>(encoding: &mut Encoding<'_, 'py>, said: &Bound<'py, PyTuple>, depth: u32) -> Outcome {
+    let data = said.get_item(4)?.cast_into::<PyBytes>().map_err(PyErr::from)?;
+    // Made apart from the record first: whether it goes into it depends on its size.
+    let mut part = encoding.part(&PicklePolicy::DENY);
+    part.encoder.begin_payload(tag::NDARRAY);
+    part.encoder.begin(Kind::Tuple, 4, 0)?;
+    for index in 1..3 {
+        part.bound_value(&said.get_item(index)?, depth + 2)?;
+    }
+    // Flags and data offset are the encoder's to write: it alone knows where the data will stand.
+    part.encoder.end_ndarray(said.get_item(3)?.extract()?, data.as_bytes())?;
+    let payload = part.finish().encoder.take().split_off(SCALAR_HEAD_SIZE);
+    encoding.payload(tag::NDARRAY, &payload, depth)
+}
+
+/// The instance of a registered class.
+pub fn decode_registered<'py>(
+    name: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    objects(name.py())?.call_method1("decode_registered", (name, value))
+}
+
+/// The object of a pickle, if the policy allows it.
+pub fn decode_pickle<'py>(
+    py: Python<'py>,
+    data: &[u8],
+    policy: &PicklePolicy,
+) -> PyResult<Bound<'py, PyAny>> {
+    if policy.is_deny() {
+        return Err(errors::raise(
+            py,
+            "PickleDenied",
+            "a stored value is a pickle, and pickles are denied; open with pickle=\"allow\", or with the list of globals \
+             it may use, if you trust the file's author",
+        ));
+    }
+    // The bytes first: an import may run code that writes to a viewed buffer.
+    let data = text::bytes(py, data)?;
+    pickles(py)?.call_method1("decode", (data, policy.object(py)))
+}
+
+/// The NumPy array, or scalar, that a payload describes; it shares `data`.
+pub fn decode_array<'py>(
+    head: &Bound<'py, PyTuple>,
+    data: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = head.py();
+    objects(py)?.call_method1("decode_array", (head.get_item(0)?, head.get_item(1)?, head.get_item(2)?, data))
+}
+
+/// An instance of the class that a table was opened with (`type=`).
+pub fn build<'py>(
+    class: &Bound<'py, PyType>,
+    value: &Bound<'py, PyAny>,
+    run_init: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    class.py().import("pellucid.instances")?.call_method1("build", (class, value, run_init))
+}
+
+/// Whether a table of a class takes a value whose class is not exactly that.
+pub fn admits(class: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    class.py().import("pellucid.classes")?.call_method1("admits", (class, value))?.extract()
+}

@@ -1,0 +1,37 @@
+//! Stored values as Python objects: encoding, decoding, and the handles that read a record in place.
+//!
+//! Nothing here knows a table or a database; what a row needs of its table goes through `home.rs`.
+#![expect(clippy::inline_always, reason = "what a call returns in memory is waited for; each is measured")]
+#![expect(
+    clippy::vec_box,
+    clippy::unnecessary_box_returns,
+    reason = "names stay where they are: others point there"
+)]
+
+pub mod ahead;
+pub mod alloc;
+pub mod buffer;
+pub mod bytes;
+pub mod calendar;
+pub mod change;
+pub mod dates;
+pub mod decode;
+pub mod dicts;
+pub mod encode;
+pub mod field;
+pub mod functions;
+pub mod handles;
+pub mod home;
+pub mod hooks;
+pub mod keys;
+pub mod members;
+pub mod names;
+pub mod node;
+pub mod path;
+pub mod reading;
+pub mod record;
+pub mod record_list;
+pub mod row;
+pub mod row_errors;
+pub mod scalars;
+pub mod views;

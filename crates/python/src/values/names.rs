@@ -1,0 +1,430 @@
+//! Which field names, as Python objects, does a shape id stand for?
+//!
+//! Each dictionary of shapes (a database's, an envelope's) has one `Names` beside it: its names as
+//! interned str objects, so that decoding makes no strings for keys and a lookup by name is a
+//! comparison of pointers. Invariants:
+//!
+//! 1. A `ShapeNames` owns references to its names, and lives as long as its `Names`; an address
+//!    compared with one of its names therefore cannot have been reused.
+//! 2. `serial` is unique in the process and changes when ids are taken back (an aborted
+//!    transaction): whatever remembers a shape id remembers the serial beside it.
+//! 3. A draft (a shape that a running transaction made) is written by that transaction alone, which it
+//!    remembers by its serial: another one may begin before the end of the first is known here.
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pellucid_record::shape::{Dictionary, Shape, Shapes};
+use pellucid_store::Store;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::hot::gil::{GilCell, GilValue, Shared};
+use crate::hot::text;
+
+/// Where the shapes of a `Names` are defined.
+#[expect(clippy::large_enum_variant, reason = "there is one for each `Names`, and it is never moved")]
+pub enum Source {
+    /// By these tables alone: an envelope's, or those of `dumps`.
+    Own(Dictionary),
+    /// By a database: the dictionary as it was at the start, and who knows more.
+    Store(Arc<Store>, Arc<Dictionary>),
+}
+
+impl Source {
+    /// The dictionary that holds the names.
+    pub fn dictionary(&self) -> &Dictionary {
+        match self {
+            Source::Own(dictionary) => dictionary,
+            Source::Store(_, dictionary) => dictionary,
+        }
+    }
+}
+
+/// One shape: its id, and its names as interned str objects.
+pub struct ShapeNames {
+    /// The id in the dictionary.
+    pub id: u32,
+    /// The names, owned, in slot order.
+    pub keys: Box<[*mut ffi::PyObject]>,
+    /// The same shape for the record crate; a draft is in no dictionary yet.
+    pub shape: Shape,
+    /// The serial of the transaction that made it and is still running; 0 once it is everyone's.
+    pub draft_of: GilValue<u64>,
+    /// log2 of the slot width of the last dict of this shape that was written: mostly the next one's, too.
+    pub width_log2: GilValue<u8>,
+    /// The id within the envelope that is being made, valid while the first equals its number.
+    pub local: GilValue<(u64, u32)>,
+}
+
+// SAFETY: the pointers are interned str objects that this struct owns; they are read, and finally
+// released, with the GIL held (`Drop` takes it).
+unsafe impl Send for ShapeNames {}
+// SAFETY: as above; the cells are `Sync` by their own argument.
+unsafe impl Sync for ShapeNames {}
+
+impl ShapeNames {
+    /// The names of `shape`, as interned objects.
+    ///
+    /// They become immortal on some versions of Python; a dictionary is capped, so what that may
+    /// cost is capped as well.
+    pub fn new(py: Python<'_>, id: u32, shape: Shape, draft_of: u64) -> Box<Self> {
+        let keys = shape.names().iter().map(|name| PyString::intern(py, name).into_ptr()).collect();
+        Box::new(Self {
+            id,
+            keys,
+            shape,
+            draft_of: GilValue::new(draft_of),
+            width_log2: GilValue::new(0),
+            local: GilValue::new((0, 0)),
+        })
+    }
+}
+
+impl Drop for ShapeNames {
+    fn drop(&mut self) {
+        // Without an interpreter (at its end) the names are left alone: they go with the process.
+        Python::try_attach(|_py| {
+            for key in &self.keys {
+                // SAFETY: owned since `new`, released once, with the GIL held.
+                unsafe { ffi::Py_DECREF(*key) };
+            }
+        });
+    }
+}
+
+const GUESS_COUNT: usize = 512;
+/// From so many wrong guesses on, a spot is known to be that of several shapes.
+const WRONG_GUESSES_MAX: u8 = 8;
+
+/// What changes as shapes are met; all boxes stay where they are once made (invariant 1).
+struct Known {
+    by_id: Vec<Option<Box<ShapeNames>>>,
+    by_keys: HashMap<u64, Vec<u32>, BuildHasherDefault<Hashed>>,
+    guesses: Vec<*const ShapeNames>,
+    // How often the guess at each spot was wrong, up to a few.
+    wrong_guesses: [u8; GUESS_COUNT],
+    // Shapes taken back after an abort, by their keys: an encoder further up the stack may still hold them.
+    // They are used again when the same transaction is tried again, as is usual.
+    withdrawn: HashMap<u64, Vec<Box<ShapeNames>>>,
+}
+
+impl Known {
+    fn withdraw(&mut self, shape: Box<ShapeNames>) {
+        self.withdrawn.entry(hash_keys(&shape.keys)).or_default().push(shape);
+    }
+
+    fn take_withdrawn(&mut self, hash: u64, shape: &ShapeNames) -> Option<Box<ShapeNames>> {
+        let alike = self.withdrawn.get_mut(&hash)?;
+        let index = alike.iter().position(|old| old.id == shape.id && old.keys == shape.keys)?;
+        Some(alike.swap_remove(index))
+    }
+}
+
+// SAFETY: `guesses` point into boxes owned by the same struct, which are Send themselves.
+unsafe impl Send for Known {}
+
+/// The names of one dictionary of shapes.
+pub struct Names {
+    serial: GilValue<u32>,
+    source: Source,
+    known: GilCell<Known>,
+}
+
+impl Shared for Names {}
+
+static NEXT_SERIAL: AtomicU32 = AtomicU32::new(1);
+
+impl Names {
+    /// The names of the shapes that `source` defines.
+    pub fn new(source: Source) -> Self {
+        Self {
+            serial: GilValue::new(NEXT_SERIAL.fetch_add(1, Ordering::Relaxed)),
+            source,
+            known: GilCell::new(Known {
+                by_id: Vec::new(),
+                by_keys: HashMap::default(),
+                guesses: Vec::new(),
+                wrong_guesses: [0; GUESS_COUNT],
+                withdrawn: HashMap::new(),
+            }),
+        }
+    }
+
+    /// The number that stands for this dictionary in caches (invariant 2).
+    #[inline]
+    pub fn serial(&self) -> u32 {
+        self.serial.get()
+    }
+
+    /// Where the shapes are defined.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The names of shape `id`, or None where the dictionary has no such shape.
+    pub fn named(&self, py: Python<'_>, id: u32) -> Option<&ShapeNames> {
+        if let Some(shape) = self.met_as(py, id) {
+            return Some(shape);
+        }
+        let shape = self.source.dictionary().shape(id).cloned().or_else(|| self.ask_store(id))?;
+        Some(self.insert(py, ShapeNames::new(py, id, shape, 0)))
+    }
+
+    /// A shape that the dictionary lacked: other processes may have added it; or this is a forked
+    /// child, whose store has a dictionary of its own.
+    #[cold]
+    fn ask_store(&self, id: u32) -> Option<Shape> {
+        let Source::Store(store, _) = &self.source else { return None };
+        // A snapshot brings the store's dictionary up to date. A failure leaves the id unknown,
+        // which the reader reports with its place.
+        drop(store.snapshot().ok()?);
+        store.dictionary().ok()?.shape(id).cloned()
+    }
+
+    /// The shape `id`, if it has been met here.
+    pub fn met_as(&self, py: Python<'_>, id: u32) -> Option<&ShapeNames> {
+        let found = self.known.with(py, |known| {
+            known.by_id.get(id as usize).and_then(|entry| entry.as_deref()).map(std::ptr::from_ref)
+        });
+        // SAFETY: boxes live as long as `self` (invariant 1).
+        found.map(|shape| unsafe { &*shape })
+    }
+
+    /// Remember a shape that the running transaction, whose serial that is, has made.
+    pub fn add_draft(&self, py: Python<'_>, id: u32, shape: Shape, serial: u64) -> &ShapeNames {
+        self.insert(py, ShapeNames::new(py, id, shape, serial))
+    }
+
+    /// The transaction has been committed: its shapes are everyone's.
+    pub fn keep_drafts(&self, py: Python<'_>, serial: u64) {
+        if serial == 0 {
+            return;
+        }
+        self.known.with(py, |known| {
+            for shape in known.by_id.iter().flatten().filter(|shape| shape.draft_of.get() == serial) {
+                shape.draft_of.set(0);
+            }
+        });
+    }
+
+    /// The transaction has been dropped: its ids will be given to other shapes.
+    pub fn withdraw_drafts(&self, py: Python<'_>, serial: u64) {
+        if serial == 0 {
+            return;
+        }
+        let any = self.known.with(py, |known| {
+            let is_ours = |shape: &&mut Option<Box<ShapeNames>>| {
+                shape.as_ref().is_some_and(|shape| shape.draft_of.get() == serial)
+            };
+            let taken: Vec<_> = known.by_id.iter_mut().filter(is_ours).filter_map(Option::take).collect();
+            let any = !taken.is_empty();
+            for shape in taken {
+                known.withdraw(shape);
+            }
+            if any {
+                known.guesses.fill(std::ptr::null());
+                let by_id = &known.by_id;
+                known.by_keys.retain(|_, ids| {
+                    ids.retain(|id| by_id.get(*id as usize).is_some_and(Option::is_some));
+                    !ids.is_empty()
+                });
+            }
+            any
+        });
+        if any {
+            self.serial.set(NEXT_SERIAL.fetch_add(1, Ordering::Relaxed));
+        }
+    }
+
+    fn insert(&self, py: Python<'_>, shape: Box<ShapeNames>) -> &ShapeNames {
+        let hash = hash_keys(&shape.keys);
+        let old = self.known.with(py, |known| known.take_withdrawn(hash, &shape));
+        let shape = match old {
+            Some(old) => {
+                old.draft_of.set(shape.draft_of.get());
+                old
+            }
+            None => shape,
+        };
+        let pointer = self.known.with(py, |known| {
+            let index = shape.id as usize;
+            if known.by_id.len() <= index {
+                known.by_id.resize_with(index + 1, || None);
+            }
+            known.by_keys.entry(hash).or_default().push(shape.id);
+            if let Some(old) = known.by_id.get_mut(index).and_then(|entry| entry.replace(shape)) {
+                known.withdraw(old);
+            }
+            known
+                .by_id
+                .get(index)
+                .and_then(|entry| entry.as_deref())
+                .map_or(std::ptr::null(), std::ptr::from_ref)
+        });
+        // SAFETY: just stored, and boxes live as long as `self` (invariant 1).
+        unsafe { &*pointer }
+    }
+
+    /// The shape whose names are these interned objects, if it has been met here.
+    pub fn by_keys(&self, py: Python<'_>, keys: &[*mut ffi::PyObject]) -> Option<&ShapeNames> {
+        let found = self.known.with(py, |known| {
+            known.by_keys.get(&hash_keys(keys))?.iter().find_map(|id| {
+                let shape = known.by_id.get(*id as usize)?.as_deref()?;
+                (*shape.keys == *keys).then_some(std::ptr::from_ref(shape))
+            })
+        });
+        // SAFETY: boxes live as long as `self` (invariant 1).
+        found.map(|shape| unsafe { &*shape })
+    }
+
+    /// The shape that the last dict with this first key and size had.
+    #[inline]
+    pub fn guess(&self, py: Python<'_>, spot: usize) -> Option<&ShapeNames> {
+        let pointer = self
+            .known
+            .with(py, |known| known.guesses.get(spot % GUESS_COUNT).copied().unwrap_or(std::ptr::null()));
+        // SAFETY: null, or into a box that lives as long as `self` (invariant 1).
+        unsafe { pointer.as_ref() }
+    }
+
+    /// Remember the shape of a dict for `guess`.
+    #[inline]
+    pub fn set_guess(&self, py: Python<'_>, spot: usize, shape: &ShapeNames) {
+        self.known.with(py, |known| {
+            // Names that only read never guess.
+            if known.guesses.is_empty() {
+                known.guesses.resize(GUESS_COUNT, std::ptr::null());
+            }
+            if let Some(entry) = known.guesses.get_mut(spot % GUESS_COUNT) {
+                *entry = shape;
+            }
+        });
+    }
+
+    /// The shape guessed at this spot was not the dict's.
+    #[cold]
+    pub fn note_wrong_guess(&self, py: Python<'_>, spot: usize) {
+        self.known.with(py, |known| {
+            if let Some(count) = known.wrong_guesses.get_mut(spot % GUESS_COUNT) {
+                *count = WRONG_GUESSES_MAX.min(*count + 1);
+            }
+        });
+    }
+
+    /// Whether guesses at this spot have been wrong more often than a few first ones may be.
+    #[inline]
+    pub fn is_varied(&self, py: Python<'_>, spot: usize) -> bool {
+        self.known
+            .with(py, |known| known.wrong_guesses.get(spot % GUESS_COUNT).copied() >= Some(WRONG_GUESSES_MAX))
+    }
+
+    /// The place in the table of guesses for a dict: its first key and its size.
+    ///
+    /// # Safety
+    /// `first_key` is a live str that is a key of a dict, so that its hash has been computed.
+    #[inline]
+    pub unsafe fn guess_spot(first_key: *mut ffi::PyObject, count: usize) -> usize {
+        // By hash, not by address: keys that a JSON parser made are other objects each time.
+        // SAFETY: each str begins with this head.
+        let hash = unsafe { (*first_key.cast::<ffi::PyASCIIObject>()).hash } as usize;
+        hash.wrapping_add(count.wrapping_mul(7))
+    }
+
+    /// How many shapes have been met.
+    pub fn count(&self) -> usize {
+        self.source.dictionary().len() as usize
+    }
+}
+
+fn hash_keys(keys: &[*mut ffi::PyObject]) -> u64 {
+    let hash = keys.iter().fold(keys.len() as u64, |hash, key| {
+        (hash.rotate_left(5) ^ (*key as u64 >> 4)).wrapping_mul(0x517c_c1b7_2722_0a95)
+    });
+    // The best bits of a product are the upper ones; a table looks at both ends.
+    hash ^ hash >> 32
+}
+
+/// The hasher of numbers that are hashes: to hash them again was a tenth of finding a dict's shape by its keys.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+}
+
+impl Shapes for Names {
+    #[inline]
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        self.source.dictionary().shape(id).or_else(|| self.met(id))
+    }
+
+    #[inline]
+    fn slot_count(&self, id: u32) -> Option<u32> {
+        // SAFETY: as in `met`.
+        let py = unsafe { Python::assume_attached() };
+        match self.met_as(py, id) {
+            Some(shape) => Some(shape.keys.len() as u32),
+            None => self.shape(id).map(Shape::count),
+        }
+    }
+}
+
+impl Names {
+    /// A shape that is in no dictionary of ours: a draft, or one that the store has to be asked for.
+    #[cold]
+    fn met(&self, id: u32) -> Option<&Shape> {
+        // SAFETY: handles, the only users of `Names`, work with the GIL held; whoever releases
+        // it for a long scan reads through the store's own dictionary.
+        let py = unsafe { Python::assume_attached() };
+        self.named(py, id).map(|shape| &shape.shape)
+    }
+}
+
+/// Those shapes that are known without asking the store: for code that runs while the store's own locks are held, where a
+/// question would wait for itself. Any other shape is missing here.
+pub struct Met<'a>(pub &'a Names);
+
+impl Shapes for Met<'_> {
+    fn shape(&self, id: u32) -> Option<&Shape> {
+        // SAFETY: as in `Names::met`.
+        let py = unsafe { Python::assume_attached() };
+        let known = self.0.source.dictionary().shape(id);
+        known.or_else(|| self.0.met_as(py, id).map(|shape| &shape.shape))
+    }
+}
+
+/// Whether two str objects hold the same characters.
+///
+/// # Safety
+/// Both are live str objects; the GIL is held.
+#[inline]
+pub unsafe fn is_same_name(one: *mut ffi::PyObject, two: *mut ffi::PyObject) -> bool {
+    if one == two {
+        return true;
+    }
+    // SAFETY: as promised by the caller.
+    unsafe {
+        match (text::ascii_of(one), text::ascii_of(two)) {
+            (Some(one), Some(two)) => one == two,
+            (None, None) => ffi::PyUnicode_Compare(one, two) == 0,
+            _ => false,
+        }
+    }
+}

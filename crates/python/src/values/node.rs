@@ -1,0 +1,214 @@
+//! Which place in a row does a handle stand for?
+//!
+//! A handle (`Record`, `RecordList`) is a row and a *path* in it: the parent handle and one step
+//! from there. The place that the path led to is remembered with the row's version; when another
+//! handle has changed the row, the next access walks the path again. So `tags = rec.tags;
+//! tags.append("x"); rec.tags` show one list, as with a dict.
+
+use pellucid_record::error::{Corrupt, Damage};
+use pellucid_record::layout::{DEPTH_MAX, Kind};
+use pellucid_record::path;
+use pellucid_record::view::{Container, Root, Slot};
+use pyo3::prelude::*;
+
+use crate::hot::gil::{GilRc, GilValue, Strong};
+use crate::values::reading::Reading;
+use crate::values::row::Row;
+use crate::values::{handles, row_errors};
+
+/// One step from a container to what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A field of a dict, by name.
+    Field(Box<str>),
+    /// An entry of a dict, by a key that is no str, as a record of its own.
+    Key(Box<[u8]>),
+    /// An element of a list or tuple.
+    Index(i64),
+}
+
+impl Step {
+    /// The same, owned.
+    pub fn of(step: path::Step<'_>) -> Self {
+        match step {
+            path::Step::Field(name) => Step::Field(name.into()),
+            path::Step::Key(key) => Step::Key(key.into()),
+            path::Step::Index(index) => Step::Index(index),
+        }
+    }
+
+    /// The same for the record crate.
+    pub fn borrowed(&self) -> path::Step<'_> {
+        match self {
+            Step::Field(name) => path::Step::Field(name),
+            Step::Key(key) => path::Step::Key(key),
+            Step::Index(index) => path::Step::Index(*index),
+        }
+    }
+}
+
+/// A handle's place in its row.
+pub struct Node {
+    /// The value it looks into.
+    pub row: GilRc<Row>,
+    /// The handle it was reached from, and the step from there; None at the root.
+    pub parent: Option<(Strong<PyAny>, Step)>,
+    /// Whether it stands for a dict; else for a list or tuple. It never changes: where something of the
+    /// other kind has been put in its place, the handle leads nowhere.
+    pub is_dict: bool,
+    depth: u8,
+    place: GilValue<Option<Container>>,
+    seen: GilValue<u32>,
+}
+
+impl Node {
+    /// The root of a row; its place is looked up when first needed.
+    #[inline]
+    pub fn root(row: GilRc<Row>, is_dict: bool) -> Self {
+        Self { row, parent: None, is_dict, depth: 0, place: GilValue::new(None), seen: GilValue::new(0) }
+    }
+
+    /// The container at `place` in what is being read, to which `step` leads from `parent`.
+    ///
+    /// # Errors
+    /// `CorruptRecord` where containers nest deeper than any that was written: a handle keeps all those around
+    /// it, and they are released one within the other.
+    pub fn child(
+        reading: &Reading<'_>,
+        parent: &Bound<'_, PyAny>,
+        step: Step,
+        place: Container,
+    ) -> PyResult<Self> {
+        let row = reading.row();
+        if matches!(step, Step::Index(_)) {
+            row.has_element();
+        }
+        let depth = handles::node_of(parent)?.depth + 1;
+        if u32::from(depth) >= DEPTH_MAX {
+            let error = Corrupt::new(Damage::Depth, place.start as usize);
+            return Err(row_errors::corrupt_row(parent.py(), row, &error));
+        }
+        Ok(Self {
+            row: row.clone(),
+            parent: Some((Strong::new(parent), step)),
+            is_dict: is_dict(place.kind),
+            depth,
+            place: GilValue::new(Some(place)),
+            // Where the row has been changed since, the place is looked up again.
+            seen: GilValue::new(reading.version()),
+        })
+    }
+
+    /// The place, if it is known and still right: for the fast paths.
+    #[inline]
+    pub fn known_place(&self) -> Option<Container> {
+        if self.seen.get() == self.row.version() { self.place.get() } else { None }
+    }
+
+    /// Forget the place: the row has been moved to another record.
+    #[inline]
+    pub fn forget(&self) {
+        self.place.set(None);
+    }
+
+    /// Raises `StaleRecord` where the snapshot or database is closed.
+    #[inline]
+    pub fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        if self.row.gate.is_open() { Ok(()) } else { self.read_anew(py) }
+    }
+
+    /// After its transaction was taken back, a row shows what is stored instead.
+    #[cold]
+    fn read_anew(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.row.table {
+            Some(table) if self.row.gate.share().is_taken_back() => {
+                if table.read_anew(py, &self.row)? {
+                    Ok(())
+                } else {
+                    Err(row_errors::gone(py, self))
+                }
+            }
+            _ => Err(row_errors::stale(py)),
+        }
+    }
+
+    /// The container that this handle stands for.
+    ///
+    /// # Errors
+    /// `StaleRecord` after a close, `CorruptRecord` for damage, `KeyError` where the path leads
+    /// nowhere any more.
+    #[inline]
+    pub fn container(&self, py: Python<'_>) -> PyResult<Container> {
+        self.check_open(py)?;
+        match self.known_place() {
+            Some(place) => Ok(place),
+            None => self.find(py),
+        }
+    }
+
+    fn find(&self, py: Python<'_>) -> PyResult<Container> {
+        let row = &*self.row;
+        let place = match &self.parent {
+            None => self.find_root(py)?,
+            Some((parent, step)) => {
+                let parent = parent.bind(py);
+                let parent = handles::node_of(&parent)?;
+                let around = parent.container(py)?;
+                self.check_moved(py)?;
+                let slot = crate::values::field::slot_at(py, row, row.bytes(), &around, step)?;
+                match slot {
+                    Some(Slot::Container(place)) if is_dict(place.kind) == self.is_dict => place,
+                    _ => return Err(row_errors::gone(py, self)),
+                }
+            }
+        };
+        // A list may stand where a dict stood: this handle stands for what was there.
+        if self.place.get().is_some_and(|old| is_dict(old.kind) != is_dict(place.kind)) {
+            return Err(row_errors::gone(py, self));
+        }
+        self.place.set(Some(place));
+        self.seen.set(row.version());
+        Ok(place)
+    }
+
+    /// Raises where a list on the way has changed so that an index leads to another element: a change through this
+    /// handle would go to that.
+    fn check_moved(&self, py: Python<'_>) -> PyResult<()> {
+        if !matches!(self.parent, Some((_, Step::Index(_)))) {
+            // What is around it was looked at before.
+            return Ok(());
+        }
+        let path = self.path(py)?;
+        match self.row.moved_on(py, &path, self.seen.get()) {
+            None => Ok(()),
+            Some(depth) => Err(row_errors::moved(py, &self.row, path.get(..depth).unwrap_or_default())),
+        }
+    }
+
+    fn find_root(&self, py: Python<'_>) -> PyResult<Container> {
+        let row = &*self.row;
+        match pellucid_record::view::root(row.bytes(), &*row.names) {
+            Ok(Root::Container(place)) if is_dict(place.kind) == self.is_dict => Ok(place),
+            Ok(_) => Err(row_errors::gone(py, self)),
+            Err(error) => Err(row_errors::corrupt_row(py, row, &error)),
+        }
+    }
+
+    /// The steps from the root to here.
+    pub fn path(&self, py: Python<'_>) -> PyResult<Vec<Step>> {
+        let mut path = match &self.parent {
+            None => return Ok(Vec::new()),
+            Some((parent, _)) => handles::node_of(&parent.bind(py))?.path(py)?,
+        };
+        if let Some((_, step)) = &self.parent {
+            path.push(step.clone());
+        }
+        Ok(path)
+    }
+}
+
+/// Whether a container of this kind is a dict, and its handle a `Record`.
+#[inline]
+pub fn is_dict(kind: Kind) -> bool {
+    matches!(kind, Kind::Shaped | Kind::Keyed)
+}

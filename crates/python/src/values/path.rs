@@ -1,0 +1,110 @@
+//! How does a user name a place in a record?
+
+use pellucid_query::expression::DEPTH_MAX;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple};
+
+use crate::errors;
+use crate::values::node::Step;
+
+/// The path that `argument` names: `"address.city"` splits at dots, a tuple is exact.
+///
+/// In a tuple an int is an index of a list, or a key of a dict that has such.
+///
+/// # Errors
+/// `TypeError` for anything else, `ValueError` for an empty path.
+pub fn parse<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let py = argument.py();
+    let steps: Vec<_> = if let Ok(text) = argument.cast::<PyString>() {
+        let text =
+            errors::utf8(text, "the field path", "no path in text can have; a tuple, or F[...], is exact")?;
+        refuse_steps(text)?;
+        text.split('.').map(|name| PyString::new(py, name).into_any()).collect()
+    } else if let Ok(tuple) = argument.cast::<PyTuple>() {
+        tuple.iter().collect()
+    } else {
+        let kind = argument.get_type();
+        let instead = if argument.is_instance_of::<PyList>() {
+            "a list; several fields are several arguments, as in select(\"name\", \"address.city\")"
+                .to_owned()
+        } else {
+            kind.name()?.to_string()
+        };
+        return Err(errors::type_error(format!(
+            "a field path is a str (\"address.city\") or a tuple (\"address\", \"city\"), not {instead}"
+        )));
+    };
+    if steps.is_empty() {
+        return Err(errors::value_error("a field path needs at least one field"));
+    }
+    if steps.len() > DEPTH_MAX as usize {
+        return Err(errors::value_error(format!(
+            "a field path has {DEPTH_MAX} steps at most, not {}; records nest no deeper than 64",
+            steps.len()
+        )));
+    }
+    Ok(steps)
+}
+
+/// Refuses a path in text that is typed as one of an expression is: it would lead to a field that is called so, and make one in an update.
+fn refuse_steps(path: &str) -> PyResult<()> {
+    let is_index = |name: &str| {
+        let inner = name.strip_suffix(']').and_then(|name| name.rsplit_once('[')).map(|(_, inner)| inner);
+        inner.is_some_and(|inner| {
+            inner == "*" || inner.starts_with(['\'', '"']) || inner.parse::<i64>().is_ok()
+        })
+    };
+    let is_digits = |name: &str| {
+        let digits = name.strip_prefix('-').unwrap_or(name);
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let names = || path.split('.');
+    let why = if path == "*" {
+        "there is no sign for all fields: a query without select() has them"
+    } else if names().any(is_index) {
+        "there are no indexes in it: write F.tags[0] or F.tags.each() where an expression may stand, or a tuple, (\"tags\", 0)"
+    } else if names().any(|name| name.ends_with("()")) {
+        "nothing is called in it: write F.tags.each() where an expression may stand, or pellucid.parse(\"tags[*]\")"
+    } else if names().skip(1).any(is_digits) {
+        "a number in it would be a name: (\"tags\", 0) leads to an element of a list, (\"years\", \"2026\") to a field of a dict"
+    } else if names().any(|name| name.len() > 1 && name.starts_with('`') && name.ends_with('`')) {
+        "there are no backticks in it: a tuple, (\"two.words\",), is exact"
+    } else if !path.is_empty() && names().any(str::is_empty) {
+        "a name in it is empty"
+    } else {
+        return Ok(());
+    };
+    Err(errors::value_error(format!(
+        "the field path {path:?} goes down at its dots, and {why}; a field of that very name is ({path:?},)"
+    )))
+}
+
+/// The step that leads to the field `key` of a dict; None where no record can have such a key.
+///
+/// # Errors
+/// What the key's own code raises; `TypeError` for what no dict has as a key, such as a list.
+pub fn field_step(key: &Bound<'_, PyAny>) -> PyResult<Option<Step>> {
+    if let Ok(name) = key.cast_exact::<PyString>()
+        && let Ok(name) = name.to_str()
+    {
+        return Ok(Some(Step::Field(name.into())));
+    }
+    key.hash()?;
+    Ok(crate::values::bytes::key_record(key)?.map(|key| Step::Key(key.into_boxed_slice())))
+}
+
+/// A path for people: `['a'][3]`.
+pub fn show(py: Python<'_>, steps: &[Step]) -> String {
+    steps
+        .iter()
+        .map(|step| match step {
+            Step::Field(name) => format!("[{name:?}]"),
+            Step::Index(index) => format!("[{index}]"),
+            Step::Key(key) => {
+                let key =
+                    crate::values::bytes::key_object(py, key).and_then(|key| Ok(key.repr()?.to_string()));
+                format!("[{}]", key.unwrap_or_else(|_| "?".to_owned()))
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,641 @@
+//! Where do the bytes that a record handle reads lie, and what keeps them there?
+//!
+//! A `Row` is one stored value: bytes, and a holder that keeps them. All handles into one value (a
+//! record, the list in it, the dict in that) share one row. Invariants:
+//!
+//! 1. `bytes()` is valid until the holder changes; no caller keeps the slice across a call that could
+//!    run Python code or change the row. Code that decodes more than one value takes a `Reading`, whose bytes stay what they
+//!    are: a change meanwhile goes to a copy.
+//! 2. A row over a snapshot is read only while its gate is open; the snapshot itself lives as
+//!    long as the holder, so even a missed gate could not dangle.
+//! 3. `version` grows when the bytes change otherwise than in place: places found earlier are
+//!    then wrong and have to be looked up again.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use pellucid_store::{LargeValue, Snapshot};
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+
+use pellucid_record::patch;
+
+use crate::errors;
+use crate::hot::gil::{GilCell, GilRc, GilValue, Shared, Spare, Strong};
+use crate::values::home::Home;
+use crate::values::hooks::PicklePolicy;
+use crate::values::names::Names;
+use crate::values::node::Step;
+use crate::values::row_errors;
+
+/// Whether what rows were read from is still there: a snapshot, a database, a transaction.
+pub struct Gate(GilValue<State>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    Closed,
+    TakenBack,
+}
+
+impl Gate {
+    /// A gate that is open.
+    pub fn new() -> GilRc<Self> {
+        GilRc::new(Self(GilValue::new(State::Open)))
+    }
+
+    /// Whether rows may be read.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.0.get() == State::Open
+    }
+
+    /// From now on, rows raise `StaleRecord`.
+    pub fn close(&self) {
+        self.0.set(State::Closed);
+    }
+
+    /// The transaction was taken back: from now on, rows are read anew.
+    pub fn take_back(&self) {
+        self.0.set(State::TakenBack);
+    }
+
+    /// Whether rows are to be read anew.
+    pub fn is_taken_back(&self) -> bool {
+        self.0.get() == State::TakenBack
+    }
+}
+
+impl Shared for Gate {}
+
+/// The gate of a row: another one once the row has been changed in a transaction.
+pub struct RowGate(GilCell<GilRc<Gate>>);
+
+impl RowGate {
+    fn new(gate: GilRc<Gate>) -> Self {
+        Self(GilCell::new(gate))
+    }
+
+    #[inline]
+    fn with<R>(&self, work: impl FnOnce(&mut GilRc<Gate>) -> R) -> R {
+        // SAFETY: rows are used with the GIL held alone.
+        self.0.with(unsafe { Python::assume_attached() }, work)
+    }
+
+    /// Whether the row may be read.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.with(|gate| gate.is_open())
+    }
+
+    /// The gate itself.
+    pub fn share(&self) -> GilRc<Gate> {
+        self.with(|gate| gate.clone())
+    }
+
+    /// From now on, the row is of this transaction or database.
+    pub fn set(&self, new: GilRc<Gate>) {
+        drop(self.with(|gate| std::mem::replace(gate, new)));
+    }
+}
+
+/// What keeps the bytes of a row where they are.
+pub enum Holder {
+    /// The row's own copy: the record, then its key.
+    Owned(Box<[u8]>),
+    /// A buffer of the user's, which `view` reads.
+    Buffer(PyBuffer<u8>),
+    /// A bytes object.
+    Bytes(Strong<pyo3::types::PyBytes>),
+    /// A page of the database, through the snapshot that pins it.
+    Snapshot(Snapshot),
+    /// The row's own copy, and the snapshot in which its large values are that lie apart. Boxed, so that other rows are no larger.
+    Apart(Box<(Box<[u8]>, Snapshot)>),
+    /// As `Apart`, of what a commit has written: large values that it wrote itself need not be in the snapshot any more.
+    Told(Box<Told>),
+}
+
+/// What a commit has put under a key, with its large values.
+pub struct Told {
+    _copy: Box<[u8]>,
+    snapshot: Snapshot,
+    large: Vec<LargeValue>,
+}
+
+/// One stored value under any number of handles.
+pub struct Row {
+    data: GilValue<*const u8>,
+    size: GilValue<usize>,
+    key_data: GilValue<*const u8>,
+    key_size: GilValue<usize>,
+    version: GilValue<u32>,
+    is_pinned: GilValue<bool>,
+    /// Whether a handle on an element of a list was ever made, for which `moves` are noted.
+    has_elements: GilValue<bool>,
+    /// How many `Reading`s there are of the present bytes.
+    readers: GilValue<u32>,
+    aside: GilCell<Option<Box<Aside>>>,
+    holder: GilCell<Holder>,
+    /// The names of its shapes.
+    pub names: GilRc<Names>,
+    /// Open while it may be read.
+    pub gate: RowGate,
+    /// The table that it is attached to; None: changes stay in this row.
+    pub table: Option<Home>,
+    /// Why it cannot be changed, if it cannot.
+    pub frozen: Option<&'static str>,
+    /// What to do with pickles in it, where no table says so.
+    pub own_policy: Option<Box<PicklePolicy>>,
+    is_tracked: bool,
+}
+
+impl Shared for Row {
+    #[inline]
+    fn spare() -> Option<&'static Spare> {
+        static SPARE: Spare = Spare::new();
+        Some(&SPARE)
+    }
+}
+
+// SAFETY: the pointers lead into what `holder` keeps; they and the holder are used with the GIL
+// held alone.
+unsafe impl Send for Row {}
+// SAFETY: as above.
+unsafe impl Sync for Row {}
+
+impl Row {
+    /// A row over its own copy of a record and its key (empty where it has none).
+    pub fn owned(
+        record: &[u8],
+        key: &[u8],
+        names: GilRc<Names>,
+        gate: GilRc<Gate>,
+        table: Option<Home>,
+        frozen: Option<&'static str>,
+    ) -> Self {
+        let copy = copy_of(record, key);
+        let data = copy.as_ptr();
+        Self {
+            data: GilValue::new(data),
+            size: GilValue::new(record.len()),
+            // The key's bytes are the tail of the same box; with an empty one, its end.
+            key_data: GilValue::new(data.wrapping_add(record.len())),
+            key_size: GilValue::new(key.len()),
+            version: GilValue::new(0),
+            is_pinned: GilValue::new(false),
+            has_elements: GilValue::new(false),
+            readers: GilValue::new(0),
+            aside: GilCell::new(None),
+            holder: GilCell::new(Holder::Owned(copy)),
+            names,
+            gate: RowGate::new(gate),
+            table,
+            frozen,
+            own_policy: None,
+            is_tracked: false,
+        }
+    }
+
+    /// A row over bytes that `holder` keeps.
+    ///
+    /// # Safety
+    /// `record` and `key` lie in what `holder` keeps alive and unmoved.
+    pub unsafe fn borrowed(
+        record: &[u8],
+        key: &[u8],
+        holder: Holder,
+        names: GilRc<Names>,
+        gate: GilRc<Gate>,
+        table: Option<Home>,
+        frozen: Option<&'static str>,
+    ) -> Self {
+        Self {
+            data: GilValue::new(record.as_ptr()),
+            size: GilValue::new(record.len()),
+            key_data: GilValue::new(key.as_ptr()),
+            key_size: GilValue::new(key.len()),
+            version: GilValue::new(0),
+            is_pinned: GilValue::new(matches!(holder, Holder::Snapshot(_))),
+            has_elements: GilValue::new(false),
+            readers: GilValue::new(0),
+            aside: GilCell::new(None),
+            holder: GilCell::new(holder),
+            names,
+            gate: RowGate::new(gate),
+            table,
+            frozen,
+            own_policy: None,
+            is_tracked: false,
+        }
+    }
+
+    /// Puts this memory, a record of `size` bytes and its key behind it, in the place of the present one.
+    fn exchange(&self, py: Python<'_>, copy: Box<[u8]>, size: usize) {
+        let (old_data, readers) = (self.data.get(), self.readers.get());
+        self.data.set(copy.as_ptr());
+        self.size.set(size);
+        self.key_data.set(copy.as_ptr().wrapping_add(size));
+        self.key_size.set(copy.len() - size);
+        self.is_pinned.set(false);
+        let old = self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy)));
+        if readers == 0 {
+            // Outside of the cell: a buffer's release may run Python code.
+            drop(old);
+        } else {
+            self.readers.set(0);
+            let retired = Retired { data: old_data, readers, holder: old };
+            self.aside.with(py, |aside| aside.get_or_insert_default().retired.push(retired));
+        }
+    }
+
+    /// A `Reading` of the present bytes begins.
+    #[inline]
+    pub(super) fn begin_reading(&self) -> (*const u8, usize) {
+        self.readers.set(self.readers.get() + 1);
+        (self.data.get(), self.size.get())
+    }
+
+    /// The `Reading` of the bytes at `data` is over.
+    #[inline]
+    pub(super) fn end_reading(&self, data: *const u8) {
+        if self.data.get() == data && self.readers.get() > 0 {
+            self.readers.set(self.readers.get() - 1);
+        } else {
+            self.end_reading_of_retired(data);
+        }
+    }
+
+    #[cold]
+    fn end_reading_of_retired(&self, data: *const u8) {
+        // SAFETY: a `Reading` is made and dropped with the GIL held.
+        let py = unsafe { Python::assume_attached() };
+        let released = self.aside.with(py, |aside| {
+            let retired = &mut aside.as_mut()?.retired;
+            let index = retired.iter().position(|old| old.data == data)?;
+            let old = retired.get_mut(index)?;
+            old.readers -= 1;
+            (old.readers == 0).then(|| retired.swap_remove(index))
+        });
+        // Outside of the cell, as in `exchange`.
+        drop(released);
+    }
+
+    /// The record's bytes (invariant 1).
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        let data = self.data.get();
+        // SAFETY: `data` and `size` were set together from one slice that `holder` keeps.
+        unsafe { std::slice::from_raw_parts(data, self.size.get()) }
+    }
+
+    /// The key's bytes: the code of the key, without its spelling (invariant 1).
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        let data = self.key_data.get();
+        // SAFETY: as for `bytes`.
+        unsafe { std::slice::from_raw_parts(data, self.key_size.get()) }
+    }
+
+    /// Whether the collector has to know handles on it: the holder is a buffer that may hold one of them.
+    #[inline]
+    pub fn is_tracked(&self) -> bool {
+        self.is_tracked
+    }
+
+    /// The object whose buffer the row holds, borrowed; null where it holds none.
+    pub fn exporter(&self, py: Python<'_>) -> *mut pyo3::ffi::PyObject {
+        self.holder.with(py, |holder| match holder {
+            Holder::Buffer(buffer) => exporter_of(buffer),
+            _ => std::ptr::null_mut(),
+        })
+    }
+
+    /// Counts the changes after which places have to be looked up again.
+    #[inline]
+    pub fn version(&self) -> u32 {
+        self.version.get()
+    }
+
+    /// Let a row that no one else holds stand for another record of the same snapshot.
+    ///
+    /// # Safety
+    /// `record` and `key` lie in the snapshot that this row's holder pins, and the caller is the
+    /// only one who has this row.
+    #[inline]
+    pub unsafe fn move_to(&self, record: &[u8], key: &[u8]) {
+        self.data.set(record.as_ptr());
+        self.size.set(record.len());
+        self.key_data.set(key.as_ptr());
+        self.key_size.set(key.len());
+    }
+
+    /// Whether the bytes lie in a snapshot that this row keeps.
+    #[inline]
+    pub fn is_pinned(&self) -> bool {
+        self.is_pinned.get()
+    }
+
+    /// Have large values that lie apart read from `snapshot` until the row is detached.
+    pub fn attach(&self, py: Python<'_>, snapshot: Snapshot) {
+        self.holder.with(py, |holder| {
+            if let Holder::Owned(copy) = holder {
+                // The bytes stay where they are: the box that has them moves.
+                let copy = std::mem::take(copy);
+                *holder = Holder::Apart(Box::new((copy, snapshot)));
+            }
+        });
+    }
+
+    /// Have large values that lie apart read from those that a commit wrote, or else from `snapshot`.
+    pub fn attach_told(&self, py: Python<'_>, snapshot: Snapshot, large: Vec<LargeValue>) {
+        self.holder.with(py, |holder| {
+            if let Holder::Owned(copy) = holder {
+                // The bytes stay where they are: the box that has them moves.
+                let copy = std::mem::take(copy);
+                *holder = Holder::Told(Box::new(Told { _copy: copy, snapshot, large }));
+            }
+        });
+    }
+
+    /// Copy the bytes out of the snapshot and let go of it.
+    pub fn detach(&self, py: Python<'_>) {
+        if self.is_pinned() {
+            self.exchange(py, copy_of(self.bytes(), self.key()), self.size.get());
+        } else {
+            drop(self.holder.with(py, |holder| match holder {
+                Holder::Apart(held) => {
+                    let copy = std::mem::take(&mut held.0);
+                    Some(std::mem::replace(holder, Holder::Owned(copy)))
+                }
+                // What is told of is told whole, for as long as the change is kept.
+                _ => None,
+            }));
+        }
+    }
+
+    /// A handle on an element of a list is made.
+    #[inline]
+    pub fn has_element(&self) {
+        self.has_elements.set(true);
+    }
+
+    /// The list, as a number of steps, of which this path takes an element that may stand elsewhere since version `seen`.
+    pub fn moved_on(&self, py: Python<'_>, path: &[Step], seen: u32) -> Option<usize> {
+        self.aside.with(py, |aside| {
+            aside.as_ref().and_then(|aside| aside.moves.iter().find_map(|moved| moved.concerns(path, seen)))
+        })
+    }
+
+    /// Note which elements of lists stand elsewhere in `record`, in which there is also what others have changed.
+    pub fn note_others(&self, py: Python<'_>, record: &[u8]) {
+        if !self.has_elements.get() {
+            return;
+        }
+        let version = self.version.get().wrapping_add(1);
+        let mut moves = Vec::new();
+        let compared = patch::moved(self.bytes(), record, &*self.names, &mut |list, from| {
+            moves.push(Move { list: list.iter().map(|step| Step::of(*step)).collect(), from, version });
+        });
+        if compared.is_err() {
+            // What is damaged is not compared; no handle on an element is trusted then.
+            moves = vec![Move { list: Vec::new(), from: EVERYWHERE, version }];
+        }
+        for one in moves {
+            self.add_move(py, one);
+        }
+    }
+
+    /// Adds one, and forgets those which it tells as well: so there are few, however often a list changes.
+    fn add_move(&self, py: Python<'_>, new: Move) {
+        self.aside.with(py, |aside| {
+            let moves = &mut aside.get_or_insert_default().moves;
+            moves.retain(|old| old.list != new.list || old.from < new.from);
+            moves.push(new);
+        });
+    }
+
+    /// Put other record bytes in the place of the present ones, under the same key. `moves`: the elements of this list
+    /// stand elsewhere now, from this one on.
+    pub fn replace(&self, py: Python<'_>, record: &[u8], moves: Option<(&[Step], i64)>) {
+        if let (Some((list, from)), true) = (moves, self.has_elements.get()) {
+            let version = self.version.get().wrapping_add(1);
+            let from = u32::try_from(from).unwrap_or(EVERYWHERE - 1);
+            self.add_move(py, Move { list: list.to_vec(), from, version });
+        }
+        self.exchange(py, copy_of(record, self.key()), record.len());
+        self.version.set(self.version.get().wrapping_add(1));
+    }
+
+    /// Put these record bytes, and the memory that they are in, in the place of the present ones, under the same key.
+    /// `is_alike`: they have the same layout, only a slot's content differs.
+    pub fn take_over(&self, py: Python<'_>, mut record: Vec<u8>, is_alike: bool) {
+        let size = record.len();
+        record.extend_from_slice(self.key());
+        self.exchange(py, record.into_boxed_slice(), size);
+        if !is_alike {
+            self.version.set(self.version.get().wrapping_add(1));
+        }
+    }
+
+    /// Run `work` on the row's own, writable copy of the record. Places in it stay where they are.
+    pub fn with_own_bytes<R>(&self, py: Python<'_>, work: impl FnOnce(&mut [u8]) -> R) -> R {
+        let is_owned = self.holder.with(py, |holder| matches!(holder, Holder::Owned(_)));
+        if !is_owned || self.readers.get() > 0 {
+            self.exchange(py, copy_of(self.bytes(), self.key()), self.size.get());
+        }
+        let size = self.size.get();
+        self.holder.with(py, |holder| match holder {
+            Holder::Owned(copy) => work(copy.get_mut(..size).unwrap_or_default()),
+            _ => work(&mut []),
+        })
+    }
+
+    /// What to do with pickles in this value.
+    pub fn policy(&self, py: Python<'_>) -> PicklePolicy {
+        match (&self.own_policy, &self.table) {
+            (Some(policy), _) => policy.clone_ref(py),
+            (None, Some(table)) => table.policy(py),
+            (None, None) => PicklePolicy::DENY,
+        }
+    }
+
+    /// The snapshot that it was read from, while it keeps that.
+    pub fn snapshot(&self, py: Python<'_>) -> Option<Snapshot> {
+        self.holder.with(py, |holder| match holder {
+            Holder::Snapshot(snapshot) => Some(snapshot.clone()),
+            Holder::Apart(held) => Some(held.1.clone()),
+            Holder::Told(told) => Some(told.snapshot.clone()),
+            _ => None,
+        })
+    }
+
+    /// Whether it is what a commit has put there, as a watch gives it.
+    pub fn is_told(&self, py: Python<'_>) -> bool {
+        self.holder.with(py, |holder| matches!(holder, Holder::Told(_)))
+    }
+
+    /// The bytes of a large value that came with the row.
+    fn told(&self, py: Python<'_>, id: u64) -> Option<Arc<[u8]>> {
+        self.holder.with(py, |holder| match holder {
+            Holder::Told(told) => told.large.iter().find(|large| large.id == id)?.bytes.clone(),
+            _ => None,
+        })
+    }
+
+    /// The bytes of a value that lies apart.
+    ///
+    /// # Errors
+    /// `CorruptRecord` where the database no longer has it, or has another size of it.
+    pub fn apart(&self, py: Python<'_>, id: u64, size: u64) -> PyResult<Vec<u8>> {
+        let Some(table) = &self.table else {
+            return Err(errors::value_error("a value lies apart, but these bytes belong to no database"));
+        };
+        let found = match self.told(py, id) {
+            Some(bytes) => Some(bytes.to_vec()),
+            None => table.large_value(py, self.snapshot(py).as_ref(), id)?,
+        };
+        match found {
+            Some(data) if data.len() as u64 == size => Ok(data),
+            Some(_) => {
+                Err(errors::value_error("a value that lies apart has another size than the record says"))
+            }
+            None => Err(row_errors::stale_apart(py, self)),
+        }
+    }
+
+    /// A row for a part of `row` that lies apart, under the same policy.
+    pub fn part(py: Python<'_>, row: &Row, data: &[u8]) -> Self {
+        let part = Self::owned(data, &[], row.names.clone(), row.gate.share(), None, row.frozen);
+        Self { own_policy: Some(Box::new(row.policy(py))), ..part }
+    }
+}
+
+/// What few rows have. Boxed, so that the others are no larger.
+#[derive(Default)]
+struct Aside {
+    /// What has moved in the lists of the row since it was read, while there are handles on elements of them.
+    moves: Vec<Move>,
+    retired: Vec<Retired>,
+}
+
+/// Bytes that the row had, and which are still being read.
+struct Retired {
+    data: *const u8,
+    /// How many `Reading`s there are of them; never 0.
+    readers: u32,
+    #[expect(dead_code, reason = "it keeps the bytes where they are")]
+    holder: Holder,
+}
+
+// SAFETY: as for `Row`.
+unsafe impl Send for Retired {}
+
+/// All elements of all lists: no list has so many.
+const EVERYWHERE: u32 = u32::MAX;
+
+struct Move {
+    list: Vec<Step>,
+    /// The first element that may stand elsewhere.
+    from: u32,
+    /// The version of the row in which it does.
+    version: u32,
+}
+
+impl Move {
+    fn concerns(&self, path: &[Step], seen: u32) -> Option<usize> {
+        // Versions wrap around.
+        let is_later = (self.version.wrapping_sub(seen) as i32) > 0;
+        if !is_later || !path.starts_with(&self.list) {
+            return None;
+        }
+        let rest = path.get(self.list.len()..)?;
+        let has_index = |step: &Step| matches!(step, Step::Index(index) if *index >= i64::from(self.from));
+        (self.from == EVERYWHERE || rest.first().is_some_and(has_index)).then_some(self.list.len())
+    }
+}
+
+fn exporter_of(buffer: &PyBuffer<u8>) -> *mut pyo3::ffi::PyObject {
+    // SAFETY: buffers are looked at with the GIL held alone.
+    let py = unsafe { Python::assume_attached() };
+    buffer.obj(py).map_or(std::ptr::null_mut(), Bound::as_ptr)
+}
+
+/// Whether what keeps the bytes takes part in garbage collection.
+fn is_collected(holder: &Holder) -> bool {
+    let Holder::Buffer(buffer) = holder else { return false };
+    let exporter = exporter_of(buffer);
+    // SAFETY: null, or a live object, which the buffer holds.
+    !exporter.is_null() && unsafe { pyo3::ffi::PyType_IS_GC(pyo3::ffi::Py_TYPE(exporter)) != 0 }
+}
+
+fn copy_of(record: &[u8], key: &[u8]) -> Box<[u8]> {
+    let mut copy = Vec::with_capacity(record.len() + key.len());
+    copy.extend_from_slice(record);
+    copy.extend_from_slice(key);
+    copy.into_boxed_slice()
+}
+
+/// Bytes inside a holder that is still on its way into a row.
+#[derive(Clone, Copy)]
+pub struct Span {
+    data: *const u8,
+    size: usize,
+}
+
+impl Span {
+    /// These bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self { data: bytes.as_ptr(), size: bytes.len() }
+    }
+
+    /// The bytes of a contiguous buffer.
+    pub fn of_buffer(buffer: &PyBuffer<u8>) -> Self {
+        Self { data: buffer.buf_ptr().cast(), size: buffer.len_bytes() }
+    }
+
+    /// The bytes, for as long as the holder that keeps them is borrowed.
+    pub fn bytes<'a>(&self, _holder: &'a Holder) -> &'a [u8] {
+        if self.size == 0 {
+            return &[];
+        }
+        // SAFETY: made by the two functions above from what the holder keeps. A writable buffer may
+        // change under us; what is read from it is checked at each access, and copied first
+        // where two reads must agree.
+        unsafe { std::slice::from_raw_parts(self.data, self.size) }
+    }
+
+    /// A row over a part of these bytes, given as offset and size.
+    #[inline(always)]
+    pub fn into_row(
+        self,
+        record: (usize, usize),
+        holder: Holder,
+        names: GilRc<Names>,
+        gate: GilRc<Gate>,
+        frozen: Option<&'static str>,
+    ) -> Row {
+        let (offset, size) = record;
+        let end = self.size.min(offset.saturating_add(size));
+        let data = self.data.wrapping_add(offset.min(end));
+        let is_tracked = is_collected(&holder);
+        // Built where it stays: moving it from hand to hand cost a tenth of a `view`.
+        Row {
+            data: GilValue::new(data),
+            size: GilValue::new(end - offset.min(end)),
+            key_data: GilValue::new(data),
+            key_size: GilValue::new(0),
+            version: GilValue::new(0),
+            is_pinned: GilValue::new(false),
+            has_elements: GilValue::new(false),
+            readers: GilValue::new(0),
+            aside: GilCell::new(None),
+            holder: GilCell::new(holder),
+            names,
+            gate: RowGate::new(gate),
+            table: None,
+            frozen,
+            own_policy: None,
+            is_tracked,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Exceptions about a stored value: damage, staleness, and what cannot be encoded.
+
+use pellucid_record::error::{Corrupt, Damage, EncodeError};
+use pyo3::exceptions::{
+    PyAttributeError, PyKeyError, PyMemoryError, PyRuntimeError, PyUnicodeDecodeError, PyValueError,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::{corrupt_record, raise, shorten};
+use crate::values::encode::{Failure, Reason};
+use crate::values::handles::Record;
+use crate::values::keys;
+use crate::values::node::{Node, Step};
+use crate::values::row::Row;
+
+/// `AttributeError` for a field that a record does not have.
+pub fn no_attribute(record: &Bound<'_, Record>, name: *mut pyo3::ffi::PyObject) -> PyErr {
+    // SAFETY: only `hot::field` calls this, with the str that the interpreter passed.
+    let name = crate::values::field::borrowed_name(record.py(), name);
+    let shown = name.repr().map(|text| text.to_string()).unwrap_or_default();
+    PyAttributeError::new_err(format!("the record has no field {shown}"))
+}
+
+/// A record of a closed snapshot or database.
+pub fn stale(py: Python<'_>) -> PyErr {
+    raise(
+        py,
+        "StaleRecord",
+        "this record belongs to a snapshot or database that has been closed; copy what you need before \
+         closing (rec.copy(), rec.to_dict())",
+    )
+}
+
+/// A value that lay apart from a record has gone with a later change of it.
+pub fn stale_apart(py: Python<'_>, row: &Row) -> PyErr {
+    if row.is_told(py) {
+        return raise(
+            py,
+            "StaleRecord",
+            format!(
+                "a large value of {} was replaced or deleted by a later commit before the watch came to this change, \
+                 and an earlier commit wrote it; the other fields of the change are there, and the table has what the \
+                 row is now",
+                describe(py, row)
+            ),
+        );
+    }
+    raise(
+        py,
+        "StaleRecord",
+        format!(
+            "a large value of {} was replaced or deleted after this record was read; read the record again, or read \
+             both in one snapshot",
+            describe(py, row)
+        ),
+    )
+}
+
+/// The path that a handle stands for leads nowhere any more.
+pub fn gone(py: Python<'_>, node: &Node) -> PyErr {
+    let record = describe(py, &node.row);
+    let what = match node.path(py) {
+        Ok(steps) if !steps.is_empty() => {
+            format!("what stood at {} of {record}", crate::values::path::show(py, &steps))
+        }
+        _ => record,
+    };
+    let why = if node.row.gate.share().is_taken_back() {
+        "is not there: the transaction in which it was stored or read has been rolled back"
+    } else {
+        "is no longer there, or something else is; read it again"
+    };
+    PyKeyError::new_err(format!("{what} {why}"))
+}
+
+/// A list has changed so that an index leads to another element of it.
+pub fn moved(py: Python<'_>, row: &Row, list: &[Step]) -> PyErr {
+    let list = crate::values::path::show(py, list);
+    let list = if list.is_empty() { String::new() } else { format!(" at {list}") };
+    PyKeyError::new_err(format!(
+        "the list{list} of {} has other elements than when this was read from it, so that an index leads to another \
+         one; nothing was changed: read it again",
+        describe(py, row)
+    ))
+}
+
+/// `record 'ann' of table 'people'`, as far as it is known.
+pub fn describe(py: Python<'_>, row: &Row) -> String {
+    let Some(table) = &row.table else { return "this record".to_owned() };
+    // A copy: an object that is made may wake the collector, whose finalizers may change the row.
+    let key = row.key().to_vec();
+    let key = keys::object_of(py, &key, &[])
+        .and_then(|key| key.repr().map(|text| text.to_string()))
+        .unwrap_or_else(|_| "?".to_owned());
+    format!("record {key} of table {:?}", table.name(py))
+}
+
+/// `CorruptRecord` for damage that a reader met.
+pub fn corrupt_row(py: Python<'_>, row: &Row, error: &Corrupt) -> PyErr {
+    let advice = if row.table.is_some() {
+        "the other records are not affected; run db.check() to see how far the damage goes"
+    } else {
+        "these bytes were not written by pellucid, or were changed since"
+    };
+    corrupt_record(py, format!("{} is damaged: {error}; {advice}", describe(py, row)))
+}
+
+/// `CorruptRecord` for damage in a row of which only the key is known.
+pub fn corrupt_key(py: Python<'_>, table: &str, key: &[u8], error: &Corrupt) -> PyErr {
+    let key = keys::object_of(py, key, &[])
+        .and_then(|key| Ok(key.repr()?.to_string()))
+        .unwrap_or_else(|_| "?".to_owned());
+    corrupt_record(
+        py,
+        format!(
+            "record {key} of table {table:?} is damaged: {error}; the other records are not affected; run db.check() \
+             to see how far the damage goes"
+        ),
+    )
+}
+
+/// Damage that showed when an object was to be made: its `ValueError` becomes a `CorruptRecord`.
+pub fn undecodable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
+    // What follows makes objects, for which there may be no room.
+    if error.is_instance_of::<PyMemoryError>(py) {
+        return error;
+    }
+    let is_ours = error
+        .get_type(py)
+        .module()
+        .is_ok_and(|module| module.to_str().is_ok_and(|name| name == "pellucid.errors"));
+    let is_damage = error.is_instance_of::<PyUnicodeDecodeError>(py)
+        || error.get_type(py).is(py.get_type::<PyValueError>())
+        || error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py);
+    if is_ours || !is_damage {
+        return error;
+    }
+    let wrapped = match text_offset(py, row, &error) {
+        Some(offset) => corrupt_row(py, row, &Corrupt::new(Damage::Text, offset)),
+        None => corrupt_record(py, format!("{} is damaged: {}", describe(py, row), error.value(py))),
+    };
+    wrapped.set_cause(py, Some(error));
+    wrapped
+}
+
+/// Which byte of a record is no UTF-8, where Python says which of a text in it. If the same bytes stand there twice, both are damaged.
+fn text_offset(py: Python<'_>, row: &Row, error: &PyErr) -> Option<usize> {
+    let value = error.value(py).cast::<PyUnicodeDecodeError>().ok()?;
+    let start: usize = value.getattr("start").ok()?.extract().ok()?;
+    let text = value.getattr("object").ok()?.cast_into::<PyBytes>().ok()?;
+    let text = text.as_bytes();
+    let place = row.bytes().windows(text.len().max(1)).position(|bytes| bytes == text)?;
+    Some(place + start)
+}
+
+/// What a failed encoding raises. `place` names what was being written.
+pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
+    let mut path = String::new();
+    for step in failure.path.iter().rev() {
+        let shown = step.bind(py).repr().map(|text| text.to_string()).unwrap_or_default();
+        path.push('[');
+        path.push_str(&shorten(shown));
+        path.push(']');
+        if path.len() > 400 {
+            path.push_str("...");
+            break;
+        }
+    }
+    let at = if path.is_empty() { String::new() } else { format!(" at {path}") };
+    match failure.reason {
+        Reason::Python(error) => error,
+        Reason::Unsupported(object) => {
+            let kind = object.bind(py).get_type();
+            let kind = kind.fully_qualified_name().map(|name| name.to_string()).unwrap_or_default();
+            match crate::values::hooks::way_out(object.bind(py)) {
+                Ok(why) => raise(py, "UnsupportedValue", format!("{place}{at} is of type {kind}{why}")),
+                Err(error) => error,
+            }
+        }
+        Reason::Member(object, why) => {
+            let kind = object.bind(py).get_type();
+            let kind = kind.fully_qualified_name().map(|name| name.to_string()).unwrap_or_default();
+            raise(py, "UnsupportedValue", format!("{place}{at}, of type {kind}, {why}"))
+        }
+        Reason::Cycle => raise(
+            py,
+            "UnsupportedValue",
+            format!(
+                "{place}{at} contains itself; a record is a tree: store a key or an index in the place of \
+                 what leads back"
+            ),
+        ),
+        Reason::TooDeep => raise(
+            py,
+            "RecordTooLarge",
+            format!(
+                "{place}{at} is nested more than 64 containers deep; store the deep part as a record of its \
+                 own"
+            ),
+        ),
+        Reason::Encode(EncodeError::CountMismatch { .. }) => PyRuntimeError::new_err(format!(
+            "{place}{at} changed its size while it was being stored; store a copy of it"
+        )),
+        Reason::Encode(EncodeError::NoMemory) => {
+            PyMemoryError::new_err(format!("not enough memory to store {place}{at}"))
+        }
+        Reason::Encode(error) => {
+            raise(py, "RecordTooLarge", format!("{place}{at} cannot be stored: {error}"))
+        }
+    }
+}

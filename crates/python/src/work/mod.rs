@@ -1,0 +1,4 @@
+//! Native work over many rows, with the GIL released.
+
+pub mod threads;
+pub mod walks;

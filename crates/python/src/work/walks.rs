@@ -1,0 +1,191 @@
+//! How does native work run over the rows of a table or a query?
+//!
+//! With the GIL released, over any kind of walk, and answering signals; over a large table of a file on several threads (`threads.rs`).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pellucid_query::expression::Node;
+use pellucid_query::{Extremes, Fault, Inside, InsideIndexed, Selected, Selection, Walk};
+use pellucid_record::Shapes;
+use pellucid_record::value::NoShapes;
+use pyo3::prelude::*;
+
+use crate::errors;
+use crate::hot::callbacks;
+use crate::signals::is_interrupted;
+use crate::store_errors;
+use crate::table::handle::Table;
+use crate::table::reading::Rows;
+use crate::values::row_errors;
+
+/// Rows to compute over, and which of them.
+pub struct Source {
+    /// Where they come from.
+    pub rows: Rows,
+    /// Which of them; None: all.
+    pub selection: Option<Selection>,
+}
+
+/// How rows are walked over that somebody asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walked {
+    /// One by one, by the thread that makes objects of them: as [`over`].
+    ByOne,
+    /// In parts, by several threads where they are many: as [`over_parts`].
+    InParts,
+}
+
+/// What rows can be asked for again and again: a table, a query.
+pub trait Queried<'py> {
+    /// The table that has them.
+    fn table(&self) -> &Bound<'py, Table>;
+
+    /// The rows as they are now; None where the table does not exist.
+    ///
+    /// # Errors
+    /// What looking for them raises.
+    fn source(&self, walked: Walked) -> PyResult<Option<Source>>;
+
+    /// A few of the rows, in their order, among which are those with the least or the greatest values of these expressions; None where that is not known.
+    ///
+    /// # Errors
+    /// As `source`.
+    fn source_of_extremes(&self, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>>;
+
+    /// Rows of which nothing but these expressions is read, and the expressions that come to the same over them: what an index tells may
+    /// stand for the rows.
+    ///
+    /// # Errors
+    /// As `source`.
+    fn source_of(&self, reads: &[Node], walked: Walked) -> PyResult<Option<(Source, Vec<Node>)>> {
+        Ok(self.source(walked)?.map(|source| (source, reads.to_vec())))
+    }
+}
+
+/// Who says that a walk is to stop.
+#[derive(Clone, Copy)]
+pub enum Stop<'a> {
+    /// Signals, as Ctrl-C: asked in the thread that Python called.
+    Signals,
+    /// A thread that has asked, for others.
+    Flag(&'a AtomicBool),
+}
+
+impl Stop<'_> {
+    /// Whether to stop now.
+    pub fn is_set(self) -> bool {
+        match self {
+            Stop::Signals => is_interrupted(),
+            Stop::Flag(flag) => flag.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Work that runs over any kind of walk.
+pub trait Work: Send {
+    /// What comes of it.
+    type Result: Send;
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// Damage, or a stop.
+    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault>;
+
+    /// Does it over those rows that are wanted.
+    ///
+    /// # Errors
+    /// As `run`.
+    fn run_over<S: Shapes>(
+        self,
+        rows: &mut impl Walk,
+        selection: Option<&mut Selection>,
+        shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault>
+    where
+        Self: Sized,
+    {
+        match selection {
+            Some(selection) if !selection.takes_all() => {
+                self.run(&mut Selected { rows, selection, shapes }, shapes, stop)
+            }
+            _ => self.run(rows, shapes, stop),
+        }
+    }
+}
+
+/// Runs `work` over rows, with the GIL released.
+///
+/// # Errors
+/// What the store raises, `CorruptRecord`, and what a signal handler raises.
+pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyResult<W::Result> {
+    let py = table.py();
+    let this = table.get();
+    let core = this.core();
+    let Source { rows, mut selection } = source;
+    let result = match rows {
+        Rows::Pinned(mut scan) => {
+            let snapshot = scan.snapshot().clone();
+            callbacks::released(py, move || {
+                let whole = snapshot.whole();
+                work.run_over(&mut *scan, selection.as_mut(), &whole, Stop::Signals)
+            })
+        }
+        Rows::Listed(mut rows) => {
+            let snapshot = rows.snapshot().clone();
+            callbacks::released(py, move || {
+                let whole = snapshot.whole();
+                work.run_over(&mut *rows, selection.as_mut(), &whole, Stop::Signals)
+            })
+        }
+        Rows::Indexed(mut rows) => {
+            let snapshot = rows.snapshot().clone();
+            callbacks::released(py, move || {
+                let whole = snapshot.whole();
+                work.run_over(&mut *rows, selection.as_mut(), &whole, Stop::Signals)
+            })
+        }
+        Rows::Told(mut rows, _) => callbacks::released(py, move || {
+            work.run_over(&mut *rows, selection.as_mut(), &NoShapes, Stop::Signals)
+        }),
+        Rows::IndexedInside(mut rows) => core.in_running(py, |transaction| {
+            let transaction = &*transaction;
+            let whole = transaction.whole();
+            let mut rows = InsideIndexed { rows: &mut rows, transaction };
+            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
+        })?,
+        Rows::Copied(mut rows) => core.in_running(py, |transaction| {
+            let whole = transaction.whole();
+            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
+        })?,
+        Rows::Inside(mut scan) => core.in_running(py, |transaction| {
+            let transaction = &*transaction;
+            let whole = transaction.whole();
+            let mut rows = Inside { scan: &mut scan, transaction };
+            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
+        })?,
+    };
+    result.map_err(|fault| of_fault(table, fault))
+}
+
+/// What a walk that broke off raises.
+pub fn of_fault(table: &Bound<'_, Table>, fault: Fault) -> PyErr {
+    let py = table.py();
+    match fault {
+        Fault::Store(error) => store_errors::of_store(py, error),
+        Fault::Record(key, error) => row_errors::corrupt_key(py, &table.get().name(py), &key, &error),
+        Fault::Groups(error) => errors::raise(
+            py,
+            "TooManyGroups",
+            format!(
+                "{} groups and more of table {:?} take over {} MiB of memory; group by what has fewer values, or filter the rows \
+                 first",
+                error.count,
+                table.get().name(py),
+                error.size_max >> 20
+            ),
+        ),
+        Fault::Stopped => errors::stopped(py),
+    }
+}
