@@ -226,7 +226,7 @@ def fork():
         try:
             parent.kill()
             for number in (0, 139):
-                with pellucid.open(tmp_path / f"{number}.pel", timeout=5) as db:
+                with pellucid.open(tmp_path / f"{number}.pel", timeout=60) as db:
                     db["b"] = 2
                     assert dict(db) == {"b": 2}
                 assert not (tmp_path / f"{number}.pel-log").exists()
