@@ -1,4 +1,4 @@
-"""How is the demo started?"""
+"""This module starts the demo from the command line."""
 
 from __future__ import annotations
 

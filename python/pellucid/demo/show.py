@@ -1,4 +1,4 @@
-"""How does the tour look, in a terminal and out of one?"""
+"""This module prints the results of the tour, in a terminal or into a pipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT_WIDTH = 60
 
 @contextmanager
 def progress(console: Console, limit: int | None) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar that moves with files (with a limit: with definitions); in a pipe, nothing moves."""
+    """Show a progress bar over files (with a limit, over definitions). In a pipe, show no bar."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -40,7 +40,7 @@ def progress(console: Console, limit: int | None) -> Iterator[Callable[[str, int
 
 
 def stored(console: Console, python: str, result: Stored) -> None:
-    """What was stored."""
+    """Print what was stored."""
     console.print(
         f"[bold]1. Stored[/] {result.storing.count:,} definitions of {python}'s library: "
         + ", ".join(f"{count:,} {_plural(kind)}" for kind, count in result.kinds.most_common())
@@ -58,7 +58,7 @@ def stored(console: Console, python: str, result: Stored) -> None:
 
 
 def read(console: Console, result: Read) -> None:
-    """What reading showed."""
+    """Print the results of reading."""
     per_row = result.file_size / result.rows
     console.print(
         f"[bold]2. Closed and opened again[/] in {_time(result.opening.seconds)}: one file of "
@@ -89,7 +89,7 @@ def read(console: Console, result: Read) -> None:
 
 
 def asked(console: Console, result: Asked) -> None:
-    """What queries found."""
+    """Print the results of the queries."""
     from rich.markup import escape
 
     console.print("[bold]5. Found by what is in them[/], over the packed bytes:")
@@ -110,7 +110,7 @@ def asked(console: Console, result: Asked) -> None:
 
 
 def found(console: Console, result: Found) -> None:
-    """What indexes found."""
+    """Print the results of the indexes."""
     from rich.markup import escape
 
     console.print("[bold]6. Found at once, by indexes[/], which every write keeps in step:")
@@ -140,7 +140,7 @@ def _many(places: list[str]) -> str:
 
 
 def _histogram(sizes: list[int]) -> Table:
-    """How many sizes there are between a power of two and the next."""
+    """Make a table with the number of sizes between each power of two and the next."""
     from rich.bar import Bar
     from rich.table import Table
 
@@ -158,7 +158,7 @@ def _histogram(sizes: list[int]) -> Table:
 
 
 def changed(console: Console, result: Changed) -> None:
-    """What was changed."""
+    """Print what was changed."""
     console.print(
         f"[bold]7. Changed in place[/], and in the indexes, all {result.moved.count:,} definitions "
         f"of {result.module}:"
@@ -174,7 +174,7 @@ def changed(console: Console, result: Changed) -> None:
 
 
 def _work(counts: dict[str, int]) -> str:
-    """What was done for it, as the library itself has counted."""
+    """Describe the work that the counters of the library counted."""
     encoded, overwritten = counts["values_encoded"], counts["slots_overwritten"]
     values, slots = (
         f"{count:,} {word}{'' if count == 1 else 's'}"
