@@ -1,4 +1,4 @@
-"""What can be asked of the benchmarks from a shell?"""
+"""This module is the command line of the benchmarks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ WORKLOADS = {"records": records.run, "dict": dicts.run, "writes": writes.run, "q
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the workloads that the command line names, show the report, and return the exit code."""
+    """Run the workloads of the command line, print the report, and return the exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
         from rich.console import Console
     except ImportError:
         parser.error("the report is made with rich: pip install rich")
-    # A file or pipe has no width; the tables need more than the 80 columns that would be assumed.
+    # A file or pipe has no width. The tables need more than the 80 columns that rich would assume.
     console = Console(width=None if sys.stdout.isatty() else 140)
     with tempfile.TemporaryDirectory(prefix="pellucid-bench-", dir=options.directory) as directory:
         run = Run(Path(directory), _scale(options), _pace(options), options.only, options.seed)

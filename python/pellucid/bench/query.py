@@ -1,7 +1,7 @@
-"""How fast are queries over a million records: found, added up, put in order, changed?
+"""This module measures queries over a million records: filters, sums, groups, orders, updates.
 
-Everybody answers the same questions on one thread (`queried.py`); what two threads make of the first one
-stands beside it. `columns.py` has what is handed over as columns.
+All contenders answer the same questions on one thread (`queried.py`). For the first question there are also
+figures with two threads. `columns.py` measures the export of columns.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CHANGED = "pellucid, in a changed transaction"
 
 
 def run(run: Run) -> None:
-    """Every measure."""
+    """Run every measure."""
     indexed.run(run)
     pellucid.set_threads(1)
     try:
@@ -59,7 +59,8 @@ def run(run: Run) -> None:
     run.pace.on_progress(f"make {count:,} dicts ({VARIED.name})")
     records = VARIED.records(count)
     everybody = queried(run.rivals, run.directory)
-    # A million dicts that live through all measures would make each full collection slow, for everybody.
+    # A million dicts stay alive through all measures. They would make each full collection slow for all
+    # contenders.
     whole.freeze()
     pellucid.set_threads(1)
     try:
@@ -81,7 +82,7 @@ def run(run: Run) -> None:
 def contenders(
     run: Run, everybody: Sequence[Queried], question: Callable[[Queried], Callable[[], object]], count: int
 ) -> list[Contender]:
-    """Everybody, asked the same; the cost is that of one of `count` rows."""
+    """Make a contender of each library for one question. The cost is that of one of `count` rows."""
     seconds = run.pace.repeat_seconds
     return [
         timed(one.name, question(one), count, repeat_seconds=seconds, is_ours=one.is_ours)
@@ -92,7 +93,7 @@ def contenders(
 def within(
     surroundings: Callable[[], contextlib.AbstractContextManager[None]], one: Contender, name: str, like: str
 ) -> Contender:
-    """The same contender inside something that is not timed."""
+    """Return the same contender inside a context that is not timed."""
 
     def inside(work: Callable[[], Any]) -> Callable[[], Any]:
         def do() -> Any:
@@ -106,7 +107,7 @@ def within(
 
 
 def counts(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> None:
-    """Rows that pass a filter, counted: by one thread, by two, and in a transaction that has changed one."""
+    """Measure counts with a filter: with one thread, with two, and in a transaction that changed a row."""
     if run.wants(COUNT):
         found = contenders(run, everybody, lambda one: one.count_above, len(records))
         for one, contender in list(zip(everybody, found, strict=True)):
@@ -135,7 +136,7 @@ def counts(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) ->
 
 
 def sums(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> None:
-    """What the rows of a group come to."""
+    """Measure sums and means in groups."""
     if run.wants(GROUPS):
         run.measure(
             GROUPS,
@@ -158,7 +159,7 @@ def _groups(records: Sequence[Record]) -> Groups:
 
 
 def rows(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> None:
-    """Rows and values that come back to Python."""
+    """Measure queries that return rows and values to Python."""
     if run.wants(FIRST):
         run.measure(
             FIRST,
@@ -185,7 +186,7 @@ def rows(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> N
 
 
 def changes(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> None:
-    """One field of each row, made anew from what it was."""
+    """Measure an update of one field in each row."""
     if not run.wants(GROW):
         return
     total = sum(record["age"] for record in records)
