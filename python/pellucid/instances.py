@@ -242,8 +242,8 @@ class _Either(_Maker):
             fitting = [*exact]
         if len(fitting) > 1 and all(isinstance(member, _Instance) for member in fitting):
             raise _Misfit(
-                f"has the fields of more than one class of {self.shown}, and which of them it was is not "
-                "stored; give them different fields, or pellucid.register() them"
+                f"has the fields of more than one class of {self.shown}, and does not store which one it "
+                "was; give them different fields, or pellucid.register() them"
             )
         if not fitting and isinstance(value, dict) and any(isinstance(m, _Instance) for m in self.members):
             raise _Misfit(f"has the fields of no class of {self.shown}; read the record without type=")
@@ -260,8 +260,8 @@ class _Unknown(_Maker):
     def make(self, value: Any) -> Any:
         if isinstance(value, (dict, list, tuple, set, frozenset)):
             raise _Misfit(
-                f"is annotated {self.annotation!r}, which names nothing when the record is read; define or "
-                "import it at the top of the module that has the class"
+                f"is annotated {self.annotation!r}, which is not defined when the record is read; define or "
+                "import it at the top of the module of the class"
             )
         return value
 
@@ -287,7 +287,7 @@ def _at(step: object, maker: _Maker, value: object) -> Any:
 
 def _holds(value: object, cls: type) -> str:
     return (
-        f"holds a value of type {type(value).__name__}, and {cls.__qualname__} is wanted there; read it "
+        f"holds a value of type {type(value).__name__}, but {cls.__qualname__} is expected there; read it "
         "without type="
     )
 

@@ -132,12 +132,12 @@ def way_out(value: Any) -> str:
     cls = type(value)
     if cls is Expression:
         return (
-            ", which has another value in each record and none of its own; in query.update(field=expression) "
-            "it may stand for all of a field's new value"
+            ", which has another value in each record; use it only as the whole new value of a field, in "
+            "query.update(field=expression)"
         )
     if_pickled = (
-        'allow pickles with pickle="allow" or a list of globals in open() or dumps(), knowing that a '
-        "pickle runs code of whoever wrote it when it is read"
+        'allow pickles with pickle="allow" or a list of globals in open() or dumps(); note that reading a '
+        "pickle runs code of its author"
     )
     numpy = sys.modules.get("numpy")
     if numpy is not None and type(value) is numpy.ndarray:
@@ -170,7 +170,7 @@ def way_out(value: Any) -> str:
         elif isinstance(value, Iterable):
             instead = "list(value)"
     return (
-        f", which has no place in a record; store {instead}, teach pellucid the class with "
+        f", which has no place in a record; store {instead}, register the class with "
         f"pellucid.register({cls.__name__}, encode, decode), or {if_pickled}"
     )
 
@@ -182,12 +182,12 @@ def _way_out_of_zone(value: Any) -> str | None:
     if not isinstance(value, (datetime.datetime, datetime.time)):
         return None
     if value != value:
-        return ", which is no time; store None"
+        return ", which is not a time; store None"
     # A pandas value has its own type, and may have such a zone as well.
     plain = "value.to_pydatetime()" if hasattr(value, "to_pydatetime") else "value"
     zone = value.tzinfo
     if zone is None or type(zone) is datetime.timezone or getattr(zone, "key", None) is not None:
-        return None if plain == "value" else f", which is no plain datetime; store {plain}"
+        return None if plain == "value" else f", which is not a plain datetime; store {plain}"
     zone_class = f"{type(zone).__module__}.{type(zone).__qualname__}"
     # The zones of pytz have their name in this attribute.
     named = f'zoneinfo.ZoneInfo("{getattr(zone, "zone", None) or "Europe/Berlin"}")'

@@ -77,8 +77,8 @@ def check_globals(names: tuple[str, ...]) -> None:
             )
         if WILDCARDS.intersection(module):
             raise ValueError(
-                f"pickle=[{name!r}] has a wildcard in the module's name; wildcards may stand behind the last "
-                'dot only, as in "mypkg.models.*": list the modules one by one'
+                f"pickle=[{name!r}] has a wildcard in the module's name; a wildcard may only follow the last "
+                'dot, as in "mypkg.models.*": list the modules one by one'
             )
 
 
@@ -117,15 +117,15 @@ class Globals:
                 return found
             raise PickleDenied(
                 f"a stored pickle wants {full_name!r}, which is another name for {own_name!r}; a wildcard "
-                f"gives the classes that a module defines itself: add {full_name!r} to pickle=[...] if you "
-                "trust it"
+                f"allows only the classes that a module itself defines: add {full_name!r} to pickle=[...] if "
+                "you trust it"
             )
         if is_in_full and callable(found):
             return found
         kind = type(found).__name__
         raise PickleDenied(
-            f"a stored pickle wants {full_name!r}, which is a {kind} and no class; a wildcard in "
-            "pickle=[...] gives classes, and a name in full gives a class or a function"
+            f"a stored pickle wants {full_name!r}, which is a {kind} and not a class; a wildcard in "
+            "pickle=[...] allows classes, and a full name allows a class or a function"
         )
 
 
@@ -230,7 +230,7 @@ class Restricted(_Unpickler):  # type: ignore[misc]
                 return
         raise PickleDenied(
             f"a stored pickle calls a {type(function).__name__} object that it made itself; under a list of "
-            "globals it may call these alone"
+            "globals, it may call only these"
         )
 
     def check_made(self, target: object) -> None:
@@ -239,8 +239,8 @@ class Restricted(_Unpickler):  # type: ignore[misc]
         is_member = enum is not None and isinstance(target, enum.Enum)
         if is_member or id(target) in self.given or isinstance(target, SHARED):
             raise PickleDenied(
-                f"a stored pickle changes {target!r}, which it did not make; under a list of globals it may "
-                "change its own objects alone"
+                f"a stored pickle changes {target!r}, which it did not make; under a list of globals, it may "
+                "change only its own objects"
             )
 
     def _instantiate(self, cls: object, arguments: object) -> None:
