@@ -199,7 +199,7 @@ def load(run: Run, table: Any) -> None:
             expected=sum(table["age"].to_pylist()),
             targets=[Target(1e6)],
             notes=[
-                "into a new file, the commit included; who takes no Arrow takes dicts (`to_pylist`), "
+                "into a new file, with the commit; libraries without Arrow take dicts (`to_pylist`), "
                 "SQLite's columns take lists; polars and the live dicts stay in memory"
             ],
         )

@@ -100,7 +100,7 @@ def measures_of(count: int, budget_seconds: float) -> list[Measure]:
     both = "one write and one read, each by its own mean"
     reading = [
         f"at most {READS_MAX:,} reads, before closing; what a stopped writer lacks is put in bulk first",
-        "who has no way to do that in bulk reads from as many keys as it has written",
+        "a contender without bulk puts reads from as many keys as it has written",
     ]
     notes = [budget, beside]
 

@@ -155,7 +155,7 @@ def main(verb: str, writer_name: str, path: str, *arguments: str) -> None:
 def _wait_for_the_others() -> None:
     print("ready", flush=True)
     if not os.read(0, 1):
-        raise SystemExit("whoever started this process is gone")
+        raise SystemExit("the process that started this one is gone")
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
 

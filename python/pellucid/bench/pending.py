@@ -133,8 +133,8 @@ def scans(run: Run, everybody: Sequence[Writer]) -> None:
     run.pace.on_progress("fill the tables that are scanned")
     expected = sum(row(number)["age"] for number in range(rows))
     notes = [
-        f"{rows:,} rows; pending: put one by one once all were stored, spread over them, not in the file yet",
-        "for SQLite: put in one transaction, and in its WAL, which is not written back meanwhile",
+        f"{rows:,} rows; pending: put again one by one, spread over the rows, and not in the file yet",
+        "for SQLite: put in one transaction, and kept in its WAL",
     ]
     ours = f"{OURS.name}, {pending:,} pending"
     with home(run) as folder:
@@ -190,7 +190,7 @@ def recoveries(run: Run, everybody: Sequence[Writer]) -> None:
         rounds=run.scale.start_rounds,
         targets=[Target(0.2)],
         notes=[
-            "up to the first row that is read; a process put as many rows one by one and killed itself",
-            "SQLite writes its WAL back every 1,000 pages, so that less is left; lmdb has nothing to replay",
+            "to the first row that is read; a process put these rows one by one and killed itself",
+            "SQLite writes its WAL back every 1,000 pages, so it has less to replay; lmdb has nothing",
         ],
     )

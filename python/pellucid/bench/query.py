@@ -122,7 +122,7 @@ def counts(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) ->
             found,
             expected=sum(record["age"] > ABOVE for record in records),
             targets=[Target(50e6), Target(35e6, ours=CHANGED), Target(1.7, "pellucid", TWO_THREADS)],
-            notes=["half of the rows pass; *in a changed transaction*: one that changed a row"],
+            notes=["half of the rows match; *in a changed transaction*: one that changed a row"],
         )
     if run.wants(COUNT_PREFIX):
         run.measure(
@@ -131,7 +131,7 @@ def counts(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) ->
             contenders(run, everybody, lambda one: one.count_prefix, len(records)),
             expected=sum(record["mydict"]["c"]["nested"].startswith(PREFIX) for record in records),
             targets=[Target(20e6)],
-            notes=["one row in eight passes; who has columns has one for the nested string"],
+            notes=["one row in eight matches; stores with columns have one for the nested string"],
         )
 
 
@@ -176,7 +176,7 @@ def rows(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> N
             contenders(run, everybody, lambda one: one.add_matches, len(passing)),
             expected=sum(passing),
             targets=[Target(5e6)],
-            notes=["the rate is that of the rows that pass, and pays for the others, too"],
+            notes=["the rate counts the rows that match; the time also pays for the others"],
         )
     if run.wants(AGES):
         expected = [record["age"] for record in records]
@@ -208,7 +208,7 @@ def changes(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -
         rounds=rounds,
         expected=total + len(records),
         targets=[Target(1e6)],
-        notes=["`age` becomes `age + 1`, the commit included; polars makes a new column in memory"],
+        notes=["`age` becomes `age + 1`, with the commit; polars makes a new column in memory"],
     )
     for one in everybody:
         if sum(one.ages()) != total + len(records) * (rounds + 1):

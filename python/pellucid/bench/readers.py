@@ -129,7 +129,7 @@ def _flexbuffers(rivals: Rivals, population: Population) -> list[Reader]:
         line, names, note = (
             "age_or_zero(buf)",
             {"age_or_zero": age_or_zero},
-            "its maps have no get(): a function here",
+            "its maps have no get(), so this is a function",
         )
     return [
         Reader(

@@ -228,7 +228,7 @@ def _load(run: Run, title: str, keepers: list[Store], records: list[Record]) -> 
         for keeper in in_files
     ]
     targets = [Target(700_000)] if "uniform" in title else []
-    notes = ["from a list of dicts to the commit; encoding to JSON is part of it where the store holds JSON"]
+    notes = ["from a list of dicts to the commit; with JSON encoding, if the store holds JSON"]
     for keeper in keepers:
         if keeper not in in_files or not run.wants(title):
             keeper.fill(records)
@@ -265,8 +265,8 @@ def _sums(
     )
     targets = [Target(35e6), Target(60e6)] if population is UNIFORM else []
     notes = [
-        "the API has no switch between plain cursor and a page at a time: what ran is the table's choice. "
-        "The first target is the cursor's, the second that of pages"
+        "the API has no switch between a cursor and a scan by pages; the table chooses. "
+        "The first target is for a cursor, the second for pages"
     ]
     run.measure(
         title, Unit.RATE, contenders, expected=expected, targets=targets, notes=notes if targets else ()
@@ -285,7 +285,7 @@ def _picks(run: Run, title: str, keepers: list[Store], records: list[Record]) ->
             if line
         ],
         expected=[records[key].get("age", 0) for key in keys],
-        notes=[f"{KEYS_AT_ONCE} keys at random, over and over: their pages are in the cache, for everybody"],
+        notes=[f"{KEYS_AT_ONCE} random keys, repeatedly: their pages are in the cache, for all contenders"],
     )
 
 
@@ -319,7 +319,7 @@ def changes(run: Run, population: Population) -> None:
             run.pace,
             rounds=run.scale.bulk_rounds,
             targets=[Target(1e6)] if population is UNIFORM else [],
-            notes=["commit included; DuckDB is not in it, it takes about 0.3 ms for a statement"],
+            notes=["with the commit; without DuckDB, which needs about 0.3 ms for a statement"],
         )
         run.measures.append(result)
         _check_changes(title, keepers, count)

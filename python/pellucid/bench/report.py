@@ -36,7 +36,9 @@ def show(console: Console, run: Run, machine: dict[str, str]) -> None:
         1 for measure in run.measures for result in measure.results if measure.ratio(result) is not None
     )
     if compared:
-        console.print(f"Compared with rivals {compared} times; [bold red]they were ahead {losses} times[/].")
+        console.print(
+            f"Comparisons with other libraries: {compared}; [bold red]they were faster in {losses}[/]."
+        )
     for name, reason in run.rivals.missing.items():
         console.print(f"[yellow]not installed:[/] {name} ({reason})")
 

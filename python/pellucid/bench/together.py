@@ -68,7 +68,7 @@ def trades(run: Run, everybody: Sequence[Writer]) -> None:
         [Contender(one.name, partial(sample, one), is_ours=one.is_ours) for one in everybody],
         rounds=run.scale.start_rounds,
         targets=[Target(300_000)],
-        notes=["of both together; each put is a commit, each read sees all commits so far"],
+        notes=["both processes together; each put is a commit, each read sees all commits so far"],
     )
 
 
@@ -90,7 +90,7 @@ def _check_trades(writer: Writer, path: Path, traders: list[dict[str, Any]]) -> 
 def visibility(run: Run, everybody: Sequence[Writer]) -> None:
     """Measure how old a put is when another process sees it: the median, and the slowest of a hundred."""
     notes = [
-        "from ahead of the put to the end of the read that sees it, by a process that reads all the time",
+        "from before the put to the end of the read that sees it; the reader reads all the time",
         f"two processes in turn, {run.scale.exchanges:,} times each",
     ]
     middle = Measure("until another process sees a put, median", Unit.TIME, notes=notes)
@@ -144,7 +144,7 @@ def synced(run: Run, everybody: Sequence[Writer]) -> None:
         contenders,
         rounds=run.scale.start_rounds,
         targets=[Target(4, DISK, ours=f"pellucid, {kind}") for kind in ("threads", "processes")],
-        notes=[each, "of all eight together"],
+        notes=[each, "all eight together"],
     )
 
 

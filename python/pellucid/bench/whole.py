@@ -76,7 +76,7 @@ def opens(run: Run) -> None:
                 keeper.close()
                 sample = partial(child.time_open_apart, modules[keeper.name], keeper.path)
                 contenders.append(Contender(keeper.name, sample, is_ours=keeper.is_ours))
-        notes = ["by the first process to have it open, after the import; closing is not in it"]
+        notes = ["by the first process that opens it, after the import, without closing"]
         run.measure(
             title, Unit.TIME, contenders, rounds=run.scale.start_rounds, targets=[Target(0.001)], notes=notes
         )

@@ -51,7 +51,7 @@ def pairs(run: Run, everybody: Sequence[Writer]) -> None:
         for writer, names in opened:
             work = repeated("for k, v in pairs:", f"{writer.put}\n{writer.scan}", names, "pairs")
             contenders.append(timed(writer.name, partial(work, puts), len(puts), is_ours=writer.is_ours))
-        note = "both are one operation; the scan begins with the row that was put, and reads a field of each"
+        note = "both are one operation; the scan begins with this row, and reads a field of each row"
         measure(run, title, contenders, expected, 50_000, note)
 
 
@@ -83,7 +83,7 @@ def changes(run: Run, everybody: Sequence[Writer]) -> None:
                 name = "pellucid, each by its key"
             work = repeated(head, line, names, "keys")
             contenders.append(contender(name, partial(work, over), total, writer.is_ours))
-        note = "where JSON is stored, the row is read, changed and put; with plyvel that is not atomic"
+        note = "stores with JSON read, change and put the row; with plyvel this is not atomic"
         measure(run, title, contenders, expected, 1e6, note)
 
 
