@@ -63,8 +63,8 @@ def read(console: Console, result: Read) -> None:
         f"{result.file_size / 1e6:.1f} MB, {per_row:,.0f} bytes for a record"
     )
     console.print(
-        "   [dim]The file was written just now, so the system has it in memory. Each figure is from the first "
-        "run, unless stated otherwise.[/]"
+        "   [dim]The file was written just now, so the system has it in memory. Each figure is from the "
+        "first run, unless stated otherwise.[/]"
     )
     console.print(f"[bold]3. One record[/], [cyan]table{list(result.example_key)!r}[/]:")
     console.print(_record_table(result.example))
