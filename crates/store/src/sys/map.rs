@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::file::opening::is_denied;
+use crate::file::opening::{is_denied, same_file};
 use crate::file::own_file::OwnFile;
 use crate::file::side_file;
 use crate::sys::os;
@@ -130,11 +130,24 @@ impl FileSpace {
         if !(HEAD_SIZE..=size).contains(&file.metadata()?.len()) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        // A map holds the open file that it was made from, and a forked child inherits the map: locks on that open file would
+        // outlive this process for as long as the child lives. So the map is made from another one.
+        let mapped = side_file::open(path, is_writable)?;
+        if same_file(path, &file).is_none() || same_file(path, &mapped).is_none() {
+            return Err(io::Error::other("another process replaced it meanwhile; open the database again"));
+        }
         let protection = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         // SAFETY: a new mapping at an address that the system chooses, of a file that is open and has that size; nobody
         // makes it smaller while somebody has it open.
         let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), size as usize, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                size as usize,
+                protection,
+                libc::MAP_SHARED,
+                mapped.as_raw_fd(),
+                0,
+            )
         };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -550,6 +563,24 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    #[test]
+    fn a_map_that_a_forked_child_inherits_keeps_no_member_alive() {
+        let path = std::env::temp_dir().join(format!("pellucid-map-lock-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let data = std::env::temp_dir().metadata().unwrap();
+        let open = |data| FileSpace::open(&path, HEAD_SIZE as usize / 8 + 1024, data, true).unwrap();
+        let (dead, other) = (open(Some(&data)), open(None));
+        assert!(!other.if_gone(dead.member, &mut || {}), "it lives");
+        // As a death leaves it: the descriptor is closed, the lock was not given back, and a child has the map.
+        let (member, descriptor) = (dead.member, dead.own_file().unwrap().as_raw_fd());
+        std::mem::forget(dead);
+        os::no_longer_close_in_children(descriptor);
+        // SAFETY: its owner was forgotten and closes it no more.
+        unsafe { libc::close(descriptor) };
+        assert!(other.if_gone(member, &mut || {}));
+        std::fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn a_log_of_which_every_other_chunk_is_used_has_no_hole() {
