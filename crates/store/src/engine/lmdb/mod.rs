@@ -18,7 +18,6 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod cursor;
-pub(crate) mod fill;
 pub(crate) mod page;
 pub(crate) mod search;
 pub(crate) mod txn;

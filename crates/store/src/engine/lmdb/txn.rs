@@ -8,15 +8,16 @@
 
 use std::ffi::{c_int, c_uint};
 use std::ptr;
+use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pellucid_lmdb_sys as ffi;
+use pellucid_record::encode::copy;
 
 use crate::engine::estimate;
 use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
-use crate::engine::lmdb::fill::{Filling, entry_size};
-use crate::engine::lmdb::page::{MapBounds, PAGE_HEAD_SIZE, Pages, read_u64};
+use crate::engine::lmdb::page::{MapBounds, Pages, read_u64};
 use crate::engine::lmdb::search;
 use crate::engine::lmdb::{Environment, Heads, check, error_of};
 use crate::engine::parts;
@@ -301,26 +302,44 @@ fn abort_writes_of(owner: u64, which: fn(&LiveWrite) -> bool) {
     }
 }
 
-/// What is known of the end of a tree to which entries are appended one after another.
+/// Append an entry where the cursor stands, if it stands at the tree's end and the page has room.
 ///
-/// `MDB_APPEND` fills pages completely, but searches for the tree's end each time, and for each page on the way among all
-/// that were changed. Where the last page has room, an ordinary put does the same: it finds the cursor at the end. So
-/// the room is counted from when an append has begun a page; where it is not known, it is none. Until LMDB is called again, that room is
-/// filled without it, and the page itself says how much is left, and which key is the last.
-#[derive(Default)]
-struct End {
-    filling: Option<Filling>,
-    /// Where that has ended: the last key, if there is room.
-    key: Vec<u8>,
-    room: usize,
+/// # Safety
+/// As for `mdb_cursor_put`.
+#[inline]
+unsafe fn append_here(
+    cursor: *mut ffi::MDB_cursor,
+    key: *mut ffi::MDB_val,
+    data: *mut ffi::MDB_val,
+) -> c_int {
+    #[cfg(test)]
+    if tests::IS_OFF.get() {
+        return ffi::MDB_NOTFOUND;
+    }
+    // SAFETY: as promised by the caller.
+    let code = unsafe { ffi::pellucid_append(cursor, key, data) };
+    #[cfg(test)]
+    tests::ADDED.set(tests::ADDED.get() + u64::from(code == 0));
+    code
 }
 
-impl End {
-    /// There is so much room behind this key.
-    fn note(&mut self, key: &[u8], room: usize) {
-        self.key.clear();
-        self.key.extend_from_slice(key);
-        self.room = room;
+/// A value of which LMDB is told the size alone.
+fn room_for(parts: &[&[u8]]) -> ffi::MDB_val {
+    ffi::MDB_val { mv_size: parts.iter().map(|part| part.len()).sum(), mv_data: ptr::null_mut() }
+}
+
+/// Write a value, in parts, into the room that LMDB has reserved for it.
+///
+/// # Safety
+/// `data` is room of the size of all parts on a page that LMDB has copied for this transaction.
+unsafe fn write_parts(data: ffi::MDB_val, parts: &[&[u8]]) {
+    let mut target: *mut u8 = data.mv_data.cast();
+    for part in parts {
+        // SAFETY: within that room, as promised by the caller; the parts are borrowed from elsewhere, so they do not overlap.
+        unsafe {
+            copy(slice::from_raw_parts_mut(target, part.len()), part);
+            target = target.add(part.len());
+        }
     }
 }
 
@@ -332,7 +351,6 @@ pub(crate) struct LmdbWrite {
     cursors: [*mut ffi::MDB_cursor; 3],
     /// Whether the tree's cursor stands where `find` left it.
     is_found: [bool; 3],
-    ends: [End; 3],
     owner: u64,
     environment: Arc<Environment>,
 }
@@ -371,8 +389,7 @@ impl LmdbWrite {
             is_dropped: false,
         });
         let cursors = [ptr::null_mut(); 3];
-        let ends = Default::default();
-        Ok(Self { txns: vec![txn], cursors, is_found: [false; 3], ends, owner, environment })
+        Ok(Self { txns: vec![txn], cursors, is_found: [false; 3], owner, environment })
     }
 
     /// The transaction to work in, for the thread that may.
@@ -413,72 +430,6 @@ impl LmdbWrite {
             }
         }
         self.is_found = [false; 3];
-        self.ends = Default::default();
-    }
-
-    /// The last page of the tree may be about to change.
-    fn forget_end(&mut self, tree: Tree) {
-        if let Some(end) = self.ends.get_mut(tree.index()) {
-            end.filling = None;
-            end.room = 0;
-        }
-    }
-
-    /// How many leaf pages a tree has.
-    fn leaf_pages(&self, tree: Tree) -> Result<usize, EngineError> {
-        let mut stat = empty_stat();
-        // SAFETY: the transaction is live, `stat` ours to fill.
-        check(unsafe { ffi::mdb_stat(self.txn()?, self.environment.handle(tree), &raw mut stat) })?;
-        Ok(stat.ms_leaf_pages)
-    }
-
-    /// As `append`, where LMDB has to do it.
-    fn append_by_lmdb(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
-        self.check_key(key)?;
-        self.set_found(tree, false);
-        let size = entry_size(key.len(), parts.iter().map(|part| part.len()).sum());
-        self.end_fillings();
-        let room = self.ends.get(tree.index()).filter(|end| key > &end.key[..]).map(|end| end.room);
-        if let Some((room, size)) = room.zip(size).filter(|(room, size)| size <= room) {
-            let code = self.put_with(tree, key, parts, 0)?.0;
-            self.environment.check(code)?;
-            if let Some(end) = self.ends.get_mut(tree.index()) {
-                end.note(key, room - size);
-            }
-            return Ok(true);
-        }
-        self.forget_end(tree);
-        let pages = self.leaf_pages(tree)?;
-        let value = match self.put_with(tree, key, parts, ffi::MDB_APPEND)? {
-            (0, value) => value,
-            (ffi::MDB_KEYEXIST, _) => return Ok(false),
-            (code, _) => return self.environment.check(code).map(|()| false),
-        };
-        let is_begun = self.leaf_pages(tree)? > pages;
-        let page_size = self.environment.page_size();
-        if let (Some(size), true, Some(cursor)) = (size, is_begun, self.cursors.get(tree.index())) {
-            let place = (self.txn()?, self.environment.handle(tree));
-            let sizes = (key.len(), parts.iter().map(|part| part.len()).sum());
-            // SAFETY: the cursor is open in this live transaction, has just put the entry, and that began a page.
-            let filling = unsafe { Filling::begin(place, *cursor, value, sizes, page_size) }?;
-            if let Some(end) = self.ends.get_mut(tree.index()) {
-                end.filling = filling;
-                if end.filling.is_none() {
-                    end.note(key, page_size.saturating_sub(PAGE_HEAD_SIZE + size));
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// LMDB is about to change pages, or to let go of some, in whichever tree.
-    #[inline]
-    fn end_fillings(&mut self) {
-        for end in &mut self.ends {
-            if let Some(filling) = end.filling.take() {
-                end.note(filling.last_key(), filling.room());
-            }
-        }
     }
 
     fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
@@ -508,27 +459,18 @@ impl LmdbWrite {
         key: &[u8],
         parts: &[&[u8]],
         flags: c_uint,
-    ) -> Result<(c_int, *mut u8), EngineError> {
-        self.end_fillings();
+    ) -> Result<c_int, EngineError> {
         let cursor = self.write_cursor(tree)?;
-        let size = parts.iter().map(|part| part.len()).sum();
         let mut key = value_of(key);
-        let mut data = ffi::MDB_val { mv_size: size, mv_data: ptr::null_mut() };
+        let mut data = room_for(parts);
         // SAFETY: the cursor is open and its transaction live; with RESERVE, LMDB reads only the size.
         let code =
             unsafe { ffi::mdb_cursor_put(cursor, &raw mut key, &raw mut data, flags | ffi::MDB_RESERVE) };
         if code == 0 {
-            let mut target: *mut u8 = data.mv_data.cast();
-            for part in parts {
-                // SAFETY: LMDB reserved `size` bytes, the sum of the parts, on a page that it has copied
-                // for this transaction; the parts are borrowed from elsewhere, so they do not overlap.
-                unsafe {
-                    ptr::copy_nonoverlapping(part.as_ptr(), target, part.len());
-                    target = target.add(part.len());
-                }
-            }
+            // SAFETY: LMDB has just reserved the room.
+            unsafe { write_parts(data, parts) };
         }
-        Ok((code, data.mv_data.cast()))
+        Ok(code)
     }
 }
 
@@ -570,16 +512,13 @@ impl WriteTxn for LmdbWrite {
 
     fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         self.take_found(tree)?;
-        self.forget_end(tree);
-        let code = self.put_with(tree, key, parts, ffi::MDB_CURRENT)?.0;
+        let code = self.put_with(tree, key, parts, ffi::MDB_CURRENT)?;
         self.environment.check(code)
     }
 
     fn delete_found(&mut self, tree: Tree, _key: &[u8]) -> Result<(), EngineError> {
         let cursor = self.write_cursor(tree)?;
         self.take_found(tree)?;
-        self.forget_end(tree);
-        self.end_fillings();
         // SAFETY: the cursor is open, stands on an entry, and its transaction is live.
         self.environment.check(unsafe { ffi::mdb_cursor_del(cursor, 0) })
     }
@@ -587,21 +526,28 @@ impl WriteTxn for LmdbWrite {
     fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         self.check_key(key)?;
         self.set_found(tree, false);
-        self.forget_end(tree);
-        let code = self.put_with(tree, key, parts, 0)?.0;
+        let code = self.put_with(tree, key, parts, 0)?;
         self.environment.check(code)
     }
 
     #[inline]
     fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
-        self.txn()?;
-        let fits = key.len() <= self.environment.key_size_max();
-        let filling = self.ends.get_mut(tree.index()).and_then(|end| end.filling.as_mut()).filter(|_| fits);
-        if filling.is_some_and(|filling| filling.add(key, parts)) {
-            self.set_found(tree, false);
+        self.check_key(key)?;
+        let cursor = self.write_cursor(tree)?;
+        self.set_found(tree, false);
+        let mut bytes = value_of(key);
+        let mut data = room_for(parts);
+        // SAFETY: the cursor is open and its transaction live; LMDB copies the key and reads only the value's size.
+        let code = unsafe { append_here(cursor, &raw mut bytes, &raw mut data) };
+        if code == 0 {
+            // SAFETY: LMDB has just reserved the room.
+            unsafe { write_parts(data, parts) };
             return Ok(true);
         }
-        self.append_by_lmdb(tree, key, parts)
+        match self.put_with(tree, key, parts, ffi::MDB_APPEND)? {
+            ffi::MDB_KEYEXIST => Ok(false),
+            code => self.environment.check(code).map(|()| true),
+        }
     }
 
     fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {
@@ -693,5 +639,123 @@ impl Drop for LmdbWrite {
             // Its cursors go with it: LMDB frees those that are open when a transaction ends.
             live.is_dropped = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::path::PathBuf;
+
+    use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
+    use crate::engine::{Engine, Tree, WriteTxn};
+
+    thread_local! {
+        /// Whether LMDB is to do it all.
+        pub(super) static IS_OFF: Cell<bool> = const { Cell::new(false) };
+        /// How many entries were appended without it.
+        pub(super) static ADDED: Cell<u64> = const { Cell::new(0) };
+    }
+
+    fn append(txn: &mut dyn WriteTxn, tree: Tree, number: u64) {
+        // Odd sizes and even ones, nothing, and what takes pages of its own.
+        let size = match number % 97 {
+            0 => 0,
+            1 => 1_500,
+            2 => 9_000,
+            other => other,
+        } as usize;
+        let key = [&number.to_be_bytes()[..], &vec![7; (number % 13) as usize]].concat();
+        let value = vec![number as u8; size];
+        let (first, second) = value.split_at(size / 3);
+        assert!(txn.append(tree, &key, &[first, second]).unwrap());
+    }
+
+    /// What a checkpoint, a bulk load and whoever changes something in between may ask for.
+    fn written(name: &str) -> Vec<u8> {
+        let path: PathBuf =
+            std::env::temp_dir().join(format!("pellucid-append-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let options = LmdbOptions::default();
+        let engine = LmdbEngine::create(&path, options, &mut |_, _| vec![(vec![1], vec![2])]).unwrap();
+        let mut next = 0;
+        let mut some = |txn: &mut dyn WriteTxn, tree: Tree, count: u64| {
+            for _ in 0..count {
+                next += 1;
+                append(txn, tree, next);
+            }
+        };
+        let mut entries = 1;
+        for round in 0..4 {
+            entries += 5_000 + 70 + 70 + 500 + 300 + 300 + 200 + u64::from(round == 0);
+            let mut txn = engine.begin_write().unwrap();
+            some(&mut *txn, Tree::Rows, 5_000);
+            txn.put(Tree::Meta, b"between", &[&[round; 40]]).unwrap();
+            some(&mut *txn, Tree::Rows, 70);
+            some(&mut *txn, Tree::Blobs, 200);
+            some(&mut *txn, Tree::Rows, 70);
+            txn.savepoint().unwrap();
+            some(&mut *txn, Tree::Rows, 500);
+            txn.rollback().unwrap();
+            txn.savepoint().unwrap();
+            some(&mut *txn, Tree::Rows, 500);
+            txn.release().unwrap();
+            some(&mut *txn, Tree::Rows, 300);
+            for number in [9_u64, 1_000, 4_800, 5_100] {
+                let key = [&number.to_be_bytes()[..], &vec![7; (number % 13) as usize]].concat();
+                entries -= u64::from(txn.delete(Tree::Rows, &key).unwrap());
+            }
+            some(&mut *txn, Tree::Rows, 300);
+            txn.commit().unwrap();
+        }
+        assert_eq!(engine.usage().unwrap().entries.iter().sum::<u64>(), entries);
+        drop(engine);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let _ = std::fs::remove_file(path.with_extension("-lock"));
+        bytes
+    }
+
+    #[test]
+    fn what_is_appended_here_is_as_lmdb_appends_it() {
+        ADDED.set(0);
+        let here = written("here");
+        assert!(ADDED.get() > 10_000, "nearly all of them are written here: {}", ADDED.get());
+        IS_OFF.set(true);
+        let by_lmdb = written("lmdb");
+        IS_OFF.set(false);
+        assert!(here == by_lmdb, "byte for byte");
+    }
+
+    #[test]
+    fn only_a_greater_key_that_is_not_too_long_is_appended() {
+        let path = std::env::temp_dir().join(format!("pellucid-append-order-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let options = LmdbOptions { key_size_max: 40, ..LmdbOptions::default() };
+        let engine = LmdbEngine::create(&path, options, &mut |_, _| Vec::new()).unwrap();
+        let mut txn = engine.begin_write().unwrap();
+        let key = |number: u64| [&b"all of them begin so "[..], &number.to_be_bytes()].concat();
+        let shorter = key(800)[..key(800).len() - 1].to_vec();
+        let refused = [key(800), key(3), shorter, b"all".to_vec(), vec![0]];
+        for (turn, wrong) in refused.iter().enumerate() {
+            let start = 1_000 * turn as u64 + 100;
+            ADDED.set(0);
+            for number in start..start + 701 {
+                assert!(txn.append(Tree::Rows, &key(number), &[b"first"]).unwrap());
+            }
+            assert!(ADDED.get() > 500, "the last one as well");
+            let wrong = if turn == 0 { &key(start + 700) } else { wrong };
+            assert!(!txn.append(Tree::Rows, wrong, &[b"second"]).unwrap(), "{wrong:?}");
+        }
+        for unfit in [vec![], vec![255; 41]] {
+            assert!(txn.append(Tree::Rows, &unfit, &[b"third"]).is_err());
+        }
+        assert!(txn.append(Tree::Rows, &[255; 40], &[b"last"]).unwrap());
+        assert_eq!(txn.get(Tree::Rows, &key(800)).unwrap(), Some(&b"first"[..]));
+        txn.commit().unwrap();
+        let [_, rows, _] = engine.usage().unwrap().entries;
+        assert_eq!(rows, 701 * refused.len() as u64 + 1);
+        std::fs::remove_file(&path).unwrap();
+        let _ = std::fs::remove_file(path.with_extension("-lock"));
     }
 }
