@@ -1,14 +1,17 @@
-//! How are many entries in key order written into a page of LMDB's that was just begun?
+//! Appends sorted entries to a page of LMDB's directly, without calling LMDB for each.
 //!
-//! LMDB's own put looks for the place among the page's keys, at other cursors, at which pages it should let go of, and whether each on the way may be
-//! written to: some 800 instructions for an entry of a checkpoint. Where an append has begun a page a moment ago, all of that is
-//! known, until LMDB is called again. So the entries that have room there are written here as LMDB does it (`mdb_node_add`), and counted where it
-//! counts them.
+//! LMDB's own put searches the page's keys, adjusts other cursors, looks for pages to spill, and
+//! checks that each page on the way is writable: some 800 instructions for an entry of a
+//! checkpoint. If an append has just begun a page, all of that is known until LMDB is called again.
+//! So entries that fit are written here as LMDB does it (`mdb_node_add`), and added to its entry
+//! count.
 //!
-//! Where they are counted LMDB does not say. It is found by what `mdb.c` says a cursor begins with, and believed only where
-//! everything that can be asked agrees (`Filling::begin`); else LMDB does it all.
+//! LMDB does not tell where that count is. It is found through the head of a cursor as declared in
+//! `mdb.c`, and used only if everything that can be queried agrees (`Filling::begin`). Otherwise
+//! LMDB does all of the work.
 //!
-//! Invariant: nothing is called in the transaction that may change or free pages, as long as there is a `Filling`.
+//! Invariant: while a `Filling` exists, nothing is called in the transaction that may change or
+//! free pages.
 #![allow(unsafe_code)]
 
 use std::ffi::c_uint;
@@ -24,11 +27,11 @@ use crate::engine::lmdb::page::{NODE_HEAD_SIZE, PAGE_HEAD_SIZE, PAGE_LEAF};
 use crate::engine::lmdb::txn::empty_stat;
 use crate::sys::short::is_less;
 
-/// Page flag: this transaction's own.
+/// Page flag: changed by this transaction.
 const PAGE_DIRTY: u16 = 0x10;
-/// Bytes of a node's place in its page.
+/// Bytes of a node's offset in the page's list.
 const OFFSET_SIZE: usize = 2;
-/// From this size on a node may lie on pages of its own.
+/// From this size on a node may be stored on overflow pages.
 const LARGE_SIZE_MIN: usize = 1024;
 
 /// What a transaction knows of a tree (`MDB_db`).
@@ -44,7 +47,7 @@ struct TreeRecord {
     root: usize,
 }
 
-/// What a cursor begins with (`MDB_cursor`).
+/// The first fields of a cursor (`MDB_cursor`).
 #[repr(C)]
 struct CursorHead {
     next: *const CursorHead,
@@ -55,7 +58,7 @@ struct CursorHead {
     record: *mut TreeRecord,
 }
 
-/// A page with room behind the entry that was put last.
+/// A page with free room after its last entry.
 pub(crate) struct Filling {
     page: NonNull<u8>,
     record: NonNull<TreeRecord>,
@@ -67,7 +70,8 @@ fn node_size(key_size: usize, value_size: usize) -> usize {
     (NODE_HEAD_SIZE + key_size + value_size).next_multiple_of(2)
 }
 
-/// The room that an entry takes in its page, with that of its place there; `None` where it may lie on pages of its own.
+/// The room that an entry takes in its page, with its offset in the list. `None` if it may be
+/// stored on overflow pages.
 #[inline]
 pub(crate) fn entry_size(key_size: usize, value_size: usize) -> Option<usize> {
     (NODE_HEAD_SIZE + key_size + value_size < LARGE_SIZE_MIN)
@@ -75,12 +79,13 @@ pub(crate) fn entry_size(key_size: usize, value_size: usize) -> Option<usize> {
 }
 
 impl Filling {
-    /// Go on behind an entry with which LMDB has just begun a page; `value` is where it has reserved room for its value. `None` where that is not
-    /// what the page looks like, or LMDB does not count as expected.
+    /// Continue after an entry for which LMDB has just begun a page; `value` is the room that it
+    /// has reserved for the value. `None` if the page does not look like that, or if LMDB's counts
+    /// are not where they are expected.
     ///
     /// # Safety
-    /// The cursor is open, belongs to this transaction, which is live, and has just put the entry, for which LMDB began a leaf: where the page would
-    /// begin is looked at.
+    /// The cursor is open and belongs to this live transaction. It has just put the entry, for
+    /// which LMDB began a leaf: the memory where that page would begin is read.
     pub(crate) unsafe fn begin(
         (txn, handle): (*mut ffi::MDB_txn, ffi::MDB_dbi),
         cursor: *mut ffi::MDB_cursor,
@@ -104,7 +109,8 @@ impl Filling {
             return Ok(None);
         }
         let Some(record) = NonNull::new(head.record) else { return Ok(None) };
-        // SAFETY: behind transaction and handle, which are what they should be, stands where the tree's record is.
+        // SAFETY: the cursor's transaction and handle are the expected ones, so the next field is
+        // the tree's record.
         let found = unsafe { record.as_ref() };
         let counts = (stat.ms_depth, stat.ms_branch_pages, stat.ms_leaf_pages, stat.ms_overflow_pages);
         let is_same = (u32::from(found.depth), found.branch_pages, found.leaf_pages, found.overflow_pages)
@@ -112,7 +118,7 @@ impl Filling {
             && found.entries == stat.ms_entries;
         let size = node_size(key_size, value_size);
         let Some(upper) = page_size.checked_sub(size).filter(|_| is_same) else { return Ok(None) };
-        // The only node of a page stands at its end.
+        // The only node of a page is at its end.
         let Some(page) = NonNull::new(value.wrapping_sub(upper + NODE_HEAD_SIZE + key_size)) else {
             return Ok(None);
         };
@@ -121,8 +127,9 @@ impl Filling {
         }
         let filling = Self { page, record };
         let lower = PAGE_HEAD_SIZE + OFFSET_SIZE;
-        // SAFETY: LMDB has reserved room for the value in a page of the transaction; if it is this page's only entry, as these say, the page
-        // begins here, and all of it is the transaction's.
+        // SAFETY: LMDB has reserved room for the value in a page of the transaction. If the entry
+        // is the page's only one, as these fields say, the page begins here, and all of it is the
+        // transaction's.
         let is_begun = unsafe {
             filling.u16_at(10) == PAGE_LEAF | PAGE_DIRTY
                 && (filling.lower(), filling.upper()) == (lower, upper)
@@ -132,7 +139,7 @@ impl Filling {
     }
 
     /// # Safety
-    /// The page has two bytes there, at a multiple of two.
+    /// The page has two bytes at this offset, which is even.
     #[inline]
     unsafe fn u16_at(&self, offset: usize) -> u16 {
         // SAFETY: as promised by the caller.
@@ -154,14 +161,14 @@ impl Filling {
         usize::from(unsafe { self.u16_at(12) })
     }
 
-    /// Where it ends.
+    /// Where the free room ends.
     #[inline]
     fn upper(&self) -> usize {
         // SAFETY: in the head of a page.
         usize::from(unsafe { self.u16_at(14) })
     }
 
-    /// Room for entries.
+    /// Free bytes for entries.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         self.upper().saturating_sub(self.lower())
@@ -171,16 +178,17 @@ impl Filling {
     #[inline]
     pub(crate) fn last_key(&self) -> &[u8] {
         let at = self.upper();
-        // SAFETY: the node that was put last stands where the free room ends; its head says how long its key is, which stands behind that
-        // (`begin`, `add`). Nobody writes to the page as long as there is a reference to `self`.
+        // SAFETY: the last node is at the end of the free room. Its head has the size of its key,
+        // which follows the head (`begin`, `add`). Nothing writes to the page while there is a
+        // reference to `self`.
         unsafe {
             let size = usize::from(self.u16_at(at + 6));
             slice::from_raw_parts(self.page.add(at + NODE_HEAD_SIZE).as_ptr(), size)
         }
     }
 
-    /// Write an entry; false, and nothing is written, if its key is not greater than the last one, or it has no room, or may be too large to lie
-    /// in the page.
+    /// Write an entry. False, and nothing is written, if its key is not above the last one, if it
+    /// has no room, or if it may have to be stored on overflow pages.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], parts: &[&[u8]]) -> bool {
         let value_size: usize = parts.iter().map(|part| part.len()).sum();
@@ -191,8 +199,9 @@ impl Filling {
         }
         let (lower, upper) = (self.lower(), self.upper());
         let at = upper - node_size(key.len(), value_size);
-        // SAFETY: the node and its place lie in the free room of the page, which is the transaction's (`begin`, and the module's
-        // invariant), and both begin at multiples of two; key and value lie elsewhere. The record is the transaction's, too.
+        // SAFETY: the node and its offset are in the free room of the page, which is the
+        // transaction's (`begin`, and the module's invariant). Both begin at even offsets; key and
+        // value are elsewhere. The record is the transaction's, too.
         unsafe {
             self.set_u16(lower, at);
             self.set_u16(12, lower + OFFSET_SIZE);
@@ -223,14 +232,14 @@ mod tests {
     use crate::engine::{Engine, Tree, WriteTxn};
 
     thread_local! {
-        /// Whether LMDB is to do it all.
+        /// Whether LMDB does all of the work.
         pub(super) static IS_OFF: Cell<bool> = const { Cell::new(false) };
         /// How many entries were written here.
         pub(super) static ADDED: Cell<u64> = const { Cell::new(0) };
     }
 
     fn append(txn: &mut dyn WriteTxn, tree: Tree, number: u64) {
-        // Odd sizes and even ones, nothing, and what takes pages of its own.
+        // Odd and even sizes, empty values, and values on overflow pages.
         let size = match number % 97 {
             0 => 0,
             1 => 1_500,
@@ -243,7 +252,7 @@ mod tests {
         assert!(txn.append(tree, &key, &[first, second]).unwrap());
     }
 
-    /// What a checkpoint, a bulk load and whoever changes something in between may ask for.
+    /// The operations of a checkpoint, of a bulk load, and of changes in between.
     fn written(name: &str) -> Vec<u8> {
         let path: PathBuf = std::env::temp_dir().join(format!("pellucid-fill-{name}-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
