@@ -381,7 +381,7 @@ pub fn ndarray<'a, S: Shapes + ?Sized>(
             size.checked_mul(dimension.max(1)).filter(|size| i64::try_from(*size).is_ok()).ok_or_else(bad)?;
     }
     let size = if is_empty || item_size == 0 { 0 } else { size };
-    // For a scalar that is an empty string, NumPy gives one NUL although its element size is 0.
+    // For a scalar that is an empty string, earlier versions wrote one NUL, although its size is 0.
     let is_nul = is_scalar && item_size == 0 && data.len() <= 4 && data.iter().all(|byte| *byte == 0);
     if data.len() as u64 != size && !is_nul {
         return Err(bad());

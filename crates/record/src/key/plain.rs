@@ -65,8 +65,7 @@ fn plain_int<'a>(negative: bool, digits: &[u8]) -> Option<PlainKey<'a>> {
 }
 
 /// The first of some ascending, plainly spelled parts, and the bytes after it. `None` if it is no
-/// int of 64 bits and no ASCII str without NUL. As with `plain_key`, `None` does not tell what it
-/// is.
+/// int of 64 bits and no ASCII str without NUL; a general reader has to decode such a part.
 #[inline]
 #[must_use]
 pub fn plain_part(parts: &[u8]) -> Option<(PlainKey<'_>, &[u8])> {

@@ -662,7 +662,7 @@ impl WriteTxn for LmdbWrite {
     fn file_size(&self) -> Result<FileSize, EngineError> {
         self.txn()?;
         let Some(outermost) = self.txns.first() else { return Ok(FileSize::default()) };
-        // SAFETY: the transaction is live, and in this thread nobody changes it meanwhile.
+        // SAFETY: the transaction is live, and this thread does not change it meanwhile.
         let pages = unsafe { ffi::pellucid_txn_pages(*outermost) } as u64;
         let now = self.environment.file()?.metadata().map_err(EngineError::Io)?.len();
         Ok(FileSize { now, after: (pages * self.environment.page_size() as u64).max(now) })
