@@ -125,7 +125,8 @@ pub fn resolve<'a, S: Shapes + ?Sized>(
 /// ```
 /// use pellucid_record::path::{Path, Step};
 /// assert_eq!(Path::parse("address.city").steps(), [Step::Field("address"), Step::Field("city")]);
-/// assert_eq!(Path::new(&[Step::Field("a.b"), Step::Index(0)]).steps(), [Step::Field("a.b"), Step::Index(0)]);
+/// let steps = [Step::Field("a.b"), Step::Index(0)];
+/// assert_eq!(Path::new(&steps).steps(), steps);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Path {

@@ -19,14 +19,16 @@ use crate::view::{Container, Slot, corrupt, heap_slot, inline_slot, read_bits, s
 ///
 /// ```
 /// use pellucid_record::{Container, Corrupt, Shapes, Slot, Walker};
-/// fn count_ints<S: Shapes>(bytes: &[u8], shapes: &S, container: Container) -> Result<(u32, u32), Corrupt> {
+/// type Counted = Result<(u32, u32), Corrupt>;
+/// fn count_ints<S: Shapes>(bytes: &[u8], shapes: &S, container: Container) -> Counted {
 ///     let mut ints = 0;
 ///     let mut walker = Walker::new(container);
 ///     while let Some(slot) = walker.next(bytes, shapes)? {
 ///         match slot {
 ///             Slot::Int(_) => ints += 1,
 ///             Slot::Container(inner) => {
-///                 let (inner_ints, end) = count_ints(bytes, shapes, inner)?; // a real one counts the depth, too
+///                 // A real one counts the depth, too.
+///                 let (inner_ints, end) = count_ints(bytes, shapes, inner)?;
 ///                 walker.consumed(end)?;
 ///                 ints += inner_ints;
 ///             }

@@ -1,6 +1,6 @@
-//! Does everything that a fuzzer has ever found still do no harm?
+//! Replays everything that a fuzzer has ever found.
 //!
-//! Runs each fuzz target over the inputs that are kept of it. A new finding becomes a file there.
+//! Runs each fuzz target over its stored inputs. Add a file there for each new finding.
 #![allow(clippy::cast_possible_wrap, reason = "what the targets count is small")]
 
 use std::path::Path;
@@ -15,7 +15,7 @@ fn replay(name: &str, target: fn(&[u8])) {
     for file in files.flatten() {
         let data =
             std::fs::read(file.path()).unwrap_or_else(|error| panic!("{}: {error}", file.path().display()));
-        // What the test prints when it fails tells which input it was.
+        // If the test fails, its output names the input.
         println!("{name}: {}", file.path().display());
         target(&data);
         count += 1;

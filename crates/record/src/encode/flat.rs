@@ -65,7 +65,7 @@ impl Encoder {
     /// encoder.begin(Kind::List, 1, 0)?; // the list [{"name": "Ann", "age": 30}]
     /// let person = [Simple::Str(b"Ann"), Simple::Int(30)];
     /// let width_log2 = encoder.flat(2, 0, |index| person.get(index).copied(), || Some(0));
-    /// assert_eq!(width_log2, Some(0)); // the int and the offset of the string fit slots of one byte
+    /// assert_eq!(width_log2, Some(0)); // int and offset of the string fit slots of one byte
     /// encoder.end()?;
     /// # Ok::<(), pellucid_record::EncodeError>(())
     /// ```

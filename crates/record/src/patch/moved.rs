@@ -25,7 +25,8 @@ use crate::walk::Walker;
 /// use pellucid_record::patch::moved_from;
 /// use pellucid_record::value::{NoShapes, Value, encode_value};
 /// let list = |ints: &[i64]| {
-///     encode_value(&Value::List(ints.iter().map(|int| Value::Int(*int)).collect()), &mut NoShapes).unwrap()
+///     let ints = ints.iter().map(|int| Value::Int(*int)).collect();
+///     encode_value(&Value::List(ints), &mut NoShapes).unwrap()
 /// };
 /// let (old, shorter, longer) = (list(&[7, 8, 9]), list(&[7, 9]), list(&[7, 8, 9, 10]));
 /// assert_eq!(moved_from(&old, &shorter, &NoShapes, &[]), Ok(Some(1)));
