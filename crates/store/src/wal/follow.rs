@@ -2,7 +2,7 @@
 //!
 //! The commits behind the watcher's place come from the log's segments as long as the WAL records
 //! are there, which is until the segment is begun anew, some time after a checkpoint. After that
-//! they come from the chunks in the tree (`engine/history.rs`). The log is read first, then the
+//! they come from the chunks in the tree (`wal/history.rs`). The log is read first, then the
 //! tree: by [C2] a tree that was committed before has what has left the log.
 //!
 //! Memtables are not used: a slow watcher must not keep them in memory.

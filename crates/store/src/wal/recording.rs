@@ -1,7 +1,7 @@
 //! Records a bulk commit for watchers.
 //!
 //! A bulk commit is not in the log, so its changes are written as chunks of the history in the same
-//! transaction of the tree (`engine/history.rs`). Recording stops once the changes are larger than
+//! transaction of the tree (`wal/history.rs`). Recording stops once the changes are larger than
 //! the limit of `keep=`; watchers then get `HistoryGone`.
 
 use crate::catalog::Applied;

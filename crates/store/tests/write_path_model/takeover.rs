@@ -92,8 +92,7 @@ pub(super) fn advance(world: &mut World, process: u8, stage: Stage, left: u8) ->
         Stage::Open => {
             shared.writer = None;
             shared.file.is_newborn = false;
-            // The recovered records are sealed and written into the tree before anything is
-            // appended.
+            // The recovered records are written into the tree before anything is appended.
             return Some(if shared.has_found {
                 Step::CheckpointLock { left }
             } else {
