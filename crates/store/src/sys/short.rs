@@ -1,7 +1,8 @@
-//! How are a few bytes appended and compared?
+//! Appends and compares short byte strings without calling the C library.
 //!
-//! Keys, and what a dict holds, are some ten bytes long. To call the C library for so few takes longer than to move them, and one put
-//! of a row moved bytes eight times. What is longer is left to it.
+//! Keys, and the values of a dict, are some ten bytes long. Calling the C library for so few takes
+//! longer than moving them, and one put of a row moved bytes eight times. Longer strings are left
+//! to it.
 
 use pellucid_record::encode::copy;
 
@@ -20,7 +21,7 @@ pub(crate) fn push(bytes: &mut Vec<u8>, part: &[u8]) {
     bytes.truncate(start + part.len());
 }
 
-/// Whether both are the same.
+/// Whether both are equal.
 #[inline]
 pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     #[inline]

@@ -1,9 +1,12 @@
-//! How are LMDB's transactions kept within their rules?
+//! LMDB's transactions, and how its rules for them are kept.
 //!
-//! LMDB's rules, and who upholds them here: a read transaction loads the roots of its trees when they are
-//! first used, which two threads must not do at once (`LmdbRead::warm`); a write transaction belongs to the
-//! thread that began it (every method checks); cursors end before their transaction (lifetimes, and
-//! `LmdbWrite::close_cursors`); nothing of a parent process is touched after a fork (`Environment::is_ours`).
+//! The rules, and what upholds them here:
+//!
+//! - A read transaction loads the roots of its trees on first use, which two threads must not do at
+//!   once (`LmdbRead::warm`).
+//! - A write transaction belongs to the thread that began it (every method checks).
+//! - Cursors end before their transaction (lifetimes, and `LmdbWrite::close_cursors`).
+//! - Nothing of a parent process is touched after a fork (`Environment::is_ours`).
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};
@@ -26,7 +29,7 @@ use crate::verify::pages::TreeHead;
 
 /// LMDB's handle of the tree that lists free pages.
 const FREE_TREE: ffi::MDB_dbi = 0;
-/// LMDB's handle of the tree that names the others, and has their heads.
+/// LMDB's handle of the tree that has the names and heads of the others.
 const MAIN_TREE: ffi::MDB_dbi = 1;
 
 /// # Safety
@@ -51,16 +54,16 @@ unsafe fn get<'t>(
 pub(crate) struct LmdbRead {
     txn: *mut ffi::MDB_txn,
     environment: Arc<Environment>,
-    /// Which trees' roots are loaded; loading changes the transaction, afterwards reading does not.
+    /// Which trees' roots are loaded. Loading changes the transaction; reading afterwards does not.
     is_warm: [AtomicBool; 3],
     warming: Mutex<()>,
-    /// What searches begin with; None where LMDB has to search.
+    /// What searches in the map begin with. `None` if LMDB has to search.
     heads: OnceLock<Option<Arc<Heads>>>,
 }
 
-// SAFETY: with NOTLS a read transaction may move between threads. Used by several at once it is only read:
-// what LMDB would change in it, the roots, is loaded under `warming` before (`warm`); cursors of read
-// transactions are not linked to it.
+// SAFETY: with NOTLS a read transaction may move between threads. Several threads at once only read
+// it: what LMDB would change in it, the roots, is loaded under `warming` before (`warm`). Cursors
+// of read transactions are not linked to it.
 unsafe impl Send for LmdbRead {}
 // SAFETY: as above.
 unsafe impl Sync for LmdbRead {}
@@ -101,7 +104,7 @@ impl LmdbRead {
         Ok(counts)
     }
 
-    /// What the head of a tree says.
+    /// The statistics in a tree's head.
     fn stat(&self, tree: Tree) -> Result<ffi::MDB_stat, EngineError> {
         let handle = self.warm(tree)?;
         let mut stat = empty_stat();
@@ -110,7 +113,7 @@ impl LmdbRead {
         Ok(stat)
     }
 
-    /// The head of a tree, and where the map lies in which its pages are; `None` where they cannot be read directly.
+    /// The head of a tree, and the map with its pages. `None` if the pages cannot be read directly.
     fn head_of(&self, tree: Tree) -> Result<Option<(TreeHead, MapBounds)>, EngineError> {
         if !self.environment.is_ours() {
             return Err(EngineError::Forked);
@@ -132,8 +135,9 @@ impl LmdbRead {
         });
         let heads =
             heads.as_ref().filter(|_| !key.is_empty() && key.len() <= self.environment.key_size_max())?;
-        // SAFETY: this transaction keeps the pages of its version as they are while `self` is borrowed, and all numbers begin with
-        // the roots of that version's trees; the file had `page_count` pages when they were found, and never has fewer later.
+        // SAFETY: this transaction keeps the pages of its version as they are while `self` is
+        // borrowed, and all numbers begin with the roots of that version's trees. The file had
+        // `page_count` pages when they were found, and never has fewer later.
         let pages = unsafe { Pages::new(heads.bounds, heads.page_count) };
         Some((heads.trees.get(tree.index())?, pages))
     }
@@ -146,7 +150,7 @@ impl LmdbRead {
         trees.iter().all(TreeHead::is_plain).then_some(Heads { version, trees, bounds, page_count })
     }
 
-    /// Pages that hold nothing.
+    /// The number of free pages.
     pub(crate) fn free_pages(&self) -> Result<u64, EngineError> {
         let mut cursor = LmdbCursor::open(self.txn, FREE_TREE, &self.environment)?;
         cursor.start(Start::Edge, Direction::Forward)?;
@@ -220,7 +224,8 @@ impl ReadTxn for LmdbRead {
         cursor.step()
     }
 
-    /// As the tree's head says: this is asked when a file is opened, and nobody has looked at its rows' pages then.
+    /// By the tree's head alone: this is called when a file is opened, before any page with rows
+    /// was verified.
     fn is_empty(&self, tree: Tree) -> Result<bool, EngineError> {
         Ok(self.stat(tree)?.ms_entries == 0)
     }
@@ -234,8 +239,8 @@ impl ReadTxn for LmdbRead {
     ) -> Result<Vec<Vec<u8>>, EngineError> {
         let Some((head, bounds)) = self.head_of(tree)? else { return Ok(Vec::new()) };
         let page_count = self.environment.info().me_last_pgno as u64 + 1;
-        // SAFETY: the numbers come from this transaction, whose pages stay as they are while `self` is borrowed, and the file had
-        // `page_count` pages a moment ago, and never has fewer later.
+        // SAFETY: the numbers come from this transaction, whose pages stay as they are while `self`
+        // is borrowed. The file had `page_count` pages a moment ago, and never has fewer later.
         let page = |number| unsafe { bounds.page(number, page_count) };
         Ok(parts::separators(&head, start, end, count, page))
     }
@@ -254,7 +259,8 @@ impl ReadTxn for LmdbRead {
     }
 }
 
-/// Numbers for threads, cheaper to compare than the standard library's, and never used twice.
+/// A number for the current thread, cheaper to compare than the standard library's, and never used
+/// twice.
 fn current_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     struct Token(u64);
@@ -269,9 +275,9 @@ fn current_thread() -> u64 {
     TOKEN.try_with(|token| token.0).unwrap_or(0)
 }
 
-/// A write transaction that has not ended. Only its thread can give LMDB's lock back, so a transaction that
-/// another thread drops waits here until its own thread writes next, or ends; and a thread that ends takes
-/// its transactions with it.
+/// A write transaction that has not ended. Only its own thread can release LMDB's lock. So if
+/// another thread drops the transaction, it waits here until its own thread writes next, or ends. A
+/// thread that ends aborts its transactions.
 pub(crate) struct LiveWrite {
     txn: *mut ffi::MDB_txn,
     environment: Arc<Environment>,
@@ -284,7 +290,7 @@ unsafe impl Send for LiveWrite {}
 
 static LIVE_WRITES: Mutex<Vec<LiveWrite>> = Mutex::new(Vec::new());
 
-/// The list, for as long as the guard lives.
+/// The list, locked while the guard lives.
 pub(crate) type LiveWrites = MutexGuard<'static, Vec<LiveWrite>>;
 
 pub(crate) fn live_writes() -> LiveWrites {
@@ -295,8 +301,8 @@ pub(crate) fn live_writes() -> LiveWrites {
 fn abort_writes_of(owner: u64, which: fn(&LiveWrite) -> bool) {
     for live in live_writes().extract_if(.., |live| live.owner == owner && which(live)) {
         if live.environment.is_ours() {
-            // SAFETY: we are the thread that began it, and nobody uses it any more: it was dropped, or its
-            // other methods refuse to work in other threads than this, which ends.
+            // SAFETY: we are the thread that began it, and it has no user any more: it was dropped,
+            // or this thread ends, and its other methods refuse to work in other threads.
             unsafe { ffi::mdb_txn_abort(live.txn) };
         }
     }
@@ -343,20 +349,22 @@ unsafe fn write_parts(data: ffi::MDB_val, parts: &[&[u8]]) {
     }
 }
 
-/// The transaction that writes, with LMDB's nested transactions as savepoints.
+/// A write transaction, with LMDB's nested transactions as savepoints.
 pub(crate) struct LmdbWrite {
-    /// The outermost transaction first; the last is the one to work in.
+    /// The outermost transaction first; changes go into the last.
     txns: Vec<*mut ffi::MDB_txn>,
-    /// One cursor for each tree, kept between calls: what is near the last key is found without a search.
+    /// One cursor for each tree, kept between calls: keys near the last one are found without a
+    /// search.
     cursors: [*mut ffi::MDB_cursor; 3],
-    /// Whether the tree's cursor stands where `find` left it.
+    /// Whether the tree's cursor is still where `find` left it.
     is_found: [bool; 3],
     owner: u64,
     environment: Arc<Environment>,
 }
 
-/// How many write transactions lie between two looks for dead readers: now and then, so that the space that a
-/// dead process reads is not kept for ever; not each time, since it asks the system about each process.
+/// How many write transactions there are between two checks for dead readers. Checks are needed so
+/// that the pages of a dead process are freed some time; not each time, since they ask the system
+/// about each process.
 const READER_CHECK_INTERVAL: usize = 64;
 
 // SAFETY: every method first checks that it runs in the thread that began the transaction.
@@ -375,7 +383,7 @@ impl LmdbWrite {
         if code != 0 {
             return Err(environment.begin_error(code));
         }
-        // What a process has left that died in a transaction.
+        // Remove what a process has left that died in a transaction.
         environment.cut_tail();
         // SAFETY: the transaction is live.
         if (unsafe { ffi::mdb_txn_id(txn) } as usize).is_multiple_of(READER_CHECK_INTERVAL) {
@@ -392,7 +400,7 @@ impl LmdbWrite {
         Ok(Self { txns: vec![txn], cursors, is_found: [false; 3], owner, environment })
     }
 
-    /// The transaction to work in, for the thread that may.
+    /// The current transaction, if this thread may use it.
     #[inline]
     fn txn(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
         if self.owner != current_thread() {
@@ -451,7 +459,8 @@ impl LmdbWrite {
         if is_found { Ok(()) } else { Err(EngineError::Misuse("replace or delete without a find")) }
     }
 
-    /// Reserve room for a value and write its parts there; 0 or LMDB's code, and where that is.
+    /// Reserve room for a value and write its parts there. Returns 0 or LMDB's code, and the
+    /// address of the value.
     #[inline]
     fn put_with(
         &mut self,
@@ -491,7 +500,7 @@ impl WriteTxn for LmdbWrite {
     }
 
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
-        // Changed pages lie outside the map.
+        // Changed pages are outside the map.
         Ok(Box::new(LmdbCursor::open(self.txn()?, self.environment.handle(tree), &self.environment)?.plain()))
     }
 
@@ -553,7 +562,8 @@ impl WriteTxn for LmdbWrite {
     fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {
         let txn = self.txn()?;
         self.close_cursors();
-        // SAFETY: the transaction is live and has no cursors; the handle stays valid (0: do not delete it).
+        // SAFETY: the transaction is live and has no cursors; the handle stays valid (0: do not
+        // delete it).
         self.environment.check(unsafe { ffi::mdb_drop(txn, self.environment.handle(tree), 0) })
     }
 
@@ -561,7 +571,8 @@ impl WriteTxn for LmdbWrite {
         let parent = self.txn()?;
         self.close_cursors();
         let mut child = ptr::null_mut();
-        // SAFETY: the environment is open, the parent live and without cursors, `child` ours to fill.
+        // SAFETY: the environment is open, the parent live and without cursors, `child` ours to
+        // fill.
         check(unsafe { ffi::mdb_txn_begin(self.environment.raw(), parent, 0, &raw mut child) })?;
         self.txns.push(child);
         Ok(())
@@ -593,7 +604,7 @@ impl WriteTxn for LmdbWrite {
     fn file_size(&self) -> Result<FileSize, EngineError> {
         self.txn()?;
         let Some(outermost) = self.txns.first() else { return Ok(FileSize::default()) };
-        // SAFETY: the transaction is live, and in this thread nobody changes it meanwhile.
+        // SAFETY: the transaction is live, and this thread does not change it meanwhile.
         let pages = unsafe { ffi::pellucid_txn_pages(*outermost) } as u64;
         let now = self.environment.file()?.metadata().map_err(EngineError::Io)?.len();
         Ok(FileSize { now, after: (pages * self.environment.page_size() as u64).max(now) })
@@ -607,8 +618,8 @@ impl WriteTxn for LmdbWrite {
         live_writes().retain(|live| Some(live.txn) != outermost);
         match outermost {
             Some(txn) => {
-                // SAFETY: the transaction is live, has no cursors, and is not used afterwards; it commits
-                // the ones nested in it.
+                // SAFETY: the transaction is live, has no cursors, and is not used afterwards; it
+                // commits the ones nested in it.
                 let done = self.environment.check(unsafe { ffi::mdb_txn_commit(txn) });
                 done.inspect_err(|_| self.environment.give_back())
             }
@@ -625,7 +636,7 @@ impl Drop for LmdbWrite {
         }
         let mut live = live_writes();
         let Some(index) = live.iter().position(|live| live.txn == txn && live.owner == self.owner) else {
-            // Its thread ended, and took it along.
+            // Its thread has ended and aborted it.
             return;
         };
         if self.owner == current_thread() {
@@ -636,7 +647,7 @@ impl Drop for LmdbWrite {
             unsafe { ffi::mdb_txn_abort(txn) };
             self.environment.give_back();
         } else if let Some(live) = live.get_mut(index) {
-            // Its cursors go with it: LMDB frees those that are open when a transaction ends.
+            // LMDB closes open cursors when their transaction ends.
             live.is_dropped = true;
         }
     }
