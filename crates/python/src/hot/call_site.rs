@@ -24,7 +24,8 @@ impl CallSite {
         if frame.is_null() {
             return None;
         }
-        // SAFETY: the frame runs below us, so it lives; its code is never null, and the reference is ours.
+        // SAFETY: the frame runs below us, so it lives; its code is never null, and the reference
+        // is ours.
         let (frame, code) = unsafe {
             let code = Bound::from_owned_ptr(py, ffi::PyFrame_GetCode(frame).cast());
             (Borrowed::from_ptr(py, frame.cast()), code)
