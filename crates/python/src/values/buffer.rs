@@ -1,8 +1,8 @@
 //! Implement the buffer protocol for `Record` and `RecordList`.
 //!
 //! `bytes(rec)`, a file's `write(rec)` and a parameter of a database driver get the record as a
-//! self-contained envelope. The two slots are set by hand, so that no file outside of this folder
-//! has an `unsafe` method.
+//! self-contained envelope. The two slots are set by hand, since PyO3's `__getbuffer__` would be an
+//! `unsafe` method in the files of the two classes.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
