@@ -1,4 +1,4 @@
-//! Expressions of fields, as Python writes them with `F`.
+//! Expressions over fields, which Python code builds with `F`.
 
 pub mod aggregate;
 pub mod foreign;
