@@ -72,7 +72,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(values::bytes::loads, module)?,
         wrap_pyfunction!(values::bytes::validate, module)?,
         wrap_pyfunction!(counters::counters, module)?,
-        wrap_pyfunction!(expression::handle::parse, module)?,
+        wrap_pyfunction!(expression::text::parse, module)?,
         wrap_pyfunction!(open::limit_log, module)?,
         wrap_pyfunction!(open::open, module)?,
         wrap_pyfunction!(query::group::count, module)?,

@@ -7,4 +7,5 @@ pub mod method;
 pub mod operand;
 pub mod python_text;
 pub mod sort_by;
+pub mod text;
 pub mod words;

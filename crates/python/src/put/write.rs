@@ -191,42 +191,38 @@ fn store(
 }
 
 /// `table[key] = value`.
+///
+/// A plain value is put in a commit of its own if nothing is in the way (`try_put`). Anything else
+/// goes through a transaction: the caller's, or one of its own.
 pub fn put<'py>(
     table: &Bound<'py, Table>,
     key: &Bound<'py, PyAny>,
     value: &Bound<'py, PyAny>,
 ) -> PyResult<()> {
-    let py = table.py();
-    let this = table.get();
+    let (py, this) = (table.py(), table.get());
     this.check_writable(py)?;
-    if let Some(serial) = this.core().running_serial(py) {
-        return put_within(table, key, value, serial);
-    }
+    let core = this.core();
+    let running = core.running_serial(py);
     let stored_key = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
-    if stored_key.spelling.is_empty() && put_scalar_at_once(py, this, &stored_key.bytes, value)? {
-        keys::recycle(py, stored_key);
-        return Ok(());
-    }
     let place = || place_of(table, key);
     this.check_class(value, place)?;
-    let encoded = encode_for(table, value, place)?;
-    let core = this.core();
-    if stored_key.spelling.is_empty() && put_at_once(py, this, &stored_key.bytes, &encoded)? {
-        encode::recycle(py, encoded.encoder);
-        keys::recycle(py, stored_key);
-        return Ok(());
-    }
-    // Read before the lock is taken: the value's own code may have begun a transaction.
-    let keep_drafts = core.is_mine(py);
-    let id = core.write(py, |transaction| {
-        let id = this.id_for_writing(py, transaction)?;
-        store(py, core, transaction, id, (&stored_key.bytes, &stored_key.spelling), &encoded, keep_drafts)?;
-        Ok(id)
-    })?;
-    if !core.is_mine(py) {
-        this.identity().stand_for(py, id);
+    let encoded = encode_within(table, value, running, place)?;
+    if running.is_some() || !try_put(py, this, &stored_key, &encoded)? {
+        // The value's own code may have begun a transaction, and not after this.
+        let is_mine = running.is_some() || core.is_mine(py);
+        let put = |transaction: &mut Transaction| {
+            let id = this.id_for_writing(py, transaction)?;
+            let key = (&stored_key.bytes[..], &stored_key.spelling[..]);
+            store(py, core, transaction, id, key, &encoded, is_mine).map(|_| id)
+        };
+        if is_mine {
+            core.in_running(py, put)?;
+        } else {
+            this.identity().stand_for(py, core.write(py, put)?);
+        }
     }
     encode::recycle(py, encoded.encoder);
+    keys::recycle(py, stored_key);
     Ok(())
 }
 
@@ -235,53 +231,15 @@ fn place_of(table: &Bound<'_, Table>, key: &Bound<'_, PyAny>) -> String {
     format!("the value for key {key} of table {:?}", table.get().name(table.py()))
 }
 
-/// `table[key] = value` within the caller's transaction with this serial, which `put` has checked.
-fn put_within<'py>(
-    table: &Bound<'py, Table>,
-    key: &Bound<'py, PyAny>,
-    value: &Bound<'py, PyAny>,
-    serial: u64,
-) -> PyResult<()> {
-    let (py, this) = (table.py(), table.get());
-    let key_bytes = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
-    let place = || place_of(table, key);
-    this.check_class(value, place)?;
-    let encoded = encode_within(table, value, Some(serial), place)?;
-    let core = this.core();
-    core.in_running(py, |transaction| {
-        let id = this.id_for_writing(py, transaction)?;
-        store(py, core, transaction, id, (&key_bytes.bytes, &key_bytes.spelling), &encoded, true).map(|_| ())
-    })?;
-    encode::recycle(py, encoded.encoder);
-    keys::recycle(py, key_bytes);
-    Ok(())
-}
-
-/// Stores a scalar under a key in a commit of its own, if the short way is possible.
+/// Put an encoded value under a key in a commit of its own, if nothing is in the way.
 #[inline]
-fn put_scalar_at_once(py: Python<'_>, table: &Table, key: &[u8], value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let core = table.core();
-    if table.class.is_some() || core.is_mine(py) {
-        return Ok(false);
-    }
-    let Some(encoder) = encode::scalar(py, value) else { return Ok(false) };
-    let put = table.at_once(py, |known| core.store.put_at_once(known, key, encoder.bytes()))?;
-    encode::recycle(py, encoder);
-    if put.is_some() {
-        counters::value_encoded();
-        core.count_stored();
-    }
-    Ok(put.is_some())
-}
-
-/// Stores an encoded value under a key in a commit of its own, if the short way is possible.
-#[inline]
-fn put_at_once(py: Python<'_>, table: &Table, key: &[u8], encoded: &Encoded) -> PyResult<bool> {
-    if !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+fn try_put(py: Python<'_>, table: &Table, key: &Key, encoded: &Encoded) -> PyResult<bool> {
+    if !key.spelling.is_empty() || !encoded.pending.is_empty() || !encoded.apart.is_empty() {
         return Ok(false);
     }
     let core = table.core();
-    let put = table.at_once(py, |known| core.store.put_at_once(known, key, encoded.encoder.bytes()))?;
+    let put =
+        table.at_once(py, |known| core.store.put_at_once(known, &key.bytes, encoded.encoder.bytes()))?;
     if put.is_some() {
         core.count_stored();
     }

@@ -13,7 +13,7 @@
 
 mod dict;
 
-use pellucid_record::encode::{Encoder, Simple};
+use pellucid_record::encode::Encoder;
 use pellucid_record::error::EncodeError;
 use pellucid_record::layout::{DEPTH_MAX, ENVELOPE_SHAPE_COUNT_MAX, Kind, tag};
 use pellucid_record::shape::Shape;
@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 use crate::counters;
 use crate::hot::callbacks;
 use crate::hot::gil::GilCell;
-use crate::hot::item::{self, Held, Object};
+use crate::hot::item::{Held, Object};
 use crate::hot::text::{self, Utf8};
 use crate::values::ahead::{self, Ahead};
 use crate::values::home::Sightings;
@@ -207,27 +207,6 @@ pub fn recycle(py: Python<'_>, mut encoder: Encoder) {
             }
         });
     }
-}
-
-/// The record of an object that is no container and whose encoding cannot fail and runs no code;
-/// None for any other object. Half of the cost of a general encoding is being ready for anything
-/// else.
-#[inline]
-pub fn scalar(py: Python<'_>, object: &Bound<'_, PyAny>) -> Option<Encoder> {
-    // SAFETY: a live object, borrowed for as long as the result.
-    let value = unsafe { item::simple(object.as_ptr()) }?;
-    if matches!(value, Simple::Str(text) if text.len() >= APART_SIZE_MIN) {
-        return None;
-    }
-    let mut encoder = SPARE.with(py, Vec::pop).unwrap_or_default();
-    match value {
-        Simple::Str(text) => encoder.str(text),
-        Simple::Int(value) => encoder.int(value),
-        Simple::Float(value) => encoder.float(value),
-        Simple::Bool(value) => encoder.bool(value),
-        Simple::None => encoder.none(),
-    }
-    Some(encoder)
 }
 
 /// The shapes that an encoding has used.
