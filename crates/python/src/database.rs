@@ -112,10 +112,10 @@ impl Database {
 
     /// Close the database. Its records, tables and snapshots can no longer be used.
     ///
-    /// Closing twice does nothing. A running transaction is rolled back. If the disk has no room to
-    /// move the log into the file, `DatabaseWarning` says how much is needed: the log then stays
-    /// beside the file, and the two belong together. If the file was deleted or replaced while it
-    /// was open, `LostCommitsWarning` says that commits are lost.
+    /// Closing twice does nothing. A running transaction is rolled back. `DatabaseWarning` says how
+    /// much room the disk lacks for the log, which then stays beside the file and belongs to it.
+    /// `LostCommitsWarning` says that commits are lost, since the file was deleted or replaced
+    /// while it was open.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if !self.core.gate.is_open() {
             return Ok(());
@@ -123,8 +123,7 @@ impl Database {
         if self.core.is_mine(py) {
             self.core.end(py, false)?;
         }
-        // A transaction of another thread goes on to its end, where it is rolled back
-        // (`Core::end`).
+        // Another thread's transaction goes on to its end, and is rolled back there (`Core::end`).
         self.core.close_gates(py);
         for gate in self.snapshots.with(py, std::mem::take) {
             gate.close();
@@ -150,10 +149,9 @@ impl Database {
     /// Return the table `name`; the first write creates it.
     ///
     /// With `type`, rows are returned as instances of that class (a dataclass, `NamedTuple`, Enum,
-    /// attrs or pydantic class or msgspec Struct), built whole and detached, instead of as records.
-    /// The annotations of the class apply to its fields, too: `list[Pet]`, `dict[str, Pet]`, `Pet |
-    /// None`. Such a table stores only instances of exactly that class (`WrongClass`). To save a
-    /// changed instance, assign it again, or use `edit`.
+    /// attrs or pydantic class or msgspec Struct), whole and detached. Annotations give the classes
+    /// of its fields: `list[Pet]`, `dict[str, Pet]`, `Pet | None`. Only instances of exactly that
+    /// class can be stored (`WrongClass`). To save a changed one, assign it again, or use `edit`.
     ///
     /// A stored instance was initialised before it was stored. So its fields are set as they are:
     /// neither `__init__` nor `__post_init__`, converters or validators run again. With
@@ -214,9 +212,8 @@ impl Database {
             .unname(py, &name, |transaction| transaction.drop_table_while(&name, &mut || signals.go_on()))
     }
 
-    /// Rename a table. Raises `KeyError` if there is none of the old name, and `ValueError` if
-    /// there is one of the new name. Handles on the table and its records stay valid, in other
-    /// processes too.
+    /// Rename a table. Raises `KeyError` if the old name does not exist, `ValueError` if the new
+    /// one does. Handles on the table and its records stay valid, in other processes too.
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -235,8 +232,8 @@ impl Database {
         self.core.unname(py, &name, |transaction| transaction.rename_table(&name, &new_name))
     }
 
-    /// Return a transaction, as a context manager: all of its writes are stored, or none. Inside of
-    /// another transaction, it is a savepoint.
+    /// Return a context manager for a transaction: all of its writes or none; inside one, a
+    /// savepoint.
     fn transaction(&self, py: Python<'_>) -> PyResult<TransactionContext> {
         self.check_writable(py)?;
         Ok(TransactionContext::new(self.core.clone()))
@@ -269,15 +266,14 @@ impl Database {
         Py::new(py, SnapshotHandle::new(self.core.clone(), snapshot, gate, default))
     }
 
-    /// Return an iterator over the changes that any process commits, in the order of the commits:
-    /// from now on, or since a version.
+    /// Return an iterator over committed changes of all processes, from now on or since a version.
     ///
-    /// It gives a `Change` for each row that was put or deleted, and for each table that was
-    /// cleared, created, dropped or renamed. It waits for the next change, and ends if none comes
-    /// within `timeout` seconds. It begins after the version `since`, which can be
-    /// `snapshot.version`, the `change.version` of a change that `is_last`, or `watch.version`.
-    /// Raises `HistoryGone` if the changes since then are not all kept any more; `keep=` of
-    /// `pellucid.open` says how long they are kept. A slow watch makes no writer wait.
+    /// It gives, in commit order, a `Change` for each row put or deleted, and for each table
+    /// cleared, created, dropped or renamed. It waits for the next one, and ends if none comes
+    /// within `timeout` seconds. It begins after the version `since`: `snapshot.version`,
+    /// `watch.version`, or `change.version` of a change that `is_last`. Raises `HistoryGone` if
+    /// changes since are no longer kept (`keep=` of `pellucid.open`). A slow watch makes no writer
+    /// wait.
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -329,8 +325,7 @@ impl Database {
     ///     readers             reader slots in use now, in all processes: 1 or 2 with nothing open,
     ///                         as stats() takes one and a process keeps one between checkpoints
     ///     reader_slots        reader slots of the file
-    ///     oldest_reader_lag   versions of the file (checkpoints) that the oldest reader is behind;
-    ///                         pages freed since then cannot be reused
+    ///     oldest_reader_lag   checkpoints the oldest reader is behind; pages freed since are kept
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -343,8 +338,7 @@ impl Database {
         crate::report::stats(py, &stats)
     }
 
-    /// Read and check the whole database; return a list of the problems found, which is empty if
-    /// there are none.
+    /// Read and check the whole database; return a list of the problems found, or an empty one.
     ///
     /// >>> import pellucid
     /// >>> pellucid.open(":memory:").check()
@@ -559,14 +553,12 @@ impl Database {
         self.default(py).call_method0("clear").map(|_| ())
     }
 
-    /// Return a context manager for many changes of one record of the default table; see
-    /// `Table.edit`.
+    /// Edit one record of the default table in a block, with one commit; see `Table.edit`.
     fn edit<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py).call_method1("edit", (key,))
     }
 
-    /// Store a value in the default table under the next int, and return that key; see
-    /// `Table.append`.
+    /// Store a value in the default table under the next int, its new key; see `Table.append`.
     fn append<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<i64> {
         crate::put::write::append(self.default(py), value)
     }
@@ -576,8 +568,7 @@ impl Database {
         crate::put::write::extend(self.default(py), values)
     }
 
-    /// Return an iterator over the values of the default table whose keys lie in a range; see
-    /// `Table.range`.
+    /// Return an iterator over the values of the default table in a range; see `Table.range`.
     #[pyo3(
         signature = (*arguments, **bounds),
         text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
@@ -641,8 +632,7 @@ impl Database {
         Index::new(self.default(py), making::name_of(name)?)
     }
 
-    /// Return the rows of the default table for which all these conditions are true; see
-    /// `Table.where`.
+    /// Return the rows of the default table that fulfil all these conditions; see `Table.where`.
     #[pyo3(signature = (*conditions, **fields), text_signature = "($self, *conditions)")]
     fn r#where<'py>(
         &self,
@@ -664,8 +654,7 @@ impl Database {
         self.default(py).call_method("find", arguments, fields)
     }
 
-    /// Return the rows of the default table for which a function returns a true value; see
-    /// `Table.filter`.
+    /// Return the rows of the default table that a function accepts; see `Table.filter`.
     fn filter<'py>(&self, py: Python<'py>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py).call_method1("filter", (function,))
     }
@@ -759,8 +748,7 @@ impl Database {
         self.default(py).call_method0("to_pandas")
     }
 
-    /// Return the values at a field path of the default table as a NumPy array; see
-    /// `Table.to_numpy`.
+    /// Return a field of all rows of the default table as a NumPy array; see `Table.to_numpy`.
     fn to_numpy<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py).call_method1("to_numpy", (path,))
     }
