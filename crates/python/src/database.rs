@@ -9,14 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use crate::arguments::{path_of, word_of};
-use crate::column;
 use crate::core::Core;
 use crate::errors;
 use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilRc};
-use crate::index::describe::{self, IndexDescription};
-use crate::index::handle::Index;
-use crate::index::making;
 use crate::open;
 use crate::signals::Signals;
 use crate::snapshot::SnapshotHandle;
@@ -112,10 +108,10 @@ impl Database {
 
     /// Close the database. Its records, tables and snapshots can no longer be used.
     ///
-    /// Closing twice does nothing. A running transaction is rolled back. `DatabaseWarning` says how
-    /// much room the disk lacks for the log, which then stays beside the file and belongs to it.
-    /// `LostCommitsWarning` says that commits are lost, since the file was deleted or replaced
-    /// while it was open.
+    /// Closing twice does nothing. A running transaction is rolled back. If the disk has no room to
+    /// move the log into the file, `DatabaseWarning` says how much is needed: the log then stays
+    /// beside the file, and the two belong together. If the file was deleted or replaced while it
+    /// was open, `LostCommitsWarning` says that commits are lost.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if !self.core.gate.is_open() {
             return Ok(());
@@ -123,7 +119,8 @@ impl Database {
         if self.core.is_mine(py) {
             self.core.end(py, false)?;
         }
-        // Another thread's transaction goes on to its end, and is rolled back there (`Core::end`).
+        // A transaction of another thread goes on to its end, where it is rolled back
+        // (`Core::end`).
         self.core.close_gates(py);
         for gate in self.snapshots.with(py, std::mem::take) {
             gate.close();
@@ -149,9 +146,10 @@ impl Database {
     /// Return the table `name`; the first write creates it.
     ///
     /// With `type`, rows are returned as instances of that class (a dataclass, `NamedTuple`, Enum,
-    /// attrs or pydantic class or msgspec Struct), whole and detached. Annotations give the classes
-    /// of its fields: `list[Pet]`, `dict[str, Pet]`, `Pet | None`. Only instances of exactly that
-    /// class can be stored (`WrongClass`). To save a changed one, assign it again, or use `edit`.
+    /// attrs or pydantic class or msgspec Struct), built whole and detached, instead of as records.
+    /// The annotations of the class apply to its fields, too: `list[Pet]`, `dict[str, Pet]`, `Pet |
+    /// None`. Such a table stores only instances of exactly that class (`WrongClass`). To save a
+    /// changed instance, assign it again, or use `edit`.
     ///
     /// A stored instance was initialised before it was stored. So its fields are set as they are:
     /// neither `__init__` nor `__post_init__`, converters or validators run again. With
@@ -212,8 +210,9 @@ impl Database {
             .unname(py, &name, |transaction| transaction.drop_table_while(&name, &mut || signals.go_on()))
     }
 
-    /// Rename a table. Raises `KeyError` if the old name does not exist, `ValueError` if the new
-    /// one does. Handles on the table and its records stay valid, in other processes too.
+    /// Rename a table. Raises `KeyError` if there is none of the old name, and `ValueError` if
+    /// there is one of the new name. Handles on the table and its records stay valid, in other
+    /// processes too.
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -232,8 +231,8 @@ impl Database {
         self.core.unname(py, &name, |transaction| transaction.rename_table(&name, &new_name))
     }
 
-    /// Return a context manager for a transaction: all of its writes or none; inside one, a
-    /// savepoint.
+    /// Return a transaction, as a context manager: all of its writes are stored, or none. Inside of
+    /// another transaction, it is a savepoint.
     fn transaction(&self, py: Python<'_>) -> PyResult<TransactionContext> {
         self.check_writable(py)?;
         Ok(TransactionContext::new(self.core.clone()))
@@ -266,14 +265,15 @@ impl Database {
         Py::new(py, SnapshotHandle::new(self.core.clone(), snapshot, gate, default))
     }
 
-    /// Return an iterator over committed changes of all processes, from now on or since a version.
+    /// Return an iterator over the changes that any process commits, in the order of the commits:
+    /// from now on, or since a version.
     ///
-    /// It gives, in commit order, a `Change` for each row put or deleted, and for each table
-    /// cleared, created, dropped or renamed. It waits for the next one, and ends if none comes
-    /// within `timeout` seconds. It begins after the version `since`: `snapshot.version`,
-    /// `watch.version`, or `change.version` of a change that `is_last`. Raises `HistoryGone` if
-    /// changes since are no longer kept (`keep=` of `pellucid.open`). A slow watch makes no writer
-    /// wait.
+    /// It gives a `Change` for each row that was put or deleted, and for each table that was
+    /// cleared, created, dropped or renamed. It waits for the next change, and ends if none comes
+    /// within `timeout` seconds. It begins after the version `since`, which can be
+    /// `snapshot.version`, the `change.version` of a change that `is_last`, or `watch.version`.
+    /// Raises `HistoryGone` if the changes since then are not all kept any more; `keep=` of
+    /// `pellucid.open` says how long they are kept. A slow watch makes no writer wait.
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -325,7 +325,8 @@ impl Database {
     ///     readers             reader slots in use now, in all processes: 1 or 2 with nothing open,
     ///                         as stats() takes one and a process keeps one between checkpoints
     ///     reader_slots        reader slots of the file
-    ///     oldest_reader_lag   checkpoints the oldest reader is behind; pages freed since are kept
+    ///     oldest_reader_lag   versions of the file (checkpoints) that the oldest reader is behind;
+    ///                         pages freed since then cannot be reused
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -338,7 +339,8 @@ impl Database {
         crate::report::stats(py, &stats)
     }
 
-    /// Read and check the whole database; return a list of the problems found, or an empty one.
+    /// Read and check the whole database; return a list of the problems found, which is empty if
+    /// there are none.
     ///
     /// >>> import pellucid
     /// >>> pellucid.open(":memory:").check()
@@ -466,99 +468,7 @@ impl Database {
         self.default(py).call_method1("update", (other,)).map(|_| ())
     }
 
-    /// Return a live view of the default table's keys. Bounds are as for `Table.keys`.
-    #[pyo3(
-        signature = (*arguments, **bounds),
-        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
-    )]
-    fn keys<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        bounds: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method("keys", arguments, bounds)
-    }
-
-    /// Return a live view of the default table's values. Bounds are as for `Table.keys`.
-    #[pyo3(
-        signature = (*arguments, **bounds),
-        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
-    )]
-    fn values<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        bounds: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method("values", arguments, bounds)
-    }
-
-    /// Return a live view of the default table's items. Bounds are as for `Table.keys`.
-    #[pyo3(
-        signature = (*arguments, **bounds),
-        text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
-    )]
-    fn items<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        bounds: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method("items", arguments, bounds)
-    }
-
-    /// Remove `key` from the default table and return its value; see `Table.pop`.
-    #[pyo3(signature = (key, /, *default))]
-    fn pop<'py>(
-        &self,
-        py: Python<'py>,
-        key: Bound<'py, PyAny>,
-        default: &Bound<'py, PyTuple>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let mut arguments = vec![key];
-        arguments.extend(default.iter());
-        self.default(py).call_method1("pop", PyTuple::new(py, arguments)?)
-    }
-
-    /// Remove the last key of the default table and return it with its value.
-    fn popitem<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method0("popitem")
-    }
-
-    /// Return the value of `key` in the default table; if there is none, set it to `default` first.
-    #[pyo3(signature = (key, default=None, /))]
-    fn setdefault<'py>(
-        &self,
-        py: Python<'py>,
-        key: &Bound<'py, PyAny>,
-        default: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method1("setdefault", (key, default))
-    }
-
-    /// Set many keys of the default table in one transaction; see `Table.update`.
-    #[pyo3(signature = (*arguments, **more), text_signature = "($self, other=None, /, **more)")]
-    fn update(
-        &self,
-        py: Python<'_>,
-        arguments: &Bound<'_, PyTuple>,
-        more: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
-        self.default(py).call_method("update", arguments, more).map(|_| ())
-    }
-
-    /// Remove all rows of the default table in one transaction.
-    fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        self.default(py).call_method0("clear").map(|_| ())
-    }
-
-    /// Edit one record of the default table in a block, with one commit; see `Table.edit`.
-    fn edit<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method1("edit", (key,))
-    }
-
-    /// Store a value in the default table under the next int, its new key; see `Table.append`.
+    /// Store a value in the default table under the next int, and return that; see `Table.append`.
     fn append<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<i64> {
         crate::put::write::append(self.default(py), value)
     }
@@ -568,223 +478,7 @@ impl Database {
         crate::put::write::extend(self.default(py), values)
     }
 
-    /// Return an iterator over the values of the default table in a range; see `Table.range`.
-    #[pyo3(
-        signature = (*arguments, **bounds),
-        text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
-    )]
-    fn range<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        bounds: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method("range", arguments, bounds)
-    }
-
-    /// Return the first key of the default table and its value; None if the table is empty.
-    fn first<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method0("first")
-    }
-
-    /// Return the last key of the default table and its value; None if the table is empty.
-    fn last<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method0("last")
-    }
-
-    /// Create an index of the default table; see `Table.create_index`.
-    #[pyo3(signature = (name, parts, *, unique=false, r#where=None, progress=None))]
-    fn create_index(
-        &self,
-        py: Python<'_>,
-        name: &Bound<'_, PyAny>,
-        parts: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = errors::unique_flag)] unique: bool,
-        r#where: Option<&Bound<'_, PyAny>>,
-        progress: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        making::create(self.default(py), &making::name_of(name)?, parts, unique, r#where, progress)
-    }
-
-    /// Remove an index of the default table; see `Table.drop_index`.
-    fn drop_index(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<()> {
-        making::drop_index(self.default(py), &making::name_of(name)?)
-    }
-
-    /// Make all entries of an index of the default table anew; see `Table.rebuild_index`.
-    #[pyo3(signature = (name, *, progress=None))]
-    fn rebuild_index(
-        &self,
-        py: Python<'_>,
-        name: &Bound<'_, PyAny>,
-        progress: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        making::rebuild(self.default(py), &making::name_of(name)?, progress)
-    }
-
-    /// Return the indexes of the default table by name; see `Table.indexes`.
-    fn indexes(&self, py: Python<'_>) -> PyResult<Vec<IndexDescription>> {
-        describe::all(self.default(py))
-    }
-
-    /// Return the index of this name of the default table; see `Table.index`.
-    fn index(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<Index> {
-        Index::new(self.default(py), making::name_of(name)?)
-    }
-
-    /// Return the rows of the default table that fulfil all these conditions; see `Table.where`.
-    #[pyo3(signature = (*conditions, **fields), text_signature = "($self, *conditions)")]
-    fn r#where<'py>(
-        &self,
-        py: Python<'py>,
-        conditions: &Bound<'py, PyTuple>,
-        fields: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method("where", conditions, fields)
-    }
-
-    /// Return the rows of the default table whose fields equal these values; see `Table.find`.
-    #[pyo3(signature = (*arguments, **fields), text_signature = "($self, **fields)")]
-    fn find<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        fields: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method("find", arguments, fields)
-    }
-
-    /// Return the rows of the default table that a function accepts; see `Table.filter`.
-    fn filter<'py>(&self, py: Python<'py>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method1("filter", (function,))
-    }
-
-    /// Return the rows of the default table in an order; see `Table.order_by`.
-    #[pyo3(signature = (*expressions, **keywords), text_signature = "($self, *expressions)")]
-    fn order_by<'py>(
-        &self,
-        py: Python<'py>,
-        expressions: &Bound<'py, PyTuple>,
-        keywords: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method("order_by", expressions, keywords)
-    }
-
-    /// Return the first rows of the default table; see `Table.limit`.
-    fn limit<'py>(&self, py: Python<'py>, count: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method1("limit", (count,))
-    }
-
-    /// Return the rows of the default table without the first ones; see `Table.offset`.
-    fn offset<'py>(&self, py: Python<'py>, count: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method1("offset", (count,))
-    }
-
-    /// Return the rows of the default table as a list; see `Table.to_list`.
-    fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method0("to_list")
-    }
-
-    /// Return the rows of the default table as plain dicts; see `Table.to_dicts`.
-    fn to_dicts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method0("to_dicts")
-    }
-
-    /// Return dicts of expressions over the default table; see `Table.select`.
-    #[pyo3(signature = (*expressions, **named))]
-    fn select<'py>(
-        &self,
-        py: Python<'py>,
-        expressions: &Bound<'py, PyTuple>,
-        named: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method("select", expressions, named)
-    }
-
-    /// Return the rows of the default table in groups; see `Table.group_by`.
-    #[pyo3(signature = (*expressions, **named))]
-    fn group_by<'py>(
-        &self,
-        py: Python<'py>,
-        expressions: &Bound<'py, PyTuple>,
-        named: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method("group_by", expressions, named)
-    }
-
-    /// Return aggregates of all rows of the default table; see `Table.agg`.
-    #[pyo3(signature = (*arguments, **aggregates), text_signature = "($self, **aggregates)")]
-    fn agg<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: &Bound<'py, PyTuple>,
-        aggregates: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method("agg", arguments, aggregates)
-    }
-
-    /// Return the rows of the default table as columns; see `Table.to_arrow`.
-    fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method0("to_arrow")
-    }
-
-    /// Return `to_arrow()` to a library that asks for it: `polars.DataFrame(db)`.
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method1("__arrow_c_stream__", (requested_schema,))
-    }
-
-    /// Return the rows of the default table as a polars DataFrame.
-    fn to_polars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method0("to_polars")
-    }
-
-    /// Return the rows of the default table as a pandas DataFrame.
-    fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method0("to_pandas")
-    }
-
-    /// Return a field of all rows of the default table as a NumPy array; see `Table.to_numpy`.
-    fn to_numpy<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method1("to_numpy", (path,))
-    }
-
-    /// Return the sum of the numbers at a field path of the default table; see `Table.sum`.
-    fn sum<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        column::sum(self.default(py), path)
-    }
-
-    /// Return the least value at a field path of the default table; see `Table.min`.
-    fn min<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        column::least(self.default(py), path)
-    }
-
-    /// Return the greatest value at a field path of the default table; see `Table.max`.
-    fn max<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        column::greatest(self.default(py), path)
-    }
-
-    /// Return the mean of the numbers at a field path of the default table; see `Table.mean`.
-    fn mean<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        column::mean(self.default(py), path)
-    }
-
-    /// Return how many rows of the default table have a value at a field path; see `Table.count`.
-    #[pyo3(signature = (path=None))]
-    fn count<'py>(&self, py: Python<'py>, path: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-        self.default(py).call_method1("count", (path,))
-    }
-
-    /// Return the values at a field path of all rows of the default table; see `Table.column`.
-    fn column<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        column::column(self.default(py), path)
-    }
-
-    /// Return the value of `key` in the default table, or `default`.
+    /// The value under `key` of the default table, or `default`.
     #[pyo3(signature = (key, default=None, /))]
     fn get<'py>(
         &self,

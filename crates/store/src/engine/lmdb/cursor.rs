@@ -1,9 +1,9 @@
-//! How does a walk go through LMDB's pages?
+//! The LMDB cursor: walks over the entries of a tree.
 //!
-//! One call of LMDB finds the first entry of a leaf page; the others of the page are read in the map
-//! (`engine/lmdb/page.rs`), and LMDB's cursor is moved behind them when the walk goes on. In write transactions,
-//! whose changed pages lie outside the map, and wherever a page does not look as it should, each entry is
-//! asked of LMDB.
+//! One call of LMDB finds the first entry of a leaf page. The other entries of the page are read in
+//! the map (`engine/lmdb/page.rs`), and LMDB's cursor is moved behind them when the walk goes on.
+//! In write transactions, whose changed pages are outside the map, and wherever a page does not
+//! look as it should, LMDB is called for each entry.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};
@@ -40,27 +40,28 @@ pub(crate) fn read_error(code: c_int) -> EngineError {
     }
 }
 
-/// A place in one tree of one transaction.
+/// A position in one tree of one transaction.
 pub(crate) struct LmdbCursor<'t> {
     raw: *mut ffi::MDB_cursor,
     environment: &'t Environment,
     direction: Direction,
-    /// The entry that LMDB's cursor stands on and the walk has not given yet.
+    /// The entry at LMDB's cursor, not returned yet.
     pending: Option<Entry<'t>>,
-    /// The walk's last entry, where LMDB's cursor has to be moved before it goes on.
+    /// The last entry that was returned, if LMDB's cursor must be moved to it before the walk goes
+    /// on.
     ahead: Option<&'t [u8]>,
     is_over: bool,
     /// Pages in the file when the cursor was opened: no address beyond them is read.
     page_count: u64,
-    /// The leaf page that `fill` read last.
+    /// The leaf page that the last `fill` read.
     last_page: usize,
     /// Whether `fill` may read pages in the map.
     reads_pages: bool,
     _txn: PhantomData<&'t ()>,
 }
 
-// SAFETY: a cursor of a NOTLS read transaction may move between threads; one of a write transaction cannot
-// leave `LmdbWrite`'s borrow, whose methods check the thread.
+// SAFETY: a cursor of a NOTLS read transaction may move between threads. One of a write transaction
+// cannot leave the borrow of `LmdbWrite`, whose methods check the thread.
 unsafe impl Send for LmdbCursor<'_> {}
 
 impl<'t> LmdbCursor<'t> {
@@ -105,15 +106,15 @@ impl<'t> LmdbCursor<'t> {
         }
     }
 
-    /// The leaf page that holds a key which LMDB's cursor has just given.
+    /// The leaf page of a key that LMDB's cursor has just returned.
     fn leaf_of(&self, key: &[u8]) -> Option<(Leaf<'t>, usize)> {
         if !self.reads_pages {
             return None;
         }
         let address = key.as_ptr() as usize;
         let bounds = self.environment.map_bounds(address)?;
-        // SAFETY: the address came from this transaction; its pages stay as they are for `'t`, and the
-        // file had `page_count` pages when the cursor was opened, and never has fewer later.
+        // SAFETY: the address came from this transaction, whose pages stay as they are for `'t`.
+        // The file had `page_count` pages when the cursor was opened, and never has fewer later.
         let leaf = unsafe { bounds.leaf_around(address, self.page_count) }?;
         Some((leaf, leaf.index_of_key(address)?))
     }
