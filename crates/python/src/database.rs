@@ -147,9 +147,9 @@ impl Database {
     ///
     /// With `type`, rows are returned as instances of that class (a dataclass, `NamedTuple`, Enum,
     /// attrs or pydantic class or msgspec Struct), built whole and detached, instead of as records.
-    /// The annotations of the class apply to its fields, too: `list[Pet]`, `dict[str, Pet]`, `Pet |
-    /// None`. Such a table stores only instances of exactly that class (`WrongClass`). To save a
-    /// changed instance, assign it again, or use `edit`.
+    /// The annotations of the class apply to its fields, too: `list[Pet]`, `dict[str, Pet]`,
+    /// `Pet | None`. Such a table stores only instances of exactly that class (`WrongClass`). To
+    /// save a changed instance, assign it again, or use `edit`.
     ///
     /// A stored instance was initialised before it was stored. So its fields are set as they are:
     /// neither `__init__` nor `__post_init__`, converters or validators run again. With

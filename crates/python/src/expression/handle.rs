@@ -1,9 +1,8 @@
 //! The class `Expression`: a condition or a computed value, built with Python operators.
 //!
-//! `F.age >= 21` makes an [`Expression`], which is only a description: a query runs it later,
-//! without Python. `==` makes a condition, too, so `same_as` tests whether two expressions are
-//! equal. `operand.rs` turns Python values into expressions, `python_text.rs` shows an expression
-//! as Python code. Evaluation is in `pellucid-query`.
+//! `F.age >= 21` makes an [`Expression`], a description that a query runs later, without Python.
+//! `==` makes a condition, too, so `same_as` tests for equality. `operand.rs` makes expressions of
+//! Python values, `python_text.rs` shows them as Python code; `pellucid-query` evaluates them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -23,8 +22,7 @@ use super::sort_by::SortBy;
 use super::{method, python_text, words};
 use crate::errors;
 
-/// A condition or a computed value over the fields of a record, built from `pellucid.F` and
-/// operators.
+/// A condition or computed value over the fields of a record, built from `F` and operators.
 ///
 /// `F.age` and `F["age"]` are the field `age`, `F.name.last` is a nested field, `F.parts[0]` an
 /// element of a list, `F.tags.each()` any of its elements, and `pellucid.KEY` the row's key. An
@@ -44,8 +42,7 @@ use crate::errors;
 #[pyclass(frozen, module = "pellucid", name = "Expression")]
 pub struct Expression {
     pub(super) node: Node,
-    /// Whether its last step was written as an attribute, so that a call may apply it as a
-    /// function.
+    /// Whether its last step is an attribute, so that a call may apply it as a function.
     is_attribute: bool,
 }
 
@@ -85,8 +82,7 @@ impl Expression {
         self.is_attribute.then_some((above, name))
     }
 
-    /// The call whose parentheses the user may have forgotten, for messages: `F.born.year()` for
-    /// `F.born.year`.
+    /// The call that a user may have meant, for messages: `F.born.year()` for `F.born.year`.
     pub fn meant_call(&self, py: Python<'_>) -> Option<String> {
         let (above, name) = self.as_call()?;
         method::is_name(py, name).then(|| format!("{}.{name}()", shown(py, &above.node)))
@@ -536,9 +532,9 @@ impl Expression {
 
     /// Return the condition that a regular expression matches anywhere in a string.
     ///
-    /// The syntax is that of Python's `re`, and it finds what `re.search` finds, in linear time:
-    /// without backreferences and lookaround. Raises `ValueError` if `pattern` is not such an
-    /// expression. `^` and `$` anchor it to the ends.
+    /// The syntax is that of Python's `re` without backreferences and lookaround; it finds what
+    /// `re.search` finds, in linear time. Raises `ValueError` for other patterns. `^` and `$`
+    /// anchor.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.name.matches("^B.*n$"))
@@ -652,8 +648,7 @@ impl Expression {
         self.call(Function::Day)
     }
 
-    /// Return any element of a list, tuple or set: a condition is true if it is true for one of
-    /// them.
+    /// Return each element of a list, tuple or set: a condition is true if it is true for any.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.people.each().name == "Ann")
@@ -671,14 +666,12 @@ impl Expression {
         SortBy::new(self.node.clone(), true)
     }
 
-    /// Return an ascending order for `order_by`: from the least to the greatest, which is the
-    /// default.
+    /// Return an ascending order (the default) for `order_by`: from the least to the greatest.
     fn asc(&self) -> SortBy {
         SortBy::new(self.node.clone(), false)
     }
 
-    /// Return an aggregate for `agg`: how many rows have a value there. None counts, a missing
-    /// field does not.
+    /// Return an aggregate for `agg`: how many rows have a value there, None included.
     fn count(&self) -> PyResult<Aggregate> {
         if matches!(self.node.kind(), Kind::Field(Source::Record, path) if path.is_empty()) {
             return Err(errors::type_error(

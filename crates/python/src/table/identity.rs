@@ -45,8 +45,8 @@ impl Identity {
         }
     }
 
-    /// The record to inform when the table of its name is renamed, if the handle has not found the
-    /// table yet.
+    /// The `Standing` to inform when the table of its name is renamed, if the handle has not found
+    /// the table yet.
     pub fn pending(&self, py: Python<'_>) -> Option<GilRc<Standing>> {
         (!self.stays_with_name && self.standing.is_pending(py)).then(|| self.standing.clone())
     }
