@@ -8,7 +8,7 @@ use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use pellucid_query::arrow::{self, Gathered, Kinds, NothingLarge, Part, Refusal, Wanted};
 use pellucid_query::expression::Node;
-use pellucid_query::{Fault, Inside, InsideIndexed, Walk};
+use pellucid_query::{Fault, LookedUp, Scanned, Walk};
 use pellucid_record::Shapes;
 use pellucid_store::{Snapshot, Transaction};
 use pyo3::exceptions::PyImportError;
@@ -136,8 +136,7 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
     let (py, core) = (table.py(), table.get().core());
     let snapshot = match &source.rows {
         Rows::Pinned(scan) => Some(scan.snapshot().clone()),
-        Rows::Listed(rows) => Some(rows.snapshot().clone()),
-        Rows::Indexed(rows) => Some(rows.snapshot().clone()),
+        Rows::Listed(snapshot, _) | Rows::Indexed(snapshot, _) => Some(snapshot.clone()),
         Rows::Told(..) => return over(table, source, GatherTold { wanted, known }),
         Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) => None,
     };
@@ -152,14 +151,14 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
         Ok(match rows {
             Rows::Copied(mut rows) => work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals),
             Rows::Inside(mut scan) => {
-                let mut rows = Inside { scan: &mut scan, transaction };
+                let mut rows = Scanned { scan: &mut scan, reader: transaction };
                 work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals)
             }
             Rows::IndexedInside(mut rows) => {
-                let mut rows = InsideIndexed { rows: &mut rows, transaction };
+                let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
                 work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals)
             }
-            Rows::Pinned(_) | Rows::Listed(_) | Rows::Indexed(_) | Rows::Told(..) => Ok(Part::default()),
+            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Told(..) => Ok(Part::default()),
         })
     })?;
     part.map_err(|fault| of_fault(table, fault))

@@ -16,6 +16,7 @@ mod known;
 mod measured;
 mod named;
 pub mod plan;
+pub mod reader;
 mod remarks;
 pub mod source;
 pub mod words;

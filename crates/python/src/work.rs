@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pellucid_query::expression::Node;
 use pellucid_query::stoppable::Pace;
-use pellucid_query::{Extremes, Fault, Inside, InsideIndexed, Selected, Selection, Walk};
+use pellucid_query::{Extremes, Fault, LookedUp, Scanned, Selected, Selection, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
 use pyo3::prelude::*;
@@ -149,27 +149,21 @@ pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyRes
                 work.run_over(&mut *scan, selection.as_mut(), &whole, Stop::Signals)
             })
         }
-        Rows::Listed(mut rows) => {
-            let snapshot = rows.snapshot().clone();
-            callbacks::released(py, move || {
-                let whole = snapshot.whole();
-                work.run_over(&mut *rows, selection.as_mut(), &whole, Stop::Signals)
-            })
-        }
-        Rows::Indexed(mut rows) => {
-            let snapshot = rows.snapshot().clone();
-            callbacks::released(py, move || {
-                let whole = snapshot.whole();
-                work.run_over(&mut *rows, selection.as_mut(), &whole, Stop::Signals)
-            })
-        }
+        Rows::Listed(snapshot, mut rows) => callbacks::released(py, move || {
+            let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
+            work.run_over(&mut rows, selection.as_mut(), &snapshot.whole(), Stop::Signals)
+        }),
+        Rows::Indexed(snapshot, mut rows) => callbacks::released(py, move || {
+            let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
+            work.run_over(&mut rows, selection.as_mut(), &snapshot.whole(), Stop::Signals)
+        }),
         Rows::Told(mut rows, _) => callbacks::released(py, move || {
             work.run_over(&mut *rows, selection.as_mut(), &NoShapes, Stop::Signals)
         }),
         Rows::IndexedInside(mut rows) => core.in_running(py, |transaction| {
             let transaction = &*transaction;
             let whole = transaction.whole();
-            let mut rows = InsideIndexed { rows: &mut rows, transaction };
+            let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
             Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
         })?,
         Rows::Copied(mut rows) => core.in_running(py, |transaction| {
@@ -179,7 +173,7 @@ pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyRes
         Rows::Inside(mut scan) => core.in_running(py, |transaction| {
             let transaction = &*transaction;
             let whole = transaction.whole();
-            let mut rows = Inside { scan: &mut scan, transaction };
+            let mut rows = Scanned { scan: &mut scan, reader: transaction };
             Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
         })?,
     };

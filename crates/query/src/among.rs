@@ -13,10 +13,10 @@ use pellucid_record::Value;
 use pellucid_record::key::KeyEncoder;
 
 use crate::code::push_equal;
+use crate::fault::Fault;
 use crate::index::push_twin;
 use crate::order::equal;
 use crate::stoppable::{self, Pace, let_go};
-use crate::walk::Fault;
 
 /// Values among which others are looked up. Clones share them.
 #[derive(Clone)]

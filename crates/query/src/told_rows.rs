@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 use pellucid_record::layout::{Kind as Container, ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, root_head, tag};
 use pellucid_store::Row;
 
-use crate::walk::{Fault, RowKey, Walk};
+use crate::fault::Fault;
+use crate::walk::{RowKey, Walk};
 
 /// Bytes of the record of one part that stands in its slot.
 pub(crate) const PLAIN_SIZE: usize = ROOT_HEAD_SIZE + 9;

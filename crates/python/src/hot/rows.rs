@@ -16,7 +16,7 @@
 use std::ops::ControlFlow;
 
 use pellucid_query::stoppable::Pace;
-use pellucid_query::{Copied, Selection};
+use pellucid_query::{CopiedRows, Lookups, Selection};
 use pellucid_record::layout::Kind;
 use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::{Large, Row as StoredRow, Scan, Snapshot, StoreError, Whole};
@@ -134,7 +134,7 @@ impl RowIterator {
     ) -> Self {
         let snapshot = rows.snapshot().cloned();
         let serial = match &rows {
-            Rows::Pinned(_) | Rows::Listed(_) | Rows::Indexed(_) | Rows::Told(_, false) => None,
+            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Told(_, false) => None,
             Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Told(_, true) => {
                 source.table.get().core().running_serial(py)
             }
@@ -443,7 +443,7 @@ impl Walk {
             return None;
         }
         let selection = self.selection.take()?;
-        match std::mem::replace(&mut self.rows, Rows::Copied(Copied::default())) {
+        match std::mem::replace(&mut self.rows, Rows::Copied(CopiedRows::default())) {
             Rows::Pinned(scan) => {
                 self.is_lent = true;
                 Some((scan, selection))
@@ -467,7 +467,7 @@ impl Walk {
         let core: &Core = self.source.table.get().core();
         let is_inside = match &self.rows {
             Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Told(_, true) => true,
-            Rows::Pinned(_) | Rows::Listed(_) | Rows::Indexed(_) | Rows::Told(_, false) => false,
+            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Told(_, false) => false,
         };
         if is_inside && self.serial > 0 {
             // Of the transaction, which may have been taken back to a savepoint since the last step.
@@ -500,8 +500,8 @@ impl Walk {
         let mut left = APART_COUNT;
         let found = loop {
             let found = match (&mut self.rows, &self.snapshot) {
-                (Rows::Listed(rows), Some(snapshot)) => rows.next(|row, large| show(row, large, snapshot)),
-                (Rows::Indexed(rows), Some(snapshot)) => rows.next(|row, large| show(row, large, snapshot)),
+                (Rows::Listed(_, rows), Some(of)) => rows.next(of, |row, large| show(row, large, of)),
+                (Rows::Indexed(_, rows), Some(of)) => rows.next(of, |row, large| show(row, large, of)),
                 (rows, _) => core
                     .in_serial(py, self.serial, |transaction| {
                         let transaction = &*transaction;
@@ -510,7 +510,9 @@ impl Walk {
                             Rows::Copied(rows) => Ok(rows.next(show)),
                             Rows::IndexedInside(rows) => rows.next(transaction, show),
                             Rows::Inside(scan) => scan.next_with(transaction, show),
-                            Rows::Pinned(_) | Rows::Told(..) | Rows::Listed(_) | Rows::Indexed(_) => Ok(None),
+                            Rows::Pinned(_) | Rows::Told(..) | Rows::Listed(..) | Rows::Indexed(..) => {
+                                Ok(None)
+                            }
                         }
                     })
                     .ok_or(Failure::IsOver)?,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use pellucid_store::{Row as StoredRow, StoreError};
+use pellucid_store::{Row as StoredRow, StoreError, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::{Entries, Known};
+use super::Known;
 use crate::errors;
 use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilValue};
@@ -27,7 +27,7 @@ use crate::table::Table;
 pub struct IndexKeys {
     pub(super) table: Py<Table>,
     pub(super) known: Arc<Known>,
-    pub(super) entries: GilCell<Option<Entries>>,
+    pub(super) entries: GilCell<Option<TransactionScan>>,
     // Until signals are looked at: what is made of it all at once, as by `list`, runs no Python that would look at them.
     pub(super) left: GilValue<u32>,
     // Of the transaction in which it was made.
@@ -58,8 +58,8 @@ impl IndexKeys {
         let copy = |entry: StoredRow<'_>| (entry.key.to_vec(), entry.spelling.to_vec());
         let step = self.entries.with(py, |entries| match entries {
             None => Ok(None),
-            Some(Entries::Pinned(scan)) => scan.next().map(|entry| entry.map(copy)),
-            Some(Entries::Inside(scan)) => {
+            Some(TransactionScan::Clean(scan)) => scan.next().map(|entry| entry.map(copy)),
+            Some(scan @ TransactionScan::Dirty(_)) => {
                 let serial = self.serial.unwrap_or_default();
                 database
                     .in_serial(py, serial, |transaction| scan.next(transaction, copy))

@@ -10,16 +10,16 @@ use pellucid_query::index::Keys;
 use pellucid_query::plan::{self, Access, Choice, KEY_COUNT_MAX, Question, Set};
 use pellucid_query::sort::SortedKeys;
 use pellucid_query::walk::for_each;
-use pellucid_query::{Evaluator, Fault, Indexed, RowKey, Selection, Teller, ToldRows, Walk};
+use pellucid_query::{Evaluator, Fault, RowKey, RowsByIndex, Selection, Teller, ToldRows, Walk};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
-use pellucid_store::{Range, Row, TableId, TransactionScan};
+use pellucid_store::{Range, Row, TableId};
 use pyo3::prelude::*;
 
 use super::indexes::{self, Indexes, Ready};
 use super::known::{self, Known};
 use super::plan::Plan;
-use super::source::Place;
+use super::reader::{TableReader, read};
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::callbacks;
@@ -49,7 +49,7 @@ pub struct Ways {
 pub fn ways(
     table: &Bound<'_, Table>,
     plan: &Plan,
-    place: &Place,
+    place: &TableReader,
     (bounds, conditions): (&Bounds, &[Node]),
     (reads, walked, is_count): (Option<&[Node]>, Walked, bool),
 ) -> PyResult<Option<Ways>> {
@@ -114,7 +114,7 @@ impl Ways {
     pub fn follow(
         &self,
         table: &Bound<'_, Table>,
-        place: &Place,
+        place: &TableReader,
         bounds: &Bounds,
         wanted: u64,
     ) -> PyResult<(Reached, Option<&Choice>)> {
@@ -153,7 +153,7 @@ impl Ways {
     fn gather(
         &self,
         table: &Bound<'_, Table>,
-        place: &Place,
+        place: &TableReader,
         set: &Set,
         wanted: u64,
     ) -> PyResult<Option<Vec<RowKey>>> {
@@ -223,7 +223,7 @@ impl Ways {
     pub fn count(
         &self,
         table: &Bound<'_, Table>,
-        place: &Place,
+        place: &TableReader,
         way: &Choice,
         wanted: u64,
     ) -> PyResult<Option<u64>> {
@@ -259,7 +259,7 @@ impl Ways {
     pub fn tell(
         &self,
         table: &Bound<'_, Table>,
-        place: &Place,
+        place: &TableReader,
         bounds: &Bounds,
         (condition, wanted, has_values, has_order): (Option<Evaluator>, u64, bool, bool),
     ) -> PyResult<Option<ToldRows>> {
@@ -542,7 +542,7 @@ impl Work for GatherTurned {
     }
 }
 
-impl Place {
+impl TableReader {
     /// The rows to which the entries of an index in a range lead, in the order of these, or from the last one on: so many at least, if there are.
     pub fn in_order(
         &self,
@@ -555,15 +555,11 @@ impl Place {
         // Entries with the same parts come in the order of keys, also from the end on.
         match self {
             Self::Snapshot(snapshot, of) => {
-                let scan = snapshot.scan(id, range, is_reverse);
-                let scan = scan.map_err(|error| errors::of_store(table.py(), error))?;
-                Ok(Rows::Indexed(Box::new(if is_reverse {
-                    Indexed::turned(scan, *of, keys, range.start.clone())
-                } else {
-                    Indexed::new(scan, *of, keys)
-                })))
+                let rows = RowsByIndex::ordered(snapshot, *of, (id, keys), (range, is_reverse));
+                let rows = rows.map_err(|error| errors::of_store(table.py(), error))?;
+                Ok(Rows::Indexed(snapshot.clone(), Box::new(rows)))
             }
-            Self::Transaction => {
+            Self::Transaction(_) => {
                 let rows = self.entries(table, id, range, is_reverse)?;
                 let gather = Gather { keys, wanted, room: usize::MAX, is_ordered: false };
                 let keys = if is_reverse {
@@ -584,24 +580,7 @@ impl Place {
         range: &Range,
         is_reverse: bool,
     ) -> PyResult<Rows> {
-        let py = table.py();
-        match self {
-            Self::Snapshot(snapshot, _) => {
-                let scan =
-                    snapshot.scan(id, range, is_reverse).map_err(|error| errors::of_store(py, error))?;
-                Ok(Rows::Pinned(Box::new(scan)))
-            }
-            Self::Transaction => {
-                let scan = table
-                    .get()
-                    .core()
-                    .in_running(py, |transaction| transaction.scan(id, range, is_reverse))?;
-                Ok(match scan {
-                    TransactionScan::Clean(scan) => Rows::Pinned(scan),
-                    dirty @ TransactionScan::Dirty(_) => Rows::Inside(dirty),
-                })
-            }
-        }
+        Ok(crate::column::rows_of(self.walk(table, Some(id), range, is_reverse)?))
     }
 
     /// What `work` makes of the first entry of an index in a range, or of the last one; None where there is none.
@@ -613,16 +592,7 @@ impl Place {
         is_reverse: bool,
         work: impl FnOnce(Row<'_>) -> R,
     ) -> PyResult<Option<R>> {
-        let py = table.py();
-        match self {
-            Self::Snapshot(snapshot, _) => {
-                snapshot.with_first(id, range, is_reverse, work).map_err(|error| errors::of_store(py, error))
-            }
-            Self::Transaction => {
-                let core = table.get().core();
-                core.in_running(py, |transaction| transaction.with_first(id, range, is_reverse, work))
-            }
-        }
+        read!(self, table, |rows, _id| rows.with_first(id, range, is_reverse, work))
     }
 
     fn is_snapshot(&self) -> bool {

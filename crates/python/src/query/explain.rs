@@ -15,8 +15,8 @@ use super::known::Walk;
 use super::measured;
 use super::named::named;
 use super::plan::{Plan, all_of};
+use super::reader::TableReader;
 use super::remarks;
-use super::source::Place;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::keys;
@@ -30,7 +30,7 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let name = table.get().name(py).to_string();
     let total = table.as_any().len()?;
     let mut lines = Vec::new();
-    let place = Place::of(table)?;
+    let place = TableReader::of(table)?;
     let (bounds, rest) = match &place {
         Some(place) => place.scan(table, plan)?,
         None => plan.scan(false),

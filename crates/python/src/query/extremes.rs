@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 
 use super::access::{ROW_COUNT_MIN, put_in_order};
 use super::indexes::{self, Ready};
-use super::source::Place;
+use super::reader::TableReader;
 use crate::table::Table;
 use crate::work::Source;
 
@@ -26,7 +26,7 @@ const DECIMALS: (u8, u8) = (0x20, 0x21);
 /// Rows of the table among which are those with the least or the greatest values of these expressions, the first ones that have these; `None` where indexes do
 /// not tell which.
 pub fn rows_of_extremes(table: &Bound<'_, Table>, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
-    let Some(place) = Place::of(table)? else { return Ok(None) };
+    let Some(place) = TableReader::of(table)? else { return Ok(None) };
     let indexes = indexes::of(table, &place)?;
     if indexes.is_empty() {
         return Ok(None);
@@ -55,7 +55,7 @@ fn serves(ready: &Ready, node: &Node) -> bool {
     matches!(&ready.definition.parts[..], [(part, _)] if part == node) && ready.definition.condition.is_none()
 }
 
-impl Place {
+impl TableReader {
     /// The key of the first row that has the least or the greatest value of an index's one part; None where that is not known.
     fn key_of_extreme(
         &self,

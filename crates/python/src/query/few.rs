@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use super::access::{Ways, is_within, put_in_order};
 use super::indexes;
 use super::plan::Plan;
-use super::source::Place;
+use super::reader::TableReader;
 use crate::bounds::Bounds;
 use crate::table::Table;
 
@@ -27,7 +27,7 @@ const FEW: usize = 2;
 pub fn few(
     table: &Bound<'_, Table>,
     plan: &Plan,
-    place: &Place,
+    place: &TableReader,
     (bounds, conditions): (&Bounds, &[Node]),
     reads: Option<&[Node]>,
 ) -> PyResult<Option<Ways>> {
@@ -84,7 +84,7 @@ fn is_equal(candidate: &Candidate, conditions: &[Node]) -> bool {
     candidate.parts.iter().all(|(part, _)| conditions.iter().any(|condition| says(part, condition)))
 }
 
-impl Place {
+impl TableReader {
     /// Adds the keys to which the first entries in a range lead, so many at most.
     fn first_keys(
         &self,

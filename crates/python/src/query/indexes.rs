@@ -10,7 +10,7 @@ use pellucid_query::plan::Candidate;
 use pellucid_store::{IndexInfo, StoreError, TableId};
 use pyo3::prelude::*;
 
-use super::source::Place;
+use super::reader::{TableReader, read};
 use crate::errors;
 use crate::hot::gil::GilCell;
 use crate::table::Table;
@@ -54,16 +54,16 @@ impl Ready {
 }
 
 /// The indexes of a table that may be used.
-pub fn of(table: &Bound<'_, Table>, place: &Place) -> PyResult<Indexes> {
+pub fn of(table: &Bound<'_, Table>, place: &TableReader) -> PyResult<Indexes> {
     let (py, this) = (table.py(), table.get());
     let found = match place {
-        Place::Snapshot(snapshot, id) => {
+        TableReader::Snapshot(snapshot, id) => {
             let seen = (*id, false, snapshot.catalog_version());
             this.indexes
                 .get_or_read(py, seen, || snapshot.indexes(*id))
                 .map_err(|error| errors::of_store(py, error))?
         }
-        Place::Transaction => this.core().in_running(py, |transaction| {
+        TableReader::Transaction(_) => this.core().in_running(py, |transaction| {
             // Those of a batch that is not over.
             transaction.flush_entries()?;
             let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(Indexes::default()) };
@@ -99,7 +99,7 @@ impl Seen {
 /// What is to be known of each to choose among them; entries are counted of those alone of which conditions or order name a part.
 pub fn candidates(
     table: &Bound<'_, Table>,
-    place: &Place,
+    place: &TableReader,
     indexes: &[Ready],
     (conditions, order): (&[Node], &[(Node, bool)]),
 ) -> PyResult<Vec<Candidate>> {
@@ -112,16 +112,9 @@ pub fn candidates(
     Ok(candidates)
 }
 
-impl Place {
+impl TableReader {
     /// How many entries an index has.
     pub fn entry_count(&self, table: &Bound<'_, Table>, index: TableId) -> PyResult<u64> {
-        match self {
-            Self::Snapshot(snapshot, _) => {
-                snapshot.count(index).map_err(|error| errors::of_store(table.py(), error))
-            }
-            Self::Transaction => {
-                table.get().core().in_running(table.py(), |transaction| transaction.count(index))
-            }
-        }
+        read!(self, table, |rows, _id| rows.count(index))
     }
 }

@@ -7,12 +7,12 @@ use pellucid_query::plan::{Access, Choice, Seen, Statistics};
 use pellucid_query::walk::for_each;
 use pellucid_query::{Evaluator, Fault, RowKey};
 use pellucid_record::Shapes;
-use pellucid_store::{Range, Row, StoreError, TableId};
+use pellucid_store::{Range, Reader, Row, TableId};
 use pyo3::prelude::*;
 
 use super::indexes::Indexes;
 use super::plan::all_of;
-use super::source::Place;
+use super::reader::{TableReader, read};
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::table::Table;
@@ -21,7 +21,7 @@ use crate::work::{Source, Stop, Work, over};
 /// What the store tells of a table's rows and entries.
 pub struct Known<'a, 'py> {
     table: &'a Bound<'py, Table>,
-    place: &'a Place,
+    place: &'a TableReader,
     indexes: &'a Indexes,
     sample: Option<Vec<(RowKey, Box<[u8]>)>>,
     asked: (&'a Bounds, &'a [Node], u64),
@@ -69,7 +69,7 @@ impl<'a, 'py> Known<'a, 'py> {
     /// Of a table and its indexes.
     pub fn new(
         table: &'a Bound<'py, Table>,
-        place: &'a Place,
+        place: &'a TableReader,
         indexes: &'a Indexes,
         asked: (&'a Bounds, &'a [Node], u64),
     ) -> Self {
@@ -171,7 +171,7 @@ impl Statistics for Known<'_, '_> {
     }
 
     fn first_few(&mut self, index: usize, range: &Range, most: u64) -> u64 {
-        let (Some(ready), Place::Snapshot(snapshot, _)) = (self.indexes.get(index), self.place) else {
+        let (Some(ready), TableReader::Snapshot(snapshot, _)) = (self.indexes.get(index), self.place) else {
             return most;
         };
         let found = if most == 1 {
@@ -264,69 +264,32 @@ impl Work for Look {
     }
 }
 
-impl Place {
+impl TableReader {
     /// How many rows the table has.
     pub fn count(&self, table: &Bound<'_, Table>) -> PyResult<u64> {
-        let (py, this) = (table.py(), table.get());
-        match self {
-            Self::Snapshot(snapshot, id) => snapshot.count(*id).map_err(|error| errors::of_store(py, error)),
-            Self::Transaction => {
-                this.core().in_running(py, |transaction| match this.id_in_transaction(py, transaction)? {
-                    Some(id) => transaction.count(id),
-                    None => Ok(0),
-                })
-            }
-        }
+        read!(self, table, |rows, id| rows.count(id))
     }
 
-    /// How many rows are in a range of the table, or entries in one of an index, roughly. In a transaction it is what was committed before that
-    /// tells; of an index that this has made, nothing does.
+    /// How many rows are in a range of the table, or entries in one of an index, roughly.
     pub fn estimate(&self, table: &Bound<'_, Table>, index: Option<TableId>, range: &Range) -> PyResult<u64> {
-        let (py, this) = (table.py(), table.get());
-        let (snapshot, of) = match self {
-            Self::Snapshot(snapshot, id) => (snapshot.clone(), Some(*id)),
-            Self::Transaction => {
-                let of = this.core().in_running(py, |transaction| this.id_in_transaction(py, transaction))?;
-                (this.core().snapshot(py)?, of)
-            }
-        };
-        let Some(id) = index.or(of) else { return Ok(0) };
-        match snapshot.estimate(id, range) {
-            Ok(count) => Ok(count),
-            Err(StoreError::NoSuchTable { .. }) => {
-                let count = this.core().in_running(py, |transaction| transaction.count(id))?;
-                Ok(count.div_ceil(3))
-            }
-            Err(error) => Err(errors::of_store(py, error)),
-        }
+        read!(self, table, |rows, id| Reader::estimate(rows, index.unwrap_or(id), range))
     }
 
     /// Some rows from all over the table. In a transaction, as they were before it.
     fn sample(&self, table: &Bound<'_, Table>) -> PyResult<Vec<(RowKey, Box<[u8]>)>> {
         const PARTS: usize = 16;
         const ROWS_EACH: usize = 8;
-        let (py, this) = (table.py(), table.get());
-        let (snapshot, id) = match self {
-            Self::Snapshot(snapshot, id) => (snapshot.clone(), Some(*id)),
-            Self::Transaction => {
-                let id = this.core().in_running(py, |transaction| this.id_in_transaction(py, transaction))?;
-                (this.core().snapshot(py)?, id)
-            }
-        };
-        let Some(id) = id else { return Ok(Vec::new()) };
-        let take = || {
-            let mut rows = Vec::new();
-            let parts = snapshot.scan(id, &Range::ALL, false)?.parts(PARTS)?;
+        read!(self, table, |rows, id| {
+            let mut sample = Vec::new();
+            let parts = rows.committed()?.scan(id, &Range::ALL, false)?.parts(PARTS)?;
             let each = PARTS * ROWS_EACH / parts.len().max(1);
             for mut part in parts {
                 for _ in 0..each {
                     let Some(row) = part.next()? else { break };
-                    let key = RowKey { code: row.key.into(), spelling: row.spelling.into() };
-                    rows.push((key, row.record.into()));
+                    sample.push((RowKey::new(row.key, row.spelling), row.record.into()));
                 }
             }
-            Ok(rows)
-        };
-        take().map_err(|error| errors::of_store(py, error))
+            Ok(sample)
+        })
     }
 }

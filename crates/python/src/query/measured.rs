@@ -21,7 +21,7 @@ use super::access::{Reached, Ways};
 use super::ends;
 use super::explain::rounded;
 use super::plan::all_of;
-use super::source::Place;
+use super::reader::TableReader;
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::table::Rows;
@@ -32,7 +32,7 @@ use crate::work::{Queried, Source, Stop, Work, over};
 pub fn lines(
     query: &Bound<'_, Query>,
     (bounds, rest): (&Bounds, Vec<Node>),
-    through: Option<(&Place, Option<&Ways>)>,
+    through: Option<(&TableReader, Option<&Ways>)>,
 ) -> PyResult<Vec<String>> {
     let plan = &query.get().plan;
     let is_free = plan.filters.is_empty();
@@ -115,7 +115,7 @@ fn count_passed(query: &Bound<'_, Query>, wanted: u64) -> PyResult<u64> {
 fn met(
     query: &Bound<'_, Query>,
     (bounds, rest): (&Bounds, Vec<Node>),
-    through: Option<(&Place, Option<&Ways>)>,
+    through: Option<(&TableReader, Option<&Ways>)>,
     wanted: u64,
 ) -> PyResult<(String, Option<u64>)> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);

@@ -10,9 +10,8 @@ use pyo3::prelude::*;
 
 use super::access::{ROW_COUNT_MIN, SPARSE, Ways, is_within};
 use super::indexes::Indexes;
-use super::source::Place;
+use super::reader::{TableReader, read};
 use crate::bounds::Bounds;
-use crate::errors;
 use crate::table::Table;
 
 /// So many are looked up in a tenth of a millisecond, ahead of weighing what else leads there.
@@ -21,7 +20,7 @@ const COUNT_MAX: u64 = 64;
 /// The way to the rows under the keys that a condition names, with those that are there; None where they are not a few.
 pub fn named(
     table: &Bound<'_, Table>,
-    place: &Place,
+    place: &TableReader,
     (bounds, conditions): (&Bounds, &[Node]),
 ) -> PyResult<Option<Ways>> {
     if !conditions.iter().any(|node| node.reads_key()) || place.count(table)? < ROW_COUNT_MIN {
@@ -56,20 +55,9 @@ pub fn named(
     Ok(Some(Ways { indexes: Indexes::default(), ways, few: Some(keys), near: None, walk: None }))
 }
 
-impl Place {
+impl TableReader {
     /// The key of the row under a code, as it was given; None where there is none.
     fn key_of(&self, table: &Bound<'_, Table>, code: &[u8]) -> PyResult<Option<RowKey>> {
-        let (py, this) = (table.py(), table.get());
-        let key_of = |spelling: &[u8]| RowKey { code: code.into(), spelling: spelling.into() };
-        match self {
-            Self::Snapshot(snapshot, id) => {
-                let cell = snapshot.get(*id, code).map_err(|error| errors::of_store(py, error))?;
-                Ok(cell.map(|cell| key_of(cell.spelling)))
-            }
-            Self::Transaction => this.core().in_running(py, |transaction| {
-                let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
-                Ok(transaction.get(id, code)?.map(|cell| key_of(cell.spelling)))
-            }),
-        }
+        read!(self, table, |rows, id| Ok(rows.get(id, code)?.map(|cell| RowKey::new(code, cell.spelling))))
     }
 }

@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use self::computed::Computed;
 use super::Query;
 use super::access::Ways;
-use super::source::Place;
+use super::reader::TableReader;
 use crate::errors;
 use crate::expression::method;
 use crate::work::{Queried, Stop, Walked, Work, over};
@@ -30,7 +30,7 @@ use crate::work::{Queried, Stop, Walked, Work, over};
 pub fn of(
     query: &Bound<'_, Query>,
     name: &str,
-    place: Option<&Place>,
+    place: Option<&TableReader>,
     ways: Option<&Ways>,
 ) -> PyResult<Vec<String>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);

@@ -8,9 +8,11 @@ use pellucid_query::expression::Node;
 use pellucid_query::plan::Access;
 use pellucid_query::sort::{Sort, SortKey, Sorted, SortedKeys};
 use pellucid_query::stoppable::Pace;
-use pellucid_query::{Copied, Evaluator, Extremes, Fault, Listed, RowKey, Selection, Walk, key_range, told};
+use pellucid_query::{
+    CopiedRows, Evaluator, Extremes, Fault, Lookups, RowKey, RowsByKey, Selection, Walk, key_range, told,
+};
 use pellucid_record::Shapes;
-use pellucid_store::{Snapshot, TableId};
+use pellucid_store::{Range, TableId, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -20,6 +22,7 @@ use super::extremes::rows_of_extremes;
 use super::few::few;
 use super::named::named;
 use super::plan::{self, Plan};
+use super::reader::{TableReader, read};
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::callbacks;
@@ -95,7 +98,7 @@ pub enum Found {
 /// The rows of a query; where an index tells all that is asked for, what it tells.
 pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Found>> {
     let (table, plan) = (query.table(), &query.get().plan);
-    let Some(place) = Place::of(table)? else { return Ok(None) };
+    let Some(place) = TableReader::of(table)? else { return Ok(None) };
     let (bounds, conditions) = place.scan(table, plan)?;
     let is_count = matches!(asked, Asked::Count);
     let (asked_of, reads) = ((&bounds, &conditions[..]), asked.reads(plan));
@@ -127,7 +130,7 @@ pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Fou
 fn told(
     table: &Bound<'_, Table>,
     plan: &Plan,
-    place: &Place,
+    place: &TableReader,
     (ways, bounds, conditions): (&Ways, &Bounds, &[Node]),
     (asked, reads): (&Asked<'_>, &[Node]),
 ) -> PyResult<Option<Found>> {
@@ -165,14 +168,15 @@ fn told(
     if is_sorted {
         rows.cut(plan.offset, plan.limit);
     } else {
-        let source = Source { rows: Rows::Told(Box::new(rows.clone()), place.is_inside()), selection: None };
+        let source =
+            Source { rows: Rows::Told(Box::new(rows.clone()), place.is_transaction()), selection: None };
         let keys = sorted(table, (plan, &order), source, plan.offset, plan.limit)?;
         rows.pick(keys).map_err(|error| errors::of_store(table.py(), error))?;
     }
     if is_count {
         return Ok(Some(Found::Count(rows.len() as u64)));
     }
-    let source = Source { rows: Rows::Told(Box::new(rows), place.is_inside()), selection: None };
+    let source = Source { rows: Rows::Told(Box::new(rows), place.is_transaction()), selection: None };
     Ok(Some(Found::Rows(source, nodes)))
 }
 
@@ -184,7 +188,7 @@ fn evaluator(condition: &Node) -> PyResult<Evaluator> {
 fn looked_up(
     table: &Bound<'_, Table>,
     plan: &Plan,
-    place: &Place,
+    place: &TableReader,
     (ways, bounds, conditions): (Option<Ways>, &Bounds, &[Node]),
 ) -> PyResult<Source> {
     let wanted = plan.offset.saturating_add(plan.limit);
@@ -268,35 +272,7 @@ fn sorted(
     keys.map_err(|fault| of_fault(table, fault))
 }
 
-/// Where rows are: a table of a snapshot, or of the running transaction.
-pub enum Place {
-    /// Of this snapshot.
-    Snapshot(Snapshot, TableId),
-    /// Of the running transaction.
-    Transaction,
-}
-
-impl Place {
-    /// Whether it is the running transaction.
-    pub fn is_inside(&self) -> bool {
-        matches!(self, Self::Transaction)
-    }
-
-    /// Where the table's rows are now; None where it does not exist.
-    pub fn of(table: &Bound<'_, Table>) -> PyResult<Option<Self>> {
-        let (py, this) = (table.py(), table.get());
-        if !this.is_in_transaction(py) {
-            let snapshot = this.snapshot(py)?;
-            return Ok(this.id_in(py, &snapshot)?.map(|id| Self::Snapshot(snapshot, id)));
-        }
-        // One that has changed nothing reads a snapshot as well.
-        Ok(match table.get().rows(table.py(), &Bounds::all(), false)? {
-            None => None,
-            Some(Rows::Pinned(scan)) => Some(Self::Snapshot(scan.snapshot().clone(), scan.table())),
-            Some(_) => Some(Self::Transaction),
-        })
-    }
-
+impl TableReader {
     /// The part of the table in which all rows of a query are, as far as conditions on the key tell, and what is left of these.
     pub fn scan(&self, table: &Bound<'_, Table>, plan: &Plan) -> PyResult<(Bounds, Vec<Node>)> {
         Ok(plan.scan(plan.reads_key() && self.has_decimals(table)?))
@@ -304,31 +280,33 @@ impl Place {
 
     /// Whether there are Decimals among the keys.
     pub fn has_decimals(&self, table: &Bound<'_, Table>) -> PyResult<bool> {
-        let (py, this, decimals) = (table.py(), table.get(), key_range::decimals());
-        let first = match self {
-            Self::Snapshot(snapshot, id) => snapshot
-                .with_first(*id, &decimals, false, |_| ())
-                .map_err(|error| errors::of_store(py, error))?,
-            Self::Transaction => this.core().in_running(py, |transaction| {
-                let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
-                transaction.with_first(id, &decimals, false, |_| ())
-            })?,
-        };
-        Ok(first.is_some())
+        let decimals = key_range::decimals();
+        Ok(read!(self, table, |rows, id| rows.with_first(id, &decimals, false, |_| ()))?.is_some())
     }
 
     /// The rows within bounds, by a scan.
     pub fn rows(&self, table: &Bound<'_, Table>, bounds: &Bounds) -> PyResult<Rows> {
-        let py = table.py();
+        let scan = self.walk(table, None, &bounds.range, false)?;
+        Ok(crate::column::rows_of(scan))
+    }
+
+    /// A walk over a part of the table, or of an index.
+    pub fn walk(
+        &self,
+        table: &Bound<'_, Table>,
+        index: Option<TableId>,
+        range: &Range,
+        is_reverse: bool,
+    ) -> PyResult<TransactionScan> {
+        let of_store = |error| errors::of_store(table.py(), error);
         match self {
             Self::Snapshot(snapshot, id) => {
-                let scan = snapshot.scan(*id, &bounds.range, false);
-                Ok(Rows::Pinned(Box::new(scan.map_err(|error| errors::of_store(py, error))?)))
+                let scan = snapshot.scan(index.unwrap_or(*id), range, is_reverse).map_err(of_store)?;
+                Ok(TransactionScan::Clean(Box::new(scan)))
             }
-            Self::Transaction => match table.get().rows(py, bounds, false)? {
-                Some(rows) => Ok(rows),
-                None => Ok(Rows::Copied(Copied::default())),
-            },
+            Self::Transaction(id) => table.get().core().in_running(table.py(), |transaction| {
+                transaction.scan(index.unwrap_or(*id), range, is_reverse)
+            }),
         }
     }
 
@@ -337,18 +315,14 @@ impl Place {
         let (py, this) = (table.py(), table.get());
         match self {
             Self::Snapshot(snapshot, id) => {
-                Ok(Rows::Listed(Box::new(Listed::new(snapshot.clone(), *id, keys))))
+                Ok(Rows::Listed(snapshot.clone(), Box::new(RowsByKey::new(*id, keys))))
             }
-            Self::Transaction => {
+            Self::Transaction(id) => {
                 let copied = this.core().in_running(py, |transaction| {
-                    let mut rows = Copied::default();
-                    let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(Ok(rows)) };
+                    let mut rows = CopiedRows::default();
+                    let mut found = RowsByKey::new(*id, keys);
                     let mut pace = Pace::new(|| Stop::Signals.is_set());
-                    for key in keys {
-                        let key = key?;
-                        if let Some(cell) = transaction.get(id, &key.code)? {
-                            rows.push(key, cell.record, cell.has_blobs());
-                        }
+                    while found.next(&*transaction, |row, has_large| rows.push(&row, has_large))?.is_some() {
                         if let Err(stopped) = pace.step() {
                             return Ok(Err(stopped));
                         }

@@ -1,9 +1,9 @@
 //! Which rows does a table's handle find, and whose: those committed, those of a snapshot, or those of
 //! the transaction that is running?
 
-use pellucid_query::{Copied, Indexed, IndexedInside, Listed, Selection, ToldRows};
+use pellucid_query::{CopiedRows, RowsByIndex, RowsByKey, Selection, ToldRows};
 use pellucid_record::view::Slot;
-use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TableId, TransactionScan};
+use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -26,13 +26,13 @@ pub enum Rows {
     /// Over the state of a transaction that has changed something.
     Inside(TransactionScan),
     /// Under a list of keys of a snapshot.
-    Listed(Box<Listed>),
+    Listed(Snapshot, Box<RowsByKey>),
     /// Copied out of a transaction that has changed something.
-    Copied(Copied),
+    Copied(CopiedRows),
     /// By the entries of an index of a snapshot.
-    Indexed(Box<Indexed>),
+    Indexed(Snapshot, Box<RowsByIndex<Snapshot>>),
     /// By those of an index as a transaction has it.
-    IndexedInside(Box<IndexedInside>),
+    IndexedInside(Box<RowsByIndex<Transaction>>),
     /// What entries of an index, or keys alone, tell of them; and whether they are those of a running transaction.
     Told(Box<ToldRows>, bool),
 }
@@ -42,8 +42,7 @@ impl Rows {
     pub fn snapshot(&self) -> Option<&Snapshot> {
         match self {
             Self::Pinned(scan) => Some(scan.snapshot()),
-            Self::Listed(rows) => Some(rows.snapshot()),
-            Self::Indexed(rows) => Some(rows.snapshot()),
+            Self::Listed(snapshot, _) | Self::Indexed(snapshot, _) => Some(snapshot),
             Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Told(..) => None,
         }
     }
@@ -189,9 +188,9 @@ impl Table {
         let mut count = 0;
         match self.rows(py, bounds, false)? {
             Some(
-                Rows::Listed(_)
+                Rows::Listed(..)
                 | Rows::Copied(_)
-                | Rows::Indexed(_)
+                | Rows::Indexed(..)
                 | Rows::IndexedInside(_)
                 | Rows::Told(..),
             )

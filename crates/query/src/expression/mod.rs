@@ -18,8 +18,8 @@ use pellucid_record::keyed::CanonicalKey;
 use pellucid_record::value::{NoShapes, encode_value};
 use pellucid_record::{Container, Value};
 
+use crate::fault::Fault;
 use crate::stoppable::{Many, Pace};
-use crate::walk::Fault;
 
 pub use crate::among::Among;
 pub use chain::Chain;

@@ -12,14 +12,18 @@ use pyo3::prelude::*;
 use super::super::Query;
 use super::super::access::{ROW_COUNT_MIN, Ways};
 use super::super::indexes::{self, Indexes, Ready};
-use super::super::source::Place;
+use super::super::reader::TableReader;
 use super::{field_of, shown as path_text};
 use crate::errors;
 use crate::expression::shown;
 use crate::work::Queried;
 
 /// Remarks on conditions and indexes, a line each.
-pub(super) fn remarks(query: &Bound<'_, Query>, place: &Place, ways: Option<&Ways>) -> PyResult<Vec<String>> {
+pub(super) fn remarks(
+    query: &Bound<'_, Query>,
+    place: &TableReader,
+    ways: Option<&Ways>,
+) -> PyResult<Vec<String>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let indexes = indexes::of(table, place)?;
     let best = ways.and_then(|ways| ways.ways.first());
@@ -193,8 +197,8 @@ struct OfQuery<'a, 'py> {
 
 impl OfQuery<'_, '_> {
     /// Indexes that are still being built.
-    fn building(&self, place: &Place) -> PyResult<Vec<String>> {
-        let Place::Snapshot(snapshot, id) = place else { return Ok(Vec::new()) };
+    fn building(&self, place: &TableReader) -> PyResult<Vec<String>> {
+        let TableReader::Snapshot(snapshot, id) = place else { return Ok(Vec::new()) };
         let all = snapshot.indexes(*id).map_err(|error| errors::of_store(self.py, error))?;
         let building = all.into_iter().filter(|info| info.building.is_some()).filter_map(Ready::of);
         let remark = |ready: Ready| {
