@@ -19,7 +19,7 @@ use crate::column::column_of;
 use crate::errors;
 use crate::keys;
 use crate::table::{Rows, Table};
-use crate::work::{Parallel, Queried, Source, Stop, Walked, Work, of_fault, over, over_parts};
+use crate::work::{Parallel, Queried, SIGNALS, Source, Stop, Walked, Work, of_fault, over, over_parts};
 
 /// Rows as columns, which any library that knows Arrow takes without a copy.
 ///
@@ -149,14 +149,14 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
         let whole = transaction.whole();
         let work = GatherInside { wanted, known, transaction };
         Ok(match rows {
-            Rows::Copied(mut rows) => work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals),
+            Rows::Copied(mut rows) => work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS),
             Rows::Inside(mut scan) => {
                 let mut rows = Scanned { scan: &mut scan, reader: transaction };
-                work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals)
+                work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS)
             }
             Rows::IndexedInside(mut rows) => {
                 let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
-                work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals)
+                work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS)
             }
             Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Told(..) => Ok(Part::default()),
         })

@@ -3,18 +3,13 @@
 //! A `Query` is a table and a plan: which rows, in which order, which part of them. It is made anew by each method and
 //! does nothing until it is iterated or one of its ends is called; `source.rs` says how its rows are found then.
 
-mod access;
 mod after;
 mod change;
 pub mod ends;
 mod explain;
-pub mod extremes;
-mod few;
 pub mod group;
 pub mod indexes;
-mod known;
 mod measured;
-mod named;
 pub mod plan;
 pub mod reader;
 mod remarks;

@@ -12,8 +12,19 @@ pub enum Fault {
     Record(Vec<u8>, Corrupt),
     /// Rows fall into too many groups.
     Groups(TooManyGroups),
+    /// An expression that cannot be evaluated; the text says why.
+    Expression(String),
     /// The caller asked to stop (`is_stopped`).
     Stopped,
+}
+
+impl Fault {
+    /// What an expression is refused for.
+    #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+    pub fn of_expression<E: ToString>(error: E) -> Self {
+        Fault::Expression(error.to_string())
+    }
 }
 
 impl From<StoreError> for Fault {

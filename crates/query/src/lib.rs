@@ -16,6 +16,7 @@ mod decimal;
 mod decimal_sum;
 mod digits;
 pub mod evaluate;
+pub mod exec;
 pub mod expression;
 pub mod fault;
 pub mod field;

@@ -31,7 +31,7 @@ use crate::keys::Key;
 use crate::put;
 use crate::table::Table;
 use crate::transaction;
-use crate::work::{Queried, Signals, Stop, Walked, Work, of_fault, over};
+use crate::work::{Queried, Signals, Stop, Walked, Work, is_interrupted, of_fault, over};
 
 /// `query.update(...)`: how many rows there were.
 pub fn update(
@@ -248,7 +248,7 @@ fn in_each(
         let Some(source) = query.source(Walked::ByOne)? else { return Ok(0) };
         let keys = over(table, source, CollectKeys)?;
         let core = this.core();
-        let (mut done, mut pace) = (0, Pace::new(|| Stop::Signals.is_set()));
+        let (mut done, mut pace) = (0, Pace::new(is_interrupted));
         for start in (0..keys.len()).step_by(CHUNK) {
             let chunk = start..keys.len().min(start + CHUNK);
             let broken = core.in_running(py, |transaction| {

@@ -1,9 +1,18 @@
 //! Reads a table as its handle sees it: in a snapshot, or in the caller's transaction.
 
-use pellucid_store::{Reader, Snapshot, TableId};
+use std::ops::ControlFlow;
+
+use pellucid_query::exec::extremes::keys_of_extremes;
+use pellucid_query::expression::Node;
+use pellucid_query::sort::SortedKeys;
+use pellucid_query::stoppable::Pace;
+use pellucid_query::{CopiedRows, Extremes, Fault, Lookups, RowsByKey, Selection};
+use pellucid_store::{Reader, Snapshot, TableId, Transaction};
 use pyo3::prelude::*;
 
-use crate::table::Table;
+use super::indexes;
+use crate::table::{Rows, Table};
+use crate::work::{Source, is_interrupted, of_fault};
 
 /// What a table is read from.
 pub enum TableReader {
@@ -55,8 +64,54 @@ impl TableReader {
         })
     }
 
-    /// Whether it is the caller's transaction.
-    pub fn is_transaction(&self) -> bool {
-        matches!(self, Self::Transaction(_))
+    /// The rows under these keys.
+    pub fn list(&self, table: &Bound<'_, Table>, keys: SortedKeys) -> PyResult<Rows> {
+        match self {
+            Self::Snapshot(snapshot, id) => {
+                Ok(Rows::Listed(snapshot.clone(), Box::new(RowsByKey::new(*id, keys))))
+            }
+            Self::Transaction(id) => {
+                let copied = table.get().core().in_running(table.py(), |transaction| {
+                    Ok(copied(transaction, RowsByKey::new(*id, keys), Selection::of(None)))
+                })?;
+                copied.map(Rows::Copied).map_err(|fault| of_fault(table, fault))
+            }
+        }
     }
+}
+
+/// Copies of those rows of a transaction that are wanted, before it changes them.
+pub fn copied(
+    transaction: &Transaction,
+    mut rows: impl Lookups<Transaction>,
+    mut selection: Selection,
+) -> Result<CopiedRows, Fault> {
+    let (mut copied, whole) = (CopiedRows::default(), transaction.whole());
+    let mut pace = Pace::new(is_interrupted);
+    while selection.limit > 0 {
+        let taken = rows.next(transaction, |row, has_large| {
+            let taken = selection.takes(&row, &whole);
+            if let Ok(ControlFlow::Continue(true)) = taken {
+                copied.push(&row, has_large);
+            }
+            taken.map(|_| ()).map_err(|error| Fault::Record(row.key.to_vec(), error))
+        })?;
+        match taken {
+            Some(taken) => taken?,
+            None => break,
+        }
+        pace.step()?;
+    }
+    Ok(copied)
+}
+
+/// Rows of the table among which are those with the least or the greatest values of these expressions, the first ones that have these; `None` where indexes do
+/// not tell which.
+pub fn rows_of_extremes(table: &Bound<'_, Table>, wanted: &[(&Node, Extremes)]) -> PyResult<Option<Source>> {
+    let Some(reader) = TableReader::of(table)? else { return Ok(None) };
+    let indexes = indexes::of(table, &reader)?;
+    let keys = read!(&reader, table, |rows, id| Ok(keys_of_extremes(rows, id, &indexes, wanted)))?;
+    let Some(keys) = keys.map_err(|fault| of_fault(table, fault))? else { return Ok(None) };
+    let rows = reader.list(table, SortedKeys::Listed(keys.into_iter()))?;
+    Ok(Some(Source { rows, selection: None }))
 }

@@ -70,8 +70,11 @@ pub trait Reader: Large + Sized {
         visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
     ) -> Result<Option<ControlFlow<B>>, StoreError>;
 
-    /// The same walk over a snapshot, if it is one: several threads can share that.
-    fn pinned(scan: &Self::Scan) -> Option<&Scan>;
+    /// The same walk over a snapshot, which several threads can share; what it is else.
+    ///
+    /// # Errors
+    /// It is a walk over what a transaction has changed.
+    fn into_pinned(scan: Self::Scan) -> Result<Scan, Self::Scan>;
 
     /// How many rows a table has, or entries an index.
     ///
@@ -145,8 +148,8 @@ impl Reader for Snapshot {
         scan.next_rows(visit)
     }
 
-    fn pinned(scan: &Scan) -> Option<&Scan> {
-        Some(scan)
+    fn into_pinned(scan: Scan) -> Result<Scan, Scan> {
+        Ok(scan)
     }
 
     fn count(&self, table: TableId) -> Result<u64, StoreError> {
@@ -206,10 +209,10 @@ impl Reader for Transaction {
         scan.next_rows(self, visit)
     }
 
-    fn pinned(scan: &TransactionScan) -> Option<&Scan> {
+    fn into_pinned(scan: TransactionScan) -> Result<Scan, TransactionScan> {
         match scan {
-            TransactionScan::Clean(scan) => Some(scan),
-            TransactionScan::Dirty(_) => None,
+            TransactionScan::Clean(scan) => Ok(*scan),
+            dirty @ TransactionScan::Dirty(_) => Err(dirty),
         }
     }
 
