@@ -119,12 +119,12 @@ impl Work for GatherInside<'_> {
 }
 
 /// Gathers columns of what an index tells.
-struct GatherTold<'a> {
+struct GatherCovered<'a> {
     wanted: &'a Wanted,
     known: &'a Kinds,
 }
 
-impl Work for GatherTold<'_> {
+impl Work for GatherCovered<'_> {
     type Result = Part;
 
     fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault> {
@@ -137,7 +137,7 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
     let snapshot = match &source.rows {
         Rows::Pinned(scan) => Some(scan.snapshot().clone()),
         Rows::Listed(snapshot, _) | Rows::Indexed(snapshot, _) => Some(snapshot.clone()),
-        Rows::Told(..) => return over(table, source, GatherTold { wanted, known }),
+        Rows::Covered(..) => return over(table, source, GatherCovered { wanted, known }),
         Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) => None,
     };
     if let Some(snapshot) = snapshot {
@@ -158,7 +158,7 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
                 let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
                 work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS)
             }
-            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Told(..) => Ok(Part::default()),
+            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(..) => Ok(Part::default()),
         })
     })?;
     part.map_err(|fault| of_fault(table, fault))

@@ -372,7 +372,7 @@ pub fn count<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<
 pub fn column<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
     let (table, mut values) = (of.table(), Vec::new());
     if let Some((source, nodes)) = of.source_of(&[node_of(path)?], Walked::ByOne)? {
-        if let (Source { rows: Rows::Told(rows, _), selection: None }, [node]) = (&source, &nodes[..])
+        if let (Source { rows: Rows::Covered(rows, _), selection: None }, [node]) = (&source, &nodes[..])
             && is_first_part(node)
             && let Some(ints) = rows.ints()
         {
@@ -432,7 +432,7 @@ fn see_source<'py>(
                 }
             };
         }
-        Rows::Told(mut rows, _) => return see_values(table, &mut *rows, &NoShapes, columns, None, visit),
+        Rows::Covered(mut rows, _) => return see_values(table, &mut *rows, &NoShapes, columns, None, visit),
         rows => rows,
     };
     let snapshot = rows.snapshot().cloned();

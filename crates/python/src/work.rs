@@ -105,7 +105,7 @@ pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyRes
             let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
             work.run_over(&mut rows, selection.as_mut(), &snapshot.whole(), SIGNALS)
         }),
-        Rows::Told(mut rows, _) => {
+        Rows::Covered(mut rows, _) => {
             callbacks::released(py, move || work.run_over(&mut *rows, selection.as_mut(), &NoShapes, SIGNALS))
         }
         Rows::IndexedInside(mut rows) => core.in_running(py, |transaction| {

@@ -7,11 +7,12 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
-mod among;
 pub mod arrow;
 mod batch;
 pub mod code;
 pub mod column;
+mod covered_rows;
+pub mod covering;
 mod decimal;
 mod decimal_sum;
 mod digits;
@@ -21,6 +22,7 @@ pub mod expression;
 pub mod fault;
 pub mod field;
 pub mod group;
+mod in_list;
 pub mod index;
 pub mod key_range;
 mod merge;
@@ -36,12 +38,12 @@ pub mod selection;
 pub mod sort;
 pub mod stoppable;
 pub mod sum;
-pub mod told;
-mod told_rows;
 pub mod walk;
 
 pub use aggregate::{Extreme, Extremes, Outcome};
 pub use column::Column;
+pub use covered_rows::CoveredRows;
+pub use covering::EntryReader;
 pub use decimal_sum::DecimalSum;
 pub use evaluate::Evaluator;
 pub use expression::Expression;
@@ -51,6 +53,4 @@ pub use pattern::Pattern;
 pub use rows::{CopiedRows, LookedUp, Lookups, RowsByIndex, RowsByKey};
 pub use selection::{Selected, Selection};
 pub use sum::Sum;
-pub use told::Teller;
-pub use told_rows::ToldRows;
 pub use walk::{RowKey, Scanned, Walk};

@@ -134,8 +134,8 @@ impl RowIterator {
     ) -> Self {
         let snapshot = rows.snapshot().cloned();
         let serial = match &rows {
-            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Told(_, false) => None,
-            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Told(_, true) => {
+            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(_, false) => None,
+            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Covered(_, true) => {
                 source.table.get().core().running_serial(py)
             }
         };
@@ -466,15 +466,15 @@ impl Walk {
     fn step_apart(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
         let core: &Core = self.source.table.get().core();
         let is_inside = match &self.rows {
-            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Told(_, true) => true,
-            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Told(_, false) => false,
+            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Covered(_, true) => true,
+            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(_, false) => false,
         };
         if is_inside && self.serial > 0 {
             // Of the transaction, which may have been taken back to a savepoint since the last step.
             self.source.gate = core.running_gate(py).ok_or(Failure::IsOver)?;
         }
         let (source, key) = (&self.source, &mut self.key);
-        if let Rows::Told(rows, _) = &mut self.rows {
+        if let Rows::Covered(rows, _) = &mut self.rows {
             // Who asks for rows is given rows, so that keys are asked for here, all of those.
             return Ok(rows.next(|row| key.copy_from(row)).map_or(Step::Done, |()| Step::Key));
         }
@@ -510,7 +510,7 @@ impl Walk {
                             Rows::Copied(rows) => Ok(rows.next(show)),
                             Rows::IndexedInside(rows) => rows.next(transaction, show),
                             Rows::Inside(scan) => scan.next_with(transaction, show),
-                            Rows::Pinned(_) | Rows::Told(..) | Rows::Listed(..) | Rows::Indexed(..) => {
+                            Rows::Pinned(_) | Rows::Covered(..) | Rows::Listed(..) | Rows::Indexed(..) => {
                                 Ok(None)
                             }
                         }

@@ -189,7 +189,7 @@ fn found_by<R: ToSource>(
     Ok(match answer {
         Answer::Count(count) => Found::Count(count),
         Answer::Covered(rows, nodes) => {
-            let rows = Rows::Told(Box::new(rows), !R::IS_COMMITTED);
+            let rows = Rows::Covered(Box::new(rows), !R::IS_COMMITTED);
             Found::Rows(Source { rows, selection: None }, nodes)
         }
         Answer::Rows(rows, selection) => {

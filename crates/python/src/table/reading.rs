@@ -1,7 +1,7 @@
 //! Which rows does a table's handle find, and whose: those committed, those of a snapshot, or those of
 //! the transaction that is running?
 
-use pellucid_query::{CopiedRows, RowsByIndex, RowsByKey, Selection, ToldRows};
+use pellucid_query::{CopiedRows, CoveredRows, RowsByIndex, RowsByKey, Selection};
 use pellucid_record::view::Slot;
 use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
 use pyo3::prelude::*;
@@ -33,8 +33,8 @@ pub enum Rows {
     Indexed(Snapshot, Box<RowsByIndex<Snapshot>>),
     /// By those of an index as a transaction has it.
     IndexedInside(Box<RowsByIndex<Transaction>>),
-    /// What entries of an index, or keys alone, tell of them; and whether they are those of a running transaction.
-    Told(Box<ToldRows>, bool),
+    /// As a covering index, or keys alone, have them; and whether they are those of a running transaction.
+    Covered(Box<CoveredRows>, bool),
 }
 
 impl Rows {
@@ -43,7 +43,7 @@ impl Rows {
         match self {
             Self::Pinned(scan) => Some(scan.snapshot()),
             Self::Listed(snapshot, _) | Self::Indexed(snapshot, _) => Some(snapshot),
-            Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Told(..) => None,
+            Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Covered(..) => None,
         }
     }
 }
@@ -192,7 +192,7 @@ impl Table {
                 | Rows::Copied(_)
                 | Rows::Indexed(..)
                 | Rows::IndexedInside(_)
-                | Rows::Told(..),
+                | Rows::Covered(..),
             )
             | None => {}
             Some(Rows::Pinned(mut scan)) => {

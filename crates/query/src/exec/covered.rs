@@ -9,13 +9,13 @@ use pellucid_store::{Range, Reader};
 use super::follow::is_within;
 use super::work::{Stop, Work};
 use super::{AccessPaths, Answer, Executor, SortUp, evaluator_of_all};
+use crate::covered_rows::CoveredRows;
+use crate::covering::{EntryReader, over_entries};
 use crate::evaluate::Evaluator;
 use crate::expression::Node;
 use crate::fault::Fault;
 use crate::plan::AccessPath;
 use crate::plan::KeySet;
-use crate::told::{Teller, told};
-use crate::told_rows::ToldRows;
 use crate::walk::{Walk, for_each};
 
 /// Rows for which there is room from the begin on, at most: an estimate may be far off.
@@ -30,7 +30,7 @@ impl<R: Reader> Executor<'_, R> {
         let (request, is_count) = (self.request, self.request.is_count);
         let Some(best) = paths.paths.first().filter(|best| best.is_covered) else { return Ok(None) };
         let parts = self.covering_parts(paths, &best.access);
-        let of_entry = |node: &Node| told(parts, node);
+        let of_entry = |node: &Node| over_entries(parts, node);
         let left = self.conditions.iter().zip(&best.settled).filter(|(_, is_settled)| !**is_settled);
         let left: Option<Vec<_>> = left.map(|(node, _)| of_entry(node)).collect();
         // In whichever order rows come, there are as many.
@@ -80,9 +80,9 @@ impl<R: Reader> Executor<'_, R> {
         &self,
         paths: &AccessPaths,
         (condition, wanted, has_values, has_order): (Option<Evaluator>, u64, bool, bool),
-    ) -> Result<Option<ToldRows>, Fault> {
+    ) -> Result<Option<CoveredRows>, Fault> {
         if let Some(keys) = &paths.keys {
-            return Ok(Some(ToldRows::of_keys(keys.clone())));
+            return Ok(Some(CoveredRows::of_keys(keys.clone())));
         }
         let Some(best) = paths.paths.first() else { return Ok(None) };
         let (index, section, is_reverse) = match &best.access {
@@ -92,14 +92,14 @@ impl<R: Reader> Executor<'_, R> {
             AccessPath::Keys(set) => {
                 let Some(mut keys) = self.gather(set, u64::MAX)? else { return Ok(None) };
                 self.keep_in_range(&mut keys);
-                return Ok(Some(ToldRows::of_keys(keys)));
+                return Ok(Some(CoveredRows::of_keys(keys)));
             }
         };
         let Some(index) = self.indexes.get(index) else { return Ok(None) };
         let is_in_order = is_reverse.is_some() || section.is_in_key_order(index.keys.count());
         let is_reverse = is_reverse.unwrap_or(false);
         let read = ReadEntries {
-            teller: Teller::new(index.keys.clone(), has_values),
+            teller: EntryReader::new(index.keys.clone(), has_values),
             range: (!self.is_whole).then(|| self.range.clone()),
             condition,
             is_ordered: section.has_span,
@@ -107,7 +107,7 @@ impl<R: Reader> Executor<'_, R> {
             is_reverse,
             room: best.row_count().min(wanted).min(ROOM_MAX) as usize,
         };
-        let mut rows = ToldRows::default();
+        let mut rows = CoveredRows::default();
         for range in &section.ranges {
             match self.run_scan(index.info.id, (range, is_reverse), read.clone())? {
                 Some(more) if rows.size() + more.size() <= SIZE_MAX => rows.append(more),
@@ -125,7 +125,7 @@ impl<R: Reader> Executor<'_, R> {
 /// Reads rows from entries; None where one does not tell its row, or they are too many.
 #[derive(Clone)]
 struct ReadEntries {
-    teller: Teller,
+    teller: EntryReader,
     /// Within which keys have to be.
     range: Option<Range>,
     condition: Option<Evaluator>,
@@ -139,7 +139,7 @@ struct ReadEntries {
 }
 
 impl Work for ReadEntries {
-    type Result = Option<ToldRows>;
+    type Result = Option<CoveredRows>;
 
     fn run<S: Shapes>(
         mut self,
@@ -147,7 +147,7 @@ impl Work for ReadEntries {
         _shapes: &S,
         stop: Stop<'_>,
     ) -> Result<Self::Result, Fault> {
-        let (mut told, mut is_told) = (ToldRows::with_room(self.room), true);
+        let (mut told, mut is_told) = (CoveredRows::with_room(self.room), true);
         // Where the run of the same parts begins that is read now, and these parts.
         let (mut run, mut last): (usize, Vec<u8>) = (0, Vec::new());
         for_each::<()>(

@@ -20,6 +20,7 @@ use std::ops::Bound;
 use pellucid_record::Shapes;
 use pellucid_store::{Range, Reader, TableId};
 
+use crate::covered_rows::CoveredRows;
 use crate::evaluate::Evaluator;
 use crate::expression::{Expression, Kind, Node};
 use crate::fault::Fault;
@@ -28,7 +29,6 @@ use crate::plan::AccessPath;
 use crate::rows::{LookedUp, RowsByIndex, RowsByKey};
 use crate::selection::Selection;
 use crate::sort::{Sort, SortKey, Sorted, SortedKeys};
-use crate::told_rows::ToldRows;
 use crate::walk::{RowKey, Scanned, Walk};
 
 pub use follow::Reached;
@@ -91,7 +91,7 @@ pub enum Answer<R: Reader> {
     /// Rows, and which of them.
     Rows(RowSet<R>, Selection),
     /// Rows as a covering index has them, and the expressions that come to what was asked for in these.
-    Covered(ToldRows, Vec<Node>),
+    Covered(CoveredRows, Vec<Node>),
     /// So many rows, of which none was looked at.
     Count(u64),
 }
@@ -161,7 +161,7 @@ impl<'a, R: Reader> Executor<'a, R> {
             let wanted = if is_sorted { request.wanted() } else { u64::MAX };
             let (found, path) = self.follow(paths, wanted)?;
             is_sorted |= path.is_some_and(|path| matches!(path.access, AccessPath::IndexOrder { .. }));
-            // Among the entries of a range may be complex numbers, which have no order: each row is tested, where that was not done to find it.
+            // InList the entries of a range may be complex numbers, which have no order: each row is tested, where that was not done to find it.
             if let (Reached::Keys(_) | Reached::Scan, Some(path)) = (&found, path) {
                 settled.clone_from(&path.settled);
             }

@@ -1,4 +1,4 @@
-//! Which sections of indexes do conditions leave, and how many entries have they?
+//! Finds the sections of indexes that conditions leave, and counts their entries.
 //!
 //! To know takes some microseconds for each, so that as little is found out as makes a difference: those come first that leave least as far as their
 //! bounds tell, and one with next to none settles it, which is found out ahead of how many others have. What is known is kept, as branches of an `or` share the other

@@ -1,4 +1,4 @@
-//! Are the rows that are wanted among the first ones?
+//! Has the first rows of a scan probed, where those that are wanted may be among them.
 //!
 //! Then a scan has found them before entries are counted. So the first rows are looked at ahead of everything else, as long as that takes less
 //! than to count; and once more for as long as the next best way would take: rows that lie together may be at the other end of the table, and then no

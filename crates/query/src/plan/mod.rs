@@ -16,8 +16,8 @@ mod walk;
 
 use pellucid_store::Range;
 
+use crate::covering::over_entries;
 use crate::expression::{Expression, Kind, Node};
-use crate::told::told;
 use cost::Costs;
 use count::{Counted, OpenSection};
 pub use part::{Candidate, Section, section};
@@ -445,7 +445,7 @@ impl Planner<'_, '_> {
         let mut others = tested.map(|(condition, _)| condition).chain(ordered);
         match set {
             KeySet::Section { index, .. } => self.indexes.get(*index).is_some_and(|candidate| {
-                reads.iter().chain(others).all(|node| told(&candidate.parts, node).is_some())
+                reads.iter().chain(others).all(|node| over_entries(&candidate.parts, node).is_some())
             }),
             KeySet::Intersection(_) | KeySet::Union(_) => {
                 others.next().is_none() && !reads.iter().any(|node| node.reads_record())
