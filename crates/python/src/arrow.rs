@@ -8,7 +8,7 @@ use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use pellucid_query::arrow::{self, Gathered, Kinds, NothingLarge, Part, Refusal, Wanted};
 use pellucid_query::expression::Node;
-use pellucid_query::{Fault, Inside, InsideIndexed, Walk};
+use pellucid_query::{Fault, LookedUp, Scanned, Walk};
 use pellucid_record::Shapes;
 use pellucid_store::{Snapshot, Transaction};
 use pyo3::exceptions::PyImportError;
@@ -20,8 +20,8 @@ use crate::errors;
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::keys;
-use crate::work::threads::{Parallel, over_parts};
-use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
+use crate::work::threads::over_parts;
+use crate::work::walks::{Parallel, Queried, SIGNALS, Source, Stop, Walked, Work, of_fault, over};
 
 /// Rows as columns, which any Arrow library reads without a copy.
 ///
@@ -123,13 +123,13 @@ impl Work for GatherInside<'_> {
     }
 }
 
-/// Gathers the columns of rows that are read from index entries.
-struct GatherTold<'a> {
+/// Gathers columns of what an index tells.
+struct GatherCovered<'a> {
     wanted: &'a Wanted,
     known: &'a Kinds,
 }
 
-impl Work for GatherTold<'_> {
+impl Work for GatherCovered<'_> {
     type Result = Part;
 
     fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault> {
@@ -141,9 +141,8 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
     let (py, core) = (table.py(), table.get().core());
     let snapshot = match &source.rows {
         Rows::Pinned(scan) => Some(scan.snapshot().clone()),
-        Rows::Listed(rows) => Some(rows.snapshot().clone()),
-        Rows::Indexed(rows) => Some(rows.snapshot().clone()),
-        Rows::Told(..) => return over(table, source, GatherTold { wanted, known }),
+        Rows::Listed(snapshot, _) | Rows::Indexed(snapshot, _) => Some(snapshot.clone()),
+        Rows::Covered(..) => return over(table, source, GatherCovered { wanted, known }),
         Rows::Copied(_) | Rows::Inside(_) | Rows::IndexedInside(_) => None,
     };
     if let Some(snapshot) = snapshot {
@@ -155,16 +154,16 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
         let whole = transaction.whole();
         let work = GatherInside { wanted, known, transaction };
         Ok(match rows {
-            Rows::Copied(mut rows) => work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals),
+            Rows::Copied(mut rows) => work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS),
             Rows::Inside(mut scan) => {
-                let mut rows = Inside { scan: &mut scan, transaction };
-                work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals)
+                let mut rows = Scanned { scan: &mut scan, reader: transaction };
+                work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS)
             }
             Rows::IndexedInside(mut rows) => {
-                let mut rows = InsideIndexed { rows: &mut rows, transaction };
-                work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals)
+                let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
+                work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS)
             }
-            Rows::Pinned(_) | Rows::Listed(_) | Rows::Indexed(_) | Rows::Told(..) => Ok(Part::default()),
+            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(..) => Ok(Part::default()),
         })
     })?;
     part.map_err(|fault| of_fault(table, fault))

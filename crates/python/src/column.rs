@@ -24,8 +24,8 @@ use crate::signals::{Signals, is_interrupted_at_turn};
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::{dates, decode, node, path, row_errors, scalars};
-use crate::work::threads::{Parallel, over_parts};
-use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
+use crate::work::threads::over_parts;
+use crate::work::walks::{Parallel, Queried, Source, Stop, Walked, Work, of_fault, over};
 
 /// The steps of a field path.
 pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
@@ -357,7 +357,7 @@ pub fn count<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<
 pub fn column<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
     let (table, mut values) = (of.table(), Vec::new());
     if let Some((source, nodes)) = of.source_of(&[node_of(path)?], Walked::ByOne)? {
-        if let (Source { rows: Rows::Told(rows, _), selection: None }, [node]) = (&source, &nodes[..])
+        if let (Source { rows: Rows::Covered(rows, _), selection: None }, [node]) = (&source, &nodes[..])
             && is_first_part(node)
             && let Some(ints) = rows.ints()
         {
@@ -418,7 +418,7 @@ fn see_source<'py>(
                 }
             };
         }
-        Rows::Told(mut rows, _) => return see_values(table, &mut *rows, &NoShapes, columns, None, visit),
+        Rows::Covered(mut rows, _) => return see_values(table, &mut *rows, &NoShapes, columns, None, visit),
         rows => rows,
     };
     let snapshot = rows.snapshot().cloned();

@@ -21,8 +21,8 @@ use pyo3::types::PyDict;
 use crate::arrow::{columns_of, module};
 use crate::column::{column as objects, column_of, node_of};
 use crate::hot::arrow::elements;
-use crate::work::threads::{Parallel, over_parts};
-use crate::work::walks::{Queried, Stop, Walked, Work};
+use crate::work::threads::over_parts;
+use crate::work::walks::{Parallel, Queried, Stop, Walked, Work};
 
 /// NumPy's bits for NaT, "not a time".
 const NOT_A_TIME: i64 = i64::MIN;

@@ -9,10 +9,11 @@ use pellucid_record::{Shapes, Value};
 
 use crate::column::Column;
 use crate::decimal_sum::DecimalSum;
+use crate::fault::Fault;
 use crate::field::Number;
 use crate::order::exact_cmp;
 use crate::sum::Sum;
-use crate::walk::{Fault, Walk, damaged, for_each};
+use crate::walk::{Walk, damaged, for_each};
 
 /// How a walk ended.
 #[derive(Debug)]

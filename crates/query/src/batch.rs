@@ -7,8 +7,9 @@
 use std::cmp::Ordering;
 
 use crate::code::PRESENT;
+use crate::fault::Fault;
 use crate::stoppable::{self, Many, Pace};
-use crate::walk::{Fault, RowKey};
+use crate::walk::RowKey;
 
 /// A row and what it is ordered by: the code, then the key's, which settles what is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,9 +16,10 @@ use crate::code::Code;
 use crate::column::Column;
 use crate::decimal_sum::DecimalSum;
 use crate::evaluate::found::Found;
+use crate::fault::{Fault, TooManyGroups};
 use crate::stoppable::{self, Many, Pace, let_go};
 use crate::sum::Sum;
-use crate::walk::{Fault, Walk, damaged, for_each};
+use crate::walk::{Walk, damaged, for_each};
 
 /// What is made of the values of a group.
 #[derive(Clone)]
@@ -179,15 +180,6 @@ impl Room {
     fn take(&self, size: usize) -> bool {
         self.used.fetch_add(size, atomic::Ordering::Relaxed) + size <= self.size_max
     }
-}
-
-/// More groups than memory should hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooManyGroups {
-    /// How many there were when there were too many.
-    pub count: usize,
-    /// How many bytes they may take.
-    pub size_max: usize,
 }
 
 /// Groups rows by columns, and computes aggregates over each group. Without columns all rows are one group, also where there are none.

@@ -21,6 +21,7 @@ use crate::evaluate::Evaluator;
 use crate::evaluate::found::Found;
 use crate::expression::{IndexParts, Kind, Node, Source, parse_index};
 use crate::plan::spans::decimal_text;
+use crate::walk::RowKey;
 
 /// What an index is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,6 +234,12 @@ impl Keys {
         let (spelling, key_spelling) = split_spellings(row.spelling)?;
         let (spelling, has_stand_in) = split_stand_in(spelling);
         Some(EntryParts { parts, spelling, has_stand_in, key, key_spelling })
+    }
+
+    /// The key of an entry's row.
+    #[must_use]
+    pub fn row_key(&self, entry: &Row<'_>) -> Option<RowKey> {
+        self.split(entry).map(|parts| RowKey::new(parts.key, parts.key_spelling))
     }
 
     /// Whether one of an entry's parts is a complex number: it stands where the float does that it equals, but has no order.

@@ -7,18 +7,22 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
-mod among;
 pub mod arrow;
 mod batch;
 pub mod code;
 pub mod column;
+mod covered_rows;
+pub mod covering;
 mod decimal;
 mod decimal_sum;
 mod digits;
 pub mod evaluate;
+pub mod exec;
 pub mod expression;
+pub mod fault;
 pub mod field;
 pub mod group;
+mod in_list;
 pub mod index;
 pub mod key_range;
 mod merge;
@@ -28,24 +32,25 @@ pub mod numpy;
 pub mod order;
 pub mod pattern;
 pub mod plan;
+pub mod rows;
 mod runs;
+pub mod selection;
 pub mod sort;
 pub mod stoppable;
 pub mod sum;
-pub mod told;
-mod told_rows;
 pub mod walk;
 
 pub use aggregate::{Extreme, Extremes, Outcome};
 pub use column::Column;
+pub use covered_rows::CoveredRows;
+pub use covering::EntryReader;
 pub use decimal_sum::DecimalSum;
 pub use evaluate::Evaluator;
 pub use expression::Expression;
+pub use fault::Fault;
 pub use field::{FieldReader, Number, Step};
 pub use pattern::Pattern;
+pub use rows::{CopiedRows, LookedUp, Lookups, RowsByIndex, RowsByKey};
+pub use selection::{Selected, Selection};
 pub use sum::Sum;
-pub use told::Teller;
-pub use told_rows::ToldRows;
-pub use walk::{
-    Copied, Fault, Indexed, IndexedInside, Inside, InsideIndexed, Listed, RowKey, Selected, Selection, Walk,
-};
+pub use walk::{RowKey, Scanned, Walk};

@@ -11,8 +11,9 @@ use pellucid_store::Row;
 
 use crate::aggregate::Outcome;
 use crate::column::Column;
+use crate::fault::Fault;
 use crate::field::Number;
-use crate::walk::{Fault, Walk, damaged, for_each};
+use crate::walk::{Walk, damaged, for_each};
 
 /// Numbers that lie together. To let all of them lie together, memory would be copied as often as it grows.
 const PIECE_COUNT: usize = 1 << 15;

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pellucid_store::StoreError;
 
 use crate::batch::{Batch, Entry};
+use crate::fault::Fault;
 use crate::stoppable::Pace;
-use crate::walk::Fault;
 
 /// Bytes that are read or written at once.
 const BUFFER_SIZE: usize = 1 << 16;

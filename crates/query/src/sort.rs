@@ -18,12 +18,13 @@ use crate::code::Code;
 use crate::column::Column;
 use crate::evaluate::found::Found;
 use crate::expression::Expression;
+use crate::fault::Fault;
 use crate::field::Number;
 use crate::merge::Merge;
 use crate::order::exact_cmp;
 use crate::runs::{RunReader, Runs, failed};
 use crate::stoppable::Pace;
-use crate::walk::{Fault, RowKey, Walk, damaged, for_each};
+use crate::walk::{RowKey, Walk, damaged, for_each};
 
 /// What rows are ordered by, first to last.
 #[derive(Clone)]

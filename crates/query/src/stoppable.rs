@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::walk::Fault;
+use crate::fault::Fault;
 
 /// Steps between two looks at the clock, at most.
 const STEPS_MAX: u32 = 64;

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
 
 use pellucid_query::expression::{Node, parse};
-use pellucid_query::plan::{Access, Candidate, Choice, KEY_COUNT_MAX, Question, Seen, Statistics, ways};
+use pellucid_query::plan::{
+    AccessPath, Candidate, CostedPath, KEY_COUNT_MAX, Question, Seen, Statistics, access_paths,
+};
 use pellucid_store::Range;
 
 /// So many entries in each range.
@@ -25,13 +27,13 @@ impl Statistics for Entries {
         Seen::default()
     }
 
-    fn walk(&mut self, _way: &Choice, _row_count: u64) -> Seen {
+    fn walk(&mut self, _way: &CostedPath, _row_count: u64) -> Seen {
         Seen::default()
     }
 }
 
 /// The best way to the rows of which `a == 1`, among a thousand million, where an index over `a` has so many; `reads` as in a question.
-fn best(entries: u64, reads: Option<&[Node]>) -> Access {
+fn best(entries: u64, reads: Option<&[Node]>) -> AccessPath {
     const ROW_COUNT: u64 = 1_000_000_000;
     let conditions = [parse("a == 1").unwrap()];
     let part: Node = parse("a").unwrap();
@@ -53,25 +55,25 @@ fn best(entries: u64, reads: Option<&[Node]>) -> Access {
         scan_count: ROW_COUNT,
         thread_count: 1,
     };
-    ways(&question, &[index], &mut Entries(entries)).swap_remove(0).access
+    access_paths(&question, &[index], &mut Entries(entries)).swap_remove(0).access
 }
 
 #[test]
 fn keys_are_gathered_where_they_are_few() {
-    assert!(matches!(best(1000, None), Access::Keys(_)));
-    assert!(matches!(best(KEY_COUNT_MAX as u64, None), Access::Keys(_)));
+    assert!(matches!(best(1000, None), AccessPath::Keys(_)));
+    assert!(matches!(best(KEY_COUNT_MAX as u64, None), AccessPath::Keys(_)));
 }
 
 #[test]
 fn more_keys_than_there_is_memory_for_are_not_gathered() {
-    assert!(!matches!(best(KEY_COUNT_MAX as u64 + 1, None), Access::Keys(_)));
+    assert!(!matches!(best(KEY_COUNT_MAX as u64 + 1, None), AccessPath::Keys(_)));
     let key = [parse("KEY").unwrap()];
-    assert!(!matches!(best(KEY_COUNT_MAX as u64 + 1, Some(&key)), Access::Keys(_)));
+    assert!(!matches!(best(KEY_COUNT_MAX as u64 + 1, Some(&key)), AccessPath::Keys(_)));
 }
 
 #[test]
 fn entries_that_are_counted_need_no_memory() {
-    assert!(matches!(best(KEY_COUNT_MAX as u64 + 1, Some(&[])), Access::Keys(_)));
+    assert!(matches!(best(KEY_COUNT_MAX as u64 + 1, Some(&[])), AccessPath::Keys(_)));
 }
 
 /// What is known of indexes over `a`, `b` and so on, and of the first rows; and what was asked.
@@ -119,7 +121,7 @@ impl Statistics for Asked {
         self.seen
     }
 
-    fn walk(&mut self, _way: &Choice, row_count: u64) -> Seen {
+    fn walk(&mut self, _way: &CostedPath, row_count: u64) -> Seen {
         self.walked.push(row_count);
         self.look_on(row_count)
     }
@@ -128,12 +130,17 @@ impl Statistics for Asked {
 const ROWS: u64 = 60_000;
 
 /// The ways to the first few rows of which the conditions are true, and what was asked to choose them.
-fn chosen(condition: &str, wanted: u64, asked: Asked) -> (Vec<Access>, Asked) {
+fn chosen(condition: &str, wanted: u64, asked: Asked) -> (Vec<AccessPath>, Asked) {
     chosen_in_order(&[], condition, wanted, asked)
 }
 
 /// The same in an order.
-fn chosen_in_order(order: &[&str], condition: &str, wanted: u64, mut asked: Asked) -> (Vec<Access>, Asked) {
+fn chosen_in_order(
+    order: &[&str],
+    condition: &str,
+    wanted: u64,
+    mut asked: Asked,
+) -> (Vec<AccessPath>, Asked) {
     let order: Vec<_> = order.iter().map(|part| (parse(part).unwrap(), false)).collect();
     let conditions = pellucid_query::key_range::parts(&[parse(condition).unwrap()]);
     let indexes: Vec<Candidate> = ["a", "b", "c"]
@@ -158,7 +165,7 @@ fn chosen_in_order(order: &[&str], condition: &str, wanted: u64, mut asked: Aske
         thread_count: 1,
     };
     asked.wanted = wanted;
-    let ways = ways(&question, &indexes, &mut asked);
+    let ways = access_paths(&question, &indexes, &mut asked);
     (ways.into_iter().map(|way| way.access).collect(), asked)
 }
 
@@ -168,7 +175,7 @@ const ALL: u64 = u64::MAX;
 fn nothing_is_asked_where_no_index_is_of_use() {
     for condition in ["d == 1", "a + 1 == 2"] {
         let (ways, asked) = chosen(condition, 10, Asked { passes: (1, ALL), ..Asked::default() });
-        assert_eq!(ways, [Access::Scan], "{condition}");
+        assert_eq!(ways, [AccessPath::TableScan], "{condition}");
         assert_eq!((asked.counted, asked.samples, asked.seen), (vec![], 0, Seen::default()), "{condition}");
     }
 }
@@ -179,7 +186,7 @@ fn nothing_is_counted_where_the_first_rows_are_all_that_is_wanted() {
     for (each, wanted) in [(1, 200), (8, 10), (100, 1)] {
         let asked = Asked { entries: entries(), passes: (each, ALL), ..Asked::default() };
         let (ways, asked) = chosen("a == 1 or b > 3", wanted, asked);
-        assert_eq!((&ways[..], asked.counted), (&[Access::Scan][..], vec![]));
+        assert_eq!((&ways[..], asked.counted), (&[AccessPath::TableScan][..], vec![]));
     }
     // What may be far is not looked for row by row; and where all rows are wanted, none is looked at.
     let asked = Asked { entries: vec![50, 0, 0], passes: (10_000, ALL), ..Asked::default() };
@@ -194,13 +201,13 @@ fn a_scan_that_finds_less_than_was_expected_is_given_up() {
     for last in [0, 400] {
         let asked = Asked { entries: vec![600, 0, 0], passes: (100, last), ..Asked::default() };
         let (ways, asked) = chosen("a == 1", 10, asked);
-        assert!(matches!(ways[0], Access::Keys(_)), "{ways:?}");
+        assert!(matches!(ways[0], AccessPath::Keys(_)), "{ways:?}");
         assert!(asked.seen.looked_at < ROWS / 5, "{}", asked.seen.looked_at);
     }
     // And one that does find it is over by then.
     let asked = Asked { entries: vec![600, 0, 0], passes: (100, ALL), ..Asked::default() };
     let (ways, asked) = chosen("a == 1", 10, asked);
-    assert_eq!((&ways[..], asked.seen.found), (&[Access::Scan][..], 10));
+    assert_eq!((&ways[..], asked.seen.found), (&[AccessPath::TableScan][..], 10));
 }
 
 #[test]
@@ -209,7 +216,7 @@ fn an_index_without_such_entries_is_found_ahead_of_counting_others() {
         let asked = Asked { entries: entries.to_vec(), ..Asked::default() };
         let (ways, asked) = chosen("a == 1 and b > 3 and c < 7", ALL, asked);
         assert!(asked.counted.is_empty(), "{:?}", asked.counted);
-        let Access::Keys(pellucid_query::plan::Set::Section { index, section, .. }) = &ways[0] else {
+        let AccessPath::Keys(pellucid_query::plan::KeySet::Section { index, section, .. }) = &ways[0] else {
             panic!("{ways:?}")
         };
         assert_eq!((*index, &section.ranges[..]), (empty, &[][..]));
@@ -221,7 +228,7 @@ fn an_index_with_next_to_no_entries_is_found_ahead_of_counting_others() {
     let asked = Asked { entries: vec![30_000, 8, 20_000], ..Asked::default() };
     let (ways, asked) = chosen("a >= 100 and b >= 5800 and b <= 5807 and c < 200", ALL, asked);
     assert_eq!(asked.counted, []);
-    assert!(matches!(ways[0], Access::Keys(_)));
+    assert!(matches!(ways[0], AccessPath::Keys(_)));
 }
 
 #[test]
@@ -245,10 +252,10 @@ fn a_walk_along_an_order_goes_no_further_than_the_next_best_way_would_take() {
     // Half of a sample passes, so that ten are expected among twenty; and all that pass lie at the other end.
     let asked = || Asked { entries: vec![ROWS; 3], passes: (1, 0), ..Asked::default() };
     let (ways, asked) = chosen_in_order(&["a"], "d == 1", 10, asked());
-    assert_eq!(ways[0], Access::Scan);
+    assert_eq!(ways[0], AccessPath::TableScan);
     assert!(matches!(asked.walked[..], [100..=5_000]), "{:?}", asked.walked);
     // Once it was in vain, it is not expected to be over soon.
-    assert!(matches!(ways[1], Access::Ordered { .. }), "{ways:?}");
+    assert!(matches!(ways[1], AccessPath::IndexOrder { .. }), "{ways:?}");
 }
 
 #[test]
@@ -256,7 +263,7 @@ fn a_walk_along_an_order_that_is_over_soon_is_the_way() {
     for (each, wanted) in [(1, 10), (20, 10), (300, 1)] {
         let asked = Asked { entries: vec![ROWS; 3], passes: (each, ALL), ..Asked::default() };
         let (ways, asked) = chosen_in_order(&["a"], "d == 1", wanted, asked);
-        assert!(matches!(ways[0], Access::Ordered { index: 0, .. }), "{ways:?}");
+        assert!(matches!(ways[0], AccessPath::IndexOrder { index: 0, .. }), "{ways:?}");
         assert_eq!((asked.walked.len(), asked.seen.looked_at), (1, each * wanted));
     }
 }
@@ -267,7 +274,7 @@ fn an_order_that_is_over_for_sure_is_not_walked_along_to_see_that() {
     for (entries, condition) in [(ROWS / 2, "a >= 1"), (40, "a == 1 and d == 1")] {
         let asked = Asked { entries: vec![entries, ROWS, ROWS], ..Asked::default() };
         let (ways, asked) = chosen_in_order(&["a"], condition, 10, asked);
-        assert!(!matches!(ways[0], Access::Scan), "{ways:?}");
+        assert!(!matches!(ways[0], AccessPath::TableScan), "{ways:?}");
         assert_eq!(asked.walked, [], "{condition}");
     }
 }
@@ -276,7 +283,7 @@ fn an_order_that_is_over_for_sure_is_not_walked_along_to_see_that() {
 fn no_order_is_walked_along_in_vain_where_entries_tell_so() {
     let asked = Asked { entries: vec![ROWS, 30, ROWS], passes: (1, 0), ..Asked::default() };
     let (ways, asked) = chosen_in_order(&["a"], "b == 1", 100, asked);
-    assert!(matches!(ways[0], Access::Keys(_)), "{ways:?}");
+    assert!(matches!(ways[0], AccessPath::Keys(_)), "{ways:?}");
     assert_eq!(asked.walked, []);
 }
 
@@ -284,8 +291,8 @@ fn no_order_is_walked_along_in_vain_where_entries_tell_so() {
 fn a_scan_that_may_be_over_soon_is_looked_at_although_another_way_is_expected_to_be_best() {
     let asked = |last| Asked { entries: vec![600, 0, 0], passes: (1_500, last), ..Asked::default() };
     let (ways, near) = chosen("a == 1 and d == 1", 1, asked(ALL));
-    assert_eq!((&ways[..], near.seen.looked_at), (&[Access::Scan][..], 1_500));
+    assert_eq!((&ways[..], near.seen.looked_at), (&[AccessPath::TableScan][..], 1_500));
     let (ways, far) = chosen("a == 1 and d == 1", 1, asked(0));
-    assert!(matches!(ways[0], Access::Keys(_)), "{ways:?}");
+    assert!(matches!(ways[0], AccessPath::Keys(_)), "{ways:?}");
     assert!(far.seen.looked_at < ROWS / 5, "{}", far.seen.looked_at);
 }

@@ -16,11 +16,11 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 
-use super::aggregate::{self, Aggregate};
-use super::operand::{condition, key_step, operand, refuse_condition, term, values_of};
-use super::sort_by::SortBy;
-use super::{method, python_text, words};
 use crate::errors;
+use crate::expression::aggregate::{self, Aggregate};
+use crate::expression::operand::{condition, key_step, operand, refuse_condition, term, values_of};
+use crate::expression::sort_by::SortBy;
+use crate::expression::{method, python_text, words};
 
 /// A condition or computed value over the fields of a record, built from `F` and operators.
 ///

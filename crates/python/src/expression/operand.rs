@@ -1,7 +1,7 @@
 //! Turn Python objects into expressions and into the values in them.
 
 use pellucid_query::Fault;
-use pellucid_query::expression::{self, Among, Kind, Node, Operation, Step};
+use pellucid_query::expression::{self, InList, Kind, Node, Operation, Step};
 use pellucid_query::stoppable::{self, Many, Pace};
 use pellucid_record::value::{Double, NoShapes};
 use pellucid_record::{Value, encode_value};
@@ -297,8 +297,8 @@ pub fn key_step(key: &Bound<'_, PyAny>) -> PyResult<Step> {
 /// The values of an iterable of any length.
 ///
 /// # Errors
-/// Those of `literal_of`, and what a signal handler raises.
-pub fn values_of(values: &Bound<'_, PyAny>) -> PyResult<Among> {
+/// As `literal_of`, and what a signal handler raises.
+pub fn values_of(values: &Bound<'_, PyAny>) -> PyResult<InList> {
     refuse_unready(values)?;
     let is_text = values.is_instance_of::<PyString>()
         || values.is_instance_of::<PyBytes>()

@@ -5,8 +5,8 @@ use pyo3::exceptions::PyUnicodeEncodeError;
 use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyString};
 
-use super::handle::Expression;
 use crate::errors;
+use crate::expression::handle::Expression;
 
 /// Return the expression that a text describes, such as the text that `str` of an expression gives.
 ///

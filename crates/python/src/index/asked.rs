@@ -101,8 +101,8 @@ impl Index {
             return Ok(());
         };
         let value = tuple.get_item(0)?;
-        let (place, known) = self.ready(py)?;
-        let has = |range: &Range| self.first_entry(py, (&place, &known), range, false, |_| ());
+        let (reader, known) = self.ready(py)?;
+        let has = |range: &Range| self.first_entry(py, (&reader, &known), range, false, |_| ());
         if known.keys.count() == 1
             && let Some(parts) = self.parts_of(&known, &value, true)?
             && has(&beginning_with(&parts))?.is_some()

@@ -10,21 +10,19 @@ use std::sync::Arc;
 
 use pellucid_query::index::{Definition, Keys, beginning_with, push_twin};
 use pellucid_query::sort::SortedKeys;
-use pellucid_query::{Indexed, IndexedInside, RowKey};
+use pellucid_query::{RowKey, RowsByIndex};
 use pellucid_record::key::{KeyEncoder, push_part};
-use pellucid_store::{
-    IndexError, IndexInfo, Range, Row as StoredRow, Scan, Snapshot, StoreError, TableId, TransactionScan,
-};
+use pellucid_store::{IndexError, IndexInfo, Range, Row as StoredRow, StoreError, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
-use super::asked::push_value;
-use super::pairs::IndexKeys;
 use crate::errors;
 use crate::expression::operand;
 use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilValue};
-use crate::query::source::Place as QueryPlace;
+use crate::index::asked::push_value;
+use crate::index::pairs::IndexKeys;
+use crate::query::reader::{TableReader, read};
 use crate::signals::Signals;
 use crate::store_errors;
 use crate::table::handle::Table;
@@ -48,19 +46,7 @@ impl Known {
     }
 }
 
-/// Where the index is read: in a snapshot, or in the caller's transaction.
-pub(super) enum Place {
-    Snapshot(Snapshot),
-    Transaction,
-}
-
-/// An iterator over the entries of an index.
-pub(super) enum Entries {
-    Pinned(Box<Scan>),
-    Inside(TransactionScan),
-}
-
-/// An index of a table, which finds rows by their content.
+/// An index of a table: rows by what is in them.
 ///
 /// `table.index(name)` returns it. A value of the index is what its definition computes: for
 /// several parts a tuple, or a tuple of the first few where a method says so. Rows come in the
@@ -123,8 +109,8 @@ impl Index {
         })
     }
 
-    /// The index in its current state.
-    fn look(&self, py: Python<'_>) -> PyResult<(Place, Arc<Known>)> {
+    /// The index as it is now.
+    fn look(&self, py: Python<'_>) -> PyResult<(TableReader, Arc<Known>)> {
         let table = self.table.get();
         if table.is_in_transaction(py) {
             let known = table.core().in_running(py, |transaction| {
@@ -137,7 +123,7 @@ impl Index {
                 let id = table.id_in_transaction(py, transaction)?.ok_or_else(|| self.missing(py, &[]))?;
                 self.known(py, (true, serial), transaction.index(id, &self.name)?)
             })?;
-            return Ok((Place::Transaction, known));
+            return Ok((TableReader::Transaction(known.info.table), known));
         }
         let snapshot = table.snapshot(py)?;
         let version = snapshot.catalog_version();
@@ -152,42 +138,38 @@ impl Index {
             };
             found().map_err(|error| store_errors::of_store(py, error))?
         };
-        Ok((Place::Snapshot(snapshot), known))
+        Ok((TableReader::Snapshot(snapshot, known.info.table), known))
     }
 
     /// As `look`, for an index that is complete.
     #[inline]
-    pub(super) fn ready(&self, py: Python<'_>) -> PyResult<(Place, Arc<Known>)> {
-        let (place, known) = self.look(py)?;
+    pub(super) fn ready(&self, py: Python<'_>) -> PyResult<(TableReader, Arc<Known>)> {
+        let (reader, known) = self.look(py)?;
         if known.info.building.is_some() {
             let table = self.table.get().name(py).to_string();
             let building = IndexError::Building { table, index: self.name.clone() };
             return Err(store_errors::of_store(py, StoreError::Index(Box::new(building))));
         }
-        Ok((place, known))
+        Ok((reader, known))
     }
 
     fn entries(
         &self,
         py: Python<'_>,
-        place: &Place,
-        id: TableId,
+        (reader, known): (&TableReader, &Known),
         range: &Range,
         reverse: bool,
-    ) -> PyResult<Entries> {
-        match place {
-            Place::Snapshot(snapshot) => {
+    ) -> PyResult<TransactionScan> {
+        let id = known.info.id;
+        match reader {
+            TableReader::Snapshot(snapshot, _) => {
                 let scan =
                     snapshot.scan(id, range, reverse).map_err(|error| store_errors::of_store(py, error))?;
-                Ok(Entries::Pinned(Box::new(scan)))
+                Ok(TransactionScan::Clean(Box::new(scan)))
             }
-            Place::Transaction => {
+            TableReader::Transaction(_) => {
                 let core = self.table.get().core();
-                let scan = core.in_running(py, |transaction| transaction.scan(id, range, reverse))?;
-                Ok(match scan {
-                    TransactionScan::Clean(scan) => Entries::Pinned(scan),
-                    dirty @ TransactionScan::Dirty(_) => Entries::Inside(dirty),
-                })
+                core.in_running(py, |transaction| transaction.scan(id, range, reverse))
             }
         }
     }
@@ -199,13 +181,15 @@ impl Index {
         range: impl FnOnce(&Known) -> PyResult<Range>,
         reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (place, known) = self.ready(py)?;
+        let (reader, known) = self.ready(py)?;
         let range = range(&known)?;
-        let (id, table) = (known.info.id, known.info.table);
-        let rows = match self.entries(py, &place, id, &range, reverse)? {
-            Entries::Pinned(scan) => Rows::Indexed(Box::new(Indexed::new(*scan, table, known.keys.clone()))),
-            Entries::Inside(scan) => {
-                Rows::IndexedInside(Box::new(IndexedInside::new(scan, table, known.keys.clone())))
+        let (table, keys) = (known.info.table, known.keys.clone());
+        let rows = match self.entries(py, (&reader, &known), &range, reverse)? {
+            TransactionScan::Clean(scan) => {
+                Rows::Indexed(scan.snapshot().clone(), Box::new(RowsByIndex::new(*scan, table, keys)))
+            }
+            dirty @ TransactionScan::Dirty(_) => {
+                Rows::IndexedInside(Box::new(RowsByIndex::new(dirty, table, keys)))
             }
         };
         Table::iterate_rows(self.table.bind(py), rows, None, Shows::Values)
@@ -215,28 +199,24 @@ impl Index {
     pub(super) fn first_entry<R>(
         &self,
         py: Python<'_>,
-        (place, known): (&Place, &Known),
+        (reader, known): (&TableReader, &Known),
         range: &Range,
         reverse: bool,
         work: impl FnOnce(StoredRow<'_>) -> R,
     ) -> PyResult<Option<R>> {
-        let id = known.info.id;
-        match place {
-            Place::Snapshot(snapshot) => snapshot
-                .with_first(id, range, reverse, work)
-                .map_err(|error| store_errors::of_store(py, error)),
-            Place::Transaction => self
-                .table
-                .get()
-                .core()
-                .in_running(py, |transaction| transaction.with_first(id, range, reverse, work)),
-        }
+        let index = known.info.id;
+        read!(reader, self.table.bind(py), |rows, _table| rows.with_first(index, range, reverse, work))
     }
 
     /// How many entries lie in a range.
-    fn count_in(&self, py: Python<'_>, (place, known): (&Place, &Known), range: &Range) -> PyResult<u64> {
+    fn count_in(
+        &self,
+        py: Python<'_>,
+        (reader, known): (&TableReader, &Known),
+        range: &Range,
+    ) -> PyResult<u64> {
         let mut count = 0;
-        self.for_entries(py, (place, known), range, |_| count += 1)?;
+        self.for_entries(py, (reader, known), range, |_| count += 1)?;
         Ok(count)
     }
 
@@ -244,13 +224,13 @@ impl Index {
     fn for_entries(
         &self,
         py: Python<'_>,
-        (place, known): (&Place, &Known),
+        (reader, known): (&TableReader, &Known),
         range: &Range,
         mut visit: impl FnMut(StoredRow<'_>) + Send,
     ) -> PyResult<()> {
         let mut signals = Signals::new();
-        match self.entries(py, place, known.info.id, range, false)? {
-            Entries::Pinned(mut scan) => {
+        match self.entries(py, (reader, known), range, false)? {
+            TransactionScan::Clean(mut scan) => {
                 let mut visited = |entry: StoredRow<'_>| {
                     visit(entry);
                     if signals.go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -266,7 +246,7 @@ impl Index {
                 });
                 walked.map_err(|error| store_errors::of_store(py, error))
             }
-            Entries::Inside(mut scan) => self.table.get().core().in_running(py, |transaction| {
+            mut scan @ TransactionScan::Dirty(_) => self.table.get().core().in_running(py, |transaction| {
                 while scan.next(transaction, &mut visit)?.is_some() {
                     if !signals.go_on() {
                         return Err(StoreError::Stopped);
@@ -281,18 +261,13 @@ impl Index {
     fn row_keys(
         &self,
         py: Python<'_>,
-        (place, known): (&Place, &Known),
+        (reader, known): (&TableReader, &Known),
         ranges: impl Iterator<Item = Range>,
     ) -> PyResult<Vec<RowKey>> {
         let mut keys = Vec::new();
         for range in ranges {
-            self.for_entries(py, (place, known), &range, |entry| {
-                keys.extend(
-                    known
-                        .keys
-                        .split(&entry)
-                        .map(|parts| RowKey { code: parts.key.into(), spelling: parts.key_spelling.into() }),
-                );
+            self.for_entries(py, (reader, known), &range, |entry| {
+                keys.extend(known.keys.row_key(&entry));
             })?;
         }
         keys.sort_unstable_by(|one, other| one.code.cmp(&other.code));
@@ -305,13 +280,13 @@ impl Index {
     fn twin_ranges(
         &self,
         py: Python<'_>,
-        (place, known): (&Place, &Known),
+        (reader, known): (&TableReader, &Known),
         value: &Bound<'_, PyAny>,
     ) -> PyResult<Vec<Range>> {
         let mut ranges = Vec::new();
         for parts in twins_of(known, value)? {
             let range = beginning_with(&parts);
-            if self.first_entry(py, (place, known), &range, false, |_| ())?.is_some() {
+            if self.first_entry(py, (reader, known), &range, false, |_| ())?.is_some() {
                 ranges.push(range);
             }
         }
@@ -390,14 +365,14 @@ impl Index {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = value.py();
-        let (place, known) = self.ready(py)?;
+        let (reader, known) = self.ready(py)?;
         if let Some(parts) = self.parts_of(&known, value, true)?
-            && let Some(found) = self.row_of_parts(py, &place, &known, &parts)?
+            && let Some(found) = self.row_of_parts(py, &reader, &known, &parts)?
         {
             return Ok(found);
         }
         for parts in twins_of(&known, value)? {
-            if let Some(found) = self.row_of_parts(py, &place, &known, &parts)? {
+            if let Some(found) = self.row_of_parts(py, &reader, &known, &parts)? {
                 return Ok(found);
             }
         }
@@ -446,9 +421,9 @@ impl Index {
     /// Return whether any row has this value.
     fn __contains__(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = value.py();
-        let (place, known) = self.ready(py)?;
+        let (reader, known) = self.ready(py)?;
         let has = |parts: &[u8]| -> PyResult<bool> {
-            Ok(self.first_entry(py, (&place, &known), &beginning_with(parts), false, |_| ())?.is_some())
+            Ok(self.first_entry(py, (&reader, &known), &beginning_with(parts), false, |_| ())?.is_some())
         };
         if let Some(parts) = self.parts_of(&known, value, true)?
             && has(&parts)?
@@ -525,27 +500,27 @@ impl Index {
 
     /// Return the first row in the order of the index; None if the index is empty.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (place, known) = self.ready(py)?;
-        self.row_of_first(py, &place, &known, &Range::ALL, false)
+        let (reader, known) = self.ready(py)?;
+        self.row_of_first(py, &reader, &known, &Range::ALL, false)
     }
 
     /// Return the last row in the order of the index; None if the index is empty.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (place, known) = self.ready(py)?;
-        self.row_of_first(py, &place, &known, &Range::ALL, true)
+        let (reader, known) = self.ready(py)?;
+        self.row_of_first(py, &reader, &known, &Range::ALL, true)
     }
 
     /// Return how many rows have this value.
     fn count(&self, value: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = value.py();
-        let (place, known) = self.ready(py)?;
+        let (reader, known) = self.ready(py)?;
         let own = self.parts_of(&known, value, true)?.map(|parts| beginning_with(&parts));
-        let twins = self.twin_ranges(py, (&place, &known), value)?;
+        let twins = self.twin_ranges(py, (&reader, &known), value)?;
         let mut ranges = own.into_iter().chain(twins.iter().cloned());
         if known.branches && !twins.is_empty() {
-            return Ok(self.row_keys(py, (&place, &known), ranges)?.len() as u64);
+            return Ok(self.row_keys(py, (&reader, &known), ranges)?.len() as u64);
         }
-        ranges.try_fold(0, |count, range| Ok(count + self.count_in(py, (&place, &known), &range)?))
+        ranges.try_fold(0, |count, range| Ok(count + self.count_in(py, (&reader, &known), &range)?))
     }
 
     /// Return pairs of value and row key, from `start` up to `stop`, without reading rows. Bounds
@@ -559,9 +534,9 @@ impl Index {
         #[pyo3(from_py_with = errors::reverse_flag)] reverse: bool,
     ) -> PyResult<IndexKeys> {
         self.refuse_bounds(start, stop)?;
-        let (place, known) = self.ready(py)?;
+        let (reader, known) = self.ready(py)?;
         let range = self.between(&known, start, stop)?;
-        let entries = self.entries(py, &place, known.info.id, &range, reverse)?;
+        let entries = self.entries(py, (&reader, &known), &range, reverse)?;
         let serial = self.table.get().core().running_serial(py);
         Ok(IndexKeys {
             table: self.table.clone_ref(py),
@@ -577,15 +552,8 @@ impl Index {
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        let (place, known) = self.ready(py)?;
-        let count = match place {
-            Place::Snapshot(snapshot) => {
-                snapshot.count(known.info.id).map_err(|error| store_errors::of_store(py, error))?
-            }
-            Place::Transaction => {
-                self.table.get().core().in_running(py, |transaction| transaction.count(known.info.id))?
-            }
-        };
+        let (reader, known) = self.ready(py)?;
+        let count = read!(&reader, self.table.bind(py), |rows, _table| rows.count(known.info.id))?;
         Ok(count as usize)
     }
 
@@ -617,67 +585,63 @@ impl Index {
         reverse: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = value.py();
-        let (place, known) = self.ready(py)?;
-        let twins = self.twin_ranges(py, (&place, &known), value)?;
+        let (reader, known) = self.ready(py)?;
+        let twins = self.twin_ranges(py, (&reader, &known), value)?;
         if twins.is_empty() {
             return Ok(None);
         }
         let own = self.parts_of(&known, value, true)?;
         let ranges = own.iter().map(|parts| beginning_with(parts)).chain(twins);
-        let mut keys = self.row_keys(py, (&place, &known), ranges)?;
+        let mut keys = self.row_keys(py, (&reader, &known), ranges)?;
         if reverse {
             keys.reverse();
         }
         let keys = SortedKeys::Listed(keys.into_iter());
-        let place = match place {
-            Place::Snapshot(snapshot) => QueryPlace::Snapshot(snapshot, known.info.table),
-            Place::Transaction => QueryPlace::Transaction,
-        };
         let table = self.table.bind(py);
-        Table::iterate_rows(table, place.list(table, keys)?, None, Shows::Values).map(Some)
+        Table::iterate_rows(table, reader.list(table, keys)?, None, Shows::Values).map(Some)
     }
 
     /// The row of the first entry in a range.
     fn row_of_first<'py>(
         &self,
         py: Python<'py>,
-        place: &Place,
+        reader: &TableReader,
         known: &Known,
         range: &Range,
         reverse: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let key = self.first_entry(py, (place, known), range, reverse, |entry| known.row_key(&entry))?;
-        self.row_under(py, (place, known), key.flatten())
+        let key = self.first_entry(py, (reader, known), range, reverse, |entry| known.row_key(&entry))?;
+        self.row_under(py, reader, key.flatten())
     }
 
     /// The row of the first entry with these parts.
     fn row_of_parts<'py>(
         &self,
         py: Python<'py>,
-        place: &Place,
+        reader: &TableReader,
         known: &Known,
         parts: &[u8],
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Place::Snapshot(snapshot) = place else {
-            return self.row_of_first(py, place, known, &beginning_with(parts), false);
+        let TableReader::Snapshot(snapshot, _) = reader else {
+            return self.row_of_first(py, reader, known, &beginning_with(parts), false);
         };
         let key = snapshot.with_first_of(known.info.id, parts, |entry| known.row_key(&entry));
         let key = key.map_err(|error| store_errors::of_store(py, error))?;
-        self.row_under(py, (place, known), key.flatten())
+        self.row_under(py, reader, key.flatten())
     }
 
     fn row_under<'py>(
         &self,
         py: Python<'py>,
-        (place, known): (&Place, &Known),
+        reader: &TableReader,
         key: Option<Key>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(key) = key else { return Ok(None) };
-        match place {
-            Place::Snapshot(snapshot) => {
-                Table::value_in(self.table.bind(py), snapshot, known.info.table, &key)
+        match reader {
+            TableReader::Snapshot(snapshot, table) => {
+                Table::value_in(self.table.bind(py), snapshot, *table, &key)
             }
-            Place::Transaction => Table::value_of(self.table.bind(py), &key),
+            TableReader::Transaction(_) => Table::value_of(self.table.bind(py), &key),
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use pellucid_store::{Row as StoredRow, StoreError};
+use pellucid_store::{Row as StoredRow, StoreError, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::errors;
 use crate::hot::callbacks;
 use crate::hot::gil::{GilCell, GilValue};
-use crate::index::handle::{Entries, Known};
+use crate::index::handle::Known;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::values::keys;
@@ -28,9 +28,8 @@ use crate::values::keys;
 pub struct IndexKeys {
     pub(super) table: Py<Table>,
     pub(super) known: Arc<Known>,
-    pub(super) entries: GilCell<Option<Entries>>,
-    // How many entries are left before signals are checked: a consumer in C, such as `list`, runs
-    // no Python code that would check them.
+    pub(super) entries: GilCell<Option<TransactionScan>>,
+    // Until signals are looked at: what is made of it all at once, as by `list`, runs no Python that would look at them.
     pub(super) left: GilValue<u32>,
     // The serial of the transaction in which the iterator was made.
     pub(super) serial: Option<u64>,
@@ -61,8 +60,8 @@ impl IndexKeys {
         let copy = |entry: StoredRow<'_>| (entry.key.to_vec(), entry.spelling.to_vec());
         let step = self.entries.with(py, |entries| match entries {
             None => Ok(None),
-            Some(Entries::Pinned(scan)) => scan.next().map(|entry| entry.map(copy)),
-            Some(Entries::Inside(scan)) => {
+            Some(TransactionScan::Clean(scan)) => scan.next().map(|entry| entry.map(copy)),
+            Some(scan @ TransactionScan::Dirty(_)) => {
                 let serial = self.serial.unwrap_or_default();
                 database
                     .in_serial(py, serial, |transaction| scan.next(transaction, copy))

@@ -15,10 +15,10 @@ use pellucid_store::{AtOnce, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString};
 
-use super::columns;
 use crate::core::Core;
 use crate::counters;
 use crate::errors;
+use crate::put::columns;
 use crate::signals::Signals;
 use crate::table::handle::Table;
 use crate::transaction;

@@ -27,7 +27,7 @@ use crate::expression::handle::{Expression, shown};
 use crate::expression::operand;
 use crate::put::write;
 use crate::query::handle::Query;
-use crate::signals::Signals;
+use crate::signals::{Signals, is_interrupted};
 use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::encode::{APART_SIZE_MIN, Encoded};
@@ -250,7 +250,7 @@ fn in_each(
         let Some(source) = query.source(Walked::ByOne)? else { return Ok(0) };
         let keys = over(table, source, CollectKeys)?;
         let core = this.core();
-        let (mut done, mut pace) = (0, Pace::new(|| Stop::Signals.is_set()));
+        let (mut done, mut pace) = (0, Pace::new(is_interrupted));
         for start in (0..keys.len()).step_by(CHUNK) {
             let chunk = start..keys.len().min(start + CHUNK);
             let broken = core.in_running(py, |transaction| {

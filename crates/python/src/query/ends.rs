@@ -16,8 +16,8 @@ use crate::query::source::{Asked, Found, found};
 use crate::table::handle::Table;
 use crate::values::record::detached;
 use crate::values::views::Shows;
-use crate::work::threads::{Parallel, over_parts};
-use crate::work::walks::{Queried, Stop, Walked, Work};
+use crate::work::threads::over_parts;
+use crate::work::walks::{Parallel, Queried, Stop, Walked, Work};
 
 /// An iterator over keys, records or both.
 pub fn iterate<'py>(query: &Bound<'py, Query>, shows: Shows) -> PyResult<Bound<'py, PyAny>> {

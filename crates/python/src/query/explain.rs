@@ -1,26 +1,62 @@
-//! What does a query do when it is iterated?
+//! Explains what a query does when it is iterated.
 //!
 //! What it meets then, and how long that takes, is in `measured.rs`; what is remarkable about it in `remarks.rs`.
 
+use pellucid_query::exec::table_index::TableIndex;
+use pellucid_query::exec::{AccessPaths, Executor, IndexProbe, Request};
 use pellucid_query::expression::Node;
 use pellucid_query::key_range;
-use pellucid_query::plan::{Access, Choice, Set};
+use pellucid_query::plan::{AccessPath, CostedPath, KeySet};
+use pellucid_store::Range;
 use pyo3::prelude::*;
 
 use crate::bounds::Bounds;
 use crate::errors;
-use crate::query::access::{self, Ways};
 use crate::query::after::After;
-use crate::query::few::few;
 use crate::query::handle::Query;
-use crate::query::known::Walk;
-use crate::query::named::named;
 use crate::query::plan::{Plan, all_of};
-use crate::query::source::Place;
-use crate::query::{measured, remarks};
+use crate::query::reader::{TableReader, read};
+use crate::query::source::{Asked, request};
+use crate::query::{indexes, measured, remarks};
+use crate::table::handle::Table;
+use crate::table::ready_indexes::Indexes;
 use crate::values::keys;
-use crate::work::threads::threads_for;
-use crate::work::walks::{Queried, Source, Walked};
+use crate::work::threads::{caller, threads_for};
+use crate::work::walks::{Queried, Source, Walked, of_fault};
+
+/// What is known of a query without executing it.
+pub struct Explained<'a> {
+    /// What the table is read from; None where it does not exist.
+    pub reader: Option<TableReader>,
+    /// Its indexes.
+    pub indexes: Indexes,
+    /// What the executor is asked for.
+    pub request: Request<'a>,
+    /// The part of the table in which all rows are.
+    pub bounds: Bounds,
+    /// What is left of the conditions.
+    pub conditions: Vec<Node>,
+    /// How the rows may be reached; None where there is but the scan.
+    pub paths: Option<AccessPaths>,
+}
+
+impl<'a> Explained<'a> {
+    fn of(table: &Bound<'_, Table>, request: Request<'a>) -> PyResult<Self> {
+        let reader = TableReader::of(table)?;
+        let (mut indexes, mut paths) = (Indexes::default(), None);
+        let (mut range, mut conditions) = request.key_range(false);
+        if let Some(reader) = &reader {
+            indexes = indexes::of(table, reader)?;
+            let explained = read!(reader, table, |rows, id| {
+                Ok(Executor::new((rows, id), &indexes, &request, caller())
+                    .and_then(|executor| Ok((executor.explain()?, executor.range, executor.conditions))))
+            })?;
+            (paths, range, conditions) = explained.map_err(|fault| of_fault(table, fault))?;
+        }
+        let bounds = Bounds { is_all: range == Range::ALL, range, reverse: false };
+        Ok(Self { reader, indexes, request, bounds, conditions, paths })
+    }
+}
 
 /// `query.explain()`: lines for people.
 pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
@@ -29,59 +65,41 @@ pub fn explain(query: &Bound<'_, Query>, analyze: bool) -> PyResult<String> {
     let name = table.get().name(py).to_string();
     let total = table.as_any().len()?;
     let mut lines = Vec::new();
-    let place = Place::of(table)?;
-    let (bounds, rest) = match &place {
-        Some(place) => place.scan(table, plan)?,
-        None => plan.scan(false),
-    };
     let chosen = plan.chosen.as_ref().filter(|_| plan.filters.is_empty());
     let chosen: Option<Vec<_>> = chosen.map(|chosen| chosen.iter().map(|(_, node)| node.clone()).collect());
-    let ways = match &place {
-        Some(place) => {
-            let asked_of = (&bounds, &rest[..]);
-            let few = few(table, plan, place, asked_of, chosen.as_deref())?;
-            let named = if few.is_none() { named(table, place, asked_of)? } else { None };
-            let reads = (chosen.as_deref(), Walked::ByOne, false);
-            let ways =
-                if named.is_none() { access::ways(table, plan, place, asked_of, reads)? } else { named };
-            // In a table of a few rows there is no other way through an index.
-            match ways {
-                None => few.map(|few| naming_used(few, &rest)),
-                ways => ways,
-            }
-        }
-        None => None,
-    };
-    let best = ways.as_ref().and_then(|ways| ways.ways.first());
+    let asked =
+        chosen.as_ref().map_or(Asked::Rows(Walked::ByOne), |reads| Asked::Values(reads, Walked::ByOne));
+    let explained = Explained::of(table, request(plan, &asked))?;
+    let (bounds, rest, paths) = (&explained.bounds, &explained.conditions, explained.paths.as_ref());
+    let best = paths.and_then(|paths| paths.paths.first());
     let (left, is_in_order) = match best {
-        None | Some(Choice { access: Access::Scan, .. }) => {
-            lines.push(scanned(py, plan, &bounds, (&name, total))?);
+        None | Some(CostedPath { access: AccessPath::TableScan, .. }) => {
+            lines.push(scanned(py, plan, bounds, (&name, total))?);
             (rest.clone(), false)
         }
         Some(best) => {
-            lines.extend(ways.as_ref().map(|ways| described(ways, best, &name, total)).unwrap_or_default());
+            lines.extend(described(&explained.indexes, best, &name, total));
             // Where a walk has found what is wanted, the rows were tested by then.
             let (settled, is_in_order) = match &best.access {
-                Access::Ordered { section, .. } => (&section.settled, true),
+                AccessPath::IndexOrder { section, .. } => (&section.settled, true),
                 _ => (&best.settled, false),
             };
             let left = rest.iter().zip(settled).filter(|(_, is_settled)| !**is_settled);
             (left.map(|(condition, _)| condition.clone()).collect(), is_in_order)
         }
     };
-    lines.extend(ways.as_ref().and_then(looked_at));
+    lines.extend(paths.and_then(|paths| looked_at(&explained.indexes, paths)));
     if let Some(condition) = all_of(left)? {
         lines.push(format!("filter natively: {}", condition.brief()));
     }
-    let is_along = best.is_some_and(|best| best.access != Access::Scan);
+    let is_along = best.is_some_and(|best| best.access != AccessPath::TableScan);
     lines.extend(steps(py, plan, (is_in_order, is_along))?);
-    lines.push(threads_text(query, &bounds, ways.as_ref())?);
-    lines.extend(ways.as_ref().and_then(weighed));
+    lines.push(threads_text(query, bounds, paths)?);
+    lines.extend(paths.and_then(|paths| weighed(&explained.indexes, paths)));
     if analyze {
-        let through = place.as_ref().map(|place| (place, ways.as_ref()));
-        lines.extend(measured::lines(query, (&bounds, rest), through)?);
+        lines.extend(measured::lines(query, &explained)?);
     }
-    lines.extend(remarks::of(query, &name, place.as_ref(), ways.as_ref())?);
+    lines.extend(remarks::of(query, &name, &explained)?);
     Ok(lines.join("\n"))
 }
 
@@ -117,17 +135,6 @@ fn steps(py: Python<'_>, plan: &Plan, (is_in_order, is_along): (bool, bool)) -> 
     Ok(lines)
 }
 
-/// The same with the conditions that the one way makes use of, which nobody but a reader wants to know.
-fn naming_used(mut ways: Ways, conditions: &[Node]) -> Ways {
-    if let Some(Choice { access: Access::Keys(Set::Section { section, used, .. }), .. }) =
-        ways.ways.first_mut()
-    {
-        let those = conditions.iter().zip(&section.used).filter(|(_, is_used)| **is_used);
-        *used = those.map(|(condition, _)| condition.clone()).collect();
-    }
-    ways
-}
-
 fn shown_key(py: Python<'_>, after: &After) -> PyResult<String> {
     Ok(keys::object_of(py, &after.key, &after.spelling)?.repr()?.to_string())
 }
@@ -148,39 +155,39 @@ fn scanned(py: Python<'_>, plan: &Plan, bounds: &Bounds, (name, total): (&str, u
 }
 
 /// A way through indexes, in lines.
-fn described(ways: &Ways, way: &Choice, name: &str, total: usize) -> Vec<String> {
+fn described(indexes: &[TableIndex], path: &CostedPath, name: &str, total: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    match &way.access {
-        Access::Scan => {}
-        Access::Keys(set) => {
-            add_set(ways, set, "", &mut lines);
-            lines.push(format!("{}, in the order of keys", looked_up(way, name, total)));
+    match &path.access {
+        AccessPath::TableScan => {}
+        AccessPath::Keys(set) => {
+            add_set(indexes, set, "", &mut lines);
+            lines.push(format!("{}, in the order of keys", looked_up(path, name, total)));
         }
-        Access::Named(condition) => {
-            lines.push(format!("{} where {}", looked_up(way, name, total), condition.brief()));
+        AccessPath::KeyLookup(condition) => {
+            lines.push(format!("{} where {}", looked_up(path, name, total), condition.brief()));
         }
-        Access::Ordered { index, used, is_reverse, .. } => {
+        AccessPath::IndexOrder { index, used, is_reverse, .. } => {
             let direction = if *is_reverse { ", from its end on" } else { "" };
             lines.push(format!(
                 "walk along index {:?}{}{direction}",
-                index_name(ways, *index),
+                index_name(indexes, *index),
                 condition_text(used)
             ));
-            lines.push(looked_up(way, name, total));
+            lines.push(looked_up(path, name, total));
         }
     }
     lines
 }
 
 /// What it was looked at rows for, and what has come of it.
-fn looked_at(ways: &Ways) -> Option<String> {
-    if let Some((near, _)) = ways.near {
+fn looked_at(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
+    if let Some((near, _)) = paths.probed {
         let first = errors::counted(near as usize, "row");
         return Some(format!("all that is wanted is among the first {first}"));
     }
-    let Walk { index, is_reverse, seen } = ways.walk?;
+    let IndexProbe { index, is_reverse, seen } = paths.index_probe?;
     let from = if is_reverse { ", from its end on" } else { "" };
-    let (rows, name) = (errors::counted(seen.looked_at as usize, "row"), index_name(ways, index));
+    let (rows, name) = (errors::counted(seen.looked_at as usize, "row"), index_name(indexes, index));
     Some(format!("no walk along index {name:?}{from}: what is wanted is not among the first {rows} there"))
 }
 
@@ -189,9 +196,9 @@ pub fn rounded(estimate: f64) -> f64 {
     estimate.round() + 0.0
 }
 
-fn looked_up(way: &Choice, name: &str, total: usize) -> String {
-    let expected = rounded(way.estimate);
-    if way.is_told {
+fn looked_up(path: &CostedPath, name: &str, total: usize) -> String {
+    let expected = rounded(path.estimate);
+    if path.is_covered {
         return format!(
             "take what is asked for from there alone, of about {expected} of {total} rows of table {name:?}"
         );
@@ -199,22 +206,22 @@ fn looked_up(way: &Choice, name: &str, total: usize) -> String {
     format!("look up the rows of table {name:?}, about {expected} of {total}")
 }
 
-fn add_set(ways: &Ways, set: &Set, indent: &str, lines: &mut Vec<String>) {
+fn add_set(indexes: &[TableIndex], set: &KeySet, indent: &str, lines: &mut Vec<String>) {
     let (what, sets) = match set {
-        Set::Section { index, used, estimate, .. } => {
-            let (name, expected) = (index_name(ways, *index), rounded(*estimate));
+        KeySet::Section { index, used, estimate, .. } => {
+            let (name, expected) = (index_name(indexes, *index), rounded(*estimate));
             lines.push(format!(
                 "{indent}read keys from index {name:?}{}, about {expected}",
                 condition_text(used)
             ));
             return;
         }
-        Set::All(sets) => ("keys that are in all of", sets),
-        Set::Any(sets) => ("keys that are in any of", sets),
+        KeySet::Intersection(sets) => ("keys that are in all of", sets),
+        KeySet::Union(sets) => ("keys that are in any of", sets),
     };
     lines.push(format!("{indent}{what}"));
     for set in sets {
-        add_set(ways, set, &format!("{indent}  "), lines);
+        add_set(indexes, set, &format!("{indent}  "), lines);
     }
 }
 
@@ -223,42 +230,43 @@ fn condition_text(used: &[Node]) -> String {
     if shown.is_empty() { String::new() } else { format!(" where {}", shown.join(" and ")) }
 }
 
-fn index_name(ways: &Ways, index: usize) -> &str {
-    ways.indexes.get(index).map_or("?", |ready| &ready.info.name)
+fn index_name(indexes: &[TableIndex], index: usize) -> &str {
+    indexes.get(index).map_or("?", |ready| &ready.info.name)
 }
 
-/// What the ways were expected to take, and so why this one was chosen.
-fn weighed(ways: &Ways) -> Option<String> {
-    let shown = |way: &Choice| {
-        let what = match &way.access {
-            Access::Scan => "the scan".to_owned(),
-            Access::Keys(set) => set_text(ways, set),
-            Access::Named(condition) => condition.brief(),
-            Access::Ordered { index, .. } => format!("along {:?}", index_name(ways, *index)),
+/// What the paths were expected to take, and so why this one was chosen.
+fn weighed(indexes: &[TableIndex], paths: &AccessPaths) -> Option<String> {
+    let shown = |path: &CostedPath| {
+        let what = match &path.access {
+            AccessPath::TableScan => "the scan".to_owned(),
+            AccessPath::Keys(set) => set_text(indexes, set),
+            AccessPath::KeyLookup(condition) => condition.brief(),
+            AccessPath::IndexOrder { index, .. } => format!("along {:?}", index_name(indexes, *index)),
         };
-        format!("{what} {:.3} ms", way.cost / 1e6)
+        format!("{what} {:.3} ms", path.cost / 1e6)
     };
-    let all: Vec<_> = ways.ways.iter().map(shown).collect();
+    let all: Vec<_> = paths.paths.iter().map(shown).collect();
     (all.len() > 1).then(|| format!("expected to take: {}", all.join(", ")))
 }
 
-fn set_text(ways: &Ways, set: &Set) -> String {
-    let all =
-        |sets: &[Set], word: &str| sets.iter().map(|set| set_text(ways, set)).collect::<Vec<_>>().join(word);
+fn set_text(indexes: &[TableIndex], set: &KeySet) -> String {
+    let all = |sets: &[KeySet], word: &str| {
+        sets.iter().map(|set| set_text(indexes, set)).collect::<Vec<_>>().join(word)
+    };
     match set {
-        Set::Section { index, .. } => format!("{:?}", index_name(ways, *index)),
-        Set::All(sets) => all(sets, " and "),
-        Set::Any(sets) => all(sets, " or "),
+        KeySet::Section { index, .. } => format!("{:?}", index_name(indexes, *index)),
+        KeySet::Intersection(sets) => all(sets, " and "),
+        KeySet::Union(sets) => all(sets, " or "),
     }
 }
 
 /// On how many threads the rows are walked over when the query is iterated; and on how many by ends that look at no order and leave nothing out, if
 /// these have to scan as well.
-fn threads_text(query: &Bound<'_, Query>, bounds: &Bounds, ways: Option<&Ways>) -> PyResult<String> {
+fn threads_text(query: &Bound<'_, Query>, bounds: &Bounds, paths: Option<&AccessPaths>) -> PyResult<String> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let on = |count| format!("on {}", errors::counted(count, "thread"));
-    let best = ways.and_then(|ways| ways.ways.first());
-    if best.is_some_and(|best| best.access != Access::Scan) {
+    let best = paths.and_then(|paths| paths.paths.first());
+    if best.is_some_and(|best| best.access != AccessPath::TableScan) {
         return Ok(on(1));
     }
     let Some(rows) = table.get().rows(py, bounds, false)? else { return Ok(on(1)) };
@@ -267,7 +275,7 @@ fn threads_text(query: &Bound<'_, Query>, bounds: &Bounds, ways: Option<&Ways>) 
         return Ok(on(count));
     }
     let is_whole = plan.offset == 0 && plan.limit == u64::MAX && plan.filters.is_empty();
-    let is_only_way = ways.is_none_or(|ways| ways.ways.len() == 1);
+    let is_only_way = paths.is_none_or(|paths| paths.paths.len() == 1);
     Ok(if count > 1 && is_whole && is_only_way {
         format!("{}, on {count} where rows are counted, summed or grouped", on(1))
     } else {

@@ -21,8 +21,8 @@ use crate::query::handle::Query;
 use crate::query::{change, plan, words};
 use crate::table::handle::Table;
 use crate::values::scalars;
-use crate::work::threads::{Parallel, over_parts};
-use crate::work::walks::{Queried, Stop, Walked, Work, over};
+use crate::work::threads::over_parts;
+use crate::work::walks::{Parallel, Queried, Stop, Walked, Work, over};
 
 /// What is computed, where `node` says what its expression has become.
 fn native(aggregate: &Aggregate, node: Option<&Node>, decimals: &Decimals) -> PyResult<group::Aggregate> {

@@ -5,7 +5,7 @@
 
 use pyo3::prelude::*;
 
-use super::plan::Plan;
+use crate::query::plan::Plan;
 use crate::table::handle::Table;
 
 /// Rows of a table, chosen by what is in them: a lazy, immutable question.

@@ -1,39 +1,30 @@
-//! What does a query meet when it is iterated, and how long does that take?
+//! Measures a query: what it meets when it is iterated, and how long that takes.
 //!
 //! The time is that of iterating it, once and first, as whoever asked would: rows as objects, or the dicts that were selected. What was met on the
 //! way is found out afterwards, by going the same way again without making objects.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pellucid_query::expression::Node;
-use pellucid_query::plan::{Access, Choice};
-use pellucid_query::walk::{damaged, for_each};
-use pellucid_query::{Evaluator, Fault, Walk};
-use pellucid_record::Shapes;
+use pellucid_query::exec::Executor;
+use pellucid_query::exec::analyze::Met;
+use pellucid_query::plan::AccessPath;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
-use crate::bounds::Bounds;
 use crate::errors;
-use crate::query::access::{Reached, Ways};
+use crate::hot::callbacks;
 use crate::query::ends;
-use crate::query::explain::rounded;
+use crate::query::explain::{Explained, rounded};
 use crate::query::handle::Query;
-use crate::query::plan::all_of;
-use crate::query::source::Place;
-use crate::table::reading::Rows;
-use crate::work::walks::{Queried, Source, Stop, Work, over};
+use crate::query::reader::TableReader;
+use crate::work::threads::caller;
+use crate::work::walks::{Queried, of_fault};
 
 /// How many rows or entries were met on the way, as many as the query meets, how many of them passed the conditions; how many are left in the
 /// end, and in what time.
-pub fn lines(
-    query: &Bound<'_, Query>,
-    (bounds, rest): (&Bounds, Vec<Node>),
-    through: Option<(&Place, Option<&Ways>)>,
-) -> PyResult<Vec<String>> {
+pub fn lines(query: &Bound<'_, Query>, explained: &Explained<'_>) -> PyResult<Vec<String>> {
     let plan = &query.get().plan;
     let is_free = plan.filters.is_empty();
     let (called, given, time) = if is_free {
@@ -43,9 +34,9 @@ pub fn lines(
         filtered(query)?
     };
     let time = format!("in {:.3} ms", time.as_secs_f64() * 1e3);
-    let best = through.and_then(|(_, ways)| ways?.ways.first());
-    let is_sorted =
-        plan.order.is_empty() || best.is_some_and(|best| matches!(best.access, Access::Ordered { .. }));
+    let best = explained.paths.as_ref().and_then(|paths| paths.paths.first());
+    let is_sorted = plan.order.is_empty()
+        || best.is_some_and(|best| matches!(best.access, AccessPath::IndexOrder { .. }));
     // A sort has to meet all rows, unless none is wanted.
     let wanted = match is_free {
         true if plan.limit == 0 => 0,
@@ -53,7 +44,7 @@ pub fn lines(
         false if is_sorted => called,
         _ => u64::MAX,
     };
-    let (what, passed) = met(query, (bounds, rest), through, wanted)?;
+    let (what, passed) = met(query, explained, wanted)?;
     let is_plain = plan.order.is_empty() && is_free;
     let is_whole = is_plain && plan.offset == 0 && plan.limit == u64::MAX;
     Ok(if is_whole {
@@ -112,87 +103,31 @@ fn count_passed(query: &Bound<'_, Query>, wanted: u64) -> PyResult<u64> {
 }
 
 /// What was met until so many rows have passed; and how many have, where that was found out by the way.
-fn met(
-    query: &Bound<'_, Query>,
-    (bounds, rest): (&Bounds, Vec<Node>),
-    through: Option<(&Place, Option<&Ways>)>,
-    wanted: u64,
-) -> PyResult<(String, Option<u64>)> {
+fn met(query: &Bound<'_, Query>, explained: &Explained<'_>, wanted: u64) -> PyResult<(String, Option<u64>)> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let is_plain = plan.order.is_empty() && plan.filters.is_empty();
-    let followed = match through {
-        Some((place, Some(ways))) => {
-            Some(ways.follow(table, place, bounds, if is_plain { wanted } else { u64::MAX })?)
-        }
-        _ => None,
+    let keys_wanted = if is_plain { wanted } else { u64::MAX };
+    let (indexes, request, paths) = (&explained.indexes, &explained.request, explained.paths.as_ref());
+    let met = match &explained.reader {
+        None => Ok(Met::Rows(0, None)),
+        Some(TableReader::Snapshot(snapshot, id)) => callbacks::released(py, || {
+            Executor::new((snapshot, *id), indexes, request, caller())?.met(paths, wanted, keys_wanted)
+        }),
+        Some(TableReader::Transaction(id)) => table.get().core().in_running(py, |transaction| {
+            let executor = Executor::new((&*transaction, *id), indexes, request, caller());
+            Ok(executor.and_then(|executor| executor.met(paths, wanted, keys_wanted)))
+        })?,
     };
-    let walked = |rows: Rows| -> PyResult<(u64, u64)> {
-        let condition = all_of(rest)?.map(|node| Evaluator::new(&node)).transpose();
-        let condition = condition.map_err(|error| errors::value_error(error.to_string()))?;
-        over(table, Source { rows, selection: None }, Meet { condition, wanted })
-    };
-    Ok(match (followed, through) {
-        (
-            Some((Reached::Keys(_), Some(Choice { access: Access::Ordered { .. }, .. }))),
-            Some((_, Some(Ways { near: Some((met, passed)), .. }))),
-        ) => {
-            // They were found by walking along the index.
-            (format!("met {}", entries(*met)), Some(*passed))
-        }
-        (Some((Reached::Keys(keys), Some(way))), _) if way.access != Access::Scan => {
-            let (count, expected) = (errors::counted(keys.len(), "key"), rounded(way.estimate));
+    Ok(match met.map_err(|fault| of_fault(table, fault))? {
+        Met::Entries(met, passed) => (format!("met {}", entries(met)), Some(passed)),
+        Met::Keys(count, estimate) => {
+            let (count, expected) = (errors::counted(count, "key"), rounded(estimate));
             (format!("found {count}, where about {expected} were expected"), None)
         }
-        (Some((Reached::Rows(rows), _)), _) => {
-            let (met, passed) = walked(rows)?;
-            (format!("met {}", entries(met)), Some(passed))
-        }
-        (_, Some((place, _))) if wanted < u64::MAX => {
-            let (met, passed) = walked(place.rows(table, bounds)?)?;
-            (format!("met {}", errors::counted(met as usize, "row")), Some(passed))
-        }
-        _ => {
-            let met = table.get().count_within(py, bounds)?;
-            (format!("met {}", errors::counted(met, "row")), None)
-        }
+        Met::Rows(met, passed) => (format!("met {}", errors::counted(met as usize, "row")), passed),
     })
 }
 
 fn entries(count: u64) -> String {
     format!("{count} {}", if count == 1 { "entry" } else { "entries" })
-}
-
-/// Counts rows, and those of which a condition is true, until so many are.
-struct Meet {
-    condition: Option<Evaluator>,
-    wanted: u64,
-}
-
-impl Work for Meet {
-    type Result = (u64, u64);
-
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
-        let (mut met, mut passed) = (0, 0);
-        if self.wanted == 0 {
-            return Ok((0, 0));
-        }
-        for_each::<()>(
-            rows,
-            || stop.is_set(),
-            |row| {
-                met += 1;
-                match self.condition.as_mut().map_or(Ok(true), |condition| condition.is_true(&row, shapes)) {
-                    Ok(is_true) => passed += u64::from(is_true),
-                    Err(error) => return damaged(&row, error),
-                }
-                if passed >= self.wanted { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) }
-            },
-        )?;
-        Ok((met, passed))
-    }
 }

@@ -1,14 +1,10 @@
 //! What does a query ask for?
 
-use std::ops::Bound as Edge;
-
 use pellucid_query::expression::{Chain, Comparison, Expression as Node_, Kind, Node, Step};
-use pellucid_query::key_range;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::bounds::Bounds;
 use crate::errors;
 use crate::expression::aggregate::Aggregate;
 use crate::expression::handle::Expression;
@@ -75,30 +71,6 @@ impl Plan {
     /// The conditions, one behind the other.
     pub fn all_conditions(&self) -> Vec<Node> {
         self.conditions.iter().cloned().collect()
-    }
-
-    /// Whether a condition reads the key.
-    pub fn reads_key(&self) -> bool {
-        self.conditions.iter().any(|node| node.reads_key())
-    }
-
-    /// The part of the table in which all rows are, as far as conditions on the key tell, and what is left of the conditions. `has_decimals`:
-    /// there may be Decimals among the keys.
-    pub fn scan(&self, has_decimals: bool) -> (Bounds, Vec<Node>) {
-        let (range, rest) = key_range::of(&self.all_conditions(), has_decimals);
-        let mut bounds = Bounds { range, ..Bounds::all() };
-        if let (Some(after), true) = (&self.after, self.order.is_empty()) {
-            let is_behind = match &bounds.range.start {
-                Edge::Included(start) | Edge::Excluded(start) => *start > after.key,
-                Edge::Unbounded => false,
-            };
-            if !is_behind {
-                bounds.range.start = Edge::Excluded(after.key.clone());
-            }
-        }
-        let is_open = |edge: &Edge<Vec<u8>>| matches!(edge, Edge::Unbounded);
-        bounds.is_all = is_open(&bounds.range.start) && is_open(&bounds.range.end);
-        (bounds, rest)
     }
 
     /// The query as it was typed, as far as that can be told.

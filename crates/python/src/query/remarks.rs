@@ -21,19 +21,13 @@ use pyo3::prelude::*;
 use self::computed::Computed;
 use crate::errors;
 use crate::expression::method;
-use crate::query::access::Ways;
+use crate::query::explain::Explained;
 use crate::query::handle::Query;
-use crate::query::source::Place;
 use crate::store_errors;
 use crate::work::walks::{Queried, Stop, Walked, Work, over};
 
 /// Remarks, a line each.
-pub fn of(
-    query: &Bound<'_, Query>,
-    name: &str,
-    place: Option<&Place>,
-    ways: Option<&Ways>,
-) -> PyResult<Vec<String>> {
+pub fn of(query: &Bound<'_, Query>, name: &str, explained: &Explained<'_>) -> PyResult<Vec<String>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
     let Some(source) = table.source(Walked::ByOne)? else {
         let tables = table.get().core().snapshot(py)?.tables();
@@ -64,8 +58,8 @@ pub fn of(
     }
     remarks.extend(looked.kinds.iter().filter_map(|kind| kind.remark(name)));
     remarks.extend(looked.computed.iter().filter_map(|computed| computed.remark(py, name)));
-    if let Some(place) = place {
-        remarks.extend(indexed::remarks(query, place, ways)?);
+    if let Some(reader) = &explained.reader {
+        remarks.extend(indexed::remarks(query, reader, explained)?);
     }
     Ok(remarks)
 }

@@ -1,35 +1,25 @@
-//! How are the rows of a query found?
-//!
-//! Where the way that was chosen leads along an index that tells all that is asked for, what its entries tell stands for the rows.
-//! Without an order and without Python functions the rows of a scan are tested one by one, as they are wanted. Otherwise the keys
-//! of all that pass are found first, in the order that is asked for, in one snapshot; the rows are read from there.
+//! Finds the rows of a query: the executor does it, and Python functions filter what it finds.
 
+use pellucid_query::exec::{Answer, Executor, Request, RowSet};
 use pellucid_query::expression::Node;
-use pellucid_query::plan::Access;
-use pellucid_query::sort::{Sort, SortKey, Sorted, SortedKeys};
-use pellucid_query::stoppable::Pace;
-use pellucid_query::{Copied, Evaluator, Extremes, Fault, Listed, RowKey, Selection, Walk, key_range, told};
-use pellucid_record::Shapes;
-use pellucid_store::{Snapshot, TableId};
+use pellucid_query::sort::{SortKey, SortedKeys};
+use pellucid_query::{Extremes, Fault, RowKey, RowsByKey, Selection};
+use pellucid_store::{Reader, Snapshot, TableId, Transaction};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::bounds::Bounds;
 use crate::errors;
 use crate::hot::callbacks;
-use crate::query::access::{self, Reached, Ways};
-use crate::query::extremes::rows_of_extremes;
-use crate::query::few::few;
 use crate::query::handle::Query;
-use crate::query::named::named;
-use crate::query::plan::{self, Plan};
-use crate::store_errors;
+use crate::query::indexes;
+use crate::query::plan::Plan;
+use crate::query::reader::{TableReader, copied, rows_of_extremes};
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::keys;
 use crate::values::views::Shows;
-use crate::work::threads::{Parallel, over_parts};
-use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault};
+use crate::work::threads::caller;
+use crate::work::walks::{Queried, Source, Walked, of_fault};
 
 impl<'py> Queried<'py> for Bound<'py, Query> {
     fn table(&self) -> &Bound<'py, Table> {
@@ -52,7 +42,7 @@ impl<'py> Queried<'py> for Bound<'py, Query> {
 fn rows_of(found: Option<Found>) -> Option<(Source, Vec<Node>)> {
     match found {
         Some(Found::Rows(source, nodes)) => Some((source, nodes)),
-        // Who does not ask for a count is not given one.
+        // Only a caller that asks for a count is given one.
         Some(Found::Count(_)) | None => None,
     }
 }
@@ -69,20 +59,18 @@ pub enum Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// What is read of each row, beside its key; None: its record.
-    fn reads(&self, plan: &Plan) -> Option<&'a [Node]> {
+    fn reads(&self) -> Option<&'a [Node]> {
         match self {
-            // Functions of Python's are given records.
-            _ if !plan.filters.is_empty() => None,
             Self::Rows(_) => None,
             Self::Values(nodes, _) => Some(nodes),
             Self::Count => Some(&[]),
         }
     }
 
-    fn walked(&self) -> Walked {
+    fn is_parallel(&self) -> bool {
         match self {
-            Self::Rows(walked) | Self::Values(_, walked) => *walked,
-            Self::Count => Walked::InParts,
+            Self::Rows(walked) | Self::Values(_, walked) => *walked == Walked::InParts,
+            Self::Count => true,
         }
     }
 }
@@ -95,305 +83,124 @@ pub enum Found {
     Count(u64),
 }
 
-/// The rows of a query; where an index tells all that is asked for, what it tells.
+/// What the executor is asked for: with functions of Python's all rows, whole, since what those leave of them is not known.
+pub fn request<'a>(plan: &'a Plan, asked: &Asked<'a>) -> Request<'a> {
+    let is_free = plan.filters.is_empty();
+    let (offset, limit) = if is_free { (plan.offset, plan.limit) } else { (0, u64::MAX) };
+    Request {
+        conditions: plan.all_conditions(),
+        order: &plan.order,
+        after: plan.after.as_ref().map(|after| (Vec::new(), after.key.clone())),
+        offset,
+        limit,
+        reads: asked.reads().filter(|_| is_free),
+        is_count: is_free && matches!(asked, Asked::Count),
+        is_parallel: is_free && asked.is_parallel(),
+    }
+}
+
+/// The rows of a query; where an index has all that is asked for, rows of its entries.
 pub fn found(query: &Bound<'_, Query>, asked: &Asked<'_>) -> PyResult<Option<Found>> {
-    let (table, plan) = (query.table(), &query.get().plan);
-    let Some(place) = Place::of(table)? else { return Ok(None) };
-    let (bounds, conditions) = place.scan(table, plan)?;
-    let is_count = matches!(asked, Asked::Count);
-    let (asked_of, reads) = ((&bounds, &conditions[..]), asked.reads(plan));
-    let mut ways = few(table, plan, &place, asked_of, reads)?;
-    if ways.is_none() {
-        ways = named(table, &place, asked_of)?;
-    }
-    if ways.is_none() {
-        ways = access::ways(table, plan, &place, asked_of, (reads, asked.walked(), is_count))?;
-    }
-    if is_count && let Some((_, found)) = ways.as_ref().and_then(|ways| ways.near) {
-        let wanted = plan.offset.saturating_add(plan.limit);
-        return Ok(Some(Found::Count(found.min(wanted).saturating_sub(plan.offset))));
-    }
-    if let (Some(ways), Some(reads)) = (&ways, reads)
-        && let Some(found) = told(table, plan, &place, (ways, &bounds, &conditions), (asked, reads))?
+    let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
+    let Some(reader) = TableReader::of(table)? else { return Ok(None) };
+    let indexes = indexes::of(table, &reader)?;
+    let mut request = request(plan, asked);
+    if let (Some(after), Some((code, _))) = (&plan.after, &mut request.after)
+        && !plan.order.is_empty()
     {
-        return Ok(Some(found));
+        let by = SortKey::new(&plan.order).map_err(|error| errors::value_error(error.to_string()))?;
+        *code = after.code(table, by)?;
     }
-    let nodes = match asked {
-        Asked::Values(nodes, _) => nodes.to_vec(),
-        Asked::Rows(_) | Asked::Count => Vec::new(),
-    };
-    let rows = looked_up(table, plan, &place, (ways, &bounds, &conditions))?;
-    Ok(Some(Found::Rows(rows, nodes)))
-}
-
-/// What entries, or keys alone, tell of the rows; None where rows have to be looked up.
-fn told(
-    table: &Bound<'_, Table>,
-    plan: &Plan,
-    place: &Place,
-    (ways, bounds, conditions): (&Ways, &Bounds, &[Node]),
-    (asked, reads): (&Asked<'_>, &[Node]),
-) -> PyResult<Option<Found>> {
-    let Some(best) = ways.ways.first().filter(|best| best.is_told) else { return Ok(None) };
-    let parts = ways.parts(&best.access);
-    let of_one = |node: &Node| told::told(parts, node);
-    let left = conditions.iter().zip(&best.settled).filter(|(_, is_settled)| !**is_settled);
-    let left: Option<Vec<_>> = left.map(|(node, _)| of_one(node)).collect();
-    let is_count = matches!(asked, Asked::Count);
-    // In whichever order rows come, there are as many.
-    let is_sorted = plan.order.is_empty()
-        || matches!(best.access, Access::Ordered { .. })
-        || is_count && plan.after.is_none();
-    // Keys that were found in order need not tell it.
-    let order = plan.order.iter().filter(|_| !is_sorted);
-    let order: Option<Vec<_>> =
-        order.map(|(node, is_descending)| Some((of_one(node)?, *is_descending))).collect();
-    let nodes: Option<Vec<_>> = reads.iter().map(of_one).collect();
-    let (Some(left), Some(order), Some(nodes)) = (left, order, nodes) else { return Ok(None) };
-    let wanted = if is_sorted { plan.offset.saturating_add(plan.limit) } else { u64::MAX };
-    if is_count && left.is_empty() && bounds.is_all && plan.after.is_none() {
-        let wanted = plan.offset.saturating_add(plan.limit);
-        if let Some(count) = ways.count(table, place, best, wanted)? {
-            return Ok(Some(Found::Count(count.min(wanted).saturating_sub(plan.offset))));
+    let request = &request;
+    let answer = match &reader {
+        TableReader::Snapshot(snapshot, id) => {
+            let execute = || -> Result<Found, Fault> {
+                let executor = Executor::new((snapshot, *id), &indexes, request, caller())?;
+                let paths = executor.lookup()?;
+                // To give the GIL up and take it again takes longer than to look up a few rows.
+                let answer = if paths.is_some() || executor.is_plain_scan()? {
+                    executor.run(paths.as_ref())?
+                } else {
+                    callbacks::released(py, || executor.run(executor.plan()?.as_ref()))?
+                };
+                found_by((snapshot, *id), answer, asked)
+            };
+            execute()
         }
-    }
-    let ordered = order.iter().map(|(node, _)| node);
-    let has_values = nodes.iter().chain(&left).chain(ordered).any(|node| node.reads_record());
-    let condition = plan::all_of(left)?.map(|node| evaluator(&node)).transpose()?;
-    // What is sorted is found again by its key.
-    let has_order = !is_count || !is_sorted;
-    let Some(mut rows) = ways.tell(table, place, bounds, (condition, wanted, has_values, has_order))? else {
-        return Ok(None);
+        TableReader::Transaction(id) => table.get().core().in_running(py, |transaction| {
+            let of = (&*transaction, *id);
+            let execute = || {
+                let executor = Executor::new(of, &indexes, request, caller())?;
+                let paths = match executor.lookup()? {
+                    None => executor.plan()?,
+                    paths => paths,
+                };
+                found_by(of, executor.run(paths.as_ref())?, asked)
+            };
+            Ok(execute())
+        })?,
     };
-    if is_sorted {
-        rows.cut(plan.offset, plan.limit);
-    } else {
-        let source = Source { rows: Rows::Told(Box::new(rows.clone()), place.is_inside()), selection: None };
-        let keys = sorted(table, (plan, &order), source, plan.offset, plan.limit)?;
-        rows.pick(keys).map_err(|error| store_errors::of_store(table.py(), error))?;
-    }
-    if is_count {
-        return Ok(Some(Found::Count(rows.len() as u64)));
-    }
-    let source = Source { rows: Rows::Told(Box::new(rows), place.is_inside()), selection: None };
-    Ok(Some(Found::Rows(source, nodes)))
-}
-
-fn evaluator(condition: &Node) -> PyResult<Evaluator> {
-    Evaluator::new(condition).map_err(|error| errors::value_error(error.to_string()))
-}
-
-/// The rows of a query, by the best way to them.
-fn looked_up(
-    table: &Bound<'_, Table>,
-    plan: &Plan,
-    place: &Place,
-    (ways, bounds, conditions): (Option<Ways>, &Bounds, &[Node]),
-) -> PyResult<Source> {
-    let wanted = plan.offset.saturating_add(plan.limit);
-    let is_plain = plan.order.is_empty() && plan.filters.is_empty();
-    let (reached, settled, is_ordered) = match ways {
-        None => (Reached::Scan, Vec::new(), false),
-        Some(ways) => {
-            let wanted = if is_plain { wanted } else { u64::MAX };
-            let (reached, choice) = ways.follow(table, place, bounds, wanted)?;
-            let is_ordered = choice.is_some_and(|choice| matches!(choice.access, Access::Ordered { .. }));
-            // Among the entries of a range may be complex numbers, which have no order: each row is tested, where that was not done to find it.
-            let is_tested = matches!(reached, Reached::Rows(_));
-            let settled = choice.filter(|_| !is_tested).map(|choice| choice.settled.clone());
-            (reached, settled.unwrap_or_default(), is_ordered)
+    let found = answer.map_err(|fault| of_fault(table, fault))?;
+    match found {
+        Found::Rows(source, nodes) if !plan.filters.is_empty() => {
+            let keys = pass_filters(table, source, &plan.filters, plan.offset, plan.limit)?;
+            let rows = reader.list(table, SortedKeys::Listed(keys.into_iter()))?;
+            Ok(Some(Found::Rows(Source { rows, selection: None }, nodes)))
         }
-    };
-    let is_settled = |place: usize| settled.get(place).copied().unwrap_or(false);
-    let left = conditions.iter().enumerate().filter(|(place, _)| !is_settled(*place)).map(|(_, node)| node);
-    let condition = plan::all_of(left.cloned().collect())?.map(|node| evaluator(&node)).transpose()?;
-    let mut selection = Selection::of(condition);
-    let is_sorted = plan.order.is_empty() || is_ordered;
-    if is_sorted && plan.filters.is_empty() {
-        (selection.offset, selection.limit) = (plan.offset, plan.limit);
+        found => Ok(Some(found)),
     }
-    let rows = match reached {
-        Reached::Scan => place.rows(table, bounds)?,
-        Reached::Rows(rows) => rows,
-        Reached::Keys(mut keys) => {
-            if is_plain && selection.condition.is_none() {
-                let count = keys.len() as u64;
-                keys.truncate(wanted.min(count) as usize);
-                keys.drain(..plan.offset.min(keys.len() as u64) as usize);
-                (selection.offset, selection.limit) = (0, u64::MAX);
-            }
-            place.list(table, SortedKeys::Listed(keys.into_iter()))?
-        }
-    };
-    let source = Source { rows, selection: Some(selection) };
-    if is_sorted && plan.filters.is_empty() {
-        return Ok(source);
-    }
-    let (mut offset, mut limit) = (plan.offset, plan.limit);
-    let source = if is_sorted {
-        source
-    } else {
-        let (skip, take) = if plan.filters.is_empty() { (offset, limit) } else { (0, u64::MAX) };
-        let keys = sorted(table, (plan, &plan.order), source, skip, take)?;
-        (offset, limit) = if plan.filters.is_empty() { (0, u64::MAX) } else { (offset, limit) };
-        Source { rows: place.list(table, keys)?, selection: None }
-    };
-    if plan.filters.is_empty() {
-        return Ok(source);
-    }
-    let keys = pass_filters(table, source, &plan.filters, offset, limit)?;
-    let keys = SortedKeys::Listed(keys.into_iter());
-    Ok(Source { rows: place.list(table, keys)?, selection: None })
 }
 
-/// The keys of rows in the order that is asked for, without the first few, and so many at most; `order` is what it is over these rows.
-fn sorted(
-    table: &Bound<'_, Table>,
-    (plan, order): (&Plan, &[(Node, bool)]),
-    source: Source,
-    skip: u64,
-    take: u64,
-) -> PyResult<SortedKeys> {
-    let py = table.py();
-    let sort_key =
-        |order: &[(Node, bool)]| SortKey::new(order).map_err(|error| errors::value_error(error.to_string()));
-    let after = match &plan.after {
-        None => None,
-        Some(after) => {
-            let code = after.code(table, sort_key(&plan.order)?)?;
-            Some((code, after.key.clone()))
-        }
-    };
-    let wanted = if take == 0 { 0 } else { skip.saturating_add(take) };
-    let sort = Sort::new(sort_key(order)?, after, wanted, SORT_MEMORY_MAX);
-    let sorted = over_parts(table, source, SortUp(sort))?;
-    let keys = callbacks::released(py, || sorted.into_keys(skip, take, || Stop::Signals.is_set()));
-    keys.map_err(|fault| of_fault(table, fault))
+/// A reader whose rows Python walks over.
+trait ToSource: Reader {
+    /// Rows of a table that were found, as they are walked over.
+    fn source(&self, table: TableId, rows: RowSet<Self>, selection: Selection) -> Result<Source, Fault>;
 }
 
-/// Where rows are: a table of a snapshot, or of the running transaction.
-pub enum Place {
-    /// Of this snapshot.
-    Snapshot(Snapshot, TableId),
-    /// Of the running transaction.
-    Transaction,
-}
-
-impl Place {
-    /// Whether it is the running transaction.
-    pub fn is_inside(&self) -> bool {
-        matches!(self, Self::Transaction)
-    }
-
-    /// Where the table's rows are now; None where it does not exist.
-    pub fn of(table: &Bound<'_, Table>) -> PyResult<Option<Self>> {
-        let (py, this) = (table.py(), table.get());
-        if !this.is_in_transaction(py) {
-            let snapshot = this.snapshot(py)?;
-            return Ok(this.id_in(py, &snapshot)?.map(|id| Self::Snapshot(snapshot, id)));
-        }
-        // One that has changed nothing reads a snapshot as well.
-        Ok(match table.get().rows(table.py(), &Bounds::all(), false)? {
-            None => None,
-            Some(Rows::Pinned(scan)) => Some(Self::Snapshot(scan.snapshot().clone(), scan.table())),
-            Some(_) => Some(Self::Transaction),
-        })
-    }
-
-    /// The part of the table in which all rows of a query are, as far as conditions on the key tell, and what is left of these.
-    pub fn scan(&self, table: &Bound<'_, Table>, plan: &Plan) -> PyResult<(Bounds, Vec<Node>)> {
-        Ok(plan.scan(plan.reads_key() && self.has_decimals(table)?))
-    }
-
-    /// Whether there are Decimals among the keys.
-    pub fn has_decimals(&self, table: &Bound<'_, Table>) -> PyResult<bool> {
-        let (py, this, decimals) = (table.py(), table.get(), key_range::decimals());
-        let first = match self {
-            Self::Snapshot(snapshot, id) => snapshot
-                .with_first(*id, &decimals, false, |_| ())
-                .map_err(|error| store_errors::of_store(py, error))?,
-            Self::Transaction => this.core().in_running(py, |transaction| {
-                let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(None) };
-                transaction.with_first(id, &decimals, false, |_| ())
-            })?,
+impl ToSource for Snapshot {
+    fn source(&self, table: TableId, rows: RowSet<Self>, selection: Selection) -> Result<Source, Fault> {
+        let rows = match rows {
+            RowSet::Scan(scan) => Rows::Pinned(Box::new(scan)),
+            RowSet::Keys(keys) => Rows::Listed(self.clone(), Box::new(RowsByKey::new(table, keys))),
+            RowSet::Index(rows) => Rows::Indexed(self.clone(), Box::new(rows)),
         };
-        Ok(first.is_some())
-    }
-
-    /// The rows within bounds, by a scan.
-    pub fn rows(&self, table: &Bound<'_, Table>, bounds: &Bounds) -> PyResult<Rows> {
-        let py = table.py();
-        match self {
-            Self::Snapshot(snapshot, id) => {
-                let scan = snapshot.scan(*id, &bounds.range, false);
-                Ok(Rows::Pinned(Box::new(scan.map_err(|error| store_errors::of_store(py, error))?)))
-            }
-            Self::Transaction => match table.get().rows(py, bounds, false)? {
-                Some(rows) => Ok(rows),
-                None => Ok(Rows::Copied(Copied::default())),
-            },
-        }
-    }
-
-    /// The rows under these keys.
-    pub fn list(&self, table: &Bound<'_, Table>, keys: SortedKeys) -> PyResult<Rows> {
-        let (py, this) = (table.py(), table.get());
-        match self {
-            Self::Snapshot(snapshot, id) => {
-                Ok(Rows::Listed(Box::new(Listed::new(snapshot.clone(), *id, keys))))
-            }
-            Self::Transaction => {
-                let copied = this.core().in_running(py, |transaction| {
-                    let mut rows = Copied::default();
-                    let Some(id) = this.id_in_transaction(py, transaction)? else { return Ok(Ok(rows)) };
-                    let mut pace = Pace::new(|| Stop::Signals.is_set());
-                    for key in keys {
-                        let key = key?;
-                        if let Some(cell) = transaction.get(id, &key.code)? {
-                            rows.push(key, cell.record, cell.has_blobs());
-                        }
-                        if let Err(stopped) = pace.step() {
-                            return Ok(Err(stopped));
-                        }
-                    }
-                    Ok(Ok(rows))
-                })?;
-                copied.map(Rows::Copied).map_err(|fault| of_fault(table, fault))
-            }
-        }
+        Ok(Source { rows, selection: Some(selection).filter(|selection| !selection.takes_all()) })
     }
 }
 
-/// Bytes of memory that the rows of a sort may take; the rest goes to files.
-const SORT_MEMORY_MAX: usize = 1 << 28;
-
-/// Finds the keys of rows in an order.
-#[derive(Clone)]
-struct SortUp(Sort);
-
-impl Work for SortUp {
-    type Result = Sorted;
-
-    fn run<S: Shapes>(
-        mut self,
-        rows: &mut impl Walk,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault> {
-        self.0.run(rows, shapes, || stop.is_set())
+impl ToSource for Transaction {
+    fn source(&self, table: TableId, rows: RowSet<Self>, selection: Selection) -> Result<Source, Fault> {
+        // What is looked up is copied, lest it changes before it is walked over.
+        let rows = match rows {
+            RowSet::Scan(scan) => {
+                return Ok(Source { rows: crate::column::rows_of(scan), selection: Some(selection) });
+            }
+            RowSet::Keys(keys) => copied(self, RowsByKey::new(table, keys), selection)?,
+            RowSet::Index(rows) => copied(self, rows, selection)?,
+        };
+        Ok(Source { rows: Rows::Copied(rows), selection: None })
     }
 }
 
-impl Parallel for SortUp {
-    fn merge(&self, parts: Vec<Self::Result>, _: Stop<'_>) -> Result<Self::Result, Fault> {
-        Ok(Sorted::merge(parts))
-    }
-
-    fn in_parts(&self, count: usize) -> Self {
-        let mut part = self.clone();
-        part.0.memory_max /= count.max(1);
-        part
-    }
+fn found_by<R: ToSource>(
+    (reader, table): (&R, TableId),
+    answer: Answer<R>,
+    asked: &Asked<'_>,
+) -> Result<Found, Fault> {
+    Ok(match answer {
+        Answer::Count(count) => Found::Count(count),
+        Answer::Covered(rows, nodes) => {
+            let rows = Rows::Covered(Box::new(rows), !R::IS_COMMITTED);
+            Found::Rows(Source { rows, selection: None }, nodes)
+        }
+        Answer::Rows(rows, selection) => {
+            let nodes = match asked {
+                Asked::Values(nodes, _) => nodes.to_vec(),
+                Asked::Rows(_) | Asked::Count => Vec::new(),
+            };
+            Found::Rows(reader.source(table, rows, selection)?, nodes)
+        }
+    })
 }
 
 /// The keys of those rows for which each function returns something true.

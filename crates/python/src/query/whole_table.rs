@@ -5,7 +5,7 @@ use pellucid_query::expression::Node;
 use pyo3::prelude::*;
 
 use crate::bounds::Bounds;
-use crate::query::extremes::rows_of_extremes;
+use crate::query::reader::rows_of_extremes;
 use crate::table::handle::Table;
 use crate::work::walks::{Queried, Source, Walked};
 

@@ -1,9 +1,9 @@
 //! Read rows through a table's handle: committed rows, rows of a snapshot, or rows of the running
 //! transaction.
 
-use pellucid_query::{Copied, Indexed, IndexedInside, Listed, Selection, ToldRows};
+use pellucid_query::{CopiedRows, CoveredRows, RowsByIndex, RowsByKey, Selection};
 use pellucid_record::view::Slot;
-use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TableId, TransactionScan};
+use pellucid_store::{AtOnce, Scan, Snapshot, StoreError, TableId, Transaction, TransactionScan};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -27,17 +27,16 @@ pub enum Rows {
     Pinned(Box<Scan>),
     /// Over the state of a transaction that has changed something.
     Inside(TransactionScan),
-    /// By a list of keys, in a snapshot.
-    Listed(Box<Listed>),
-    /// Copies of rows of a transaction that has changed something.
-    Copied(Copied),
-    /// By the entries of an index, in a snapshot.
-    Indexed(Box<Indexed>),
-    /// By the entries of an index, in a transaction.
-    IndexedInside(Box<IndexedInside>),
-    /// Rows rebuilt from the entries of a covering index or from keys alone; true if they are those
-    /// of a running transaction.
-    Told(Box<ToldRows>, bool),
+    /// Under a list of keys of a snapshot.
+    Listed(Snapshot, Box<RowsByKey>),
+    /// Copied out of a transaction that has changed something.
+    Copied(CopiedRows),
+    /// By the entries of an index of a snapshot.
+    Indexed(Snapshot, Box<RowsByIndex<Snapshot>>),
+    /// By those of an index as a transaction has it.
+    IndexedInside(Box<RowsByIndex<Transaction>>),
+    /// As a covering index, or keys alone, have them; and whether they are those of a running transaction.
+    Covered(Box<CoveredRows>, bool),
 }
 
 impl Rows {
@@ -45,9 +44,8 @@ impl Rows {
     pub fn snapshot(&self) -> Option<&Snapshot> {
         match self {
             Self::Pinned(scan) => Some(scan.snapshot()),
-            Self::Listed(rows) => Some(rows.snapshot()),
-            Self::Indexed(rows) => Some(rows.snapshot()),
-            Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Told(..) => None,
+            Self::Listed(snapshot, _) | Self::Indexed(snapshot, _) => Some(snapshot),
+            Self::Inside(_) | Self::Copied(_) | Self::IndexedInside(_) | Self::Covered(..) => None,
         }
     }
 }
@@ -193,11 +191,11 @@ impl Table {
         let mut count = 0;
         match self.rows(py, bounds, false)? {
             Some(
-                Rows::Listed(_)
+                Rows::Listed(..)
                 | Rows::Copied(_)
-                | Rows::Indexed(_)
+                | Rows::Indexed(..)
                 | Rows::IndexedInside(_)
-                | Rows::Told(..),
+                | Rows::Covered(..),
             )
             | None => {}
             Some(Rows::Pinned(mut scan)) => {

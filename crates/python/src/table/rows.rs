@@ -18,7 +18,7 @@
 use std::ops::ControlFlow;
 
 use pellucid_query::stoppable::Pace;
-use pellucid_query::{Copied, Selection};
+use pellucid_query::{CopiedRows, Lookups, Selection};
 use pellucid_record::layout::Kind;
 use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::{Large, Row as StoredRow, Scan, Snapshot, StoreError, Whole};
@@ -142,8 +142,8 @@ impl RowIterator {
     ) -> Self {
         let snapshot = rows.snapshot().cloned();
         let serial = match &rows {
-            Rows::Pinned(_) | Rows::Listed(_) | Rows::Indexed(_) | Rows::Told(_, false) => None,
-            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Told(_, true) => {
+            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(_, false) => None,
+            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Covered(_, true) => {
                 source.table.get().core().running_serial(py)
             }
         };
@@ -459,7 +459,7 @@ impl Walk {
             return None;
         }
         let selection = self.selection.take()?;
-        match std::mem::replace(&mut self.rows, Rows::Copied(Copied::default())) {
+        match std::mem::replace(&mut self.rows, Rows::Copied(CopiedRows::default())) {
             Rows::Pinned(scan) => {
                 self.is_lent = true;
                 Some((scan, selection))
@@ -483,8 +483,8 @@ impl Walk {
     fn step_apart(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
         let core: &Core = self.source.table.get().core();
         let is_inside = match &self.rows {
-            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Told(_, true) => true,
-            Rows::Pinned(_) | Rows::Listed(_) | Rows::Indexed(_) | Rows::Told(_, false) => false,
+            Rows::Inside(_) | Rows::Copied(_) | Rows::IndexedInside(_) | Rows::Covered(_, true) => true,
+            Rows::Pinned(_) | Rows::Listed(..) | Rows::Indexed(..) | Rows::Covered(_, false) => false,
         };
         if is_inside && self.serial > 0 {
             // The gate of the transaction, which may have been rolled back to a savepoint since the
@@ -492,8 +492,8 @@ impl Walk {
             self.source.gate = core.running_gate(py).ok_or(Failure::IsOver)?;
         }
         let (source, key) = (&self.source, &mut self.key);
-        if let Rows::Told(rows, _) = &mut self.rows {
-            // Only keys are read this way, and all of them match: a query for rows gets rows.
+        if let Rows::Covered(rows, _) = &mut self.rows {
+            // Who asks for rows is given rows, so that keys are asked for here, all of those.
             return Ok(rows.next(|row| key.copy_from(row)).map_or(Step::Done, |()| Step::Key));
         }
         let (selection, shapes) = (&mut self.selection, &*self.shapes);
@@ -518,8 +518,8 @@ impl Walk {
         let mut left = APART_COUNT;
         let found = loop {
             let found = match (&mut self.rows, &self.snapshot) {
-                (Rows::Listed(rows), Some(snapshot)) => rows.next(|row, large| show(row, large, snapshot)),
-                (Rows::Indexed(rows), Some(snapshot)) => rows.next(|row, large| show(row, large, snapshot)),
+                (Rows::Listed(_, rows), Some(of)) => rows.next(of, |row, large| show(row, large, of)),
+                (Rows::Indexed(_, rows), Some(of)) => rows.next(of, |row, large| show(row, large, of)),
                 (rows, _) => core
                     .in_serial(py, self.serial, |transaction| {
                         let transaction = &*transaction;
@@ -528,7 +528,9 @@ impl Walk {
                             Rows::Copied(rows) => Ok(rows.next(show)),
                             Rows::IndexedInside(rows) => rows.next(transaction, show),
                             Rows::Inside(scan) => scan.next_with(transaction, show),
-                            Rows::Pinned(_) | Rows::Told(..) | Rows::Listed(_) | Rows::Indexed(_) => Ok(None),
+                            Rows::Pinned(_) | Rows::Covered(..) | Rows::Listed(..) | Rows::Indexed(..) => {
+                                Ok(None)
+                            }
                         }
                     })
                     .ok_or(Failure::IsOver)?,

@@ -2,11 +2,8 @@
 //!
 //! With the GIL released, over any kind of walk, and answering signals; over a large table of a file on several threads (`threads.rs`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use pellucid_query::expression::Node;
-use pellucid_query::{Extremes, Fault, Inside, InsideIndexed, Selected, Selection, Walk};
-use pellucid_record::Shapes;
+use pellucid_query::{Extremes, Fault, LookedUp, Scanned, Selection};
 use pellucid_record::value::NoShapes;
 use pyo3::prelude::*;
 
@@ -17,6 +14,7 @@ use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::row_errors;
+pub use pellucid_query::exec::work::{Parallel, Stop, Work};
 
 /// Rows to compute over, and which of them.
 pub struct Source {
@@ -62,58 +60,8 @@ pub trait Queried<'py> {
     }
 }
 
-/// Who says that a walk is to stop.
-#[derive(Clone, Copy)]
-pub enum Stop<'a> {
-    /// Signals, as Ctrl-C: asked in the thread that Python called.
-    Signals,
-    /// A thread that has asked, for others.
-    Flag(&'a AtomicBool),
-}
-
-impl Stop<'_> {
-    /// Whether to stop now.
-    pub fn is_set(self) -> bool {
-        match self {
-            Stop::Signals => is_interrupted(),
-            Stop::Flag(flag) => flag.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// Work that runs over any kind of walk.
-pub trait Work: Send {
-    /// What comes of it.
-    type Result: Send;
-
-    /// Does it.
-    ///
-    /// # Errors
-    /// Damage, or a stop.
-    fn run<S: Shapes>(self, rows: &mut impl Walk, shapes: &S, stop: Stop<'_>) -> Result<Self::Result, Fault>;
-
-    /// Does it over those rows that are wanted.
-    ///
-    /// # Errors
-    /// As `run`.
-    fn run_over<S: Shapes>(
-        self,
-        rows: &mut impl Walk,
-        selection: Option<&mut Selection>,
-        shapes: &S,
-        stop: Stop<'_>,
-    ) -> Result<Self::Result, Fault>
-    where
-        Self: Sized,
-    {
-        match selection {
-            Some(selection) if !selection.takes_all() => {
-                self.run(&mut Selected { rows, selection, shapes }, shapes, stop)
-            }
-            _ => self.run(rows, shapes, stop),
-        }
-    }
-}
+/// Stops work for signals, as Ctrl-C: asked in the thread that Python called.
+pub const SIGNALS: Stop<'static> = Stop::Caller(&is_interrupted);
 
 /// Runs `work` over rows, with the GIL released.
 ///
@@ -129,41 +77,35 @@ pub fn over<W: Work>(table: &Bound<'_, Table>, source: Source, work: W) -> PyRes
             let snapshot = scan.snapshot().clone();
             callbacks::released(py, move || {
                 let whole = snapshot.whole();
-                work.run_over(&mut *scan, selection.as_mut(), &whole, Stop::Signals)
+                work.run_over(&mut *scan, selection.as_mut(), &whole, SIGNALS)
             })
         }
-        Rows::Listed(mut rows) => {
-            let snapshot = rows.snapshot().clone();
-            callbacks::released(py, move || {
-                let whole = snapshot.whole();
-                work.run_over(&mut *rows, selection.as_mut(), &whole, Stop::Signals)
-            })
-        }
-        Rows::Indexed(mut rows) => {
-            let snapshot = rows.snapshot().clone();
-            callbacks::released(py, move || {
-                let whole = snapshot.whole();
-                work.run_over(&mut *rows, selection.as_mut(), &whole, Stop::Signals)
-            })
-        }
-        Rows::Told(mut rows, _) => callbacks::released(py, move || {
-            work.run_over(&mut *rows, selection.as_mut(), &NoShapes, Stop::Signals)
+        Rows::Listed(snapshot, mut rows) => callbacks::released(py, move || {
+            let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
+            work.run_over(&mut rows, selection.as_mut(), &snapshot.whole(), SIGNALS)
         }),
+        Rows::Indexed(snapshot, mut rows) => callbacks::released(py, move || {
+            let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
+            work.run_over(&mut rows, selection.as_mut(), &snapshot.whole(), SIGNALS)
+        }),
+        Rows::Covered(mut rows, _) => {
+            callbacks::released(py, move || work.run_over(&mut *rows, selection.as_mut(), &NoShapes, SIGNALS))
+        }
         Rows::IndexedInside(mut rows) => core.in_running(py, |transaction| {
             let transaction = &*transaction;
             let whole = transaction.whole();
-            let mut rows = InsideIndexed { rows: &mut rows, transaction };
-            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
+            let mut rows = LookedUp { rows: &mut *rows, reader: transaction };
+            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS))
         })?,
         Rows::Copied(mut rows) => core.in_running(py, |transaction| {
             let whole = transaction.whole();
-            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
+            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS))
         })?,
         Rows::Inside(mut scan) => core.in_running(py, |transaction| {
             let transaction = &*transaction;
             let whole = transaction.whole();
-            let mut rows = Inside { scan: &mut scan, transaction };
-            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, Stop::Signals))
+            let mut rows = Scanned { scan: &mut scan, reader: transaction };
+            Ok(work.run_over(&mut rows, selection.as_mut(), &whole, SIGNALS))
         })?,
     };
     result.map_err(|fault| of_fault(table, fault))
@@ -186,6 +128,7 @@ pub fn of_fault(table: &Bound<'_, Table>, fault: Fault) -> PyErr {
                 error.size_max >> 20
             ),
         ),
+        Fault::Expression(what) => errors::value_error(what),
         Fault::Stopped => errors::stopped(py),
     }
 }

@@ -25,7 +25,8 @@ use pellucid_record::view::{Root, Slot, root};
 use pellucid_store::{Large, Row};
 
 use crate::column::Column;
-use crate::walk::{Fault, Walk, for_each};
+use crate::fault::Fault;
+use crate::walk::{Walk, for_each};
 pub use builder::NothingLarge;
 use builder::{Builder, Ground, Stop};
 pub(crate) use decimal::written;

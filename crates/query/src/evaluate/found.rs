@@ -8,7 +8,7 @@ use pellucid_record::value::{Double, decode_slot};
 use pellucid_record::view::Slot;
 use pellucid_record::{Corrupt, Damage, Shapes, Value, payload};
 
-use crate::among::Among;
+use crate::in_list::InList;
 use crate::numpy;
 use crate::order::{equal, exact_cmp, order};
 
@@ -197,11 +197,11 @@ impl<'a> Found<'a> {
     ///
     /// # Errors
     /// Damage.
-    pub(crate) fn is_among<S: Shapes + ?Sized>(&self, list: &Among, shapes: &S) -> Result<bool, Corrupt> {
+    pub(crate) fn is_in_list<S: Shapes + ?Sized>(&self, list: &InList, shapes: &S) -> Result<bool, Corrupt> {
         if let Found::Slot(Slot::Int(value), _) = self
-            && let Some(is_among) = list.has_int(*value)
+            && let Some(is_in_list) = list.has_int(*value)
         {
-            return Ok(is_among);
+            return Ok(is_in_list);
         }
         if let Some((true, text)) = self.bytes() {
             return Ok(list.has_text(text));

@@ -18,9 +18,9 @@ use std::cmp::Ordering;
 use pellucid_record::{Corrupt, Shape, Shapes, Slot, Value};
 use pellucid_store::Row;
 
-use crate::among::Among;
 use crate::expression::{Comparison, Expression, Function, Kind, Operation, Part, Source, Step};
 use crate::field::FieldReader;
+use crate::in_list::InList;
 use crate::pattern::{BadPattern, Pattern};
 use found::Found;
 use pairs::Others;
@@ -48,7 +48,7 @@ enum Operator {
     Arithmetic(Operation, Box<[Operator; 2]>),
     Negative(Box<Operator>),
     Between(Box<[Operator; 3]>),
-    IsIn(Box<Operator>, Among),
+    IsIn(Box<Operator>, InList),
     Has(Part, Box<[Operator; 2]>),
     Matches(Box<Operator>, Box<Pattern>),
     Exists(Box<Operator>),
@@ -237,7 +237,7 @@ impl Operator {
             }
             Self::Compare(comparison, parts) => Self::compare(*comparison, parts, row, shapes),
             Self::Between(parts) => Self::is_between(parts, row, shapes),
-            Self::IsIn(part, list) => part.visit(row, shapes, &mut |found| found.is_among(list, shapes)),
+            Self::IsIn(part, list) => part.visit(row, shapes, &mut |found| found.is_in_list(list, shapes)),
             Self::Has(part, operands) => {
                 let [whole, piece] = &mut **operands;
                 let part = *part;
@@ -369,7 +369,7 @@ fn has<S: Shapes + ?Sized>(
     }
     match (part, whole) {
         (Part::Anywhere, Found::Slot(Slot::Container(container), record)) => {
-            reach::is_among(container, record, shapes, piece)
+            reach::is_in_list(container, record, shapes, piece)
         }
         (Part::Anywhere, Found::Value(value)) => {
             let equals = |element: &Value| piece.equals(&Found::Value(Cow::Borrowed(element)), shapes);

@@ -10,13 +10,13 @@ use pellucid_store::Row;
 
 use super::found::Found;
 use super::{Comparison, Operator};
-use crate::among::Among;
+use crate::in_list::InList;
 use crate::order::order;
 
 /// The values of a part in one row, as far as a comparison needs them.
 pub(super) enum Others {
     /// To be equal to any of them.
-    Among(Among),
+    InList(InList),
     /// To be so ordered with any of them: those that none of the others is beyond.
     Beyond(Comparison, Vec<Value>),
 }
@@ -42,7 +42,7 @@ impl Others {
             Ok(false)
         })?;
         Ok(match comparison {
-            Comparison::Equal | Comparison::NotEqual => Self::Among(Among::new(values)),
+            Comparison::Equal | Comparison::NotEqual => Self::InList(InList::new(values)),
             comparison => Self::Beyond(comparison, values),
         })
     }
@@ -50,7 +50,7 @@ impl Others {
     /// Whether the comparison holds of a value and any of these.
     pub(super) fn hold<S: Shapes + ?Sized>(&self, found: &Found<'_>, shapes: &S) -> Result<bool, Corrupt> {
         match self {
-            Self::Among(list) => found.is_among(list, shapes),
+            Self::InList(list) => found.is_in_list(list, shapes),
             Self::Beyond(comparison, others) => {
                 let Some(value) = found.to_value(shapes)? else { return Ok(false) };
                 let holds = |other| order(&value, other).is_some_and(|order| comparison.holds(order));

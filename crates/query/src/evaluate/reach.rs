@@ -149,7 +149,7 @@ fn scalar(part: &KeyPart<'_>) -> Option<Value> {
 ///
 /// # Errors
 /// Damage.
-pub fn is_among<S: Shapes + ?Sized>(
+pub fn is_in_list<S: Shapes + ?Sized>(
     container: &Container,
     record: &[u8],
     shapes: &S,

@@ -18,10 +18,10 @@ use pellucid_record::keyed::CanonicalKey;
 use pellucid_record::value::{NoShapes, encode_value};
 use pellucid_record::{Container, Value};
 
+use crate::fault::Fault;
 use crate::stoppable::{Many, Pace};
-use crate::walk::Fault;
 
-pub use crate::among::Among;
+pub use crate::in_list::InList;
 pub use chain::Chain;
 pub use error::ParseError;
 pub use parse::{IndexParts, parse, parse_index};
@@ -62,7 +62,7 @@ pub enum Kind {
     /// Whether the first lies between the second and the third, or is one of them.
     Between(Node, Node, Node),
     /// Whether it equals any of these.
-    IsIn(Node, Among),
+    IsIn(Node, InList),
     /// Whether the first begins with, ends with or contains the second.
     Has(Part, Node, Node),
     /// Whether a regular expression is found in it.
@@ -293,7 +293,7 @@ impl Kind {
     /// Whether a part equals any of these values.
     #[must_use]
     pub fn is_in(part: Node, values: Vec<Value>) -> Self {
-        Kind::IsIn(part, Among::new(values.into_iter().map(in_order).collect()))
+        Kind::IsIn(part, InList::new(values.into_iter().map(in_order).collect()))
     }
 
     /// The expressions of which it is made.
@@ -359,12 +359,12 @@ fn is_key(value: &Value) -> bool {
 ///
 /// # Errors
 /// A stop.
-pub fn many(mut values: Many<Value>, pace: &mut Pace<impl Fn() -> bool>) -> Result<Among, Fault> {
+pub fn many(mut values: Many<Value>, pace: &mut Pace<impl Fn() -> bool>) -> Result<InList, Fault> {
     for value in values.iter_mut() {
         put_in_order(value);
         pace.step()?;
     }
-    Among::new_while(values, pace)
+    InList::new_while(values, pace)
 }
 
 /// The value with the elements of its sets once each and in one order, so that equal sets are equal literals.

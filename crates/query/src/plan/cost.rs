@@ -1,4 +1,4 @@
-//! How long does it take to find rows one way or another?
+//! Estimates what an access path costs.
 //!
 //! In nanoseconds, roughly: what counts is which way takes less, and ways that differ little may be taken for each other. The figures are
 //! rounded from what 10 to 10,000 rows of a table of 200,000 took in a warm file; how well they choose is told by

@@ -1,4 +1,4 @@
-//! Which sections of indexes do conditions leave, and how many entries have they?
+//! Finds the sections of indexes that conditions leave, and counts their entries.
 //!
 //! To know takes some microseconds for each, so that as little is found out as makes a difference: those come first that leave least as far as their
 //! bounds tell, and one with next to none settles it, which is found out ahead of how many others have. What is known is kept, as branches of an `or` share the other
@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 use pellucid_store::Range;
 
-use super::{Candidate, Found, Planner, Section, Set, section};
+use super::{Candidate, CountedSection, KeySet, Planner, Section, section};
 use crate::expression::{Kind, Node};
 use crate::key_range;
 
@@ -17,7 +17,7 @@ use crate::key_range;
 const FEW: u64 = 12;
 const FEW_TOLD: u64 = 4;
 /// A section of an index that nothing is known of yet.
-pub(super) struct Open {
+pub(super) struct OpenSection {
     pub(super) index: usize,
     pub(super) section: Section,
 }
@@ -25,7 +25,7 @@ pub(super) struct Open {
 /// An `or`: its place among the conditions; for each branch how many conditions this has, these and all others, and the sections that they leave.
 pub(super) struct OpenUnion {
     place: usize,
-    branches: Vec<(usize, Vec<Node>, Vec<Open>)>,
+    branches: Vec<(usize, Vec<Node>, Vec<OpenSection>)>,
 }
 
 /// What was found out about ranges of an index: those of them that have entries, and how many if that was asked.
@@ -47,7 +47,7 @@ impl Planner<'_, '_> {
     }
 
     /// The section of each index that is of use, those first that are soonest counted and leave least as far as their bounds tell.
-    pub(super) fn open(&self, conditions: &[Node]) -> Vec<Open> {
+    pub(super) fn open(&self, conditions: &[Node]) -> Vec<OpenSection> {
         // Those of a number: among numbers, and among Decimals.
         const RANGE_COUNT_USUAL: usize = 2;
         let row_count = self.question.row_count;
@@ -57,7 +57,7 @@ impl Planner<'_, '_> {
             // Each range of a section is a search, so that one of many is looked at last: it may not have to be.
             let ranges = section.ranges.len().max(RANGE_COUNT_USUAL);
             let narrow = (section.point_count, section.ranges.first().map_or(0, shared_size));
-            Some(((!is_one, ranges, std::cmp::Reverse(narrow)), Open { index, section }))
+            Some(((!is_one, ranges, std::cmp::Reverse(narrow)), OpenSection { index, section }))
         };
         let mut sections: Vec<_> = self.indexes.iter().enumerate().filter_map(of_use).collect();
         sections.sort_by_key(|(rank, _)| *rank);
@@ -65,7 +65,7 @@ impl Planner<'_, '_> {
     }
 
     /// How many entries sections have; those that follow one with next to none are left out, and all others where there is one without any.
-    pub(super) fn counted(&mut self, open: Vec<Open>, conditions: &[Node]) -> Vec<Found> {
+    pub(super) fn counted(&mut self, open: Vec<OpenSection>, conditions: &[Node]) -> Vec<CountedSection> {
         let few = if self.question.knows_none && open.len() > 1 {
             let next_to_none = self.few();
             let empty = open.iter().position(|open| self.has_few(open, 0));
@@ -74,7 +74,7 @@ impl Planner<'_, '_> {
             None
         };
         let mut found = Vec::new();
-        for (place, Open { index, mut section }) in open.into_iter().enumerate() {
+        for (place, OpenSection { index, mut section }) in open.into_iter().enumerate() {
             if few.is_some_and(|few| few != place) {
                 continue;
             }
@@ -85,7 +85,7 @@ impl Planner<'_, '_> {
             };
             let used = conditions.iter().zip(&section.used).filter(|(_, is_used)| **is_used);
             let used = used.map(|(condition, _)| condition.clone()).collect();
-            found.push(Found { index, section, used, estimate });
+            found.push(CountedSection { index, section, used, estimate });
             if self.is_few(estimate) {
                 break;
             }
@@ -95,7 +95,7 @@ impl Planner<'_, '_> {
 
     /// Whether a section of few ranges has no entry at all, or next to none where `most` is more: the one is found out in a tenth of the time in which others
     /// are counted, the other in a third.
-    fn has_few(&mut self, Open { index, section }: &Open, most: u64) -> bool {
+    fn has_few(&mut self, OpenSection { index, section }: &OpenSection, most: u64) -> bool {
         const RANGE_COUNT_FEW: usize = 8;
         if section.is_whole() || section.ranges.len() > RANGE_COUNT_FEW {
             return false;
@@ -186,7 +186,7 @@ impl Planner<'_, '_> {
     }
 
     /// For each `or` the keys that are in a section for any of its branches, and which conditions these settle.
-    pub(super) fn unions(&mut self, open: Vec<OpenUnion>) -> Vec<(Set, Vec<bool>)> {
+    pub(super) fn unions(&mut self, open: Vec<OpenUnion>) -> Vec<(KeySet, Vec<bool>)> {
         let mut ways = Vec::new();
         for OpenUnion { place, branches } in open {
             let (mut sets, mut is_settled) = (Vec::new(), true);
@@ -201,7 +201,7 @@ impl Planner<'_, '_> {
             if let Some(own) = settled.get_mut(place) {
                 *own = is_settled;
             }
-            ways.push((Set::Any(sets), settled));
+            ways.push((KeySet::Union(sets), settled));
         }
         ways
     }

@@ -1,4 +1,4 @@
-//! Are the rows that are wanted among the first ones?
+//! Has the first rows of a scan probed, where those that are wanted may be among them.
 //!
 //! Then a scan has found them before entries are counted. So the first rows are looked at ahead of everything else, as long as that takes less
 //! than to count; and once more for as long as the next best way would take: rows that lie together may be at the other end of the table, and then no
@@ -11,7 +11,7 @@
 )]
 
 use super::cost::{Costs, LOOK};
-use super::{Access, Choice, Planner};
+use super::{AccessPath, CostedPath, Planner};
 
 /// Of more than these it is not seen whether they are near.
 const WANTED_MAX: u64 = 200;
@@ -49,8 +49,10 @@ impl Planner<'_, '_> {
 
     /// Whether the rows that a scan meets in the time of the next best way are all that is needed, where nobody knows where the rows lie. If they are
     /// not, the scan is priced to its end.
-    pub(super) fn looks_on(&mut self, ways: &mut [Choice]) -> bool {
-        let Some(place) = ways.iter().position(|way| way.access == Access::Scan) else { return false };
+    pub(super) fn looks_on(&mut self, ways: &mut [CostedPath]) -> bool {
+        let Some(place) = ways.iter().position(|way| way.access == AccessPath::TableScan) else {
+            return false;
+        };
         if !self.may_look() {
             return false;
         }
@@ -68,7 +70,7 @@ impl Planner<'_, '_> {
 
     /// How many rows are worth to be looked at on a way that may be over soon: for as long as the best of those ways takes that are over for sure, or not as
     /// long where this one is not expected to be the best. None where it is such a way itself, and where hardly so few rows are all that is wanted.
-    pub(super) fn rows_worth(&self, ways: &[Choice], place: usize) -> Option<u64> {
+    pub(super) fn rows_worth(&self, ways: &[CostedPath], place: usize) -> Option<u64> {
         // What is doubted is mostly looked at in vain.
         const DOUBTED: f64 = 0.6;
         let way = ways.get(place)?;
@@ -76,7 +78,7 @@ impl Planner<'_, '_> {
         // How many rows a scan would have to sort is not known.
         let settled = vec![false; self.question.conditions.len()];
         let scan = self.costs.scan(self.question.scan_count as f64, self.tests(&settled));
-        let sure = ways.iter().map(Choice::cost_max).fold(scan, f64::min);
+        let sure = ways.iter().map(CostedPath::cost_max).fold(scan, f64::min);
         if end.cost <= sure {
             return None;
         }
@@ -89,7 +91,7 @@ impl Planner<'_, '_> {
     }
 
     /// Of which share of the rows on a way all conditions may be true at most, as far as sections, a sample, and the first rows tell.
-    fn share_max(&self, way: &Choice, row_count: f64) -> f64 {
+    fn share_max(&self, way: &CostedPath, row_count: f64) -> f64 {
         let mut share = (self.least / row_count.max(1.0)).min(1.0);
         let left = (0..).zip(&way.settled).filter(|(_, is_settled)| !**is_settled);
         let left: Vec<usize> = left.map(|(place, _)| place).collect();

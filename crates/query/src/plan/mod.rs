@@ -1,4 +1,4 @@
-//! Which way leads to the rows of a query soonest?
+//! Weighs the access paths to the rows of a query, and puts the one first that is expected to take least.
 //!
 //! A scan of the table leads to all of them. An index leads to those in one section of it (`part.rs`); the keys of two sections can be
 //! intersected, and for `or` united. All of these give rows in the order of keys, as a scan does; an index whose own order is the one that is asked for
@@ -16,10 +16,10 @@ mod walk;
 
 use pellucid_store::Range;
 
+use crate::covering::over_entries;
 use crate::expression::{Expression, Kind, Node};
-use crate::told::told;
 use cost::Costs;
-use count::{Counted, Open};
+use count::{Counted, OpenSection};
 pub use part::{Candidate, Section, section};
 
 /// Rows whose keys are gathered at most, of 64 bytes each where they are short: a scan, or an index's order, has no need of memory.
@@ -50,7 +50,7 @@ pub struct Question<'a> {
 
 /// Keys of rows, from indexes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Set {
+pub enum KeySet {
     /// Those of a section of this index.
     Section {
         /// Which of the candidates.
@@ -63,22 +63,22 @@ pub enum Set {
         estimate: f64,
     },
     /// Those in all of them.
-    All(Vec<Set>),
+    Intersection(Vec<KeySet>),
     /// Those in any.
-    Any(Vec<Set>),
+    Union(Vec<KeySet>),
 }
 
-/// A way to the rows.
+/// An access path: how rows are reached.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Access {
+pub enum AccessPath {
     /// All rows of the table, or a part of it that conditions on the key leave.
-    Scan,
+    TableScan,
     /// Those under these keys, in the order of keys.
-    Keys(Set),
+    Keys(KeySet),
     /// Those under the keys that this condition names, in their order.
-    Named(Node),
+    KeyLookup(Node),
     /// Those of a section of this index, in its order.
-    Ordered {
+    IndexOrder {
         /// Which of the candidates.
         index: usize,
         /// Which part of it.
@@ -90,15 +90,15 @@ pub enum Access {
     },
 }
 
-/// The way that was chosen.
+/// An access path, and what it is expected to cost.
 #[derive(Clone, Debug)]
-pub struct Choice {
-    /// The way.
-    pub access: Access,
+pub struct CostedPath {
+    /// Which one.
+    pub access: AccessPath,
     /// Which of the conditions need no test.
     pub settled: Vec<bool>,
     /// Whether keys, or the entries of the one index, tell all that is asked for, and no row is looked up.
-    pub is_told: bool,
+    pub is_covered: bool,
     /// How many rows are expected to be looked at.
     pub estimate: f64,
     /// What it is expected to cost, in nanoseconds.
@@ -118,7 +118,13 @@ pub struct End {
     pub row_cost: f64,
 }
 
-impl Choice {
+impl CostedPath {
+    /// How many rows are expected to be looked at.
+    #[expect(clippy::cast_sign_loss, reason = "a number of rows")]
+    pub(crate) fn row_count(&self) -> u64 {
+        self.estimate as u64
+    }
+
     /// What it costs at most.
     fn cost_max(&self) -> f64 {
         self.end.map_or(self.cost, |end| end.cost)
@@ -140,7 +146,7 @@ pub trait Statistics {
     fn look_on(&mut self, row_count: u64) -> Seen;
 
     /// Looks at so many of the first rows along an index whose order is the one that is asked for.
-    fn walk(&mut self, way: &Choice, row_count: u64) -> Seen;
+    fn walk(&mut self, way: &CostedPath, row_count: u64) -> Seen;
 }
 
 /// What the first rows that a scan, or a walk, meets have said.
@@ -156,7 +162,11 @@ pub struct Seen {
 
 /// All ways there are, the one that is expected to cost least first; the scan alone where no index is of use, or the first rows are all that is
 /// wanted.
-pub fn ways(question: &Question<'_>, indexes: &[Candidate], statistics: &mut dyn Statistics) -> Vec<Choice> {
+pub fn access_paths(
+    question: &Question<'_>,
+    indexes: &[Candidate],
+    statistics: &mut dyn Statistics,
+) -> Vec<CostedPath> {
     let costs =
         Costs { row_count: question.row_count as f64, thread_count: question.thread_count.max(1) as f64 };
     let shares = vec![None; question.conditions.len()];
@@ -181,7 +191,7 @@ pub fn ways(question: &Question<'_>, indexes: &[Candidate], statistics: &mut dyn
     }
     let mut open = planner.open(question.conditions);
     // A whole index is of use for its order, or for what its own condition leaves out.
-    let of_some = |open: &Open| indexes.get(open.index).is_some_and(|index| index.condition.is_some());
+    let of_some = |open: &OpenSection| indexes.get(open.index).is_some_and(|index| index.condition.is_some());
     open.retain(|open| !question.order.is_empty() || !open.section.is_whole() || of_some(open));
     let open_unions = planner.open_unions();
     if open.is_empty() && open_unions.is_empty() {
@@ -232,23 +242,23 @@ struct Planner<'q, 's> {
 
 /// A section of an index, and how many entries it may have.
 #[derive(Clone, Debug)]
-struct Found {
+struct CountedSection {
     index: usize,
     section: Section,
     used: Vec<Node>,
     estimate: f64,
 }
 
-impl Found {
-    fn set(&self) -> Set {
+impl CountedSection {
+    fn set(&self) -> KeySet {
         let Self { index, section, used, estimate } = self.clone();
-        Set::Section { index, section, used, estimate }
+        KeySet::Section { index, section, used, estimate }
     }
 }
 
 impl Planner<'_, '_> {
     /// All ways, the one that is expected to cost least first.
-    fn weigh(&mut self, sections: &[Found], unions: &[(Set, Vec<bool>)]) -> Vec<Choice> {
+    fn weigh(&mut self, sections: &[CountedSection], unions: &[(KeySet, Vec<bool>)]) -> Vec<CostedPath> {
         let mut ways = vec![self.scan()];
         for found in sections {
             ways.extend(self.by_keys(found.set(), &found.section.settled));
@@ -263,7 +273,7 @@ impl Planner<'_, '_> {
     }
 
     /// A section tells of which share of the rows the conditions are true that have left it; of several together, each of the same.
-    fn note_shares(&mut self, sections: &[Found]) {
+    fn note_shares(&mut self, sections: &[CountedSection]) {
         for found in sections {
             let used: Vec<usize> =
                 (0..).zip(&found.section.used).filter(|(_, used)| **used).map(|(at, _)| at).collect();
@@ -357,14 +367,21 @@ impl Planner<'_, '_> {
         cost
     }
 
-    fn scan(&mut self) -> Choice {
+    fn scan(&mut self) -> CostedPath {
         let question = self.question;
         let conditions = question.conditions.len();
         let all = question.scan_count as f64;
         if self.seen.is_over {
             let (settled, estimate) = (vec![false; conditions], self.seen.looked_at as f64);
             let cost = self.costs.scan(estimate, self.tests(&settled));
-            return Choice { access: Access::Scan, settled, is_told: false, estimate, cost, end: None };
+            return CostedPath {
+                access: AccessPath::TableScan,
+                settled,
+                is_covered: false,
+                estimate,
+                cost,
+                end: None,
+            };
         }
         let wanted = question.wanted as f64;
         let settled = vec![false; conditions];
@@ -384,22 +401,22 @@ impl Planner<'_, '_> {
                 cost += self.costs.fetch(passing.min(wanted), false, 0.0);
             }
         }
-        Choice { access: Access::Scan, settled, is_told: false, estimate: all, cost, end }
+        CostedPath { access: AccessPath::TableScan, settled, is_covered: false, estimate: all, cost, end }
     }
 
     /// By the keys of a set.
-    fn by_keys(&mut self, set: Set, settled: &[bool]) -> Option<Choice> {
+    fn by_keys(&mut self, set: KeySet, settled: &[bool]) -> Option<CostedPath> {
         let question = self.question;
-        if let Set::Section { index, section, .. } = &set {
+        if let KeySet::Section { index, section, .. } = &set {
             // All rows, without any gain; but keys of a partial index are.
             let of_some = self.indexes.get(*index).is_some_and(|candidate| candidate.condition.is_some());
             if section.is_whole() && !of_some {
                 return None;
             }
         }
-        let is_told = self.is_told(&set, settled);
-        let is_counted = matches!(set, Set::Section { .. }) && self.is_counted(settled);
-        let (count, mut cost) = self.gather(&set, is_told, is_counted);
+        let is_covered = self.is_covered(&set, settled);
+        let is_counted = matches!(set, KeySet::Section { .. }) && self.is_counted(settled);
+        let (count, mut cost) = self.gather(&set, is_covered, is_counted);
         let (mut fetched, wanted) = (count, question.wanted as f64);
         let passing = self.passing(count, settled, self.unknown());
         if question.order.is_empty() && wanted < passing {
@@ -408,7 +425,7 @@ impl Planner<'_, '_> {
         if !is_counted && fetched > KEY_COUNT_MAX as f64 {
             return None;
         }
-        if is_told {
+        if is_covered {
             cost += count * self.tests(settled) + Costs::sort_told(question.order.len(), passing, wanted);
         } else {
             cost += self.costs.fetch(fetched, true, self.tests(settled));
@@ -416,21 +433,21 @@ impl Planner<'_, '_> {
                 cost += Costs::sort(passing, wanted) + self.costs.fetch(passing.min(wanted), false, 0.0);
             }
         }
-        let (access, settled) = (Access::Keys(set), settled.to_vec());
-        Some(Choice { access, settled, is_told, estimate: count, cost, end: None })
+        let (access, settled) = (AccessPath::Keys(set), settled.to_vec());
+        Some(CostedPath { access, settled, is_covered, estimate: count, cost, end: None })
     }
 
     /// Whether nothing is read but keys, or what the entries of the set's one index tell.
-    fn is_told(&self, set: &Set, settled: &[bool]) -> bool {
+    fn is_covered(&self, set: &KeySet, settled: &[bool]) -> bool {
         let Some(reads) = self.question.reads else { return false };
         let tested = self.question.conditions.iter().zip(settled).filter(|(_, is_settled)| !**is_settled);
         let ordered = self.question.order.iter().map(|(node, _)| node);
         let mut others = tested.map(|(condition, _)| condition).chain(ordered);
         match set {
-            Set::Section { index, .. } => self.indexes.get(*index).is_some_and(|candidate| {
-                reads.iter().chain(others).all(|node| told(&candidate.parts, node).is_some())
+            KeySet::Section { index, .. } => self.indexes.get(*index).is_some_and(|candidate| {
+                reads.iter().chain(others).all(|node| over_entries(&candidate.parts, node).is_some())
             }),
-            Set::All(_) | Set::Any(_) => {
+            KeySet::Intersection(_) | KeySet::Union(_) => {
                 others.next().is_none() && !reads.iter().any(|node| node.reads_record())
             }
         }
@@ -446,29 +463,29 @@ impl Planner<'_, '_> {
     }
 
     /// How many keys a set has, and what it costs to have them in order; or what the entries tell.
-    fn gather(&self, set: &Set, is_told: bool, is_counted: bool) -> (f64, f64) {
+    fn gather(&self, set: &KeySet, is_covered: bool, is_counted: bool) -> (f64, f64) {
         match set {
-            Set::Section { section, estimate, .. } if is_told && is_counted => {
+            KeySet::Section { section, estimate, .. } if is_covered && is_counted => {
                 (*estimate, Costs::counted(section.ranges.len(), *estimate))
             }
-            Set::Section { index, section, estimate, .. } if is_told => {
+            KeySet::Section { index, section, estimate, .. } if is_covered => {
                 (*estimate, Costs::told(section.ranges.len(), *estimate, self.part_count(*index)))
             }
-            Set::Section { index, section, estimate, .. } => {
+            KeySet::Section { index, section, estimate, .. } => {
                 let read = Costs::entries(section.ranges.len(), *estimate);
                 let parts = self.part_count(*index);
                 let is_sorted = section.is_in_key_order(parts);
                 (*estimate, if is_sorted { read } else { read + Costs::keys_in_order(*estimate) })
             }
-            Set::All(sets) => {
+            KeySet::Intersection(sets) => {
                 let all = self.question.row_count.max(1) as f64;
-                let of_one = |(count, cost): (f64, f64), set: &Set| {
+                let of_one = |(count, cost): (f64, f64), set: &KeySet| {
                     let (more, gathered) = self.gather(set, false, false);
                     (count * more / all, cost + gathered)
                 };
                 sets.iter().fold((all, 0.0), of_one)
             }
-            Set::Any(sets) => {
+            KeySet::Union(sets) => {
                 let (count, cost) = sets
                     .iter()
                     .map(|set| self.gather(set, false, false))
@@ -479,12 +496,13 @@ impl Planner<'_, '_> {
     }
 
     /// The keys that are in two or three sections.
-    fn intersection(&mut self, sections: &[Found]) -> Option<Choice> {
+    fn intersection(&mut self, sections: &[CountedSection]) -> Option<CostedPath> {
         const COUNT_MAX: usize = 3;
-        let mut sections: Vec<&Found> = sections.iter().filter(|found| !found.section.is_whole()).collect();
+        let mut sections: Vec<&CountedSection> =
+            sections.iter().filter(|found| !found.section.is_whole()).collect();
         sections.sort_by(|one, other| one.estimate.total_cmp(&other.estimate));
         let (mut sets, mut settled) = (Vec::new(), vec![false; self.question.conditions.len()]);
-        let mut best: Option<Choice> = None;
+        let mut best: Option<CostedPath> = None;
         for found in sections {
             // One that says nothing new takes time alone.
             let is_new = |(known, new): (&bool, &bool)| *new && !*known;
@@ -496,7 +514,7 @@ impl Planner<'_, '_> {
             }
             sets.push(found.set());
             if sets.len() > 1 {
-                let choice = self.by_keys(Set::All(sets.clone()), &settled)?;
+                let choice = self.by_keys(KeySet::Intersection(sets.clone()), &settled)?;
                 if best.as_ref().is_some_and(|best| best.cost <= choice.cost) {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! Which entries of one index are those of all rows of which some conditions are true?
+//! Finds the entries of one index that all rows have of which some conditions are true.
 //!
 //! Conditions on the first parts leave ranges of its codes, as long as each part but the last one is left with single codes. A row has no entry
 //! where a part is missing, or can be no key, or where the index's own condition is not true of it: so an index is of use only where the

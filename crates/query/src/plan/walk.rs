@@ -6,7 +6,7 @@
 #![allow(clippy::cast_precision_loss, reason = "rough numbers of rows")]
 
 use super::cost::Costs;
-use super::{Access, Candidate, Choice, End, Found, Planner, Section};
+use super::{AccessPath, Candidate, CostedPath, CountedSection, End, Planner, Section};
 use crate::expression::{Expression, Node};
 
 /// Of more than these the keys are not gathered that are found along an index.
@@ -14,14 +14,14 @@ const WANTED_MAX: u64 = 1000;
 
 impl Planner<'_, '_> {
     /// By the order of an index, which is the one that is asked for.
-    pub(super) fn in_order(&mut self, found: &Found) -> Option<Choice> {
+    pub(super) fn in_order(&mut self, found: &CountedSection) -> Option<CostedPath> {
         let (question, candidate) = (self.question, self.indexes.get(found.index)?);
         if question.is_cut_by_key {
             return None;
         }
         let is_reverse = is_in_order(candidate, &found.section, question.order)?;
         let settled = found.section.settled.clone();
-        let is_told = self.is_told(&found.set(), &settled);
+        let is_covered = self.is_covered(&found.set(), &settled);
         let (count, wanted) = (found.estimate, question.wanted as f64);
         let passing = self.passing(count, &settled, 0.0);
         let share = if wanted < passing { wanted / passing.max(1.0) } else { 1.0 };
@@ -30,9 +30,9 @@ impl Planner<'_, '_> {
         let looked_up = |count: f64| self.costs.walk(count, is_reverse, tests);
         let is_counted = self.is_counted(&settled);
         let to = |count: f64| {
-            if is_told && is_counted {
+            if is_covered && is_counted {
                 Costs::counted(1, count)
-            } else if is_told {
+            } else if is_covered {
                 Costs::told(1, count, candidate.parts.len()) + count * tests
             } else {
                 looked_up(count)
@@ -41,19 +41,20 @@ impl Planner<'_, '_> {
         let is_open = wanted < count && settled.iter().any(|is_settled| !is_settled);
         let row_cost = looked_up(count) / count.max(1.0);
         let end = is_open.then(|| End { rows: count, cost: to(count), row_cost });
-        let Found { index, section, used, .. } = found.clone();
-        let access = Access::Ordered { index, section, used, is_reverse };
-        Some(Choice { access, settled, is_told, estimate: read, cost: to(read), end })
+        let CountedSection { index, section, used, .. } = found.clone();
+        let access = AccessPath::IndexOrder { index, section, used, is_reverse };
+        Some(CostedPath { access, settled, is_covered, estimate: read, cost: to(read), end })
     }
 
     /// Walks along the best index that has the order, where nobody knows whether what is wanted comes soon: it is put first where it does, and priced to its end
     /// where it does not.
-    pub(super) fn walks_on(&mut self, ways: &mut [Choice]) {
+    pub(super) fn walks_on(&mut self, ways: &mut [CostedPath]) {
         let question = self.question;
         if question.order.is_empty() || question.wanted > WANTED_MAX {
             return;
         }
-        let is_open = |way: &Choice| matches!(way.access, Access::Ordered { .. }) && way.end.is_some();
+        let is_open =
+            |way: &CostedPath| matches!(way.access, AccessPath::IndexOrder { .. }) && way.end.is_some();
         let Some(place) = ways.iter().position(is_open) else { return };
         let Some(row_count) = self.rows_worth(ways, place) else { return };
         let Some((way, end)) = ways.get_mut(place).and_then(|way| way.end.map(|end| (way, end))) else {

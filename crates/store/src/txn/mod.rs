@@ -2,6 +2,7 @@
 
 pub(crate) mod gate;
 pub(crate) mod patch;
+pub(crate) mod reader;
 pub(crate) mod scan;
 pub(crate) mod single;
 pub(crate) mod snapshot;

@@ -307,8 +307,22 @@ impl Transaction {
     ///
     /// # Errors
     /// `NoSuchTable` when it was dropped.
-    pub fn count(&mut self, table: TableId) -> Result<u64, StoreError> {
-        Ok(self.entry(table)?.state.row_count)
+    pub fn count(&self, table: TableId) -> Result<u64, StoreError> {
+        if let Some(entry) = self.tables.iter().rfind(|entry| entry.table == table) {
+            return Ok(entry.state.row_count);
+        }
+        let mut entry = self.read_entry(table)?;
+        if let Some((_, more)) = self.more_rows.iter().find(|(of, _)| *of == table) {
+            entry.count(*more);
+        }
+        Ok(entry.state.row_count)
+    }
+
+    fn read_entry(&self, table: TableId) -> Result<TableEntry, StoreError> {
+        let state = catalog::table_state(self.reader()?, table);
+        let state = state.map_err(|error| self.database.catalog_error(error))?;
+        let state = state.ok_or_else(|| StoreError::NoSuchTable { table: table.0.to_string() })?;
+        Ok(TableEntry::new(table, state))
     }
 
     /// The row under a key.
@@ -388,10 +402,7 @@ impl Transaction {
         let index = if let Some(index) = known {
             index
         } else {
-            let state = catalog::table_state(self.reader()?, table);
-            let state = state.map_err(|error| self.database.catalog_error(error))?;
-            let state = state.ok_or_else(|| StoreError::NoSuchTable { table: table.0.to_string() })?;
-            let mut entry = TableEntry::new(table, state);
+            let mut entry = self.read_entry(table)?;
             if let Some(place) = self.more_rows.iter().position(|(of, _)| *of == table) {
                 entry.count(self.more_rows.swap_remove(place).1);
             }

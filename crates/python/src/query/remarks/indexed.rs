@@ -3,55 +3,59 @@
 //! Conditions that no index serves as they are said, and indexes that lack rows that may be looked for. Where the query goes along an index anyway,
 //! no more is remarked on than conditions of a kind that no index ever serves.
 
+use pellucid_query::exec::ROW_COUNT_MIN;
+use pellucid_query::exec::table_index::{TableIndex, candidates};
 use pellucid_query::expression::{Comparison, Expression, Kind, Node, Part, Step};
 use pellucid_query::key_range;
 use pellucid_query::plan::spans::{LOOKED_UP_MAX, Spans, is_equality, operand, spans};
-use pellucid_query::plan::{Access, Candidate, section};
+use pellucid_query::plan::{AccessPath, Candidate, section};
 use pyo3::prelude::*;
 
 use crate::expression::handle::shown;
-use crate::query::access::{ROW_COUNT_MIN, Ways};
+use crate::query::explain::Explained;
 use crate::query::handle::Query;
-use crate::query::indexes::{self, Indexes, Ready};
+use crate::query::reader::{TableReader, read};
 use crate::query::remarks::{field_of, shown as path_text};
-use crate::query::source::Place;
 use crate::store_errors;
+use crate::table::ready_indexes::Indexes;
 use crate::work::walks::Queried;
 
 /// Remarks on conditions and indexes, a line each.
-pub(super) fn remarks(query: &Bound<'_, Query>, place: &Place, ways: Option<&Ways>) -> PyResult<Vec<String>> {
+pub(super) fn remarks(
+    query: &Bound<'_, Query>,
+    reader: &TableReader,
+    explained: &Explained<'_>,
+) -> PyResult<Vec<String>> {
     let (py, table, plan) = (query.py(), query.table(), &query.get().plan);
-    let indexes = indexes::of(table, place)?;
-    let best = ways.and_then(|ways| ways.ways.first());
-    let is_scan = best.is_none_or(|best| best.access == Access::Scan);
+    let (indexes, conditions) = (&explained.indexes, &explained.conditions[..]);
+    let best = explained.paths.as_ref().and_then(|paths| paths.paths.first());
+    let is_scan = best.is_none_or(|best| best.access == AccessPath::TableScan);
     let mut remarks = Vec::new();
     let mut open: Vec<&Node> = plan.conditions.iter().collect();
     while let Some(node) = open.pop() {
-        let negated = if is_scan { not_served(py, &indexes, node) } else { None };
+        let negated = if is_scan { not_served(py, indexes, node) } else { None };
         match node.kind() {
             _ if negated.is_some() => remarks.extend(negated),
             Kind::And(parts) | Kind::Or(parts) => open.extend(parts.iter()),
             Kind::Not(part) => open.push(part),
             Kind::Has(part @ (Part::Anywhere | Part::End), field, _) => {
-                remarks.extend(never_served(&indexes, part.word(), field));
+                remarks.extend(never_served(indexes, part.word(), field));
             }
-            Kind::Matches(field, _) => remarks.extend(never_served(&indexes, "matches", field)),
+            Kind::Matches(field, _) => remarks.extend(never_served(indexes, "matches", field)),
             Kind::IsIn(part, values) if values.len() > LOOKED_UP_MAX => {
-                remarks.extend(too_many(&indexes, part, values.len()));
+                remarks.extend(too_many(indexes, part, values.len()));
             }
-            _ if is_scan => remarks.extend(computed_otherwise(py, &indexes, node)),
+            _ if is_scan => remarks.extend(computed_otherwise(py, indexes, node)),
             _ => {}
         }
     }
-    let (_, conditions) = place.scan(table, plan)?;
-    let of_query = OfQuery { py, conditions: &conditions, indexes: &indexes };
-    remarks.extend(of_query.building(place)?);
-    let row_count = place.count(table)?;
-    for (ready, candidate) in
-        indexes.iter().zip(indexes::candidates(table, place, &indexes, (&conditions, &[]))?)
-    {
-        let is_small = ways.is_none() && row_count < ROW_COUNT_MIN;
-        if serves(&candidate, &conditions, row_count) {
+    let of_query = OfQuery { py, conditions, indexes };
+    remarks.extend(of_query.building(reader)?);
+    let row_count = read!(reader, table, |rows, id| rows.count(id))?;
+    let candidates = read!(reader, table, |rows, _id| candidates(rows, indexes, (conditions, &[])))?;
+    for (ready, candidate) in indexes.iter().zip(candidates) {
+        let is_small = explained.paths.is_none() && row_count < ROW_COUNT_MIN;
+        if serves(&candidate, conditions, row_count) {
             if is_small {
                 remarks.push(format!(
                     "note: index {:?} would serve, but to scan fewer than {ROW_COUNT_MIN} rows takes less",
@@ -72,8 +76,8 @@ fn serves(candidate: &Candidate, conditions: &[Node], row_count: u64) -> bool {
 }
 
 /// The index that has this among its parts.
-fn index_of<'a>(indexes: &'a Indexes, part: &Expression) -> Option<&'a Ready> {
-    let has = |ready: &&Ready| ready.definition.parts.iter().any(|(node, _)| **node == *part);
+fn index_of<'a>(indexes: &'a Indexes, part: &Expression) -> Option<&'a TableIndex> {
+    let has = |ready: &&TableIndex| ready.definition.parts.iter().any(|(node, _)| **node == *part);
     indexes.iter().find(has)
 }
 
@@ -164,7 +168,7 @@ fn computed_otherwise(py: Python<'_>, indexes: &Indexes, node: &Node) -> Option<
         return None;
     }
     let asked = node.kind().parts().into_iter().find(|part| ***part == *asked)?;
-    let remark = |ready: &Ready, part: &Node| {
+    let remark = |ready: &TableIndex, part: &Node| {
         let (part_text, asked_text) = (shown(py, part), shown(py, asked));
         let begin = format!("note: index {:?} is over {part_text}, not over {asked_text}", ready.info.name);
         if is_made_of(asked, part) {
@@ -193,11 +197,11 @@ struct OfQuery<'a, 'py> {
 
 impl OfQuery<'_, '_> {
     /// Indexes that are still being built.
-    fn building(&self, place: &Place) -> PyResult<Vec<String>> {
-        let Place::Snapshot(snapshot, id) = place else { return Ok(Vec::new()) };
+    fn building(&self, reader: &TableReader) -> PyResult<Vec<String>> {
+        let TableReader::Snapshot(snapshot, id) = reader else { return Ok(Vec::new()) };
         let all = snapshot.indexes(*id).map_err(|error| store_errors::of_store(self.py, error))?;
-        let building = all.into_iter().filter(|info| info.building.is_some()).filter_map(Ready::of);
-        let remark = |ready: Ready| {
+        let building = all.into_iter().filter(|info| info.building.is_some()).filter_map(TableIndex::parse);
+        let remark = |ready: TableIndex| {
             // Whether all rows come to have an entry, so that it serves without its other parts as well, is not known yet.
             let is_total = Candidate { entries: u64::MAX, ..ready.candidate.clone() };
             let condition = match (&ready.candidate, &is_total) {
@@ -219,7 +223,7 @@ impl OfQuery<'_, '_> {
         let first = candidate.parts.first().map(|(part, _)| part).filter(|part| is_said(part))?;
         let (said, unsaid): (Vec<_>, Vec<_>) =
             candidate.parts.iter().cloned().partition(|(part, _)| is_said(part));
-        let is_served_else = |ready: &Ready| {
+        let is_served_else = |ready: &TableIndex| {
             ready.definition.parts.first().is_some_and(|(part, _)| part == first)
                 && serves(&ready.candidate, self.conditions, row_count)
         };

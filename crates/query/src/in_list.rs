@@ -13,14 +13,14 @@ use pellucid_record::Value;
 use pellucid_record::key::KeyEncoder;
 
 use crate::code::push_equal;
+use crate::fault::Fault;
 use crate::index::push_twin;
 use crate::order::equal;
 use crate::stoppable::{self, Pace, let_go};
-use crate::walk::Fault;
 
 /// Values among which others are looked up. Clones share them.
 #[derive(Clone)]
-pub struct Among(Arc<Many>);
+pub struct InList(Arc<Many>);
 
 struct Many {
     values: Vec<Value>,
@@ -40,7 +40,7 @@ struct Sets {
     has_numbers: bool,
 }
 
-impl Among {
+impl InList {
     /// These values.
     #[must_use]
     pub fn new(values: Vec<Value>) -> Self {
@@ -137,7 +137,7 @@ impl Sets {
     }
 }
 
-impl Deref for Among {
+impl Deref for InList {
     type Target = [Value];
 
     fn deref(&self) -> &[Value] {
@@ -145,21 +145,21 @@ impl Deref for Among {
     }
 }
 
-impl PartialEq for Among {
+impl PartialEq for InList {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self[..] == other[..]
     }
 }
 
-impl Eq for Among {}
+impl Eq for InList {}
 
-impl Hash for Among {
+impl Hash for InList {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self[..].hash(state);
     }
 }
 
-impl std::fmt::Debug for Among {
+impl std::fmt::Debug for InList {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self[..].fmt(formatter)
     }
@@ -244,7 +244,7 @@ mod tests {
         values
     }
 
-    fn is_among(list: &Among, value: &Value) -> bool {
+    fn is_in_list(list: &InList, value: &Value) -> bool {
         match value {
             Value::Str(text) => list.has_text(text.as_bytes()),
             Value::Int(int) => list.has_int(*int).is_some_and(|has| has) || list.has(value),
@@ -257,10 +257,10 @@ mod tests {
         for listed in odd() {
             for lists in [vec![listed.clone()], vec![Value::Str("x".into()), listed.clone(), Value::Int(77)]]
             {
-                let list = Among::new(lists.clone());
+                let list = InList::new(lists.clone());
                 for value in odd() {
                     let expected = lists.iter().any(|other| equal(&value, other));
-                    assert_eq!(is_among(&list, &value), expected, "{value:?} {lists:?}");
+                    assert_eq!(is_in_list(&list, &value), expected, "{value:?} {lists:?}");
                     if let Value::Int(int) = value {
                         assert!(list.has_int(int).is_none_or(|has| has == expected), "{int} {lists:?}");
                     }
@@ -273,15 +273,15 @@ mod tests {
     fn numbers_of_all_types_are_looked_up() {
         let mut values: Vec<Value> = (0..100).map(|number| Value::Decimal(format!("{number}.5"))).collect();
         values.extend((0..100).map(Value::Int));
-        assert!(Among::new(values).0.sets.rest.is_empty());
+        assert!(InList::new(values).0.sets.rest.is_empty());
     }
 
     #[test]
     fn many_are_made_ready_until_a_stop() {
         let numbers = || (0..1000).map(Value::Int).collect();
         let values = || stoppable::Many::new(numbers());
-        assert_eq!(Among::new_while(values(), &mut Pace::new(|| false)).unwrap(), Among::new(numbers()));
+        assert_eq!(InList::new_while(values(), &mut Pace::new(|| false)).unwrap(), InList::new(numbers()));
         let mut pace = Pace::overdue(|| true);
-        assert!(matches!(Among::new_while(values(), &mut pace), Err(Fault::Stopped)));
+        assert!(matches!(InList::new_while(values(), &mut pace), Err(Fault::Stopped)));
     }
 }

@@ -1,8 +1,8 @@
-//! What do the entries of an index tell of the rows to which they lead?
+//! Makes rows of the entries of a covering index, one that has all that a query asks for.
 //!
 //! The values of the index's parts, spelled as in the row, and the row's key. Where a query asks for no more, no row is looked up: each
 //! entry becomes a small record, the tuple of its parts, and all that computes over rows runs over these, by expressions that read the
-//! tuple ([`told`]). Bytes may be those of a bytearray, a complex number stands where the float does that it equals, and so does a
+//! tuple ([`over_entries`]). Bytes may be those of a bytearray, a complex number stands where the float does that it equals, and so does a
 //! scalar of NumPy's: an entry with such a part does not tell, and the rows are read.
 
 use pellucid_record::Value;
@@ -13,14 +13,14 @@ use pellucid_record::layout::{
 use pellucid_record::value::{NoShapes, encode_value};
 use pellucid_store::Row;
 
+use crate::covered_rows::{CoveredRows, PLAIN_SIZE};
 use crate::evaluate::reach::key_value;
 use crate::expression::{Chain, Expression, Kind, Node, Source, Step};
 use crate::index::{EntryParts, Keys};
-use crate::told_rows::{PLAIN_SIZE, ToldRows};
 
 /// The expression that comes to the same over what entries tell as this one does over rows. None where it reads what they do not tell.
 #[must_use]
-pub fn told(parts: &[(Node, bool)], node: &Node) -> Option<Node> {
+pub fn over_entries(parts: &[(Node, bool)], node: &Node) -> Option<Node> {
     let of_one = |(place, (part, _)): (usize, &(Node, bool))| {
         let rest = if part == node { Some(&[][..]) } else { rest_of(node, part) }?;
         // Of what branches an entry has one value.
@@ -30,7 +30,7 @@ pub fn told(parts: &[(Node, bool)], node: &Node) -> Option<Node> {
     if let Some(path) = parts.iter().enumerate().filter_map(of_one).min_by_key(Vec::len) {
         return Some(Expression::field(path));
     }
-    let one = |node: &Node| told(parts, node);
+    let one = |node: &Node| over_entries(parts, node);
     let all = |nodes: &Chain| nodes.iter().map(one).collect::<Option<Vec<_>>>();
     let kind = match node.kind() {
         Kind::Field(Source::Record, _) => return None,
@@ -67,7 +67,7 @@ const RECORD_SIZE_MAX: usize = ROOT_HEAD_SIZE + BLOCK_SLOTS as usize * 9;
 
 /// Makes rows of entries.
 #[derive(Clone)]
-pub struct Teller {
+pub struct EntryReader {
     keys: Keys,
     has_values: bool,
     is_plain: bool,
@@ -76,7 +76,7 @@ pub struct Teller {
     size: usize,
 }
 
-impl Teller {
+impl EntryReader {
     /// Of the entries of an index; without values, where keys are all that is asked for.
     #[must_use]
     pub fn new(keys: Keys, has_values: bool) -> Self {
@@ -139,7 +139,7 @@ impl Teller {
 
     /// Adds the row of an entry; false where the entry does not tell it.
     #[inline]
-    pub fn tell(&self, entry: &EntryParts<'_>, rows: &mut ToldRows) -> bool {
+    pub fn tell(&self, entry: &EntryParts<'_>, rows: &mut CoveredRows) -> bool {
         if let (PLAIN_SIZE, Some(record), true) =
             (self.size, self.record.first_chunk(), entry.key_spelling.is_empty())
             && rows.push_plain(entry.key, record, self.has_values)

@@ -1,4 +1,4 @@
-//! How are rows kept that the entries of an index tell?
+//! Keeps rows that were read from a covering index, in memory.
 //!
 //! Most are told by an index of one part, which is an int or a short name, and have a short key: these take 24 bytes each, a number for the key and one
 //! for the value, which are put in order as they are. Of all others key and record stand one behind the other.
@@ -8,14 +8,15 @@ use std::ops::ControlFlow;
 use pellucid_record::layout::{Kind as Container, ROOT_HEAD_SIZE, ROOT_WIDTH_LOG2, root_head, tag};
 use pellucid_store::Row;
 
-use crate::walk::{Fault, RowKey, Walk};
+use crate::fault::Fault;
+use crate::walk::{RowKey, Walk};
 
 /// Bytes of the record of one part that stands in its slot.
 pub(crate) const PLAIN_SIZE: usize = ROOT_HEAD_SIZE + 9;
 
 /// Rows as entries tell them, in memory.
 #[derive(Clone)]
-pub struct ToldRows {
+pub struct CoveredRows {
     /// The rows, as long as all are plain; afterwards none.
     plain: Vec<Plain>,
     /// The rows, once one is not plain, and of each its key, the key's spelling and its record.
@@ -27,7 +28,7 @@ pub struct ToldRows {
     next: usize,
 }
 
-impl Default for ToldRows {
+impl Default for CoveredRows {
     fn default() -> Self {
         Self { plain: Vec::new(), places: Vec::new(), bytes: Vec::new(), is_in_order: true, next: 0 }
     }
@@ -112,7 +113,7 @@ impl Place {
     }
 }
 
-impl ToldRows {
+impl CoveredRows {
     /// No rows, with room for so many of one part.
     #[must_use]
     pub fn with_room(count: usize) -> Self {
@@ -321,7 +322,7 @@ impl ToldRows {
     }
 }
 
-impl Walk for ToldRows {
+impl Walk for CoveredRows {
     fn step<B>(
         &mut self,
         mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
@@ -357,7 +358,7 @@ mod tests {
         keys
     }
 
-    fn drained(mut rows: ToldRows) -> Vec<(Vec<u8>, Vec<u8>, Vec<u8>)> {
+    fn drained(mut rows: CoveredRows) -> Vec<(Vec<u8>, Vec<u8>, Vec<u8>)> {
         let copied = |row: Row<'_>| (row.key.to_vec(), row.spelling.to_vec(), row.record.to_vec());
         std::iter::from_fn(|| rows.next(copied)).collect()
     }
@@ -370,7 +371,7 @@ mod tests {
             assert_eq!(prefix_of(one).to_be_bytes(), padded[..], "{one:?}");
         }
         let row_key = |code: &Vec<u8>| RowKey { code: code.as_slice().into(), spelling: [7].into() };
-        let mut rows = ToldRows::of_keys(keys.iter().chain(&keys).map(row_key).collect());
+        let mut rows = CoveredRows::of_keys(keys.iter().chain(&keys).map(row_key).collect());
         rows.put_in_order();
         keys.sort();
         keys.dedup();
@@ -390,7 +391,8 @@ mod tests {
             record
         };
         let keys: Vec<Vec<u8>> = awkward_keys().into_iter().filter(|key| key.len() <= 8).collect();
-        let (mut plain, mut any, mut late) = (ToldRows::default(), ToldRows::default(), ToldRows::default());
+        let (mut plain, mut any, mut late) =
+            (CoveredRows::default(), CoveredRows::default(), CoveredRows::default());
         for (value, key) in (0..).zip(keys.iter().chain(&keys)) {
             let record = record(value);
             let fill = |out: &mut Vec<u8>| {
@@ -416,7 +418,7 @@ mod tests {
         assert_eq!(plain.len(), 9);
         assert_eq!(drained(plain.clone()), drained(any.clone()));
         assert_eq!(drained(plain.clone()), drained(late));
-        let both = |one: &ToldRows, other: &ToldRows| {
+        let both = |one: &CoveredRows, other: &CoveredRows| {
             let mut both = one.clone();
             both.append(other.clone());
             drained(both)

@@ -1,0 +1,192 @@
+//! Reads rows from the entries of a covering index, which has all that is asked for.
+
+use std::ops::ControlFlow;
+
+use pellucid_record::Shapes;
+use pellucid_record::value::NoShapes;
+use pellucid_store::{Range, Reader};
+
+use super::follow::is_within;
+use super::work::{Stop, Work};
+use super::{AccessPaths, Answer, Executor, SortUp, evaluator_of_all};
+use crate::covered_rows::CoveredRows;
+use crate::covering::{EntryReader, over_entries};
+use crate::evaluate::Evaluator;
+use crate::expression::Node;
+use crate::fault::Fault;
+use crate::plan::AccessPath;
+use crate::plan::KeySet;
+use crate::walk::{Walk, for_each};
+
+/// Rows for which there is room from the begin on, at most: an estimate may be far off.
+const ROOM_MAX: u64 = 1 << 16;
+
+/// Bytes of memory for rows of entries, at most. Where that is more, rows of the table are read, of which one is at hand at a time.
+const SIZE_MAX: usize = 256 << 20;
+
+impl<R: Reader> Executor<'_, R> {
+    /// What entries, or keys alone, have of the rows; None where rows have to be looked up.
+    pub(super) fn covered(&self, paths: &AccessPaths, reads: &[Node]) -> Result<Option<Answer<R>>, Fault> {
+        let (request, is_count) = (self.request, self.request.is_count);
+        let Some(best) = paths.paths.first().filter(|best| best.is_covered) else { return Ok(None) };
+        let parts = self.covering_parts(paths, &best.access);
+        let of_entry = |node: &Node| over_entries(parts, node);
+        let left = self.conditions.iter().zip(&best.settled).filter(|(_, is_settled)| !**is_settled);
+        let left: Option<Vec<_>> = left.map(|(node, _)| of_entry(node)).collect();
+        // In whichever order rows come, there are as many.
+        let is_sorted = request.order.is_empty()
+            || matches!(best.access, AccessPath::IndexOrder { .. })
+            || is_count && request.after.is_none();
+        // Keys that were found in order need not tell it.
+        let order = request.order.iter().filter(|_| !is_sorted);
+        let order: Option<Vec<_>> =
+            order.map(|(node, is_descending)| Some((of_entry(node)?, *is_descending))).collect();
+        let nodes: Option<Vec<_>> = reads.iter().map(of_entry).collect();
+        let (Some(left), Some(order), Some(nodes)) = (left, order, nodes) else { return Ok(None) };
+        if is_count
+            && left.is_empty()
+            && self.is_whole
+            && request.after.is_none()
+            && let Some(count) = self.count_entries(paths, best, request.wanted())?
+        {
+            return Ok(Some(Answer::Count(count.min(request.wanted()).saturating_sub(request.offset))));
+        }
+        let ordered = order.iter().map(|(node, _)| node);
+        let has_values = nodes.iter().chain(&left).chain(ordered).any(|node| node.reads_record());
+        let condition = evaluator_of_all(left)?;
+        let wanted = if is_sorted { request.wanted() } else { u64::MAX };
+        // What is sorted is found again by its key.
+        let has_order = !is_count || !is_sorted;
+        let Some(mut rows) = self.read_entries(paths, (condition, wanted, has_values, has_order))? else {
+            return Ok(None);
+        };
+        if is_sorted {
+            rows.cut(request.offset, request.limit);
+        } else {
+            let sort = SortUp(self.sort(&order)?);
+            let keys = self.cut(sort.run(&mut rows.clone(), &NoShapes, self.caller.stop)?)?;
+            rows.pick(keys)?;
+        }
+        if is_count {
+            return Ok(Some(Answer::Count(rows.len() as u64)));
+        }
+        Ok(Some(Answer::Covered(rows, nodes)))
+    }
+
+    /// The rows that the entries, or the keys, to which the best path leads have, in its order: of those of which the condition is true, and of so
+    /// many at least, where others need not be known for that. None where they do not tell, or would take too much memory. In no order where
+    /// `has_order` says that none is needed.
+    fn read_entries(
+        &self,
+        paths: &AccessPaths,
+        (condition, wanted, has_values, has_order): (Option<Evaluator>, u64, bool, bool),
+    ) -> Result<Option<CoveredRows>, Fault> {
+        if let Some(keys) = &paths.keys {
+            return Ok(Some(CoveredRows::of_keys(keys.clone())));
+        }
+        let Some(best) = paths.paths.first() else { return Ok(None) };
+        let (index, section, is_reverse) = match &best.access {
+            AccessPath::TableScan | AccessPath::KeyLookup(_) => return Ok(None),
+            AccessPath::Keys(KeySet::Section { index, section, .. }) => (*index, section, None),
+            AccessPath::IndexOrder { index, section, is_reverse, .. } => (*index, section, Some(*is_reverse)),
+            AccessPath::Keys(set) => {
+                let Some(mut keys) = self.gather(set, u64::MAX)? else { return Ok(None) };
+                self.keep_in_range(&mut keys);
+                return Ok(Some(CoveredRows::of_keys(keys)));
+            }
+        };
+        let Some(index) = self.indexes.get(index) else { return Ok(None) };
+        let is_in_order = is_reverse.is_some() || section.is_in_key_order(index.keys.count());
+        let is_reverse = is_reverse.unwrap_or(false);
+        let read = ReadEntries {
+            teller: EntryReader::new(index.keys.clone(), has_values),
+            range: (!self.is_whole).then(|| self.range.clone()),
+            condition,
+            is_ordered: section.has_span,
+            wanted: if is_in_order { wanted } else { u64::MAX },
+            is_reverse,
+            room: best.row_count().min(wanted).min(ROOM_MAX) as usize,
+        };
+        let mut rows = CoveredRows::default();
+        for range in &section.ranges {
+            match self.run_scan(index.info.id, (range, is_reverse), read.clone())? {
+                Some(more) if rows.size() + more.size() <= SIZE_MAX => rows.append(more),
+                _ => return Ok(None),
+            }
+        }
+        // Rows that are counted need no order, but each must be there once.
+        if !is_in_order && (has_order || index.definition.branches()) {
+            rows.put_in_order();
+        }
+        Ok(Some(rows))
+    }
+}
+
+/// Reads rows from entries; None where one does not tell its row, or they are too many.
+#[derive(Clone)]
+struct ReadEntries {
+    teller: EntryReader,
+    /// Within which keys have to be.
+    range: Option<Range>,
+    condition: Option<Evaluator>,
+    wanted: u64,
+    /// The entries are those of values in an order, of which complex numbers have none.
+    is_ordered: bool,
+    /// How many there may be.
+    room: usize,
+    /// Entries come from the last to the first; those with the same parts are put in the order of keys.
+    is_reverse: bool,
+}
+
+impl Work for ReadEntries {
+    type Result = Option<CoveredRows>;
+
+    fn run<S: Shapes>(
+        mut self,
+        rows: &mut impl Walk,
+        _shapes: &S,
+        stop: Stop<'_>,
+    ) -> Result<Self::Result, Fault> {
+        let (mut told, mut is_told) = (CoveredRows::with_room(self.room), true);
+        // Where the run of the same parts begins that is read now, and these parts.
+        let (mut run, mut last): (usize, Vec<u8>) = (0, Vec::new());
+        for_each::<()>(
+            rows,
+            || stop.is_set(),
+            |entry| {
+                // What is no entry is found by `check`.
+                let Some(entry) = self.teller.split(&entry) else { return ControlFlow::Continue(()) };
+                if self.is_reverse && *entry.parts != *last {
+                    told.turn(run);
+                    run = told.len();
+                    last.clear();
+                    last.extend_from_slice(entry.parts);
+                }
+                if told.len() as u64 >= self.wanted && (!self.is_reverse || run == told.len()) {
+                    return ControlFlow::Break(Ok(()));
+                }
+                if self.range.as_ref().is_some_and(|range| !is_within(range, entry.key)) {
+                    return ControlFlow::Continue(());
+                }
+                is_told = !(self.is_ordered && self.teller.has_complex(&entry))
+                    && told.size() <= SIZE_MAX
+                    && self.teller.tell(&entry, &mut told);
+                if !is_told {
+                    return ControlFlow::Break(Ok(()));
+                }
+                if let Some(condition) = &mut self.condition
+                    && !told
+                        .with_last(|row| condition.is_true(&row, &NoShapes).unwrap_or(false))
+                        .unwrap_or(false)
+                {
+                    told.pop();
+                }
+                ControlFlow::Continue(())
+            },
+        )?;
+        if self.is_reverse {
+            told.turn(run);
+        }
+        Ok(is_told.then_some(told))
+    }
+}

@@ -1,0 +1,102 @@
+//! Finds the rows with the least and the greatest values of a table at the ends of indexes.
+//!
+//! An index of one part has them at its ends, where it has an entry for each of the values that are to be compared. What has none (a dict, NaN, a
+//! time) is ordered behind all that has: so the least value is at one end of the index whatever else there is, and the greatest at the other
+//! where each row has an entry. Numbers and Decimals are compared by what they are worth, and stand apart in an index: where it has both, all rows are
+//! looked at. The rows that are found stand for all, so that what is made of them is what would be made of all.
+
+use pellucid_store::{Range, Reader, Row, TableId, range_of_parts};
+
+use super::paths::ROW_COUNT_MIN;
+use super::put_in_order;
+use super::table_index::TableIndex;
+use crate::aggregate::Extremes;
+use crate::expression::Node;
+use crate::fault::Fault;
+use crate::plan::spans::Span;
+use crate::walk::RowKey;
+
+/// The first bytes of the codes of what is ordered ahead of numbers, None left out; of numbers; of Decimals; and of what is behind (format.md, "Ordered keys").
+const FAMILIES: [(u8, u8); 4] = [(0x01, 0x0A), NUMBERS, DECIMALS, (0x21, 0x31)];
+const NUMBERS: (u8, u8) = (0x0A, 0x1F);
+const DECIMALS: (u8, u8) = (0x20, 0x21);
+
+/// The keys of rows among which are those with the least or the greatest values of these expressions, the first ones that have these; `None` where
+/// indexes do not tell which.
+///
+/// # Errors
+/// Damage.
+pub fn keys_of_extremes<R: Reader>(
+    reader: &R,
+    table: TableId,
+    indexes: &[TableIndex],
+    wanted: &[(&Node, Extremes)],
+) -> Result<Option<Vec<RowKey>>, Fault> {
+    if indexes.is_empty() {
+        return Ok(None);
+    }
+    let row_count = reader.count(table)?;
+    if row_count < ROW_COUNT_MIN {
+        return Ok(None);
+    }
+    let mut keys = Vec::with_capacity(wanted.len());
+    for (node, which) in wanted {
+        let Some(index) = indexes.iter().find(|index| serves(index, node)) else { return Ok(None) };
+        let has_each = !index.definition.branches() && reader.count(index.info.id)? == row_count;
+        match key_of_extreme(reader, index, (*which, has_each))? {
+            Some(key) => keys.push(key),
+            None => return Ok(None),
+        }
+    }
+    put_in_order(&mut keys);
+    Ok(Some(keys))
+}
+
+/// Whether an index has an entry for each row in which this can be a key. Of several parts another one may lack; and entries of equal values are
+/// not in the order of keys.
+fn serves(index: &TableIndex, node: &Node) -> bool {
+    matches!(&index.definition.parts[..], [(part, _)] if part == node) && index.definition.condition.is_none()
+}
+
+/// The key of the first row that has the least or the greatest value of an index's one part; None where that is not known.
+fn key_of_extreme<R: Reader>(
+    reader: &R,
+    index: &TableIndex,
+    (which, has_each): (Extremes, bool),
+) -> Result<Option<RowKey>, Fault> {
+    let is_greatest = which == Extremes::Greatest;
+    if is_greatest && !has_each {
+        return Ok(None);
+    }
+    let (id, is_descending) = (index.info.id, index.keys.is_descending(0));
+    let in_family = |(first, behind): (u8, u8)| {
+        let span = Span { start: vec![first], end: vec![behind] }.behind(&[], is_descending);
+        Range::half_open(span.start, span.end)
+    };
+    let parts_of = |entry: Row<'_>| index.keys.split(&entry).map(|entry| entry.parts.to_vec());
+    let mut families = FAMILIES;
+    if is_greatest {
+        families.reverse();
+    }
+    for family in families {
+        let is_from_end = is_greatest != is_descending;
+        let found = reader.with_first(id, &in_family(family), is_from_end, parts_of)?;
+        let Some(parts) = found else { continue };
+        let other = match family {
+            NUMBERS => Some(DECIMALS),
+            DECIMALS => Some(NUMBERS),
+            _ => None,
+        };
+        if let Some(other) = other
+            && reader.with_first(id, &in_family(other), false, |_| ())?.is_some()
+        {
+            return Ok(None);
+        }
+        // What is no entry is found by `check`.
+        let Some(parts) = parts else { return Ok(None) };
+        let key =
+            reader.with_first(id, &range_of_parts(&parts), false, |entry| index.keys.row_key(&entry))?;
+        return Ok(key.flatten());
+    }
+    Ok(None)
+}

@@ -1,0 +1,235 @@
+//! Rows that are looked up one by one: under the keys of a list, or under those that entries of an index have.
+
+use std::collections::VecDeque;
+use std::ops::{Bound, ControlFlow};
+
+use pellucid_store::{Range, Reader, Row, StoreError, TableId, range_of_parts};
+
+use crate::fault::Fault;
+use crate::index::Keys;
+use crate::sort::SortedKeys;
+use crate::walk::{RowKey, Walk};
+
+/// Rows that a reader looks up.
+pub trait Lookups<R: Reader> {
+    /// Gives the next row to `visit`, and whether it has large values that lie apart; None at the end. Bytes of a snapshot's rows stay where
+    /// they are while it lives.
+    ///
+    /// # Errors
+    /// Damage, or a list of keys cannot be read.
+    fn next<T>(
+        &mut self,
+        reader: &R,
+        visit: impl FnOnce(Row<'_>, bool) -> T,
+    ) -> Result<Option<T>, StoreError>;
+}
+
+/// Rows that are looked up, with the reader that does it.
+pub struct LookedUp<'a, L, R> {
+    /// The rows.
+    pub rows: &'a mut L,
+    /// What they are read from.
+    pub reader: &'a R,
+}
+
+impl<R: Reader, L: Lookups<R>> Walk for LookedUp<'_, L, R> {
+    fn step<B>(
+        &mut self,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, Fault> {
+        Ok(self.rows.next(self.reader, |row, _| visit(row))?)
+    }
+}
+
+/// The rows under a list of keys, in the order of the list.
+pub struct RowsByKey {
+    table: TableId,
+    keys: SortedKeys,
+}
+
+impl RowsByKey {
+    /// The rows of this table.
+    #[must_use]
+    pub fn new(table: TableId, keys: SortedKeys) -> Self {
+        Self { table, keys }
+    }
+}
+
+impl<R: Reader> Lookups<R> for RowsByKey {
+    fn next<T>(
+        &mut self,
+        reader: &R,
+        visit: impl FnOnce(Row<'_>, bool) -> T,
+    ) -> Result<Option<T>, StoreError> {
+        for key in self.keys.by_ref() {
+            let key = key?;
+            // It was there when the list was made, by the same reader.
+            if let Some(cell) = reader.get(self.table, &key.code)? {
+                let row = Row { key: &key.code, spelling: &key.spelling, record: cell.record };
+                return Ok(Some(visit(row, cell.has_blobs())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The rows to which entries of an index lead, in the order of these.
+pub struct RowsByIndex<R: Reader> {
+    entries: R::Scan,
+    table: TableId,
+    keys: Keys,
+    reversed: Option<Reversed<R>>,
+}
+
+/// Entries with the same parts that were met from the last to the first, to be given from the first to the last.
+struct Reversed<R: Reader> {
+    index: TableId,
+    /// Where the entries begin, and so end.
+    start: Bound<Vec<u8>>,
+    parts: Vec<u8>,
+    run: Vec<RowKey>,
+    /// A run of too many to be met before the first one is given, from that one on.
+    long: Option<R::Scan>,
+    /// The first one behind them, which has other parts.
+    next: Option<(Vec<u8>, RowKey)>,
+}
+
+impl<R: Reader> RowsByIndex<R> {
+    /// The rows of this table to which these entries lead.
+    #[must_use]
+    pub fn new(entries: R::Scan, table: TableId, keys: Keys) -> Self {
+        Self { entries, table, keys, reversed: None }
+    }
+
+    /// The rows of this table to which the entries of an index in a range lead; where these come from the last to the first, those with the
+    /// same parts still come in the order of keys.
+    ///
+    /// # Errors
+    /// When the engine's pages are damaged.
+    pub fn ordered(
+        reader: &R,
+        table: TableId,
+        (index, keys): (TableId, Keys),
+        (range, is_reverse): (&Range, bool),
+    ) -> Result<Self, StoreError> {
+        let start = range.start.clone();
+        let reversed = is_reverse.then(|| Reversed {
+            index,
+            start,
+            parts: Vec::new(),
+            run: Vec::new(),
+            long: None,
+            next: None,
+        });
+        Ok(Self { reversed, ..Self::new(reader.scan(index, range, is_reverse)?, table, keys) })
+    }
+}
+
+impl<R: Reader> Lookups<R> for RowsByIndex<R> {
+    fn next<T>(
+        &mut self,
+        reader: &R,
+        visit: impl FnOnce(Row<'_>, bool) -> T,
+    ) -> Result<Option<T>, StoreError> {
+        let (table, keys) = (self.table, &self.keys);
+        if let Some(reversed) = &mut self.reversed {
+            while let Some(key) = reversed.next(&mut self.entries, keys, reader)? {
+                if let Some(cell) = reader.get(table, &key.code)? {
+                    let row = Row { key: &key.code, spelling: &key.spelling, record: cell.record };
+                    return Ok(Some(visit(row, cell.has_blobs())));
+                }
+            }
+            return Ok(None);
+        }
+        let mut visit = Some(visit);
+        loop {
+            let found = reader.next(&mut self.entries, |entry| {
+                // What is no entry is found by `check`, as is what has no row, unless a transaction deletes rows while it walks.
+                let Some(parts) = keys.split(&entry) else { return Ok(None) };
+                let Some(cell) = reader.get(table, parts.key)? else { return Ok(None) };
+                let row = Row { key: parts.key, spelling: parts.key_spelling, record: cell.record };
+                Ok(visit.take().map(|visit| visit(row, cell.has_blobs())))
+            })?;
+            match found {
+                None => return Ok(None),
+                Some(Ok(None)) => {}
+                Some(done) => return done,
+            }
+        }
+    }
+}
+
+impl<R: Reader> Reversed<R> {
+    fn next(&mut self, entries: &mut R::Scan, keys: &Keys, reader: &R) -> Result<Option<RowKey>, StoreError> {
+        const RUN_MAX: usize = 100;
+        if let Some(long) = &mut self.long {
+            while let Some(key) = reader.next(long, |entry| keys.row_key(&entry))? {
+                if key.is_some() {
+                    return Ok(key);
+                }
+            }
+            self.long = None;
+        }
+        if let Some(key) = self.run.pop() {
+            return Ok(Some(key));
+        }
+        if let Some((parts, key)) = self.next.take() {
+            self.parts = parts;
+            self.run.push(key);
+        }
+        loop {
+            let (own_parts, run, next) = (&mut self.parts, &mut self.run, &mut self.next);
+            let is_over = reader.next(entries, |entry| {
+                let Some(parts) = keys.split(&entry) else { return false };
+                let key = RowKey::new(parts.key, parts.key_spelling);
+                if run.is_empty() {
+                    *own_parts = parts.parts.to_vec();
+                } else if *parts.parts != **own_parts {
+                    *next = Some((parts.parts.to_vec(), key));
+                    return true;
+                }
+                run.push(key);
+                false
+            })?;
+            if is_over.unwrap_or(true) {
+                return Ok(self.run.pop());
+            }
+            if self.run.len() == RUN_MAX {
+                self.run.clear();
+                let run = range_of_parts(&self.parts);
+                let behind = Range { start: self.start.clone(), end: Bound::Excluded(self.parts.clone()) };
+                *entries = reader.scan(self.index, &behind, true)?;
+                self.long = Some(reader.scan(self.index, &run, false)?);
+                return self.next(entries, keys, reader);
+            }
+        }
+    }
+}
+
+/// Rows that were copied, in an order of their own.
+#[derive(Default)]
+pub struct CopiedRows {
+    rows: VecDeque<(RowKey, Box<[u8]>, bool)>,
+}
+
+impl CopiedRows {
+    /// Adds a row behind the others; `has_large` says whether it has large values that lie apart.
+    pub fn push(&mut self, row: &Row<'_>, has_large: bool) {
+        self.rows.push_back((RowKey::new(row.key, row.spelling), row.record.into(), has_large));
+    }
+
+    /// Gives the next row to `visit`, and whether it has large values that lie apart; None at the end.
+    pub fn next<T>(&mut self, visit: impl FnOnce(Row<'_>, bool) -> T) -> Option<T> {
+        let (key, record, has_large) = self.rows.pop_front()?;
+        Some(visit(Row { key: &key.code, spelling: &key.spelling, record: &record }, has_large))
+    }
+}
+
+impl Walk for CopiedRows {
+    fn step<B>(
+        &mut self,
+        mut visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, Fault> {
+        Ok(self.next(|row, _| visit(row)))
+    }
+}

@@ -1,0 +1,235 @@
+//! The one interface of reads, which snapshots and transactions have alike.
+
+use std::ops::ControlFlow;
+
+use pellucid_record::{Dictionary, Shapes};
+
+use crate::catalog::cell::Cell;
+use crate::catalog::row_key::TableId;
+use crate::catalog::shapes::TransactionShapes;
+use crate::error::StoreError;
+use crate::index::IndexInfo;
+use crate::txn::scan::{Range, Row, Scan};
+use crate::txn::snapshot::Snapshot;
+use crate::txn::transaction::Transaction;
+use crate::txn::transaction_scan::TransactionScan;
+use crate::txn::whole::{Large, Whole};
+
+/// Reads one state of a database: that of a snapshot, or what a transaction has made of it.
+///
+/// Rows are read through generics, so that a loop over them is compiled for each of the two.
+pub trait Reader: Large + Sized {
+    /// The shapes of its records.
+    type Shapes: Shapes;
+    /// A walk over rows. It is given its reader with each step.
+    type Scan;
+    /// Whether it reads what is committed, of which the engine's pages tell the counts.
+    const IS_COMMITTED: bool;
+
+    /// The row under a key.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError>;
+
+    /// What `work` makes of the first row of a walk, without making one; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`Scan::next`].
+    fn with_first<T>(
+        &self,
+        table: TableId,
+        range: &Range,
+        reverse: bool,
+        work: impl FnOnce(Row<'_>) -> T,
+    ) -> Result<Option<T>, StoreError>;
+
+    /// A walk over the rows of a table, or part of them.
+    ///
+    /// # Errors
+    /// As [`Snapshot::scan`].
+    fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Self::Scan, StoreError>;
+
+    /// Gives the next row of a walk to `use_row`; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`Scan::next`].
+    fn next<T>(
+        &self,
+        scan: &mut Self::Scan,
+        use_row: impl FnOnce(Row<'_>) -> T,
+    ) -> Result<Option<T>, StoreError>;
+
+    /// Gives the next rows to `visit`, until it breaks. Returns what it said last; `None` at the end of the walk.
+    ///
+    /// # Errors
+    /// As [`Scan::next`].
+    fn next_rows<B>(
+        &self,
+        scan: &mut Self::Scan,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, StoreError>;
+
+    /// The same walk over a snapshot, which several threads can share; what it is else.
+    ///
+    /// # Errors
+    /// It is a walk over what a transaction has changed.
+    fn into_pinned(scan: Self::Scan) -> Result<Scan, Self::Scan>;
+
+    /// How many rows a table has, or entries an index.
+    ///
+    /// # Errors
+    /// As [`Snapshot::count`].
+    fn count(&self, table: TableId) -> Result<u64, StoreError>;
+
+    /// What is committed: itself, or what the transaction began with.
+    ///
+    /// # Errors
+    /// When there is no room for one more reader.
+    fn committed(&self) -> Result<Snapshot, StoreError>;
+
+    /// How many rows are in a range, roughly. In a transaction it is what was committed before that tells.
+    ///
+    /// # Errors
+    /// As [`Snapshot::estimate`].
+    fn estimate(&self, table: TableId, range: &Range) -> Result<u64, StoreError> {
+        match self.committed()?.estimate(table, range) {
+            // Made by this transaction: nothing tells where its rows lie.
+            Err(StoreError::NoSuchTable { .. }) => Ok(self.count(table)?.div_ceil(3)),
+            estimate => estimate,
+        }
+    }
+
+    /// The indexes of a table, by name.
+    ///
+    /// # Errors
+    /// When the catalog is damaged.
+    fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>, StoreError>;
+
+    /// The shapes that its records name, and its large values.
+    fn whole(&self) -> Whole<'_, Self::Shapes, Self>;
+}
+
+impl Reader for Snapshot {
+    type Shapes = Dictionary;
+    type Scan = Scan;
+    const IS_COMMITTED: bool = true;
+
+    #[inline]
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
+        Snapshot::get(self, table, key)
+    }
+
+    fn with_first<T>(
+        &self,
+        table: TableId,
+        range: &Range,
+        reverse: bool,
+        work: impl FnOnce(Row<'_>) -> T,
+    ) -> Result<Option<T>, StoreError> {
+        Snapshot::with_first(self, table, range, reverse, work)
+    }
+
+    fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<Scan, StoreError> {
+        Snapshot::scan(self, table, range, reverse)
+    }
+
+    #[inline]
+    fn next<T>(&self, scan: &mut Scan, use_row: impl FnOnce(Row<'_>) -> T) -> Result<Option<T>, StoreError> {
+        Ok(scan.next()?.map(use_row))
+    }
+
+    #[inline]
+    fn next_rows<B>(
+        &self,
+        scan: &mut Scan,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+        scan.next_rows(visit)
+    }
+
+    fn into_pinned(scan: Scan) -> Result<Scan, Scan> {
+        Ok(scan)
+    }
+
+    fn count(&self, table: TableId) -> Result<u64, StoreError> {
+        Snapshot::count(self, table)
+    }
+
+    fn committed(&self) -> Result<Snapshot, StoreError> {
+        Ok(self.clone())
+    }
+
+    fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>, StoreError> {
+        Snapshot::indexes(self, table)
+    }
+
+    fn whole(&self) -> Whole<'_, Dictionary, Self> {
+        Snapshot::whole(self)
+    }
+}
+
+impl Reader for Transaction {
+    type Shapes = TransactionShapes;
+    type Scan = TransactionScan;
+    const IS_COMMITTED: bool = false;
+
+    #[inline]
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Cell<'_>>, StoreError> {
+        Transaction::get(self, table, key)
+    }
+
+    fn with_first<T>(
+        &self,
+        table: TableId,
+        range: &Range,
+        reverse: bool,
+        work: impl FnOnce(Row<'_>) -> T,
+    ) -> Result<Option<T>, StoreError> {
+        Transaction::with_first(self, table, range, reverse, work)
+    }
+
+    fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<TransactionScan, StoreError> {
+        Transaction::scan(self, table, range, reverse)
+    }
+
+    fn next<T>(
+        &self,
+        scan: &mut TransactionScan,
+        use_row: impl FnOnce(Row<'_>) -> T,
+    ) -> Result<Option<T>, StoreError> {
+        scan.next(self, use_row)
+    }
+
+    fn next_rows<B>(
+        &self,
+        scan: &mut TransactionScan,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<B>,
+    ) -> Result<Option<ControlFlow<B>>, StoreError> {
+        scan.next_rows(self, visit)
+    }
+
+    fn into_pinned(scan: TransactionScan) -> Result<Scan, TransactionScan> {
+        match scan {
+            TransactionScan::Clean(scan) => Ok(*scan),
+            dirty @ TransactionScan::Dirty(_) => Err(dirty),
+        }
+    }
+
+    fn count(&self, table: TableId) -> Result<u64, StoreError> {
+        Transaction::count(self, table)
+    }
+
+    fn committed(&self) -> Result<Snapshot, StoreError> {
+        // Nobody else commits meanwhile, so the newest version is the one that this builds on.
+        self.database.snapshot()
+    }
+
+    fn indexes(&self, table: TableId) -> Result<Vec<IndexInfo>, StoreError> {
+        Transaction::indexes(self, table)
+    }
+
+    fn whole(&self) -> Whole<'_, TransactionShapes, Self> {
+        Transaction::whole(self)
+    }
+}
