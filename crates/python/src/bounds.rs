@@ -67,16 +67,6 @@ impl Bounds {
 
     /// Whether a key lies within the bounds.
     pub fn holds(&self, key: &[u8]) -> bool {
-        let is_behind_start = match &self.range.start {
-            Edge::Included(start) => key >= &start[..],
-            Edge::Excluded(start) => key > &start[..],
-            Edge::Unbounded => true,
-        };
-        let is_before_end = match &self.range.end {
-            Edge::Included(end) => key <= &end[..],
-            Edge::Excluded(end) => key < &end[..],
-            Edge::Unbounded => true,
-        };
-        is_behind_start && is_before_end
+        self.range.contains(key)
     }
 }

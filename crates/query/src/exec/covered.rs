@@ -6,7 +6,6 @@ use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
 use pellucid_store::{Range, Reader};
 
-use super::follow::is_within;
 use super::work::{Stop, Work};
 use super::{AccessPaths, Answer, Executor, SortUp, evaluator_of_all};
 use crate::covered_rows::CoveredRows;
@@ -165,7 +164,7 @@ impl Work for ReadEntries {
                 if told.len() as u64 >= self.wanted && (!self.is_reverse || run == told.len()) {
                     return ControlFlow::Break(Ok(()));
                 }
-                if self.range.as_ref().is_some_and(|range| !is_within(range, entry.key)) {
+                if self.range.as_ref().is_some_and(|range| !range.contains(entry.key)) {
                     return ControlFlow::Continue(());
                 }
                 is_told = !(self.is_ordered && self.teller.has_complex(&entry))

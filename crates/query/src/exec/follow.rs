@@ -1,9 +1,9 @@
 //! Follows access paths: gathers the keys of rows from indexes, counts entries, or begins a walk in the order of an index.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use pellucid_record::Shapes;
-use pellucid_store::{Range, Reader};
+use pellucid_store::Reader;
 
 use super::work::{Parallel, Stop, Work};
 use super::{AccessPaths, Executor, RowSet, put_in_order, threads};
@@ -64,7 +64,7 @@ impl<R: Reader> Executor<'_, R> {
     /// Leaves the keys that are in the part of the table in which all rows are.
     pub(super) fn keep_in_range(&self, keys: &mut Vec<RowKey>) {
         if !self.is_whole {
-            keys.retain(|key| is_within(&self.range, &key.code));
+            keys.retain(|key| self.range.contains(&key.code));
         }
     }
 
@@ -153,21 +153,6 @@ impl<R: Reader> Executor<'_, R> {
         }
         Ok(Some(count))
     }
-}
-
-/// Whether a key is in a range.
-pub(super) fn is_within(range: &Range, key: &[u8]) -> bool {
-    let is_behind_start = match &range.start {
-        Bound::Included(start) => key >= &start[..],
-        Bound::Excluded(start) => key > &start[..],
-        Bound::Unbounded => true,
-    };
-    is_behind_start
-        && match &range.end {
-            Bound::Included(end) => key <= &end[..],
-            Bound::Excluded(end) => key < &end[..],
-            Bound::Unbounded => true,
-        }
 }
 
 /// Leaves the keys that are also among the others; both are in order.

@@ -8,7 +8,7 @@ use pellucid_store::{Range, Reader};
 
 use super::paths::{LOOKUP_COST_IN_ROWS, ROW_COUNT_MIN};
 use super::table_index::TableIndex;
-use super::{AccessPaths, Executor, follow::is_within, has_decimals, put_in_order};
+use super::{AccessPaths, Executor, has_decimals, put_in_order};
 use crate::expression::{Comparison, Kind, Node};
 use crate::fault::Fault;
 use crate::key_range;
@@ -151,7 +151,7 @@ impl<R: Reader> Executor<'_, R> {
         };
         let mut keys = Vec::new();
         for code in codes {
-            if self.is_whole || is_within(&self.range, &code) {
+            if self.is_whole || self.range.contains(&code) {
                 let cell = self.reader.get(self.table, &code)?;
                 keys.extend(cell.map(|cell| RowKey::new(&code, cell.spelling)));
             }

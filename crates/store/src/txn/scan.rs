@@ -33,6 +33,23 @@ impl Range {
     pub fn half_open(start: Vec<u8>, end: Vec<u8>) -> Self {
         Self { start: Bound::Included(start), end: Bound::Excluded(end) }
     }
+
+    /// Whether a key lies within.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let is_behind_start = match &self.start {
+            Bound::Unbounded => true,
+            Bound::Included(start) => key >= &start[..],
+            Bound::Excluded(start) => key > &start[..],
+        };
+        is_behind_start
+            && match &self.end {
+                Bound::Unbounded => true,
+                Bound::Included(end) => key <= &end[..],
+                Bound::Excluded(end) => key < &end[..],
+            }
+    }
 }
 
 /// One row of a walk, in place.
@@ -144,7 +161,7 @@ impl RowRange {
     /// Sort the entries of a run by their whole keys, and remove those outside the range. An entry
     /// whose cell is damaged stays, first, so that the caller finds it.
     pub(crate) fn sort_run(&self, entries: &mut Vec<Entry<'_>>) {
-        entries.retain(|entry| self.row(*entry).is_none_or(|row| self.has_whole(row.key)));
+        entries.retain(|entry| self.row(*entry).is_none_or(|row| self.whole.contains(row.key)));
         entries.sort_by(|one, other| {
             let keys = (self.row(*one).map(|row| row.key), self.row(*other).map(|row| row.key));
             match self.direction {
@@ -152,20 +169,6 @@ impl RowRange {
                 Direction::Reverse => keys.1.cmp(&keys.0),
             }
         });
-    }
-
-    fn has_whole(&self, key: &[u8]) -> bool {
-        let is_behind_start = match &self.whole.start {
-            Bound::Unbounded => true,
-            Bound::Included(start) => key >= &start[..],
-            Bound::Excluded(start) => key > &start[..],
-        };
-        let is_before_end = match &self.whole.end {
-            Bound::Unbounded => true,
-            Bound::Included(end) => key <= &end[..],
-            Bound::Excluded(end) => key < &end[..],
-        };
-        is_behind_start && is_before_end
     }
 }
 

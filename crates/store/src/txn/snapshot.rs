@@ -179,19 +179,6 @@ impl Snapshot {
         found.map_err(|error| self.inner.database.error(error))
     }
 
-    /// How many rows are in a range, or `most` if there are more.
-    ///
-    /// # Errors
-    /// As `scan`.
-    pub fn count_up_to(&self, table: TableId, range: &Range, most: u64) -> Result<u64, StoreError> {
-        let mut scan = self.scan(table, range, false)?;
-        let mut count = 0;
-        while count < most && scan.next()?.is_some() {
-            count += 1;
-        }
-        Ok(count)
-    }
-
     /// How many rows are in a range, at most `limit`, and whether these are all.
     fn counted_up_to(&self, table: TableId, range: &Range, limit: u64) -> Result<(u64, bool), StoreError> {
         let mut scan = self.scan(table, range, false)?;
