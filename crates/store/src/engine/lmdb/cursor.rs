@@ -1,9 +1,7 @@
-//! How does a walk go through LMDB's pages?
+//! How does LMDB itself walk?
 //!
-//! One call of LMDB finds the first entry of a leaf page; the others of the page are read in the map
-//! (`engine/lmdb/page.rs`), and LMDB's cursor is moved behind them when the walk goes on. In write transactions,
-//! whose changed pages lie outside the map, and wherever a page does not look as it should, each entry is
-//! asked of LMDB.
+//! Each entry is asked of LMDB. That is how write transactions walk, whose changed pages lie outside the map, and all walks where it is not
+//! known where the map lies. The others read the pages themselves (`engine/lmdb/walk.rs`), which is faster, and safe in damaged pages.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};
@@ -12,7 +10,6 @@ use std::ptr;
 
 use pellucid_lmdb_sys as ffi;
 
-use crate::engine::lmdb::page::Leaf;
 use crate::engine::lmdb::{Environment, check, error_of};
 use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, Start};
 
@@ -47,15 +44,7 @@ pub(crate) struct LmdbCursor<'t> {
     direction: Direction,
     /// The entry that LMDB's cursor stands on and the walk has not given yet.
     pending: Option<Entry<'t>>,
-    /// The walk's last entry, where LMDB's cursor has to be moved before it goes on.
-    ahead: Option<&'t [u8]>,
     is_over: bool,
-    /// Pages in the file when the cursor was opened: no address beyond them is read.
-    page_count: u64,
-    /// The leaf page that `fill` read last.
-    last_page: usize,
-    /// Whether `fill` may read pages in the map.
-    reads_pages: bool,
     _txn: PhantomData<&'t ()>,
 }
 
@@ -78,19 +67,9 @@ impl<'t> LmdbCursor<'t> {
             environment,
             direction: Direction::Forward,
             pending: None,
-            ahead: None,
             is_over: true,
-            page_count: environment.info().me_last_pgno as u64 + 1,
-            last_page: 0,
-            reads_pages: true,
             _txn: PhantomData,
         })
-    }
-
-    /// The same cursor, without reading pages in the map.
-    pub(crate) fn plain(mut self) -> Self {
-        self.reads_pages = false;
-        self
     }
 
     fn go(&mut self, operation: c_uint, key: &[u8]) -> Result<Option<Entry<'t>>, EngineError> {
@@ -103,19 +82,6 @@ impl<'t> LmdbCursor<'t> {
             ffi::MDB_NOTFOUND => Ok(None),
             code => Err(read_error(code)),
         }
-    }
-
-    /// The leaf page that holds a key which LMDB's cursor has just given.
-    fn leaf_of(&self, key: &[u8]) -> Option<(Leaf<'t>, usize)> {
-        if !self.reads_pages {
-            return None;
-        }
-        let address = key.as_ptr() as usize;
-        let bounds = self.environment.map_bounds(address)?;
-        // SAFETY: the address came from this transaction; its pages stay as they are for `'t`, and the
-        // file had `page_count` pages when the cursor was opened, and never has fewer later.
-        let leaf = unsafe { bounds.leaf_around(address, self.page_count) }?;
-        Some((leaf, leaf.index_of_key(address)?))
     }
 }
 
@@ -131,7 +97,6 @@ impl Drop for LmdbCursor<'_> {
 impl<'t> Cursor<'t> for LmdbCursor<'t> {
     fn start(&mut self, start: Start<'_>, direction: Direction) -> Result<(), EngineError> {
         self.direction = direction;
-        self.ahead = None;
         self.pending = match (start, direction) {
             (Start::Edge, Direction::Forward) => self.go(ffi::MDB_FIRST, &[])?,
             (Start::Edge, Direction::Reverse) => self.go(ffi::MDB_LAST, &[])?,
@@ -155,11 +120,6 @@ impl<'t> Cursor<'t> for LmdbCursor<'t> {
         if self.is_over {
             return Ok(None);
         }
-        if let Some(key) = self.ahead.take() {
-            // On the same page: LMDB compares with its first and last entry before it searches.
-            self.go(ffi::MDB_SET, key)?
-                .ok_or(EngineError::Damaged { what: "an entry of a leaf page cannot be found", code: 0 })?;
-        }
         let operation = match self.direction {
             Direction::Forward => ffi::MDB_NEXT,
             Direction::Reverse => ffi::MDB_PREV,
@@ -172,21 +132,6 @@ impl<'t> Cursor<'t> for LmdbCursor<'t> {
     fn fill(&mut self, batch: &mut Batch<'t>) -> Result<(), EngineError> {
         const STEPS: usize = 32;
         batch.entries.clear();
-        let Some(first) = self.step()? else { return Ok(()) };
-        batch.entries.push(first);
-        if let Some((leaf, index)) = self.leaf_of(first.0) {
-            let is_next = match self.direction {
-                Direction::Forward => leaf.number() == self.last_page + 1,
-                Direction::Reverse => leaf.number() + 1 == self.last_page,
-            };
-            self.last_page = leaf.number();
-            leaf.push_entries(index, self.direction, is_next, &mut batch.entries);
-            if batch.entries.len() > 1 {
-                self.ahead = batch.entries.last().map(|entry| entry.0);
-            }
-            return Ok(());
-        }
-        self.reads_pages = false;
         while batch.entries.len() < STEPS {
             match self.step()? {
                 Some(entry) => batch.entries.push(entry),

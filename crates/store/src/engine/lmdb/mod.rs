@@ -3,7 +3,7 @@
 //! In LMDB: a copy-on-write B+tree in a memory map. Readers take no lock and read in place; a commit writes
 //! new pages, syncs them, then one of two meta pages in turn, so a crash leaves the commit before it. This
 //! module opens the environment and speaks LMDB's C interface; `engine/lmdb/txn.rs` has its transactions and
-//! cursors, `engine/lmdb/page.rs` reads leaf pages in the map.
+//! cursors, `engine/lmdb/walk.rs` and `engine/lmdb/search.rs` read the pages in the map.
 //!
 //! Always: data synced before the meta page (but for the first commit, which `file/stamp.rs` tells from a torn one), no write map
 //! (a stray pointer of the program cannot write into the file), reader places that belong to transactions and not to threads (`NOTLS`),
@@ -22,6 +22,7 @@ pub(crate) mod fill;
 pub(crate) mod page;
 pub(crate) mod search;
 pub(crate) mod txn;
+pub(crate) mod walk;
 
 use std::ffi::{CStr, CString, OsStr, c_int, c_uint};
 use std::fs::File;

@@ -9,13 +9,13 @@
 //! Host byte order; node offsets count from the page's first byte and stand in key order; nodes fill the page
 //! from its end down to `upper`. (LMDB's `mdb.c`: `MDB_page`, `MDB_node`.)
 //!
-//! LMDB's own cursor costs some 20 ns a row, most of it calls and checks. A scan therefore asks LMDB for the
-//! first entry of a page and reads the others here, in the map. Every number is checked against the page
-//! and the map before it is used; whatever does not fit makes the scan fall back to the plain cursor, which
-//! is also the oracle in the tests. `verify/pages.rs` reads the same layout from the file for `check`.
+//! LMDB's own cursor costs some 20 ns a row, most of it calls and checks. A scan therefore reads the pages
+//! here, in the map (`engine/lmdb/walk.rs`). Every number is checked against the page and the map before it
+//! is used; whatever does not fit ends the scan with an error. `verify/pages.rs` reads the same layout from the file for `check`.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use crate::engine::{Direction, Entry};
 use crate::sys::os::prefetch;
@@ -93,16 +93,6 @@ impl MapBounds {
         // SAFETY: the page lies in the file and in the map (both checked above), where it stays and is not
         // written to, as the caller promises.
         Some(unsafe { std::slice::from_raw_parts((self.base + offset) as *const u8, self.page_size) })
-    }
-
-    /// The leaf page around an address.
-    ///
-    /// # Safety
-    /// As that of `page`; `address` came from that transaction.
-    pub(crate) unsafe fn leaf_around<'m>(self, address: usize, page_count: u64) -> Option<Leaf<'m>> {
-        let number = (address.checked_sub(self.base)? / self.page_size) as u64;
-        // SAFETY: as the caller promises.
-        Leaf::of(unsafe { self.page(number, page_count) }?, number, self, page_count)
     }
 }
 
@@ -191,15 +181,7 @@ impl<'m> Leaf<'m> {
         (self.page.as_ptr() as usize - self.bounds.base) / self.bounds.page_size
     }
 
-    /// Which entry has its key at this address.
-    pub(crate) fn index_of_key(&self, address: usize) -> Option<usize> {
-        let offset = address.checked_sub(self.page.as_ptr() as usize)?.checked_sub(NODE_HEAD_SIZE)?;
-        let offset = u16::try_from(offset).ok()?.to_le_bytes();
-        let offsets = self.page.get(PAGE_HEAD_SIZE..PAGE_HEAD_SIZE + 2 * self.count)?;
-        offsets.chunks_exact(2).position(|found| found == offset)
-    }
-
-    /// Add the entries that follow `index` in a walk, up to one that does not lie in the page or the map.
+    /// Add these entries in a walk's order, up to one that does not lie in the page or the map.
     ///
     /// Meanwhile ask the processor, where `asks_ahead` says so, for the page behind this one in the file, or before it. A walk
     /// over pages that were written in order would otherwise wait for memory at each row: processors look ahead only
@@ -208,15 +190,15 @@ impl<'m> Leaf<'m> {
     #[inline]
     pub(crate) fn push_entries(
         &self,
-        index: usize,
+        indexes: Range<usize>,
         direction: Direction,
         asks_ahead: bool,
         entries: &mut Vec<Entry<'m>>,
     ) {
         let page_size = self.page.len();
-        let (indexes, neighbour) = match direction {
-            Direction::Forward => (index + 1..self.count, self.page.as_ptr().wrapping_add(page_size)),
-            Direction::Reverse => (0..index, self.page.as_ptr().wrapping_sub(page_size)),
+        let neighbour = match direction {
+            Direction::Forward => self.page.as_ptr().wrapping_add(page_size),
+            Direction::Reverse => self.page.as_ptr().wrapping_sub(page_size),
         };
         let offsets = self.page.get(PAGE_HEAD_SIZE + 2 * indexes.start..PAGE_HEAD_SIZE + 2 * indexes.end);
         let (offsets, _) = offsets.unwrap_or_default().as_chunks();
