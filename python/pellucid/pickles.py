@@ -22,6 +22,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import io
+import itertools
 import pickle
 import struct
 import sys
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["check_globals", "decode", "encode"]
+__all__ = ["check_globals", "decode", "encode", "wanted"]
 
 WILDCARDS = frozenset("*?[")
 BOUND_METHODS = (types.MethodType, types.BuiltinMethodType)
@@ -74,6 +75,24 @@ def check_globals(names: tuple[str, ...]) -> None:
             raise ValueError(
                 f"pickle=[{name!r}] names no global; write the module before the name, as in "
                 '"decimal.Decimal" or "mypkg.models.*"'
+def wanted(data: bytes) -> str | None:
+    """The first class or function that a pickle names, mostly that of its object; runs nothing of it."""
+    import pickletools
+
+    texts: list[str] = []
+    try:
+        for operation, argument, _ in itertools.islice(pickletools.genops(data), 100):
+            if operation.name == "GLOBAL":
+                return str(argument).replace(" ", ".")
+            if operation.name == "STACK_GLOBAL":
+                return ".".join(texts[-2:]) if len(texts) > 1 else None
+            if "UNICODE" in operation.name:
+                texts.append(str(argument))
+    except Exception:  # Whatever is wrong with it: this is for a message alone.
+        return None
+    return None
+
+
             )
         if WILDCARDS.intersection(module):
             raise ValueError(

@@ -30,7 +30,7 @@ use crate::values::names::{Names, ShapeNames, Source};
 use crate::values::node::Node;
 use crate::values::reading::Reading;
 use crate::values::row::{Gate, Holder, Row};
-use crate::values::{alloc, decode, row_errors};
+use crate::values::{alloc, decode, row_errors, scalars};
 
 /// Shapes that `dumps` remembers before it starts over.
 const REMEMBERED_SHAPE_COUNT_MAX: usize = 4096;
@@ -484,7 +484,8 @@ pub fn plain_of_row<'py>(py: Python<'py>, row: &GilRc<Row>) -> PyResult<Bound<'p
     let reading = Reading::new(row);
     match pellucid_record::view::root(reading.bytes(), &*row.names) {
         Ok(Root::Container(place)) => decode::plain(py, &reading, &Slot::Container(place)),
-        Ok(Root::Scalar(slot)) => decode::plain_at(py, &reading, &slot, 0),
+        Ok(Root::Scalar(slot)) => decode::plain_at(py, &reading, &slot, 0)
+            .map_err(|error| scalars::unmade(py, &reading, &slot, None, error)),
         Err(error) => Err(row_errors::corrupt_row(py, row, &error)),
     }
 }

@@ -36,7 +36,9 @@ pub fn handle<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = parent.py();
     counters::field_decoded();
-    let Slot::Container(place) = slot else { return scalar(py, reading, slot) };
+    let Slot::Container(place) = slot else {
+        return scalar(py, reading, slot).or_else(|error| unmade_field(parent, reading, slot, step(), error));
+    };
     match place.kind {
         Kind::Shaped | Kind::Keyed => {
             let node = Node::child(reading, parent, step(), place)?;
@@ -49,6 +51,21 @@ pub fn handle<'py>(
         Kind::Tuple => tuple_of_handles(parent, reading, &place, step()),
         Kind::Set | Kind::FrozenSet => plain(py, reading, &Slot::Container(place)),
     }
+}
+
+/// What a field raises that cannot be made.
+#[cold]
+fn unmade_field<'py>(
+    parent: &Bound<'py, PyAny>,
+    reading: &Reading<'_>,
+    slot: Slot<'_>,
+    step: Step,
+    error: PyErr,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = parent.py();
+    let mut path = crate::values::handles::node_of(parent)?.path(py)?;
+    path.push(step);
+    Err(scalars::unmade(py, reading, &slot, Some(crate::values::path::show(py, &path)), error))
 }
 
 /// A tuple cannot change, but a list in it can: its elements are handles as well.

@@ -144,9 +144,18 @@ pub fn decode_pickle<'py>(
         return Err(errors::raise(
             py,
             "PickleDenied",
-            "a stored value is a pickle, and pickles are denied; open with pickle=\"allow\", or with the list of globals \
-             it may use, if you trust the file's author",
+            format!(
+                "a stored value is a pickle{of}, and pickles are denied; open with pickle=\"allow\", or with {list}, if \
+                 you trust the file's author"
+            ),
         ));
+        let wanted: Option<String> = text::bytes(py, data)
+            .and_then(|data| pickles(py)?.call_method1("wanted", (data,))?.extract())
+            .unwrap_or_default();
+        let (of, list) = match wanted {
+            Some(wanted) => (format!(" of {wanted:?}"), format!("pickle=[{wanted:?}]")),
+            None => (String::new(), "the list of globals it may use".to_owned()),
+        };
     }
     // The bytes first: an import may run code that writes to a viewed buffer.
     let data = text::bytes(py, data)?;

@@ -2,7 +2,8 @@
 
 use pellucid_record::error::{Corrupt, Damage, EncodeError};
 use pyo3::exceptions::{
-    PyAttributeError, PyKeyError, PyMemoryError, PyRuntimeError, PyUnicodeDecodeError, PyValueError,
+    PyAttributeError, PyException, PyKeyError, PyMemoryError, PyRuntimeError, PyUnicodeDecodeError,
+    PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -118,6 +119,49 @@ pub fn corrupt_key(py: Python<'_>, table: &str, key: &[u8], error: &Corrupt) -> 
              to see how far the damage goes"
         ),
     )
+}
+
+/// What it raises that code which is not ours did not make a stored object: a decode function, a pickle's class, or the lack of them. The message
+/// names the record, and where in it the object is. Errors of others keep their class, and get the place as a note.
+///
+/// `AttributeError` and `KeyError` would say that the record has no such field, so that `getattr(rec, name, default)` gives the default: they become
+/// an `UnreadableValue`.
+pub fn unmade(py: Python<'_>, row: &Row, at: Option<String>, error: PyErr) -> PyErr {
+    let value = error.value(py);
+    let Ok(class) = error.get_type(py).name().map(|name| name.to_string()) else { return error };
+    if !error.is_instance_of::<PyException>(py)
+        || error.is_instance_of::<PyMemoryError>(py)
+        || ["CorruptRecord", "StaleRecord", "Closed"].contains(&class.as_str())
+    {
+        return error;
+    }
+    let record = describe(py, row);
+    let place = match at.filter(|at| !at.is_empty()) {
+        Some(at) => format!("{at} of {record}"),
+        None => record.clone(),
+    };
+    if ["PickleDenied", "UnregisteredType", "UnreadableValue"].contains(&class.as_str()) {
+        let message = value.to_string();
+        // One in another is placed by the inner one.
+        if !message.contains(&record) {
+            let _ = value.setattr("args", (format!("{place}: {message}"),));
+        }
+        return error;
+    }
+    let what =
+        format!("{place} cannot be read: its decode function, or what its pickle calls, raised {class}");
+    if error.is_instance_of::<PyAttributeError>(py) || error.is_instance_of::<PyKeyError>(py) {
+        let why = value.str().map(|text| text.to_string()).unwrap_or_default();
+        let raised = raise(py, "UnreadableValue", format!("{what}: {why}"));
+        raised.set_cause(py, Some(error));
+        return raised;
+    }
+    let has_note = value.getattr("__notes__").is_ok_and(|notes| !notes.is_none());
+    if !has_note {
+        // Python 3.10 has no notes.
+        let _ = value.call_method1("add_note", (what,));
+    }
+    error
 }
 
 /// Damage that showed when an object was to be made: its `ValueError` becomes a `CorruptRecord`.

@@ -126,10 +126,30 @@ pub fn decode<'py>(
     match *slot {
         Slot::Date(ordinal) => new_date(py, ordinal),
         Slot::Datetime(bits) => new_datetime(py, bits, None),
-        Slot::Heap { tag, payload, offset } => from_payload(py, reading, tag, payload, offset, depth),
+        Slot::Heap { tag, payload, offset } => {
+            let object = from_payload(py, reading, tag, payload, offset, depth);
+            // What is no part of a container has a field around it, whose name the caller knows.
+            if depth == 0 { object } else { object.map_err(|error| unmade(py, reading, slot, None, error)) }
+        }
         _ => Err(errors::internal("a slot that is no scalar")),
     }
     .map_err(|error| row_errors::undecodable(py, reading.row(), error))
+}
+
+/// What it raises that a registered class or a pickle did not make its object; `at` is where in the record that is, if it is known.
+pub fn unmade(
+    py: Python<'_>,
+    reading: &Reading<'_>,
+    slot: &Slot<'_>,
+    at: Option<String>,
+    error: PyErr,
+) -> PyErr {
+    match slot {
+        Slot::Heap { tag: tag::REGISTERED | tag::PICKLE | tag::APART, .. } => {
+            row_errors::unmade(py, reading.row(), at, error)
+        }
+        _ => error,
+    }
 }
 
 fn damaged() -> PyErr {

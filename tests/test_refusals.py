@@ -1,0 +1,158 @@
+"""Does a refusal say what was refused, where, and what to do now?"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import io
+import pathlib
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pellucid
+import pytest
+from pellucid import F
+
+
+class Thing:
+    def __init__(self, name: str = "a") -> None:
+        self.name = name
+
+
+class Coded(Thing):
+    """One whose decode function goes wrong."""
+
+
+@dataclasses.dataclass
+class Person:
+    name: str
+    age: int = 0
+
+
+class Movie(typing.TypedDict):
+    title: str
+
+
+class Named(typing.Protocol):
+    name: str
+
+
+def raises(error: type[BaseException]) -> Callable[[object], Thing]:
+    def decode(_value: object) -> Thing:
+        raise error("the class has changed")
+
+    return decode
+
+
+@pytest.fixture
+def vanished() -> Iterator[types.ModuleType]:
+    """A module with a class, which can be taken away."""
+    module = types.ModuleType("vanished_module")
+    module.Gone = type("Gone", (), {"__module__": "vanished_module"})  # type: ignore[attr-defined]
+    sys.modules["vanished_module"] = module
+    yield module
+    sys.modules.pop("vanished_module", None)
+
+
+# A stored object that cannot be made
+
+
+@pytest.mark.parametrize("error", [AttributeError, KeyError])
+def test_a_decode_function_that_fails_does_not_make_the_field_absent(
+    db: pellucid.Database, error: type[Exception]
+) -> None:
+    pellucid.register(Coded, lambda thing: thing.name, raises(error))
+    db["a"] = {"o": Coded(), "l": [Coded()], "n": 1, "d": {"deep": Coded()}}
+    record = db["a"]
+    reads: list[tuple[Callable[[], object], str]] = [
+        (lambda: getattr(record, "o", None), r'\["o"\] of record'),
+        (lambda: hasattr(record, "o"), r'\["o"\] of record'),
+        (lambda: record["o"], r'\["o"\] of record'),
+        (lambda: record.get("o"), r'\["o"\] of record'),
+        (lambda: record.path("o"), r'\["o"\] of record'),
+        (lambda: record.d.deep, r'\["d"\]\["deep"\] of record'),
+        (lambda: record.l[0], r'\["l"\]\[0\] of record'),
+        (record.to_dict, "^record"),
+        (lambda: list(record.items()), r'\["o"\] of record'),
+        (lambda: db.column("o"), "^record"),
+    ]
+    for read, place in reads:
+        with pytest.raises(pellucid.UnreadableValue, match=place) as told:
+            read()
+        assert isinstance(told.value.__cause__, error)
+        assert "'a' of table \"default\" cannot be read: its decode function" in str(told.value)
+        assert f"raised {error.__name__}: " in str(told.value)
+    assert (record.n, hasattr(record, "m")) == (1, False)
+
+
+def test_other_errors_of_a_decode_function_keep_their_class_and_get_the_place(db: pellucid.Database) -> None:
+    pellucid.register(Coded, lambda thing: thing.name, raises(ZeroDivisionError))
+    db["a"] = {"o": Coded()}
+    with pytest.raises(ZeroDivisionError, match="the class has changed") as told:
+        _ = db["a"].o
+    if sys.version_info >= (3, 11):
+        assert told.value.__notes__ == [
+            '["o"] of record \'a\' of table "default" cannot be read: its decode function, or what its '
+            "pickle calls, raised ZeroDivisionError"
+        ]
+
+
+def test_a_pickle_whose_class_is_gone_does_not_make_the_field_absent(
+    path: Path, vanished: types.ModuleType
+) -> None:
+    with pellucid.open(path, pickle="allow") as db:
+        db["a"] = {"o": vanished.Gone(), "n": 1}
+        assert hasattr(db["a"], "o")
+        del vanished.Gone
+        with pytest.raises(pellucid.UnreadableValue, match=r'\["o"\] of record \'a\'.*Gone'):
+            getattr(db["a"], "o", None)
+        assert db["a"].n == 1
+
+
+def test_a_denied_pickle_says_where_it_is_and_what_it_wants(path: Path, vanished: types.ModuleType) -> None:
+    with pellucid.open(path, pickle="allow") as db:
+        db["a"] = {"o": vanished.Gone(), "l": [1, vanished.Gone()], "n": 1}
+    with pellucid.open(path) as db:
+        with pytest.raises(pellucid.PickleDenied) as told:
+            _ = db["a"].o
+        assert str(told.value) == (
+            '["o"] of record \'a\' of table "default": a stored value is a pickle of '
+            '"vanished_module.Gone", and pickles are denied; open with pickle="allow", or with '
+            'pickle=["vanished_module.Gone"], if you trust the file\'s author'
+        )
+        with pytest.raises(pellucid.PickleDenied, match=r'^\["l"\]\[1\] of record \'a\''):
+            _ = db["a"].l[1]
+        with pytest.raises(pellucid.PickleDenied, match=r"^record 'a' of table"):
+            db["a"].to_dict()
+    with (
+        pellucid.open(path, pickle=["other.Class"]) as db,
+        pytest.raises(
+            pellucid.PickleDenied, match=r'^\["o"\] of record \'a\' of table "default": a stored pickle wants'
+        ),
+    ):
+        _ = db["a"].o
+
+
+def test_an_unregistered_type_says_where_it_is(db: pellucid.Database) -> None:
+    from pellucid import objects
+
+    pellucid.register(Coded, lambda thing: thing.name, Coded)
+    db["a"] = {"o": Coded(), "both": [Coded(), {"x": Coded()}]}
+    decode = objects._BY_NAME.pop(f"{Coded.__module__}.Coded")
+    try:
+        with pytest.raises(
+            pellucid.UnregisteredType, match=r'^\["both"\]\[1\]\["x"\] of record \'a\' of table'
+        ):
+            _ = db["a"].both[1].x
+        with pytest.raises(
+            pellucid.UnregisteredType, match=r"^record 'a' of table \"default\": a stored object"
+        ):
+            db["a"].to_dict()
+    finally:
+        objects._BY_NAME[f"{Coded.__module__}.Coded"] = decode
