@@ -156,3 +156,59 @@ def test_an_unregistered_type_says_where_it_is(db: pellucid.Database) -> None:
             db["a"].to_dict()
     finally:
         objects._BY_NAME[f"{Coded.__module__}.Coded"] = decode
+
+
+# A value that cannot be pickled
+
+
+def test_a_pickle_that_could_not_be_read_back_is_refused_with_its_place(path: Path) -> None:
+    with (
+        pellucid.open(path, pickle=["test_refusals.Other"]) as db,
+        pytest.raises(pellucid.PickleDenied) as told,
+    ):
+        db["a"] = {"deep": [1, Thing()]}
+    message = str(told.value)
+    assert message.startswith(
+        "the value for key 'a' of table \"default\" at ['deep'][1], of type test_refusals.Thing, "
+    )
+    assert "its pickle wants 'test_refusals.Thing'" in message
+    assert "stored pickle" not in message
+    assert "add it to pickle=[...]" in message
+
+
+@pytest.mark.parametrize("value", [lambda: 1, (n for n in [1])])
+def test_what_cannot_be_pickled_is_unsupported_with_its_place_and_cause(value: Any) -> None:
+    db = pellucid.open(":memory:", pickle="allow")
+    with pytest.raises(
+        pellucid.UnsupportedValue,
+        match=r"^the value for key 'a' .* at \['x'\]\[0\], of type .*cannot be pickled: ",
+    ) as told:
+        db["a"] = {"x": [value]}
+    assert told.value.__cause__ is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        (lambda: 1, "store the function's name"),
+        (print, "store the function's name"),
+        ([].append, "store the function's name"),
+        (Thing, "store the class's name"),
+        (typing, "store the module's name"),
+        (io.StringIO("x"), r"store what the file holds, value.read\(\)"),
+        ((n for n in [1]), r"store list\(value\)"),
+        (iter([1]), r"store list\(value\)"),
+        (..., "store None"),
+        (NotImplemented, "store None"),
+    ],
+)
+def test_what_is_code_or_runs_gets_advice_that_works(db: pellucid.Database, value: Any, advice: str) -> None:
+    with pytest.raises(pellucid.UnsupportedValue, match=advice) as told:
+        db["a"] = {"n": value}
+    assert "register" not in str(told.value)
+    assert "pickle" not in str(told.value)
+
+
+def test_the_missing_value_of_pandas_is_none(db: pellucid.Database) -> None:
+    with pytest.raises(pellucid.UnsupportedValue, match=r"stands for no value; store None$"):
+        db["a"] = {"n": pandas.NA}

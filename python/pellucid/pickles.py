@@ -29,7 +29,7 @@ import sys
 import types
 from fnmatch import fnmatchcase
 
-from pellucid.errors import PickleDenied
+from pellucid.errors import PickleDenied, UnsupportedValue
 
 # Not typing's: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
@@ -45,13 +45,52 @@ MISSING = object()
 SHARED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 
 
-def encode(value: object, policy: str | tuple[str, ...]) -> bytes:
-    """The pickle of a value, if `policy` allows to load it again."""
-    data = pickle.dumps(value, protocol=5)
+def encode(
+    value: object, policy: str | tuple[str, ...], advise: Callable[[object], str | None] = lambda _: None
+) -> bytes:
+    """The pickle of a value, if `policy` allows to load it again.
+
+    Where there is none, `advise` says what to store instead.
+    """
+    cls = type(value)
+    try:
+        data = pickle.dumps(value, protocol=5)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        # The native encoder puts the place in front of it.
+        instead = advise(value)
+        raise UnsupportedValue(
+            f", of type {cls.__module__}.{cls.__qualname__}, cannot be pickled: {error}"
+            + (f"; {instead}" if instead else "")
+        ) from error
     if not isinstance(policy, str):
         # What could not be read back under the same policy is refused now, not then.
-        decode(data, policy)
+        try:
+            decode(data, policy)
+        except PickleDenied as error:
+            why = str(error).replace("a stored pickle", "its pickle", 1)
+            raise PickleDenied(
+                f", of type {cls.__module__}.{cls.__qualname__}, would be a pickle that cannot be read back: "
+                f"{why}"
+            ) from None
     return data
+
+
+def wanted(data: bytes) -> str | None:
+    """The first class or function that a pickle names, mostly that of its object; runs nothing of it."""
+    import pickletools
+
+    texts: list[str] = []
+    try:
+        for operation, argument, _ in itertools.islice(pickletools.genops(data), 100):
+            if operation.name == "GLOBAL":
+                return str(argument).replace(" ", ".")
+            if operation.name == "STACK_GLOBAL":
+                return ".".join(texts[-2:]) if len(texts) > 1 else None
+            if "UNICODE" in operation.name:
+                texts.append(str(argument))
+    except Exception:  # Whatever is wrong with it: this is for a message alone.
+        return None
+    return None
 
 
 def decode(data: bytes, policy: str | tuple[str, ...]) -> object:
@@ -75,24 +114,6 @@ def check_globals(names: tuple[str, ...]) -> None:
             raise ValueError(
                 f"pickle=[{name!r}] names no global; write the module before the name, as in "
                 '"decimal.Decimal" or "mypkg.models.*"'
-def wanted(data: bytes) -> str | None:
-    """The first class or function that a pickle names, mostly that of its object; runs nothing of it."""
-    import pickletools
-
-    texts: list[str] = []
-    try:
-        for operation, argument, _ in itertools.islice(pickletools.genops(data), 100):
-            if operation.name == "GLOBAL":
-                return str(argument).replace(" ", ".")
-            if operation.name == "STACK_GLOBAL":
-                return ".".join(texts[-2:]) if len(texts) > 1 else None
-            if "UNICODE" in operation.name:
-                texts.append(str(argument))
-    except Exception:  # Whatever is wrong with it: this is for a message alone.
-        return None
-    return None
-
-
             )
         if WILDCARDS.intersection(module):
             raise ValueError(

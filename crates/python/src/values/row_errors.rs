@@ -198,6 +198,18 @@ fn text_offset(py: Python<'_>, row: &Row, error: &PyErr) -> Option<usize> {
     Some(place + start)
 }
 
+/// Names the place of an object that cannot be pickled, or whose pickle could not be read back.
+fn of_pickling(py: Python<'_>, error: PyErr, place: &str) -> PyErr {
+    let is_ours = crate::errors::is_of(py, &error, "PickleDenied")
+        || (crate::errors::is_of(py, &error, "UnsupportedValue") && error.cause(py).is_some());
+    let value = error.value(py);
+    let message = value.to_string();
+    if is_ours && message.starts_with(", ") {
+        let _ = value.setattr("args", (format!("{place}{message}"),));
+    }
+    error
+}
+
 /// What a failed encoding raises. `place` names what was being written.
 pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
     let mut path = String::new();
@@ -213,7 +225,7 @@ pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
     }
     let at = if path.is_empty() { String::new() } else { format!(" at {path}") };
     match failure.reason {
-        Reason::Python(error) => error,
+        Reason::Python(error) => of_pickling(py, error, &format!("{place}{at}")),
         Reason::Unsupported(object) => {
             let kind = object.bind(py).get_type();
             let kind = kind.fully_qualified_name().map(|name| name.to_string()).unwrap_or_default();
