@@ -212,3 +212,46 @@ def test_what_is_code_or_runs_gets_advice_that_works(db: pellucid.Database, valu
 def test_the_missing_value_of_pandas_is_none(db: pellucid.Database) -> None:
     with pytest.raises(pellucid.UnsupportedValue, match=r"stands for no value; store None$"):
         db["a"] = {"n": pandas.NA}
+
+
+# Tables with a class
+
+
+@pytest.mark.parametrize("where", [F.age >= 0, F.age > 99])
+@pytest.mark.parametrize("changes", [{"foo": 1}, {"name": "x", "foo": F.age}])
+def test_an_update_of_a_field_that_the_class_has_not_is_refused_before_anything_is_written(
+    db: pellucid.Database, where: Any, changes: dict[str, Any]
+) -> None:
+    people = db.table("people", type=Person)
+    people["a"] = Person("Ann")
+    with pytest.raises(pellucid.WrongClass) as told:
+        people.where(where).update(changes)
+    assert str(told.value) == (
+        "update() of table \"people\", which was opened with type=Person: Person has no field 'foo'; its "
+        "fields are 'name', 'age'; nothing was written"
+    )
+    assert people["a"] == Person("Ann")
+    assert people.where().update(age=5) == 1
+    assert people["a"] == Person("Ann", 5)
+
+
+def test_a_record_with_a_field_more_says_what_can_be_done(db: pellucid.Database) -> None:
+    db.table("people")["a"] = {"name": "Ann", "foo": 1}
+    with pytest.raises(
+        pellucid.WrongClass, match="give the class that field, delete it from the record, or read"
+    ):
+        _ = db.table("people", type=Person)["a"]
+    db.table("people")["a"] = {"age": 1}
+    with pytest.raises(
+        pellucid.WrongClass, match="has no default for it; give it one, or read the record without"
+    ):
+        _ = db.table("people", type=Person)["a"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [(Movie, "is a TypedDict"), (Named, "is a Protocol"), (typing.Any, "Any"), (list[Person], "not list")],
+)
+def test_a_type_that_has_no_instances_is_refused_at_once(db: pellucid.Database, kind: Any, why: str) -> None:
+    with pytest.raises(TypeError, match=rf"^type= is the class that rows come back as, .*{why}"):
+        db.table("movies", type=kind)

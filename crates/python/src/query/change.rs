@@ -67,6 +67,11 @@ pub fn update(
             "update() takes at least one field: update(age=F.age + 1)".to_owned(),
         ));
     }
+    let names = paths.iter().filter_map(|path| match path.first() {
+        Some(Step::Field(name)) => Some(&**name),
+        _ => None,
+    });
+    query.table().get().check_fields(py, names)?;
     let core = query.table().get().core();
     let borrowed = paths.iter().map(|path| path.iter().map(Step::borrowed).collect()).collect();
     let mut edits = Edits { paths: borrowed, values, record: Vec::new(), before: Vec::new(), failed: 0 };

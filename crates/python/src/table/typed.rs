@@ -32,7 +32,11 @@ pub fn class_of(argument: Option<&Bound<'_, PyAny>>, run_init: bool) -> PyResult
         };
     };
     match argument.cast::<PyType>() {
-        Ok(class) => Ok(Some(RowClass { python: class.clone().unbind(), run_init })),
+        Ok(class) => {
+            hooks::check_row_class(class)?;
+            Ok(Some(RowClass { python: class.clone().unbind(), run_init }))
+        }
+        // Not a class on Python 3.10.
         Err(_) => Err(errors::type_error(format!(
             "type= is the class that rows come back as, not {}; what a field of it holds, its annotations say",
             argument.repr()?
@@ -66,6 +70,25 @@ pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny
 }
 
 impl Table {
+    /// Raises where the table's class has not all fields of these names: its rows could not be read with them.
+    pub fn check_fields<'a>(&self, py: Python<'_>, names: impl Iterator<Item = &'a str>) -> PyResult<()> {
+        let Some(class) = &self.class else { return Ok(()) };
+        let class = class.python.bind(py);
+        let names: Vec<&str> = names.collect();
+        match hooks::foreign_field(class, &names)? {
+            None => Ok(()),
+            Some(why) => Err(errors::raise(
+                py,
+                "WrongClass",
+                format!(
+                    "update() of table {:?}, which was opened with type={}: {why}; nothing was written",
+                    self.name(py),
+                    class.name()?
+                ),
+            )),
+        }
+    }
+
     /// Raises where `value` is not of the table's class; `place` names it.
     pub fn check_class(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
         let py = value.py();

@@ -184,3 +184,13 @@ pub fn build<'py>(
 pub fn admits(class: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     class.py().import("pellucid.classes")?.call_method1("admits", (class, value))?.extract()
 }
+/// Why a table cannot have rows of a class raises.
+pub fn check_row_class(class: &Bound<'_, PyType>) -> PyResult<()> {
+    class.py().import("pellucid.classes")?.call_method1("check_row_class", (class,)).map(|_| ())
+}
+
+/// What is wrong with the first of these names that is no field of a class; None where all are.
+pub fn foreign_field(class: &Bound<'_, PyType>, names: &[&str]) -> PyResult<Option<String>> {
+    class.py().import("pellucid.classes")?.call_method1("foreign_field", (class, names.to_vec()))?.extract()
+}
+
