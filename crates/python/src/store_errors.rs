@@ -14,7 +14,9 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
     if let Some((path, message)) = error.beside_path() {
         // ENOENT, EISDIR and EEXIST have these numbers on every system that Python runs on.
         let (class, number) = match &error {
-            StoreError::IsDirectory { .. } => ("IsADirectoryError", Some(21)),
+            StoreError::IsDirectory { .. } | StoreError::NamesDirectory { .. } => {
+                ("IsADirectoryError", Some(21))
+            }
             StoreError::TargetExists { .. } => ("FileExistsError", Some(17)),
             StoreError::AccessDenied { source, .. } | StoreError::BesideDenied { source, .. } => {
                 ("PermissionError", source.raw_os_error())
@@ -65,7 +67,7 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         StoreError::DiskFull { source, .. }
         | StoreError::NoRoomForLog { source, .. }
         | StoreError::SyncFailed { source, .. }
-        | StoreError::Io { source, .. } => source.raw_os_error(),
+        | StoreError::Io { source, .. } => pellucid_store::system_number(source),
         _ => None,
     };
     match number.map(|number| raised.value(py).setattr("errno", number)) {

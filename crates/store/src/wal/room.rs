@@ -7,10 +7,12 @@
 //! LMDB uses the pages that a commit has freed behind the next one; so that one is made, of nothing, before they are counted.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::{FileSize, Tree, Usage};
+use crate::error::Bytes;
 use crate::wal::record;
 
 /// What a checkpoint changes besides rows: the catalog, the list of free pages, the way down to each.
@@ -18,6 +20,36 @@ const LEAST: u64 = 256 << 10;
 /// Bytes of a delete and of its entry in an index, about: each may change a page of the tree.
 const ENTRY_SIZE: u64 = 64;
 const PAGE_SIZE: u64 = 4096;
+
+/// Rows are refused although the disk is not full yet.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    free: u64,
+    needed: u64,
+}
+
+impl Reserved {
+    fn error(free: u64, needed: u64) -> io::Error {
+        io::Error::new(io::ErrorKind::StorageFull, Self { free, needed })
+    }
+
+    /// What an error says of that, if that is what it is about.
+    pub(crate) fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for Reserved {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (free, needed) = (Bytes(self.free), Bytes(self.needed));
+        write!(
+            out,
+            "{free} are free there and in the file, and {needed} are needed: the last room is kept for deletes"
+        )
+    }
+}
+
+impl std::error::Error for Reserved {}
 
 /// What is known of the tree's file.
 pub(crate) struct Room {
@@ -49,7 +81,7 @@ impl Room {
     /// Whether a WAL record may be appended where a piece of the log begins, with so many bytes free on the disk, and pending in the log.
     ///
     /// # Errors
-    /// `ENOSPC` where there would be no room for its checkpoint, or behind rows none for deletes.
+    /// `Reserved` where there would be no room for its checkpoint, or behind rows none for deletes.
     pub(crate) fn check(&self, free: u64, pending: u64, piece: u64, bytes: &[u8]) -> io::Result<()> {
         let (used, spare) = (self.used.load(Ordering::Relaxed), self.spare.load(Ordering::Relaxed));
         // Some of what is free in the file is still read in its old version.
@@ -59,19 +91,17 @@ impl Room {
         if room >= needed || (pending == 0 && !adds_rows(bytes)) {
             return Ok(());
         }
-        Err(io::Error::from_raw_os_error(libc::ENOSPC))
+        Err(Reserved::error(room, needed))
     }
 
     /// Whether a transaction of the tree that adds rows may be committed, with so many bytes free on the disk.
     ///
     /// # Errors
-    /// `ENOSPC` where there would be no room for deletes behind it.
+    /// `Reserved` where there would be no room for deletes behind it.
     pub(crate) fn check_bulk(free: u64, piece: u64, size: FileSize) -> io::Result<()> {
         let growth = size.after.saturating_sub(size.now);
-        if growth == 0 || free >= growth.saturating_add(cost(piece, size.after)) {
-            return Ok(());
-        }
-        Err(io::Error::from_raw_os_error(libc::ENOSPC))
+        let needed = growth.saturating_add(cost(piece, size.after));
+        if growth == 0 || free >= needed { Ok(()) } else { Err(Reserved::error(free, needed)) }
     }
 }
 
