@@ -214,6 +214,43 @@ def test_the_missing_value_of_pandas_is_none(db: pellucid.Database) -> None:
         db["a"] = {"n": pandas.NA}
 
 
+# Lists
+
+
+def test_a_value_refused_by_a_list_is_told_with_its_place(db: pellucid.Database) -> None:
+    db["l"] = []
+    db["r"] = {"tags": ["a"]}
+    refused: list[tuple[Callable[[], object], str]] = [
+        (
+            lambda: db["l"].append(Thing()),
+            "the value to append to record 'l' of table \"default\" is of type",
+        ),
+        (lambda: db["l"].extend([1, Thing()]), "value 1 (from 0) to append to record 'l' of table"),
+        (lambda: db["r"].tags.append(Thing()), "the value to append to [\"tags\"] of record 'r'"),
+        (lambda: db["r"].tags.insert(0, Thing()), 'the value to insert at [0] of ["tags"] of record'),
+        (lambda: db["r"].tags.__setitem__(0, Thing()), 'the value for ["tags"][0] of record'),
+        (lambda: db["r"].tags.__setitem__(slice(0, 1), [1, Thing()]), 'the value for ["tags"][1] of record'),
+        (
+            lambda: db["r"].tags.append({"x": Thing()}),
+            "the value to append to [\"tags\"] of record 'r' of table \"default\" at ['x']",
+        ),
+    ]
+    for refuse, message in refused:
+        with pytest.raises(pellucid.UnsupportedValue) as told:
+            refuse()
+        assert str(told.value).startswith(message)
+    assert (db["l"], db["r"]) == ([], {"tags": ["a"]})
+
+
+def test_a_key_that_no_record_has_names_the_record_and_the_types(db: pellucid.Database) -> None:
+    db["a"] = {"n": 1}
+    with pytest.raises(
+        pellucid.UnsupportedValue,
+        match=r"^<object object at .*> of type object cannot be a key in record 'a' .*; the keys .* are str",
+    ):
+        db["a"][object()] = 5
+
+
 # Tables with a class
 
 

@@ -334,7 +334,13 @@ pub fn set_field(
         return Err(errors::raise(
             py,
             "UnsupportedValue",
-            format!("{} cannot be a key of a stored dict", key.get_type().name()?),
+            format!(
+                "{} of type {} cannot be a key in {}; the keys of a dict in a record are str, int, float, bool, None, \
+                 bytes, date, datetime, UUID, Decimal, and tuples of these",
+                errors::brief(key),
+                key.get_type().fully_qualified_name()?,
+                row_errors::describe(py, &record.get().node.row)
+            ),
         ));
     };
     change(py, &record.get().node, Some(step), Action::Set, std::slice::from_ref(value))
