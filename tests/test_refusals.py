@@ -292,3 +292,29 @@ def test_a_record_with_a_field_more_says_what_can_be_done(db: pellucid.Database)
 def test_a_type_that_has_no_instances_is_refused_at_once(db: pellucid.Database, kind: Any, why: str) -> None:
     with pytest.raises(TypeError, match=rf"^type= is the class that rows come back as, .*{why}"):
         db.table("movies", type=kind)
+
+
+# Keys
+
+
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        (enum.Enum("Colour", "RED").RED, r"use key.value, or key.name"),
+        (enum.IntEnum("Size", "BIG").BIG, r"use key.value, or key.name"),
+        (pathlib.PurePosixPath("/x"), r"use str\(key\)"),
+        (pandas.Timestamp("2020-01-01"), r"use key.to_pydatetime\(\)"),
+        (dt.time(1), r"use key.isoformat\(\)"),
+        (dt.timedelta(1), r"use key.total_seconds\(\)"),
+        (bytearray(b"x"), r"use bytes\(key\)"),
+        (slice(1, 2), r"range\(start, stop\) gives the rows of a range of keys"),
+    ],
+)
+def test_a_key_that_cannot_be_stored_says_what_can(db: pellucid.Database, key: Any, instead: str) -> None:
+    with pytest.raises(pellucid.UnsupportedKey, match=f"; {instead}$"):
+        db[key] = 1
+
+
+def test_a_slice_is_no_missing_key(db: pellucid.Database) -> None:
+    with pytest.raises(TypeError, match=r"range\(start, stop\) of a table"):
+        _ = db[1:2]  # type: ignore[misc]
