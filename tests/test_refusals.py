@@ -318,3 +318,61 @@ def test_a_key_that_cannot_be_stored_says_what_can(db: pellucid.Database, key: A
 def test_a_slice_is_no_missing_key(db: pellucid.Database) -> None:
     with pytest.raises(TypeError, match=r"range\(start, stop\) of a table"):
         _ = db[1:2]  # type: ignore[misc]
+
+
+# Opening, closing, and transactions
+
+
+@pytest.mark.parametrize("end", ["/", "//", "/."])
+def test_a_path_that_ends_as_a_folders_does_creates_nothing(tmp_path: Path, end: str) -> None:
+    for _ in range(2):
+        with pytest.raises(IsADirectoryError, match=r"it ends with a slash.*leave the slash out"):
+            pellucid.open(f"{tmp_path}/ts.pel{end}")
+    assert list(tmp_path.iterdir()) == []
+    pellucid.open(tmp_path / "ts.pel").close()
+    with pytest.raises(IsADirectoryError, match="leave the slash out"):
+        pellucid.open(f"{tmp_path}/ts.pel{end}")
+
+
+def test_a_link_to_itself_says_so(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(pellucid.DatabaseError, match="a symbolic link there leads back to itself"):
+        pellucid.open(tmp_path / "loop")
+
+
+def test_a_class_in_the_list_of_pickles_is_asked_for_by_name() -> None:
+    with pytest.raises(
+        TypeError, match=r'each element of pickle=\[...\] has to be a name in full, such as "mypkg'
+    ):
+        pellucid.open(":memory:", pickle=[Thing])  # type: ignore[list-item]
+
+
+def test_a_closed_database_in_memory_cannot_be_opened_again() -> None:
+    db = pellucid.open(":memory:")
+    db.close()
+    with pytest.raises(pellucid.Closed, match="what was in memory is gone") as told:
+        db["a"] = 1
+    assert "open it again" not in str(told.value)
+
+
+def test_a_transaction_that_has_ended_is_not_one_that_was_never_entered(db: pellucid.Database) -> None:
+    transaction = db.transaction()
+    with pytest.raises(pellucid.TransactionError, match="never entered"):
+        transaction.__exit__(None, None, None)
+    with transaction:
+        db["a"] = 1
+    with pytest.raises(pellucid.TransactionError, match="has ended already"):
+        transaction.__exit__(None, None, None)
+
+
+def test_bytes_behind_a_value_are_counted() -> None:
+    good = pellucid.dumps({"a": 1})
+    for more in (1, 16):
+        with pytest.raises(
+            pellucid.CorruptRecord, match=rf"{more} bytes? too many: the value ends at byte {len(good)} of"
+        ):
+            pellucid.loads(good + b"x" * more)
+    with pytest.raises(
+        pellucid.CorruptRecord, match="some were changed, or there are more of them than dumps"
+    ):
+        pellucid.loads(good + b"x" * 40)

@@ -126,7 +126,12 @@ impl Core {
         if self.gate.is_open() {
             Ok(())
         } else {
-            Err(errors::closed(py, &format!("database {}", self.target), "open it again"))
+            let now = if self.target == "\":memory:\"" {
+                "what was in memory is gone; open \":memory:\" for an empty one, or a path to keep what you store"
+            } else {
+                "open it again"
+            };
+            Err(errors::closed(py, &format!("database {}", self.target), now))
         }
     }
 

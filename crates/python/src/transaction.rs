@@ -30,6 +30,7 @@ use crate::store_errors;
 pub struct TransactionContext {
     core: Arc<Core>,
     entered: GilValue<Option<Entered>>,
+    has_ended: GilValue<bool>,
     // Where, for whoever forgets to leave it.
     site: GilCell<Option<CallSite>>,
 }
@@ -46,7 +47,7 @@ struct Entered {
 impl TransactionContext {
     /// A transaction that begins when it is entered.
     pub fn new(core: Arc<Core>) -> Self {
-        Self { core, entered: GilValue::new(None), site: GilCell::new(None) }
+        Self { core, entered: GilValue::new(None), has_ended: GilValue::new(false), site: GilCell::new(None) }
     }
 
     /// Begin it.
@@ -112,8 +113,14 @@ impl TransactionContext {
     /// End it: keep what it did, or drop it.
     pub fn exit(&self, py: Python<'_>, keep: bool) -> PyResult<()> {
         let Some(entered) = self.entered.get() else {
-            return Err(errors::raise(py, "TransactionError", "this transaction was never entered"));
+            let what = if self.has_ended.get() {
+                "this transaction has ended already; call db.transaction() for another one"
+            } else {
+                "this transaction was never entered; use it in a with statement"
+            };
+            return Err(errors::raise(py, "TransactionError", what));
         };
+        self.has_ended.set(true);
         self.core.check_not_lent(py)?;
         if !self.core.gate.is_open() && !self.core.is_mine(py) {
             // `close` has dropped it, so there is nothing left to end: only who wanted it kept must know.

@@ -327,6 +327,34 @@ fn damaged_envelope(py: Python<'_>, bytes: &[u8], error: &Corrupt) -> PyErr {
     }
 }
 
+/// Bytes whose checksum does not fit: how many too many there are, where these are few, since that is what a file that was read in wrong parts has.
+#[cold]
+fn unfit(py: Python<'_>, bytes: &[u8]) -> PyErr {
+    const MORE_MAX: usize = 16;
+    for more in 1..=MORE_MAX.min(bytes.len()) {
+        let shorter = bytes.get(..bytes.len() - more).unwrap_or_default();
+        if Envelope::parse(shorter).is_ok_and(|envelope| envelope.checksum_fits(shorter)) {
+            let (count, value) = (errors::counted(more, "byte"), shorter.len());
+            return errors::corrupt_record(
+                py,
+                format!(
+                    "{count} too many: the value ends at byte {value} of {}; cut off what is behind it",
+                    bytes.len()
+                ),
+            );
+        }
+    }
+    match envelope::CutOff::of(bytes) {
+        Some(_) => damaged_envelope(py, bytes, &Corrupt::new(Damage::Checksum, 8)),
+        None => errors::corrupt_record(
+            py,
+            "these bytes are no pellucid value: their checksum does not fit; some were changed, or there are more of \
+             them than dumps() gave"
+                .to_owned(),
+        ),
+    }
+}
+
 fn parse<'a>(py: Python<'_>, bytes: &'a [u8]) -> PyResult<Envelope<'a>> {
     if bytes.first() != Some(&ENVELOPE_BYTE) {
         return Err(errors::corrupt_record(
@@ -432,7 +460,7 @@ pub fn loads<'py>(
     let (span, holder) = open_buffer(buffer)?;
     let envelope = parse(py, span.bytes(&holder))?;
     if !envelope.checksum_fits(span.bytes(&holder)) {
-        return Err(damaged_envelope(py, span.bytes(&holder), &Corrupt::new(Damage::Checksum, 8)));
+        return Err(unfit(py, span.bytes(&holder)));
     }
     let names = names_of_tables(py, &envelope)?;
     let record = (envelope.record_offset(), envelope.record.len());

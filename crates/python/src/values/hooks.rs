@@ -45,7 +45,13 @@ impl PicklePolicy {
                 argument.repr()?
             )));
         };
-        let globals: Vec<String> = names.map(|name| name?.extract()).collect::<PyResult<_>>()?;
+        let checked = |name: PyResult<Bound<'_, PyAny>>| {
+            let name = name?;
+            let extracted = name.extract::<String>();
+            let wanted = "a name in full, such as \"mypkg.models.Order\", in quotes";
+            errors::argument(&name, extracted, "each element of pickle=[...]", wanted)
+        };
+        let globals: Vec<String> = names.map(checked).collect::<PyResult<_>>()?;
         let globals = PyTuple::new(argument.py(), globals)?;
         pickles(argument.py())?.call_method1("check_globals", (&globals,))?;
         Ok(Self { object: Some(Strong::new(globals.as_any())), is_allow: false })
@@ -141,6 +147,13 @@ pub fn decode_pickle<'py>(
     policy: &PicklePolicy,
 ) -> PyResult<Bound<'py, PyAny>> {
     if policy.is_deny() {
+        let wanted: Option<String> = text::bytes(py, data)
+            .and_then(|data| pickles(py)?.call_method1("wanted", (data,))?.extract())
+            .unwrap_or_default();
+        let (of, list) = match wanted {
+            Some(wanted) => (format!(" of {wanted:?}"), format!("pickle=[{wanted:?}]")),
+            None => (String::new(), "the list of globals it may use".to_owned()),
+        };
         return Err(errors::raise(
             py,
             "PickleDenied",
@@ -149,13 +162,6 @@ pub fn decode_pickle<'py>(
                  you trust the file's author"
             ),
         ));
-        let wanted: Option<String> = text::bytes(py, data)
-            .and_then(|data| pickles(py)?.call_method1("wanted", (data,))?.extract())
-            .unwrap_or_default();
-        let (of, list) = match wanted {
-            Some(wanted) => (format!(" of {wanted:?}"), format!("pickle=[{wanted:?}]")),
-            None => (String::new(), "the list of globals it may use".to_owned()),
-        };
     }
     // The bytes first: an import may run code that writes to a viewed buffer.
     let data = text::bytes(py, data)?;
@@ -180,10 +186,6 @@ pub fn build<'py>(
     class.py().import("pellucid.instances")?.call_method1("build", (class, value, run_init))
 }
 
-/// Whether a table of a class takes a value whose class is not exactly that.
-pub fn admits(class: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    class.py().import("pellucid.classes")?.call_method1("admits", (class, value))?.extract()
-}
 /// Why a table cannot have rows of a class raises.
 pub fn check_row_class(class: &Bound<'_, PyType>) -> PyResult<()> {
     class.py().import("pellucid.classes")?.call_method1("check_row_class", (class,)).map(|_| ())
@@ -194,3 +196,7 @@ pub fn foreign_field(class: &Bound<'_, PyType>, names: &[&str]) -> PyResult<Opti
     class.py().import("pellucid.classes")?.call_method1("foreign_field", (class, names.to_vec()))?.extract()
 }
 
+/// Whether a table of a class takes a value whose class is not exactly that.
+pub fn admits(class: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    class.py().import("pellucid.classes")?.call_method1("admits", (class, value))?.extract()
+}
