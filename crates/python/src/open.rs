@@ -47,10 +47,9 @@ pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
 ///
 /// `target` is a path (str, bytes or `PathLike`), or ":memory:". `mode` is as in `dbm.open`: "r" only
 /// reads, "w" writes, "c" (the default) also creates, "n" empties. `pickle` is "deny" (the default),
-/// "allow", or a list of globals that stored pickles may use (`"mypkg.models.*"`: all classes of that module): a pickle
-/// that is read runs code of
-/// whoever wrote it. `timeout` is how many seconds to wait for locks of others. `untrusted=True` opens
-/// a file that a stranger made: with mode "r" only, through a verified copy.
+/// "allow", or a list of globals that stored pickles may use (`"mypkg.models.*"`: all classes of that module). To read a
+/// pickle is to run code of whoever wrote it. `timeout` is how many seconds to wait for locks of others. `untrusted=True`
+/// opens a file that a stranger made: with mode "r" only, through a verified copy.
 ///
 /// `durability` says what a commit survives once it has returned: "process" (the default) the death of
 /// the process, and a power cut unless that comes within a second; "full" any power cut, since each
