@@ -519,7 +519,7 @@ def test_a_row_that_we_lose_is_shown_and_marked(tmp_path: Path) -> None:
     assert "0.50x" in text
     assert "we lose" in text
     assert "missed" in text
-    assert "they were ahead 1 times" in text
+    assert "they were faster in 1" in text
 
 
 def test_rivals_stand_under_the_row_that_they_are_compared_with(tmp_path: Path) -> None:

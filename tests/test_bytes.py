@@ -737,6 +737,6 @@ def test_a_value_of_an_unlike_type_is_refused_with_the_ways_out() -> None:
     ):
         with pytest.raises(pellucid.UnsupportedValue) as refused:
             pellucid.dumps([value])
-        assert f"; store {instead}, teach pellucid the class with pellucid.register(" in str(refused.value)
+        assert f"; store {instead}, register the class with pellucid.register(" in str(refused.value)
         assert 'pickle="allow"' in str(refused.value)
-        assert "runs code of whoever wrote it" in str(refused.value)
+        assert "runs code of its author" in str(refused.value)

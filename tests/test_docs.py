@@ -140,7 +140,7 @@ CLASSES = {name: thing for name, thing in vars(_native).items() if inspect.iscla
 
 def members(thing: type) -> Iterator[tuple[str, Any]]:
     """The public methods and properties of a class."""
-    return ((name, value) for name, value in vars(thing).items() if name[0] != "_")
+    return ((name, getattr(thing, name)) for name in vars(thing) if name[0] != "_")
 
 
 def public_things() -> Iterator[tuple[str, Any]]:

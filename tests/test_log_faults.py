@@ -115,7 +115,7 @@ except pellucid.DiskFull as error:
     told = str(error)
 """)
     count = child("count")
-    assert count in range(50, 67), "both areas"
+    assert count in range(50, 67), "both segments"
     assert str(path) in child("told")
     assert child("len(db)") == count + 1
     assert child("db['a'], db[count - 1] == b'x' * 1_000_000") == (1, True)
@@ -539,7 +539,7 @@ def test_a_wall_clock_that_jumps_or_goes_backwards_changes_nothing(
     child(opening(path, timeout=0.05))
     with Child(path, timeout=0.05) as other:
         for number in range(4):
-            # An area begun anew at each, and what stood there before must not go on.
+            # A segment begun anew at each, and what stood there before must not go on.
             child(f"db[{number}] = {number}; db.sync()")
             other(f"db['other', {number}] = 1; db.sync()")
         other("transaction = db.transaction(); transaction.__enter__()")

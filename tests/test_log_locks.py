@@ -114,7 +114,7 @@ def test_a_process_that_is_stopped_while_it_writes_the_tree_hinders_nobody_witho
         with pytest.raises(pellucid.Busy, match=told):
             db.update({("bulk", number): "x" * 1000 for number in range(5000)})
         count = fill_log(db)
-        # What one area holds, since the other one waits to be written: 32 MiB.
+        # What one segment holds, since the other one waits to be written: 32 MiB.
         assert count in range(25, 67)
         with pytest.raises(pellucid.Busy, match=told):
             db["large", count] = MEGABYTE

@@ -445,7 +445,7 @@ def test_a_slow_consumer_gets_all_that_is_kept_and_keeps_nobody_waiting(tmp_path
         watch = db.watch(timeout=0)
         db["warm"] = 1
         next(watch)
-        # More than both areas of the log hold.
+        # More than both segments of the log hold.
         value = b"x" * 100_000
         for number in range(900):
             db[number] = [value[:90_000], number]

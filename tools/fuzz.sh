@@ -18,10 +18,13 @@ fi
 export RUSTC_BOOTSTRAP=1
 
 for target in $targets; do
-    # New inputs go beside the build's products; corpus/ holds those that are kept, and corpus.rs runs them.
+    # New inputs go beside the build's products. corpus/ holds those that are kept, and the tests replay them:
+    # tools/corpus.py keep TARGET FILE... adds one.
     found=target/found/$target
-    mkdir -p "$found" "corpus/$target"
+    kept=target/kept/$target
+    mkdir -p "$found"
+    python3 ../tools/corpus.py unpack "$target" "$kept"
     echo "$target: $seconds s"
-    cargo fuzz run "$target" "$found" "corpus/$target" -- \
+    cargo fuzz run "$target" "$found" "$kept" -- \
         -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=4096 -print_final_stats=1
 done

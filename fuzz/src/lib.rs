@@ -1,7 +1,7 @@
-//! Can any bytes make a reader of records panic, or two readers disagree?
+//! The fuzz targets of records: no bytes may make a reader panic, or two readers disagree.
 //!
 //! Each function takes the bytes of one fuzz target. `crates/record/tests/corpus.rs` includes this file and calls them with all
-//! that is kept in `corpus/`, so that everyone who runs the tests runs these, too.
+//! inputs that are kept in `corpus/`, so that everyone who runs the tests runs these, too.
 #![allow(missing_docs, reason = "the functions are named after their targets")]
 
 mod change;

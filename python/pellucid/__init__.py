@@ -1,4 +1,4 @@
-"""What does pellucid offer? A database that is a dict, whose records are read in place."""
+"""pellucid is an embedded database that works like a dict and reads its records in place."""
 
 from pellucid._native import (
     KEY,

@@ -1,8 +1,8 @@
 # The compiled module, for type checkers; `./dev lint` compares it with the binary.
 #
-# Keys and values are checked on their way in and are `Any` on their way out: a union of everything that
-# may be stored would make users narrow what they know. A table opened with `type=` is the exception.
-# What an overload or a default cannot say is in the docstrings of the binary.
+# Arguments have exact types for keys and values. Results are `Any`: with a union of all types that may be
+# stored, users would have to narrow what they know. A table opened with `type=` is the exception. The
+# docstrings of the binary explain what an overload or a default cannot.
 from collections.abc import (
     Callable,
     ItemsView,
@@ -100,7 +100,7 @@ def counters() -> dict[str, int]: ...
 def set_threads(count: int | None) -> None: ...
 def _limit_log(segment_size: int) -> None: ...
 
-# What hands over columns: the Arrow PyCapsule interface.
+# Objects that export columns through the Arrow PyCapsule interface.
 @type_check_only
 class _Stream(Protocol):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
@@ -109,7 +109,7 @@ class _Stream(Protocol):
 class _Array(Protocol):
     def __arrow_c_array__(self, requested_schema: Any = None) -> Any: ...
 
-# The views of a dict go both ways and know their mapping; those of `collections.abc` need not.
+# Views of a dict iterate both ways and know their mapping. Views of `collections.abc` need not.
 @type_check_only
 class _Keys(KeysView[_K]):
     def __reversed__(self) -> Iterator[_K]: ...
@@ -128,7 +128,7 @@ class _Items(ItemsView[_K, _V]):
     @property
     def mapping(self) -> Mapping[_K, _V]: ...
 
-# `update` takes whatever has keys, or yields pairs, as a dict's does.
+# `update` takes any object that has keys or yields pairs, as a dict does.
 @final
 class Table(MutableMapping[Any, _V]):
     @property
@@ -604,8 +604,8 @@ class RecordList(MutableSequence[Any]):
     def copy(self) -> RecordList: ...
     def to_list(self) -> list[Any]: ...
 
-# What `keys()`, `values()` and `items()` of tables and records have in common. The abstract classes of
-# `collections.abc` know the three below.
+# The common part of the views from `keys()`, `values()` and `items()` of tables and records. The abstract
+# classes of `collections.abc` know the three classes below.
 @disjoint_base
 class DictView:
     def __len__(self) -> int: ...
@@ -643,7 +643,7 @@ class RowIterator(Generic[_T_co]):
     def __iter__(self) -> Self: ...
     def __next__(self) -> _T_co: ...
 
-# The value is the row's new one where the kind is "put", and the table's new name where it is "rename".
+# `value` is the new value of the row for kind "put", and the new name of the table for kind "rename".
 @final
 class Change(Generic[_T_co]):
     __match_args__: ClassVar[tuple[str, str, str, str]]
@@ -697,8 +697,8 @@ class EditContext:
 F: Expression
 KEY: Expression
 
-# Operators take any value that can be stored. The functions stand here as methods, for completion; to a type
-# checker a field of such a name is F["year"].
+# Operators take any value that can be stored. Functions are methods here, for completion. So to a type
+# checker, a field with such a name is F["year"].
 @final
 class Expression:
     __array_ufunc__: ClassVar[None]

@@ -1,15 +1,15 @@
-"""Which classes have fields, and what are they?
+"""This module finds the fields of dataclasses and similar classes, so that pellucid can store instances.
 
-Dataclasses, NamedTuples, attrs and pydantic classes and msgspec Structs are stored as a dict of their fields,
-Enums as their value. How they come back is a matter of instances.py. Not for classes that `pellucid.register`
-knows (objects.py): their instances come back by themselves.
+pellucid stores dataclasses, NamedTuples, attrs and pydantic classes, and msgspec Structs as a dict of their
+fields. It stores an Enum as its value. instances.py makes instances again. This module is not for classes of
+`pellucid.register` (objects.py), whose instances come back without it.
 """
 
 from __future__ import annotations
 
 import sys
 
-# Not typing's: that import takes longer than all of ours. Type checkers know the name.
+# Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def as_plain(value: Any) -> tuple[object] | None:
-    """The dict (for an Enum: the value) that stands for `value`, in a tuple; None if it has none."""
+    """Return the dict (for an Enum, the value) that stands for `value`, in a tuple; None if there is none."""
     cls = type(value)
     if is_enum(cls):
         return (value.value,)
@@ -40,7 +40,7 @@ def as_plain(value: Any) -> tuple[object] | None:
     try:
         fields = {name: getattr(value, name) for name in _names(value, kind)}
     except AttributeError:
-        # One that no constructor sets, and nobody has.
+        # A field may have no value, if no constructor sets it.
         fields = {name: getattr(value, name) for name in _names(value, kind) if hasattr(value, name)}
     if kind == "struct":
         unset = sys.modules["msgspec"].UNSET
@@ -51,9 +51,9 @@ def as_plain(value: Any) -> tuple[object] | None:
 
 
 def admits(cls: type, value: object) -> bool:
-    """Whether a table of `cls` takes `value`, whose class is not exactly that.
+    """Say whether a table of `cls` takes `value`, whose class is not exactly `cls`.
 
-    An instance of a subclass would not come back as one; a plain type like int has no fields to lose.
+    An instance of a subclass would not come back as one. A plain type like int has no fields to lose.
     """
     return isinstance(value, cls) and kind_of(cls) is None
 
@@ -88,18 +88,18 @@ def foreign_field(cls: Any, names: list[str]) -> str | None:
     return None
 
 
-# Which classes have fields, and which are they?
+# Which classes have fields, and which fields are they?
 
 
 def is_enum(cls: type) -> bool:
-    """Whether it is an Enum."""
+    """Say whether the class is an Enum."""
     enum = sys.modules.get("enum")
     return enum is not None and issubclass(cls, enum.Enum)
 
 
 def kind_of(cls: type) -> str | None:
-    """What makes fields of a class; None where it has none."""
-    # Where a module was never imported, no class is of its making.
+    """Return what kind of class with fields it is; None if it has no fields."""
+    # If the program never imported a module, none of its classes comes from there.
     msgspec, pydantic = sys.modules.get("msgspec"), sys.modules.get("pydantic")
     if hasattr(cls, "__dataclass_fields__"):
         return "dataclass"
@@ -115,11 +115,11 @@ def kind_of(cls: type) -> str | None:
 
 
 def _names(value: Any, kind: str) -> Iterable[str]:
-    """The names of the fields of an instance, for storing them."""
+    """Return the names of the fields of an instance, to store them."""
     if kind == "dataclass":
         import dataclasses
 
-        # Of the instance, as dataclasses.asdict() does it: one may carry fields of its own.
+        # Take the fields of the instance, as dataclasses.asdict() does: an instance may have its own fields.
         return (field.name for field in dataclasses.fields(value))
     cls = type(value)
     if kind == "attrs":
@@ -129,18 +129,18 @@ def _names(value: Any, kind: str) -> Iterable[str]:
 
 
 class Field:
-    """One field: how the class wants to be given it."""
+    """One field, and how the constructor of the class takes it."""
 
     __slots__ = ("argument", "is_required")
 
     def __init__(self, argument: str | None, is_required: bool) -> None:
-        # None where it is set behind the constructor's back, which does not take it.
+        # None if the constructor does not take this field.
         self.argument = argument
         self.is_required = is_required
 
 
 def fields(cls: Any, kind: str) -> dict[str, Field]:
-    """The fields of a class of this kind, by the names under which they are stored."""
+    """Return the fields of a class of this kind, by the names under which they are stored."""
     if kind == "dataclass":
         import dataclasses
 
@@ -164,7 +164,7 @@ def fields(cls: Any, kind: str) -> dict[str, Field]:
             for attribute in cls.__attrs_attrs__
         }
     if kind == "struct":
-        # Not structs.fields(): that wants every annotation to be there.
+        # Do not use structs.fields(): it needs every annotation to be resolvable.
         no_default, names = sys.modules["msgspec"].NODEFAULT, cls.__struct_fields__
         defaults = (no_default,) * (len(names) - len(cls.__struct_defaults__)) + cls.__struct_defaults__
         return {

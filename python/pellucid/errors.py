@@ -1,40 +1,40 @@
-"""What can go wrong, and as which class?
+"""This module defines every exception and warning of pellucid.
 
-Every exception that pellucid raises of its own is in this table. Each is also the built-in that a
-caller would catch without knowing pellucid; a missing key is plain `KeyError`, a missing field plain
-`KeyError` or `AttributeError`, as with a dict or an object.
+Each exception is also the built-in that a caller would catch without knowing pellucid. Two cases are plain
+built-ins, as with a dict or an object: a missing key is a `KeyError`, and a missing field is a `KeyError` or
+an `AttributeError`.
 
     Error
     |-- UnsupportedKey          TypeError        a key that has no place in the order
     |-- UnsupportedValue        TypeError        a value that cannot be stored as it is
-    |-- WrongClass              TypeError        a value, or a record, that is not of its table's class
+    |-- WrongClass              TypeError        a value or a record that is not of the class of its table
     |-- RecordTooLarge          ValueError       a record beyond 4 GiB, or nested deeper than 64
     |-- CorruptRecord           ValueError       bytes that are not a record
     |-- PickleDenied            ValueError       a stored pickle that the policy does not allow
     |-- UnregisteredType        LookupError      a stored object whose class is not registered
     |-- UnreadableValue         ValueError       a stored object that could not be made
-    |-- ParseError              ValueError       a text that is no expression
+    |-- ParseError              ValueError       a text that is not an expression
     |-- StaleRecord             ReferenceError   a record of a closed snapshot or database
-    |-- StaleTable              ReferenceError   a table that was dropped since
-    |-- StreamError             ValueError       columns from elsewhere that broke off or are damaged
+    |-- StaleTable              ReferenceError   a table that has been dropped
+    |-- StreamError             ValueError       columns that end early or are damaged
     |-- HistoryGone             LookupError      changes that are not kept any more
     |-- UniqueError             ValueError       a value that another row has in a unique index
     |-- NoSuchIndex             LookupError      an index that was never created, or was dropped
-    |-- IndexNotReady           RuntimeError     an index that has not been built to its end
-    |-- NotOneRow               LookupError      a query that should have one row, and has none or many
-    |-- TooManyGroups           ValueError       a group-by that memory has no room for
+    |-- IndexNotReady           RuntimeError     an index that does not have all rows yet
+    |-- NotOneRow               LookupError      `one()` on a query with no row, or with more than one
+    |-- TooManyGroups           ValueError       a group-by that needs more memory than it may use
     |-- ReadOnly                TypeError        a change of something that cannot be changed
     |-- Closed                  ValueError       a handle used after close
-    |-- Busy                    TimeoutError     a lock that others hold
-    |-- TransactionError        RuntimeError     a transaction used where it does not belong
+    |-- Busy                    TimeoutError     a lock that another process or thread holds
+    |-- TransactionError        RuntimeError     a transaction used in another thread, or after its end
     `-- DatabaseError           OSError          the file itself
-        |-- NotADatabase                         a foreign file
+        |-- NotADatabase                         a file of another program
         |-- DatabaseCorrupt                      truncated or damaged
         |-- NewerFormat                          written by a newer release
         `-- DiskFull                             no space left for the write
-    DatabaseWarning             UserWarning      what is to be known of a database that works
-    LostCommitsWarning          UserWarning      the last commits are gone, or a copy lacks them
-    NetworkFilesystemWarning    UserWarning      a database where locks may not hold
+    DatabaseWarning             UserWarning      a problem of a database that works
+    LostCommitsWarning          UserWarning      the last commits are lost, or a copy lacks them
+    NetworkFilesystemWarning    UserWarning      a database whose locks may not work
 """
 
 __all__ = [
@@ -73,35 +73,35 @@ __all__ = [
 
 
 class Error(Exception):
-    """The base of everything that pellucid raises of its own."""
+    """The base of all exceptions of pellucid."""
 
 
 class UnsupportedKey(Error, TypeError):
-    """A key that cannot be stored: of another type, or NaN; the message names the place in it."""
+    """A key that cannot be stored: it has a wrong type, or is NaN. The message names the place in the key."""
 
 
 class UnsupportedValue(Error, TypeError):
-    """A value that cannot be stored as it is; the message names its path and the way out."""
+    """A value that cannot be stored as it is. The message names its path and says what to do."""
 
 
 class WrongClass(Error, TypeError):
-    """A value of another class than its table's, or a record that does not make an instance of that."""
+    """A value of another class than that of its table, or a record that makes no instance of that class."""
 
 
 class RecordTooLarge(Error, ValueError):
-    """A value beyond the limits of a record: 4 GiB, or containers nested deeper than 64."""
+    """A value beyond the limits of a record: 4 GiB, and 64 levels of containers."""
 
 
 class CorruptRecord(Error, ValueError):
-    """Bytes that are not a record; the message names the table, the key and the offset."""
+    """Bytes that are not a record. The message names the table, the key and the offset."""
 
 
 class PickleDenied(Error, ValueError):
-    """A stored pickle that the database's pickle policy does not allow to be loaded."""
+    """A stored pickle that the pickle policy of the database does not allow."""
 
 
 class UnregisteredType(Error, LookupError):
-    """A stored object whose class has not been registered in this process."""
+    """A stored object whose class is not registered in this process."""
 
 
 class UnreadableValue(Error, ValueError):
@@ -112,9 +112,9 @@ class UnreadableValue(Error, ValueError):
 
 
 class ParseError(Error, ValueError):
-    """A text that is no expression; the message says what was expected, and shows the place.
+    """A text that is not an expression. The message says what was expected, and shows the place.
 
-    `line` and `column`, in characters, are counted from 1.
+    `line` and `column` count from 1. A column is a character.
     """
 
     line: int
@@ -122,23 +122,23 @@ class ParseError(Error, ValueError):
 
 
 class StaleRecord(Error, ReferenceError):
-    """A record of a snapshot or a database that has been closed."""
+    """A record of a snapshot or database that has been closed."""
 
 
 class StaleTable(Error, ReferenceError):
-    """A table that was dropped, here or by another process, after this handle on it was made."""
+    """A table that this or another process dropped after this handle was made."""
 
 
 class StreamError(Error, ValueError):
-    """Columns from elsewhere that broke off or are damaged; nothing of them was stored."""
+    """Columns that end early or are damaged. Nothing of them was stored."""
 
 
 class ReadOnly(Error, TypeError):
-    """A change of what cannot be changed: a snapshot, a database opened `r`, a view of bytes."""
+    """A change of something read-only: a snapshot, a database opened with `r`, a view of bytes."""
 
 
 class Closed(Error, ValueError):
-    """A database, snapshot or iterator used after it was closed."""
+    """A database, snapshot or iterator that was used after it was closed."""
 
 
 class Busy(Error, TimeoutError):
@@ -146,13 +146,14 @@ class Busy(Error, TimeoutError):
 
 
 class TransactionError(Error, RuntimeError):
-    """A transaction used where it does not belong: another thread, or after its end."""
+    """A transaction that was used in another thread, or after its end."""
 
 
 class HistoryGone(Error, LookupError):
-    """Changes to be watched that are not kept any more.
+    """Changes that a watch asked for and that are not kept any more.
 
-    `since` is the version behind which they were asked for, `oldest` the oldest behind which all are there.
+    `since` is the version after which the watch was to begin. `oldest` is the oldest version after which all
+    changes are kept.
     """
 
     since: int
@@ -160,12 +161,14 @@ class HistoryGone(Error, LookupError):
 
 
 class UniqueError(Error, ValueError):
-    """A value that another row has in a unique index; nothing was written.
+    """A value that another row has in a unique index. Nothing was written.
 
-    `index` is the name of the index, `value` what both would have, `key` the key of the row that was
-    refused, `existing_key` that of the row that has the value. Where `in_batch` is true, both are rows of the
-    batch that was refused (`extend`, `update`, the changes of a query): neither was written. Of a batch,
-    `position` says which of its rows was refused, counted from 0; else it is None.
+    `index` is the name of the index. `value` is the value of both rows. `key` is the key of the refused row,
+    and `existing_key` is the key of the row that has the value.
+
+    If `in_batch` is true, both rows are of the refused batch (`extend`, `update`, the changes of a query),
+    and neither was written. For a batch, `position` says which of its rows was refused, counted from 0.
+    Otherwise, `position` is None.
     """
 
     index: str
@@ -177,27 +180,27 @@ class UniqueError(Error, ValueError):
 
 
 class NoSuchIndex(Error, LookupError):
-    """An index that was never created, or was dropped, here or by another process."""
+    """An index that was never created, or that this or another process dropped."""
 
 
 class IndexNotReady(Error, RuntimeError):
-    """An index that has not all rows yet: it is being built, or its build was broken off."""
+    """An index that does not have all rows yet: its build is running, or was interrupted."""
 
 
 class NotOneRow(Error, LookupError):
-    """A query of which `one` row was asked, and which has none, or more than one."""
+    """A query whose `one` was called, and which has no row, or more than one."""
 
 
 class TooManyGroups(Error, ValueError):
-    """A query whose rows fall into so many groups that they take more memory than a query may: 1 GiB."""
+    """A query whose groups need more memory than a query may use: 1 GiB."""
 
 
 class DatabaseError(Error, OSError):
-    """The file cannot be opened, read or written."""
+    """A file that pellucid cannot open, read or write."""
 
 
 class NotADatabase(DatabaseError):
-    """A path that holds something else than a pellucid database."""
+    """A path to something that is not a pellucid database."""
 
 
 class DatabaseCorrupt(DatabaseError):
@@ -209,19 +212,20 @@ class NewerFormat(DatabaseError):
 
 
 class DiskFull(DatabaseError):
-    """No space was left for a write; the transaction was dropped, all before it is intact."""
+    """A write that found no space left. The transaction was dropped; everything before it is intact."""
 
 
 class DatabaseWarning(UserWarning):
-    """Something to know of a database that works: its log stays there, no lock file, an old snapshot.
+    """A database that works, with a problem that you should know.
 
-    Or of a call that does what it says, and perhaps not what was meant: `table.update(age=5)`.
+    Examples: its log stays beside it, it has no lock file, or an old snapshot keeps its pages. The warning is
+    also issued for a call that may not do what you mean: `table.update(age=5)`.
     """
 
 
 class LostCommitsWarning(UserWarning):
-    """A database whose last commits a power cut took, or that was copied without its log."""
+    """A database that lost its last commits in a power cut, or that was copied without its log."""
 
 
 class NetworkFilesystemWarning(UserWarning):
-    """A database whose locks may not hold: on a network file system, or open in another container."""
+    """A database whose locks may not work: it is on a network file system, or open in another container."""

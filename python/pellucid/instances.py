@@ -1,12 +1,12 @@
-"""How does what is stored become instances of a class again?
+"""This module turns stored values into instances of a class again.
 
-Nothing in the stored bytes names a class: a table that was opened with `type=` says which it is, and the
-annotations of its fields say the rest, to any depth. What is worked out of the annotations of a class is
-kept, so that a row costs no look at them; it is worked out when the first instance of the class is made,
-since a class may hold itself.
+The stored bytes do not name a class. The `type=` of the table names it, and the annotations of its fields
+name the classes of the parts, at any depth. The module caches what it derives from annotations, so a row does
+not read them again. It derives this when the first instance of the class is made, because a class may contain
+itself.
 
-Leaves alone what is not annotated, plain types (a `str` where `int` is annotated stays one), and objects
-that came back by themselves.
+It does not change fields without annotation, plain types (a `str` stays a `str` if `int` is annotated), and
+objects that come back without its help.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pellucid.classes import Field, fields, is_enum, kind_of
 from pellucid.errors import WrongClass
 from pellucid.restore import restorer
 
-# Not typing's: that import takes longer than all of ours. Type checkers know the name.
+# Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,10 +27,10 @@ __all__ = ["build"]
 
 
 def build(cls: type, value: object, run_init: bool) -> object:
-    """The instance of `cls` that was stored as the plain `value`.
+    """Return the instance of `cls` that was stored as the plain `value`.
 
-    Its fields are set without initialising it again (restore.py), or given to the constructor (`run_init`).
-    Raises `WrongClass`, with a message that goes on from "record 'ann' of table 'people'".
+    Its fields are set without initialising it again (restore.py). With `run_init`, the constructor gets them.
+    Raises `WrongClass`, with a message that continues after "record 'ann' of table 'people'".
     """
     maker = _CONSTRUCTED.get(cls) if run_init else _RESTORED.get(cls)
     if maker is None:
@@ -43,7 +43,7 @@ def build(cls: type, value: object, run_init: bool) -> object:
 
 
 class _Misfit(Exception):
-    """What is stored is not what an annotation says; `path` is collected on the way out, innermost first."""
+    """A stored value that does not fit its annotation. `path` grows on the way out, innermost step first."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -51,11 +51,11 @@ class _Misfit(Exception):
         self.path: list[object] = []
 
 
-# What does an annotation make of a stored value? Each maker also says whether a value fits, for unions.
+# Makers turn a stored value into what an annotation says. Each also says if a value fits, for unions.
 
 
 class _Maker:
-    """Leaves a value as it is, if it is of one of the given types."""
+    """Leaves a value as it is, if it has one of the given types."""
 
     def __init__(self, *types: type) -> None:
         self.types = types
@@ -68,7 +68,7 @@ class _Maker:
 
 
 class _PlainClass(_Maker):
-    """The class of a table that has no fields: int, list, a registered one."""
+    """The class of a table, if it has no fields: int, list, a registered class."""
 
     def make(self, value: Any) -> Any:
         if not self.fits(value):
@@ -102,7 +102,7 @@ class _Instance(_Maker):
         self.required = {name for name, field in self.fields.items() if field.is_required}
         self.takes_more = kind == "model" and cls.model_config.get("extra") == "allow"
         self.finish = self._constructor(kind) if scope.run_init else restorer(cls, kind)
-        # Of the fields whose annotations say something; worked out when the first instance is made.
+        # Only fields whose annotations need a maker; derived when the first instance is made.
         self.makers: dict[str, _Maker] | None = None
 
     def fits(self, value: object) -> bool:
@@ -146,15 +146,15 @@ class _Instance(_Maker):
 
     def _makers(self) -> dict[str, _Maker]:
         hints = _hints(self.cls)
-        # Another thread may be at it as well.
+        # Another thread may do the same at the same time.
         scope = _Scope(self.scope.bound, self.scope.run_init, {})
         made = {name: _maker(hints.get(name), scope) for name in self.fields}
-        # All at once: another thread sees none or all of them.
+        # Assign all at once, so another thread sees none or all of them.
         self.makers = {name: maker for name, maker in made.items() if maker is not None}
         return self.makers
 
     def _constructor(self, kind: str) -> Callable[[dict[str, Any]], Any]:
-        # What is stored was valid when it was made, and its fields are called by their own names here.
+        # The stored value was valid when it was stored, and uses the names of the fields here.
         construct: Callable[..., Any] = self.cls.model_construct if kind == "model" else self.cls
         arguments = {name: field.argument for name, field in self.fields.items()}
 
@@ -169,7 +169,7 @@ class _Instance(_Maker):
                     given[argument] = part
             instance = construct(**given)
             for name, part in later.items():
-                # As a frozen class does it itself.
+                # A frozen class does the same.
                 object.__setattr__(instance, name, part)
             return instance
 
@@ -177,7 +177,7 @@ class _Instance(_Maker):
 
 
 class _Parts(_Maker):
-    """A list, set or tuple of any size: what holds the parts stays, the parts are made."""
+    """A list, set or tuple of any size: the container stays, and its parts are made."""
 
     def __init__(self, origin: type, part: _Maker) -> None:
         super().__init__(origin)
@@ -190,7 +190,7 @@ class _Parts(_Maker):
 
 
 class _Places(_Maker):
-    """A tuple with an annotation for each place."""
+    """A tuple with its own annotation for each position."""
 
     def __init__(self, parts: list[_Maker | None]) -> None:
         super().__init__(tuple)
@@ -207,7 +207,7 @@ class _Places(_Maker):
 
 
 class _Items(_Maker):
-    """A dict whose keys, values, or values under certain keys, are made."""
+    """A dict whose keys or values, or the values of some keys, are made."""
 
     def __init__(self, key: _Maker | None, value: _Maker | None, named: Mapping[str, _Maker]) -> None:
         super().__init__(dict)
@@ -226,7 +226,7 @@ class _Items(_Maker):
 
 
 class _Either(_Maker):
-    """One of several: a plain type where the value is of one, else the class with just these fields."""
+    """A union: a plain type if the value has it, else the class that has exactly these fields."""
 
     def __init__(self, members: list[_Maker], shown: str) -> None:
         super().__init__()
@@ -246,8 +246,8 @@ class _Either(_Maker):
             fitting = [*exact]
         if len(fitting) > 1 and all(isinstance(member, _Instance) for member in fitting):
             raise _Misfit(
-                f"has the fields of more than one class of {self.shown}, and which of them it was is not "
-                "stored; give them different fields, or pellucid.register() them"
+                f"has the fields of more than one class of {self.shown}, and does not store which one it "
+                "was; give them different fields, or pellucid.register() them"
             )
         if not fitting and isinstance(value, dict) and any(isinstance(m, _Instance) for m in self.members):
             raise _Misfit(f"has the fields of no class of {self.shown}; read the record without type=")
@@ -255,7 +255,7 @@ class _Either(_Maker):
 
 
 class _Unknown(_Maker):
-    """An annotation that cannot be looked up: harmless until something would have to be made by it."""
+    """An annotation that cannot be resolved. This is an error only when a value must be made with it."""
 
     def __init__(self, annotation: str) -> None:
         super().__init__(object)
@@ -264,14 +264,14 @@ class _Unknown(_Maker):
     def make(self, value: Any) -> Any:
         if isinstance(value, (dict, list, tuple, set, frozenset)):
             raise _Misfit(
-                f"is annotated {self.annotation!r}, which names nothing when the record is read; define or "
-                "import it at the top of the module that has the class"
+                f"is annotated {self.annotation!r}, which is not defined when the record is read; define or "
+                "import it at the top of the module of the class"
             )
         return value
 
 
 class _Alias(_Maker):
-    """A name for an annotation, within that annotation: `type Tree = list[Tree] | Leaf`."""
+    """A name for an annotation, used inside this annotation: `type Tree = list[Tree] | Leaf`."""
 
     def __init__(self) -> None:
         super().__init__(object)
@@ -291,25 +291,25 @@ def _at(step: object, maker: _Maker, value: object) -> Any:
 
 def _holds(value: object, cls: type) -> str:
     return (
-        f"holds a value of type {type(value).__name__}, and {cls.__qualname__} is wanted there; read it "
+        f"holds a value of type {type(value).__name__}, but {cls.__qualname__} is expected there; read it "
         "without type="
     )
 
 
-# From annotations to makers
+# Makers for annotations
 
 
 class _Scope:
-    """What an annotation stands in: a generic class of these arguments, a table with `run_init` or not."""
+    """The context of an annotation: the arguments of a generic class, and `run_init` of the table."""
 
     def __init__(self, bound: Mapping[Any, object], run_init: bool, unfinished: dict[object, _Alias]) -> None:
         self.bound = bound
         self.run_init = run_init
-        # The names for annotations that are being looked at: one may occur in itself.
+        # Names of annotations that are being resolved; one may occur in itself.
         self.unfinished = unfinished
 
 
-# By class; a generic class by itself and what it is of, `(Box, Person)`.
+# The key is the class; for a generic class, the class and its arguments: `(Box, Person)`.
 _RESTORED: dict[object, _Maker] = {}
 _CONSTRUCTED: dict[object, _Maker] = {}
 
@@ -319,7 +319,7 @@ def _maker_of_class(cls: Any, scope: _Scope, key: object) -> _Maker:
     try:
         known = makers.get(key)
     except TypeError:
-        # Box[Annotated[int, {}]]: the arguments have no hash.
+        # In Box[Annotated[int, {}]], the arguments have no hash.
         return _new_maker(cls, scope)
     return known or makers.setdefault(key, _new_maker(cls, scope))
 
@@ -332,7 +332,7 @@ def _new_maker(cls: Any, scope: _Scope) -> _Maker:
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    """The annotations of a class, evaluated as far as they can be."""
+    """Return the annotations of a class, evaluated as far as possible."""
     import typing
 
     try:
@@ -343,7 +343,7 @@ def _hints(cls: type) -> dict[str, Any]:
     for base in reversed(cls.__mro__):
         names = {**vars(sys.modules.get(base.__module__, object)), base.__name__: base}
         for name, annotation in _annotations(base).items():
-            # One by one: the name that is missing is missed by its own field alone.
+            # One by one, so a missing name affects only its own field.
             alone = type("alone", (), {"__annotations__": {name: annotation}})
             try:
                 hints |= typing.get_type_hints(alone, names, dict(vars(base)), include_extras=True)
@@ -363,7 +363,7 @@ def _annotations(cls: type) -> dict[str, Any]:
 
 
 def _maker(hint: Any, scope: _Scope) -> _Maker | None:
-    """What `hint` makes of a stored value; None where it leaves it as it is."""
+    """Return the maker for `hint`; None if `hint` leaves a stored value as it is."""
     import types
     import typing
 
@@ -404,7 +404,7 @@ def _maker(hint: Any, scope: _Scope) -> _Maker | None:
 
 
 def _inner_scope(parameters: tuple[Any, ...], arguments: tuple[Any, ...], scope: _Scope) -> _Scope:
-    """That of a generic class or alias with these arguments, which may name parameters of `scope`."""
+    """Return the scope of a generic class or alias. Its arguments may use parameters of `scope`."""
     import typing
 
     bound: dict[Any, object] = {}
@@ -416,7 +416,7 @@ def _inner_scope(parameters: tuple[Any, ...], arguments: tuple[Any, ...], scope:
 
 
 def _substituted(argument: Any, bound: Mapping[Any, object]) -> Any:
-    """An argument without type parameters: what is bound to them stands in their places, or Any."""
+    """Replace the type parameters in an argument by what is bound to them, or by Any."""
     import typing
 
     if _is_parameter(argument):
@@ -434,7 +434,7 @@ def _is_parameter(hint: object) -> bool:
 
 
 def _maker_of_alias(hint: object, work_out: Callable[[], _Maker | None], scope: _Scope) -> _Maker | None:
-    """That of a name for an annotation, which may occur in itself."""
+    """Return the maker of a name for an annotation. The name may occur in its own annotation."""
     if hint in scope.unfinished:
         return scope.unfinished[hint]
     alias = scope.unfinished[hint] = _Alias()
@@ -454,7 +454,7 @@ def _is_typed_dict(cls: Any) -> bool:
 
 
 def _maker_of_typed_dict(hint: object, cls: type, scope: _Scope) -> _Maker | None:
-    """A TypedDict stays a dict."""
+    """Return the maker of a TypedDict, which stays a dict."""
 
     def work_out() -> _Maker | None:
         makers = {name: _maker(hint, scope) for name, hint in _hints(cls).items()}
@@ -480,6 +480,6 @@ def _maker_of_union(hint: object, members: tuple[Any, ...], scope: _Scope) -> _M
 
 
 def _wrappers(typing: Any) -> tuple[object, ...]:
-    """What says something about a field that is no matter here."""
+    """Return the annotations that only wrap another one, and add nothing that matters here."""
     names = ("Annotated", "Final", "ClassVar", "Required", "NotRequired", "ReadOnly")
     return tuple(getattr(typing, name) for name in names if hasattr(typing, name))

@@ -1,8 +1,8 @@
-"""How are objects stored that are no plain values?
+"""This module encodes and decodes objects that are not plain values.
 
-The native encoder comes here for what it does not know by its exact type: NumPy arrays and scalars,
-registered classes, dataclasses and their kin (classes.py), and, where the pickle policy says so, anything
-(pickles.py, which is imported when a stored value or a policy asks for it).
+The native encoder calls it for every type that it does not know exactly: NumPy arrays and scalars, registered
+classes, and dataclasses and similar classes (classes.py). If the pickle policy allows it, any other object
+goes to pickles.py. That module is imported only when a stored value or a policy needs it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pellucid.classes import as_plain
 from pellucid.errors import UnregisteredType
 
-# Not typing's: that import takes longer than all of ours. Type checkers know the name.
+# Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,12 +30,12 @@ SCALAR = 2
 
 
 def register(cls: type[T], encode: Callable[[T], object], decode: Callable[[Any], T]) -> None:
-    """Store instances of exactly `cls` as `encode(instance)`; read them as `decode(value)`.
+    """Store instances of exactly `cls` as `encode(instance)`, and read them as `decode(value)`.
 
-    `encode` returns any value that can be stored; `decode` gets it back as plain dicts, lists and
-    scalars. The class is stored by its module and name. Registering a class again replaces
-    what was registered; subclasses are registered by themselves. `ValueError` for a type that is stored
-    as it is, like int or dict.
+    `encode` returns any value that can be stored. `decode` gets it back as plain dicts, lists and scalars.
+    pellucid stores the module and the name of the class. To replace a registration, register the class again.
+    Subclasses need their own registration. A type that pellucid stores itself, like int or dict, raises
+    `ValueError`.
 
     >>> import fractions, pellucid
     >>> pellucid.register(fractions.Fraction, str, fractions.Fraction)
@@ -58,7 +58,7 @@ def register(cls: type[T], encode: Callable[[T], object], decode: Callable[[Any]
 
 
 def _is_stored(cls: type) -> bool:
-    """Whether the format stores the type itself, in a way that no registration should change."""
+    """Say whether the format stores the type itself, so that no registration may change it."""
     if cls in (
         type(None),
         bool,
@@ -75,7 +75,7 @@ def _is_stored(cls: type) -> bool:
         frozenset,
     ):
         return True
-    # Where a module was never imported, no class is of its making.
+    # If the program never imported a module, none of its classes comes from there.
     numpy = sys.modules.get("numpy")
     if numpy is not None and issubclass(cls, numpy.generic):
         return cls.__module__ == "numpy"
@@ -94,9 +94,9 @@ def _is_stored(cls: type) -> bool:
 
 
 def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] | None:
-    """What the native encoder is to write for `value`; None where it cannot be stored.
+    """Return what the native encoder must write for `value`; None if it cannot be stored.
 
-    The first element of the result names the way: `("value", other)`, `("registered", name, other)`,
+    The first element of the result names the encoding: `("value", other)`, `("registered", name, other)`,
     `("array", dtype, shape, flags, bytes)`, or `("pickle", bytes)`.
     """
     cls = type(value)
@@ -123,7 +123,7 @@ def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] |
 
 
 def way_out(value: Any) -> str:
-    """Why a `value` cannot be stored, what to do: what follows its type in the message that refuses it."""
+    """Say why `value` cannot be stored and what to do, as the end of the message that refuses it."""
     import os
     from collections.abc import Iterable, Mapping
 
@@ -132,19 +132,19 @@ def way_out(value: Any) -> str:
     cls = type(value)
     if cls is Expression:
         return (
-            ", which has another value in each record and none of its own; in query.update(field=expression) "
-            "it may stand for all of a field's new value"
+            ", which has another value in each record; use it only as the whole new value of a field, in "
+            "query.update(field=expression)"
         )
     if_pickled = (
-        'allow pickles with pickle="allow" or a list of globals in open() or dumps(), knowing that a '
-        "pickle runs code of whoever wrote it when it is read"
+        'allow pickles with pickle="allow" or a list of globals in open() or dumps(); note that reading a '
+        "pickle runs code of its author"
     )
     data_only = instead_of(value)
     if data_only is not None:
         return f", which has no place in a record; {data_only}"
     numpy = sys.modules.get("numpy")
     if numpy is not None and type(value) is numpy.ndarray:
-        # Not register(): the class is stored as it is, and all of its arrays would go that way.
+        # Do not suggest register(): the class is stored as it is, and its other arrays would change too.
         return (
             f" and dtype {value.dtype}, which holds Python objects; give it a dtype without them "
             f"(value.astype), store value.tolist(), or {if_pickled}"
@@ -176,7 +176,7 @@ def way_out(value: Any) -> str:
         elif isinstance(value, Iterable):
             instead = "list(value)"
     return (
-        f", which has no place in a record; store {instead}, teach pellucid the class with "
+        f", which has no place in a record; store {instead}, register the class with "
         f"pellucid.register({cls.__name__}, encode, decode), or {if_pickled}"
     )
 
@@ -213,20 +213,20 @@ def instead_of(value: Any) -> str | None:
 
 
 def _way_out_of_zone(value: Any) -> str | None:
-    """What to store for a date or time that the format has, but for its zone or its subclass."""
+    """Say what to store for a date or time whose zone or subclass the format does not have."""
     import datetime
 
     if not isinstance(value, (datetime.datetime, datetime.time)):
         return None
     if value != value:
-        return ", which is no time; store None"
-    # One of pandas has a type of its own, and then perhaps a zone as well.
+        return ", which is not a time; store None"
+    # A pandas value has its own type, and may have such a zone as well.
     plain = "value.to_pydatetime()" if hasattr(value, "to_pydatetime") else "value"
     zone = value.tzinfo
     if zone is None or type(zone) is datetime.timezone or getattr(zone, "key", None) is not None:
-        return None if plain == "value" else f", which is no plain datetime; store {plain}"
+        return None if plain == "value" else f", which is not a plain datetime; store {plain}"
     zone_class = f"{type(zone).__module__}.{type(zone).__qualname__}"
-    # The zones of pytz know their names by this one.
+    # The zones of pytz have their name in this attribute.
     named = f'zoneinfo.ZoneInfo("{getattr(zone, "zone", None) or "Europe/Berlin"}")'
     change = "astimezone({})" if isinstance(value, datetime.datetime) else "replace(tzinfo={})"
     return (
@@ -236,9 +236,9 @@ def _way_out_of_zone(value: Any) -> str | None:
 
 
 def _way_out_of_columns(value: Any) -> str | None:
-    """What to store for a DataFrame, a Table of pyarrow or a column of one: list() would lose data."""
+    """Say what to store for a DataFrame, a pyarrow Table or a column of one; list() would lose data."""
     cls = type(value)
-    # A Series of pandas has none of the protocols before pandas 3.
+    # Before pandas 3, a Series has none of the protocols.
     marks = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__", "iloc")
     if not any(hasattr(cls, name) for name in marks):
         return None
@@ -267,7 +267,7 @@ def _encode_array(numpy: Any, value: Any) -> tuple[object, ...] | None:
         return None
     is_scalar = isinstance(value, numpy.generic)
     if is_scalar:
-        # An empty string says that it has no bytes, and gives a NUL.
+        # An empty string has no bytes, but tobytes() returns a NUL.
         data, shape, flags = value.tobytes()[: dtype.itemsize], [], SCALAR
     else:
         is_fortran = value.flags.f_contiguous and not value.flags.c_contiguous
@@ -275,7 +275,7 @@ def _encode_array(numpy: Any, value: Any) -> tuple[object, ...] | None:
         shape, flags = list(value.shape), FORTRAN_ORDER if is_fortran else 0
     described: object = dtype.str
     if dtype.names is not None:
-        # `descr` loses what it cannot say (titles, overlapping fields); such a dtype is refused.
+        # `descr` loses what it cannot describe (titles, overlapping fields). Such a dtype is refused.
         described = dtype.descr
         if numpy.dtype(described) != dtype:
             return None
@@ -285,7 +285,7 @@ def _encode_array(numpy: Any, value: Any) -> tuple[object, ...] | None:
 
 
 def decode_array(described: Any, shape: list[int], flags: int, data: memoryview) -> object:
-    """The NumPy array, or scalar, that was stored. An array is read-only and shares `data`."""
+    """Return the stored NumPy array or scalar. An array is read-only and shares `data`."""
     try:
         import numpy
     except ImportError as error:
@@ -295,7 +295,7 @@ def decode_array(described: Any, shape: list[int], flags: int, data: memoryview)
         if dtype.hasobject:
             raise ValueError("the dtype holds Python objects")
         if flags & SCALAR:
-            # Not frombuffer, which makes no element of 0 bytes, such as an empty string.
+            # Do not use frombuffer: it makes no element of 0 bytes, such as an empty string.
             return numpy.ndarray((), dtype=dtype, buffer=data)[()]
         return numpy.ndarray(
             tuple(shape), dtype=dtype, buffer=data, order="F" if flags & FORTRAN_ORDER else "C"
@@ -305,7 +305,7 @@ def decode_array(described: Any, shape: list[int], flags: int, data: memoryview)
 
 
 def decode_registered(name: str, value: object) -> object:
-    """The instance of a registered class."""
+    """Return the instance of a registered class."""
     if not isinstance(name, str):
         raise ValueError("the name of a stored object's class is no str")
     decode = _BY_NAME.get(name)

@@ -1,20 +1,20 @@
-"""Which pickles may be loaded, and what may they reach?
+"""This module decides which pickles may be loaded, and limits what they can use.
 
-The one module that imports pickle. `"allow"` loads any pickle with Python's own unpickler. A list of globals
-loads a pickle that uses nothing but them:
+It is the only module that imports pickle. `"allow"` loads any pickle with Python's own unpickler. A list of
+globals loads a pickle that uses only these globals:
 
-    "mypkg.models.Order"   that class or function, named in full
-    "mypkg.models.*"       the classes that the module mypkg.models itself defines, nested ones too
+    "mypkg.models.Order"   this class or function, with its full name
+    "mypkg.models.*"       the classes that the module mypkg.models itself defines, with nested classes
 
-A wildcard gives no function, and nothing that the module imported from elsewhere: a class has to say by
-its own `__module__` and `__qualname__` that it is the one that is named. Dots lead through classes only,
-never through a module or an object.
+A wildcard allows no function, and nothing that the module imported. A class must confirm with its own
+`__module__` and `__qualname__` that it is the class of that name. Dots lead only through classes, never
+through a module or an object.
 
-A list of names is not enough: a pickle can also call, and change, what it was given. So what it calls has
-to be a global of the list, not an object that it made (an `operator.attrgetter` reaches everything). What it
-fills, or gives a state, has to be an object that it made, not a class, a function or an enum member, which
-the whole process shares. CPython's native unpickler has no place for these checks; its Python twin has,
-which is slower.
+A list of names alone is not safe, because a pickle can also call and change what it gets. So there are two
+more rules. A pickle may call only a global of the list, not an object that it made (an `operator.attrgetter`
+reaches everything). A pickle may fill, or set the state of, only an object that it made. It may not change a
+class, a function or an enum member, because the whole process shares these. CPython's native unpickler cannot
+do these checks. Its Python version can, but it is slower.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fnmatch import fnmatchcase
 
 from pellucid.errors import PickleDenied, UnsupportedValue
 
-# Not typing's: that import takes longer than all of ours. Type checkers know the name.
+# Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,9 +94,9 @@ def wanted(data: bytes) -> str | None:
 
 
 def decode(data: bytes, policy: str | tuple[str, ...]) -> object:
-    """The object of a stored pickle, if `policy`, "allow" or a list, allows every global that it names.
+    """Return the object of a stored pickle, if `policy` ("allow" or a list) allows all globals that it names.
 
-    `ValueError` for a damaged pickle.
+    A damaged pickle raises `ValueError`.
     """
     try:
         if policy == "allow":
@@ -107,7 +107,7 @@ def decode(data: bytes, policy: str | tuple[str, ...]) -> object:
 
 
 def check_globals(names: tuple[str, ...]) -> None:
-    """`ValueError` for a name in `pickle=[...]` that can stand for no global."""
+    """Raise `ValueError` for a name in `pickle=[...]` that cannot name a global."""
     for name in names:
         module, _, last = name.rpartition(".")
         if not module or not last:
@@ -117,13 +117,13 @@ def check_globals(names: tuple[str, ...]) -> None:
             )
         if WILDCARDS.intersection(module):
             raise ValueError(
-                f"pickle=[{name!r}] has a wildcard in the module's name; wildcards may stand behind the last "
-                'dot only, as in "mypkg.models.*": list the modules one by one'
+                f"pickle=[{name!r}] has a wildcard in the module's name; a wildcard may only follow the last "
+                'dot, as in "mypkg.models.*": list the modules one by one'
             )
 
 
 class Globals:
-    """The globals of a list: those named in full, and those of wildcards as (module or class, pattern)."""
+    """The globals of a list: full names, and wildcards as (module or class, pattern)."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         check_globals(names)
@@ -132,7 +132,7 @@ class Globals:
         self.patterns = [tuple(name.rsplit(".", 1)) for name in names if WILDCARDS.intersection(name)]
 
     def has_match(self, module: str, name: str) -> bool:
-        """Whether a wildcard stands for `name` of `module`: `a.*` has classes of `a`, but none of `a.b`."""
+        """Say whether a wildcard covers `name` of `module`: `a.*` covers classes of `a`, not of `a.b`."""
         full_name = f"{module}.{name}"
         for holder, pattern in self.patterns:
             if not f"{holder}.".startswith(f"{module}.") or not full_name.startswith(f"{holder}."):
@@ -142,7 +142,7 @@ class Globals:
         return False
 
     def find(self, module: str, name: str) -> object:
-        """The class or function; `PickleDenied` where the list does not have it."""
+        """Return the class or function; raise `PickleDenied` if the list does not have it."""
         full_name = f"{module}.{name}"
         is_in_full = full_name in self.in_full
         if not is_in_full and not self.has_match(module, name):
@@ -157,37 +157,37 @@ class Globals:
                 return found
             raise PickleDenied(
                 f"a stored pickle wants {full_name!r}, which is another name for {own_name!r}; a wildcard "
-                f"gives the classes that a module defines itself: add {full_name!r} to pickle=[...] if you "
-                "trust it"
+                f"allows only the classes that a module itself defines: add {full_name!r} to pickle=[...] if "
+                "you trust it"
             )
         if is_in_full and callable(found):
             return found
         kind = type(found).__name__
         raise PickleDenied(
-            f"a stored pickle wants {full_name!r}, which is a {kind} and no class; a wildcard in "
-            "pickle=[...] gives classes, and a name in full gives a class or a function"
+            f"a stored pickle wants {full_name!r}, which is a {kind} and not a class; a wildcard in "
+            "pickle=[...] allows classes, and a full name allows a class or a function"
         )
 
 
 def _is_class(value: object) -> bool:
-    # Not isinstance(), which asks the object itself for its class.
+    # Do not use isinstance(), which asks the object itself for its class.
     return issubclass(type(value), type)
 
 
-# What `type` has of a class, whatever its metaclass says.
+# What `type` stores for a class, whatever its metaclass says.
 _type_module: Callable[[Any], object] = type.__dict__["__module__"].__get__
 _type_qualname: Callable[[Any], object] = type.__dict__["__qualname__"].__get__
 _type_members: Callable[[Any], Any] = type.__dict__["__dict__"].__get__
 
 
 def _member(module: str, name: str, is_in_full: bool) -> object:
-    """What stands at `name` in `module`, found without running code of what stands on the way."""
+    """Return the object called `name` in `module`, without running code of the objects on the path."""
     __import__(module)
     holder: Any = sys.modules[module]
     first, *nested = name.split(".")
     found: Any = vars(holder).get(first, MISSING)
     if found is MISSING:
-        # Some modules make a name when it is first asked for, which runs code of theirs.
+        # Some modules create a name when it is first asked for. This runs their code.
         if not is_in_full:
             raise AttributeError(f"a stored pickle wants {name!r}, which module {module!r} does not have")
         found = getattr(holder, first)
@@ -211,7 +211,7 @@ def _globals_of(names: tuple[str, ...]) -> Globals:
     return Globals(names)
 
 
-# Typed as Any, since type checkers know little of the Python twin.
+# Typed as Any, because type checkers know little about the Python version of the unpickler.
 _Unpickler: Any = pickle._Unpickler
 
 
@@ -223,26 +223,26 @@ class Instructions(dict):  # type: ignore[type-arg]
 
 
 class Restricted(_Unpickler):  # type: ignore[misc]
-    """An unpickler that gives a pickle the globals of a list, to call and not to change."""
+    """An unpickler that lets a pickle call the globals of a list, but not change them."""
 
     dispatch = Instructions(_Unpickler.dispatch)
 
     def __init__(self, data: bytes, names: tuple[str, ...]) -> None:
         super().__init__(io.BytesIO(data))
         self.globals = _globals_of(names)
-        # By address, as some classes have no hash; the value keeps the address taken.
+        # The key is the address, because some classes have no hash. The value keeps the object alive.
         self.given: dict[int, object] = {}
 
     def load(self) -> object:
         try:
             return super().load()
         except IndexError as error:
-            # An instruction found less on the stack than it takes.
+            # An instruction found fewer items on the stack than it needs.
             raise ValueError("a stored pickle is damaged: its stack is too short") from error
 
     def find_class(self, module: str, name: str) -> object:
         if self.proto < 3:
-            # Names of Python 2, which stand in pickles of its protocols.
+            # Pickles of Python 2 protocols have the names of Python 2.
             import _compat_pickle as compat
 
             if (module, name) in compat.NAME_MAPPING:
@@ -254,14 +254,14 @@ class Restricted(_Unpickler):  # type: ignore[misc]
         return found
 
     def get_extension(self, code: int) -> None:
-        # Never the cache of extensions: other unpicklers, without a list, fill it.
+        # Never use the cache of extensions: other unpicklers, without a list, fill it.
         registered = copyreg._inverted_registry.get(code)  # type: ignore[attr-defined]
         if registered is None:
             raise ValueError(f"a stored pickle has the extension code {code}, which is not registered")
         self.append(self.find_class(*registered))
 
     def check_callable(self, function: Any) -> None:
-        """Raise unless `function` is a global that the pickle was given, or a class method of one."""
+        """Raise unless `function` is a global that the pickle got, or a class method of one."""
         if id(function) in self.given:
             return
         if type(function) in BOUND_METHODS:
@@ -270,27 +270,27 @@ class Restricted(_Unpickler):  # type: ignore[misc]
                 return
         raise PickleDenied(
             f"a stored pickle calls a {type(function).__name__} object that it made itself; under a list of "
-            "globals it may call these alone"
+            "globals, it may call only these"
         )
 
     def check_made(self, target: object) -> None:
-        """Raise where `target`, which the pickle is about to change, is shared with the whole process."""
+        """Raise if the pickle is about to change `target`, and the whole process shares `target`."""
         enum = sys.modules.get("enum")
         is_member = enum is not None and isinstance(target, enum.Enum)
         if is_member or id(target) in self.given or isinstance(target, SHARED):
             raise PickleDenied(
-                f"a stored pickle changes {target!r}, which it did not make; under a list of globals it may "
-                "change its own objects alone"
+                f"a stored pickle changes {target!r}, which it did not make; under a list of globals, it may "
+                "change only its own objects"
             )
 
     def _instantiate(self, cls: object, arguments: object) -> None:
-        # The instructions INST and OBJ, of protocol 0 and 1.
+        # These are the instructions INST and OBJ, of protocols 0 and 1.
         self.check_callable(cls)
         super()._instantiate(cls, arguments)
 
 
 def _guard(code: bytes, check: str, operand: Callable[[Restricted], object]) -> None:
-    """Have an instruction check one of its operands before it runs."""
+    """Make an instruction check one of its operands before it runs."""
     run = Restricted.dispatch[code[0]]
 
     def checked(unpickler: Restricted) -> None:
@@ -305,5 +305,5 @@ for _code, _depth in ((pickle.REDUCE, 2), (pickle.NEWOBJ, 2), (pickle.NEWOBJ_EX,
 for _code, _depth in ((pickle.BUILD, 2), (pickle.APPEND, 2), (pickle.SETITEM, 3)):
     _guard(_code, "check_made", lambda unpickler, depth=_depth: unpickler.stack[-depth])  # type: ignore[misc]
 for _code in (pickle.APPENDS, pickle.SETITEMS, pickle.ADDITEMS):
-    # Their operands stand behind a mark, the target before it.
+    # Their operands are after a mark on the stack, and the target is before it.
     _guard(_code, "check_made", lambda unpickler: unpickler.metastack[-1][-1])

@@ -1,10 +1,10 @@
-"""How is an instance made again from its fields, without initialising it a second time?
+"""This module makes an instance from its stored fields, without initialising it a second time.
 
-What was stored had been initialised before: `__post_init__`, converters and validators have run, and would
-change the data once more if they ran on each read. So the fields are set as `copy` and `pickle` set them,
-past the constructor. With `table(name, type=..., run_init=True)` it is called instead (instances.py).
+The stored data had been initialised: `__post_init__`, converters and validators have run. If they ran on each
+read, they would change the data again. So this module sets the fields as `copy` and `pickle` do, without the
+constructor. With `table(name, type=..., run_init=True)`, instances.py calls the constructor instead.
 
-A field that is missing in a record, since the class has got it later, is given its default.
+A field that a record lacks, because the class got it later, gets its default.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from __future__ import annotations
 import functools
 import sys
 
-# Not typing's: that import takes longer than all of ours. Type checkers know the name.
+# Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     Restore = Callable[[dict[str, Any]], Any]
-    # The default of one field, for an instance that has the fields before it.
+    # Returns the default of one field, for an instance that has the fields before it.
     Default = Callable[[Any], Any]
 
 __all__ = ["restorer"]
 
 
 def restorer(cls: Any, kind: str) -> Restore:
-    """What makes an instance of `cls`, a class of this kind (classes.py), of a dict of its fields."""
+    """Return a function that makes an instance of `cls`, of this kind (classes.py), from a dict of fields."""
     return _RESTORERS[kind](cls)
 
 
@@ -66,7 +66,7 @@ def _attrs(cls: Any) -> Restore:
 
 
 def _attrs_default(attribute: Any) -> Default | None:
-    """The default of an attribute as the constructor gives it: converted."""
+    """Return the default of an attribute, converted as the constructor does it."""
     attr: Any = sys.modules["attr"]
     default, converter = attribute.default, attribute.converter
     if default is attr.NOTHING:
@@ -82,12 +82,12 @@ def _attrs_default(attribute: Any) -> Default | None:
 
     def converted(instance: Any) -> Any:
         arguments = [made(instance)]
-        # Converters that are objects have these since attrs 24.1.
+        # Since attrs 24.1, converters may be objects with these attributes.
         if getattr(converter, "takes_self", False):
             arguments.append(instance)
         if getattr(converter, "takes_field", False):
             arguments.append(attribute)
-        # One that needs neither may be called as well, by its converter alone.
+        # A converter that needs neither argument can be called with the value only.
         return getattr(converter, "converter", converter)(*arguments)
 
     return converted
@@ -115,8 +115,8 @@ def _by_setting(
 
 
 def _object(cls: Any, count: int, defaults: dict[str, Default], arguments: list[str]) -> Restore:
-    """For a class written in Python; `arguments` are the fields that its constructor takes."""
-    # As a frozen class sets its own fields.
+    """Return the restorer of a class written in Python. `arguments` are the fields of its constructor."""
+    # A frozen class sets its own fields in this way.
     restore = _by_setting(
         functools.partial(_native(cls, "__new__"), cls), _native(cls, "__setattr__"), count, defaults
     )
@@ -152,7 +152,7 @@ def _struct(cls: Any) -> Restore:
     template = _struct_template(cls, set_field)
     factory = sys.modules["msgspec._core"].Factory
     defaults: dict[str, Default] = {}
-    # The defaults are those of the last fields.
+    # Defaults belong to the last fields.
     for name, default in zip(
         reversed(cls.__struct_fields__), reversed(cls.__struct_defaults__), strict=False
     ):
@@ -162,11 +162,11 @@ def _struct(cls: Any) -> Restore:
 
 
 def _struct_template(cls: Any, set_field: Callable[[Any, str, Any], None]) -> Any:
-    """An instance whose `__post_init__` has not run, to be copied.
+    """Return an instance whose `__post_init__` has not run, to be copied.
 
-    Nothing in msgspec makes one: a Struct has no `__new__` but its constructor. A subclass whose method does
-    nothing makes one, which is then given the class `cls`. The subclass is dropped; `__init_subclass__` of
-    `cls` is not called with it.
+    msgspec offers no such instance: a Struct has no `__new__` except its constructor. So this function makes
+    an instance of a subclass whose method does nothing, and then sets its class to `cls`. It drops the
+    subclass, and does not call `__init_subclass__` of `cls`.
     """
     import types
 
@@ -181,7 +181,7 @@ def _struct_template(cls: Any, set_field: Callable[[Any, str, Any], None]) -> An
         namespace["__post_init__"] = lambda _self: None
 
     twin = types.new_class(cls.__name__, (Quiet, cls), {}, body)
-    # Lists, so that copies are tracked by the garbage collector whatever is set in them later.
+    # Use lists, so the garbage collector tracks the copies, whatever is set in them later.
     template = twin(**{name: [] for name in cls.__struct_fields__})
     set_field(template, "__class__", cls)
     return template
@@ -191,7 +191,7 @@ def _model(cls: Any) -> Restore:
     if not cls.__pydantic_post_init__:
 
         def construct(values: dict[str, Any]) -> Any:
-            # Stored values are not validated again, and their fields are called by their own names.
+            # Do not validate stored values again. They use the names of the fields here.
             return cls.model_construct(**values)
 
         return construct
@@ -225,14 +225,14 @@ def _model(cls: Any) -> Restore:
 
 
 def _model_default(field: Any, values: dict[str, Any]) -> Any:
-    # Factories are given the fields since pydantic 2.10.
+    # Since pydantic 2.10, factories may take the fields.
     if getattr(field, "default_factory_takes_validated_data", False):
         return field.get_default(call_default_factory=True, validated_data=values)
     return field.get_default(call_default_factory=True)
 
 
 def _native(cls: type, method: str) -> Any:
-    """The nearest `__new__` or `__setattr__` that is not written in Python: no code of the class runs."""
+    """Return the nearest `__new__` or `__setattr__` not written in Python, so no code of the class runs."""
     native = (type(object.__new__), type(object.__setattr__))
     for base in cls.__mro__:
         if isinstance(vars(base).get(method), native):

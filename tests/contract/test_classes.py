@@ -295,10 +295,10 @@ class Grown:
         (Grown, {"name": "a", "new": 1, "pets": [{"nom": "x"}]}, r"at \['pets'\]\[0\] has a field 'nom'"),
         (Grown, {"name": "a", "new": 1, "pets": [5]}, r"at \['pets'\]\[0\] holds a value of type int"),
         (Pet, {"name": "Rex", "color": "green"}, r"at \['color'\] holds 'green', which is no Color"),
-        (Pet, [1, 2], "holds a value of type list, and Pet is wanted"),
+        (Pet, [1, 2], "holds a value of type list, but Pet is expected"),
         (Pet, 5, "holds a value of type int"),
         (Color, "green", "no Color"),
-        (int, {"a": 1}, "holds a value of type dict, and int is wanted"),
+        (int, {"a": 1}, "holds a value of type dict, but int is expected"),
     ],
 )
 def test_a_record_that_makes_no_instance_says_why_and_stays_readable(

@@ -27,7 +27,7 @@ from pellucid import _native
 from crash.lives import OPENING, Notes, Process, autopsy, opened, read, write
 from crash.operations import Model, Tables, Writer, apply_to_model
 
-AREA_SIZES = [1 << 16, 1 << 16, 1 << 17, 1 << 20, 0]
+SEGMENT_SIZES = [1 << 16, 1 << 16, 1 << 17, 1 << 20, 0]
 """Areas of the log: the small ones are full after some hundred operations; 0 is the usual size."""
 
 # Where to kill: in these phases, after at most so many seconds in them.
@@ -113,9 +113,9 @@ class Round:
         self.story: list[str] = []
 
     def run(self) -> None:
-        area_size = self.dice.choice(AREA_SIZES)
-        self.tell(f"{len(self.models)} writers, areas of {area_size or 'the usual'} bytes")
-        _native._limit_log(area_size)
+        segment_size = self.dice.choice(SEGMENT_SIZES)
+        self.tell(f"{len(self.models)} writers, segments of {segment_size or 'the usual'} bytes")
+        _native._limit_log(segment_size)
         for number in range(self.dice.randint(2, 3)):
             self.live(number)
             for _ in range(self.dice.choice([0, 0, 1, 1, 2, 4])):

@@ -147,6 +147,10 @@ unsafe extern "C" {
 
     /// How many pages the file will have when a write transaction, with those in it, is committed.
     pub fn pellucid_txn_pages(txn: *const MDB_txn) -> usize;
+
+    /// As `mdb_cursor_put` with `MDB_APPEND` and `MDB_RESERVE`, where the cursor stands on the tree's last entry and the page has
+    /// room for another one; `MDB_NOTFOUND`, and nothing is done, elsewhere.
+    pub fn pellucid_append(cursor: *mut MDB_cursor, key: *mut MDB_val, data: *mut MDB_val) -> c_int;
 }
 
 /// The context to give an environment (`mdb_env_set_userctx`) that has its locks on this descriptor of its lock file. The descriptor must stay

@@ -20,6 +20,7 @@ mod column;
 mod core;
 mod counters;
 mod database;
+mod default_table;
 mod errors;
 mod expression;
 #[allow(unsafe_code, reason = "raw CPython slots: the loops of users run through here")]
@@ -106,6 +107,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     values::alloc::install::<RecordList>(py)?;
     values::buffer::install(py);
     values::field::install(py);
+    default_table::install(py)?;
     table::rows::install(py);
     table::slots::install(py);
     values::home::install(&table::home::Calls);

@@ -1,12 +1,13 @@
-//! Which `NumPy` dtypes may stand before an array's data, and how large is one element?
+//! Checks `NumPy` dtypes and computes the size of an element.
 //!
-//! Those that NumPy's `dtype.str` and `dtype.descr` write, and that NumPy takes: a file is checked without NumPy, and what
-//! passes the check is not refused later.
+//! Accepted is what NumPy's `dtype.str` and `dtype.descr` write and what NumPy accepts. A file is
+//! checked without NumPy, and what passes the check is not refused by it later.
 //!
 //! ```text
 //! dtype  := str | [field, ...]
-//! str    := "|b1" | "|i1" | "|u1" | ("|S" | "|V") size | order ("i" | "u") (2 | 4 | 8) | order "f" (2 | 4 | 8 | 12 | 16)
-//!         | order "c" (8 | 16 | 24 | 32) | order "U" size | order ("M8" | "m8") ["[" [count] unit "]"]
+//! str    := "|b1" | "|i1" | "|u1" | ("|S" | "|V") size | order ("i" | "u") (2 | 4 | 8)
+//!         | order "f" (2 | 4 | 8 | 12 | 16) | order "c" (8 | 16 | 24 | 32) | order "U" size
+//!         | order ("M8" | "m8") ["[" [count] unit "]"]
 //! field  := (name, dtype) | (name, dtype, (dimension, ...))
 //! name   := str | (str, str)          // the second form: title and name
 //! order  := "<" | ">"
@@ -19,12 +20,12 @@ use crate::shape::Shapes;
 use crate::view::{Container, Slot};
 use crate::walk::Walker;
 
-/// NumPy has sizes of elements, and dimensions within one, in C ints.
+/// NumPy stores sizes of elements, and dimensions within one, in C ints.
 const SIZE_MAX: u64 = i32::MAX as u64;
-/// More dimensions no array has, nor an element.
+/// The limit of dimensions, of an array and of an element.
 pub(crate) const DIMENSION_COUNT_MAX: u32 = 64;
 
-/// The bytes of one element; None where this is no dtype.
+/// The size of one element. `None` if this is no dtype.
 pub(crate) fn item_size<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S, dtype: &Slot<'_>) -> Option<u64> {
     match dtype {
         Slot::Str(text) => size_of_text(text),
@@ -48,7 +49,7 @@ fn size_of_text(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// A C int without zeros before it.
+/// A C int without leading zeros.
 fn number(digits: &[u8]) -> Option<u64> {
     let is_shortest = matches!(digits, [b'0'] | [b'1'..=b'9', ..]);
     if !is_shortest || !digits.iter().all(u8::is_ascii_digit) {
@@ -57,7 +58,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok().filter(|number| *number <= SIZE_MAX)
 }
 
-/// Whether this follows the kind of a time: 8 bytes, and mostly a unit.
+/// Whether this may follow the kind of a time: 8 bytes, and mostly a unit.
 fn is_time(text: &[u8]) -> bool {
     let unit = match text {
         b"8" => return true,
@@ -72,7 +73,7 @@ fn is_time(text: &[u8]) -> bool {
     is_count && units.contains(&unit)
 }
 
-/// The bytes of all fields, and where their list ends in the record.
+/// The size of all fields, and the end of their list in the record.
 fn fields_size<S: Shapes + ?Sized>(
     bytes: &[u8],
     shapes: &S,
@@ -135,7 +136,7 @@ fn field_size<'a, S: Shapes + ?Sized>(
         if dimensions.kind != Kind::Tuple || !(1..=DIMENSION_COUNT_MAX).contains(&dimensions.count) {
             return None;
         }
-        // Without those of 0 first: NumPy multiplies from the left, and looks at each product.
+        // Zeros are left out: NumPy multiplies from the left and checks each product.
         let (mut factor, mut is_empty) = (1u64, false);
         for index in 0..dimensions.count {
             let dimension = u64::try_from(dimensions.int(bytes, index)?).ok().filter(|it| *it <= SIZE_MAX)?;
@@ -149,7 +150,8 @@ fn field_size<'a, S: Shapes + ?Sized>(
     Some((size, walker.end()))
 }
 
-/// Notes a name; None where it is no name, or there twice. NumPy makes up another for an empty one.
+/// Adds a name. `None` if it is no name, or a duplicate. NumPy invents another name for an empty
+/// one.
 fn add_name<'a>(name: &Slot<'a>, names: &mut HashSet<&'a [u8]>) -> Option<()> {
     let name = match name {
         Slot::Str(name) | Slot::Heap { tag: tag::STR_SURROGATES, payload: name, .. } => *name,

@@ -1,7 +1,8 @@
-//! What do a record's bytes mean, one by one?
+//! Dumps a record as annotated hex, for people.
 //!
-//! Annotated hex for people: each line an offset, the bytes, what they are. Every byte stands in exactly one line, those of gaps and
-//! of damaged parts too, so that a dump of any bytes is whole. Not for programs: the text may change in any release.
+//! Each line has an offset, the bytes and their meaning. Every byte is in exactly one line,
+//! including gaps and damaged parts, so a dump of any bytes is complete. Not for programs: the text
+//! may change in any release.
 
 use std::fmt::Write;
 
@@ -90,13 +91,14 @@ fn dump_envelope(bytes: &[u8]) -> String {
 struct Dump<'a, S: ?Sized> {
     bytes: &'a [u8],
     shapes: &'a S,
-    /// All bytes before this one are in the dump.
+    /// All bytes before this offset are in the dump.
     at: usize,
     out: String,
 }
 
 impl<S: Shapes + ?Sized> Dump<'_, S> {
-    /// The bytes from `start` to `end`, said to be `meaning`; before it the bytes that nothing was said of.
+    /// Adds a line for the bytes from `start` to `end`, after lines for any bytes before it that
+    /// have none yet.
     fn line(&mut self, start: usize, end: usize, level: usize, meaning: &str) {
         self.gap(start, level);
         let from = self.at.max(start);
@@ -132,7 +134,8 @@ impl<S: Shapes + ?Sized> Dump<'_, S> {
         self.payload(slot, SCALAR_HEAD_SIZE, self.bytes.len(), 0, "")
     }
 
-    /// A payload of any sort: `start` is its size's first byte, if that stands before it, else its own.
+    /// Adds a payload of any kind. `start` is the first byte of its size, if that comes before it,
+    /// otherwise its own.
     fn payload(
         &mut self,
         slot: &Slot<'_>,
@@ -155,7 +158,7 @@ impl<S: Shapes + ?Sized> Dump<'_, S> {
         Ok(())
     }
 
-    /// A container with all in it; returns its end.
+    /// Adds a container with its content. Returns its end.
     fn container(&mut self, container: &Container, level: usize, label: &str) -> Result<u32, Corrupt> {
         let (start, slots) = (container.start as usize, container.slots as usize);
         let width = 1 << container.width_log2;
@@ -251,7 +254,7 @@ impl<S: Shapes + ?Sized> Dump<'_, S> {
         Ok(walker.end())
     }
 
-    /// Where a slot says that its heap entry begins.
+    /// The offset of a slot's heap entry.
     fn offset_of(&self, container: &Container, index: u32) -> usize {
         container.start as usize
             + (container.bits(self.bytes, index).unwrap_or_default() & 0xFFFF_FFFF) as usize
@@ -281,7 +284,7 @@ fn name_of(kind: Kind) -> &'static str {
     }
 }
 
-/// Offset and size of a payload; the offset is 0 where the slot does not tell it.
+/// Offset and size of a payload; the offset is 0 if the slot does not have it.
 fn extent(slot: &Slot<'_>) -> (usize, usize) {
     match slot {
         Slot::Str(text) => (0, text.len()),
@@ -314,7 +317,7 @@ fn type_of(slot: &Slot<'_>) -> &'static str {
     }
 }
 
-/// A value in a few words.
+/// A short description of a value.
 fn describe(slot: &Slot<'_>) -> String {
     match slot {
         Slot::Absent => "absent".into(),

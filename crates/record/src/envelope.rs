@@ -1,8 +1,8 @@
-//! How do a record's bytes leave their database, and enter another?
+//! Envelopes: records that carry their field names from one database to another.
 //!
-//! The shape ids in a record mean something in one dictionary. An envelope carries the names along: its tables stand before
-//! the record, and the ids count within them. Entering means validating all of it and writing other ids over the ids; they
-//! have fixed places, so no byte moves.
+//! The shape ids in a record have a meaning in one dictionary only. In an envelope, tables of names
+//! and shapes come before the record, and the ids refer to these. Opening an envelope validates all
+//! of it and overwrites the ids; they have fixed places, so no byte moves.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::walk::Walker;
 #[derive(Debug, Default)]
 pub struct Tables {
     shapes: Vec<Shape>,
-    /// Ids by the hash of their names; more than one only where hashes collide.
+    /// Ids by the hash of their names; more than one only if hashes collide.
     by_names: HashMap<u64, Vec<u32>>,
     key_indexes: HashMap<Box<str>, u32>,
     key_bytes: Vec<u8>,
@@ -39,7 +39,7 @@ impl Tables {
         Tables::default()
     }
 
-    /// Forgets all shapes.
+    /// Removes all shapes.
     pub fn clear(&mut self) {
         self.shapes.clear();
         self.by_names.clear();
@@ -48,8 +48,8 @@ impl Tables {
         self.shape_bytes.clear();
     }
 
-    /// The id of the shape with these names, added at first sight. None where it can be no shape or the tables are full: the
-    /// dict becomes a keyed map.
+    /// The id of the shape with these names, added at first sight. `None` if they cannot be a shape
+    /// or the tables are full: the dict then becomes a keyed map.
     pub fn admit<N: AsRef<str>>(&mut self, names: &[N]) -> Option<u32> {
         let hash = hash_of_names(names);
         let known = self.by_names.get(&hash).map(Vec::as_slice).unwrap_or_default();
@@ -59,7 +59,8 @@ impl Tables {
                 return Some(*id);
             }
         }
-        // All names may be new; that some are not could let one more shape in, which is not worth counting them.
+        // Assume that all names are new. Counting those that are not could admit one more shape,
+        // which is not worth it.
         if self.shapes.len() >= ENVELOPE_SHAPE_COUNT_MAX
             || self.key_indexes.len() + names.len() > ENVELOPE_KEY_COUNT_MAX
             || !may_be_shape(names)
@@ -83,13 +84,14 @@ impl Tables {
         Some(id)
     }
 
-    /// Bytes of an envelope with these tables around a record.
+    /// The size of an envelope with these tables around a record.
     #[must_use]
     pub fn envelope_size(&self, record: &[u8]) -> usize {
         ENVELOPE_HEAD_SIZE + self.key_bytes.len() + self.shape_bytes.len() + record.len()
     }
 
-    /// Writes the envelope around a record whose shape ids are those of these tables, into `envelope_size` bytes.
+    /// Writes the envelope around a record with shape ids of these tables, into `envelope_size`
+    /// bytes.
     pub fn write_envelope(&self, record: &[u8], envelope: &mut [u8]) {
         debug_assert_eq!(envelope.len(), self.envelope_size(record));
         let Some((head, body)) = envelope.split_first_chunk_mut::<ENVELOPE_HEAD_SIZE>() else { return };
@@ -105,7 +107,7 @@ impl Tables {
         *head = both.to_le_bytes();
     }
 
-    /// The envelope around a record whose shape ids are those of these tables.
+    /// The envelope around a record with shape ids of these tables.
     #[must_use]
     pub fn envelope(&self, record: &[u8]) -> Vec<u8> {
         let mut envelope = vec![0; self.envelope_size(record)];
@@ -121,12 +123,12 @@ impl Shapes for Tables {
     }
 }
 
-/// An envelope's parts, borrowed. Nothing but the head has been looked at.
+/// The borrowed parts of an envelope. Only the head has been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
     /// How many names the tables have.
     pub key_count: u16,
-    /// The checksum as it is written.
+    /// The stored checksum.
     pub checksum: u64,
     /// The tables; equal bytes mean equal shapes.
     pub tables: &'a [u8],
@@ -134,7 +136,7 @@ pub struct Envelope<'a> {
     pub record: &'a [u8],
 }
 
-/// Whether these bytes begin as an envelope does.
+/// Whether these bytes begin like an envelope.
 #[inline]
 #[must_use]
 pub fn is_envelope(bytes: &[u8]) -> bool {
@@ -142,10 +144,10 @@ pub fn is_envelope(bytes: &[u8]) -> bool {
 }
 
 impl<'a> Envelope<'a> {
-    /// Takes an envelope apart.
+    /// Splits an envelope into its parts.
     ///
     /// # Errors
-    /// It is none, or its tables end behind the bytes.
+    /// It is no envelope, or its tables end behind the bytes.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Envelope<'a>, Corrupt> {
         let Some((head, body)) = bytes.split_first_chunk::<ENVELOPE_HEAD_SIZE>() else {
@@ -164,7 +166,7 @@ impl<'a> Envelope<'a> {
         Ok(Envelope { key_count: (both >> 16) as u16, checksum: (both >> 64) as u64, tables, record })
     }
 
-    /// The byte of the envelope at which its record begins.
+    /// The offset of the record in the envelope.
     #[inline]
     #[must_use]
     pub fn record_offset(&self) -> usize {
@@ -208,22 +210,22 @@ impl<'a> Envelope<'a> {
         Ok(shapes)
     }
 
-    /// Whether the checksum is that of the bytes. `bytes` are those that were parsed.
+    /// Whether the checksum fits the bytes. `bytes` are those that were parsed.
     #[must_use]
     pub fn checksum_fits(&self, bytes: &[u8]) -> bool {
         bytes.get(ENVELOPE_HEAD_SIZE..).is_some_and(|body| xxh3_64(body) == self.checksum)
     }
 }
 
-/// How many bytes an envelope announces, where that is more than there are: it was cut off. For messages, when something
-/// else has said already that it is damaged.
+/// How many bytes a truncated envelope announces. For messages, after the envelope was found to be
+/// damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutOff {
-    /// The bytes that are there.
+    /// The number of bytes that exist.
     pub size: u64,
-    /// The bytes announced.
+    /// The number of bytes announced.
     pub announced: u64,
-    /// Whether those are all; else there were more, which are announced in the part that is missing.
+    /// Whether `announced` is the whole size; otherwise the missing part would announce more.
     pub is_all: bool,
 }
 
@@ -235,7 +237,7 @@ impl fmt::Display for CutOff {
 }
 
 impl CutOff {
-    /// What is announced by the part of an envelope that is there; None where all of it is there, or where it is none.
+    /// What the existing part of an envelope announces. `None` if it is complete, or no envelope.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<CutOff> {
         if !is_envelope(bytes) {
@@ -256,8 +258,8 @@ impl CutOff {
     }
 }
 
-/// The bytes that the first container of a record announces, and whether that is all of them. Its slots say where the
-/// last entry of its heap ends.
+/// The bytes that the first container of a record announces, and whether that is the whole size.
+/// Its slots tell where the last entry of its heap ends.
 fn announced_by_root(record: &[u8]) -> (u64, bool) {
     let Some(head) = record.first_chunk::<ROOT_HEAD_SIZE>() else {
         return (if is_scalar(record) { SCALAR_HEAD_SIZE } else { ROOT_HEAD_SIZE } as u64, false);
@@ -311,8 +313,9 @@ pub fn validate(bytes: &[u8]) -> Result<Vec<Shape>, Corrupt> {
     Ok(shapes)
 }
 
-/// The record of an envelope for another dictionary: all of it is validated, then `id_of` says the id that each of its shapes
-/// has there. A shape that is to have none makes the whole an error: the record is then to be decoded and encoded anew.
+/// The record of an envelope, for another dictionary. All of it is validated, then `id_of` returns
+/// the new id of each shape. If a shape has no id there the result is an error: the caller has to
+/// decode the record and encode it again.
 ///
 /// # Errors
 /// Damage in the envelope, or a shape without an id.
@@ -324,11 +327,11 @@ pub fn open(bytes: &[u8], mut id_of: impl FnMut(&Shape) -> Option<u32>) -> Resul
     Ok(record)
 }
 
-/// An envelope around a record of a database. A record of more shapes or names than tables hold is written anew, with
-/// keyed maps for the rest.
+/// An envelope around a record of a database. If the record has more shapes or names than the
+/// tables can hold, it is written anew, with keyed maps for the rest.
 ///
 /// # Errors
-/// The record is damaged, or a value of it lies apart in the database.
+/// The record is damaged, or a value of it is stored apart in the database.
 pub fn seal<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>, Corrupt> {
     let mut tables = Tables::new();
     let mut ids = HashMap::new();
@@ -365,12 +368,13 @@ pub fn seal<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>, Co
 fn seal_anew<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<Vec<u8>, Corrupt> {
     let mut tables = Tables::new();
     let value = decode(record, shapes)?;
-    // What was once a record is small and shallow enough to be one again, keyed maps or not, but for one of nearly 4 GiB.
+    // What was a record before is small and shallow enough to be one again, even with keyed maps,
+    // unless it has nearly 4 GiB.
     let record = encode_value(&value, &mut tables).map_err(|_| Corrupt::new(Damage::Tables, 0))?;
     Ok(tables.envelope(&record))
 }
 
-/// Where a shape id stands in a record.
+/// The place of a shape id in a record.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     offset: u32,
@@ -378,7 +382,7 @@ struct Place {
 }
 
 impl Place {
-    /// Writes another id; it was checked that it has 24 bits.
+    /// Writes another id; the caller has checked that it has 24 bits.
     fn write(self, record: &mut [u8], id: u32) {
         let is_root = self.offset == 0;
         let start = self.offset as usize + if is_root { 4 } else { 1 };
@@ -388,7 +392,8 @@ impl Place {
     }
 }
 
-/// All shape ids of a record, in order, and where it refers to a value that lies apart.
+/// All shape ids of a record, in order, and the place of a reference to a value that is stored
+/// apart.
 #[derive(Debug, Default)]
 struct Places {
     ids: Vec<Place>,
@@ -448,11 +453,11 @@ fn push_places<S: Shapes + ?Sized>(
     Ok(walker.end())
 }
 
-/// Writes other shape ids over those of a record, everywhere in it. `shapes` know the old ids; each new shape must have the
-/// same number of names.
+/// Replaces the shape ids everywhere in a record. `shapes` has the old ids; each new shape must
+/// have the same number of names.
 ///
 /// # Errors
-/// Damage, or an id for which `new_id` has none; the record is unchanged then.
+/// Damage, or an id for which `new_id` returns `None`; then the record is unchanged.
 pub fn renumber<S: Shapes + ?Sized>(
     record: &mut [u8],
     shapes: &S,

@@ -1,13 +1,13 @@
-//! What is wrong with these bytes, or with this value?
+//! The errors of this crate: damage in bytes, and values that cannot be encoded.
 
 use std::fmt;
 
-/// Damage in a record: what, and at which byte of it.
+/// Damage in a record: what is wrong, and at which byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
     /// What is wrong.
     pub damage: Damage,
-    /// The byte of the record at which it shows.
+    /// The offset in the record at which the damage shows.
     pub offset: u32,
 }
 
@@ -30,7 +30,7 @@ impl std::error::Error for Corrupt {}
 
 macro_rules! damages {
     ($($(#[doc = $doc:literal])* $name:ident = $text:literal,)*) => {
-        /// The kinds of damage that a reader may meet.
+        /// The kinds of damage.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Damage { $($(#[doc = $doc])* $name,)* }
@@ -48,7 +48,7 @@ damages! {
     Truncated = "the bytes end inside what they announce",
     /// The version is not one that this build reads.
     Version = "the first byte is of no record of format version 1",
-    /// A head names a kind that does not stand there.
+    /// A head has a kind that is not allowed there.
     Kind = "the head names a kind of container that does not exist here",
     /// A width that this kind of container cannot have.
     Width = "the head names a slot width that this container cannot have",
@@ -56,13 +56,13 @@ damages! {
     ShapeCount = "the number of slots is not that of the shape",
     /// The shape is not in the dictionary.
     UnknownShape = "the shape is not in the dictionary",
-    /// A varint is too long, or longer than it need be.
+    /// A varint has too many bits, or is not in its shortest form.
     Varint = "a varint is not in its shortest form",
-    /// A tag that means nothing, or nothing at this width.
+    /// A tag that is undefined, or not allowed at this width.
     Tag = "the tag means nothing in a slot of this width",
     /// A slot refers to a place outside the heap.
     Reference = "a slot refers to a place outside its container's heap",
-    /// Heap entries overlap or stand in another order than their slots.
+    /// Heap entries overlap or are not in the order of their slots.
     HeapOrder = "heap entries overlap or are out of order",
     /// Containers nest too deep.
     Depth = "containers nest more than 64 deep",
@@ -70,11 +70,11 @@ damages! {
     UnusedBits = "unused bits are not zero",
     /// Text is not valid UTF-8.
     Text = "text is not valid UTF-8",
-    /// A payload is not what its tag promises.
+    /// A payload does not fit its tag.
     Payload = "the payload is not what its tag promises",
-    /// A number lies outside the range of its type.
+    /// A number is outside the range of its type.
     Range = "the number lies outside the range of its type",
-    /// What lies apart is not there, or is not what the record says.
+    /// A value that is stored apart is missing, or not as the record says.
     Apart = "a large value that it refers to is missing, or of another size",
     /// The elements of a set are not sorted.
     SetOrder = "the elements of a set are not in order",
@@ -82,7 +82,7 @@ damages! {
     Index = "the index of a keyed map does not fit its keys",
     /// A keyed map has one key twice.
     DuplicateKey = "a keyed map has one key twice",
-    /// An element is absent where only a field can be.
+    /// An element is absent, but only a field may be.
     Absent = "an element is absent where only a field may be",
     /// There are bytes behind the end.
     Trailing = "bytes stand behind the record's end",
@@ -90,7 +90,7 @@ damages! {
     Tables = "the tables of the envelope are damaged",
     /// The checksum of an envelope does not fit.
     Checksum = "the checksum does not fit the bytes",
-    /// What a database keeps beside a record to tell whether it is as it was written.
+    /// A database's check of a record does not fit.
     CellCheck = "the record is not what was written: its check does not fit its bytes",
     /// Not damage: the caller asked for a slot that the container does not have.
     NoSuchSlot = "the container has no slot of this index",
@@ -106,14 +106,14 @@ pub enum EncodeError {
     TooLarge,
     /// The process has too little memory.
     NoMemory,
-    /// A container was announced with another number of elements than it got.
+    /// A container got another number of elements than announced.
     CountMismatch {
         /// Slots announced to `begin`.
         announced: u32,
         /// Elements pushed.
         pushed: usize,
     },
-    /// `end` without `begin`, or a payload that holds no container.
+    /// `end` without `begin`, or a payload without a container.
     Unbalanced,
 }
 

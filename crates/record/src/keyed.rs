@@ -1,8 +1,9 @@
-//! How is a key found in a keyed map?
+//! Finds a key in a keyed map, by its canonical bytes.
 //!
-//! By its canonical bytes: the ordered encoding where the key has one, so that 1, 1.0 and True are one key; else 0xFF, the tag
-//! and the payload. Up to eight entries are compared in turn. From nine on, an index stands behind the slots, sorted by
-//! `(hash, canonical bytes)`: keys that collide on purpose cost a binary search among them, not a walk over all.
+//! The canonical bytes are the ordered encoding if the key has one, so that 1, 1.0 and True are one
+//! key; otherwise 0xFF, the tag and the payload. Up to eight entries are compared in turn. Larger
+//! maps have an index behind the slots, sorted by `(hash, canonical bytes)`: keys that collide on
+//! purpose cost a binary search among them, not a walk over all.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -14,7 +15,8 @@ use crate::shape::Shapes;
 use crate::view::{Container, Slot};
 use crate::walk::Walker;
 
-/// Before the tag and the payload of a key without an ordered encoding. Above every code of an ordered key.
+/// The first byte of a key without an ordered encoding, before its tag and payload. Greater than
+/// the first byte of any ordered key.
 pub const UNORDERED: u8 = 0xFF;
 
 /// The hash of a key in a keyed map's index.
@@ -24,7 +26,7 @@ pub fn hash(canonical_key: &[u8]) -> u32 {
     xxh3_64(canonical_key) as u32
 }
 
-/// Makes the canonical bytes of keys, one after another, in buffers that it keeps.
+/// Makes the canonical bytes of keys, one after another, in reusable buffers.
 #[derive(Debug, Default)]
 pub struct CanonicalKey {
     ordered: KeyEncoder,
@@ -67,7 +69,7 @@ impl CanonicalKey {
                 out.extend_from_slice(&[UNORDERED, tag::CONTAINER]);
                 out.extend_from_slice(bytes.get(container.start as usize..end as usize).unwrap_or_default());
             }
-            // All others have an ordered encoding, except the absent, which is no key.
+            // All others have an ordered encoding, except the absent value, which is no key.
             _ => return Err(Corrupt::new(Damage::Absent, 0)),
         }
         Ok(out)
@@ -79,7 +81,7 @@ fn push_inline(tag: u8, bits: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&bits.to_le_bytes());
 }
 
-/// Where a container really ends: behind its last heap entry. `depth` is how many levels it may have.
+/// The real end of a container: behind its last heap entry. `depth` is how many levels it may have.
 pub(crate) fn container_end<S: Shapes + ?Sized>(
     bytes: &[u8],
     shapes: &S,
@@ -101,7 +103,7 @@ pub(crate) fn container_end<S: Shapes + ?Sized>(
     Ok(walker.end())
 }
 
-/// Pushes the ordered encoding of a key; false where it has none.
+/// Pushes the ordered encoding of a key. False if it has none.
 fn push_ordered<S: Shapes + ?Sized>(
     bytes: &[u8],
     shapes: &S,
@@ -161,14 +163,15 @@ fn push_ordered_payload(tag: u8, payload: &[u8], out: &mut KeyEncoder) -> bool {
     true
 }
 
-/// Returns the end of the tuple, or None where an element has no ordered encoding.
+/// Returns the end of the tuple, or `None` if an element has no ordered encoding.
 fn push_ordered_tuple<S: Shapes + ?Sized>(
     bytes: &[u8],
     shapes: &S,
     container: Container,
     out: &mut KeyEncoder,
 ) -> Result<Option<u32>, Corrupt> {
-    // Tuples that are too deep for a key are too deep for a record, so that this ends the recursion as well.
+    // Tuples that are too deep for a key are too deep for a record, so this also ends the
+    // recursion.
     if out.begin_tuple().is_err() {
         return Ok(None);
     }
@@ -200,7 +203,7 @@ fn is_key<S: Shapes + ?Sized>(
     canonical_key: &[u8],
     scratch: &mut CanonicalKey,
 ) -> Result<bool, Corrupt> {
-    // Strings without NUL, nearly all keys there are, stand in the canonical bytes as they are.
+    // Strings without NUL, which are nearly all keys, are in the canonical bytes unchanged.
     if let (Slot::Str(text), [0x02, body @ .., 0x00]) = (slot, canonical_key)
         && !body.contains(&0)
     {

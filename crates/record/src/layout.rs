@@ -1,7 +1,7 @@
-//! Where does everything stand in a record, and which number means what?
+//! The layout of records: every tag, size and limit of `docs/format.md`, and the arithmetic of
+//! slots.
 //!
-//! Every tag, size and limit of `docs/format.md`, in one table, with the arithmetic of slots. Not here: how the parts are
-//! read (`view.rs`) or written (`encode.rs`).
+//! Reading the parts is in `view.rs`, writing them in `encode/`.
 
 /// The low nibble of a root's first byte.
 pub const FORMAT_VERSION: u8 = 1;
@@ -29,9 +29,9 @@ pub const ROOT_WIDTH_LOG2: u8 = 3;
 pub const INDEX_ENTRY_SIZE: usize = 8;
 /// A keyed map with fewer entries has no index and is searched from first to last.
 pub const INDEX_ENTRY_COUNT_MIN: u32 = 9;
-/// Strings and bytes up to this size stand in a root's slot.
+/// Strings and bytes up to this size are stored in a root's slot.
 pub const ROOT_INLINE_SIZE_MAX: usize = 8;
-/// Strings and bytes up to this size stand in a nested container's slot.
+/// Strings and bytes up to this size are stored in a nested container's slot.
 pub const NESTED_INLINE_SIZE_MAX: usize = 1;
 
 /// Containers nest at most this deep; the root counts.
@@ -64,7 +64,7 @@ pub const MICROS_PER_DAY: i64 = 86_400_000_000;
 /// Days that a timedelta has at most, in either direction.
 pub const TIMEDELTA_DAYS_MAX: i32 = 999_999_999;
 
-/// The byte before each slot that says what it holds.
+/// The byte before each slot that tells the type of its value.
 pub mod tag {
     /// The field was deleted in place.
     pub const ABSENT: u8 = 0x00;
@@ -120,13 +120,13 @@ pub mod tag {
     pub const REGISTERED: u8 = 0x4C;
     /// A pickle.
     pub const PICKLE: u8 = 0x4D;
-    /// A value that lies apart, in the database's blobs.
+    /// A value that is stored apart, in the database's blobs.
     pub const APART: u8 = 0x4E;
     /// A nested container.
     pub const CONTAINER: u8 = 0x50;
 }
 
-/// What a container is.
+/// The kinds of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -188,17 +188,20 @@ impl Kind {
     }
 }
 
-/// The whole head of a root, as the u64 that a reader compares: for a shaped dict `count` is the shape's and `shape` its id;
-/// for any other kind `count` is 0 and `shape` is the number of elements or entries.
+/// The whole head of a root, as the u64 that a reader compares. For a shaped dict `count` is the
+/// number of the shape's names and `shape` its id. For any other kind `count` is 0 and `shape` is
+/// the number of elements or entries.
 #[inline]
 #[must_use]
 pub const fn root_head(kind: Kind, width_log2: u8, count: u16, shape: u32) -> u64 {
     kind.root_byte() as u64 | (width_log2 as u64) << 8 | (count as u64) << 16 | (shape as u64) << 32
 }
 
-/// Where the tag and the slot of `index` stand, counted from the first block: `(tag offset, slot offset)`.
+/// The offsets of the tag and the slot of `index`, counted from the first block: `(tag offset, slot
+/// offset)`.
 ///
-/// `index` must be below `slot_count`. The caller has checked that all slots lie in the record, so nothing overflows.
+/// `index` must be below `slot_count`. The caller has checked that all slots lie in the record, so
+/// nothing overflows.
 ///
 /// ```
 /// use pellucid_record::layout::slot_position;
@@ -218,21 +221,21 @@ pub const fn slot_position(slot_count: u32, width_log2: u8, index: u32) -> (usiz
     (block + within, block + tags + (within << width_log2))
 }
 
-/// Bytes that `slot_count` slots take, tags included.
+/// The size of `slot_count` slots, tags included.
 #[inline]
 #[must_use]
 pub const fn slots_size(slot_count: u32, width_log2: u8) -> u64 {
     slot_count as u64 + ((slot_count as u64) << width_log2)
 }
 
-/// Bytes of the index of a keyed map with `entry_count` entries.
+/// The size of the index of a keyed map with `entry_count` entries.
 #[inline]
 #[must_use]
 pub const fn index_size(entry_count: u32) -> u64 {
     if entry_count < INDEX_ENTRY_COUNT_MIN { 0 } else { entry_count as u64 * INDEX_ENTRY_SIZE as u64 }
 }
 
-/// Bytes of `value` as a varint.
+/// The size of `value` as a varint.
 #[inline]
 #[must_use]
 pub const fn varint_size(value: u32) -> usize {
@@ -255,8 +258,8 @@ pub fn push_varint(out: &mut Vec<u8>, mut value: u32) {
     out.push(value as u8);
 }
 
-/// Reads a varint at `offset`: the value and the offset behind it. None where the bytes end, where it is longer than it need
-/// be, or beyond 32 bits.
+/// Reads a varint at `offset`. Returns the value and the offset behind it. `None` if the bytes end,
+/// if it is not in its shortest form, or if it has more than 32 bits.
 #[inline]
 #[must_use]
 pub fn read_varint(bytes: &[u8], offset: usize) -> Option<(u32, usize)> {
@@ -272,7 +275,7 @@ fn read_long_varint(bytes: &[u8], offset: usize) -> Option<(u32, usize)> {
     for (count, byte) in bytes.get(offset..)?.iter().take(5).enumerate() {
         value |= u64::from(byte & 0x7F) << (7 * count);
         if *byte < 0x80 {
-            // A last byte of zero adds nothing: a shorter form exists.
+            // A last byte of zero adds nothing: there is a shorter form.
             return if *byte == 0 { None } else { Some((u32::try_from(value).ok()?, offset + count + 1)) };
         }
     }

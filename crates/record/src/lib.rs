@@ -1,12 +1,13 @@
-//! What do the bytes of one record mean?
+//! The pellucid record format: encode values to bytes, read and change them in place.
 //!
-//! `docs/format.md` is the whole answer; the modules here are its chapters. [`layout`] holds every number, [`shape`]
-//! the lists of field names, [`encode`] writes, [`view`] reads in place, [`mod@validate`] distrusts, [`envelope`] carries
-//! bytes from one database to another, [`key`] orders keys, [`path`] finds a part of a record, [`patch`] changes it,
+//! `docs/format.md` is the specification; the modules here are its chapters. [`layout`] has every
+//! number, [`shape`] the lists of field names, [`encode`] writes, [`view`] reads in place,
+//! [`mod@validate`] checks untrusted bytes, [`envelope`] carries records from one database to
+//! another, [`key`] makes ordered keys, [`path`] finds a part of a record, [`patch`] changes it,
 //! [`mod@dump`] shows it to people.
 //!
-//! Invariant: this crate does no I/O and knows no clock; the same value and dictionary give the same bytes.
-//! Invariant: every read checks its own bounds; no read relies on an earlier pass having looked.
+//! Invariant: this crate does no I/O and knows no clock; the same value and dictionary give the
+//! same bytes. Invariant: every read checks its own bounds; no read relies on an earlier check.
 #![forbid(unsafe_code)]
 
 mod dtype;

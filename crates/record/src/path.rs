@@ -1,8 +1,9 @@
-//! Where in a record does a path lead?
+//! Paths: find a part of a record.
 //!
-//! A path in text splits at its dots, and each part is the name of a field: `"address.city"`. There is no escape and no
-//! index in it, so that what it means can be seen; names with dots, indexes and other keys are reached by a list of
-//! [`Step`]s, which is exact. An int among them is an index in a list and a key in a dict.
+//! A path in text splits at its dots, and each part is the name of a field: `"address.city"`. There
+//! is no escape and no index in it, so its meaning is obvious. Names with dots, indexes and other
+//! keys are reached by a list of [`Step`]s, which is exact: an int step is an index in a list and a
+//! key in a dict.
 
 use crate::error::{Corrupt, Damage};
 use crate::key::KeyEncoder;
@@ -17,13 +18,15 @@ use crate::view::{Container, Root, Slot, root};
 pub enum Step<'a> {
     /// The field of this name, or the entry of this str key.
     Field(&'a str),
-    /// The element at this index of a list or tuple, from the end if negative; in a dict, the entry of this int key.
+    /// The element at this index of a list or tuple, from the end if negative; in a dict, the entry
+    /// of this int key.
     Index(i64),
     /// The entry of any other key, given as a record of its own: `root` reads it.
     Key(&'a [u8]),
 }
 
-/// The slot that a step leads to from a container; None where there is none, or it is absent. `record` holds the container.
+/// The slot that a step leads to from a container. `None` if there is none, or it is absent.
+/// `record` contains the container.
 ///
 /// # Errors
 /// Damage on the way.
@@ -59,7 +62,7 @@ pub(crate) fn element_index(count: u32, index: i64) -> Option<u32> {
     u32::try_from(index).ok().filter(|index| *index < count)
 }
 
-/// The name that a key given as a record is, if it is a str without surrogates.
+/// The name in a key that is given as a record, if it is a str without surrogates.
 pub(crate) fn field_name<'a, S: Shapes + ?Sized>(
     key: &'a [u8],
     shapes: &S,
@@ -84,7 +87,7 @@ pub(crate) fn canonical_key<S: Shapes + ?Sized>(step: Step<'_>, shapes: &S) -> R
             return match root(key, shapes)? {
                 Root::Scalar(slot) => Ok(canonical.of(key, shapes, &slot)?.to_vec()),
                 Root::Container(_) => {
-                    // A key without an order is found by its bytes as they stand in the map: nested.
+                    // A key without an order is found by its bytes as stored in the map: nested.
                     let bytes = as_only_element(key, shapes)?;
                     let list = Container::root(&bytes, shapes)?;
                     Ok(canonical.of(&bytes, shapes, &list.slot(&bytes, shapes, 0)?)?.to_vec())
@@ -95,7 +98,7 @@ pub(crate) fn canonical_key<S: Shapes + ?Sized>(step: Step<'_>, shapes: &S) -> R
     Ok(encoder.take().0)
 }
 
-/// What stands where `steps` lead; None where they lead nowhere.
+/// The value that `steps` lead to. `None` if there is none.
 ///
 /// # Errors
 /// Damage on the way.
@@ -117,12 +120,13 @@ pub fn resolve<'a, S: Shapes + ?Sized>(
     Ok(Some(found))
 }
 
-/// A path to be resolved in many records of one database: it remembers where each field stood in the shape met last.
+/// A path for many records of one database: it remembers the slot of each field in the last shape.
 ///
 /// ```
 /// use pellucid_record::path::{Path, Step};
 /// assert_eq!(Path::parse("address.city").steps(), [Step::Field("address"), Step::Field("city")]);
-/// assert_eq!(Path::new(&[Step::Field("a.b"), Step::Index(0)]).steps(), [Step::Field("a.b"), Step::Index(0)]);
+/// let steps = [Step::Field("a.b"), Step::Index(0)];
+/// assert_eq!(Path::new(&steps).steps(), steps);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Path {
@@ -133,7 +137,7 @@ pub struct Path {
 enum OwnedStep {
     Field {
         name: Box<str>,
-        /// The shape met last, and the field's slot in it.
+        /// The last shape, and the field's slot in it.
         shape: u32,
         slot: Option<u32>,
     },
@@ -163,7 +167,7 @@ impl Path {
         self.steps.iter().map(OwnedStep::borrowed).collect()
     }
 
-    /// As [`resolve`], for records whose shape ids mean the same in each call.
+    /// As [`resolve`], for records whose shape ids have the same meaning in each call.
     ///
     /// # Errors
     /// Damage on the way.

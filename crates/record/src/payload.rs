@@ -1,8 +1,9 @@
-//! What does a payload on the heap say?
+//! Reads and writes the payloads of heap entries.
 //!
-//! One function for each tag that has parts, and its counterpart that writes them. Strings, bytes and pickles have none; text is
-//! checked by whoever makes a string of it. The readers accept exactly what `docs/format.md` allows, ranges included,
-//! so that what they return can be handed to Python as it is.
+//! Each tag with parts has one function that reads them, and one that writes them. Strings, bytes
+//! and pickles have none; the code that makes a string of a text checks it. The readers accept
+//! exactly what `docs/format.md` allows, ranges included, so their results can be passed to Python
+//! as they are.
 
 use crate::dtype::{self, DIMENSION_COUNT_MAX};
 use crate::error::{Corrupt, Damage};
@@ -16,7 +17,7 @@ use crate::view::{Container, Slot};
 const ZONE_FIXED: u8 = 1;
 /// The first byte of a zone that is a `zoneinfo.ZoneInfo`.
 const ZONE_KEY: u8 = 2;
-/// Behind the last microsecond that a datetime can name.
+/// The first microsecond that is too large for a datetime.
 const DATETIME_END: i64 = DATE_ORDINAL_MAX as i64 * MICROS_PER_DAY;
 /// The `NumPy` flags that are defined: 1 Fortran order, 2 scalar.
 const NDARRAY_FLAGS: i64 = 3;
@@ -28,7 +29,7 @@ pub enum Zone<'a> {
     Fixed {
         /// Its UTC offset in microseconds, less than a day.
         offset: i64,
-        /// Its name; empty where it has none of its own.
+        /// Its name; empty if it has none of its own.
         name: &'a str,
     },
     /// A `zoneinfo.ZoneInfo`, by its key.
@@ -42,7 +43,7 @@ pub struct Time<'a> {
     pub micros: i64,
     /// The second of two equal local times.
     pub fold: bool,
-    /// None: it is naive.
+    /// `None` if it is naive.
     pub zone: Option<Zone<'a>>,
 }
 
@@ -59,7 +60,7 @@ pub struct Aware<'a> {
     pub zone: Zone<'a>,
 }
 
-/// A timedelta, normalized as Python does.
+/// A timedelta, normalized as in Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timedelta {
     /// -999,999,999 to 999,999,999.
@@ -70,12 +71,12 @@ pub struct Timedelta {
     pub micros: u32,
 }
 
-/// A value that lies apart.
+/// A value that is stored apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Apart {
     /// The tag that its payload has.
     pub tag: u8,
-    /// Where it lies.
+    /// The id of its blob.
     pub blob: u64,
     /// The payload's size.
     pub size: u64,
@@ -90,7 +91,7 @@ pub struct Ndarray<'a> {
     pub dtype: Slot<'a>,
     /// The list of dimensions.
     pub shape: Container,
-    /// The data is in Fortran order.
+    /// Whether the data is in Fortran order.
     pub is_fortran: bool,
     /// It is a scalar.
     pub is_scalar: bool,
@@ -107,7 +108,7 @@ pub struct Registered<'a> {
     pub head: Container,
     /// The name the class was registered under; not checked to be UTF-8.
     pub name: &'a [u8],
-    /// What its encoder made of it.
+    /// The value that the class's encoder made of it.
     pub value: Slot<'a>,
 }
 
@@ -125,7 +126,8 @@ fn is_utc_offset(offset: i64) -> bool {
     -MICROS_PER_DAY < offset && offset < MICROS_PER_DAY
 }
 
-/// Takes a naive datetime apart: microseconds since 0001-01-01T00:00, fold. None: no datetime is so early or so late.
+/// Splits a naive datetime: microseconds since 0001-01-01T00:00, fold. `None` if it is out of
+/// range.
 #[inline]
 #[must_use]
 pub fn datetime(value: i64) -> Option<(i64, bool)> {
@@ -133,14 +135,14 @@ pub fn datetime(value: i64) -> Option<(i64, bool)> {
     (0..DATETIME_END).contains(&micros).then_some((micros, value & 1 == 1))
 }
 
-/// A datetime's slot: `datetime`'s counterpart.
+/// The slot of a datetime; the inverse of `datetime`.
 #[inline]
 #[must_use]
 pub fn datetime_bits(micros: i64, fold: bool) -> i64 {
     micros << 1 | i64::from(fold)
 }
 
-/// Whether a date has this ordinal.
+/// Whether there is a date with this ordinal.
 #[inline]
 #[must_use]
 pub fn is_date(ordinal: u32) -> bool {
@@ -161,7 +163,7 @@ pub fn zone(bytes: &[u8]) -> Option<Zone<'_>> {
     }
 }
 
-/// Whether `zoneinfo` would look for this key: it is the path of a file below a folder of zones.
+/// Whether `zoneinfo` accepts this key: it is the path of a file below a folder of zones.
 #[must_use]
 pub fn is_zone_key(key: &str) -> bool {
     !key.contains(['\0', '\\', ':']) && key.split('/').all(|part| !matches!(part, "" | "." | ".."))
@@ -244,11 +246,13 @@ pub fn timedelta_bytes(delta: &Timedelta) -> [u8; 12] {
     bytes
 }
 
-/// Whether this is the payload of `BIGINT`: an int beyond 64 bits, little-endian, as short as it goes.
+/// Whether this is the payload of `BIGINT`: an int beyond 64 bits, little-endian, in its shortest
+/// form.
 #[must_use]
 pub fn is_bigint(payload: &[u8]) -> bool {
     match payload {
-        // A last byte that only repeats the sign could be left out; with 8 bytes or fewer it would be a plain int.
+        // A last byte that only repeats the sign could be left out; with 8 bytes or fewer it would
+        // be a plain int.
         [.., below, last] if payload.len() > 8 => {
             !(*last == 0 && *below < 0x80 || *last == 0xFF && *below >= 0x80)
         }
@@ -256,7 +260,8 @@ pub fn is_bigint(payload: &[u8]) -> bool {
     }
 }
 
-/// The sign and the big-endian magnitude, without leading zeros, of a little-endian two's complement.
+/// The sign and the big-endian magnitude, without leading zeros, of a little-endian two's
+/// complement.
 #[must_use]
 pub fn bigint_magnitude(payload: &[u8]) -> (bool, Vec<u8>) {
     let negative = payload.last().is_some_and(|last| *last >= 0x80);
@@ -310,7 +315,8 @@ pub fn apart(payload: &[u8]) -> Option<Apart> {
     may_lie_apart.then_some(Apart { tag: *tag, blob: blob.cast_unsigned(), size: size.cast_unsigned() })
 }
 
-/// The slot of a value that lies apart, of its bytes: those are the record that an array is read out of.
+/// The slot of a value that is stored apart, from its bytes. For an array, these are used as the
+/// record that it is read from.
 #[must_use]
 pub fn slot_apart<'a>(apart: &Apart, bytes: &'a [u8]) -> Slot<'a> {
     match apart.tag {
@@ -328,10 +334,11 @@ pub fn apart_bytes(apart: &Apart) -> [u8; 17] {
     bytes
 }
 
-/// Reads the payload of `NDARRAY`, which stands at `offset` in `bytes`.
+/// Reads the payload of `NDARRAY`, which begins at `offset` in `bytes`.
 ///
 /// # Errors
-/// The head is no tuple of the right elements, the dtype is none (`dtype.rs`), or the data is not that of the elements.
+/// The head is not a tuple of the right elements, the dtype is invalid (`dtype.rs`), or the data
+/// does not fit the elements.
 pub fn ndarray<'a, S: Shapes + ?Sized>(
     bytes: &'a [u8],
     shapes: &S,
@@ -364,7 +371,7 @@ pub fn ndarray<'a, S: Shapes + ?Sized>(
         return Err(bad());
     }
     let data = bytes.get(data_offset as usize..end as usize).ok_or_else(bad)?;
-    // NumPy multiplies what is not 0, also where there is no element at all.
+    // NumPy multiplies the dimensions that are not 0, even for an array without elements.
     let (mut size, mut is_empty) = (item_size.max(1), false);
     for index in 0..shape.count {
         let dimension = shape.int(bytes, index).and_then(|dimension| u64::try_from(dimension).ok());
@@ -374,7 +381,7 @@ pub fn ndarray<'a, S: Shapes + ?Sized>(
             size.checked_mul(dimension.max(1)).filter(|size| i64::try_from(*size).is_ok()).ok_or_else(bad)?;
     }
     let size = if is_empty || item_size == 0 { 0 } else { size };
-    // Of an empty string, a scalar, a NUL was written before NumPy's own size was looked at.
+    // For a scalar that is an empty string, earlier versions wrote one NUL, although its size is 0.
     let is_nul = is_scalar && item_size == 0 && data.len() <= 4 && data.iter().all(|byte| *byte == 0);
     if data.len() as u64 != size && !is_nul {
         return Err(bad());
@@ -382,10 +389,10 @@ pub fn ndarray<'a, S: Shapes + ?Sized>(
     Ok(Ndarray { head, dtype, shape, is_fortran, is_scalar, data, data_offset })
 }
 
-/// Reads the payload of `REGISTERED`, which stands at `offset` in `bytes`.
+/// Reads the payload of `REGISTERED`, which begins at `offset` in `bytes`.
 ///
 /// # Errors
-/// It is no tuple of a name and a value.
+/// It is not a tuple of a name and a value.
 pub fn registered<'a, S: Shapes + ?Sized>(
     bytes: &'a [u8],
     shapes: &S,

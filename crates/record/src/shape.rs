@@ -1,7 +1,8 @@
-//! Which field stands in which slot?
+//! Shapes: ordered lists of field names, which give each field its slot.
 //!
-//! A [`Shape`] is an ordered list of field names; a record of it says only the shape's id. [`Dictionary`] keeps the shapes of
-//! one database, [`Admission`] decides which key lists become shapes. Shapes have no types: with types they multiply.
+//! A record of a [`Shape`] stores only the shape's id. [`Dictionary`] has the shapes of one
+//! database, [`Admission`] decides which key lists become shapes. Shapes have no types: with types
+//! there would be too many of them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,14 +17,15 @@ use crate::layout::{
 };
 use crate::payload::Apart;
 
-/// Up to this many names are compared one by one, which is faster than to hash the one that is looked for.
+/// Up to this many names are compared one by one, which is faster than hashing the searched name.
 const LINEAR_COUNT_MAX: usize = 8;
-/// Key lists whose sightings are counted at a time. Beyond, the counts start again: that delays an admission, nothing more.
+/// How many key lists are counted at a time. Beyond that the counts start again, which only delays
+/// an admission.
 const SIGHTING_COUNT_MAX: usize = 65_536;
-/// Marks an empty place in a shape's hash table.
+/// An empty place in a shape's hash table.
 const EMPTY: u16 = u16::MAX;
 
-/// Why a key list can be no shape.
+/// Why a key list cannot be a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShapeError {
@@ -31,7 +33,7 @@ pub enum ShapeError {
     TooManyNames,
     /// A name of more than 64 bytes.
     NameTooLong,
-    /// A name stands there twice.
+    /// A name occurs twice.
     DuplicateName,
     /// The dictionary has no id left.
     Full,
@@ -60,7 +62,8 @@ impl std::error::Error for ShapeError {}
 #[derive(Clone, Debug)]
 pub struct Shape {
     names: Box<[Box<str>]>,
-    /// Open addressing over the names' hashes, a power of two long; empty where a linear search is used.
+    /// Open addressing over the names' hashes, a power of two long. Empty if a linear search is
+    /// used.
     places: Box<[u16]>,
 }
 
@@ -68,7 +71,7 @@ impl Shape {
     /// A shape of these names, in this order.
     ///
     /// # Errors
-    /// More than 512 names, a name of more than 64 bytes, or one that stands there twice.
+    /// More than 512 names, a name of more than 64 bytes, or a name that occurs twice.
     pub fn new<N: AsRef<str>>(names: &[N]) -> Result<Shape, ShapeError> {
         if names.len() > SHAPE_NAME_COUNT_MAX {
             return Err(ShapeError::TooManyNames);
@@ -117,7 +120,8 @@ impl Shape {
         if self.places.is_empty() {
             return self.names.iter().position(|candidate| **candidate == *name).map(|index| index as u32);
         }
-        // At most half of the places are taken, so the walk ends; names are at most 512, so it ends soon.
+        // At most half of the places are taken, so the walk ends; there are at most 512 names, so
+        // it ends soon.
         let mask = self.places.len() - 1;
         let mut at = xxh3_64(name.as_bytes()) as usize & mask;
         loop {
@@ -143,7 +147,7 @@ impl Shape {
         self.names.get(slot as usize).map(AsRef::as_ref)
     }
 
-    /// How many names, and so slots, there are.
+    /// The number of names, which is the number of slots.
     #[inline]
     #[must_use]
     pub fn count(&self) -> u32 {
@@ -151,7 +155,7 @@ impl Shape {
     }
 }
 
-/// Where a reader finds what a record names: shapes, and perhaps values that lie apart.
+/// Looks up what a record refers to: shapes, and perhaps values that are stored apart.
 pub trait Shapes {
     /// The shape with this id.
     fn shape(&self, id: u32) -> Option<&Shape>;
@@ -162,7 +166,8 @@ pub trait Shapes {
         self.shape(id).map(Shape::count)
     }
 
-    /// The bytes of a value that lies apart; None for a reader that knows shapes alone, to which it stays a reference.
+    /// The bytes of a value that is stored apart. `None` from a reader that has only shapes; the
+    /// value then stays a reference.
     ///
     /// # Errors
     /// `Apart`.
@@ -201,24 +206,26 @@ impl Shapes for Vec<Shape> {
     }
 }
 
-/// Whether a list of names may become a shape at all: few enough, short enough. (Twice the same name a dict cannot have.)
+/// Whether a list of names may become a shape: few enough, short enough. (A dict has no duplicate
+/// names.)
 #[must_use]
 pub fn may_be_shape<N: AsRef<str>>(names: &[N]) -> bool {
     names.len() <= SHAPE_NAME_COUNT_MAX && names.iter().all(|name| name.as_ref().len() <= SHAPE_NAME_SIZE_MAX)
 }
 
-/// The hash of a key list; each name's hash is the seed of the next, so that `["ab"]` and `["a", "b"]` differ.
+/// The hash of a key list; each name's hash is the seed of the next, so that `["ab"]` and `["a",
+/// "b"]` differ.
 pub(crate) fn hash_of_names<N: AsRef<str>>(names: &[N]) -> u64 {
     names.iter().fold(names.len() as u64, |seed, name| xxh3_64_with_seed(name.as_ref().as_bytes(), seed))
 }
 
 /// The shapes of one database: append-only, ids dense from 0.
 ///
-/// Readers take no lock and keep plain references; only `find` and `push` meet at one.
+/// Readers take no lock and keep plain references; only `find` and `push` take one.
 #[derive(Debug, Default)]
 pub struct Dictionary {
     shapes: boxcar::Vec<Shape>,
-    /// Ids by the hash of their names; more than one only where hashes collide.
+    /// Ids by the hash of their names; more than one only if hashes collide.
     by_names: Mutex<HashMap<u64, Vec<u32>>>,
 }
 
@@ -244,7 +251,8 @@ impl Dictionary {
         Ok(id)
     }
 
-    /// The id of the shape with exactly these names in this order; of several the first.
+    /// The id of the shape with exactly these names in this order; the first one if there are
+    /// several.
     #[must_use]
     pub fn find<N: AsRef<str>>(&self, names: &[N]) -> Option<u32> {
         let by_names = self.by_names.lock().unwrap_or_else(PoisonError::into_inner);
@@ -257,14 +265,14 @@ impl Dictionary {
         })
     }
 
-    /// How many shapes there are.
+    /// The number of shapes.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u32 {
         self.shapes.count() as u32
     }
 
-    /// Whether there is none yet.
+    /// Whether there are no shapes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -289,9 +297,10 @@ pub enum Sighting {
     Keyed,
 }
 
-/// The writer's rule which key lists become shapes: counts of sightings, per table.
+/// The writer's rule for which key lists become shapes: counts of sightings, per table.
 ///
-/// The counts are not stored. After a restart a list needs three sightings again, which costs a few keyed maps.
+/// The counts are not stored. After a restart a list needs three sightings again, which costs a few
+/// keyed maps.
 #[derive(Debug, Default)]
 pub struct Admission {
     sightings: HashMap<(u32, u64), u8>,
@@ -305,9 +314,10 @@ impl Admission {
         Admission::default()
     }
 
-    /// Notes that a dict with these keys is being written into `table`, and says what to do with it.
+    /// Notes that a dict with these keys is being written into `table`, and returns what to do with
+    /// it.
     ///
-    /// `Admit` is counted as done: the caller adds the shape to the dictionary.
+    /// `Admit` counts as done: the caller must add the shape to the dictionary.
     pub fn sight(&mut self, dictionary: &Dictionary, table: u32, names: &[&str], is_root: bool) -> Sighting {
         if let Some(id) = dictionary.find(names) {
             return Sighting::Known(id);
@@ -337,7 +347,7 @@ impl Admission {
         Sighting::Admit
     }
 
-    /// How many shapes `table` has been given; a store that has counted them tells so at its start.
+    /// Sets how many shapes `table` has; a store that has counted them calls this when it opens.
     pub fn set_admitted(&mut self, table: u32, count: u32) {
         self.admitted.insert(table, count);
     }

@@ -1,8 +1,9 @@
-//! Do these bytes obey every rule of the format?
+//! Validation: checks that bytes obey every rule of the format.
 //!
-//! The other readers check what they need in order to stay inside the bytes; this checks all that `docs/format.md` says, so
-//! that what was let in once can be shown, searched and changed in place without surprises. It accepts what changes in
-//! place leave behind: gaps, and slots wider than they need be.
+//! The other readers check only what they need to stay inside the bytes. This module checks
+//! everything in `docs/format.md`, so that accepted bytes can be shown, searched and changed in
+//! place without surprises. It accepts what changes in place leave behind: gaps, and slots wider
+//! than necessary.
 
 use crate::envelope;
 use crate::error::{Corrupt, Damage};
@@ -17,7 +18,7 @@ use crate::walk::Walker;
 /// Checks a record, or an envelope with its own tables and checksum.
 ///
 /// # Errors
-/// The first damage that is found.
+/// The first damage found.
 pub fn validate<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<(), Corrupt> {
     if envelope::is_envelope(bytes) {
         return envelope::validate(bytes).map(drop);
@@ -28,15 +29,15 @@ pub fn validate<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<(), Corr
 /// Checks a record.
 ///
 /// # Errors
-/// The first damage that is found.
+/// The first damage found.
 pub fn validate_record<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<(), Corrupt> {
     validate_root(bytes, shapes, true)
 }
 
-/// Checks a record; `has_apart`: it is in a database, which has what lies apart.
+/// Checks a record. `has_apart`: it is in a database, which has its values that are stored apart.
 ///
 /// # Errors
-/// The first damage that is found.
+/// The first damage found.
 pub(crate) fn validate_root<S: Shapes + ?Sized>(
     bytes: &[u8],
     shapes: &S,
@@ -70,12 +71,13 @@ struct Validator<'a, S: ?Sized> {
     key: CanonicalKey,
 }
 
-/// What a set sorts by: the tag, then the slot as 8 bytes or the payload.
+/// The sort key of a set's element: the tag, then the slot as 8 bytes or the payload.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank<'a>(u8, [u8; 8], &'a [u8]);
 
 impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
-    /// Checks a container and returns its end. `must_hash`: it is, or stands in, a key or an element of a set.
+    /// Checks a container and returns its end. `must_hash`: it is a key or an element of a set, or
+    /// inside one.
     fn container(&mut self, container: &Container, depth: u32, must_hash: bool) -> Result<u32, Corrupt> {
         let start = container.start as usize;
         let Some(depth) = depth.checked_sub(1) else { return corrupt(Damage::Depth, start) };
@@ -106,7 +108,7 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
             }
             if is_set {
                 let rank = Some(self.rank(container, index, slot, end));
-                // Equal ones there are: each NaN is an element of its own.
+                // Equal elements are possible: each NaN is an element of its own.
                 if before > rank {
                     return corrupt(Damage::SetOrder, place);
                 }
@@ -134,7 +136,7 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
         }
     }
 
-    /// Bits of the slot that its value does not use are zero.
+    /// Checks that bits of the slot that its value does not use are zero.
     fn unused_bits(&self, container: &Container, index: u32, slot: Slot<'_>) -> Result<(), Corrupt> {
         let bits = container.bits(self.bytes, index).unwrap_or_default();
         let tag = container.tag(self.bytes, index).unwrap_or_default();
@@ -150,7 +152,8 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
         if unused == 0 { Ok(()) } else { corrupt(Damage::UnusedBits, container.position(index).1) }
     }
 
-    /// A scalar at the root has no zero bytes at its end, no bytes at all where its tag says everything, and is something.
+    /// Checks that a scalar at the root has no zero bytes at its end, has no bytes at all if its
+    /// tag is enough, and is not absent.
     fn root_bits(&self, slot: Slot<'_>) -> Result<(), Corrupt> {
         let payload = self.bytes.get(2..).unwrap_or_default();
         let size_max = match slot {
@@ -166,7 +169,7 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
         Ok(())
     }
 
-    /// Checks a value that is no container (or is a payload with one in it).
+    /// Checks a value that is not a container (but may be a payload with a container in it).
     fn slot(&mut self, slot: Slot<'_>, place: usize, depth: u32, must_hash: bool) -> Result<(), Corrupt> {
         match slot {
             Slot::Date(ordinal) if !payload::is_date(ordinal) => corrupt(Damage::Range, place),
@@ -183,7 +186,8 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
         }
     }
 
-    /// Whether Python's object of a payload has a hash. That of a registered class is the class's affair.
+    /// Whether the Python object of a payload is hashable. For a registered class that is up to the
+    /// class.
     fn has_hash(&self, tag: u8, payload: &[u8], offset: u32) -> Result<bool, Corrupt> {
         Ok(match tag {
             tag::BYTEARRAY => false,
@@ -220,7 +224,7 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
         if is_sound { Ok(()) } else { corrupt(Damage::Payload, offset as usize) }
     }
 
-    /// No key of a keyed map is there twice, and its index is sorted and whole.
+    /// Checks that no key of a keyed map occurs twice, and that its index is sorted and complete.
     fn keys(&mut self, container: &Container) -> Result<(), Corrupt> {
         let entry_count = container.len();
         let mut keys = Vec::with_capacity(entry_count as usize);
@@ -232,7 +236,8 @@ impl<'a, S: Shapes + ?Sized> Validator<'a, S> {
         keys.sort_unstable();
         for (index, (hash, canonical, entry)) in keys.iter().enumerate() {
             if let Some((_, other, _)) = index.checked_sub(1).and_then(|before| keys.get(before)) {
-                // Keys without an order may be equal in their bytes and yet two: NaN, and tuples with it.
+                // Keys without an order may have equal bytes and still differ: NaN, and tuples with
+                // NaN.
                 if other == canonical && canonical.first() != Some(&UNORDERED) {
                     return corrupt(Damage::DuplicateKey, container.position(2 * entry).1);
                 }

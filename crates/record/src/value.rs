@@ -1,7 +1,7 @@
-//! What is a value, apart from any bytes?
+//! An owned value of any type of the format, independent of bytes.
 //!
-//! [`Value`] owns every type of the format. Tests, fuzzers and tools speak it; the hot paths go from Python's objects to
-//! [`Encoder`] and from views to Python's objects without it.
+//! Tests, fuzzers and tools use [`Value`]. The hot paths go from Python's objects to [`Encoder`],
+//! and from views to Python's objects, without it.
 
 use std::hash::{Hash, Hasher};
 
@@ -15,7 +15,7 @@ use crate::shape::{Dictionary, Shape, Shapes};
 use crate::view::{self, Container, Root, Slot};
 use crate::walk::Walker;
 
-/// A double that equals what has the same bits: NaN itself, and 0.0 not -0.0.
+/// A double that is equal to another with the same bits: NaN equals NaN, and 0.0 differs from -0.0.
 #[derive(Clone, Copy, Debug)]
 pub struct Double(pub f64);
 
@@ -33,7 +33,7 @@ impl Hash for Double {
     }
 }
 
-/// A time zone: `payload::Zone`, owned.
+/// An owned time zone: `payload::Zone`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum OwnedZone {
     /// A `datetime.timezone`: UTC offset in microseconds, name.
@@ -133,31 +133,31 @@ pub enum Value {
     Registered(String, Box<Value>),
     /// A pickle.
     Pickle(Vec<u8>),
-    /// A value that lies apart.
+    /// A value that is stored apart.
     Apart(Apart),
 }
 
-/// Who decides whether a dict is written with a shape.
+/// Decides whether a dict is written with a shape.
 pub trait ShapeAssigner {
     /// The id of the shape with these names, or None: the dict becomes a keyed map.
     fn assign(&mut self, names: &[&str], is_root: bool) -> Option<u32>;
 }
 
-/// Admits at first sight, as envelopes do.
+/// Admits shapes at first sight, as envelopes do.
 impl ShapeAssigner for Tables {
     fn assign(&mut self, names: &[&str], _is_root: bool) -> Option<u32> {
         self.admit(names)
     }
 }
 
-/// Uses the shapes that are there, and admits none.
+/// Uses existing shapes and admits none.
 impl ShapeAssigner for &Dictionary {
     fn assign(&mut self, names: &[&str], _is_root: bool) -> Option<u32> {
         self.find(names)
     }
 }
 
-/// Every dict becomes a keyed map.
+/// Writes every dict as a keyed map.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoShapes;
 
@@ -302,7 +302,8 @@ fn push_dict<A: ShapeAssigner>(
 /// Decodes a whole record.
 ///
 /// # Errors
-/// Any damage that stands in the way: everything but unused bits, the order of sets and the index of keyed maps.
+/// Any damage that prevents decoding: all but unused bits, the order of sets and the index of keyed
+/// maps.
 pub fn decode<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<Value, Corrupt> {
     let decoder = Decoder { bytes, shapes };
     match view::root(bytes, shapes)? {
@@ -311,7 +312,7 @@ pub fn decode<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<Value, Cor
     }
 }
 
-/// Decodes what stands in a slot of a record.
+/// Decodes the value of a slot of a record.
 ///
 /// # Errors
 /// As `decode`.
@@ -325,7 +326,7 @@ struct Decoder<'a, S: ?Sized> {
 }
 
 impl<S: Shapes + ?Sized> Decoder<'_, S> {
-    /// A container's value and where it ends.
+    /// A container's value and its end.
     fn container(&self, container: Container, depth: u32) -> Result<(Value, u32), Corrupt> {
         let Some(depth) = depth.checked_sub(1) else {
             return Err(Corrupt::new(Damage::Depth, container.start as usize));
@@ -370,7 +371,8 @@ impl<S: Shapes + ?Sized> Decoder<'_, S> {
         Ok((value, end))
     }
 
-    /// The value of a slot that is no container. `place` is told where damage does not know better.
+    /// The value of a slot that is not a container. `place` is the offset for damage without an
+    /// offset of its own.
     fn value(&self, slot: Slot<'_>, depth: u32, place: u32) -> Result<Value, Corrupt> {
         let range = || Corrupt::new(Damage::Range, place as usize);
         Ok(match slot {
@@ -472,7 +474,8 @@ impl<S: Shapes + ?Sized> Decoder<'_, S> {
     }
 }
 
-/// Whether this is a string's text with at least one lone surrogate; without one the tag is another.
+/// Whether this is the text of a string with at least one lone surrogate; other strings have
+/// another tag.
 pub(crate) fn is_surrogate_text(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_err() && key::is_text(text)
 }

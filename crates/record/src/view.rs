@@ -1,11 +1,13 @@
-//! How is one part of a record read without decoding the rest?
+//! Reads one part of a record without decoding the rest.
 //!
-//! A [`Container`] is a checked head: where it begins and ends, where its slots are, how many. It borrows nothing, so that it
-//! can be kept beside the bytes. [`Container::slot`] reads one slot in O(1); [`Walker`] reads all of them, in order. Each access checks its own bounds, so a record that nobody validated can do no harm but return
-//! nonsense.
+//! A [`Container`] is a checked head: its begin and end, the place and number of its slots. It
+//! borrows nothing, so it can be kept beside the bytes. [`Container::slot`] reads one slot in O(1);
+//! [`Walker`] reads all of them, in order. Each access checks its own bounds, so an unvalidated
+//! record can only give wrong values.
 //!
-//! The short functions are inlined by force. A `Slot` comes back in memory, written in parts; a caller that copies it as a whole
-//! waits for these stores, which took longer (4 ns) than to read the slot.
+//! The short functions are inlined by force. A `Slot` is returned in memory, written in parts; a
+//! caller that copies it as a whole waits for these stores, which took longer (4 ns) than reading
+//! the slot.
 #![expect(clippy::inline_always, reason = "see above")]
 
 use crate::error::{Corrupt, Damage};
@@ -20,25 +22,28 @@ pub use crate::walk::Walker;
 /// A container within a record. All offsets count from the record's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Container {
-    /// Its first byte. Offsets in its slots count from here.
+    /// The offset of its first byte. Offsets in its slots count from here.
     pub start: u32,
-    /// Behind its last byte; for a container in a slot narrower than 8 bytes the end of the one around it.
+    /// The offset behind its last byte; for a container in a slot narrower than 8 bytes, the end of
+    /// the outer container.
     pub end: u32,
-    /// Its first block (of a packed one: its first element).
+    /// The offset of its first block (of a packed one: of its first element).
     pub slots: u32,
-    /// What `heap_start` returns: here because each slot that refers to the heap is compared with it.
+    /// What `heap_start` returns; stored because each slot that refers to the heap is compared with
+    /// it.
     pub(crate) heap: u32,
-    /// Its slots; a keyed map has two for each entry.
+    /// The number of its slots; a keyed map has two for each entry.
     pub count: u32,
-    /// The shape's id, where it is a shaped dict; else 0.
+    /// The shape's id of a shaped dict; otherwise 0.
     pub shape: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// log2 of the width of a slot.
     pub width_log2: u8,
 }
 
-/// What a slot holds. Text is not checked: whoever makes a `str` of it does.
+/// The value of a slot. Text is not checked to be UTF-8; the code that makes a `str` of it does
+/// that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Slot<'a> {
     /// The field was deleted.
@@ -63,14 +68,14 @@ pub enum Slot<'a> {
         tag: u8,
         /// Its bytes.
         payload: &'a [u8],
-        /// Where the payload stands in the record.
+        /// The offset of the payload in the record.
         offset: u32,
     },
     /// A container.
     Container(Container),
 }
 
-/// What stands at the root.
+/// The value at the root.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Root<'a> {
     /// A container.
@@ -107,7 +112,7 @@ pub(crate) fn sign_extend(bits: u64, width_log2: u8) -> i64 {
     (bits << unused).cast_signed() >> unused
 }
 
-/// Reads what stands at the root, a container or a scalar.
+/// Reads the value at the root, a container or a scalar.
 ///
 /// # Errors
 /// The first bytes are of no record, or announce more than there is.
@@ -150,7 +155,7 @@ fn scalar_root(bytes: &[u8]) -> Result<Slot<'_>, Corrupt> {
     inline_slot(tag, u64::from_le_bytes(slot), bytes, SCALAR_HEAD_SIZE, ROOT_WIDTH_LOG2)
 }
 
-/// Interprets a slot whose value stands in it. `slot_offset` is where it stands in `bytes`.
+/// Interprets a slot that holds its value. `slot_offset` is its offset in `bytes`.
 #[inline(always)]
 pub(crate) fn inline_slot(
     tag: u8,
@@ -198,8 +203,8 @@ pub(crate) fn heap_slot(tag: u8, payload: &[u8], offset: usize) -> Result<Slot<'
 }
 
 impl Slot<'_> {
-    /// The container that is the payload of an array or of an object of a registered class; it may reach to the payload's
-    /// end.
+    /// The container that is the payload of an array or of an object of a registered class. Its end
+    /// may be that of the payload.
     ///
     /// # Errors
     /// The payload does not begin with a container.
@@ -223,7 +228,8 @@ impl Container {
     /// The container at the root of a record.
     ///
     /// # Errors
-    /// The head is none of a container's (a scalar's, for example), its shape is unknown, or its slots do not fit the bytes.
+    /// The head is not a container's (but a scalar's, for example), its shape is unknown, or its
+    /// slots do not fit into the bytes.
     #[inline]
     pub fn root<S: Shapes + ?Sized>(bytes: &[u8], shapes: &S) -> Result<Container, Corrupt> {
         let Some(head) = read::<8>(bytes, 0) else { return corrupt(Damage::Truncated, bytes.len()) };
@@ -268,7 +274,8 @@ impl Container {
     /// The nested container whose first byte is at `start` and which ends at `end` or before.
     ///
     /// # Errors
-    /// The head is none of a nested container's, its shape is unknown, or its slots do not end before `end`.
+    /// The head is not a nested container's, its shape is unknown, or its slots do not end before
+    /// `end`.
     #[inline(always)]
     pub fn nested<S: Shapes + ?Sized>(
         bytes: &[u8],
@@ -305,8 +312,8 @@ impl Container {
         container.checked(narrowest, 0)
     }
 
-    /// Checks that the width is one of this container's, that its slots and index lie before its end; makes `count` the
-    /// number of slots.
+    /// Checks that the width is allowed for this container and that its slots and index end before
+    /// its end. Sets `count` to the number of slots.
     #[inline(always)]
     fn checked(mut self, narrowest: u8, width_byte: usize) -> Result<Container, Corrupt> {
         if self.width_log2 > 3 || self.width_log2 < narrowest {
@@ -332,14 +339,14 @@ impl Container {
         Ok(self)
     }
 
-    /// How many elements or fields there are; of a keyed map, entries.
+    /// The number of elements or fields; of a keyed map, of entries.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u32 {
         if self.kind == Kind::Keyed { self.count / 2 } else { self.count }
     }
 
-    /// Whether there is nothing in it. (A shaped dict whose fields are all absent is not empty in this sense.)
+    /// Whether it is empty. (A shaped dict whose fields are all absent is not empty in this sense.)
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -365,9 +372,10 @@ impl Container {
         self.heap
     }
 
-    /// Where the tag and the slot of `index` stand in the record. Of a packed container, both are the element's.
+    /// The offsets of the tag and the slot of `index` in the record. In a packed container, both
+    /// are the element's.
     ///
-    /// `index` is below `count`.
+    /// `index` must be below `count`.
     #[inline]
     #[must_use]
     pub fn position(&self, index: u32) -> (usize, usize) {
@@ -410,7 +418,8 @@ impl Container {
         self.heap_slot(bytes, shapes, tag, bits, slot_offset)
     }
 
-    /// The tag of slot `index`, without looking at what it refers to; None for packed elements, which have none.
+    /// The tag of slot `index`, without reading what it refers to. `None` for packed elements,
+    /// which have no tags.
     #[inline]
     #[must_use]
     pub fn tag(&self, bytes: &[u8], index: u32) -> Option<u8> {
@@ -420,7 +429,7 @@ impl Container {
         bytes.get(self.position(index).0).copied()
     }
 
-    /// The bits of slot `index` as they stand, with zeros above its width.
+    /// The raw bits of slot `index`, with zeros above its width.
     #[inline]
     #[must_use]
     pub fn bits(&self, bytes: &[u8], index: u32) -> Option<u64> {
@@ -430,7 +439,7 @@ impl Container {
         read_bits(bytes, self.position(index).1, self.width_log2)
     }
 
-    /// The int in slot `index`, if it is one: the shortest way for loops over a column.
+    /// The int in slot `index`, if it is one: the fastest way for loops over a column.
     #[inline]
     #[must_use]
     pub fn int(&self, bytes: &[u8], index: u32) -> Option<i64> {
@@ -447,7 +456,7 @@ impl Container {
         is_int.then(|| sign_extend(bits, self.width_log2))
     }
 
-    /// The elements of a packed list, as they stand: `count` little-endian numbers of `1 << width_log2` bytes.
+    /// The elements of a packed list: `count` little-endian numbers of `1 << width_log2` bytes.
     ///
     /// # Errors
     /// It is not packed, or not of these bytes.
@@ -479,8 +488,8 @@ impl Container {
         }
     }
 
-    /// Where the payload that a slot refers to stands in the record, and its size (of a container in a narrow slot: what is
-    /// left of the container around it). Both lie inside the heap of this container.
+    /// The offset of the payload that a slot refers to, and its size (for a container in a narrow
+    /// slot: the rest of the outer container). Both are inside the heap of this container.
     #[inline(always)]
     pub(crate) fn extent(
         &self,
@@ -514,10 +523,11 @@ impl Container {
         Ok((behind as u32, size))
     }
 
-    /// Finds an entry of a keyed map by the canonical bytes of its key; its value is in slot `2 * entry + 1`.
+    /// Finds an entry of a keyed map by the canonical bytes of its key; its value is in slot `2 *
+    /// entry + 1`.
     ///
     /// # Errors
-    /// Damage in the index or in a key that had to be looked at.
+    /// Damage in the index or in a key that was read.
     pub fn map_find<S: Shapes + ?Sized>(
         &self,
         bytes: &[u8],
@@ -527,10 +537,11 @@ impl Container {
         keyed::find(bytes, shapes, self, canonical_key)
     }
 
-    /// The slot of the field `name` of a dict, whichever way it is stored; None where it has none or the field is absent.
+    /// The slot of the field `name` of a shaped dict or a keyed map. `None` if there is no such
+    /// field or it is absent.
     ///
     /// # Errors
-    /// Damage on the way to it. No other container than a dict has fields.
+    /// Damage on the way to it. Only dicts have fields.
     pub fn field<'a, S: Shapes + ?Sized>(
         &self,
         bytes: &'a [u8],

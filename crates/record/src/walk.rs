@@ -1,4 +1,4 @@
-//! How are all slots of a container read in order, without reaching any byte twice?
+//! Walks over all slots of a container in order, reading no byte twice.
 
 #![expect(clippy::inline_always, reason = "what a call returns in memory is waited for; see view.rs")]
 
@@ -10,21 +10,25 @@ use crate::layout::{
 use crate::shape::Shapes;
 use crate::view::{Container, Slot, corrupt, heap_slot, inline_slot, read_bits, sign_extend};
 
-/// Reads all slots of a container in order, each heap entry beginning at or behind the end of the one before.
+/// Reads all slots of a container in order, each heap entry beginning at or behind the end of the
+/// one before.
 ///
-/// That rule makes a full decode linear in the record's size: no byte is reached twice, and there are no cycles. A nested
-/// container in a narrow slot does not say where it ends, so whoever has walked it tells [`Walker::consumed`].
+/// That rule makes a full decode linear in the record's size: no byte is read twice, and there are
+/// no cycles. A nested container in a narrow slot does not tell where it ends, so a caller that has
+/// walked it calls [`Walker::consumed`].
 ///
 /// ```
 /// use pellucid_record::{Container, Corrupt, Shapes, Slot, Walker};
-/// fn count_ints<S: Shapes>(bytes: &[u8], shapes: &S, container: Container) -> Result<(u32, u32), Corrupt> {
+/// type Counted = Result<(u32, u32), Corrupt>;
+/// fn count_ints<S: Shapes>(bytes: &[u8], shapes: &S, container: Container) -> Counted {
 ///     let mut ints = 0;
 ///     let mut walker = Walker::new(container);
 ///     while let Some(slot) = walker.next(bytes, shapes)? {
 ///         match slot {
 ///             Slot::Int(_) => ints += 1,
 ///             Slot::Container(inner) => {
-///                 let (inner_ints, end) = count_ints(bytes, shapes, inner)?; // a real one counts the depth, too
+///                 // A real one counts the depth, too.
+///                 let (inner_ints, end) = count_ints(bytes, shapes, inner)?;
 ///                 walker.consumed(end)?;
 ///                 ints += inner_ints;
 ///             }
@@ -38,12 +42,12 @@ use crate::view::{Container, Slot, corrupt, heap_slot, inline_slot, read_bits, s
 pub struct Walker {
     container: Container,
     index: u32,
-    /// Where the tag and the slot of `index` stand.
+    /// The offsets of the tag and the slot of `index`.
     tag_offset: u32,
     slot_offset: u32,
-    /// Heap entries may begin here or behind.
+    /// Heap entries may begin here or later.
     floor: u32,
-    /// Where the entry returned last ends, as far as its slot tells.
+    /// The end of the entry that was returned last, as far as its slot tells.
     limit: u32,
 }
 
@@ -63,7 +67,8 @@ impl Walker {
         }
     }
 
-    /// A walk that begins at the slot `index`; of one behind the last slot `next` says that there is none.
+    /// A walk that begins at the slot `index`. If that is behind the last slot, `next` returns
+    /// `None`.
     #[inline]
     #[must_use]
     pub fn at(container: Container, index: u32) -> Walker {
@@ -89,8 +94,8 @@ impl Walker {
         self.index
     }
 
-    /// Where the tag and the slot of `index` stand; then goes on to the next. Steps instead of arithmetic for each, but for
-    /// the first of a block.
+    /// Returns the offsets of the tag and the slot of `index`, and advances to the next slot.
+    /// Offsets are advanced step by step, and computed only for the first slot of a block.
     #[inline(always)]
     fn step(&mut self) -> (usize, usize) {
         let offsets = (self.tag_offset as usize, self.slot_offset as usize);
@@ -143,9 +148,9 @@ impl Walker {
         }
     }
 
-    /// As `next`, but a container in a narrow slot ends where the next heap entry begins, at the latest, as the format has
-    /// it. For loops that do not walk what they are given: no two elements share a byte, whatever is read of them, and
-    /// there is nothing to tell `consumed`.
+    /// As `next`, but a container in a narrow slot ends at the latest where the next heap entry
+    /// begins, as in the format. For loops that do not walk the containers they get: no two
+    /// elements share a byte, and `consumed` need not be called.
     ///
     /// # Errors
     /// As `next`, or a container that reaches into the next heap entry.
@@ -169,8 +174,8 @@ impl Walker {
         Ok(Some(Slot::Container(child)))
     }
 
-    /// Where the heap entry of the next slot that has one begins; where there is none, the container's end. All calls of one
-    /// walk look at each slot once: those before the one that is found have no entry.
+    /// The offset of the next heap entry, or the container's end if there is none. All calls of one
+    /// walk together read each slot once: the slots before the one that is found have no entry.
     fn next_entry(&self, bytes: &[u8]) -> u32 {
         let Container { start, end, count, .. } = self.container;
         let entry = (self.index..count).find_map(|index| {
@@ -181,10 +186,12 @@ impl Walker {
         entry.unwrap_or(end)
     }
 
-    /// What `next` would give, where that is a value without a container and without bytes but those of a string; None where it
-    /// is anything else, or damaged, or the end: nothing has been taken then, and `next` says what it is.
+    /// The value that `next` would return, if it contains no container and no bytes but those of a
+    /// string. `None` for any other value, damage, or the end: then the walk has not advanced, and
+    /// `next` tells which it is.
     ///
-    /// For loops over many small containers: no result in memory that says what cannot be here, and no other branches.
+    /// For loops over many small containers: no result in memory with cases that cannot occur here,
+    /// and no branches for them.
     #[inline(always)]
     pub fn next_simple<'a>(&mut self, bytes: &'a [u8]) -> Option<Simple<'a>> {
         if self.index >= self.container.count || self.container.kind.is_packed() {
@@ -220,8 +227,9 @@ impl Walker {
         Some(value)
     }
 
-    /// A walk over what `next` would give, where that is a shaped dict; None, as for `next_simple`, where it is not, or where
-    /// `count_of` does not know how many slots a shape has. Its end is told to `consumed`, as ever.
+    /// A walk over the shaped dict that `next` would return. `None`, as for `next_simple`, if the
+    /// next value is not a shaped dict, or if `count_of` does not know the shape's number of slots.
+    /// Pass its end to `consumed`, as always.
     #[inline(always)]
     pub fn next_shaped(&mut self, bytes: &[u8], count_of: impl FnOnce(u32) -> Option<u32>) -> Option<Walker> {
         if self.index >= self.container.count || self.container.kind.is_packed() {
@@ -234,7 +242,7 @@ impl Walker {
         let bits = read_bits(bytes, slot_offset, self.container.width_log2)?;
         let (start, size) = self.entry(bytes, tag::CONTAINER, bits, slot_offset).ok()?;
         let end = start + size;
-        // What `Container::nested` reads and checks.
+        // The same reads and checks as in `Container::nested`.
         let word = u32::from_le_bytes(*bytes.get(start as usize..end as usize)?.first_chunk()?);
         let (shape, width_log2) = (word >> 8, (word >> 4) as u8 & 0x0F);
         if word & 0x0F != Kind::Shaped as u32 || width_log2 > 3 {
@@ -269,7 +277,7 @@ impl Walker {
         }
     }
 
-    /// As `Container::extent`, with the place where the entry before has ended instead of the heap's beginning.
+    /// As `Container::extent`, with the end of the previous entry in place of the heap's begin.
     #[inline(always)]
     fn entry(&self, bytes: &[u8], tag: u8, bits: u64, slot_offset: usize) -> Result<(u32, u32), Corrupt> {
         let end = u64::from(self.container.end);
@@ -293,10 +301,11 @@ impl Walker {
         Ok((offset as u32, size as u32))
     }
 
-    /// Tells where the container that `next` returned last has ended: what its own walker's `end` says.
+    /// Sets where the container that `next` returned last has ended, which is its own walker's
+    /// `end`.
     ///
     /// # Errors
-    /// It ends behind the place that its slot gave it.
+    /// It ends behind the limit that its slot gave it.
     #[inline]
     pub fn consumed(&mut self, end: u32) -> Result<(), Corrupt> {
         if end > self.limit {
@@ -306,7 +315,8 @@ impl Walker {
         Ok(())
     }
 
-    /// Where the part of the container that has been walked ends: behind its slots and its heap entries so far.
+    /// The end of the part that has been walked: behind the slots, and behind the heap entries so
+    /// far.
     #[inline]
     #[must_use]
     pub fn end(&self) -> u32 {

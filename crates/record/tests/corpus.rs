@@ -1,36 +1,22 @@
-//! Does everything that a fuzzer has ever found still do no harm?
-//!
-//! Runs each fuzz target over the inputs that are kept of it. A new finding becomes a file there.
+//! Replays every input that the fuzz targets of records keep.
 #![allow(clippy::cast_possible_wrap, reason = "what the targets count is small")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
-use std::path::Path;
-
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
 #[path = "../../../fuzz/src/lib.rs"]
 mod targets;
 
-fn replay(name: &str, target: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
-    let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut count = 0;
-    for file in files.flatten() {
-        let data =
-            std::fs::read(file.path()).unwrap_or_else(|error| panic!("{}: {error}", file.path().display()));
-        // What the test prints when it fails tells which input it was.
-        println!("{name}: {}", file.path().display());
-        target(&data);
-        count += 1;
-    }
-    assert!(count > 0, "{name} has no inputs");
-}
+use corpus::replay;
 
 #[test]
 fn decode() {
-    replay("decode", targets::decode);
+    replay("records", targets::decode);
 }
 
 #[test]
 fn validate_against_accessors() {
-    replay("validate_against_accessors", targets::validate_against_accessors);
+    replay("records", targets::validate_against_accessors);
 }
 
 #[test]
@@ -40,15 +26,15 @@ fn keys() {
 
 #[test]
 fn envelope_import() {
-    replay("envelope_import", targets::envelope_import);
+    replay("envelopes", targets::envelope_import);
 }
 
 #[test]
 fn change_in_place() {
-    replay("change_in_place", targets::change_in_place);
+    replay("changes", targets::change_in_place);
 }
 
 #[test]
 fn path_expressions() {
-    replay("path_expressions", targets::path_expressions);
+    replay("records", targets::path_expressions);
 }

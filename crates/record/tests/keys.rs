@@ -1,4 +1,4 @@
-//! Do the bytes of keys sort as the keys do, come back as they were, and stay the same forever?
+//! Tests that the bytes of keys sort as the keys do, decode to the same keys, and never change.
 
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -48,7 +48,8 @@ fn fixed(utc: i64, offset: i64, fold: bool) -> KeyValue {
 
 use KeyValue::{Bool, Bytes, Date, Datetime, Float, Int, None as Nothing, Tuple, Uuid};
 
-// ---- What the order is -------------------------------------------------------------------------------------------
+// ---- The order
+// -----------------------------------------------------------------------------------
 
 /// Keys of every family in their order, each greater than the one before.
 #[rustfmt::skip]
@@ -192,7 +193,8 @@ fn what_has_no_order_is_refused() {
     assert_eq!(key.begin_tuple(), Err(KeyError::TooDeep));
 }
 
-// ---- What begins alike -------------------------------------------------------------------------------------------
+// ---- Prefixes
+// ------------------------------------------------------------------------------------
 
 fn begins_with(key: &KeyValue, prefix: &KeyValue) -> bool {
     match (key, prefix) {
@@ -230,14 +232,15 @@ fn keys_of_most_tables_are_read_the_short_way() {
     assert_eq!(plain_key(&bytes(&Int(1)), &[1]), None);
 }
 
-// ---- The bytes, forever --------------------------------------------------------------------------------------------
+// ---- The bytes, forever
+// --------------------------------------------------------------------------
 
 #[test]
 fn the_bytes_of_keys_never_change() {
     let mut found = String::new();
     for key in ascending() {
         let (bytes, spelling) = encode(&key);
-        // The longest say nothing more than those next to them.
+        // The longest keys say nothing more than their neighbours.
         if bytes.len() <= 80 {
             let spelled =
                 if spelling.is_empty() { String::new() } else { format!(" spelled {}", hex(&spelling)) };
@@ -259,10 +262,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
-// ---- Any key, any bytes --------------------------------------------------------------------------------------------
+// ---- Any key, any bytes
+// --------------------------------------------------------------------------
 
-/// Numbers that have broken key codecs before: the edges of every byte count, of 2**53 and of doubles, and
-/// their neighbours of the other type. A plain `any::<i64>()` finds none of these.
+/// Numbers that have broken key codecs before: the limits of every byte count, of 2**53 and of
+/// doubles, and their neighbours of the other type. A plain `any::<i64>()` finds none of these.
 fn numbers() -> impl Strategy<Value = KeyValue> {
     let near_power = (0u32..64, -2i128..=2, any::<bool>()).prop_map(|(shift, by, negative)| {
         let int = (1i128 << shift) + by;
@@ -364,7 +368,8 @@ proptest! {
     #[test]
     #[allow(clippy::cast_precision_loss)]
     fn floats_sort_among_ints_exactly(int in any::<i64>(), ulps in -3i64..=3) {
-        // Every int below 2**63 and every float near it is exact in an i128, once a fraction is out of reach.
+        // An i128 holds every int below 2**63 and every float near it exactly, if the float has no
+        // fraction.
         let float = f64::from_bits((int as f64).to_bits().wrapping_add_signed(ulps));
         prop_assume!(float.is_finite() && float.abs() >= 4_503_599_627_370_496.0);
         prop_assert_eq!(bytes(&Int(int)).cmp(&bytes(&Float(float))), i128::from(int).cmp(&(float as i128)));
@@ -415,7 +420,8 @@ proptest! {
     }
 }
 
-/// What is accepted is what the encoder writes, and the short way finds what the long way finds.
+/// Only what the encoder writes is accepted, and the quick path gives the same key as the general
+/// one.
 fn check_canonical(bytes: &[u8], spelling: &[u8]) {
     match plain_key(bytes, spelling) {
         Some(PlainKey::Str(text)) => match KeyValue::decode(bytes, spelling) {
@@ -431,6 +437,6 @@ fn check_canonical(bytes: &[u8], spelling: &[u8]) {
     if let Ok(key) = KeyValue::decode(bytes, spelling) {
         assert_eq!(encode(&key), (bytes.to_vec(), spelling.to_vec()), "{key}");
     }
-    // Whatever was wrong, the reader ends.
+    // Whatever is wrong, the reader ends.
     assert!(KeyReader::new(bytes, spelling).count() <= bytes.len() + 1);
 }

@@ -1,4 +1,4 @@
-//! Does a change in place leave the record that a change of the value would have made?
+//! Tests that a change in place leaves the record that a change of the value would have made.
 // The models are small and made here.
 #![allow(clippy::indexing_slicing, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
@@ -10,9 +10,10 @@ use pellucid_record::view::{Root, root};
 use pellucid_record::{Container, EncodeError, Encoder, Kind, Shape, Shapes, Slot, Walker, validate};
 use proptest::prelude::*;
 
-// ---- A plain value, and its record ---------------------------------------------------------------------------------
+// ---- A plain value, and its record
+// ---------------------------------------------------------------
 
-/// What a record holds, as far as these tests go. Any heap payload is like any other here.
+/// The value of a record, as far as these tests need it. All heap payloads are alike here.
 #[derive(Debug, Clone, PartialEq)]
 enum Model {
     None,
@@ -190,7 +191,7 @@ fn decode_scalar(slot: Slot<'_>) -> Model {
     }
 }
 
-/// As a slot, if it is a scalar.
+/// A scalar as a slot.
 fn slot(model: &Model) -> Option<Slot<'_>> {
     Some(match model {
         Nothing => Slot::None,
@@ -204,7 +205,8 @@ fn slot(model: &Model) -> Option<Slot<'_>> {
     })
 }
 
-// ---- Changes of the value ------------------------------------------------------------------------------------------
+// ---- Changes of the value
+// ------------------------------------------------------------------------
 
 /// A change of a model: as `Change`, with models for values.
 #[derive(Debug, Clone)]
@@ -217,7 +219,7 @@ enum Edit {
     Clear,
 }
 
-/// Makes the change; None where it cannot be made.
+/// Makes the change. `None` if it is impossible.
 fn edit(model: &mut Model, path: &[Step<'_>], change: &Edit) -> Option<()> {
     match (path, change) {
         ([], Edit::Set(value)) => *model = value.clone(),
@@ -325,7 +327,8 @@ fn patch(
     Ok((patched.encoded, patched.spliced))
 }
 
-// ---- Any value, any changes ----------------------------------------------------------------------------------------
+// ---- Any value, any changes
+// ----------------------------------------------------------------------
 
 fn scalars() -> impl Strategy<Value = Model> {
     // Sizes around those at which a slot, an offset or a varint gets wider.
@@ -387,7 +390,8 @@ fn edits() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// A path into the model, as these picks lead; it ends at a list or dict, or at one of their parts, or beside them.
+/// A path into the model, chosen by the picks. It ends at a list or dict, at one of their parts, or
+/// beside them.
 fn path_into(model: &Model, picks: &[u8], for_part: bool) -> Vec<OwnedStep> {
     let mut path = Vec::new();
     let mut model = model;
@@ -470,7 +474,8 @@ proptest! {
     }
 }
 
-// ---- What a change costs, and single cases -------------------------------------------------------------------------
+// ---- What a change costs, and single cases
+// -------------------------------------------------------
 
 fn text(text: &str) -> Model {
     Str(text.into())
@@ -494,7 +499,8 @@ fn person() -> Model {
     ])
 }
 
-/// A change of a record that must succeed: what was encoded and spliced, and the record's value.
+/// A change of a record that must succeed. Returns the counts of encoded and spliced containers,
+/// and the record's value.
 fn changed(model: &Model, path: &[Step<'_>], change: &Edit) -> ((u32, u32), Model) {
     let mut book = Book::new(1000);
     let mut record = encode(model, &mut book);
@@ -642,7 +648,7 @@ fn what_does_not_change_says_so() {
     assert_eq!(error(&[Step::Field("none")], &Edit::Delete), PatchError::NoSuchField { step: 0 });
     assert_eq!(error(&[Step::Field("none")], &Edit::Clear), PatchError::NoSuchField { step: 0 });
     assert_eq!(error(&[], &Edit::Append(vec![])), PatchError::NotAContainer { step: 0 });
-    // What a tuple holds is not the tuple.
+    // A list inside a tuple may change, but not the tuple.
     assert_eq!(changed(&model, &[pair, Step::Index(1)], &Edit::Append(vec![Int(1)])).0, (1, 2));
 }
 
@@ -676,7 +682,8 @@ fn deleting_and_setting_again_does_not_grow_a_record() {
     assert!(sizes.iter().all(|size| *size == sizes[0]), "{sizes:?}");
 }
 
-// ---- Paths ---------------------------------------------------------------------------------------------------------
+// ---- Paths
+// ---------------------------------------------------------------------------------------
 
 #[test]
 fn a_path_in_text_splits_at_dots_and_a_list_of_steps_is_exact() {
@@ -720,7 +727,8 @@ fn a_path_remembers_shapes_and_is_right_when_they_change() {
     assert_eq!(found, [Some(2), Some(2), Some(3), None, Some(7), Some(2), Some(3)]);
 }
 
-// ---- Damaged records -----------------------------------------------------------------------------------------------
+// ---- Damaged records
+// -----------------------------------------------------------------------------
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
@@ -749,16 +757,18 @@ proptest! {
     }
 }
 
-// ---- What has moved ------------------------------------------------------------------------------------------------
+// ---- Moved elements
+// ------------------------------------------------------------------------------
 
 proptest! {
-    /// An index before what `moved_from` says leads to the same element in both states, or to one that was changed there.
+    /// An index before the result of `moved_from` leads to the same element in both states, or to
+    /// one that was changed there.
     #[test]
     fn what_has_not_moved_is_found_again(
         elements in proptest::collection::vec(models(), 1..12),
         steps in proptest::collection::vec((0..3u8, any::<prop::sample::Index>()), 1..4),
     ) {
-        // Each element is told from the others by a number of its own.
+        // Each element has a number of its own, which identifies it.
         let numbered = |numbers: &[usize]| {
             let element = |number: &usize| List(vec![Int(*number as i64), elements[number % elements.len()].clone()]);
             Dict(vec![(Key::Str("l".into()), List(numbers.iter().map(element).collect()))])
@@ -777,16 +787,17 @@ proptest! {
         let from = moved_from(&old, &new, &book, &[Step::Field("l")]).unwrap();
         let first = (0..before.len()).find(|index| now.get(*index) != Some(&before[*index]));
         match (first, from) {
-            // Nothing moved: what came behind is in nobody's way.
+            // Nothing moved: elements that were added at the end do not matter.
             (None, from) => prop_assert_eq!(from, None),
             (Some(first), Some(from)) => prop_assert_eq!(from as usize, first),
-            // Each that is not where it was is gone, and as many others came: they may be the same ones, changed.
+            // Every element that is not where it was is gone, and as many others were added: they
+            // may be the same ones, changed.
             (Some(_), None) => prop_assert!(
                 now.len() >= before.len() && before.iter().zip(&now).all(|(was, is)| was == is || !now.contains(was))
             ),
         }
         let mut all = Vec::new();
-        // Lists within elements that were changed may have moved as well.
+        // Lists within changed elements may have moved as well.
         moved(&old, &new, &book, &mut |list, from| all.extend((list.len() == 1).then_some(from))).unwrap();
         prop_assert_eq!(all, Vec::from_iter(from));
     }

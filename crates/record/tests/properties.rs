@@ -1,4 +1,4 @@
-//! Is what was written what is read, and can any bytes crash a reader?
+//! Tests that reading returns what was written, and that no bytes can crash a reader.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may do what tests may")]
 
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use pellucid_record::{Container, Corrupt, Damage, Encoder, Kind, Root, Shape, Sh
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Every second dict is given a shape, so that both ways of writing one occur everywhere.
+/// Gives every second dict a shape, so that both ways of writing one occur everywhere.
 #[derive(Default)]
 struct EverySecond {
     tables: Tables,
@@ -30,7 +30,8 @@ impl ShapeAssigner for EverySecond {
     }
 }
 
-// Doubles that have broken codecs before: both zeros, NaNs with payloads and signs, the edges. any::<f64>() alone finds few.
+// Doubles that have broken codecs before: both zeros, NaNs with payloads and signs, the limits.
+// any::<f64>() alone finds few.
 fn doubles() -> impl Strategy<Value = Double> {
     prop_oneof![
         any::<u64>().prop_map(f64::from_bits),
@@ -43,7 +44,7 @@ fn doubles() -> impl Strategy<Value = Double> {
     .prop_map(Double)
 }
 
-// Ints at the edges of each slot width.
+// Ints at the limits of each slot width.
 fn ints() -> impl Strategy<Value = i64> {
     prop_oneof![
         any::<i64>(),
@@ -62,7 +63,7 @@ fn big_ints() -> impl Strategy<Value = Value> {
     })
 }
 
-// Empty, of one byte, of eight, of nine (the limits of a slot), with a NUL, long.
+// Empty, of one, eight and nine bytes (the limits of a slot), with a NUL, long.
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof!["[a-c]{0,2}", "[a-c\u{0}]{7,10}", "\\PC{0,20}", "[a-z]{120,140}"]
 }
@@ -149,7 +150,7 @@ fn hashables() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Canonical bytes of a value as a key: where these are equal, a dict has one entry.
+/// The canonical bytes of a value as a key: keys with equal bytes are one entry of a dict.
 fn canonical(value: &Value) -> Vec<u8> {
     let list = encode_value(&Value::Tuple(vec![value.clone()]), &mut NoShapes).unwrap();
     let container = Container::root(&list, &NoShapes).unwrap();
@@ -177,7 +178,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Equal, the order of sets aside.
+/// Equal, ignoring the order of sets.
 fn same(a: &Value, b: &Value) -> bool {
     let all = |a: &[Value], b: &[Value]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b));
     match (a, b) {
@@ -201,7 +202,8 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Reads everything that can be reached through the accessors, slot by slot, and says how many values that were.
+/// Reads everything that can be reached through the accessors, slot by slot. Returns the number of
+/// values.
 fn visit<S: Shapes>(bytes: &[u8], shapes: &S, container: Container, depth: u32) -> Result<usize, Corrupt> {
     let mut count = 1;
     if depth == 0 || count > 10_000 {
@@ -227,7 +229,7 @@ fn visit<S: Shapes>(bytes: &[u8], shapes: &S, container: Container, depth: u32) 
             let is_ordered = canonical.first() != Some(&0xFF);
             let found = container.map_find(bytes, shapes, canonical)?;
             assert!(found.is_some(), "a key is not found");
-            // Without an order two keys may be equal in bytes (NaN is not equal to itself).
+            // Two keys without an order may have equal bytes (NaN is not equal to itself).
             assert!(!is_ordered || found == Some(index / 2), "another key is found");
         }
     }
@@ -263,7 +265,8 @@ fn visit_root<S: Shapes>(bytes: &[u8], shapes: &S) -> Result<usize, Corrupt> {
     }
 }
 
-/// What may be said of any bytes: nothing panics; what validate accepts, all others read; what decodes encodes again.
+/// What must hold for any bytes: nothing panics, every reader accepts what validate accepts, and
+/// what decodes can be encoded again.
 fn check_readers<S: Shapes>(bytes: &[u8], shapes: &S) {
     let is_valid = validate_record(bytes, shapes).is_ok();
     let decoded = decode(bytes, shapes);
@@ -277,7 +280,7 @@ fn check_readers<S: Shapes>(bytes: &[u8], shapes: &S) {
     }
 }
 
-/// The accessors over bytes that may be damaged: results do not matter, panics would.
+/// Runs the accessors over bytes that may be damaged: results do not matter, panics do.
 fn read_all<S: Shapes>(bytes: &[u8], shapes: &S) -> Result<usize, Corrupt> {
     let mut rest: Vec<Container> = match view::root(bytes, shapes)? {
         Root::Container(container) => vec![container],
@@ -317,7 +320,8 @@ fn five_shapes() -> Vec<Shape> {
     lists.iter().map(|names| Shape::new(names).unwrap()).collect()
 }
 
-/// The record and a bit of everything, for perturbation: with random bytes alone a fuzzer hardly passes the head.
+/// The record and a bit of everything, to be damaged: with random bytes alone a fuzzer
+/// hardly passes the head.
 fn samples() -> Vec<(Vec<u8>, EverySecond)> {
     let text = |text: &str| Value::Str(text.into());
     let dict = |entries: Vec<(&str, Value)>| {
@@ -388,7 +392,7 @@ fn no_change_of_one_byte_of_an_envelope_goes_unnoticed() {
     }
 }
 
-/// The shapes of tables, under ids that begin elsewhere.
+/// The shapes of tables, under ids that begin at another number.
 struct Moved<'a>(&'a Tables, u32);
 
 impl Shapes for Moved<'_> {
@@ -441,14 +445,15 @@ proptest! {
         let encode = || encode_value(&value, &mut EverySecond::default()).unwrap();
         let bytes = encode();
         prop_assert_eq!(&bytes, &encode());
-        // What is read back has its sets in another order, and gives these bytes all the same.
+        // A value that was read has its sets in another order, and still encodes to these bytes.
         let mut shapes = EverySecond::default();
         encode_value(&value, &mut shapes).unwrap();
         let read = decode(&bytes, &shapes.tables).unwrap();
         prop_assert_eq!(bytes, encode_value(&read, &mut EverySecond::default()).unwrap());
     }
 
-    // Gaps for slots are not zeroed, so that what an earlier record left must be written over everywhere.
+    // Gaps for slots are not zeroed, so the encoder must overwrite the content of an earlier record
+    // everywhere.
     #[test]
     fn a_used_encoder_writes_the_same_bytes(values in vec(values(), 1..5)) {
         let mut encoder = Encoder::new();
@@ -484,7 +489,7 @@ proptest! {
         if has_apart(&value) {
             let refused = envelope::seal(&bytes, &shapes.tables).unwrap_err();
             prop_assert_eq!(refused.damage, Damage::Apart);
-            // It is no less refused where another writer has sealed it.
+            // It is refused in the same way in an envelope of another writer.
             let sealed = shapes.tables.envelope(&bytes);
             prop_assert!(validate(&sealed, &NoShapes).is_err());
             return Ok(());
@@ -517,7 +522,7 @@ proptest! {
         }
     }
 
-    // Random bytes behind a head that is right come further.
+    // Random bytes after a valid head get further.
     #[test]
     fn no_bytes_behind_a_good_head_crash_a_reader(
         kind in 1..9u8, count in 0..12u8, shape in 0..5u8, small in any::<bool>(), tail in vec(prop_oneof![any::<u8>(), 0..0x18u8, Just(0x50)], 0..300)
@@ -550,7 +555,7 @@ fn containers_nest_64_deep_and_no_deeper() {
     assert_eq!(decode(&bytes, &NoShapes).unwrap(), nest(64));
     validate(&bytes, &NoShapes).unwrap();
     assert!(encode_value(&nest(65), &mut NoShapes).is_err());
-    // A list of one more, made by hand around the record's own bytes as a nested container.
+    // A list that is one deeper, made by hand around the record's own bytes as a nested container.
     let mut deeper = vec![0x31, 3, 0, 0, 1, 0, 0, 0, tag::CONTAINER, 17, 0, 0, 0];
     let inner = nested_bytes(64);
     deeper.extend((inner.len() as u32).to_le_bytes());

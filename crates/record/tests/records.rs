@@ -1,4 +1,4 @@
-//! Does what the encoder writes read back in place, and take the bytes that the format promises?
+//! Tests that records read back in place, and have the sizes that the format promises.
 #![allow(clippy::unwrap_used, clippy::cast_sign_loss, reason = "helpers of tests may unwrap as tests do")]
 
 use pellucid_record::{Container, Damage, Encoder, Kind, Shape, Shapes, Slot, Walker, view};
@@ -205,7 +205,7 @@ fn mistakes_and_limits_are_errors() {
     assert!(encoder.begin(Kind::List, 1, 0).is_err());
 }
 
-/// How many slots bounded walks find in a container.
+/// The number of slots that bounded walks find in a container.
 fn count_bounded(bytes: &[u8], shapes: &[Shape], container: Container) -> usize {
     let (mut count, mut walker) = (0, Walker::new(container));
     while let Ok(Some(slot)) = walker.next_bounded(bytes, shapes) {

@@ -1,7 +1,8 @@
-//! Do the same values give the same bytes, forever?
+//! Tests that the same values give the same bytes, forever.
 //!
-//! `vectors/*.txt` hold values, their bytes and a dump of these. The bytes of a released version never change: vectors are
-//! added, none is edited. With `PELLUCID_WRITE_VECTORS` set the test writes the files, for a reviewer to read as a diff.
+//! `vectors/*.txt` have values, their bytes and a dump of these. The bytes of a released version
+//! never change: vectors are added, never edited. With `PELLUCID_WRITE_VECTORS` set the test writes
+//! the files, so that a reviewer can read them as a diff.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may do what tests may")]
 
 use std::fmt::Write;
@@ -17,7 +18,7 @@ use pellucid_record::{Shapes, validate};
 struct Vector {
     name: &'static str,
     value: Value,
-    /// Dicts become shapes, numbered from 0.
+    /// Dicts get shapes, numbered from 0.
     is_shaped: bool,
 }
 
@@ -53,7 +54,7 @@ fn dict<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Dict(entries.into_iter().map(|(name, value)| (text(name), value)).collect())
 }
 
-/// A list in a list: the inner one is nested, so that its slots are as narrow as they can be.
+/// A list in a list: the inner one is nested, so its slots are as narrow as possible.
 fn nested<const N: usize>(values: [Value; N]) -> Value {
     list([list(values)])
 }
@@ -327,7 +328,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// JSON where it has the type; else the type's name and, in parentheses, what it is made of.
+/// JSON for types that it has; otherwise the type's name with its parts in parentheses.
 fn literal(value: &Value) -> String {
     let all = |values: &[Value]| values.iter().map(literal).collect::<Vec<_>>().join(", ");
     let zone = |zone: &OwnedZone| match zone {
@@ -448,7 +449,7 @@ fn check(topic: &str, vectors: &[Vector]) {
         encode_value(&vector.value, &mut shapes).unwrap();
         validate(bytes, &shapes.tables).unwrap();
         let read = decode(bytes, &shapes.tables).unwrap();
-        // Sets are read in the order of their bytes; encoding brings both to one form.
+        // Sets are read in the order of their bytes; encoding gives both the same form.
         let again = encode_value(&read, &mut Assigner { tables: Tables::new(), is_shaped: vector.is_shaped });
         assert_eq!(&again.unwrap(), bytes, "{}", vector.name);
         if !literal(&vector.value).contains("set(") {
@@ -515,7 +516,7 @@ fn an_envelope_has_these_bytes() {
     assert_eq!(decode(inside, &shapes).unwrap(), value);
 }
 
-/// Every tag, every kind and every width stands in some vector.
+/// Every tag, every kind and every width is in some vector.
 #[test]
 fn the_vectors_leave_nothing_out() {
     let all = [simple(), numbers(), strings(), times(), sequences(), dicts(), objects()];

@@ -1,4 +1,5 @@
-//! What does the store itself cost, without Python? `cargo run --release -p pellucid-store --example speed [rows]`
+//! Measures the store itself, without Python: `cargo run --release -p pellucid-store --example
+//! speed [rows]`
 //!
 //! Each figure is the median of several rounds. The records are dicts of 18 ints: 170 bytes.
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_wrap, reason = "figures for people")]
@@ -33,13 +34,13 @@ fn record(shape: u32, number: u64) -> Vec<u8> {
     encoder.take()
 }
 
-/// Nanoseconds that this thread has run so far: what other programs take of the machine does not count.
+/// Nanoseconds that this thread has run so far: the load of other programs does not count.
 fn run_time() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Print the median time of one of `count` operations: by the clock, and as this thread ran.
+/// Print the median time of one of `count` operations: by the clock, and by this thread's run time.
 fn measure(name: &str, count: u64, mut round: impl FnMut()) {
     let mut times: Vec<(f64, f64)> = (0..ROUNDS)
         .map(|_| {

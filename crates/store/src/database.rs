@@ -1,8 +1,8 @@
-//! What do all handles of one open database share?
+//! The state that all handles of one open database share.
 //!
-//! The engine, the dictionary of shapes, the gate for writers, the newest snapshot. Handles in one process share
-//! it whatever they are called (`file/registry.rs`); it closes the file when the last handle, snapshot and
-//! transaction are gone.
+//! It has the engine, the dictionary of shapes, the gate for writers, and the newest snapshot.
+//! Handles in one process share it under any path (`file/registry.rs`). It closes the file when the
+//! last handle, snapshot and transaction are gone.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -27,61 +27,62 @@ use crate::txn::gate::Gate;
 use crate::txn::snapshot::{Snapshot, SnapshotInner};
 use crate::warning::Warning;
 
-/// An open database. Fields are dropped in this order: the engine closes its file before the locks go.
+/// An open database. Fields are dropped in this order: the engine closes its file before the locks
+/// are released.
 pub(crate) struct Database {
     pub(crate) engine: Box<dyn Engine>,
-    /// How it is called in messages.
+    /// The path, for messages.
     pub(crate) path: String,
     pub(crate) dictionary: Arc<Dictionary>,
-    /// The version of the catalog up to which the dictionary has everything.
+    /// The version of the catalog up to which the dictionary is complete.
     dictionary_version: AtomicU64,
-    /// What the last writer began with: most change nothing of the catalog.
+    /// The state that the last writer began with, reusable while the catalog does not change.
     begun: Latch<Option<Begun>>,
     /// Held while shapes are added to the dictionary.
     loading: Mutex<()>,
-    /// The newest snapshot, as long as somebody has it.
+    /// The newest snapshot, while it is in use.
     newest: Mutex<Weak<SnapshotInner>>,
     pub(crate) gate: Arc<Gate>,
-    /// Blob ids below this were given out in this process, if only to a transaction that was aborted.
+    /// Blob ids below this were used in this process, perhaps by an aborted transaction.
     pub(crate) blob_floor: AtomicU64,
     pub(crate) admission: Mutex<Admission>,
-    /// Says what the entries of indexes are; set by the first who opens it and can.
+    /// Derives the entries of indexes. Set by the first opener that has one.
     pub(crate) deriver: OnceLock<Arc<dyn Deriver>>,
-    /// Bytes that the entries of an index that is built may take; 0 is the usual size.
+    /// The memory limit for the entries of an index that is being built; 0 is the default.
     pub(crate) index_memory: AtomicUsize,
-    /// Indexes made ready, by the serial under which a table has them.
+    /// Prepared indexes, by the serial with which a table has them.
     pub(crate) index_sets: Mutex<Vec<(u32, Arc<IndexSet>)>>,
-    /// Indexes that are being built by this process.
+    /// Indexes that this process is building.
     pub(crate) builds: Builds,
-    /// Below which ints nothing is appended any more.
+    /// Lower bounds of the next ints of tables.
     pub(crate) int_floors: Floors,
-    /// How many entries of indexes were written or deleted.
+    /// How many index entries were written or deleted.
     pub(crate) entry_writes: AtomicU64,
     pub(crate) key_size_max: usize,
-    /// Whether the file says by now that a log may have what it has not.
+    /// Whether the file is marked: a log may have commits that the file lacks.
     is_marked: AtomicBool,
     pub(crate) generation: u64,
     pub(crate) warnings: Vec<Warning>,
-    /// Why nobody may write through this environment, if so.
+    /// Why this process may not write through this environment, if so.
     pub(crate) read_only: Option<&'static str>,
-    /// The file's locks; none in memory.
+    /// The file's lock. `None` in memory.
     pub(crate) opening: Option<Opening>,
-    /// Whether `leave` is done.
+    /// Whether `leave` has run.
     has_left: bool,
 }
 
-/// What a transaction that writes begins with.
+/// The state that a write transaction begins with.
 #[derive(Clone, Copy)]
 pub(crate) struct Begun {
-    /// The version of the catalog that says so, where that is known.
+    /// The version of the catalog that it was read from, if known.
     pub(crate) version: Option<u64>,
     pub(crate) counters: catalog::Counters,
-    /// A table that has no indexes.
+    /// A table without indexes.
     pub(crate) plain: Option<TableId>,
 }
 
 impl Database {
-    /// Take over an engine that holds a database.
+    /// Open the database in an engine.
     pub(crate) fn new(
         engine: Box<dyn Engine>,
         path: String,
@@ -129,8 +130,8 @@ impl Database {
         Ok(database)
     }
 
-    /// [O3] Mark the file ahead of the first commit that stands in the log alone, so that a copy of it can be told from a database at
-    /// rest.
+    /// [O3] Mark the file before the first commit that is in the log alone, so that a copy of the
+    /// file can be told from a database at rest.
     #[inline]
     pub(crate) fn mark(&self) -> Result<(), StoreError> {
         if self.is_marked.load(Ordering::Relaxed) { Ok(()) } else { self.mark_now() }
@@ -147,16 +148,17 @@ impl Database {
         Ok(())
     }
 
-    /// Write everything into the tree and take the mark away: the log is about to be removed. For whoever is alone. False when
-    /// that could not be done; then it is as before.
+    /// Write everything into the tree and remove the mark, since the log is about to be removed.
+    /// The caller is alone. False when that failed; then everything is as before.
     pub(crate) fn come_to_rest(&self) -> Result<bool, EngineError> {
         let file = self.opening.as_ref().and_then(|opening| opening.file().ok());
         let token = self.engine.mark();
-        // A copy that nobody has committed into stays marked by the log that it lacks.
+        // A copy without commits of its own keeps the mark of the log that it lacks.
         let marked = file.filter(|file| token != 0 && stamp::mark_of(file).is_ok_and(|mark| mark == token));
         let is_pending = self.engine.pending() > 0;
         if let Some(file) = marked {
-            // Ahead of the checkpoint, so that its syncs are for this, too: the log must not be gone before the mark is.
+            // Before the checkpoint, whose syncs then cover the mark too: the mark must not outlast
+            // the log.
             stamp::set_mark(file, 0).map_err(EngineError::Io)?;
         }
         let settled = self.engine.settle(Duration::ZERO, Duration::ZERO);
@@ -168,7 +170,8 @@ impl Database {
         settled
     }
 
-    /// The same for a file that was renamed while it was open: its log stays where it is, and belongs to it until it has everything.
+    /// The same for a file that was renamed while it was open: its log stays under the old name,
+    /// and belongs to the file until everything is in the tree.
     fn settle_moved(&self, opening: &Opening) -> bool {
         let token = self.engine.mark();
         let settled = self.engine.settle(Duration::ZERO, Duration::ZERO).is_ok_and(|done| done);
@@ -182,7 +185,7 @@ impl Database {
         settled && unmarked().is_some()
     }
 
-    /// Tell the rule of admission how many shapes each table has.
+    /// Tell the rule of shape admission how many shapes each table has.
     fn count_admitted(&self, source: &(impl Source + ?Sized)) -> Result<(), StoreError> {
         let failed = |error| self.catalog_error(error);
         let mut admission = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,7 +201,7 @@ impl Database {
         StoreError::from_engine(&self.path, error)
     }
 
-    /// What it means that the log's commits could not be written into the file.
+    /// The error for commits of the log that could not be written into the file.
     pub(crate) fn settle_error(&self, error: EngineError) -> StoreError {
         match &self.opening {
             Some(opening) => log_file::not_written(&opening.path, error),
@@ -206,7 +209,8 @@ impl Database {
         }
     }
 
-    /// Whatever is committed survives a power cut from here on, and the end of the process: nothing does where the file was deleted.
+    /// Make everything committed survive a power cut and the end of the process. An error if the
+    /// file was deleted, since then nothing survives.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         self.engine.sync().map_err(|error| self.error(error))?;
         if self.opening.as_ref().is_some_and(Opening::is_deleted) {
@@ -229,7 +233,7 @@ impl Database {
         if self.generation == os::generation() { Ok(()) } else { Err(StoreError::Forked { what }) }
     }
 
-    /// The newest version, as a snapshot of its own or as the one that somebody has.
+    /// A snapshot of the newest version, shared with other users of that version.
     pub(crate) fn snapshot(self: &Arc<Self>) -> Result<Snapshot, StoreError> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(inner) = newest.upgrade().filter(|inner| inner.version == self.engine.version()) {
@@ -247,7 +251,7 @@ impl Database {
         Ok(Snapshot { inner })
     }
 
-    /// Learn the shapes that other processes have added up to a version.
+    /// Load the shapes that other processes have added up to a version.
     fn catch_up(&self, source: &(impl Source + ?Sized), version: u64) -> Result<(), StoreError> {
         let _alone = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let counters = catalog::counters(source).map_err(|error| self.catalog_error(error))?;
@@ -257,7 +261,8 @@ impl Database {
         Ok(())
     }
 
-    /// Learn the shapes up to what the beginning writer sees, in this version of the catalog, where that is known; returns what it begins with.
+    /// Load the shapes that a new writer sees. `version` is its version of the catalog, if known.
+    /// Returns the state that it begins with.
     pub(crate) fn catch_up_to_writer(
         &self,
         source: &(impl Source + ?Sized),
@@ -276,7 +281,7 @@ impl Database {
         Ok(begun)
     }
 
-    /// In this version of the catalog a table has no indexes.
+    /// Note that a table has no indexes in this version of the catalog.
     pub(crate) fn note_plain(&self, version: u64, table: TableId) {
         let mut last = self.begun.lock();
         if let Some(begun) = last.as_mut().filter(|begun| begun.version == Some(version)) {
@@ -284,8 +289,8 @@ impl Database {
         }
     }
 
-    /// Run a commit that adds these shapes, and add them to the dictionary if it succeeds. Nobody else
-    /// can add them first: a reader of the new version waits for the same lock.
+    /// Run a commit that adds these shapes, and add them to the dictionary if it succeeds. No other
+    /// thread can add them first: a reader of the new version waits for the same lock.
     pub(crate) fn commit_with_shapes(
         &self,
         version: u64,
@@ -303,7 +308,7 @@ impl Database {
         Ok(())
     }
 
-    /// The cell of a row that was looked up, if it is that row's.
+    /// The cell of a row that was looked up, if it belongs to this key.
     #[inline]
     pub(crate) fn cell<'a>(
         &self,
@@ -329,7 +334,7 @@ impl Database {
             .ok_or_else(|| self.corrupt(&format!("large value {id}"), "it is shorter than its check"))
     }
 
-    /// A row whose cell is not one.
+    /// The error for a row whose cell cannot be parsed.
     #[cold]
     pub(crate) fn damaged_row(&self, table: TableId, row_key: &[u8]) -> StoreError {
         let key = split(row_key).map_or(row_key, |(_, key)| key);
@@ -342,20 +347,21 @@ impl Database {
 }
 
 impl Database {
-    /// Leave the file as a database at rest, if nobody else has it open; what to tell where that could not be done. For whoever drops
-    /// it next; done once.
+    /// Leave the file as a database at rest, if no other process has it open. Returns a warning if
+    /// that failed. Runs once; the caller drops the database next.
     pub(crate) fn leave(&mut self) -> Option<Warning> {
         let opening = self.opening.as_ref()?;
         if self.generation != os::generation() || std::mem::replace(&mut self.has_left, true) {
             return None;
         }
         let mut failed = None;
-        // To ask whether we are the last costs our share where we are not, and without one nothing may touch tree or log: whoever
-        // is the last then, or opens it next, is alone.
+        // Asking whether we are the last gives up our shared lock if we are not, and without it
+        // this process must not touch tree or log: another process may be alone by then.
         let reclaimer = self.engine.quiet();
         let has_committed = reclaimer.is_some();
         opening.reclaim_by(reclaimer);
-        // The last one leaves one file behind, if the tree takes it all; else the next one finds the log.
+        // The last process leaves a single file, if the tree can take everything. Otherwise the
+        // next opener finds the log.
         let is_settled = match opening.leaving() {
             Leaving::Last => {
                 let is_settled = self.read_only.is_none()
@@ -369,7 +375,7 @@ impl Database {
             Leaving::LastOfMoved => self.read_only.is_none() && self.settle_moved(opening),
             Leaving::NotLast => false,
         };
-        // What the tree has, on the disk, need not be synced in the log.
+        // The tree's commits are synced, so they need no sync in the log.
         if !is_settled && let Err(error) = self.engine.leave(has_committed) {
             let why = match error {
                 EngineError::SyncFailed(source) => source.to_string(),
@@ -377,14 +383,14 @@ impl Database {
             };
             return Some(Warning::Unsynced { path: self.path.clone(), why });
         }
-        // Where this process has committed nothing, nothing of its own is lost.
+        // If this process has committed nothing, it has lost nothing.
         if self.is_marked.load(Ordering::Relaxed) && opening.is_deleted() {
             return Some(Warning::FileDeleted { path: self.path.clone() });
         }
         self.tell_of_log(failed.as_ref()?)
     }
 
-    /// That commits stay in the log, if it has any that the file has not.
+    /// The warning for commits that stay in the log, if there are any.
     fn tell_of_log(&self, failed: &StoreError) -> Option<Warning> {
         let log = log_file::path_of(&self.opening.as_ref()?.path);
         if self.engine.pending() == 0 {
@@ -414,7 +420,7 @@ impl Drop for Database {
     }
 }
 
-/// The beginning of a key, for messages: what a key code means is not known here.
+/// The beginning of a key in hex, for messages: the meaning of key codes is not known here.
 pub(crate) fn hex(key: &[u8]) -> String {
     const SIZE_MAX: usize = 32;
     let mut text = String::from("0x");

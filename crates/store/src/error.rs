@@ -1,7 +1,7 @@
-//! What can go wrong with a database, and what can the caller do about it?
+//! The errors of a database, with what the caller can do.
 //!
-//! One enum with fields; the Python face makes one exception class of each variant. Messages say what, where,
-//! which limit, and what to do now.
+//! One enum with fields; the Python side makes one exception class of each variant. Messages say
+//! what happened, where, which limit was reached, and what to do.
 
 use std::fmt;
 use std::io;
@@ -16,14 +16,15 @@ use crate::sys::{memory, os};
 use crate::txn::writer_lock::command_of;
 use crate::wal::room::Reserved;
 
-/// Who holds a lock.
+/// A process that holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The process's number; 0 for one of another PID namespace, as of another container, whose number means nothing here.
+    /// Its PID; 0 if it is in another PID namespace, such as another container, whose PIDs have no
+    /// meaning here.
     pub pid: u32,
-    /// What it was started as; empty when that cannot be read.
+    /// Its command line; empty if it cannot be read.
     pub command: String,
-    /// Since when, as "12:03:55" (UTC); empty when unknown.
+    /// Since when it holds the lock, as "12:03:55" (UTC); empty if unknown.
     pub since: String,
 }
 
@@ -48,23 +49,23 @@ impl fmt::Display for Holder {
 pub enum Wanted {
     /// To write.
     Write,
-    /// To open while another opens, closes or compacts.
+    /// To open while another process opens, closes or compacts.
     Open,
-    /// To have the file alone: for `compact`, or to copy a stranger's.
+    /// To have the file alone: for `compact`, or to copy an untrusted file.
     Alone,
     /// To have it alone within this process too: for `compact`.
     AloneHere,
-    /// The same, where nobody in this process may have it open at all: to copy a stranger's.
+    /// The same, and this process must not have it open at all: to copy an untrusted file.
     ClosedHere,
     /// To use it while this process compacts it.
     Use,
-    /// To share lock files with those who have the file open.
+    /// To share lock files with the processes that have the file open.
     Locks,
     /// To write the file itself, because the log is full or the transaction too large for it.
     File,
 }
 
-/// Why the store could not do it.
+/// An error of the store.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -97,7 +98,7 @@ pub enum StoreError {
     NotADatabase {
         /// The file.
         path: String,
-        /// What is known about it.
+        /// What is wrong with it.
         what: &'static str,
     },
     /// The file ends before its last page does.
@@ -118,45 +119,46 @@ pub enum StoreError {
         /// The newest that this build reads.
         newest: u16,
     },
-    /// A write, where only reading is possible.
+    /// A write to a database that can only be read.
     ReadOnly {
         /// The database.
         path: String,
         /// Why.
         why: &'static str,
     },
-    /// The operating system does not let this user.
+    /// The operating system denies this user access.
     AccessDenied {
         /// The file.
         path: String,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
-        /// Whether it can be read.
+        /// Whether the file can be read.
         is_readable: bool,
     },
-    /// The operating system does not let this user write a file beside the database that all write who use it together.
+    /// The operating system does not let this user write a file beside the database that all its
+    /// users write.
     BesideDenied {
         /// The file.
         path: String,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The disk is full, or the user's share of it, or a file is as long as it may become.
+    /// The disk is full, the user's quota is used up, or the file has reached its size limit.
     DiskFull {
         /// The database.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The disk has no room for the commits of the log to be written into the file.
+    /// The disk has no room to write the commits of the log into the file.
     NoRoomForLog {
         /// The database.
         path: String,
-        /// The log, in which they stay.
+        /// The log, which keeps them.
         log: String,
-        /// Its size: about the room that it takes.
+        /// Its size: about the room that is needed.
         size: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file that a copy would be written to exists.
@@ -164,41 +166,41 @@ pub enum StoreError {
         /// The file.
         path: String,
     },
-    /// Somebody else holds what is needed.
+    /// Another process or thread holds a lock.
     Busy {
         /// The database.
         path: String,
         /// What it was needed for.
         wanted: Wanted,
-        /// Who holds it, as far as is known.
+        /// The holders of the lock, if known.
         holders: Vec<Holder>,
-        /// How long we waited; none where waiting would have been in vain.
+        /// How long the caller waited. `None` if waiting would have been in vain.
         waited: Option<Duration>,
     },
-    /// No more snapshots fit.
+    /// The limit of open snapshots is reached.
     TooManyReaders {
         /// The database.
         path: String,
-        /// How many fit.
+        /// The limit.
         slots: u32,
     },
     /// No table has this name, or it was dropped.
     NoSuchTable {
-        /// Its name, or its id where that is all that is known.
+        /// Its name, or its id if the name is not known.
         table: String,
     },
-    /// The table that was meant, not just one of its name, was dropped.
+    /// The table of this handle was dropped; another table may have its name.
     TableDropped {
-        /// The name it had last.
+        /// Its last name.
         table: String,
     },
-    /// Changes behind a version are not kept any more.
+    /// Changes after a version are no longer kept.
     HistoryGone {
         /// The database.
         path: String,
         /// The version.
         since: u64,
-        /// The oldest one behind which all are.
+        /// The oldest version after which all changes are kept.
         oldest: u64,
     },
     /// A version that the database has not reached.
@@ -219,7 +221,7 @@ pub enum StoreError {
     TableName {
         /// Its size in bytes.
         size: usize,
-        /// The longest there is.
+        /// The limit.
         size_max: usize,
     },
     /// A record, with its key, beyond 4 GiB.
@@ -227,30 +229,30 @@ pub enum StoreError {
         /// Its size.
         size: u64,
     },
-    /// Two long keys have the same hash: nobody meets this by accident.
+    /// Two long keys have the same hash. This does not happen by accident.
     KeyCollision {
         /// The table.
         table: String,
     },
     /// No shape id is left, or the list of names can be no shape.
     Shape(ShapeError),
-    /// A blob that is not there: it was deleted with its record.
+    /// A blob does not exist: it was deleted with its record.
     NoSuchBlob {
         /// Its id.
         id: u64,
     },
-    /// Bytes of the file that cannot be right.
+    /// Bytes of the file are wrong.
     Corrupt {
         /// The database.
         path: String,
-        /// Where in it.
+        /// Where in the file.
         place: String,
         /// What is wrong there.
         what: String,
-        /// Whether it could be opened nonetheless, so that all of it can be checked.
+        /// Whether the database could be opened nonetheless, so that all of it can be checked.
         is_open: bool,
     },
-    /// The commits of a log are not written into its file, because a page of that is damaged.
+    /// The commits of a log are not written into its file, because a page of the file is damaged.
     LogUnwritten {
         /// The database.
         path: String,
@@ -266,36 +268,36 @@ pub enum StoreError {
         /// What it was: "database", "transaction".
         what: &'static str,
     },
-    /// Whoever was asked whether to go on said no.
+    /// A `go_on` function returned false.
     Stopped,
-    /// The object belongs to the process that this one was forked from.
+    /// The object belongs to the parent of this process.
     Forked {
         /// What it was.
         what: &'static str,
     },
-    /// A transaction used by another thread than its own.
+    /// A transaction was used by another thread than its own.
     WrongThread,
-    /// A change failed half way, so that the transaction can only be taken back.
+    /// A change failed half way, so the transaction can only be rolled back.
     TransactionFailed,
-    /// Savepoints used in an order that they cannot have.
+    /// Savepoints were used in an impossible order.
     NoSuchSavepoint,
-    /// A log beside a file of which a verified copy was to be made.
+    /// A log lies beside a file that was to be copied and verified.
     LogBeside {
         /// The log.
         path: String,
     },
-    /// What lies where the log of a database should, and is not it.
+    /// The file in place of the log does not belong to the database.
     ForeignLog {
         /// The log.
         path: String,
-        /// What is known about it, and what to do.
+        /// What is wrong with it, and what to do.
         what: String,
     },
-    /// At the name of a file beside a database lies a link, or no regular file.
+    /// A file beside the database is a link, or no regular file.
     StrangeFile {
         /// The name.
         path: String,
-        /// What lies there.
+        /// What it is.
         what: &'static str,
     },
     /// The database's file was deleted, or replaced, while it was open.
@@ -303,12 +305,12 @@ pub enum StoreError {
         /// Its name.
         path: String,
     },
-    /// The disk did not take what was committed; it may be lost in a power cut, and nothing can be written before it is
-    /// opened again.
+    /// The system could not sync the commits to the disk. They may be lost in a power cut, and
+    /// nothing can be written before the database is opened again.
     SyncFailed {
         /// The database.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// An earlier write failed so late that the file must be reopened.
@@ -325,34 +327,34 @@ pub enum StoreError {
     },
     /// The process has too little memory.
     NoMemory {
-        /// What for.
+        /// What the memory was for.
         what: &'static str,
     },
-    /// An index cannot be made, written or read.
+    /// An index cannot be created, written or read.
     Index(Box<IndexError>),
-    /// One transaction changes too much.
+    /// One transaction changes too many pages.
     TransactionTooLarge {
         /// The database.
         path: String,
     },
-    /// This kind of database cannot do that.
+    /// This kind of database does not support the operation.
     Unsupported {
         /// What.
         what: &'static str,
     },
     /// The operating system failed.
     Io {
-        /// What we were doing, as "read", "open".
+        /// The operation, such as "read", "open".
         action: &'static str,
         /// The file.
         path: String,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl StoreError {
-    /// What an engine's error means for the database at `path`.
+    /// The store's error for an engine's error in the database at `path`.
     pub(crate) fn from_engine(path: &str, error: EngineError) -> Self {
         let path = path.to_owned();
         match error {
@@ -391,7 +393,7 @@ impl StoreError {
         }
     }
 
-    /// What an error of the operating system means for the file at `path`.
+    /// The store's error for an operating system error with the file at `path`.
     pub(crate) fn from_io(action: &'static str, path: String, source: io::Error) -> Self {
         if let Some(Strange { path, what }) = Strange::of(&source) {
             return Self::StrangeFile { path: path.display().to_string(), what };
@@ -409,12 +411,12 @@ impl StoreError {
 }
 
 impl StoreError {
-    /// What is wrong with an index.
+    /// An error of an index.
     pub(crate) fn of_index(error: IndexError) -> Self {
         Self::Index(Box::new(error))
     }
 
-    /// The same, of a database that could not be opened for it.
+    /// The same error, for a database that could not be opened because of it.
     pub(crate) fn of_opening(mut self) -> Self {
         if let Self::Corrupt { is_open, .. } = &mut self {
             *is_open = false;
@@ -422,13 +424,13 @@ impl StoreError {
         self
     }
 
-    /// Whether it is for want of room on the disk.
+    /// Whether the cause is a full disk.
     pub(crate) fn is_of_room(&self) -> bool {
         matches!(self, Self::DiskFull { .. } | Self::NoRoomForLog { .. })
     }
 
-    /// What `Display` says, without the path: for those who show the path beside it. None where an error is of no path
-    /// that the system knows.
+    /// The message of `Display` without the path, for callers that show the path beside it. `None`
+    /// for errors without a path in the file system.
     #[must_use]
     pub fn beside_path(&self) -> Option<(&str, String)> {
         let (path, fact) = match self {
@@ -458,9 +460,7 @@ impl StoreError {
             Self::NotCreatable { path } => write!(out, "'{path}' cannot be created"),
             Self::NoFolder { path } => write!(out, "there is no folder for '{path}'"),
             Self::IsDirectory { path } => write!(out, "'{path}' is a directory"),
-            Self::NamesDirectory { path } => {
-                write!(out, "'{path}' ends with a slash, as a directory's path does")
-            }
+            Self::NamesDirectory { path } => write!(out, "'{path}' ends with a slash"),
             Self::NotADatabase { path, what } => write!(out, "'{path}' is not a pellucid database: {what}"),
             Self::Truncated { path, size, needed } => {
                 write!(out, "'{path}' has {size} bytes, but its pages need {needed}: its end was cut off")
@@ -517,16 +517,14 @@ impl StoreError {
             Self::Broken { path } => write!(out, "'{path}' takes no more writes: one failed at the disk"),
             Self::MapTooSmall { path, reserved } => fmt_outgrown(out, path, *reserved),
             Self::NoMemory { what } => write!(out, "not enough memory for {what}{}", memory::Limit),
-            Self::TransactionTooLarge { path } => {
-                write!(out, "one transaction changes too many pages of '{path}'")
-            }
+            Self::TransactionTooLarge { path } => write!(out, "one transaction changes too much of '{path}'"),
             Self::Unsupported { what } => write!(out, "{what}"),
             Self::Index(error) => write!(out, "{error}"),
             Self::Io { action, path, source } => write!(out, "cannot {action} '{path}': {source}"),
         }
     }
 
-    /// What to do now, or what at least is safe; empty where the fact says it all.
+    /// What to do now. Empty if the fact is enough.
     fn advice(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "open it with mode 'c' to create it",
@@ -611,7 +609,7 @@ impl fmt::Display for StoreError {
 
 const FAILED: &str = "an earlier change in this transaction failed, so it can only be rolled back";
 
-/// So many bytes, as people say it.
+/// A number of bytes, formatted for people.
 pub(crate) struct Bytes(pub(crate) u64);
 
 impl fmt::Display for Bytes {
@@ -668,7 +666,8 @@ fn fmt_unsynced(out: &mut fmt::Formatter<'_>, path: &str, source: &io::Error) ->
     )
 }
 
-/// What is wrong with a version to watch from: commits since then are gone, or it is ahead of the newest one.
+/// The message for a version that cannot be watched from: commits since then are gone, or it is
+/// newer than the newest one.
 fn fmt_versions(out: &mut fmt::Formatter<'_>, path: &str, since: u64, other: u64) -> fmt::Result {
     if since > other {
         return write!(
@@ -690,7 +689,7 @@ fn fmt_busy(
     waited: Option<Duration>,
 ) -> fmt::Result {
     let (verb, advice) = match reason {
-        // No other process is to blame, nor named.
+        // No other process is involved.
         Wanted::AloneHere => {
             return write!(
                 out,
@@ -709,7 +708,7 @@ fn fmt_busy(
                 "'{path}' is open in this process, and must be open nowhere for this; close it first"
             );
         }
-        // Whoever waits for himself waits in vain.
+        // Waiting for one's own process would be in vain.
         Wanted::Write if holders.iter().any(|holder| holder.pid == std::process::id()) => (
             "is being written by",
             "that is this process: wait for its other thread; what a call of yours calls, such as progress=, writes when that \

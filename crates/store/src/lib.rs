@@ -1,9 +1,9 @@
-//! Where do records live, and how does a change of them become lasting?
+//! The pellucid store: tables of records with transactions, snapshots, indexes and durability.
 //!
-//! [`Store`] is an open database: named tables of rows, each a key code and a record. [`Snapshot`] reads one version of all
-//! of it in place, [`Transaction`] changes it, [`Scan`] walks over it. Underneath is an ordered key-value engine
-//! ([`engine`]): LMDB on disk, persistent maps in memory. Keys and records are bytes here; what they mean is
-//! `pellucid-record`'s business.
+//! [`Store`] is an open database: named tables of rows, each a key code and a record. [`Snapshot`]
+//! reads one version of all of it in place, [`Transaction`] changes it, [`Scan`] walks over it.
+//! Underneath is an ordered key-value engine ([`engine`]): LMDB on disk, persistent maps in memory.
+//! Keys and records are bytes here; their meaning is the business of `pellucid-record`.
 #![deny(unsafe_code)]
 
 mod catalog;

@@ -1,4 +1,4 @@
-//! How is a database opened, and what can be asked of it?
+//! The public API of a database: options, opening and closing, snapshots, transactions.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -19,7 +19,7 @@ use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
 use crate::warning::Warning;
 
-/// What may be done with a database, and whether it is created: dbm's letters.
+/// The allowed operations, and whether the database is created: dbm's letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// `r`: read an existing one.
@@ -28,41 +28,44 @@ pub enum Mode {
     Write,
     /// `c`: read and write; create it if it is missing.
     Create,
-    /// `n`: read and write an empty one; an existing database is emptied, a foreign file refused.
+    /// `n`: read and write an empty database; an existing one is emptied, a foreign file refused.
     New,
 }
 
 /// When a commit returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When it survives the death of the process.
+    /// When the commit survives the death of the process.
     #[default]
     Process,
-    /// When it is on the disk.
+    /// When the commit is on the disk.
     Full,
 }
 
 /// How to open a database.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// What may be done with it.
+    /// The allowed operations.
     pub mode: Mode,
     /// When a commit returns.
     pub durability: Durability,
-    /// How long to wait for others who open, close or compact it.
+    /// How long to wait for other processes that open, close or compact it.
     pub timeout: Duration,
-    /// Whether it is a stranger's file, to be read through a verified copy; needs `Mode::Read`.
+    /// Whether the file is untrusted, to be read through a verified copy; needs `Mode::Read`.
     pub is_untrusted: bool,
-    /// How far back changes are to be kept from now on, by whoever writes; `None` leaves that as it is.
+    /// How long changes are kept from now on, for all processes; `None` leaves the setting
+    /// unchanged.
     pub keep: Option<Keep>,
-    /// The longest key that the engine stores by itself, for tests of longer ones; 0 is the engine's own limit.
+    /// The longest key that the engine stores as it is, to test longer ones; 0 is the engine's own
+    /// limit.
     pub key_size_max: usize,
-    /// Bytes that each segment of the log holds, for tests of one that is soon full; 0 is the usual size. A multiple of 64 KiB, and
-    /// the same for all who have the database open.
+    /// Bytes of each segment of the log, to test one that is soon full; 0 is the default. A
+    /// multiple of 64 KiB, and the same for all openers of the database.
     pub log_segment_size: usize,
-    /// Bytes of memory that the entries of an index that is built may take, for tests of tables that are too large; 0 is the usual size.
+    /// The memory limit for the entries of an index that is being built, to test tables that are
+    /// too large; 0 is the default.
     pub index_memory: usize,
-    /// What says what the entries of indexes are; a table that has some can be written to only where there is one.
+    /// Derives the entries of indexes. Without one, a table with indexes cannot be written to.
     pub deriver: Option<Arc<dyn Deriver>>,
 }
 
@@ -83,39 +86,40 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// The usual options with a mode.
+    /// The default options with a mode.
     #[must_use]
     pub fn with_mode(mode: Mode) -> Self {
         Self { mode, ..Self::default() }
     }
 }
 
-/// A handle of an open database. It may be shared between threads; after a fork the child's copy opens the
-/// database anew when it is first used.
+/// A handle of an open database. Threads may share it. After a fork, the child's copy opens the
+/// database anew on first use.
 pub struct Store {
     link: Link,
     path: Option<PathBuf>,
     options: OpenOptions,
 }
 
-/// What a handle holds in one process, and in the children that were forked off it. Behind a `OnceLock` instead of a
-/// lock that a thread of the parent might have held while it forked.
+/// The state of a handle in one process, and in its forked children. The children's state is in a
+/// `OnceLock`, since a thread of the parent might have held a lock during the fork.
 pub(crate) struct Link {
     generation: u64,
     pub(crate) database: Latch<Custody>,
     in_child: OnceLock<Box<Link>>,
 }
 
-/// Who has the database of a handle. Whoever looks that up may have the interpreter's lock, which others wait for: so it is locked for moments only.
+/// Where a handle's database is. A caller may hold the GIL while it looks this up, so it is locked
+/// for moments only.
 pub(crate) enum Custody {
     Own(Arc<Database>),
-    /// Whoever compacts this file, which gives it back.
+    /// Taken by a compaction of this file, which returns it.
     Lent(String),
     Closed,
 }
 
 impl Custody {
-    /// The database, if it is there.
+    /// The database, if it is available.
     #[inline]
     pub(crate) fn database(&self) -> Result<&Arc<Database>, StoreError> {
         match self {
@@ -124,7 +128,7 @@ impl Custody {
         }
     }
 
-    // Apart, since to make an error and drop it for each row takes time.
+    // A separate function, since making and dropping an error for each row takes time.
     #[cold]
     fn why_not(&self) -> StoreError {
         match self {
@@ -151,7 +155,7 @@ impl Store {
     /// Open the database at a path.
     ///
     /// # Errors
-    /// Whatever the file turns out to be: see [`StoreError`].
+    /// Many, depending on the file: see [`StoreError`].
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, StoreError> {
         let (database, path) = open::open(path.as_ref(), options)?;
         let store = Self { link: Link::new(database), path: Some(path), options: options.clone() };
@@ -180,7 +184,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Write down how far back changes are to be kept, if that is another wish than the one that holds.
+    /// Store the `keep` option, if it differs from the current setting.
     fn keep_as_wished(&self) -> Result<(), StoreError> {
         let Some(keep) = self.options.keep else { return Ok(()) };
         let (database, snapshot) = (self.database()?, self.snapshot()?);
@@ -195,7 +199,7 @@ impl Store {
         transaction.commit()
     }
 
-    /// Delete everything in one transaction; ids go on where they were.
+    /// Delete everything in one transaction. Ids are not used again.
     fn empty(&self) -> Result<(), StoreError> {
         let mut transaction = self.begin(self.options.timeout)?;
         transaction.clear_everything()?;
@@ -220,7 +224,7 @@ impl Store {
         Ok(link)
     }
 
-    /// In a forked child: open the file again, and leave what the parent opened alone.
+    /// In a forked child: open the file again, and do not touch what the parent has opened.
     fn reopen<'a>(&self, parent: &'a Link) -> Result<&'a Link, StoreError> {
         let Some(path) = &self.path else { return Err(StoreError::Forked { what: "database in memory" }) };
         let mode = if self.options.mode == Mode::Read { Mode::Read } else { Mode::Write };
@@ -228,7 +232,7 @@ impl Store {
         Ok(parent.in_child.get_or_init(|| Box::new(Link::new(database))))
     }
 
-    /// Look at what is open, without keeping it open.
+    /// Use the open database without keeping it open.
     pub(crate) fn with_database<R>(&self, work: impl FnOnce(&Database) -> R) -> Result<R, StoreError> {
         self.link()?.database.lock().database().map(|database| work(database))
     }
@@ -245,7 +249,7 @@ impl Store {
         self.link()?.database.lock().database()?.snapshot()
     }
 
-    /// Begin to write, when everybody else is done.
+    /// Begin a write transaction, after all others have ended.
     ///
     /// # Errors
     /// `ReadOnly`, `Busy` after the timeout, `Closed`, `DiskFull`.
@@ -253,10 +257,10 @@ impl Store {
         self.begin_while(timeout, &mut || true)
     }
 
-    /// As `begin`; `go_on` is asked now and then while others are in the way. It must not panic.
+    /// As `begin`; `go_on` is called at intervals while it waits. It must not panic.
     ///
     /// # Errors
-    /// As `begin`; `Stopped`, where `go_on` said no.
+    /// As `begin`; `Stopped` if `go_on` returned false.
     pub fn begin_while(
         &self,
         timeout: Duration,
@@ -265,8 +269,8 @@ impl Store {
         Transaction::begin(self.writable()?, timeout, self.options.durability, go_on)
     }
 
-    /// As `begin`, if nobody is in the way: waits for nobody, `None` where it would have to. What the transaction waits for
-    /// later, it waits for until the timeout.
+    /// As `begin`, without waiting: `None` if it would have to wait. The timeout limits later waits
+    /// of the transaction.
     ///
     /// # Errors
     /// `ReadOnly`, `Closed`, `DiskFull`.
@@ -289,7 +293,7 @@ impl Store {
         Ok(database)
     }
 
-    /// The shapes that records of this database name.
+    /// The shapes of this database's records.
     ///
     /// # Errors
     /// `Closed`.
@@ -297,7 +301,7 @@ impl Store {
         Ok(Arc::clone(&self.database()?.dictionary))
     }
 
-    /// Note that a dict with these keys is being written, and say what to do with it (see
+    /// Note that a dict with these keys is being written, and return what to do with it (see
     /// [`pellucid_record::Admission`]).
     ///
     /// # Errors
@@ -317,23 +321,24 @@ impl Store {
         if self.is_read_only() {
             return Ok(());
         }
-        // What it is about is done by the first of these; the second makes the log shorter if nobody is in the way, and lets who
-        // does it already come to an end.
+        // The first call does what is asked for. The second shortens the log if no writer is in the
+        // way, and waits for a checkpoint that is running already.
         let timeout = self.options.timeout;
         database.sync()?;
         let settled = database.engine.settle(Duration::ZERO, timeout);
         settled.map(|_| ()).map_err(|error| database.settle_error(error))
     }
 
-    /// Close this handle. The file is closed when its snapshots and transactions, and other handles of it in this
-    /// process, are gone too. Closing twice does nothing. Returns what a user should know of how it was left.
+    /// Close this handle. The file is closed when its snapshots and transactions, and other handles
+    /// of it in this process, are gone too. Closing twice does nothing. Returns a warning if
+    /// something is wrong with how the file was left.
     pub fn close(&self) -> Option<Warning> {
         let link = self.link().ok()?;
         let Custody::Own(database) = std::mem::replace(&mut *link.database.lock(), Custody::Closed) else {
             return None;
         };
         let warning = Arc::into_inner(database)?.leave();
-        // Who only reads has left nothing there.
+        // A handle that only reads has no commits to lose.
         warning.filter(|_| self.options.mode != Mode::Read)
     }
 
@@ -349,20 +354,20 @@ impl Store {
         self.options.mode == Mode::Read || self.database().is_ok_and(|database| database.read_only.is_some())
     }
 
-    /// The file, its name made absolute; none in memory.
+    /// The file's absolute path. `None` in memory.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// How it was opened.
+    /// The options with which it was opened.
     #[must_use]
     pub fn options(&self) -> &OpenOptions {
         &self.options
     }
 
-    /// What a user should know about this database, though it works: what was found when it was opened, and a snapshot that
-    /// somebody has kept for long.
+    /// Warnings about this database, though it works: what was found when it was opened, and a
+    /// snapshot that has been open for long.
     ///
     /// # Errors
     /// `Closed`.

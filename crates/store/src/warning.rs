@@ -1,74 +1,76 @@
-//! What should a user know of a database that works nonetheless?
+//! Warnings: what a user should know about a database that works nonetheless.
 //!
-//! Found when it is opened or closed; the Python face warns of it.
+//! They are found when it is opened or closed; the Python side shows them.
 
 use std::fmt;
 
 use crate::error::Bytes;
 
-/// Something that a user should know about a database that works nonetheless.
+/// A warning about a database that works nonetheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// The file lies on another machine's disk.
+    /// The file is on a network file system.
     NetworkFileSystem {
         /// The file.
         path: String,
         /// The kind of file system.
         name: &'static str,
     },
-    /// No lock file can be made here, so this process reads without saying so.
+    /// No lock file can be made here, so other processes do not know of this reader.
     Unregistered {
         /// The file.
         path: String,
     },
-    /// Somebody keeps an old snapshot, so that the room of everything freed since cannot be used again.
+    /// An old snapshot is open, so pages that were freed since then cannot be used again.
     OldReader {
         /// The file.
         path: String,
-        /// How many commits it is behind.
+        /// How many versions of the tree it is behind: checkpoints, and bulk commits.
         lag: u64,
     },
-    /// The power was cut, or the log damaged: its last commits are gone.
+    /// After a power cut or damage to the log, its last commits are lost.
     LostCommits {
         /// The file.
         path: String,
         /// How many.
         commits: u64,
     },
-    /// It was copied or renamed while somebody had it open, or its log was taken away: commits may be missing.
+    /// The file was copied or renamed while it was open, or its log was removed: commits may be
+    /// missing.
     LogMissing {
         /// The file.
         path: String,
         /// The version up to which it has everything.
         version: u64,
     },
-    /// The last one closed it, and could not write into the file what the log has.
+    /// The last process closed it, and could not write the log's commits into the file.
     LogStays {
         /// The file.
         path: String,
         /// The log.
         log: String,
-        /// Its size: about the room that it takes.
+        /// Its size: about the room that is needed.
         size: u64,
-        /// What the system said.
+        /// The system's error.
         why: String,
-        /// Whether there was no room.
+        /// Whether the disk was full.
         is_of_room: bool,
     },
-    /// It was closed while others have it open, and the disk did not take the last commits.
+    /// It was closed while other processes have it open, and the system could not sync the last
+    /// commits.
     Unsynced {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         why: String,
     },
-    /// Its file was deleted, or replaced, while it was open: what was committed to it is gone now.
+    /// The file was deleted, or replaced, while it was open: its commits are lost now.
     FileDeleted {
         /// The file.
         path: String,
     },
-    /// Another process, in another container, has it open.
+    /// A process in another container has it open.
     OtherNamespace {
         /// The file.
         path: String,

@@ -1,4 +1,4 @@
-//! Is a copy what it is a copy of, and does room come back?
+//! Tests that copies equal their source, and that compact gives back room.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
@@ -52,7 +52,7 @@ fn fill(store: &Store, rows: usize) {
     transaction.commit().unwrap();
 }
 
-/// Put and delete rows one at a time, each in a commit that counts them and nothing else.
+/// Put and delete rows one at a time, each in a commit that only counts them.
 fn change_single_rows(store: &Store) {
     let snapshot = store.snapshot().unwrap();
     let known = snapshot.known(snapshot.table("a").unwrap().unwrap()).unwrap();
@@ -65,7 +65,7 @@ fn change_single_rows(store: &Store) {
     }
 }
 
-/// Wait until all commits are in the file: somebody else's checkpoint may be under way.
+/// Wait until all commits are in the file: another thread's checkpoint may be running.
 fn settle(store: &Store) {
     while store.stats().unwrap().log_pending > 0 {
         store.sync().unwrap();
@@ -103,7 +103,7 @@ fn a_backup_equals_the_database_on_disk_and_in_memory() {
     assert_eq!(scratch.names(), ["a.pel", "copy0.pel", "copy1.pel"]);
 }
 
-/// Whether each of two writers has written between the first backup and the last one.
+/// Whether each of two writers has written between the first and the last backup.
 fn went_on(seen: &[u64]) -> bool {
     matches!(seen, [first, second, .., last, very_last] if first < last && second < very_last)
 }
@@ -122,7 +122,7 @@ fn a_backup_while_two_others_write_is_one_moment_of_both() {
     }
     let mut seen = Vec::new();
     let (mut number, limit) = (0, Instant::now() + Duration::from_secs(60));
-    // Eight, and more where the machine lets a writer wait.
+    // At least eight, and more if the machine delays a writer.
     while number < 8 || (!went_on(&seen) && Instant::now() < limit) {
         let target = scratch.path(&format!("backup{number}.pel"));
         store.backup(&target).unwrap();
@@ -288,7 +288,7 @@ fn deleted_rows_make_room_for_new_ones() {
     transaction.commit().unwrap();
     let mut sizes = Vec::new();
     for round in 0..60_u32 {
-        // A queue: new rows at the end, old ones go at the front.
+        // A queue: rows are added at the end and deleted at the front.
         let mut transaction = store.begin(WAIT).unwrap();
         for number in round * 300..(round + 1) * 300 {
             transaction
@@ -428,7 +428,7 @@ fn a_checkpoint_or_a_compaction_that_is_stopped_changes_nothing() {
         let (rows, pending, before) = (rows_of(&store), store.stats().unwrap().log_pending, scratch.names());
         assert!(pending > 0);
         for stopped_at in [1, 400] {
-            // In the checkpoint, of which nothing is written then.
+            // Stop in the checkpoint, which then writes nothing.
             let mut count = 0;
             let stopped = work(&store, &mut || {
                 count += 1;

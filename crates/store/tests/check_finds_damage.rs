@@ -1,4 +1,4 @@
-//! Does `check` find every damage, or does the damaged byte mean nothing to anybody?
+//! Tests that `check` finds every damage, unless the damaged byte has no meaning.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
@@ -35,7 +35,7 @@ fn contents(store: &Store) -> Contents {
     contents
 }
 
-/// A database of every kind of thing, with pages of every kind, some of them free.
+/// A database with every kind of entry and page, and some free pages.
 fn build(path: &Path) -> Contents {
     let store = Store::open(path, &OpenOptions::with_mode(Mode::Create)).unwrap();
     let mut chance = Chance::from_seed(11);
@@ -78,7 +78,7 @@ fn build(path: &Path) -> Contents {
     contents(&store)
 }
 
-/// Whether opening or checking the file says that something is wrong.
+/// Whether opening or checking the file reports a fault.
 fn is_found(path: &Path) -> bool {
     match Store::open(path, &OpenOptions::with_mode(Mode::Write)) {
         Err(_) => true,
@@ -143,7 +143,7 @@ fn damage_where_pages_keep_their_books_is_found_or_hit_nothing() {
     );
 }
 
-/// Where the flags of the first and the last node of each leaf page are.
+/// The places of the flags of the first and the last node of each leaf page.
 fn flags_of_nodes(bytes: &[u8]) -> Vec<[usize; 2]> {
     const LEAF: u16 = 2;
     let number = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
@@ -179,7 +179,7 @@ fn values_that_say_they_are_trees_or_many_are_found_before_the_engine_believes_t
                 continue;
             }
             found += 1;
-            // The version before is none of its business.
+            // A copy of the previous version does not contain this damage.
             if let Ok(copy) = Store::open(&damaged_path, &untrusted) {
                 assert!(contents(&copy) == whole_contents, "flags {flags} at {offset}");
             }
@@ -190,7 +190,7 @@ fn values_that_say_they_are_trees_or_many_are_found_before_the_engine_believes_t
 
 #[test]
 fn trees_of_a_kind_that_nobody_makes_are_refused_before_the_engine_believes_them() {
-    /// Where a meta page has the flags of the tree of free pages, and of the main tree.
+    /// The places of the flags of the tree of free pages, and of the main tree, in a meta page.
     const FLAGS: [usize; 2] = [44, 92];
     let scratch = Scratch::new();
     let path = scratch.path("sound.pel");
@@ -201,7 +201,8 @@ fn trees_of_a_kind_that_nobody_makes_are_refused_before_the_engine_believes_them
     let root = u64::from_le_bytes(*whole[newest * 4096 + 128..].first_chunk().unwrap()) as usize;
     let mut places: Vec<usize> = FLAGS.map(|flags| newest * 4096 + flags).to_vec();
     for index in 0..3 {
-        // A node of the main tree: eight bytes, the name, and the head of a tree, whose flags come behind four bytes.
+        // A node of the main tree: eight bytes, the name, and the head of a tree, with its flags at
+        // byte four.
         let at = root * 4096 + 16 + 2 * index;
         let node = root * 4096 + usize::from(u16::from_le_bytes([whole[at], whole[at + 1]]));
         places.push(node + 8 + usize::from(whole[node + 6]) + 4);

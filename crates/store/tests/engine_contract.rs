@@ -1,4 +1,4 @@
-//! Is every engine the same? One suite over the memory engine and LMDB.
+//! The engine contract: one suite over the memory engine, LMDB, and logs over both.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
 mod support;
@@ -14,7 +14,7 @@ use pellucid_store::engine::{Batch, Cursor, Direction, Engine, EngineError, Next
 use pellucid_store::wal::LoggedEngine;
 use support::{Chance, Scratch};
 
-/// An engine and what it stands on.
+/// An engine and its scratch folder.
 struct Fixture {
     engine: Box<dyn Engine>,
     _scratch: Option<Scratch>,
@@ -31,13 +31,14 @@ fn lmdb(key_size_max: usize) -> Fixture {
     Fixture { engine: Box::new(engine), _scratch: Some(scratch) }
 }
 
-/// A log over LMDB, roomy.
+/// A log over LMDB, with much room.
 fn logged(key_size_max: usize) -> Fixture {
     let fixture = lmdb(key_size_max);
     Fixture { engine: Box::new(LoggedEngine::in_memory(fixture.engine, 1 << 20).unwrap()), ..fixture }
 }
 
-/// A log over the memory engine, so small that each segment is sealed again and again, and much is bulk.
+/// A log over the memory engine, so small that its segments are sealed again and again, and many
+/// commits are bulk commits.
 fn logged_tightly(key_size_max: usize) -> Fixture {
     let fixture = memory(key_size_max);
     Fixture { engine: Box::new(LoggedEngine::in_memory(fixture.engine, 2048).unwrap()), ..fixture }
@@ -52,7 +53,8 @@ macro_rules! contract {
     };
 }
 
-/// Appended entries fill pages completely, whatever is done between; what is below the last key is never taken.
+/// Appended entries fill pages completely, with any other calls in between. A key that is not above
+/// the last one is never appended.
 #[test]
 fn lmdb_fills_pages_by_appending() {
     const COUNT: u32 = 20_000;
@@ -63,7 +65,7 @@ fn lmdb_fills_pages_by_appending() {
     for number in 0..COUNT {
         let key = (2 * number).to_be_bytes();
         assert!(txn.append(Tree::Rows, &key, &[&value(number)]).unwrap());
-        // A head and an offset, and a byte where the size is odd.
+        // A head and an offset, and a byte of padding for odd sizes.
         size += (8 + 4 + value(number).len()).next_multiple_of(2) + 2;
         match number % 1000 {
             10 => assert!(!txn.append(Tree::Rows, &key, &[b"again"]).unwrap()),
@@ -88,7 +90,7 @@ fn lmdb_fills_pages_by_appending() {
         let stored = snapshot.get(Tree::Rows, &(2 * number).to_be_bytes()).unwrap();
         assert_eq!(stored, Some(&value(number)[..]));
     }
-    // Half of an entry is lost in each page, and a few pages lead to them.
+    // Half of an entry is lost in each page, and there are a few branch pages.
     let full = size as u64 / 4080;
     let taken = usage.pages - usage.free_pages;
     assert!(taken < full * 105 / 100, "{taken} pages for what fills {full}");
@@ -128,10 +130,11 @@ mod followed_on_a_log {
     }
 }
 
-/// What one commit wrote into the tree of rows: keys and, but for deletes, values.
+/// The changes of one commit in the tree of rows: its version, and keys with values; `None` for
+/// deletes.
 type Told = (u64, Vec<(Vec<u8>, Option<Vec<u8>>)>);
 
-/// What the commits behind a place wrote into the tree of rows, each with its version.
+/// The changes in the tree of rows of the commits behind a place, each with its version.
 fn told(engine: &dyn Engine, place: &mut Place) -> Vec<Told> {
     let mut told = Vec::new();
     loop {
@@ -154,7 +157,7 @@ fn told(engine: &dyn Engine, place: &mut Place) -> Vec<Told> {
     }
 }
 
-/// Keys that share a lot, in a tree that is as deep as one of many millions, and again after it has changed.
+/// Keys that share a lot, in a tree as deep as one of many millions, and again after changes.
 fn a_search_finds_what_a_walk_meets(fixture: fn(usize) -> Fixture) {
     const COUNT: usize = 2_000;
     let Fixture { engine, _scratch } = fixture(511);
@@ -223,7 +226,7 @@ fn commits_are_told_one_after_the_other(fixture: fn(usize) -> Fixture) {
     ];
     assert_eq!(told(&*engine, &mut place), expected);
     assert_eq!(told(&*engine, &mut Place::behind(begin + 1)), expected[1..]);
-    // What is too much for the log is told too, and in its place.
+    // A commit too large for the log is reported too, in its place.
     let mut txn = engine.begin_write().unwrap();
     txn.clear(Tree::Rows).unwrap();
     txn.put(Tree::Rows, b"d", &[b"5"]).unwrap();
@@ -352,7 +355,7 @@ fn a_page_at_a_time_equals_one_at_a_time(fixture: fn(usize) -> Fixture) {
         let mut batch = Batch::default();
         cursor.start(start, direction).unwrap();
         for turn in 0.. {
-            // Mixed with single steps: each continues behind the other.
+            // Mixed with single steps: each continues after the other.
             if turn % 3 == 2 {
                 let Some((key, value)) = cursor.step().unwrap() else { break };
                 paged.push((key.to_vec(), value.to_vec()));
@@ -374,7 +377,7 @@ fn separators_part_a_range_evenly(fixture: fn(usize) -> Fixture) {
         txn.put(Tree::Rows, &key, &[&value]).unwrap();
     }
     txn.commit().unwrap();
-    // A log has written its tree by then, or part of it.
+    // A logged engine has written some or all of its tree after this.
     assert!(engine.settle(Duration::from_secs(10), Duration::from_secs(10)).unwrap());
     let read = engine.begin_read().unwrap();
     let number_of = |key: &[u8]| u32::from_be_bytes(key.try_into().unwrap());
@@ -384,7 +387,7 @@ fn separators_part_a_range_evenly(fixture: fn(usize) -> Fixture) {
             let found = read.separators(Tree::Rows, &bounds.0, Some(&bounds.1), count).unwrap();
             assert!(found.len() < count && found.is_sorted(), "{found:?} of {count}");
             assert!(found.iter().all(|key| key[..] > bounds.0[..] && key[..] < bounds.1[..]), "{found:?}");
-            // In memory nobody knows; in a file, parts are about the same.
+            // The memory engine has no separators; in a file, the parts are about equal.
             if !found.is_empty() && end - start >= 5_000 {
                 let mut edges: Vec<u32> = found.iter().map(|key| number_of(key)).collect();
                 edges.insert(0, start);
@@ -398,7 +401,7 @@ fn separators_part_a_range_evenly(fixture: fn(usize) -> Fixture) {
     }
 }
 
-/// Where nobody knows of the map (`MapBounds::find`), there is nothing to cut at.
+/// Where the address of the map is unknown (`MapBounds::find`), there are no separators.
 #[test]
 #[cfg(all(target_os = "linux", target_endian = "little"))]
 fn a_file_knows_where_to_cut() {
@@ -422,7 +425,7 @@ fn a_snapshot_stays_as_it_was_during_writes(fixture: fn(usize) -> Fixture) {
     txn.commit().unwrap();
     let snapshot = engine.begin_read().unwrap();
     let borrowed = snapshot.get(Tree::Rows, &entries[57].0).unwrap().unwrap();
-    // Enough commits that pages freed by the first ones would be used again by the later ones.
+    // Enough commits that pages freed by the first ones would be reused by the later ones.
     for round in 0_u8..20 {
         let mut txn = engine.begin_write().unwrap();
         for (key, _) in &entries {
@@ -573,7 +576,7 @@ fn a_snapshot_is_read_by_several_threads_at_once(fixture: fn(usize) -> Fixture) 
     }
     txn.commit().unwrap();
     for _ in 0..20 {
-        // A fresh transaction each time: loading its roots is the part that threads must not do at once.
+        // A new transaction each time: loading its roots is what threads must not do at once.
         let read = engine.begin_read().unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -597,7 +600,8 @@ fn a_transaction_belongs_to_its_thread(fixture: fn(usize) -> Fixture) {
     txn.put(Tree::Rows, b"a", &[b"1"]).unwrap();
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
-        // It ends in another thread than its own; its lock is given back when its own thread writes next.
+        // It ends in another thread than its own; its lock is released when its own thread writes
+        // next.
         scope.spawn(move || {
             assert!(!txn.is_owner());
             sender.send(txn.commit()).unwrap();

@@ -1,4 +1,4 @@
-//! Is what a range is said to hold near what it holds?
+//! Tests that the estimated size of a range is near the real one.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
@@ -15,7 +15,7 @@ fn key(number: i64) -> Vec<u8> {
 
 const WAIT: Duration = Duration::from_secs(10);
 
-/// A table under ints with rows of unlike size, between two others.
+/// A table under ints with rows of different sizes, between two other tables.
 fn filled(store: &Store, rows: i64) -> TableId {
     let mut transaction = store.begin(WAIT).unwrap();
     let before = transaction.create_table("before").unwrap();
@@ -55,7 +55,7 @@ fn check(store: &Store, table: TableId, rows: i64, error_max: u64) {
 
 #[test]
 fn by_the_pages_of_the_tree() {
-    // More than is counted where the tree has nothing to tell.
+    // More rows than are counted if the tree gives no estimate.
     const ROWS: i64 = 200_000;
     let scratch = Scratch::new();
     let path = scratch.path("a.pel");
@@ -68,7 +68,7 @@ fn by_the_pages_of_the_tree() {
 
 #[test]
 fn between_tables_of_larger_rows() {
-    // More than is counted where the tree is not believed.
+    // More rows than are counted if the tree's estimate is not used.
     const ROWS: i64 = 200_000;
     let scratch = Scratch::new();
     for neighbour_size in (1200..1900).step_by(90) {

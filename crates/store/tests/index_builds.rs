@@ -1,4 +1,5 @@
-//! Does a build that does not fit memory, and is broken off again and again, go on where it was?
+//! Tests that an index build that does not fit into memory, and is stopped again and again,
+//! continues where it was.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
 mod support;
@@ -40,7 +41,7 @@ fn put(transaction: &mut Transaction, table: TableId, rows: &mut Rows, name: Str
     rows.insert(name, text);
 }
 
-/// Rows whose words come in no order, and some without.
+/// Rows whose words are in no order, some rows without words.
 fn fill(store: &Store) -> (TableId, Rows) {
     let mut rows = Rows::new();
     let table = write(store, |transaction| {
@@ -74,7 +75,7 @@ fn is_right(store: &Store, table: TableId, definition: &str, rows: &Rows) {
     assert_eq!(store.check().unwrap(), []);
 }
 
-/// What others do while nobody builds, or somebody does.
+/// Writes that happen between builds, or during one.
 fn disturb(transaction: &mut Transaction, table: TableId, rows: &mut Rows, chance: &mut Chance, round: u64) {
     for step in 0..8 {
         let number = chance.below(ROWS as usize) as u64;
@@ -116,7 +117,7 @@ fn a_build_that_is_broken_off_goes_on_where_it_was() {
                 let (mut calls, mut last) = (0, 0);
                 let built = store.create_index(table, "i", (definition, is_unique), WAIT, &mut |done, of| {
                     assert!(last <= done && done <= of, "{last}, then {done} of {of}");
-                    // What was put is not done again.
+                    // Entries that were put are not put again.
                     assert!(calls > 0 || done >= before, "{before} when it was broken off, now {done}");
                     last = done;
                     calls += 1;
@@ -135,7 +136,7 @@ fn a_build_that_is_broken_off_goes_on_where_it_was() {
             }
             if memory == 64 << 10 {
                 assert!(breaks > 2, "it is broken off in several rounds");
-                // Anew each time would be all rows each time.
+                // Starting over each time would derive all rows each time.
                 let derived = words.derived.load(Ordering::Relaxed) - derived;
                 assert!(derived < ROWS * breaks, "{derived} rows in {breaks} goes");
             }
@@ -158,7 +159,7 @@ fn an_index_that_does_not_fit_memory_is_built_inside_a_transaction() {
     is_right(&store, table, "0", &rows);
     write(&store, |transaction| transaction.rebuild_index(table, "i", &mut |_, _| true).unwrap());
     is_right(&store, table, "0", &rows);
-    // One that came before in the order of keys, far away, has the value.
+    // A row that is earlier in key order, far away, has the value.
     write(&store, |transaction| {
         transaction.drop_index(table, "i", &mut || true).unwrap();
         put(transaction, table, &mut rows, "aaa".to_owned(), word(17));

@@ -1,4 +1,4 @@
-//! Are entries of indexes always those of the rows, whatever is done to these?
+//! Tests that index entries are always those of the rows, whatever is done to these.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
 mod support;
@@ -75,7 +75,7 @@ fn refused(error: StoreError) -> (String, String, String) {
     (refused.index, shown(&refused.key), shown(&refused.existing))
 }
 
-/// Drop an index of this name and definition, or make it.
+/// Drop the index with this name and definition, or create it.
 fn toggle<'d>(transaction: &mut Transaction, table: TableId, definition: &'d str, made: &mut Vec<&'d str>) {
     if made.contains(&definition) {
         transaction.drop_index(table, definition, &mut || true).unwrap();
@@ -90,7 +90,7 @@ fn toggle<'d>(transaction: &mut Transaction, table: TableId, definition: &'d str
 fn what_rows_come_to_is_what_an_index_has_whatever_is_done() {
     let scratch = Scratch::new();
     let mut chance = Chance::new("what_rows_come_to_is_what_an_index_has_whatever_is_done");
-    // Words that make keys beyond the limit of 64 bytes, too, which share a run.
+    // Some words make keys beyond the limit of 64 bytes; these share a run.
     let long = "w".repeat(70);
     let words = ["a", "ab", "b", "c", &long, "wx"];
     let definitions = ["0", "1-", "0-,1", "*"];
@@ -177,7 +177,7 @@ fn a_second_row_with_a_unique_value_is_refused_and_leaves_nothing() {
                 assert_eq!(refused(error), ("first".into(), "two".into(), holder.into()));
                 assert!(transaction.get(table, &key("two")).unwrap().is_none());
             }
-            // Its own value again, another one, and what another row has given up.
+            // Its own value again, another one, and one that another row has given up.
             put(transaction, table, "one", "a d").unwrap();
             put(transaction, table, "one", "b").unwrap();
             put(transaction, table, "two", "a").unwrap();
@@ -323,7 +323,7 @@ fn names_and_definitions_that_cannot_be_are_refused() {
     assert_eq!(store.check().unwrap(), []);
 }
 
-/// Says no when it is asked the how manyth time, and counts.
+/// Returns false in call number `at`, and counts the calls.
 fn stopping(at: usize) -> (Arc<AtomicUsize>, impl FnMut() -> bool + Send + Sync) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
@@ -351,7 +351,7 @@ fn what_a_batch_has_gathered_is_written_until_it_is_stopped() {
                 put(transaction, table, &format!("k{number}"), &format!("{word} x")).unwrap();
             }
         };
-        // However late it is stopped: everything is taken back.
+        // However late it is stopped: everything is rolled back.
         let (asked, go_on) = stopping(0);
         let mut transaction = store.begin(WAIT).unwrap();
         transaction.begin_batch(Box::new(go_on));
@@ -373,7 +373,7 @@ fn what_a_batch_has_gathered_is_written_until_it_is_stopped() {
             assert_eq!(store.check().unwrap(), []);
             assert_eq!(entries(&store, table, "other").len(), 1);
         }
-        // Whoever takes nothing back, and goes on, has it all.
+        // A caller that goes on without a rollback keeps everything.
         let mut transaction = store.begin(WAIT).unwrap();
         transaction.begin_batch(Box::new(stopping(count - ROWS).1));
         fill(&mut transaction);
@@ -411,7 +411,7 @@ fn a_table_that_is_not_emptied_to_its_end_is_as_it_was() {
     let scratch = Scratch::new();
     for store in stores(&scratch) {
         let table = write(&store, |transaction| {
-            // Where there is no other table, all rows are gone at once.
+            // Without another table, all rows are cleared at once.
             let other = transaction.create_table("other").unwrap();
             put(transaction, other, "k", "x").unwrap();
             let table = transaction.create_table("t").unwrap();

@@ -1,4 +1,4 @@
-//! Does a killed writer lose nothing that was acknowledged, and leave nothing half done?
+//! Tests that a killed writer loses nothing that was acknowledged, and leaves nothing half done.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
@@ -21,7 +21,8 @@ fn text(snapshot: &Snapshot, table: TableId, name: &str) -> String {
     }
 }
 
-/// The number of the last transaction, after comparing everything with what that transaction must have left.
+/// The number of the last transaction, after comparing everything with what that transaction must
+/// have left.
 fn last_transaction(store: &Store) -> u64 {
     let snapshot = store.snapshot().unwrap();
     let table = snapshot.table("flood").unwrap().unwrap();

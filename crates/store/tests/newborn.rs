@@ -1,4 +1,5 @@
-//! What does a database make of a file that was just made, when its maker or the power went before it was on the disk?
+//! Tests what becomes of a new database file if its creator dies or the power fails before it is on
+//! the disk.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
@@ -13,7 +14,7 @@ use support::{Child, Scratch};
 
 const SECTOR: usize = 512;
 const PAGE: usize = 4096;
-/// Where the first page says what proves that the others are as they were made, and where the log says that they need not be on the disk.
+/// The offset of the proof in the first page, and of `newborn` in the log.
 const PROOF: usize = 4080;
 const NEWBORN: std::ops::Range<usize> = 40..48;
 
@@ -25,7 +26,7 @@ fn log_of(path: &Path) -> PathBuf {
     path.with_extension("pel-log")
 }
 
-/// The file and the log as somebody leaves them who makes a database, commits so often and dies.
+/// The file and the log of a process that makes a database, commits a number of times and dies.
 fn left_by_the_dead(scratch: &Scratch, commits: u32) -> (Vec<u8>, Vec<u8>) {
     let path = scratch.path("dead.pel");
     let mut child = Child::new();
@@ -47,7 +48,7 @@ fn is_newborn(path: &Path) -> bool {
     std::fs::read(log_of(path)).unwrap()[NEWBORN] == std::fs::metadata(path).unwrap().ino().to_le_bytes()
 }
 
-/// Put a file and its log in place, the log as in the first second, or behind that.
+/// Put a file and its log in place, as in the first second of the log (`is_newborn`) or later.
 fn place(path: &Path, file: &[u8], log: &[u8], is_newborn: bool) {
     std::fs::write(path, file).unwrap();
     let inode = if is_newborn { std::fs::metadata(path).unwrap().ino() } else { 0 };
@@ -59,7 +60,7 @@ fn tables(store: &Store) -> usize {
     store.snapshot().unwrap().tables().unwrap().len()
 }
 
-/// The database has been begun anew, as a new one that works.
+/// Check that the database was begun anew, and works.
 fn assert_begun(path: &Path, told: &str) {
     let store = open(path, Mode::Create).unwrap_or_else(|error| panic!("{told}: {error}"));
     assert_eq!(tables(&store), 0, "{told}");
@@ -72,7 +73,7 @@ fn any_sectors_of_a_file_that_was_just_made_can_be_begun_anew() {
     let scratch = Scratch::new();
     let (unmarked, _) = left_by_the_dead(&scratch, 0);
     let (marked, _) = left_by_the_dead(&scratch, 1);
-    // Ahead of the proof the first page says that there is none yet.
+    // Before the proof is written, its place holds a zero proof.
     let mut unproven = unmarked.clone();
     unproven[PROOF..PROOF + 8].fill(0);
     unproven[PROOF + 8..PAGE].copy_from_slice(&xxhash_rust::xxh3::xxh3_64(&[0; 8]).to_le_bytes());
@@ -90,7 +91,7 @@ fn any_sectors_of_a_file_that_was_just_made_can_be_begun_anew() {
                     torn[sector * SECTOR..][..SECTOR].fill(0);
                 }
             }
-            // Every length goes with the pages that are whole, and chance has the others go with some.
+            // Every length is combined with the whole pages; with the other combinations at random.
             let lengths: Vec<usize> =
                 if is_all { (0..=4).collect() } else { vec![4, 2 + mask as usize % 2, mask as usize % 5] };
             for pages in lengths {
@@ -98,7 +99,7 @@ fn any_sectors_of_a_file_that_was_just_made_can_be_begun_anew() {
                 let is_whole = is_all && pages == 4 && name != "unproven";
                 std::fs::write(&path, &torn[..pages * PAGE]).unwrap();
                 if is_whole {
-                    // It has nothing but its identity; what it is marked by is told to be missing.
+                    // It has nothing but its identity; the log of its mark is reported as missing.
                     let store = open(&path, Mode::Write).unwrap();
                     let told: Vec<_> = store.warnings().unwrap();
                     assert_eq!(
@@ -126,7 +127,7 @@ fn one_commit_of_another_program_is_not_taken_for_ours_that_was_torn() {
     let scratch = Scratch::new();
     let path = scratch.path("foreign.mdb");
     let (mut file, _) = left_by_the_dead(&scratch, 0);
-    // LMDB's own beginning, with a map of the same size: nothing of it says whose it is.
+    // LMDB's own beginning, with a map of the same size: nothing of it is ours.
     file[7 * SECTOR..8 * SECTOR].fill(0);
     file[PAGE + 496..PAGE + SECTOR].fill(0);
     std::fs::write(&path, &file).unwrap();
@@ -151,7 +152,7 @@ fn damage_to_a_file_that_has_a_later_commit_is_never_taken_for_a_beginning() {
         damaged[sector * SECTOR..][..SECTOR].fill(0);
         std::fs::write(&path, &damaged).unwrap();
         if let Ok(store) = open(&path, Mode::Create) {
-            // The sector meant nothing, or is missed when what it was of is read.
+            // Either the sector has no meaning, or reading its data fails.
             let tables = store.snapshot().and_then(|snapshot| snapshot.tables());
             assert!(tables.is_err() || tables.unwrap().len() == 1, "sector {sector}");
         }
@@ -177,12 +178,13 @@ fn the_log_of_a_file_that_the_power_cut_took_goes_with_it_and_is_told() {
             drop(store);
             assert_eq!(scratch.names(), ["cut.pel"]);
             assert_begun(&path, "opened again");
-            // Of the log, the page that says so may be lost: then nothing says that it is of another one.
+            // The log's page with `newborn` may be lost: then nothing shows that the log belongs to
+            // another file.
             std::fs::write(&path, left).unwrap();
             std::fs::write(log_of(&path), [&[0; PAGE], &log[PAGE..]].concat()).unwrap();
             assert_begun(&path, "the log's first page is lost");
         }
-        // It is whole, and so is its log.
+        // The file is whole, and so is its log.
         place(&path, &file, &log, true);
         let store = open(&path, Mode::Create).unwrap();
         assert_eq!((store.warnings().unwrap(), tables(&store)), (Vec::new(), usize::from(commits > 0)));
@@ -205,7 +207,8 @@ fn the_log_of_a_file_that_was_on_the_disk_is_kept() {
         place(&path, left, &log, false);
         refused("it was on the disk when it was moved");
     }
-    // Moved in the first second: no power cut takes a name that was there before the log's, nor gives it to another file.
+    // Moved in the first second: a power cut removes no name that is older than the log's, nor
+    // gives it to another file.
     place(&path, b"", &log, true);
     std::fs::rename(&path, scratch.path("kept.pel")).unwrap();
     refused("it was moved");

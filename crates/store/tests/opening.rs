@@ -1,4 +1,4 @@
-//! What does a path get that is not a database in order? And one that is?
+//! Tests opening: of paths that are no sound database, and of those that are.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
@@ -156,7 +156,7 @@ fn folders_pipes_and_empty_files_are_told_apart() {
 #[test]
 fn a_name_to_which_nothing_can_be_added_is_refused_with_what_to_do() {
     let scratch = Scratch::new();
-    // Of 255 bytes, as long as a name may be, five are for the lock file.
+    // A file name may have 255 bytes; five are needed for the lock file.
     for (size, is_long) in [(250, false), (251, true), (256, true)] {
         match open(&scratch.path(&"n".repeat(size)), Mode::Create) {
             Ok(_) => assert!(!is_long),
@@ -177,7 +177,7 @@ fn a_file_that_was_cut_off_is_refused_before_the_engine_reads_behind_its_end() {
         let error = refused(&path, Mode::Write);
         let is_clear = match &error {
             StoreError::Truncated { needed, .. } => *needed > size as u64,
-            // Without the stamp nothing says that it was ours.
+            // Without the stamp nothing shows that it was ours.
             StoreError::NotADatabase { .. } => size < 4064,
             _ => false,
         };
@@ -217,7 +217,7 @@ fn a_damaged_first_page_is_not_taken_for_a_foreign_file() {
         std::fs::write(&path, &damaged).unwrap();
         let error = refused(&path, Mode::Write);
         let is_clear = matches!(error, StoreError::Corrupt { .. })
-            // Without our magic number nothing says that it was ours.
+            // Without our magic number nothing shows that it was ours.
             || matches!(error, StoreError::NotADatabase { .. }) && offset == 4040;
         assert!(is_clear, "offset {offset}: {error:?}");
         assert!(!error.to_string().contains("run check"), "what cannot be opened cannot be checked: {error}");
@@ -231,7 +231,7 @@ fn without_the_right_to_write_it_is_read() {
     fill(&path, 4);
     std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
-    // Root may do everything; so somebody else tries, if we can become somebody else.
+    // Root has all permissions, so try as another user, if we can become one.
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pellucid-store-child"));
     let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
     let copy = scratch.path("child");
@@ -255,14 +255,14 @@ fn without_the_right_to_write_it_is_read() {
     assert!(answer.starts_with("error ReadOnly"), "{answer}");
 
     if is_root {
-        // Who can write would not be noticed by the one who reads without a lock file.
+        // A writer would not notice a reader without a lock file.
         let error = refused(&path, Mode::Write);
         assert!(
             matches!(&error, StoreError::Busy { holders, .. } if holders[0].pid == child.pid()),
             "{error:?}"
         );
         child.must(&["close"]);
-        // And beside one who can write, the lock file is needed.
+        // Beside a writer, the lock file is needed.
         let store = open(&path, Mode::Write).unwrap();
         std::fs::set_permissions(scratch.path("foreign-owner.pel-lock"), Permissions::from_mode(0o600))
             .unwrap();
@@ -284,7 +284,7 @@ fn what_lies_beside_a_database_has_its_rights() {
         let metadata = path.metadata().unwrap();
         (metadata.mode() & 0o777, metadata.uid(), metadata.gid())
     };
-    // What the umask of a test takes away is given to a WAL record, and what it leaves to others is not.
+    // The log gets the permissions of the database, whatever the umask of a test removes or leaves.
     for mode in [0o600, 0o660, 0o666] {
         std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         let rights = rights_of(&path);
@@ -298,7 +298,7 @@ fn what_lies_beside_a_database_has_its_rights() {
         store.compact(Duration::from_secs(1)).unwrap();
         assert_eq!([&path, &beside[0], &beside[1]].map(|path| rights_of(path)), [rights; 3]);
     }
-    // Root, who makes the files beside another one's database, keeps nobody out of it.
+    // Root makes the files beside another user's database without locking anyone out.
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
         std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -313,7 +313,8 @@ fn what_lies_beside_a_database_has_its_rights() {
     }
 }
 
-/// The other program, copied to where somebody without rights can start it, and started by such a one.
+/// The other program, copied to a place where a user without permissions can start it, and started
+/// by such a user.
 fn child_without_rights(scratch: &Scratch) -> Child {
     let copy = scratch.path("child");
     if !copy.exists() {
@@ -321,7 +322,7 @@ fn child_without_rights(scratch: &Scratch) -> Child {
         std::fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
     }
     let mut command = std::process::Command::new(&copy);
-    // Root may do everything; so somebody else tries, if we can become somebody else.
+    // Root has all permissions, so try as another user, if we can become one.
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
         command.uid(NOBODY);
     }
@@ -338,7 +339,7 @@ fn in_a_folder_that_takes_no_files_it_is_read_with_what_a_log_says() {
     let mut child = Child::new();
     child.must(&[&format!("open {name} w 1000"), "begin 1000", "put t last 5", "commit"]);
     child.kill();
-    // At rest but for the log, as whoever died leaves it; the file itself may be written.
+    // At rest except for the log, as a dead process leaves it; the file itself may be written.
     let lock = scratch.path("shut/here.pel-lock");
     let log = scratch.path("shut/here.pel-log");
     std::fs::remove_file(&lock).unwrap();
@@ -364,7 +365,8 @@ fn in_a_folder_that_takes_no_files_it_is_read_with_what_a_log_says() {
     );
     std::fs::set_permissions(scratch.path("shut"), Permissions::from_mode(0o755)).unwrap();
     assert!((std::fs::read(&path).unwrap(), std::fs::read(&log).unwrap()) == before, "nothing was written");
-    // Without its log it is told, as often as it is opened: the mark stays where nobody may write.
+    // Without its log it gives a warning each time it is opened: the mark stays where it cannot be
+    // written.
     std::fs::remove_file(&log).unwrap();
     std::fs::set_permissions(scratch.path("shut"), Permissions::from_mode(0o555)).unwrap();
     for _ in 0..2 {
@@ -397,7 +399,7 @@ fn whoever_may_write_beside_one_who_may_only_read_makes_sure_of_the_log() {
     let stale = (0..5).map(&mut put).collect::<Vec<_>>();
     (5..20).for_each(|number| drop(put(number)));
     child.kill();
-    // As a power cut leaves it: the first page was on the disk once, and the WAL records are there all.
+    // As a power cut leaves it: the first page was once on the disk, and all WAL records are there.
     File::options().write(true).open(&log).unwrap().write_all_at(&stale[4], 0).unwrap();
     std::fs::set_permissions(scratch.folder(), Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
@@ -424,7 +426,7 @@ fn a_full_disk_is_an_error_and_loses_nothing() {
     let path = scratch.path("full.pel");
     fill(&path, 10);
     let name = path.display();
-    // The shell's limit for files stands in for a full disk: the system refuses to write beyond it.
+    // The shell's file size limit stands in for a full disk: the system refuses to write beyond it.
     let mut child = Child::through_shell("trap '' XFSZ; ulimit -f 1200");
     child.must(&[&format!("open {name} w 1000"), "begin 1000", "put t small 1", "commit", "begin 1000"]);
     let value = "x".repeat(60_000);
@@ -495,7 +497,8 @@ fn who_shares_the_file_with_one_that_is_only_just_opening_it_tries_again() {
     let scratch = Scratch::new();
     let path = scratch.path("shared.pel");
     fill(&path, 3);
-    // As whoever asked for the file alone while the last one had it, and then to share it when that one was gone.
+    // Like a process that tried to lock the file exclusively while the last one had it, and then
+    // shared it when that one was gone.
     let other = File::open(&path).unwrap();
     other.lock_shared().unwrap();
     let later = std::thread::spawn(move || {
@@ -505,7 +508,7 @@ fn who_shares_the_file_with_one_that_is_only_just_opening_it_tries_again() {
     });
     let options = OpenOptions { mode: Mode::Write, timeout: WAIT, ..OpenOptions::default() };
     assert_eq!(rows_of(&Store::open(&path, &options).unwrap()), 3);
-    // Who stays is believed.
+    // A process that stays is taken seriously.
     let other = later.join().unwrap();
     other.lock_shared().unwrap();
     let refused = refused(&path, Mode::Write).to_string();
@@ -527,7 +530,7 @@ fn an_untrusted_file_is_read_through_a_verified_copy() {
     let write = OpenOptions { is_untrusted: true, ..OpenOptions::with_mode(Mode::Write) };
     assert!(matches!(Store::open(&path, &write), Err(StoreError::Unsupported { .. })));
 
-    // One bit of one record: believed by the engine, not by the copy.
+    // One bit of one record: the engine trusts it, the copy does not.
     let mut bytes = std::fs::read(&path).unwrap();
     let offset = bytes.windows(9).position(|window| window == b"value 123").unwrap();
     bytes[offset] ^= 1;
@@ -550,7 +553,7 @@ fn forged_pages_do_not_get_past_the_verified_copy() {
         for _ in 0..=chance.below(4) {
             let offset = 8192 + chance.below(forged.len() - 8192);
             let page = offset / 4096 * 4096;
-            // Mostly where pages keep their numbers, flags and offsets.
+            // Mostly where pages have their numbers, flags and offsets.
             let offset = if chance.one_in(2) { page + chance.below(64) } else { offset };
             forged[offset] = chance.next() as u8;
         }
@@ -578,7 +581,7 @@ fn a_writer_of_another_pid_namespace_is_noticed() {
     fill(&path, 1);
     let mut child = Child::new();
     child.must(&[&format!("open {} w 1000", path.display())]);
-    // As if it lived in another container: the namespace that it noted is another one's number.
+    // As if the child lived in another container: the namespace in the log is another number.
     let side = File::options().write(true).open(scratch.path("container.pel-log")).unwrap();
     side.write_all_at(&4_000_000_000_u64.to_le_bytes(), 32).unwrap();
     let store = open(&path, Mode::Write).unwrap();

@@ -1,4 +1,4 @@
-//! Does changing a part of a row equal changing all of it?
+//! Tests that changing a part of a row equals changing all of it.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
@@ -61,7 +61,8 @@ struct Fred {
     record: Vec<u8>,
 }
 
-/// A database of either kind in which Fred has a row, after `work` in the transaction that stored it.
+/// A database of either kind in which Fred has a row, after `work` in the transaction that stored
+/// it.
 fn with_fred(
     scratch: &Scratch,
     mut encoder: KeyEncoder,
@@ -104,7 +105,7 @@ fn what_the_caller_writes_over_a_record_is_stored_if_it_says_so() {
         assert_eq!(slot_text(transaction, table, fred, &age), "23");
         assert_eq!(transaction.get(table, fred).unwrap().unwrap().spelling, *spelling);
         assert!(transaction.rewrite(table, &key("nobody"), 0, |_, _| Ok::<_, ()>(true)).unwrap().is_none());
-        // In memory that had another record before.
+        // In memory that held another record before.
         let mut record = vec![7; 10_000];
         let again = |record: &mut [u8], shapes: &_| overwrite(record, shapes, &age, &Slot::Int(24));
         let done = transaction.rewrite_within(table, fred, 0, &mut record, again).unwrap().unwrap();

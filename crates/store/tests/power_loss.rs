@@ -1,7 +1,8 @@
-//! What does a database make of its files as a power cut may leave them?
+//! Tests what a database makes of its files after a power cut.
 //!
-//! A writer works while everything that it and the engine write and sync is recorded; then the files are made again as they may have
-//! been on the disk at many moments, with writes missing, out of order and torn, and opened. `PELLUCID_IMAGES` says how many.
+//! A writer works while everything that it and the engine write and sync is recorded. Then the
+//! files are rebuilt as they may have been on the disk at many moments, with writes missing,
+//! reordered and torn, and opened. `PELLUCID_IMAGES` sets the number of images.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "the recorder stands in the place of the C library's functions")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
@@ -28,14 +29,14 @@ const AREA_SIZE: usize = 1 << 16;
 
 type Rows = BTreeMap<Vec<u8>, String>;
 
-/// What a writer did.
+/// The record of a writer's work.
 struct Run {
     recorder: Recorder,
-    /// The rows behind each operation; before the first one there is not even a table.
+    /// The rows after each operation; before the first one there is not even a table.
     states: Vec<Rows>,
-    /// At which moment each operation had returned.
+    /// The moment at which each operation had returned.
     returned: Vec<usize>,
-    /// At which moment all before an operation were made lasting by a call that had returned.
+    /// The moments at which a call had returned that made all operations before it durable.
     settled: Vec<(usize, usize)>,
 }
 
@@ -43,7 +44,8 @@ struct Run {
 #[derive(Clone, Copy)]
 struct Manner {
     durability: Durability,
-    /// Small, so that much goes into the tree; or large, and then nothing does and nobody asks for a sync.
+    /// Small, so that much goes into the tree; or large, so that nothing does and no sync is
+    /// requested.
     segment_size: usize,
     pause: Duration,
 }
@@ -62,10 +64,10 @@ impl Manner {
     }
 }
 
-/// What operation `number` puts under names, and deletes.
+/// What operation `number` puts and deletes.
 fn changes(number: usize, chance: &mut Chance) -> Vec<(String, Option<String>)> {
     let (count, size) = match chance.below(10) {
-        // More than goes into the log: it is written into the tree at once.
+        // Too large for the log: it is written into the tree at once.
         0 => (60, 120),
         1 | 2 => (5, 60),
         3 => (1, 3_000),
@@ -103,7 +105,7 @@ fn commit(store: &Store, changes: Vec<(String, Option<String>)>, rows: &mut Rows
     transaction.commit().unwrap();
 }
 
-/// Let a writer work, with pauses in between so that it takes as long as this.
+/// Let a writer work, with pauses between operations.
 fn run(scratch: &Scratch, manner: Manner, operations: usize, chance: &mut Chance) -> Run {
     let path = scratch.path(NAME);
     os_recorder::start(scratch.folder());
@@ -136,14 +138,15 @@ impl Run {
         self.returned.partition_point(|at| *at <= moment)
     }
 
-    /// How many operations must be there whatever a power cut at a moment takes, in `process`.
+    /// How many operations must survive a power cut at a moment, in `process`.
     fn lasting_at(&self, moment: usize) -> usize {
         let settled = self.settled.iter().rev().find(|(at, _)| *at <= moment).map_or(0, |(_, count)| *count);
         let synced = self.recorder.synced_until("-log", moment);
         settled.max(synced.map_or(0, |until| self.returned_at(until)))
     }
 
-    /// Open what a power cut at a moment may leave, and compare; returns how many operations it took that had returned.
+    /// Open and compare what a power cut at a moment may leave. Returns how many returned
+    /// operations were lost.
     fn cut(&self, moment: usize, manner: Manner, chance: &mut Chance) -> usize {
         let scratch = Scratch::new();
         let told = self.recorder.leave(moment, chance, scratch.folder());
@@ -165,7 +168,7 @@ impl Run {
         returned.saturating_sub(count)
     }
 
-    /// How long ago the oldest operation had returned that a power cut at a moment took, where it took so many.
+    /// How long before the power cut the oldest of the lost operations had returned.
     fn age_of_lost(&self, moment: usize, lost: usize) -> Duration {
         let first = self.returned[self.returned_at(moment) - lost];
         self.recorder.time(moment).duration_since(self.recorder.time(first))
@@ -200,7 +203,7 @@ fn cut_everywhere(test: &str, manner: Manner, files: &[(&str, &str)]) {
         run(&scratch, manner, OPERATIONS, &mut chance)
     };
     let everywhere = 0..run.recorder.count();
-    // Nobody has asked for a sync there, nor closed it.
+    // In this run no sync was requested, and nothing was closed.
     assert!(
         !manner.is_left_alone() || run.lasting_at(run.recorder.count() - 1) > 0,
         "nothing was synced in three seconds"
@@ -269,7 +272,7 @@ fn what_a_power_cut_leaves_of_a_database_that_is_being_made_can_be_made_one() {
     let is_unsynced = |moment: &usize| recorder.is_unsynced(NAME, *moment);
     let moments: Vec<usize> = (0..recorder.count()).filter(is_unsynced).collect();
     assert!(moments.len() >= 4, "ahead of its pages, of the meta page, of the proof, and behind them");
-    // One in some forty is of two pages that are torn.
+    // About one in forty has two torn pages.
     for moment in moments.into_iter().cycle().take(8 * images()) {
         let scratch = Scratch::new();
         let told = recorder.leave(moment, &mut chance, scratch.folder());
@@ -288,7 +291,8 @@ fn what_a_power_cut_leaves_of_a_database_that_is_being_made_can_be_made_one() {
 #[test]
 fn a_database_that_was_just_made_loses_no_more_to_a_power_cut_than_any_other() {
     let mut chance = Chance::new("a_database_that_was_just_made_loses_no_more_to_a_power_cut");
-    // Left alone, its commits stay in the log; else some go into the tree, which has yet to be on the disk.
+    // Left alone, its commits stay in the log. Otherwise some go into the tree, which is not on the
+    // disk yet.
     for (durability, segment_size) in [
         (Durability::Process, 1 << 20),
         (Durability::Process, AREA_SIZE),
@@ -313,7 +317,8 @@ fn a_database_that_was_just_made_loses_no_more_to_a_power_cut_than_any_other() {
 fn a_file_is_on_the_disk_as_it_was_made_before_it_grows() {
     let mut chance = Chance::new("a_file_is_on_the_disk_as_it_was_made_before_it_grows");
     let manner = Manner { durability: Durability::Process, segment_size: AREA_SIZE, pause: Duration::ZERO };
-    // By a commit that is too large for the log, and by the checkpoint of the last one to close.
+    // By a commit that is too large for the log, and by the checkpoint of the last process to
+    // close.
     for count in [100, 1] {
         let changes = (0..count).map(|number| (format!("key {number}"), Some("v".repeat(100))));
         let changes = changes.chain([("last".to_owned(), Some("1".to_owned()))]).collect();
@@ -325,7 +330,7 @@ fn a_file_is_on_the_disk_as_it_was_made_before_it_grows() {
         commit(&store, changes, &mut rows);
         let returned = vec![os_recorder::look()];
         drop(store);
-        // It lasts from then on, and so does its name.
+        // It is durable from here on, and so is its name.
         let settled = vec![(os_recorder::look(), 1)];
         let recorder = os_recorder::stop();
         let run = Run { recorder, states: vec![Rows::new(), rows], returned, settled };
@@ -348,7 +353,7 @@ fn a_tree_whose_writer_died_in_its_sync_is_on_the_disk_before_its_log_is_begun_a
     let mut chance = Chance::new("a_tree_whose_writer_died_in_its_sync");
     let manner = Manner { durability: Durability::Full, segment_size: AREA_SIZE, pause: Duration::ZERO };
     let (mut rows, mut states) = (Rows::new(), vec![Rows::new()]);
-    // What the data file held before a checkpoint and behind it, and the log behind it.
+    // The data file before and after a checkpoint, and the log after it.
     let (old, new, log) = {
         let scratch = Scratch::new();
         let path = scratch.path(NAME);
@@ -368,7 +373,8 @@ fn a_tree_whose_writer_died_in_its_sync_is_on_the_disk_before_its_log_is_begun_a
     os_recorder::start(scratch.folder());
     write_and_look(&path, &old, true);
     write_and_look(&scratch.path("power.pel-log"), &log, true);
-    // The checkpoint's writer died in its second sync: its pages are on the disk, and which of the first two says so is in memory alone.
+    // The checkpoint's writer died in its second sync: its pages are on the disk, but the meta page
+    // that refers to them is only in memory.
     let metas = 2 * 4096;
     write_and_look(&path, &[&old[..metas], &new[metas..]].concat(), true);
     let first = write_and_look(&path, &new, false);
@@ -392,7 +398,7 @@ fn the_name_of_a_database_lasts_as_its_first_commit_does() {
     let mut chance = Chance::new("the_name_of_a_database_lasts_as_its_first_commit_does");
     let manner = Manner { durability: Durability::Full, segment_size: AREA_SIZE, pause: Duration::ZERO };
     let _recording = ALONE.lock();
-    // One goes into the log, and one is so large that the tree alone has it.
+    // One goes into the log, and one is so large that only the tree has it.
     for size in [10, AREA_SIZE] {
         let scratch = Scratch::new();
         os_recorder::start(scratch.folder());

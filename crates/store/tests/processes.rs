@@ -1,4 +1,4 @@
-//! Do several processes, threads and forks of one database get along?
+//! Tests several processes, threads and forks that use one database.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
@@ -67,7 +67,7 @@ fn waiting_for_another_process_to_write_ends_with_its_pid() {
     assert!(message.contains(&format!("is being written by PID {}", child.pid())), "{message}");
     assert!(message.contains("pellucid-store-child") && message.contains("waited timeout=0.1"), "{message}");
 
-    // Death gives the lock back.
+    // A death releases the lock.
     child.kill();
     put(&store, "t", "a", "2");
     assert_eq!(store.check().unwrap(), []);
@@ -134,7 +134,7 @@ fn shapes_of_an_aborted_transaction_never_poison_another_process() {
     assert_eq!(store.dictionary().unwrap().find(&["name", "age"]), Some(0));
     assert_eq!(child.ask("shape 0"), "name,age");
 
-    // And the other way round: made there, learnt here by the next snapshot, and by the next writer.
+    // And the other way round: made there, loaded here by the next snapshot and the next writer.
     child.must(&["begin 1000"]);
     assert_eq!(child.ask("admit t name,age"), "0");
     assert_eq!(child.ask("admit t x,y"), "1");
@@ -222,7 +222,7 @@ fn the_last_process_leaves_one_file() {
     child.must(&["close"]);
     assert_eq!(scratch.names(), ["rest.pel"]);
 
-    // One that is killed leaves its files; the next one that closes removes them.
+    // A killed process leaves its files; the next one that closes removes them.
     child.must(&[&format!("open {} c 1000", path.display()), "begin 1000"]);
     child.kill();
     assert!(scratch.names().len() > 1);

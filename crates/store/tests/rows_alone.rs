@@ -1,4 +1,5 @@
-//! Does a transaction that changes rows alone leave the catalog as it is, and is every row counted all the same?
+//! Tests that a transaction which changes only rows does not write the catalog, and that every row
+//! is still counted.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
 mod support;
@@ -115,7 +116,7 @@ fn rows_are_counted_without_the_catalog() {
         drop(now);
         check(&store, &tables, &model);
         if chance.one_in(40) {
-            // What keys and records mean is not looked at here.
+            // These keys and records have no meaning, so ignore findings about rows.
             let findings = store.check().unwrap();
             assert!(findings.iter().all(|finding| finding.row.is_some()), "{findings:?}");
             store.close();

@@ -1,4 +1,5 @@
-//! Is a store a map? Random operations against a `BTreeMap`, on disk and in memory, with long keys and without.
+//! Compares the store with a map: random operations against a `BTreeMap`, on disk and in memory,
+//! with long keys and without.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
 mod support;
@@ -16,7 +17,8 @@ type Model = BTreeMap<String, BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>>;
 
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Keys that share long beginnings, so that a limit of 64 bytes makes runs of them, and some that are plain.
+/// Keys that share long prefixes, so that a limit of 64 bytes makes runs of them, and some plain
+/// keys.
 fn key(chance: &mut Chance) -> Vec<u8> {
     let size = match chance.below(4) {
         0 => chance.below(4),
@@ -46,7 +48,7 @@ fn range(chance: &mut Chance) -> Range {
     Range { start: bound(chance), end: bound(chance) }
 }
 
-/// The model's rows in a range, in the order of the walk.
+/// The model's rows in a range, in walking order.
 fn expected(
     rows: &BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>,
     range: &Range,
@@ -111,7 +113,7 @@ fn check_snapshot(store: &Store, model: &Model, chance: &mut Chance) {
     }
 }
 
-/// A transaction beside its model.
+/// A transaction and its model.
 struct Pair<'c> {
     transaction: Transaction,
     model: Model,
@@ -226,8 +228,8 @@ impl Pair<'_> {
     }
 }
 
-/// Rows read and changed one at a time, with what was known of the catalog at some time before; says how often that was
-/// possible at once. What is not goes through a transaction.
+/// Read and change single rows without a transaction, with catalog versions known from earlier.
+/// Returns how often that was possible at once; otherwise a transaction is used.
 fn change_single_rows(
     store: &Store,
     model: &mut Model,

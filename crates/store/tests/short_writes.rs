@@ -1,4 +1,4 @@
-//! What becomes of writes of which the system takes only a part?
+//! Tests writes of which the system takes only a part.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "the limit stands in the place of the C library's functions")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
@@ -17,10 +17,10 @@ use support::{Scratch, key, record};
 
 const WAIT: Duration = Duration::from_secs(20);
 const SIZE: usize = 3_000_000;
-/// The limits are the whole process's.
+/// The limits apply to the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A transaction with one large value, which goes past the log, and many small rows.
+/// A transaction with one large value, which bypasses the log, and many small rows.
 fn fill(store: &Store, seed: u8) -> Result<(), StoreError> {
     let mut transaction = store.begin(WAIT)?;
     let table = match transaction.table("t")? {

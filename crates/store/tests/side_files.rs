@@ -1,4 +1,4 @@
-//! What may lie beside a database, and what becomes of it?
+//! Tests the files that may lie beside a database, and what becomes of them.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
@@ -13,7 +13,7 @@ use support::{Child, Scratch, key, record};
 use xxhash_rust::xxh3::xxh3_64;
 
 const WAIT: Duration = Duration::from_secs(10);
-/// Where the stamp of a file says what kind of a file it is, and what it says of a copy.
+/// The offset of the kind in a file's stamp, and the kinds of copies.
 const KIND_AT: u64 = 4052;
 const UNFINISHED: u32 = 1;
 const UNNAMED: u32 = 2;
@@ -38,7 +38,7 @@ fn get(store: &Store, name: &str) -> Option<Vec<u8>> {
     snapshot.get(table, &key(name)).unwrap().map(|cell| cell.record.to_vec())
 }
 
-/// A database at rest, with a row.
+/// A database at rest, with one row.
 fn made(scratch: &Scratch, name: &str) -> PathBuf {
     let path = scratch.path(name);
     let store = open(&path, Mode::Create).unwrap();
@@ -72,10 +72,10 @@ fn reading_the_lock_file_in_the_process_that_has_it_open_hides_no_reader() {
     let mut child = Child::new();
     child.must(&[&format!("open {} w 1000", path.display())]);
     let readers = child.ask("readers");
-    // As a backup of the folder by another library of this process does.
+    // As a backup of the folder by another library in this process does.
     std::fs::read(beside(&path, "-lock")).unwrap();
     assert_eq!(child.ask("readers"), readers);
-    // One that comes later takes the lock file as it is.
+    // A process that comes later uses the existing lock file.
     child.kill();
     let mut child = Child::new();
     child.must(&[&format!("open {} w 1000", path.display())]);
@@ -109,7 +109,8 @@ fn no_link_is_followed_and_no_pipe_waited_for_at_the_names_of_log_and_lock_file(
                 }
                 let opened = open(&path, mode);
                 let told = format!("{kind} at {suffix}, {mode:?}");
-                // A lock file that has another name is a dead one's, whose name here goes.
+                // A lock file with a second name is left over from a dead process; its name here is
+                // removed.
                 if (kind, suffix) == ("hard link", "-lock") {
                     drop(opened.unwrap());
                     assert!(!there.exists(), "{told}");
@@ -209,7 +210,7 @@ fn an_open_that_fails_leaves_nothing_beside_the_file() {
 fn a_database_called_as_what_compact_makes_is_never_removed() {
     let scratch = Scratch::new();
     let (path, other) = (made(&scratch, "data"), made(&scratch, "data-compact"));
-    // As a death between the removal of its log and its lock file leaves it.
+    // As a death between the removal of its log and of its lock file leaves it.
     std::fs::write(beside(&other, "-lock"), b"").unwrap();
     let store = open(&path, Mode::Write).unwrap();
     assert!(matches!(store.compact(WAIT), Err(StoreError::TargetExists { .. })));
@@ -229,7 +230,7 @@ fn a_database_called_as_what_backup_makes_is_never_removed() {
     open(&path, Mode::Write).unwrap().backup(scratch.path("copy")).unwrap();
     assert_eq!(scratch.names(), ["copy", "copy.part-12", "data"]);
     assert!(get(&open(&other, Mode::Read).unwrap(), "a").is_some());
-    // Nor is a backup one, whatever it is called.
+    // Nor is a backup a leftover, whatever its name is.
     let named = scratch.path("copy.part-14");
     open(&path, Mode::Write).unwrap().backup(&named).unwrap();
     std::fs::remove_file(scratch.path("copy")).unwrap();
@@ -254,7 +255,7 @@ fn a_copy_that_a_dead_compact_left_goes_and_is_no_database_before_it_is_whole() 
         let error = open(&left, mode).err().unwrap();
         assert!(error.to_string().contains("compact or backup has not finished"), "{error}");
     }
-    // One that is whole may be saved under another name, and is a database from then on.
+    // A complete copy may be saved under another name, and is a database from then on.
     set_kind(&left, UNNAMED);
     drop(open(&left, Mode::Write).unwrap());
     drop(open(&path, Mode::Write).unwrap());
@@ -282,7 +283,7 @@ fn an_empty_file_that_a_dead_compact_left_goes() {
     drop(file);
     drop(open(&path, Mode::Write).unwrap());
     assert_eq!(scratch.names(), ["data"]);
-    // `compact` begins no file that others may read.
+    // `compact` creates no file that other users may read.
     drop(create(0o644));
     drop(open(&path, Mode::Write).unwrap());
     assert_eq!(scratch.names(), ["data", "data-compact"]);

@@ -1,4 +1,4 @@
-//! Does everybody who watches learn of every commit, once, in order, and what it did?
+//! Tests that every watcher gets every commit, once, in order, with its changes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
 mod support;
@@ -15,7 +15,7 @@ use support::{Chance, Child, Scratch, key, record};
 
 const WAIT: Duration = Duration::from_secs(10);
 
-/// A database in memory and one in a file, both with keys beyond the engine's limit at 64 bytes.
+/// A database in memory and one in a file, both with an engine limit of 64 bytes and longer keys.
 fn stores(scratch: &Scratch, keep: Option<Keep>) -> [Store; 2] {
     let options = OpenOptions { keep, key_size_max: 64, ..OpenOptions::default() };
     [
@@ -50,7 +50,7 @@ fn everything(watch: &mut Watch, store: &Store) -> Vec<Changes> {
     changes
 }
 
-/// As words: "12 people put ann".
+/// Changes as words: "12 people put ann".
 fn told(watch: &mut Watch, store: &Store) -> Vec<String> {
     let mut told = Vec::new();
     for Changes { version, changes } in everything(watch, store) {
@@ -118,7 +118,7 @@ fn a_commit_is_told_once_with_what_it_came_to() {
             at(4, "folk drop"),
         ];
         assert_eq!(told(&mut watch, &store), expected);
-        // From any version on, with the names of then.
+        // From any version on, with the names of that version.
         for since in begin..=store.version().unwrap() {
             let mut later = store.watch(Some(since), Watched::All).unwrap();
             let behind = |line: &&String| line.split(' ').next().unwrap().parse::<u64>().unwrap() > since;
@@ -201,7 +201,7 @@ fn long_keys_are_told_whole_also_when_they_are_deleted() {
     }
 }
 
-/// Rows as a table has them, and as they come to be when all changes are made again.
+/// The rows of a table, and those that result from applying all changes again.
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn replay(rows: &mut BTreeMap<String, Rows>, changes: &Changes) {
@@ -239,7 +239,7 @@ fn rows_of(store: &Store) -> BTreeMap<String, Rows> {
     all
 }
 
-/// Change something, small or large.
+/// Make some change, small or large.
 fn change(transaction: &mut Transaction, chance: &mut Chance) {
     let tables = transaction.tables().unwrap();
     let name = format!("t{}", chance.below(4));
@@ -261,14 +261,14 @@ fn change(transaction: &mut Transaction, chance: &mut Chance) {
             }
         }
         3 => {
-            // Too much for the log.
+            // Too large for the log.
             let value = record(&"v".repeat(50_000));
             for _ in 0..50 {
                 transaction.put(table, &some_key(chance), &[], &value, &[]).unwrap();
             }
         }
         4 => {
-            // So many that the whole tree is cleared at once, where they are all there is.
+            // So many that the whole tree is cleared at once, if there is nothing else in it.
             for number in 0..600 {
                 transaction.put(table, &key(&format!("m{number}")), &[], &record("m"), &[]).unwrap();
             }
@@ -317,7 +317,7 @@ fn making_all_changes_again_gives_every_version() {
                     assert!(as_told == rows_of(&store), "round {round}");
                 }
             }
-            // Some rounds take all back that they do, and make no version.
+            // Some rounds roll everything back, and make no version.
             let last = store.version().unwrap();
             for since in [begin, begin + 40, last - 20] {
                 let mut rows = versions.get(&since).cloned().unwrap_or_default();
@@ -349,7 +349,7 @@ fn what_is_kept_outlives_checkpoints_closing_and_compaction() {
     }
     store.close();
     assert_eq!(scratch.names(), ["w.pel"], "one file");
-    // Whoever says nothing of it changes nothing of it.
+    // Opening without `keep=` does not change the setting.
     let store = open(&scratch, None);
     let keys = |store: &Store, since: u64| {
         everything(&mut store.watch(Some(since), Watched::All).unwrap(), store).len()
@@ -367,7 +367,7 @@ fn what_is_kept_outlives_checkpoints_closing_and_compaction() {
     assert!(matches!(error, StoreError::HistoryGone { oldest, .. } if oldest == copy.version().unwrap()));
     assert_eq!(store.check().unwrap(), []);
     store.close();
-    // An empty database has no past.
+    // An empty database has no history.
     let store = Store::open(scratch.path("w.pel"), &OpenOptions::with_mode(Mode::New)).unwrap();
     assert!(matches!(store.watch(Some(begin), Watched::All), Err(StoreError::HistoryGone { .. })));
     write(&store, |transaction| {
@@ -410,7 +410,7 @@ fn no_more_is_kept_than_was_wished_and_nothing_is_left_out_in_silence() {
     let mut behind = store.watch(Some(oldest), Watched::All).unwrap();
     assert_eq!(everything(&mut behind, &store).len() as u64, version - oldest);
     assert!(matches!(store.watch(Some(oldest - 1), Watched::All), Err(StoreError::HistoryGone { .. })));
-    // A bulk commit of more than is kept.
+    // A bulk commit larger than the limit of `keep=`.
     let mut watch = store.watch(None, Watched::All).unwrap();
     write(&store, |transaction| {
         for number in 0..4000 {
@@ -421,7 +421,7 @@ fn no_more_is_kept_than_was_wished_and_nothing_is_left_out_in_silence() {
     let error = watch.next(&store).unwrap_err();
     assert!(matches!(error, StoreError::HistoryGone { since, oldest, .. }
         if since == version && oldest == version + 1));
-    // No longer than so long.
+    // Kept for a limited time.
     let store = open(&scratch, Some(Keep { size: u64::MAX, seconds: 3600 }));
     let since = store.version().unwrap();
     write(&store, |transaction| put(transaction, table, "kept for an hour", "1"));
@@ -430,7 +430,7 @@ fn no_more_is_kept_than_was_wished_and_nothing_is_left_out_in_silence() {
         store.sync().unwrap();
     }
     assert_eq!(everything(&mut store.watch(Some(since), Watched::All).unwrap(), &store).len(), 4);
-    // Nothing, from the next checkpoints on.
+    // Nothing is kept, from the next checkpoints on.
     let store = open(&scratch, Some(Keep::NOTHING));
     for _ in 0..3 {
         write(&store, |transaction| put(transaction, table, "x", "1"));
@@ -465,7 +465,7 @@ fn other_processes_are_watched_and_what_they_left_when_they_were_killed() {
     store.close();
     assert!(matches!(watch.next(&store), Err(StoreError::Closed { .. })));
     assert!(matches!(watch.wait(&store, WAIT), Err(StoreError::Closed { .. })));
-    // Nobody closed it: the WAL records are found in the log, and kept.
+    // The database was not closed: the WAL records are found in the log, and kept.
     reader.kill();
     let store = open(&scratch, None);
     assert!(store.stats().unwrap().log_recovered >= 2);

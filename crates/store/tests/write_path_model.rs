@@ -1,9 +1,10 @@
-//! Does the contract of the write path hold, whatever happens in between?
+//! Model check of the write path: the contract must hold under every interleaving and every death.
 //!
-//! A model of `docs/internals/write-path.md`, not of its code: processes that take one step at a time on shared memory,
-//! each step one that no other can divide. Every interleaving is visited, with a death of any process before any
-//! of its steps, and from every state every image of the log that a power cut can leave. A position is a count of
-//! WAL records here, so that it is the sequence number as well, and a segment holds two.
+//! A model of `docs/internals/write-path.md`, not of its code: processes that take one atomic step
+//! at a time on shared memory. Every interleaving is visited, with a death of any process before
+//! any of its steps, and from every state every image of the log that a power cut can leave. A
+//! position is a count of WAL records here, so it is the sequence number as well, and a segment
+//! holds two.
 #![allow(clippy::indexing_slicing, reason = "a state out of its bounds is a finding")]
 #![allow(clippy::needless_pass_by_value, reason = "a step is used up by taking it")]
 
@@ -24,18 +25,20 @@ use states::{explore, explore_from, explore_full};
 const ROOM: usize = 2;
 /// The author of a bulk commit's content, which the log never holds.
 const NOBODY: u8 = 9;
-/// A number that no process has, for a lock that whoever comes next has to take over.
+/// A number that no process has: a lock with this owner has to be taken over.
 const GONE: u8 = 8;
-/// Where a segment begins whose head is just being written: its words are stored one by one, and its check is wrong meanwhile.
+/// The begin of a segment whose head is just being written: its words are stored one by one, and
+/// its check is wrong meanwhile.
 const TORN: u8 = 255;
 
-/// A WAL record in the log: who wrote it, as which, and the check that chains it to the one before.
+/// A WAL record in the log: its sequence number and author, and the check that chains it to the one
+/// before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct WalRecord {
     sequence: u8,
     author: u8,
     is_torn: bool,
-    /// The salt of the segment and the author of the WAL record before: what its check is seeded by.
+    /// The salt of the segment and the author of the WAL record before, which seed its check.
     salt: u8,
     before: u8,
 }
@@ -45,19 +48,20 @@ struct Segment {
     begin: u8,
     salt: u8,
     wal_records: [Option<WalRecord>; ROOM],
-    /// How often the head and each WAL record were written, where it matters which of two is newer.
+    /// How often the head and each WAL record were written, to tell which of two is newer.
     head_writes: u8,
     wal_record_writes: [u8; ROOM],
 }
 
 impl Segment {
-    /// What the disk has when a sync of some WAL records, and perhaps of the head, has ended that had found them like this.
+    /// Apply a finished sync of some WAL records, and perhaps of the head, that had found them like
+    /// this.
     fn take_over(&mut self, found: &Self, wal_records: std::ops::Range<usize>, with_head: bool) {
         if with_head && found.head_writes > self.head_writes {
             (self.begin, self.salt, self.head_writes) = (found.begin, found.salt, found.head_writes);
         }
         for slot in wal_records {
-            // Another sync may have ended meanwhile that found a newer one.
+            // Another sync that found a newer record may have ended meanwhile.
             if found.wal_record_writes[slot] > self.wal_record_writes[slot] {
                 (self.wal_records[slot], self.wal_record_writes[slot]) =
                     (found.wal_records[slot], found.wal_record_writes[slot]);
@@ -96,48 +100,49 @@ impl Segment {
 /// The data file as it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct File {
-    /// The disk surely has it.
+    /// The disk certainly has it.
     is_on_disk: bool,
-    /// The log's head says that this need not be so.
+    /// The log's head says that the disk may not have it.
     is_newborn: bool,
 }
 
-/// What the system keeps, whoever dies.
+/// The state that the system keeps when processes die.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Shared {
     segments: [Segment; 2],
     active: usize,
     tail: u8,
     sequence: u8,
-    /// Who holds the writer lock.
+    /// The holder of the writer lock.
     writer: Option<u8>,
-    /// Who writes the tree.
+    /// The holder of the tree lock.
     tree_writer: Option<u8>,
-    /// The authors of what the tree has, in order; its length is `applied`.
+    /// The authors of everything in the tree, in order; its length is `applied`.
     tree: Vec<u8>,
     file: File,
-    /// How much of it the disk surely has, and what the log's head says that it has.
+    /// How much of the tree the disk certainly has, and how much by the hint in the log's head.
     tree_on_disk: u8,
     hint: u8,
-    /// Whether nothing may be appended before the active segment is sealed.
+    /// Whether the active segment must be sealed before anything is appended.
     has_found: bool,
-    /// The authors of all WAL records, in order, by what was acknowledged or kept.
+    /// The authors of all WAL records that were acknowledged or kept, in order.
     history: Vec<u8>,
     /// How many of them were acknowledged.
     acknowledged: u8,
     next_salt: u8,
-    /// The log as the disk surely has it, and up to which WAL record.
+    /// The log as the disk certainly has it, and up to which WAL record.
     disk: [Segment; 2],
     synced: u8,
-    /// Who syncs for all.
+    /// The process that syncs for all.
     syncer: Option<u8>,
-    /// Up to which group commits of `full` have returned.
+    /// The WAL record up to which group commits of `full` have returned.
     lasting: u8,
-    /// Whether anybody syncs: else it does not matter what is newer than what the disk has.
+    /// Whether any process syncs. If not, it does not matter which content is newer than the
+    /// disk's.
     has_syncs: bool,
 }
 
-/// What a process is about to do.
+/// The next step of a process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Step {
     Dead,
@@ -203,7 +208,7 @@ enum Step {
     TreeTell {
         left: u8,
     },
-    // Whoever opens alone, then writes
+    // An opener that is alone, and then writes
     TakeOver {
         stage: takeover::Stage,
         left: u8,
@@ -241,7 +246,7 @@ enum Step {
         from: u8,
         seen: Vec<u8>,
     },
-    // Whoever syncs, or waits for who does: a writer in `full`, or one who is asked to
+    // A process that syncs, or waits for a sync: a writer in `full`, or one that was asked to
     AwaitSync {
         left: u8,
         goal: u8,
@@ -314,13 +319,13 @@ impl World {
         Self { shared, flaw, steps, deaths_left, cuts_left: 0, is_full }
     }
 
-    /// The same beside a file that was just made.
+    /// The same beside a newly created file.
     fn newborn(mut self) -> Self {
         self.shared.file = File { is_on_disk: false, is_newborn: true };
         self
     }
 
-    /// [D5] What is done ahead of a step, as long as there is something to do: the file as it was made is synced, and said to be.
+    /// [D5] Before a step: sync the newly created file, if it is not synced yet, and publish that.
     fn sync_newborn(&mut self, step: &Step) -> bool {
         let is_ahead = match step {
             Step::AwaitSync { .. } => self.flaw != Flaw::NewbornLeft,
@@ -342,7 +347,7 @@ impl World {
         process == GONE || self.steps[usize::from(process)] == Step::Dead
     }
 
-    /// [W5] Take the writer lock: at once, or over from a dead owner. `Some(true)`: taken over.
+    /// [W5] Take the writer lock: free, or over from a dead owner. `Some(true)`: taken over.
     fn lock(&mut self, process: u8) -> Option<bool> {
         assert_ne!(self.shared.tree_writer, Some(process), "waits for the writer lock with the tree's");
         let taken_over = match self.shared.writer {
@@ -355,7 +360,7 @@ impl World {
         Some(taken_over)
     }
 
-    /// [O1] A WAL record that nobody has counted is one that was just being appended, and no other.
+    /// [O1] A WAL record that is not counted is one that was just being appended, and no other.
     fn check_uncounted(&self) {
         let now = Shared::replay(&self.shared.tree, &self.shared.segments);
         let uncounted = now.get(self.shared.history.len()..).unwrap_or_default();
@@ -366,7 +371,7 @@ impl World {
         );
     }
 
-    /// What a writer does when it has given the lock back.
+    /// What a writer does after it has released the lock.
     fn after_commit(&self, left: u8) -> Step {
         match left {
             _ if self.is_full => Step::AwaitSync { left, goal: self.shared.sequence, writes: true },
@@ -375,7 +380,7 @@ impl World {
         }
     }
 
-    /// Begin to write the tree, at once or behind a dead one.
+    /// Take the tree lock, free or from a dead owner.
     fn lock_tree(&mut self, process: u8) -> bool {
         let is_free = self.shared.tree_writer.is_none_or(|owner| self.is_dead(owner));
         if is_free {
@@ -384,7 +389,8 @@ impl World {
         is_free
     }
 
-    /// [W6] Set tail and sequence to where the active segment's chain ends; false when there is more to do.
+    /// [W6] Set tail and sequence to the end of the active segment's chain. False when there is
+    /// more to do.
     fn recover(&mut self) -> bool {
         let shared = &mut self.shared;
         shared.tell_applied();
@@ -415,7 +421,7 @@ impl World {
 }
 
 impl Shared {
-    /// Store the first words of a segment's head: from now on it is none.
+    /// Store the first words of a segment's head: from now on it has no valid head.
     fn tear_segment(&mut self, number: usize) {
         self.write_head(number, TORN);
     }
@@ -427,13 +433,13 @@ impl Shared {
 
     fn write_head(&mut self, number: usize, begin: u8) {
         let old = &self.segments[number];
-        // Nothing of it is found behind the tree that the disk has.
+        // None of its records may be needed after the tree that the disk has.
         let tree = &self.tree[..usize::from(self.tree_on_disk)];
         let mut without = self.segments;
         without[number].wal_records = [None; ROOM];
         let is_free = Self::replay(tree, &self.segments) == Self::replay(tree, &without);
         assert!(is_free, "[C2] segment {number} is not free: {self:?}");
-        // What the segment held stays where it was: only begin and salt are written.
+        // The segment's records stay where they are: only begin and salt are written.
         self.segments[number] = Segment {
             begin,
             salt: self.next_salt,
@@ -443,7 +449,7 @@ impl Shared {
         self.next_salt += 1;
     }
 
-    /// Whether the other segment has WAL records that the tree has not.
+    /// Whether the other segment has WAL records that the tree lacks.
     fn is_other_live(&self) -> bool {
         let other = &self.segments[1 - self.active];
         let active = &self.segments[self.active];
@@ -453,7 +459,7 @@ impl Shared {
             && self.tree.len() < usize::from(active.begin)
     }
 
-    /// Have the tree on the disk, and say so.
+    /// Sync the tree, and publish that.
     fn tell_applied(&mut self) {
         self.tree_on_disk = self.tree.len() as u8;
         self.hint = self.hint.max(self.tree_on_disk);
@@ -465,7 +471,7 @@ impl Shared {
         usize::from(self.tail - segment.begin) >= ROOM
     }
 
-    /// [O1] What the next opener makes of a tree and these segments.
+    /// [O1] The state that the next opener finds from a tree and these segments.
     fn replay(tree: &[u8], segments: &[Segment; 2]) -> Vec<u8> {
         let mut found = tree.to_vec();
         for _ in 0..2 {
@@ -477,7 +483,8 @@ impl Shared {
         found
     }
 
-    /// The images of the log that a power cut can leave: of every WAL record and every begin, the old or the new.
+    /// The images of the log that a power cut can leave: for every WAL record and every begin, the
+    /// old or the new.
     fn images(&self) -> Vec<[Segment; 2]> {
         let mut images = vec![self.disk];
         for number in 0..2 {
@@ -502,7 +509,8 @@ impl Shared {
         images
     }
 
-    /// What must hold in every state, for whoever opens it next: after a death of all, and after a power cut.
+    /// What must hold in every state for the next opener: after a death of all, and after a power
+    /// cut.
     fn check(&self) {
         let now = Self::replay(&self.tree, &self.segments);
         let acknowledged = &self.history[..usize::from(self.acknowledged)];
@@ -581,7 +589,7 @@ fn advance(world: &World, process: u8) -> Option<World> {
     Some(next)
 }
 
-/// What a writer does first with the lock.
+/// The first step of a writer with the lock.
 fn first_step(left: u8, is_bulk: bool) -> Step {
     if is_bulk { Step::BulkTreeLock } else { Step::Append { left } }
 }
@@ -602,7 +610,7 @@ fn write(world: &mut World, process: u8, step: Step) -> Option<Step> {
                 "[W6] appended to a segment without a head"
             );
             if shared.is_active_full() || shared.has_found {
-                // [C5] Gives the lock back and waits for a checkpoint.
+                // [C5] Releases the lock and waits for a checkpoint.
                 shared.writer = None;
                 world.steps[usize::from(process)] = Step::Lock { left, is_bulk: false };
                 return Some(Step::Lock { left, is_bulk: false });
@@ -652,7 +660,7 @@ fn write(world: &mut World, process: u8, step: Step) -> Option<Step> {
     Some(next)
 }
 
-/// [D4] One syncs for all who wait.
+/// [D4] One process syncs for all that wait.
 fn sync(world: &mut World, process: u8, step: Step) -> Option<Step> {
     let next = match step {
         Step::AwaitSync { left, goal, writes } if world.shared.synced >= goal => {
@@ -713,7 +721,7 @@ fn bulk(world: &mut World, process: u8, step: Step) -> Step {
                 return Step::Lock { left: 0, is_bulk: true };
             }
             if !world.lock_tree(process) {
-                // [C5] Its time is over: nothing of it was written.
+                // [C5] The timeout has passed: nothing was written.
                 world.shared.writer = None;
                 return Step::Done;
             }
@@ -758,7 +766,7 @@ fn seal(world: &mut World, left: u8) -> Step {
         return Step::CheckpointUnlock { left };
     }
     if shared.tail <= shared.tree.len() as u8 && shared.has_found {
-        // Sealed and applied: what may stand behind it is to continue nothing.
+        // Sealed and applied: records that may stand behind its end must not continue a chain.
         shared.tear_segment(shared.active);
         return Step::EndBeginAnew { left };
     }
@@ -838,11 +846,12 @@ fn checkpoint(world: &mut World, process: u8, step: Step) -> Option<Step> {
     Some(next)
 }
 
-/// [W7, C5] Whoever waits does so with a limit: after it, it holds nothing and has done nothing.
+/// [W7, C5] Every wait has a limit: after it, the process holds nothing and has done nothing.
 fn give_up(world: &World, process: u8) -> World {
     let step = &world.steps[usize::from(process)];
     if let Step::AwaitSync { left, goal, writes } = *step {
-        // [D4] Whoever syncs may be stopped: then one who has waited for too long syncs as well.
+        // [D4] The syncer may be stopped: then a process that has waited for too long syncs as
+        // well.
         let mut next = world.clone();
         next.shared.syncer = Some(process);
         next.steps[usize::from(process)] = Step::BeginSync { left, goal, writes };
@@ -865,7 +874,7 @@ fn writer(wal_records: u8) -> Step {
     Step::Lock { left: wal_records - 1, is_bulk: false }
 }
 
-/// Somebody who is asked for a sync of all now and then.
+/// A process that is asked to sync everything at intervals.
 fn syncs(count: u8) -> Step {
     Step::AwaitSync { left: count, goal: 0, writes: false }
 }
@@ -935,7 +944,8 @@ fn a_file_that_was_just_made_is_on_the_disk_before_anything_is_said_to_be() {
     assert!(states > 1000, "explored {states} states");
 }
 
-/// Some who work, then one who opens alone, and another one behind it if that one dies as well.
+/// Some working processes, then one that opens alone, and another one after it in case that one
+/// dies.
 fn taken_over(before: Vec<Step>, left: u8, is_full: bool, flaw: Flaw) -> World {
     let takeover = Step::TakeOver { stage: takeover::Stage::Sync, left };
     let steps = before.into_iter().chain([takeover.clone(), takeover]).collect();

@@ -1,11 +1,11 @@
-"""How fast is pellucid, compared with what?
+"""This package measures the speed of pellucid and of other libraries.
 
-    python -m pellucid.bench records        one record, many records: reading, summing, encoding, changing
+    python -m pellucid.bench records        one record, many records: read, sum, encode, change
     python -m pellucid.bench dict           a dict on disk: single writes and random reads
-    python -m pellucid.bench writes         the write path: commits, and who sees them, and when
-    python -m pellucid.bench query          a million rows asked: found, added up, put in order, handed over
+    python -m pellucid.bench writes         the write path: commits, and when other processes see them
+    python -m pellucid.bench query          queries over a million rows: filter, sum, sort, export
 
-Every rival runs in the same process and in turn with us, so that whatever else the machine does hits all
-of them. Rows that we lose are shown as such; rivals that are not installed are listed. Only the public API
-is used. `docs/benchmarks.md` says what each row means and what is not measured.
+All libraries run in the same process and in turn, so that the load of the machine affects all of them. The
+report also shows the rows that we lose, and lists libraries that are not installed. The benchmarks use only
+the public API. `docs/benchmarks.md` says what each row means and what is not measured.
 """

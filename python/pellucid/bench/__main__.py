@@ -1,4 +1,4 @@
-"""What can be asked of the benchmarks from a shell?"""
+"""This module is the command line of the benchmarks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ WORKLOADS = {"records": records.run, "dict": dicts.run, "writes": writes.run, "q
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the workloads that the command line names, show the report, and return the exit code."""
+    """Run the workloads of the command line, print the report, and return the exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
         from rich.console import Console
     except ImportError:
         parser.error("the report is made with rich: pip install rich")
-    # A file or pipe has no width; the tables need more than the 80 columns that would be assumed.
+    # A file or pipe has no width. The tables need more than the 80 columns that rich would assume.
     console = Console(width=None if sys.stdout.isatty() else 140)
     with tempfile.TemporaryDirectory(prefix="pellucid-bench-", dir=options.directory) as directory:
         run = Run(Path(directory), _scale(options), _pace(options), options.only, options.seed)
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report.show(console, run, described)
     if options.quick:
         console.print(
-            "[bold yellow]--quick does everything as briefly as it can: these figures mean nothing.[/]"
+            "[bold yellow]--quick runs everything as briefly as possible: these figures mean nothing.[/]"
         )
     if options.json:
         command = shlex.join(
@@ -54,16 +54,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m pellucid.bench", description="How fast is pellucid, beside others?"
+        prog="python -m pellucid.bench", description="Compare the speed of pellucid with other libraries."
     )
     parser.add_argument("workload", nargs="*", choices=[*WORKLOADS, []], help="what to run (default: all)")
     parser.add_argument(
         "--quick", action="store_true", help="the shortest run that does everything; its figures mean nothing"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report for programs")
-    parser.add_argument("--only", default="", metavar="WORD", help="only measures with this in their title")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
     parser.add_argument(
-        "--rounds", type=int, metavar="N", help="samples of everybody, the large ones included"
+        "--only", default="", metavar="WORD", help="run only measures with WORD in their title"
+    )
+    parser.add_argument(
+        "--rounds", type=int, metavar="N", help="samples of each contender, also of slow ones"
     )
     parser.add_argument("--rows", type=int, metavar="N", help="records in the tables (default: 1,000,000)")
     parser.add_argument(
@@ -78,16 +80,16 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=1,
         metavar="N",
-        help="query: where chance begins that makes tables and queries to choose a way for (default: 1)",
+        help="query: the seed of random tables and queries for access paths (default: 1)",
     )
     parser.add_argument(
-        "--budget", type=float, metavar="SECONDS", help="dict: who needs longer is stopped (default: 10)"
+        "--budget", type=float, metavar="SECONDS", help="dict: stop a contender after this time (default: 10)"
     )
     parser.add_argument(
-        "--scan-gigabytes", type=float, metavar="N", help="records: size of the file of the memory measure"
+        "--scan-gigabytes", type=float, metavar="N", help="records: file size for the measure of memory"
     )
     parser.add_argument(
-        "--directory", type=Path, help="where databases are made (default: the system's temporary one)"
+        "--directory", type=Path, help="folder for databases (default: the system's temporary one)"
     )
     return parser
 

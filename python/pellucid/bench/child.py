@@ -1,12 +1,12 @@
-"""What has to be measured in a process of its own?
+"""This module measures what needs a process of its own.
 
-Imports happen once in a process, and anonymous memory belongs to all of it. So these run as
-`python -m pellucid.bench.child VERB ...` and print one JSON object.
+A process imports a module only once, and anonymous memory belongs to the whole process. So these measures run
+as `python -m pellucid.bench.child VERB ...`, and print one JSON object.
 
-    open KIND PATH           seconds to open an existing database of a rival (or ours)
+    open KIND PATH           seconds to open an existing database of another library (or ours)
     scan PATH FIELD HOW      peak anonymous memory while a field of every row is read; HOW: loop, sum, nothing
 
-Those of `peers.py` are called in the same way; some of them work beside each other: see `together`.
+The verbs of `peers.py` run in the same way. Some of them run at the same time: see `together`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 ROWS_BETWEEN_LOOKS = 20_000
 TOGETHER_SECONDS_MAX = 120.0
-"""Processes that work together and are not done by then are ended."""
+"""Processes that work together are killed if they need longer than this."""
 
 
 def run(*arguments: str) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def run(*arguments: str) -> dict[str, Any]:
 
 
 def killed(*arguments: str) -> None:
-    """Run one verb in a new process, which is to end by SIGKILL."""
+    """Run one verb in a new process that must die by SIGKILL."""
     command = [sys.executable, "-m", "pellucid.bench.child", *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != -signal.SIGKILL:
@@ -47,7 +47,7 @@ def killed(*arguments: str) -> None:
 
 
 def together(*commands: Sequence[str]) -> list[dict[str, Any]]:
-    """Run verbs beside each other, from the moment at which all are ready; return what each printed."""
+    """Start verbs at the same time, when all are ready. Return what each printed."""
     with contextlib.ExitStack() as stack:
         processes = []
         for arguments in commands:
@@ -56,7 +56,7 @@ def together(*commands: Sequence[str]) -> list[dict[str, Any]]:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
             stack.enter_context(process)
-            # First of all, so that nobody is waited for who waits for somebody that failed.
+            # Register this first. Otherwise a process could wait for ever for another one that failed.
             stack.callback(process.kill)
             processes.append(process)
         timer = threading.Timer(TOGETHER_SECONDS_MAX, _kill, [processes])
@@ -69,20 +69,21 @@ def together(*commands: Sequence[str]) -> list[dict[str, Any]]:
             process.stdin.write("go\n")
             process.stdin.flush()
         answers: list[dict[str, Any]] = [json.loads(_line(process)) for process in processes]
-        # Standard input stays open until then: its end would end them before they have closed what is open.
+        # Keep standard input open until now: the processes exit when it ends, before they have closed their
+        # files.
         for process in processes:
             process.wait()
     return answers
 
 
 def _kill(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """End whoever still runs."""
+    """Kill the processes that still run."""
     for process in processes:
         process.kill()
 
 
 def _line(process: subprocess.Popen[str]) -> str:
-    """Return what a process says next."""
+    """Return the next line that a process prints."""
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
@@ -93,19 +94,19 @@ def _line(process: subprocess.Popen[str]) -> str:
 
 
 def time_import(module_name: str) -> float:
-    """Seconds of the first import of a module, in an interpreter that has not imported us as this one has."""
+    """Return the seconds of the first import of a module, in a new interpreter."""
     code = f"import time; t = time.perf_counter(); import {module_name}; print(time.perf_counter() - t)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return float(done.stdout)
 
 
 def time_open_apart(kind: str, path: Path) -> float:
-    """`time_open` in a new process."""
+    """Run `time_open` in a new process."""
     return float(run("open", kind, str(path))["seconds"])
 
 
 def time_open(kind: str, path: str) -> float:
-    """Seconds to open an existing database, up to the first moment at which it could be read."""
+    """Return the seconds to open an existing database, until it can be read."""
     module = importlib.import_module(kind)
     started = time.perf_counter()
     if kind == "pellucid":
@@ -122,7 +123,7 @@ def time_open(kind: str, path: str) -> float:
 
 
 def anonymous_memory() -> int | None:
-    """Bytes of memory of this process that no file backs, or None where the system does not tell."""
+    """Return the bytes of this process that no file backs, or None if the system does not report them."""
     status = Path("/proc/self/status")
     if not status.exists():
         return None
@@ -133,7 +134,7 @@ def anonymous_memory() -> int | None:
 
 
 def scan(path: str, field: str, how: str) -> dict[str, Any]:
-    """Read `field` of every row and watch the anonymous memory of this process."""
+    """Read `field` of every row and measure the anonymous memory of this process."""
     import pellucid
 
     with pellucid.open(path, mode="r") as database:
@@ -161,7 +162,7 @@ def main() -> None:
     elif verb == "scan":
         print(json.dumps(scan(*arguments)))
     elif verb in ("trade", "exchange", "commit", "crash", "recover"):
-        # Not before: what the other verbs look at is a process without all of this.
+        # Import this only here: the other verbs measure a process without all of this.
         from pellucid.bench import peers
 
         peers.main(verb, *arguments)

@@ -1,7 +1,7 @@
-"""How fast do rows become columns, and columns rows?
+"""This module measures the conversion of rows to columns, and of columns to rows.
 
-What goes out is one column for NumPy and four for Arrow, what comes in is those four. Who has no way of its
-own to Arrow fetches rows, and makes columns of them as one would.
+It exports one column to NumPy and four columns to Arrow, and loads those four. A library that cannot export
+to Arrow itself fetches rows and makes columns from them, as a program would.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TITLES = [NUMPY, ARROW, LOAD]
 
 NAMES = ["age", "amt", "end", "nested"]
 COMPARED = 100
-"""Rows of a table that are compared one by one; of all rows only the sums are."""
+"""How many rows of a table are compared one by one. For all rows, only the sums are compared."""
 
 
 def run(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> None:
-    """Every measure, where there is NumPy, and Arrow."""
+    """Run every measure for which NumPy or Arrow is installed."""
     count = len(records)
     if run.wants(NUMPY) and (numpy := run.rivals.find("numpy")):
         run.measure(
@@ -77,7 +77,7 @@ def _checked(
 
 
 def _summary(table: Any) -> object:
-    """What tables of the same rows have in common, whatever the types of their strings."""
+    """Return what tables of the same rows have in common, whatever the types of their strings."""
     sums = [sum(table[name].to_pylist()) for name in ("age", "amt")]
     return table.num_rows, sums, table.slice(0, COMPARED).to_pylist()
 
@@ -92,7 +92,7 @@ def _lists(records: Sequence[Record]) -> list[list[Any]]:
 
 
 def ages(one: Queried, numpy: ModuleType) -> Callable[[], Any]:
-    """One column as an array."""
+    """Return a function that exports one column as an array."""
     if isinstance(one, Ours):
         return lambda: one.table.to_numpy("age")
     if isinstance(one, Duck):
@@ -103,7 +103,7 @@ def ages(one: Queried, numpy: ModuleType) -> Callable[[], Any]:
 
 
 def four(one: Queried, pyarrow: ModuleType) -> Callable[[], Any]:
-    """Four columns as a table of pyarrow, under `NAMES`."""
+    """Return a function that exports four columns as a pyarrow table, under `NAMES`."""
 
     def of_lists(columns: Any) -> Any:
         return pyarrow.table(dict(zip(NAMES, columns, strict=True)))
@@ -122,7 +122,7 @@ def four(one: Queried, pyarrow: ModuleType) -> Callable[[], Any]:
 
 
 class _SqlColumns(SqliteColumns):
-    """SQLite with the four columns, which come in as lists."""
+    """SQLite with the four columns, which it loads from lists."""
 
     create = "CREATE TABLE people (k INTEGER PRIMARY KEY, age INTEGER, amt REAL, last TEXT, nested TEXT)"
     insert = "INSERT INTO people VALUES (?, ?, ?, ?, ?)"
@@ -132,7 +132,7 @@ class _SqlColumns(SqliteColumns):
 
 
 class _Duck(DuckDb):
-    """DuckDB, which reads Arrow as it is."""
+    """DuckDB, which reads Arrow directly."""
 
     name = "duckdb"
 
@@ -145,7 +145,7 @@ class _Duck(DuckDb):
 
 
 class _Frame:
-    """A DataFrame of polars over the same memory."""
+    """A polars DataFrame over the same memory."""
 
     is_ours = False
 
@@ -164,7 +164,7 @@ class _Frame:
 
 
 def loaders(rivals: Rivals, directory: Path) -> list[tuple[Any, bool]]:
-    """Stores whose packages are installed, still empty, and whether their `fill` takes a table of Arrow."""
+    """Return empty stores whose libraries are installed, and whether their `fill` takes an Arrow table."""
     dumps = json_text(rivals)
     found: list[tuple[Any, bool]] = [(Pellucid(VARIED, directory), True), (LiveDicts(VARIED), False)]
     if modules := rivals.found(lmdb="lmdb", orjson="orjson"):
@@ -181,7 +181,7 @@ def loaders(rivals: Rivals, directory: Path) -> list[tuple[Any, bool]]:
 
 
 def load(run: Run, table: Any) -> None:
-    """A table of Arrow into a new file."""
+    """Measure the load of an Arrow table into a new file."""
     directory = run.directory / "loaded"
     directory.mkdir()
     found = []
@@ -199,7 +199,7 @@ def load(run: Run, table: Any) -> None:
             expected=sum(table["age"].to_pylist()),
             targets=[Target(1e6)],
             notes=[
-                "into a new file, the commit included; who takes no Arrow takes dicts (`to_pylist`), "
+                "into a new file, with the commit; libraries without Arrow take dicts (`to_pylist`), "
                 "SQLite's columns take lists; polars and the live dicts stay in memory"
             ],
         )

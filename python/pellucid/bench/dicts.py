@@ -1,8 +1,8 @@
-"""How fast is a dict on disk: single writes of small values under str keys, then random reads?
+"""This module measures a dict on disk: single writes of small values under str keys, then random reads.
 
-Each player runs alone from open to close, in turn with the others, round after round. A writer that needs
-longer than the time budget is stopped and judged by what it did; the table says how much that was. Keys
-come in random order, as names and ids do.
+Each player runs alone from open to close, in turn with the others, in several rounds. A writer that needs
+longer than the time budget is stopped. Its figure is for the work that it did; the table says how much that
+was. Keys come in random order, as names and ids do.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pellucid.bench.run import Run
 from pellucid.bench.runner import WrongAnswerError, compiled, function, in_turn
 
 BLOCK = 100
-"""Single puts between two looks at the clock."""
+"""Single puts between two reads of the clock."""
 EXECUTEMANY_BLOCK = 10_000
 READS_MAX = 200_000
 SAMPLE = 200
 """Keys whose values are compared after the timing."""
 
-# What was set before anything was measured, by the count of writes. A put may take six times a dict's time.
+# Set before anything was measured, for each count of writes. A put may take six times the time of a dict.
 WRITE_TARGETS = {10_000: [Target(1 / 6, "dict")]}
 TOGETHER_TARGETS = {
     10_000: [Target(4, "dbm.gnu")],
@@ -44,7 +44,7 @@ FROM_OPEN_TO_CLOSE_TARGETS = {10_000: [Target(3, "dbm.gnu")]}
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What one player did in one round."""
+    """The results of one player in one round."""
 
     write_seconds: float
     written: int
@@ -53,17 +53,17 @@ class Played:
     there: int
     """Keys that could be read."""
     whole_seconds: float
-    """Open, writes and close; without the reads."""
+    """Seconds for open, writes and close, without the reads."""
 
 
 def run(run: Run) -> None:
-    """Every count of writes."""
+    """Run every count of writes."""
     for count in run.scale.writes:
         one_count(run, count)
 
 
 def one_count(run: Run, count: int) -> None:
-    """Everybody writes `count` values and reads some of them, in turn."""
+    """Let all players write `count` values and read some of them, in turn."""
     measures = measures_of(count, run.scale.budget_seconds)
     if not any(run.wants(measure.title) for measure in measures):
         return
@@ -93,14 +93,14 @@ def one_count(run: Run, count: int) -> None:
 
 
 def measures_of(count: int, budget_seconds: float) -> list[Measure]:
-    """What comes of one count of writes: writes, reads, both together, and with open and close counted."""
+    """Make the measures of one count of writes: writes, reads, both, and both with open and close."""
     stopped = f"who needs more than {budget_seconds:g} s to write, or to read, is stopped"
     budget = f"{stopped} and judged by what was done"
     beside = "each rival stands under the one of our ways that is like its own"
     both = "one write and one read, each by its own mean"
     reading = [
         f"at most {READS_MAX:,} reads, before closing; what a stopped writer lacks is put in bulk first",
-        "who has no way to do that in bulk reads from as many keys as it has written",
+        "a contender without bulk puts reads from as many keys as it has written",
     ]
     notes = [budget, beside]
 
@@ -117,7 +117,7 @@ def measures_of(count: int, budget_seconds: float) -> list[Measure]:
 
 
 def _pairs(count: int) -> list[Pair]:
-    """Make `count` different keys in random order, each with a small value of its own."""
+    """Make `count` different keys in random order, each with its own small value."""
     chance = random.Random(count)
     pairs = [(f"{number * 2654435761 % 2**32:08x}-{number}", f"value {number}") for number in range(count)]
     chance.shuffle(pairs)
@@ -125,7 +125,7 @@ def _pairs(count: int) -> list[Pair]:
 
 
 def play(player: Player, pairs: Sequence[Pair], budget_seconds: float, directory: Path) -> Played:
-    """Open, write, read, close; then check and remove what was left on disk."""
+    """Open, write, read, close; then check the values and remove the files."""
     home = directory / "dict"
     home.mkdir()
     try:
@@ -156,7 +156,7 @@ def play(player: Player, pairs: Sequence[Pair], budget_seconds: float, directory
 
 
 def _writer(player: Player, session: Session, pairs: Sequence[Pair]) -> tuple[Any, list[Sequence[Pair]]]:
-    """Give the compiled loop of all writes, and the blocks that it goes through."""
+    """Return the compiled loop of all writes, and the blocks of pairs for it."""
     size = EXECUTEMANY_BLOCK if player.puts_blocks else BLOCK
     blocks = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     line = player.put if player.puts_blocks else f"for k, v in block: {_indented(player.put)}"
@@ -174,12 +174,12 @@ def _read(player: Player, names: Names, pairs: Sequence[Pair], budget_seconds: f
 
 
 def _indented(line: str) -> str:
-    """A `with` cannot follow a `for` on one line."""
+    """Indent a line, because a `with` cannot follow a `for` on one line."""
     return f"\n   {line}" if line.startswith("with ") else line
 
 
 def _loop(line: str, names: Names) -> Any:
-    """The loop around everybody's line: block after block, until the budget is spent."""
+    """Make the loop around the line of a player: block after block, until the budget is used up."""
     parameters = "".join(f", {name}=_names[{name!r}]" for name in names)
     source = (
         f"def work(blocks, budget, clock=_names['_clock']{parameters}):\n"
@@ -195,7 +195,7 @@ def _loop(line: str, names: Names) -> Any:
 
 
 def _check(player: Player, names: Names, pairs: Sequence[Pair]) -> None:
-    """Compare some of the values, read by the same line."""
+    """Compare some of the values, read by the line of the player."""
     get = function("k", player.get, names)
     for key, value in random.Random(1).choices(pairs, k=SAMPLE):
         answer = get(key)

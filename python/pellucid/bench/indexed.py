@@ -1,11 +1,11 @@
-"""What do indexes cost those who write, and what do they give those who read, beside sqlite3's?
+"""This module measures what indexes cost for writes and gain for reads, in pellucid and in sqlite3.
 
-Rows have four fields; `name` has a value of its own in each, `age` a thousand, `city` a hundred. *Three* are
-indexes over these, *computed* is one over the lower case of `name`. sqlite3 keeps the same rows in columns,
-in WAL mode and without a sync for each commit.
+Rows have four fields. `name` is different in each row, `age` has a thousand values, and `city` a hundred.
+*Three* are indexes over these. *Computed* is one index over `name` in lower case. sqlite3 stores the same
+rows in columns, in WAL mode and without a sync for each commit.
 """
 
-# ruff: noqa: D102 (what the methods do is what they are called)
+# ruff: noqa: D102 (the names of the methods say what they do)
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ KINDS: dict[str, dict[str, tuple[Any, str]]] = {
     "three": {"name": (F.name, "name"), "age": (F.age, "age"), "city": (F.city, "city")},
     "computed": {"lower": (F.name.lower(), "lower(name)")},
 }
-# Rows a second, by the kind of indexes.
+# Rows a second, for each kind of indexes.
 EXTENDED = {"none": 700_000, "three": 350_000, "computed": 500_000}
 APPENDED = {"none": 500_000, "three": 150_000, "computed": 250_000}
 
 
 def rows_of(count: int) -> list[Row]:
-    """Rows whose names come in no order."""
+    """Make rows whose names are in random order."""
     return [
         {
             "name": f"Name {number * 7919 % count}",
@@ -58,7 +58,7 @@ def rows_of(count: int) -> list[Row]:
 
 
 class Ours:
-    """Us, in a new file."""
+    """pellucid, in a new file."""
 
     name = "pellucid"
 
@@ -138,7 +138,7 @@ class Sqlite:
 
     def finder(self, names: Sequence[str]) -> Callable[[], int]:
         execute = self.connection.execute
-        # Two, to know that there is but one.
+        # Ask for two rows, to know that there is only one.
         statement = "SELECT n FROM rows WHERE name = ? LIMIT 2"
 
         def only(name: str) -> int:
@@ -162,7 +162,7 @@ EVERYBODY: list[type[Ours] | type[Sqlite]] = [Ours, Sqlite]
 
 
 def run(run: Run) -> None:
-    """Every measure."""
+    """Run every measure."""
     of_rows = [title.format(rows=run.scale.rows) for title in (GET, FIND)]
     if not any(map(run.wants, [*TITLES, *of_rows])):
         return
@@ -176,7 +176,7 @@ def run(run: Run) -> None:
 
 
 def writes(run: Run, title: str, rows: Sequence[Row], wanted: dict[str, int], method: str) -> None:
-    """The same rows into a new table, with each kind of indexes."""
+    """Measure writes of the same rows into a new table, with each kind of indexes."""
     if not run.wants(title):
         return
     contenders, targets = [], []
@@ -206,7 +206,7 @@ def _into_new(
 
 
 def builds(run: Run, rows: Sequence[Row]) -> None:
-    """An index over rows that are there; and what each kind takes in the file."""
+    """Measure the creation of an index over existing rows, and its size in the file."""
     if not (run.wants(BUILD) or run.wants(SIZE)):
         return
     contenders, sizes = [], []
@@ -251,7 +251,7 @@ def _size(run: Run, store: Any, rows: Sequence[Row]) -> Contender:
 
 
 def reads(run: Run, rows: Sequence[Row], *, is_small: bool) -> None:
-    """Rows by values in no order; and a range of them, read one way and another."""
+    """Measure reads of rows by values in random order."""
     title, find = GET.format(rows=len(rows)), FIND.format(rows=len(rows))
     if not any(map(run.wants, [title] if is_small else [title, find, RANGE])):
         return
@@ -281,7 +281,7 @@ def reads(run: Run, rows: Sequence[Row], *, is_small: bool) -> None:
 
 
 def ranges(run: Run, stores: Sequence[Any], rows: Sequence[Row]) -> None:
-    """The rows of as many ages as have some 1,000 rows."""
+    """Measure reads of a range of ages that has about 1,000 rows, in several ways."""
     count = max(1, 1000 * 1000 // len(rows))
     expected = sum(row["age"] for row in rows if row["age"] < count)
     ours, theirs = stores[0].table.index("age"), stores[1].connection
@@ -290,7 +290,7 @@ def ranges(run: Run, stores: Sequence[Any], rows: Sequence[Row]) -> None:
     read = partial(timed, repeat_seconds=run.pace.repeat_seconds)
     contenders = [
         read("pellucid, rows", lambda: sum([row.age for row in ours.range(0, count)]), 1, is_ours=True),
-        # A list of the values, as fetchall() gives; an index that has them is all that either side reads.
+        # A list of the values, as fetchall() returns it. Both sides read only an index that has these values.
         read("pellucid, index", lambda: sum(query.column("age")), 1, is_ours=True),
         read("pellucid, keys", lambda: sum([age for age, _ in ours.keys(0, count)]), 1, is_ours=True),
         read(

@@ -1,7 +1,7 @@
-"""On what did this run?
+"""This module describes the machine on which the benchmarks run.
 
-Figures without a machine mean nothing, and a busy machine or a file system in memory changes them more than
-most code does; so both are in every report.
+Figures mean nothing without the machine. The load, and a file system in memory, change them more than most
+code does. So every report has both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def describe(directory: Path) -> dict[str, str]:
-    """Name the machine, the Python, and the file system under `directory`."""
+    """Return the machine, the Python, and the file system of `directory`."""
     return {
         "cpu": _cpu_model(),
         "cores": str(_core_count()),
@@ -31,14 +31,14 @@ def describe(directory: Path) -> dict[str, str]:
 
 
 def memory_size() -> int | None:
-    """The machine's memory in bytes, where the system tells."""
+    """Return the size of the machine's memory in bytes, if the system reports it."""
     if "SC_PHYS_PAGES" not in os.sysconf_names:
         return None
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def file_system(directory: Path) -> str:
-    """The type of the file system that holds `directory` ("ext4", "tmpfs"), or "?" if the system hides it."""
+    """Return the type of the file system of `directory` ("ext4", "tmpfs"), or "?" if the system hides it."""
     mounts = Path("/proc/self/mounts")
     if not mounts.exists():
         return "?"
@@ -61,7 +61,7 @@ def _cpu_model() -> str:
 
 
 def _core_count() -> int:
-    if hasattr(os, "sched_getaffinity"):  # what this process may use, which a container narrows
+    if hasattr(os, "sched_getaffinity"):  # the processors of this process; a container may have fewer
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 

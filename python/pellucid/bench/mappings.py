@@ -1,8 +1,8 @@
-"""How does each rival play a dict of str to str that lies on disk?
+"""This module uses each library as a dict of str to str on disk.
 
-A player opens at a path and says, as lines of Python, how a program puts `v` under `k` and gets it back. The
-lines are compiled into the same loop for everybody. Each also says what a single put survives, since a
-fast put that a crash takes back is another thing than a slow one that it does not.
+A player opens a path and gives two lines of Python: how a program puts `v` under `k`, and how it reads it.
+The same loop runs the lines of all players. Each player also says what a single put survives, because a fast
+put that a crash loses is not the same as a slow put that it does not lose.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ Survives = Literal["nothing", "kill -9", "power loss"]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An open rival."""
+    """An open library."""
 
     names: Names
-    """What the put line needs."""
+    """Names for the put line."""
     complete: Callable[[], object]
-    """What has to follow the last put: a commit, an index. It is part of the writing."""
+    """The call that must follow the last put: a commit, an index. Its time counts as writing."""
     reading: Callable[[], Names]
-    """What the get line needs, once the writing is complete."""
+    """Names for the get line, when the writing is complete."""
     close: Callable[[], object]
     fill: Callable[[Iterable[Pair]], object] | None = None
-    """Put the pairs that a stopped writer did not come to, in bulk and not timed, so that all read from as
-    many keys. None where bulk is as slow as single puts are."""
+    """Put the pairs that a stopped writer did not write, in bulk and not timed. So all contenders read from
+    the same number of keys. None if bulk puts are as slow as single puts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """One rival in one way of use."""
+    """One library, used in one way."""
 
     name: str
     open: Callable[[Path], Session]
     put: str
     get: str
     survives: Survives
-    """What a put survives as soon as it has returned."""
+    """What a put survives when it returns."""
     is_ours: bool = False
     puts_blocks: bool = False
-    """The put line takes a `block` of (key, value) pairs, not one."""
+    """Whether the put line takes a `block` of (key, value) pairs instead of one pair."""
     in_memory: bool = False
 
     @property
     def like(self) -> str:
-        """The one of our ways to which this one is to be compared: like with like."""
+        """Return the name of our player with the same promise, with which this one is compared."""
         if self.in_memory:
             return "pellucid, in memory"
         if self.puts_blocks:
@@ -68,7 +68,7 @@ class Player:
 
 
 def players(rivals: Rivals) -> list[Player]:
-    """Everybody who is installed, ours first."""
+    """Return all players whose libraries are installed, ours first."""
     found = [*_ours(), Player("dict", _open_dict, "d[k] = v", "d[k]", "nothing", in_memory=True)]
     found += _dbm(rivals)
     rivals.find("sqlite3")
@@ -90,7 +90,7 @@ def players(rivals: Rivals) -> list[Player]:
 
 
 def _mapping(mapping: Any, complete: Callable[[], object] = lambda: None, *, fills: bool = False) -> Session:
-    """Something that is used as `d[k] = v` throughout."""
+    """Make a session of an object that is used only as `d[k] = v` and `d[k]`."""
 
     def fill(pairs: Iterable[Pair]) -> None:
         for key, value in pairs:
@@ -146,14 +146,14 @@ def _dbm(rivals: Rivals) -> list[Player]:
             opened = partial(_open_dbm, module, fills=name == "dbm.gnu")
             found.append(Player(name, opened, "d[k] = v", "d[k].decode()", survives))
     rivals.find("shelve")
-    # Which dbm shelve uses depends on the build of Python, and with it what a put survives.
+    # The build of Python decides which dbm shelve uses, and so what a put survives.
     backend = _first_dbm(rivals)
     shelved = dict(kinds).get(backend, "nothing")
     return [*found, Player(f"shelve on {backend}", _open_shelf, "d[k] = v", "d[k]", shelved)]
 
 
 def _first_dbm(rivals: Rivals) -> str:
-    """The module that `dbm.open` takes for a new file."""
+    """Return the name of the module that `dbm.open` uses for a new file."""
     import dbm
 
     names: list[str] = getattr(dbm, "_names", ["dbm.gnu", "dbm.ndbm", "dbm.dumb"])
@@ -186,19 +186,19 @@ def _open_plyvel(plyvel: ModuleType, path: Path) -> Session:
 
 
 def _open_cache(diskcache: ModuleType, path: Path) -> Session:
-    # Its default limit would evict; the other databases keep what they are given.
+    # The default limit would evict values. The other databases keep all of them.
     return _mapping(diskcache.Cache(str(path), size_limit=1 << 40))
 
 
 def _open_sqlitedict(sqlitedict: ModuleType, path: Path, *, autocommit: bool) -> Session:
-    # Its puts go to a thread through a queue; commit() waits for it.
+    # Puts go to a thread through a queue; commit() waits for this thread.
     mapping = sqlitedict.SqliteDict(str(path), autocommit=autocommit)
     return _mapping(mapping, mapping.commit)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sqlite:
-    """One way to write a key and a value with SQLite; the names say what is settable."""
+    """One way to write a key and a value with SQLite. The names say which settings it has."""
 
     name: str
     in_file: bool = True
@@ -228,7 +228,7 @@ class _Sqlite:
             connection.execute("BEGIN")
             connection.executemany(self.INSERT, pairs)
             connection.execute("COMMIT")
-            # Or closing, which is timed, would have to.
+            # Otherwise closing, which is timed, would have to do this.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
         names = {"execute": connection.execute, "executemany": connection.executemany}

@@ -1,8 +1,8 @@
-"""What is a measure, and when is its target met?
+"""This module defines measures, results and targets.
 
-Everything is kept as a *cost*, of which less is better: seconds for one operation, bytes, or a factor.
-Units only say how a cost is shown. A ratio is always the rival's cost over ours: above 1 we win, below 1
-we lose.
+Every result is a *cost*, and a lower cost is better: seconds for one operation, bytes, or a factor. A unit
+only says how to print a cost. A ratio is the cost of the other library divided by ours. Above 1 we win, below
+1 we lose.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 
 class Unit(enum.Enum):
-    """How a cost is shown to a person."""
+    """How to print a cost."""
 
     TIME = "time per operation"
     RATE = "operations per second"
@@ -21,7 +21,7 @@ class Unit(enum.Enum):
     FACTOR = "times the best"
 
     def show(self, cost: float) -> str:
-        """Write a cost as people read it.
+        """Format a cost for people.
 
         >>> Unit.TIME.show(30.8e-9), Unit.RATE.show(1 / 16.2e6), Unit.BYTES.show(171)
         ('30.8 ns', '16.20 M/s', '171 B')
@@ -45,7 +45,7 @@ class Unit(enum.Enum):
 
 
 def _scaled(value: float, steps: list[tuple[float, float, str]]) -> str:
-    """Write `value` with the first unit whose upper bound it is below: (bound, factor, unit)."""
+    """Format `value` with the first unit whose upper bound is above it: (bound, factor, unit)."""
     factor, unit = next(((factor, unit) for bound, factor, unit in steps if value < bound), steps[-1][1:])
     shown = value * factor
     if unit == "B" and shown == int(shown):
@@ -56,56 +56,56 @@ def _scaled(value: float, steps: list[tuple[float, float, str]]) -> str:
 
 @dataclass(slots=True)
 class Result:
-    """What one contender scored in one measure: a cost for each round."""
+    """The costs of one contender in one measure, one for each round."""
 
     name: str
     is_ours: bool = False
-    # Shown for orientation only (the empty loop): neither a rival nor a loss.
+    # Shown only for orientation (the empty loop). It is neither a contender nor a loss.
     is_reference: bool = False
     note: str = ""
     like: str = ""
-    """Our result that this one is compared with, where it is not the first."""
+    """Our result with which this one is compared, if it is not the first."""
     facts: dict[str, str] = field(default_factory=dict)
-    """What the report shows in columns of their own."""
+    """Values that the report shows in their own columns."""
     costs: list[float] = field(default_factory=list)
 
     @property
     def median(self) -> float:
-        """The cost that the report compares."""
+        """Return the cost that the report compares."""
         return statistics.median(self.costs)
 
     @property
     def best(self) -> float:
-        """The least disturbed round."""
+        """Return the cost of the round with the least disturbance."""
         return min(self.costs)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a measure must reach: `wanted` times a rival's speed, or (no rival) a figure of its own.
+    """The target of a measure: `wanted` times the speed of another library, or a figure if there is none.
 
-    A figure of its own is a rate to reach where the unit is `Unit.RATE`, else a cost to stay below.
+    With `Unit.RATE`, the figure is a rate to reach. With other units, it is a cost to stay below.
     """
 
     wanted: float
     against: str | None = None
     ours: str | None = None
-    """Which of our results is meant, where there are several; the first otherwise."""
+    """The name of our result that the target is for, if it is not the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A target beside what was measured."""
+    """A target with the measured value."""
 
     wanted: str
     measured: str
     is_met: bool | None
-    """None: the rival is not installed, or the measure did not run here."""
+    """None if the library is not installed, or the measure did not run here."""
 
 
 @dataclass(slots=True)
 class Measure:
-    """One table of the report: several contenders doing the same work."""
+    """One table of the report: several contenders that do the same work."""
 
     title: str
     unit: Unit
@@ -115,30 +115,30 @@ class Measure:
 
     @property
     def ours(self) -> Result | None:
-        """Our first result: what rivals are compared with."""
+        """Return our first result, with which the others are compared."""
         return next((result for result in self.results if result.is_ours), None)
 
     def result(self, name: str) -> Result | None:
-        """The result of one contender, or None if it did not run."""
+        """Return the result of one contender, or None if it did not run."""
         return next((result for result in self.results if result.name == name), None)
 
     def beside(self, rival: Result) -> Result | None:
-        """Our result that a rival is compared with."""
+        """Return our result with which another one is compared."""
         return self.result(rival.like) if rival.like else self.ours
 
     def ratio(self, rival: Result) -> float | None:
-        """How many times our speed is the rival's (for bytes: how many times smaller we are)."""
+        """Return the cost of another library divided by ours."""
         ours = self.beside(rival)
         if ours is None or rival.is_ours or rival.is_reference:
             return None
         return rival.median / ours.median
 
     def losses(self) -> list[Result]:
-        """The rivals that beat us."""
+        """Return the results that beat ours."""
         return [result for result in self.results if (ratio := self.ratio(result)) is not None and ratio < 1]
 
     def verdict(self, target: Target) -> Verdict:
-        """Say whether `target` is met by the medians."""
+        """Say whether the medians meet `target`."""
         ours = self.result(target.ours) if target.ours else self.ours
         if target.against is not None:
             wanted = f"{target.wanted:.2f}x {target.against}"

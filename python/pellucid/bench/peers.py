@@ -1,4 +1,4 @@
-"""What does a process do that puts beside others, or dies while others look on?
+"""This module has the processes that write together, and the process that dies after its puts.
 
     trade WRITER PATH NUMBER SECONDS       put, and read what the other one put
     exchange WRITER PATH NUMBER COUNT      put a time, wait for the other's, in turn
@@ -6,8 +6,8 @@
     crash WRITER PATH COUNT                single puts, then SIGKILL
     recover WRITER PATH COUNT              open what was left, and read all of it
 
-They are verbs of `pellucid.bench.child`. The first three say "ready", wait for a line, do their work and
-print one JSON object. They end at once when their standard input does: whoever started them is gone.
+These are verbs of `pellucid.bench.child`. The first three print "ready", wait for a line, do their work and
+print one JSON object. They exit when their standard input ends, because then their parent process is dead.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pellucid.bench.runner import compiled, function
 from pellucid.bench.writers import Names, Writer, repeated, row, writers
 
 KEYS = 1_000
-"""Rows of one process; those of process 1 begin behind those of process 0."""
+"""Rows of one process. The rows of process 1 come after those of process 0."""
 BLOCK = 100
-"""Turns between two looks at the clock."""
+"""Turns between two reads of the clock."""
 PUTS = 10
-"""Puts of one transaction."""
+"""Puts in one transaction."""
 
 TRADE = """
 def work(own, other, seconds, row, clock{names}):
@@ -90,35 +90,35 @@ def made(template: str, writer: Writer, names: Names) -> Callable[..., Any]:
 
 
 def trade(writer: Writer, names: Names, number: int, seconds: float) -> dict[str, Any]:
-    """Put, and read what the other one of two put, for some seconds."""
+    """Put, and read what the other process put, for some seconds."""
     work = made(TRADE, writer, names)
     found: dict[str, Any] = work(number * KEYS, (1 - number) * KEYS, seconds, row, time.perf_counter)
     return found
 
 
 def exchange(writer: Writer, names: Names, number: int, count: int) -> dict[str, Any]:
-    """Put the time, wait for the other one's, in turn; say how old each was when it was seen."""
+    """Put the time, then wait for the time of the other process. Return how old each was when it was seen."""
     work = made(EXCHANGE, writer, names)
-    # The clock is the system's, and so the same in all processes.
+    # This clock belongs to the system, so all processes have the same.
     found: dict[str, Any] = work(number * KEYS, (1 - number) * KEYS, count, number == 0, time.perf_counter_ns)
     return found
 
 
 def commit(writer: Writer, names: Names, number: int, seconds: float) -> dict[str, Any]:
-    """Transactions of ten puts, for some seconds."""
+    """Commit transactions of ten puts, for some seconds."""
     found: dict[str, Any] = made(COMMIT, writer, names)(number * KEYS, seconds, row, time.perf_counter)
     return found
 
 
 def crash(writer: Writer, path: Path, count: int) -> None:
-    """Put rows one by one, and die without a word to the database."""
+    """Put rows one by one, and die without closing the database."""
     put = repeated("for k, v in pairs:", writer.put, writer.open(path).names(), "pairs")
     put([(number, row(number)) for number in range(count)])
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def recover(writer: Writer, path: Path, count: int) -> dict[str, Any]:
-    """Open what a crash left, up to the first row that is read; then say what is there."""
+    """Open the database after a crash and read the first row. Then return what is there."""
     started = time.perf_counter()
     opened = writer.open(path)
     names = opened.names()
@@ -155,12 +155,12 @@ def main(verb: str, writer_name: str, path: str, *arguments: str) -> None:
 def _wait_for_the_others() -> None:
     print("ready", flush=True)
     if not os.read(0, 1):
-        raise SystemExit("whoever started this process is gone")
+        raise SystemExit("the process that started this one is gone")
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
 
 def _end_with_the_parent() -> None:
-    # Without the buffer of sys.stdin, whose lock an ending interpreter wants.
+    # Do not use sys.stdin: an interpreter that exits needs the lock of its buffer.
     while os.read(0, 1):
         pass
     os._exit(1)

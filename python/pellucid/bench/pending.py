@@ -1,8 +1,8 @@
-"""What do commits cost that wait in the log: a scan that merges them, an open that replays them?
+"""This module measures commits that are pending in the log: scans that merge them, opens that replay them.
 
-A checkpoint ends the waiting: it begins when an area of the log is half full (16 MiB), or when its oldest
-commit has waited for 5 seconds. So rows are small, what is timed comes right behind the puts, and a sample
-counts only if all that was pending still is when it ends.
+A checkpoint writes pending commits into the file. It begins when an area of the log is half full (16 MiB), or
+when its oldest commit has waited for 5 seconds. So the rows are small, and the timed part follows the puts at
+once. A sample counts only if all commits are still pending at its end.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from pellucid.bench.runner import Contender, WrongAnswerError, function
 from pellucid.bench.writers import OURS, SQLITE, Writer, repeated, row
 
 TRIES = 5
-"""How often a sample is taken anew because of a checkpoint."""
+"""How often a sample is repeated because of a checkpoint."""
 LOOKS = 10
-"""How often the log is looked at while it is filled."""
+"""How often the size of the log is read while it is filled."""
 
 
 class CheckpointCameError(Exception):
-    """What should have been pending is in the file."""
+    """Raised when commits that should be pending are already in the file."""
 
 
 def run(run: Run, everybody: Sequence[Writer]) -> None:
-    """Every measure of this module."""
+    """Run every measure of this module."""
     scans(run, everybody)
     recoveries(run, everybody)
 
 
 def again(title: str, sample: Callable[[], float]) -> float:
-    """Take a sample until no checkpoint comes in between."""
+    """Take a sample, and repeat it if a checkpoint ran meanwhile."""
     for _ in range(TRIES):
         try:
             return sample()
@@ -51,7 +51,7 @@ def again(title: str, sample: Callable[[], float]) -> float:
 
 @contextmanager
 def home(run: Run) -> Iterator[Path]:
-    """A folder that is gone afterwards."""
+    """Make a folder, and remove it at the end."""
     path = run.directory / "pending"
     path.mkdir()
     try:
@@ -61,12 +61,12 @@ def home(run: Run) -> Iterator[Path]:
 
 
 class Scanned:
-    """A file with a table that is scanned, with nothing pending or with much."""
+    """A file with a table to scan, with few or many pending commits."""
 
     def __init__(self, writer: Writer, path: Path, rows: int, pending: int) -> None:
         self.writer, self.rows = writer, rows
         self.name = f"{writer.name}, {pending:,} pending" if pending else writer.name
-        # Spread over the table, and each with the value that it has: the sum stays.
+        # Spread over the table, and each keeps its value. So the sum stays the same.
         step = rows // pending if pending else 1
         self.pairs = [(number * step, row(number * step)) for number in range(pending)]
         self.opened = writer.open(path)
@@ -76,12 +76,12 @@ class Scanned:
         self.sum = function("", writer.sum, names) if writer.sum else None
         self._put = repeated("for k, v in pairs:", writer.put, names, "pairs")
         if writer is SQLITE:
-            # Or its log would be written back every 1,000 pages.
+            # Otherwise SQLite would write its log back every 1,000 pages.
             names["execute"]("PRAGMA wal_autocheckpoint = 0")
             self._put = repeated("if True:", writer.transaction, names, "pairs")
 
     def contender(self, title: str, work: Callable[[], object]) -> Contender:
-        """The scan as a contender; `work` is one of this file's."""
+        """Make a contender of the scan. `work` scans this file."""
         like = f"{OURS.name}, {len(self.pairs):,} pending" if self.pairs else ""
         return Contender(
             self.name,
@@ -92,7 +92,7 @@ class Scanned:
         )
 
     def _sample(self, work: Callable[[], object]) -> float:
-        """Seconds for a row, right behind the puts."""
+        """Return the seconds for one row, measured directly after the puts."""
         self.opened.settle()
         pending = [self._pending()]
         share = -(-len(self.pairs) // LOOKS)
@@ -111,7 +111,7 @@ class Scanned:
 
 
 def all_pending(sizes: Sequence[int]) -> bool:
-    """Whether a log only grew: empty at first, more with each look, and in the end as before the scan.
+    """Say whether a log only grew: empty at first, larger each time, and the same after the scan.
 
     >>> all_pending([0, 80, 160, 160]), all_pending([0, 80, 40, 40]), all_pending([0, 80, 160, 0])
     (True, False, False)
@@ -124,7 +124,7 @@ def all_pending(sizes: Sequence[int]) -> bool:
 
 
 def scans(run: Run, everybody: Sequence[Writer]) -> None:
-    """A loop and a sum over all rows, with an empty overlay and with many entries in it."""
+    """Measure a loop and a sum over all rows, with an empty memtable and with many entries in it."""
     rows, pending = run.scale.rows, min(run.scale.pending, run.scale.rows)
     looped = "loop over many small rows, some of them pending"
     summed = "sum of one field of many small rows, some of them pending"
@@ -133,15 +133,15 @@ def scans(run: Run, everybody: Sequence[Writer]) -> None:
     run.pace.on_progress("fill the tables that are scanned")
     expected = sum(row(number)["age"] for number in range(rows))
     notes = [
-        f"{rows:,} rows; pending: put one by one once all were stored, spread over them, not in the file yet",
-        "for SQLite: put in one transaction, and in its WAL, which is not written back meanwhile",
+        f"{rows:,} rows; pending: put again one by one, spread over the rows, and not in the file yet",
+        "for SQLite: put in one transaction, and kept in its WAL",
     ]
     ours = f"{OURS.name}, {pending:,} pending"
     with home(run) as folder:
         files = [Scanned(writer, folder / str(index), rows, 0) for index, writer in enumerate(everybody)]
         files += [Scanned(writer, folder / writer.module, rows, pending) for writer in (OURS, SQLITE)]
         try:
-            # The foundation's figures, and half of them.
+            # The targets without pending commits, and half of these with pending commits.
             run.measure(
                 looped,
                 Unit.RATE,
@@ -164,7 +164,7 @@ def scans(run: Run, everybody: Sequence[Writer]) -> None:
 
 
 def recoveries(run: Run, everybody: Sequence[Writer]) -> None:
-    """Open what a process left that put rows one by one and was then killed."""
+    """Measure how long an open takes after a process put rows one by one and was killed."""
     count = run.scale.pending
     title = f"open after a crash with {count:,} entries pending"
     expected = sum(row(number)["age"] for number in range(count))
@@ -190,7 +190,7 @@ def recoveries(run: Run, everybody: Sequence[Writer]) -> None:
         rounds=run.scale.start_rounds,
         targets=[Target(0.2)],
         notes=[
-            "up to the first row that is read; a process put as many rows one by one and killed itself",
-            "SQLite writes its WAL back every 1,000 pages, so that less is left; lmdb has nothing to replay",
+            "to the first row that is read; a process put these rows one by one and killed itself",
+            "SQLite writes its WAL back every 1,000 pages, so it has less to replay; lmdb has nothing",
         ],
     )

@@ -1,12 +1,13 @@
-"""Which records are measured?
+"""This module makes the records of the benchmarks.
 
-Two populations go through every measure of records. *uniform*: one record, from the experiment that this
-project set out to beat, a million times with another age. *mixed*: 64 kinds of record with 10 % of the fields
-missing and ints mixed with floats, which no cache of one layout can serve and which overflows a table's list
-of shapes. Queries ask a third one, *varied*: the uniform record with more values to tell apart.
+Two populations are used by every measure of records. *uniform* is the record of the experiment that this
+project wanted to beat, a million times, each with another age. *mixed* has 64 kinds of record; 10 % of the
+fields are missing, and ints are mixed with floats. No cache of one layout can serve it, and it has more
+shapes than a table can list. The queries use a third one: *varied* is the uniform record with more fields
+that differ.
 
-A population also knows how its field is read: `rec.age` where it is always there, `rec.get("age", 0)` where
-it may be missing. All contenders of a measure read it in the same way.
+A population also says how to read its field: `rec.age` if it is always there, `rec.get("age", 0)` if it may
+be missing. All contenders of a measure read it in the same way.
 """
 
 from __future__ import annotations
@@ -29,24 +30,24 @@ MISSING_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Records by number, and how their field `age` is read."""
+    """Records by number, and how to read their field `age`."""
 
     name: str
     describe: str
     record: Callable[[int], Record]
     by_attribute: str
-    """Reads the field as an attribute, where the contender has attributes: `".age"`."""
+    """Reads the field as an attribute, if the contender has attributes: `".age"`."""
     by_item: str
     """Reads the field as a dict does."""
     always_there: bool
 
     def records(self, count: int) -> list[Record]:
-        """The first `count` records, each a dict of its own."""
+        """Return the first `count` records, each as a dict of its own."""
         return [self.record(number) for number in range(count)]
 
 
 def fred(number: int) -> Record:
-    """Make the record of the experiment; only the age differs from one number to the next."""
+    """Make the record of the experiment. Only the age depends on the number."""
     return {
         "name": "Fred Bloggs",
         "age": 21 + number * 37 % 60,
@@ -65,11 +66,11 @@ STARTS = ["this", "that", "those", "which", "what", "here", "there", "where"]
 
 
 def varied(number: int) -> Record:
-    """Make the record of the experiment with more fields that differ, so that there is something to ask.
+    """Make the record of the experiment with more fields that differ, for queries.
 
-    Of as many records in a row as there are `STARTS`, one has a string that begins with each; `end` has 100
-    values, and `amt` another one in each of a million. Quarters are exact in binary: any order of adding
-    gives the same sum.
+    `STARTS` has the beginnings of a string; consecutive records use them in turn. `end` has 100 values, and
+    `amt` has a different value in each of a million records. Quarters are exact in binary, so any order of
+    adding gives the same sum.
     """
     record = fred(number)
     record["amt"] = number * 7919 % 1_000_003 / 4
@@ -92,7 +93,7 @@ SHAPES = _shapes()
 
 
 def irregular(number: int) -> Record:
-    """Make a record of one of 64 kinds, the same for the same number, with some of its fields missing."""
+    """Make a record of one of 64 kinds, always the same for one number, with some fields missing."""
     chance = random.Random(number)
     record: Record = {}
     for name in SHAPES[number % SHAPE_COUNT]:
@@ -104,7 +105,7 @@ def irregular(number: int) -> Record:
 
 def _irregular_value(name: str, number: int, chance: random.Random) -> object:
     if name == "age":
-        # Halves are exact in binary, so every order of adding gives the same sum.
+        # Halves are exact in binary, so any order of adding gives the same sum.
         return number % 80 + 0.5 if chance.random() < 0.5 else number % 80
     if name == "tags":
         return [f"tag{tag}" for tag in range(number % 5)]
@@ -116,7 +117,7 @@ def _irregular_value(name: str, number: int, chance: random.Random) -> object:
 
 
 def small(number: int) -> Record:
-    """Make a small flat record, as messages and rows of a web service are."""
+    """Make a small flat record, like a message or a row of a web service."""
     return {"id": number, "name": f"user {number}", "score": number * 0.5, "active": number % 2 == 0}
 
 

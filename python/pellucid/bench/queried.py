@@ -1,11 +1,11 @@
-"""How does each rival say the same query, in the way that is quickest for it?
+"""This module asks each library the same queries, in the fastest way of that library.
 
-Everybody holds the rows of the *varied* population and answers the same questions; the answer to each is
-plain Python, the same for all. Who has columns has one for each field that is asked for, the nested one too,
-and the rest of the record as JSON beside them.
+All contenders hold the rows of the *varied* population and answer the same questions. The answers are plain
+Python objects, the same for all. A library with columns has one column for each field that is asked for, the
+nested one too, and the rest of the record as JSON.
 """
 
-# ruff: noqa: D102 (what the methods promise stands once, at `Queried`)
+# ruff: noqa: D102 (the docstrings of the methods are at `Queried`)
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ from pellucid.bench.rivals import Rivals
 from pellucid.bench.stores import InFile, LiveDicts, LmdbJson, Pellucid, SqliteColumns, SqliteJson, json_text
 
 ABOVE = 50
-"""About half of the rows are older."""
+"""About half of the rows have a greater age."""
 FROM = 75
-"""One row in ten is as old, or older."""
+"""One row in ten has this age or a greater one."""
 PREFIX = "this"
-"""One row in eight has a nested string that begins so."""
+"""One row in eight has a nested string that begins with this."""
 TOP = 10
 
 Groups = list[tuple[str, float, float]]
 
 
 class Queried(Protocol):
-    """What the measures ask."""
+    """The questions of the measures."""
 
     name: str
     is_ours: bool
 
     def fill(self, records: Sequence[Record]) -> None:
-        """Start anew and store `records`."""
+        """Start again and store `records`."""
 
     def count_above(self) -> int:
-        """How many rows have an `age` above `ABOVE`."""
+        """Return how many rows have an `age` above `ABOVE`."""
 
     def count_prefix(self) -> int:
-        """How many rows have a string in `mydict.c.nested` that begins with `PREFIX`."""
+        """Return how many rows have a string in `mydict.c.nested` that begins with `PREFIX`."""
 
     def groups(self) -> Groups:
-        """The sum of `amt` and the mean of `age` for each `end`, in its order."""
+        """Return the sum of `amt` and the mean of `age` for each `end`, sorted by `end`."""
 
     def top(self) -> list[float]:
-        """The `amt` of the `TOP` rows with the greatest one; it is rows that are fetched."""
+        """Return the `amt` of the `TOP` rows with the greatest one. This must fetch whole rows."""
 
     def add_matches(self) -> float:
-        """The sum of `amt` over the rows with an `age` from `FROM` on, added up in a Python loop."""
+        """Return the sum of `amt` over the rows with an `age` from `FROM` on, added up in a Python loop."""
 
     def ages(self) -> list[int]:
-        """The `age` of each row."""
+        """Return the `age` of each row."""
 
     def grow_older(self) -> None:
         """Add 1 to the `age` of each row, in one transaction."""
@@ -71,7 +71,7 @@ class Queried(Protocol):
 
 
 class Ours(Pellucid):
-    """Us; the file is opened anew after it was filled, so that nothing waits in the log."""
+    """pellucid. The file is opened again after it was filled, so nothing is pending in the log."""
 
     def fill(self, records: Sequence[Record]) -> None:
         super().fill(records)
@@ -104,7 +104,7 @@ class Ours(Pellucid):
 
     @contextlib.contextmanager
     def in_changed_transaction(self) -> Iterator[None]:
-        """Inside a transaction that has changed a row, and is dropped: its queries see the change."""
+        """Open a transaction that changes a row and is dropped at the end. Its queries see the change."""
         with contextlib.suppress(_DroppedError), self.database.transaction():
             next(iter(self.table.values())).name = "Fred"
             yield
@@ -117,7 +117,7 @@ class _DroppedError(Exception):
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Inside it our queries run on so many threads."""
+    """Run our queries on this number of threads."""
     pellucid.set_threads(count)
     try:
         yield
@@ -126,10 +126,10 @@ def threads(count: int) -> Iterator[None]:
 
 
 class InPython:
-    """Questions about dicts, one after the other, in Python."""
+    """Answers the questions from dicts, one after the other, in Python."""
 
     def rows(self) -> Iterable[Record]:
-        """All rows as dicts."""
+        """Return all rows as dicts."""
         raise NotImplementedError
 
     def count_above(self) -> int:
@@ -172,7 +172,7 @@ class InPython:
 
 
 class Dicts(InPython, LiveDicts):
-    """The yardstick: dicts in a list, nothing stored and nothing to decode."""
+    """The yardstick: dicts in a list. Nothing is stored, and nothing is decoded."""
 
     def rows(self) -> Iterable[Record]:
         return self.records
@@ -200,20 +200,20 @@ class Lmdb(InPython, LmdbJson):
 
 
 class InSql:
-    """Questions in SQL, about columns or what stands for them."""
+    """Answers the questions in SQL, with columns or with expressions for them."""
 
     age, amt, end, nested = "age", "amt", "last", "nested"
     begins = f"GLOB '{PREFIX}*'"
-    """`LIKE` would not look at the case with SQLite."""
+    """A condition. SQLite's `LIKE` would ignore upper and lower case."""
     change = "UPDATE people SET age = age + 1"
 
     @property
     def four(self) -> str:
-        """The list of four columns, under the names that they have in a record."""
+        """Return the list of four columns, with the names of the fields."""
         return f'{self.age} AS age, {self.amt} AS amt, {self.end} AS "end", {self.nested} AS nested'
 
     def fetch(self, line: str) -> Iterable[tuple[Any, ...]]:
-        """The rows of a statement."""
+        """Return the rows of a statement."""
         raise NotImplementedError
 
     def _value(self, line: str) -> Any:
@@ -278,7 +278,7 @@ class SqlJson(InSql, SqliteJson):
 
 
 class Duck(InSql, InFile):
-    """DuckDB with the same columns in a file of its own, loaded from CSV; one thread, as everybody."""
+    """DuckDB with the same columns in its own file, loaded from CSV, on one thread like the others."""
 
     name = "duckdb"
     suffix = ".duckdb"
@@ -305,7 +305,7 @@ class Duck(InSql, InFile):
         text.unlink()
 
     def execute(self, line: str) -> Any:
-        """What a statement gives, to be fetched."""
+        """Run a statement and return its result, to be fetched."""
         return self._connection.execute(line)
 
     def fetch(self, line: str) -> Iterable[tuple[Any, ...]]:
@@ -314,7 +314,7 @@ class Duck(InSql, InFile):
 
     @contextlib.contextmanager
     def threads(self, count: int) -> Iterator[None]:
-        """Inside it DuckDB runs on so many threads."""
+        """Run DuckDB on this number of threads."""
         self.execute(f"SET threads = {count}")
         try:
             yield
@@ -328,7 +328,7 @@ class Duck(InSql, InFile):
 
 
 class Frame:
-    """A DataFrame of polars in memory, with the same columns."""
+    """A polars DataFrame in memory, with the same columns."""
 
     is_ours = False
 
@@ -380,7 +380,7 @@ class Frame:
 
 
 def cut(records: Iterable[Record], dumps: Callable[[object], str]) -> Iterator[tuple[object, ...]]:
-    """Cut records into columns: what is asked for, and the rest as JSON."""
+    """Split records into columns: the fields that are asked for, and the rest as JSON."""
     for number, record in enumerate(records):
         inner = record["mydict"]["c"]
         rest = {
@@ -399,7 +399,7 @@ def cut(records: Iterable[Record], dumps: Callable[[object], str]) -> Iterator[t
 
 
 def queried(rivals: Rivals, directory: Path) -> list[Queried]:
-    """Everybody whose packages are installed, ours first; each on one thread."""
+    """Return all libraries that are installed, ours first, each on one thread."""
     dumps = json_text(rivals)
     rivals.find("sqlite3")
     found: list[Queried] = [Ours(VARIED, directory), Dicts(VARIED)]
@@ -414,10 +414,10 @@ def queried(rivals: Rivals, directory: Path) -> list[Queried]:
 
 
 def polars_of(rivals: Rivals) -> tuple[ModuleType, str] | None:
-    """Import polars on one thread, and under the name that it has in the measures.
+    """Import polars on one thread. Return it, and its name in the measures.
 
-    It asks the environment once how many threads there shall be; if it was imported before, they are there,
-    and its name says so.
+    polars reads the number of threads from the environment once. If it was imported before, it may have more
+    threads. Its name then says how many.
     """
     variable = "POLARS_MAX_THREADS"
     before = os.environ.get(variable)

@@ -1,7 +1,7 @@
-"""How fast are queries over a million records: found, added up, put in order, changed?
+"""This module measures queries over a million records: filters, sums, groups, orders, updates.
 
-Everybody answers the same questions on one thread (`queried.py`); what two threads make of the first one
-stands beside it. `columns.py` has what is handed over as columns.
+All contenders answer the same questions on one thread (`queried.py`). For the first question there are also
+figures with two threads. `columns.py` measures the export of columns.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CHANGED = "pellucid, in a changed transaction"
 
 
 def run(run: Run) -> None:
-    """Every measure."""
+    """Run every measure."""
     indexed.run(run)
     pellucid.set_threads(1)
     try:
@@ -59,7 +59,8 @@ def run(run: Run) -> None:
     run.pace.on_progress(f"make {count:,} dicts ({VARIED.name})")
     records = VARIED.records(count)
     everybody = queried(run.rivals, run.directory)
-    # A million dicts that live through all measures would make each full collection slow, for everybody.
+    # A million dicts stay alive through all measures. They would make each full collection slow for all
+    # contenders.
     whole.freeze()
     pellucid.set_threads(1)
     try:
@@ -81,7 +82,7 @@ def run(run: Run) -> None:
 def contenders(
     run: Run, everybody: Sequence[Queried], question: Callable[[Queried], Callable[[], object]], count: int
 ) -> list[Contender]:
-    """Everybody, asked the same; the cost is that of one of `count` rows."""
+    """Make a contender of each library for one question. The cost is that of one of `count` rows."""
     seconds = run.pace.repeat_seconds
     return [
         timed(one.name, question(one), count, repeat_seconds=seconds, is_ours=one.is_ours)
@@ -92,7 +93,7 @@ def contenders(
 def within(
     surroundings: Callable[[], contextlib.AbstractContextManager[None]], one: Contender, name: str, like: str
 ) -> Contender:
-    """The same contender inside something that is not timed."""
+    """Return the same contender inside a context that is not timed."""
 
     def inside(work: Callable[[], Any]) -> Callable[[], Any]:
         def do() -> Any:
@@ -106,7 +107,7 @@ def within(
 
 
 def counts(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> None:
-    """Rows that pass a filter, counted: by one thread, by two, and in a transaction that has changed one."""
+    """Measure counts with a filter: with one thread, with two, and in a transaction that changed a row."""
     if run.wants(COUNT):
         found = contenders(run, everybody, lambda one: one.count_above, len(records))
         for one, contender in list(zip(everybody, found, strict=True)):
@@ -121,7 +122,7 @@ def counts(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) ->
             found,
             expected=sum(record["age"] > ABOVE for record in records),
             targets=[Target(50e6), Target(35e6, ours=CHANGED), Target(1.7, "pellucid", TWO_THREADS)],
-            notes=["half of the rows pass; *in a changed transaction*: one that changed a row"],
+            notes=["half of the rows match; *in a changed transaction*: one that changed a row"],
         )
     if run.wants(COUNT_PREFIX):
         run.measure(
@@ -130,12 +131,12 @@ def counts(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) ->
             contenders(run, everybody, lambda one: one.count_prefix, len(records)),
             expected=sum(record["mydict"]["c"]["nested"].startswith(PREFIX) for record in records),
             targets=[Target(20e6)],
-            notes=["one row in eight passes; who has columns has one for the nested string"],
+            notes=["one row in eight matches; stores with columns have one for the nested string"],
         )
 
 
 def sums(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> None:
-    """What the rows of a group come to."""
+    """Measure sums and means in groups."""
     if run.wants(GROUPS):
         run.measure(
             GROUPS,
@@ -158,7 +159,7 @@ def _groups(records: Sequence[Record]) -> Groups:
 
 
 def rows(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> None:
-    """Rows and values that come back to Python."""
+    """Measure queries that return rows and values to Python."""
     if run.wants(FIRST):
         run.measure(
             FIRST,
@@ -175,7 +176,7 @@ def rows(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> N
             contenders(run, everybody, lambda one: one.add_matches, len(passing)),
             expected=sum(passing),
             targets=[Target(5e6)],
-            notes=["the rate is that of the rows that pass, and pays for the others, too"],
+            notes=["the rate counts the rows that match; the time also pays for the others"],
         )
     if run.wants(AGES):
         expected = [record["age"] for record in records]
@@ -185,7 +186,7 @@ def rows(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> N
 
 
 def changes(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -> None:
-    """One field of each row, made anew from what it was."""
+    """Measure an update of one field in each row."""
     if not run.wants(GROW):
         return
     total = sum(record["age"] for record in records)
@@ -207,7 +208,7 @@ def changes(run: Run, everybody: Sequence[Queried], records: Sequence[Record]) -
         rounds=rounds,
         expected=total + len(records),
         targets=[Target(1e6)],
-        notes=["`age` becomes `age + 1`, the commit included; polars makes a new column in memory"],
+        notes=["`age` becomes `age + 1`, with the commit; polars makes a new column in memory"],
     )
     for one in everybody:
         if sum(one.ages()) != total + len(records) * (rounds + 1):

@@ -1,7 +1,7 @@
-"""How does each rival read one field out of the bytes of a record?
+"""This module reads one field from the bytes of a record, in the format of each library.
 
-Every reader encodes a record in its own format once and says, as a line of Python, how a program would read
-`age` out of those bytes. The line is all that is timed.
+Every reader encodes a record in its own format once. It gives a line of Python that reads `age` from those
+bytes, as a program would. Only this line is timed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pellucid.bench.rivals import Rivals
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One format: how a record becomes bytes, and the line that reads the field out of `buf`."""
+    """One format: how to encode a record, and the line that reads the field from `buf`."""
 
     name: str
     encode: Callable[[Record], bytes]
@@ -32,7 +32,7 @@ class Reader:
 
 
 def readers(rivals: Rivals, population: Population) -> list[Reader]:
-    """Every format that is installed, ours first."""
+    """Return all formats that are installed, ours first."""
     deep = "['mydict']['c']['num']"
     item = population.by_item
     found = [
@@ -72,7 +72,7 @@ def _msgspec(rivals: Rivals, population: Population) -> list[Reader]:
     msgspec = rivals.find("msgspec")
     if msgspec is None:
         return []
-    # One field of the record: the others are skipped, which is msgspec's way to read little.
+    # One field of the record. msgspec skips the others, which is its way to read only a part.
     one_field = msgspec.defstruct("OneField", [("age", int | float, 0)])
     found = []
     for name, codec in (("json", msgspec.json), ("msgpack", msgspec.msgpack)):
@@ -129,7 +129,7 @@ def _flexbuffers(rivals: Rivals, population: Population) -> list[Reader]:
         line, names, note = (
             "age_or_zero(buf)",
             {"age_or_zero": age_or_zero},
-            "its maps have no get(): a function here",
+            "its maps have no get(), so this is a function",
         )
     return [
         Reader(

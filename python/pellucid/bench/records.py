@@ -1,7 +1,7 @@
-"""How fast are records: one of them, a million of them, from the first byte to the last?
+"""This module measures records: reading, storing, scanning, encoding and changing them.
 
-The measures that run over both populations are here; `whole.py` has those that need a process or a file of
-their own. Targets belong to the uniform population, for which they were set.
+It has the measures that run over both populations. `whole.py` has those that need their own process or file.
+The targets belong to the uniform population.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pellucid.bench.stores import LiveDicts, Pellucid, Store, stores
 
 KEYS_AT_ONCE = 200
 KINDS_AT_ONCE = 256
-"""Records that a measure of the mixed population goes through, so that all 64 kinds come up."""
+"""Records that a measure of the mixed population reads, so that all 64 kinds occur."""
 
 
 def run(run: Run) -> None:
-    """Every measure, the uniform population first."""
+    """Run every measure, the uniform population first."""
     for population in (UNIFORM, MIXED):
         one_record(run, population)
         many_records(run, population)
@@ -39,7 +39,7 @@ def run(run: Run) -> None:
 
 
 def one_record(run: Run, population: Population) -> None:
-    """Reading one field of one record: out of bytes, and of a record at hand."""
+    """Measure reading one field of one record: from bytes, and from a record at hand."""
     is_uniform = population is UNIFORM
     samples = [population.record(number) for number in range(1 if is_uniform else KINDS_AT_ONCE)]
     formats = readers(run.rivals, population)
@@ -86,7 +86,7 @@ def _over(
     run: Run,
     reader: Reader | None = None,
 ) -> Contender:
-    """One value: a plain statement about it. Many: the statement in a loop over them."""
+    """Make a contender: a plain statement for one value, or a loop over several."""
     is_ours, note = (reader.is_ours, reader.note) if reader else (name.startswith("pellucid"), "")
     if len(values) == 1:
         return statement(name, line, {**names, variable: values[0]}, run.pace, is_ours=is_ours, note=note)
@@ -165,7 +165,7 @@ def _record_size(run: Run, formats: Sequence[Reader], sample: Record) -> None:
 
 
 def many_records(run: Run, population: Population) -> None:
-    """A million stored records: load them, weigh them, go through them, pick single ones."""
+    """Measure a million stored records: load them, size them, scan them, read single ones."""
     titles = [
         f"{verb} ({population.name})"
         for verb in (
@@ -184,7 +184,8 @@ def many_records(run: Run, population: Population) -> None:
     run.pace.on_progress(f"make {count:,} dicts ({population.name})")
     records = population.records(count)
     expected = sum(record.get("age", 0) for record in records)
-    # A million dicts that live through all measures would make each full collection slow, for everybody.
+    # A million dicts stay alive through all measures. They would make each full collection slow for all
+    # contenders.
     whole.freeze()
     keepers = stores(run.rivals, population, run.directory)
     try:
@@ -214,7 +215,7 @@ def _read(run: Run, keeper: Store, work: Callable[[], object], count: int) -> Co
 
 
 def _load(run: Run, title: str, keepers: list[Store], records: list[Record]) -> None:
-    """Fill every store; timed if asked for."""
+    """Fill every store; time this if asked for."""
     in_files = [keeper for keeper in keepers if not isinstance(keeper, LiveDicts)]
     contenders = [
         timed(
@@ -227,7 +228,7 @@ def _load(run: Run, title: str, keepers: list[Store], records: list[Record]) -> 
         for keeper in in_files
     ]
     targets = [Target(700_000)] if "uniform" in title else []
-    notes = ["from a list of dicts to the commit; encoding to JSON is part of it where the store holds JSON"]
+    notes = ["from a list of dicts to the commit; with JSON encoding, if the store holds JSON"]
     for keeper in keepers:
         if keeper not in in_files or not run.wants(title):
             keeper.fill(records)
@@ -264,8 +265,8 @@ def _sums(
     )
     targets = [Target(35e6), Target(60e6)] if population is UNIFORM else []
     notes = [
-        "the API has no switch between plain cursor and a page at a time: what ran is the table's choice. "
-        "The first target is the cursor's, the second that of pages"
+        "the API has no switch between a cursor and a scan by pages; the table chooses. "
+        "The first target is for a cursor, the second for pages"
     ]
     run.measure(
         title, Unit.RATE, contenders, expected=expected, targets=targets, notes=notes if targets else ()
@@ -284,12 +285,12 @@ def _picks(run: Run, title: str, keepers: list[Store], records: list[Record]) ->
             if line
         ],
         expected=[records[key].get("age", 0) for key in keys],
-        notes=[f"{KEYS_AT_ONCE} keys at random, over and over: their pages are in the cache, for everybody"],
+        notes=[f"{KEYS_AT_ONCE} random keys, repeatedly: their pages are in the cache, for all contenders"],
     )
 
 
 def changes(run: Run, population: Population) -> None:
-    """One field of many records, set one by one and saved in one transaction."""
+    """Measure changes of one field in many records, one by one, in one transaction."""
     title = f"set one field of each record, in one transaction ({population.name})"
     if not run.wants(title):
         return
@@ -318,7 +319,7 @@ def changes(run: Run, population: Population) -> None:
             run.pace,
             rounds=run.scale.bulk_rounds,
             targets=[Target(1e6)] if population is UNIFORM else [],
-            notes=["commit included; DuckDB is not in it, it takes about 0.3 ms for a statement"],
+            notes=["with the commit; without DuckDB, which needs about 0.3 ms for a statement"],
         )
         run.measures.append(result)
         _check_changes(title, keepers, count)
@@ -328,7 +329,7 @@ def changes(run: Run, population: Population) -> None:
 
 
 def _setter(set_all: Callable[[list[int]], None], values: Iterator[int], count: int) -> Callable[[], None]:
-    """Set another value each time, or the second round would change nothing."""
+    """Return a function that sets other values each time. Otherwise the second round would change nothing."""
     return lambda: set_all([next(values)] * count)
 
 
@@ -341,7 +342,7 @@ def _check_changes(title: str, keepers: list[Store], count: int) -> None:
 
 
 def lists(run: Run) -> None:
-    """Encode and decode a list of small dicts, all of it."""
+    """Measure encoding and decoding a whole list of small dicts."""
     for name, make in (("small dicts", small), ("mixed records", MIXED.record)):
         rows = [make(number) for number in range(run.scale.dump_rows)]
         codecs: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = [

@@ -1,8 +1,8 @@
-"""How is a run shown: to a person, and to a program?
+"""This module prints the report of a run, and writes it as JSON.
 
-Under each row of ours stand the rivals that are compared with it, and how many times our time they need; a
-rival that beats us is marked and never dropped. Then the targets with what was measured beside them, then who
-was missing.
+Under each of our rows are the contenders that are compared with it, with their ratios. A contender that beats
+us is marked, and never left out. Then follow the targets with the measured values, and the libraries that are
+not installed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def show(console: Console, run: Run, machine: dict[str, str]) -> None:
         1 for measure in run.measures for result in measure.results if measure.ratio(result) is not None
     )
     if compared:
-        console.print(f"Compared with rivals {compared} times; [bold red]they were ahead {losses} times[/].")
+        console.print(
+            f"Comparisons with other libraries: {compared}; [bold red]they were faster in {losses}[/]."
+        )
     for name, reason in run.rivals.missing.items():
         console.print(f"[yellow]not installed:[/] {name} ({reason})")
 
@@ -83,14 +85,14 @@ def _measure_table(measure: Measure) -> Table:
 
 
 def _times(ratio: float) -> str:
-    """Write a ratio so that 0.0004 is not 0.00."""
+    """Format a ratio so that 0.0004 does not become 0.00."""
     if ratio < 0.1:
         return f"{ratio:.1g}x"
     return f"{ratio:,.{0 if ratio >= 100 else 2}f}x"
 
 
 def _groups(measure: Measure) -> list[list[Result]]:
-    """Each of ours, and under it the rivals that are compared with it, from fastest to slowest."""
+    """Yield each of our results with the contenders that are compared with it, fastest first."""
     rivals: dict[str, list[Result]] = {}
     for result in sorted(measure.results, key=lambda result: result.median):
         ours = measure.beside(result)
@@ -118,7 +120,7 @@ def _target_table(measures: list[Measure]) -> Table:
 
 
 def to_json(run: Run, machine: dict[str, str], command: str) -> dict[str, Any]:
-    """Everything a program may want: costs of all rounds in seconds or bytes, ratios, targets."""
+    """Return everything that a program may need: costs of all rounds in seconds or bytes, ratios, targets."""
     return {
         "command": command,
         "machine": machine,
@@ -157,5 +159,5 @@ def _measure_json(measure: Measure) -> dict[str, Any]:
 
 
 def write_json(path: Path, report: dict[str, Any]) -> None:
-    """Save the report of `to_json`."""
+    """Save the report that `to_json` returns."""
     path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

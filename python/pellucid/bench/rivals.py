@@ -1,7 +1,7 @@
-"""Which rivals are here, and in which versions?
+"""This module finds the other libraries and their versions.
 
-A rival is looked up when a workload wants it. One that cannot be imported is remembered with the reason, and
-the report lists it: a missing rival must not look like a beaten one.
+It looks for a library when a workload needs it. If the import fails, it keeps the reason, and the report
+lists the library. A missing library must not look like a beaten one.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import importlib.metadata
 import sqlite3
 from types import ModuleType
 
-# What a rival is called on PyPI, where that is not the name it is imported by.
+# Names on PyPI, if they differ from the name of the import.
 DISTRIBUTIONS = {"simdjson": "pysimdjson", "flatbuffers.flexbuffers": "flatbuffers"}
 STANDARD = ("pickle", "json", "sqlite3", "shelve", "dbm.gnu", "dbm.ndbm", "dbm.dumb", "dbm.sqlite3")
 
 
 class Rivals:
-    """The rivals of one run: those that were found, and why the others were not."""
+    """The libraries of one run: those that were found, and why the others were not."""
 
     def __init__(self) -> None:
         self.versions: dict[str, str] = {}
         self.missing: dict[str, str] = {}
 
     def find(self, module_name: str) -> ModuleType | None:
-        """Import a rival, or remember that it is not installed."""
+        """Import a library, or note that it is not installed."""
         try:
             module = importlib.import_module(module_name)
         except ImportError as error:
@@ -34,7 +34,7 @@ class Rivals:
         return module
 
     def found(self, **module_names: str) -> dict[str, ModuleType] | None:
-        """Import several rivals that are of use only together."""
+        """Import several libraries that are only useful together."""
         modules = {name: self.find(module_name) for name, module_name in module_names.items()}
         if any(module is None for module in modules.values()):
             return None

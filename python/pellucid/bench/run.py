@@ -1,4 +1,4 @@
-"""What does one run of the benchmarks know and collect?"""
+"""This module has the settings of a run, and collects its results."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class Scale:
     update_rows: int = 100_000
     """Records changed in one transaction."""
     scan_bytes: int = 2_000_000_000
-    """Size of the file whose scan is watched for memory."""
+    """Size of the file for the measure of a scan's memory."""
     bulk_rounds: int = 3
-    """Rounds of what takes seconds (bulk loads, updates)."""
+    """Rounds of measures that take seconds (bulk loads, updates)."""
     start_rounds: int = 7
-    """Rounds of what starts a process."""
+    """Rounds of measures that start a process."""
     writes: tuple[int, ...] = (10_000, 1_000_000)
     """Single writes of the dict workload."""
     budget_seconds: float = 10.0
     """A writer or reader of the dict workload stops after this time."""
     commits: int = 20_000
-    """Commits of one sample, where each is one of its own."""
+    """Commits of one sample, if each commit is one operation."""
     pending: int = 100_000
-    """Entries that wait in the log."""
+    """Entries that are pending in the log."""
     exchanges: int = 5_000
-    """How often one process waits for what the other one puts."""
+    """How often one process waits for a put of the other one."""
     together_seconds: float = 1.0
-    """How long several writers are watched."""
+    """Seconds for which several writers are measured."""
 
 
 QUICK = Scale(
@@ -59,20 +59,20 @@ QUICK = Scale(
 
 @dataclass(slots=True)
 class Run:
-    """The settings of a run, and what it has measured so far."""
+    """The settings of a run, and its results so far."""
 
     directory: Path
     scale: Scale = field(default_factory=Scale)
     pace: Pace = field(default_factory=Pace)
     only: str = ""
-    """Measure only what has this word in its title."""
+    """Run only the measures that have this word in their title."""
     seed: int = 1
-    """Where chance begins in a measure that takes its cases from chance."""
+    """The seed of a measure that uses random cases."""
     rivals: Rivals = field(default_factory=Rivals)
     measures: list[Measure] = field(default_factory=list)
 
     def wants(self, title: str) -> bool:
-        """Whether this measure was asked for."""
+        """Say whether this measure was asked for."""
         return self.only.lower() in title.lower()
 
     def measure(
@@ -86,7 +86,7 @@ class Run:
         targets: Sequence[Target] = (),
         notes: Sequence[str] = (),
     ) -> None:
-        """Measure and keep the result, if it was asked for."""
+        """Run the measure and keep the result, if it was asked for."""
         if self.wants(title):
             self.measures.append(
                 measure(

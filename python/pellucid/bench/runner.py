@@ -1,15 +1,15 @@
-"""How are rivals timed so that the machine's moods hit all of them alike?
+"""This module times the contenders of a measure under the same conditions.
 
-A measure runs in rounds. In each round every contender gives one sample, in turn, and each round starts with
-another one, so that nobody is always first after the pause or last in a warm cache. The report compares
-medians of the samples. Before the first round each contender must give the right answer once: a rival
-that reads the wrong field would win every time.
+A measure runs in rounds. In each round, every contender gives one sample, in turn. Each round begins with
+another contender, so none is always first after a pause, or last with a warm cache. The report compares the
+medians of the samples. Before the first round, each contender must give the right answer once. Otherwise, a
+contender that reads the wrong field would win every time.
 
-Small operations are timed as `timeit` does: the statement is compiled into the loop, all names are
-local, the garbage collector is off, and one sample is long enough for the clock. Large ones (a scan, a
-bulk load) run with the collector on, as it would be in a program. What only reads is repeated for a fifth of
-a second, or runs once if it takes longer: of a scan of 14 ms, a single one says more about what the machine
-did just then than about the scan. What changes something runs once for a sample.
+Small operations are timed as `timeit` does it: the statement is compiled into the loop, all names are local,
+the garbage collector is off, and one sample is long enough for the clock. Large operations (a scan, a bulk
+load) run with the garbage collector on, as in a program. An operation that only reads repeats for a fifth of
+a second, or runs once if it takes longer: a single scan of 14 ms would measure the load of the machine more
+than the scan. An operation that changes something runs once in a sample.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class WrongAnswerError(AssertionError):
-    """A contender does not do the work that it is timed for."""
+    """A contender does not do the work for which it is timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +39,23 @@ class Contender:
     sample: Callable[[], float]
     """Do the work once and return its cost."""
     answer: Callable[[], object] | None = None
-    """Do the work once and return what came out, to be compared with the others' answers."""
+    """Do the work once and return its answer, to compare it with the other answers."""
     is_ours: bool = False
     is_reference: bool = False
     note: str = ""
     like: str = ""
-    """Our contender that this one is compared with, where it is not the first."""
+    """Our contender with which this one is compared, if it is not the first."""
 
 
 @dataclass(slots=True)
 class Pace:
-    """How long a run may take: tests want the shortest run that still does everything."""
+    """How long a run may take. Tests use the shortest run that still does everything."""
 
     rounds: int = 7
     sample_seconds: float = 0.05
-    """A sample of a small operation is at least this long."""
+    """The least length of a sample of a small operation."""
     repeat_seconds: float = 0.2
-    """A sample of a large operation that only reads repeats it until so long has passed."""
+    """A sample of a large operation that only reads repeats the operation for this time."""
     on_progress: Callable[[str], None] = field(default=lambda _title: None)
 
 
@@ -71,10 +71,10 @@ def statement(
     is_expression: bool = True,
     note: str = "",
 ) -> Contender:
-    """Make a contender of a line of Python, timed as `timeit` times it.
+    """Make a contender from a line of Python, timed as `timeit` does it.
 
-    With `over=("buf", buffers)` the line runs once for each element, under that name, in an inner loop that
-    is the same for every contender; the cost is that of one element.
+    With `over=("buf", buffers)`, the line runs once for each element, under that name. Its inner loop is the
+    same for every contender. The cost is that of one element.
     """
     names = dict(names)
     line, count = code, 1
@@ -100,7 +100,7 @@ def statement(
 
 
 class _Loops:
-    """How many loops make one sample long enough; found at the first use, then kept."""
+    """How many loops make one sample long enough. Found at the first use, then kept."""
 
     def __init__(self, timer: timeit.Timer, sample_seconds: float) -> None:
         self._timer = timer
@@ -130,9 +130,9 @@ def timed(
     note: str = "",
     like: str = "",
 ) -> Contender:
-    """Make a contender of a function that does `count` operations; `before` and `after` are not timed.
+    """Make a contender from a function that does `count` operations. `before` and `after` are not timed.
 
-    Work that only reads takes the pace's `repeat_seconds`; a sample is then the mean of all repetitions.
+    Work that only reads takes the `repeat_seconds` of the pace. A sample is then the mean of all repetitions.
     """
 
     def sample() -> float:
@@ -155,14 +155,14 @@ def timed(
 
 
 def function(parameters: str, expression: str, names: dict[str, Any]) -> Callable[..., Any]:
-    """Compile a function that returns the value of an expression, in which `names` are known."""
+    """Compile a function that returns the value of an expression, which can use `names`."""
     known = ", ".join(f"{name}=_names[{name!r}]" for name in names)
     given = ", ".join(filter(None, [parameters, known]))
     return compiled(f"def work({given}):\n return {expression}\n", names)
 
 
 def loop(row: str, rows: str, value: str, names: dict[str, Any]) -> Callable[[], Any]:
-    """Compile `for row in rows: total += value`, the same loop for every contender, names local."""
+    """Compile `for row in rows: total += value`, the same loop for every contender, with local names."""
     parameters = ", ".join(f"{name}=_names[{name!r}]" for name in names)
     source = (
         f"def work({parameters}):\n total = 0\n for {row} in {rows}:\n  total += {value}\n return total\n"
@@ -171,7 +171,7 @@ def loop(row: str, rows: str, value: str, names: dict[str, Any]) -> Callable[[],
 
 
 def compiled(source: str, names: dict[str, Any]) -> Callable[..., Any]:
-    """Run `source`, which defines the function `work`, and return it."""
+    """Run `source`, which defines the function `work`, and return this function."""
     code: CodeType = compile(source, "<benchmark loop>", "exec")
     space: dict[str, Any] = {"_names": names}
     exec(code, space)  # noqa: S102 (our own lines, inlined to give every contender the same loop)
@@ -180,7 +180,7 @@ def compiled(source: str, names: dict[str, Any]) -> Callable[..., Any]:
 
 
 def in_turn(everybody: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
-    """Everybody once a round; each round begins with the next one."""
+    """Yield all contenders once in each round. Each round begins with the next one."""
     for round_index in range(rounds):
         start = round_index % max(1, len(everybody))
         for one in [*everybody[start:], *everybody[:start]]:
@@ -198,7 +198,7 @@ def measure(
     targets: Sequence[Target] = (),
     notes: Sequence[str] = (),
 ) -> Measure:
-    """Check every contender's answer, then sample all of them in turn."""
+    """Check the answer of every contender, then sample all of them in turn."""
     pace.on_progress(title)
     for contender in contenders:
         if expected is None or contender.answer is None:
@@ -218,7 +218,7 @@ def measure(
 
 
 def sizes(title: str, costs: dict[str, float], ours: str, targets: Sequence[Target] = ()) -> Measure:
-    """A measure that needs no clock: bytes by contender."""
+    """Make a measure without a clock: bytes for each contender."""
     results = [Result(name, is_ours=name == ours, costs=[cost]) for name, cost in costs.items()]
     return Measure(title, Unit.BYTES, results, list(targets))
 

@@ -1,11 +1,11 @@
-"""How does each rival keep a million records, and what does it cost to get one field of them back?
+"""This module stores a million records in each library, and reads one field of them.
 
-Every store takes the same list of dicts, numbered from 0, and answers the same four questions: fill yourself;
-sum the field in a Python loop; sum the field by your own means; read the field of one record. Rivals are
-set up as their own documentation advises for bulk work; what is settable is said in the store's name.
+Every store takes the same list of dicts, numbered from 0. It can do four things: fill itself, sum the field
+in a Python loop, sum the field with its own function, and read the field of one record. Each library is set
+up as its own documentation advises for bulk work. The name of the store says which settings it has.
 """
 
-# ruff: noqa: D102 (what the methods of a store promise stands once, at `Store`)
+# ruff: noqa: D102 (the docstrings of the methods are at `Store`)
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ Number = int | float
 
 
 class Store(Protocol):
-    """What the record measures ask of a store."""
+    """The methods that the measures of records use."""
 
     name: str
     is_ours: bool
 
     def fill(self, records: Sequence[Record]) -> None:
-        """Start anew and store `records`, committed."""
+        """Start again, store `records`, and commit them."""
 
     def loop_sum(self) -> Callable[[], Number] | None:
-        """A compiled loop that adds the field up in Python."""
+        """Return a compiled loop that adds the field up in Python."""
 
     def own_sum(self) -> Callable[[], Number] | None:
-        """The store's own sum over the field."""
+        """Return the store's own sum over the field."""
 
     def field_line(self) -> tuple[str, dict[str, Any]] | None:
-        """A line that reads the field of record number `key`, and its names."""
+        """Return a line that reads the field of record number `key`, and its names."""
 
     def set_all(self, values: Iterable[Number]) -> None:
         """Set the field of every record to the next value, one by one, in one transaction."""
 
     def size(self) -> int | None:
-        """Bytes on disk."""
+        """Return the size on disk in bytes."""
 
     def close(self) -> None:
-        """Close, and leave the file."""
+        """Close, and keep the file."""
 
     def remove(self) -> None:
         """Close, and delete the file."""
 
 
 class LiveDicts:
-    """The yardstick: a list of dicts in memory, nothing stored."""
+    """The yardstick: a list of dicts in memory. Nothing is stored."""
 
     name = "list of live dicts"
     is_ours = False
@@ -90,7 +90,7 @@ class LiveDicts:
 
 
 class InFile:
-    """What stores in a file or directory have in common."""
+    """The common part of stores in a file or directory."""
 
     name: str
     is_ours = False
@@ -117,7 +117,7 @@ class InFile:
 
 
 class Pellucid(InFile):
-    """Us: one table, rows under ascending integer keys."""
+    """pellucid: one table, with rows under ascending int keys."""
 
     name = "pellucid"
     is_ours = True
@@ -134,14 +134,14 @@ class Pellucid(InFile):
 
     @property
     def database(self) -> pellucid.Database:
-        """The open database; it opens again after a close."""
+        """Return the open database; open it again after a close."""
         if self._database is None:
             self._database = pellucid.open(self.path, mode="w")
         return self._database
 
     @property
     def table(self) -> pellucid.Table:
-        """The table that holds the records."""
+        """Return the table that holds the records."""
         return self.database.table("people")
 
     def loop_sum(self) -> Callable[[], Number]:
@@ -152,7 +152,7 @@ class Pellucid(InFile):
         return lambda: table.sum("age")
 
     def field_line(self) -> tuple[str, dict[str, Any]]:
-        # `extend` numbers rows from the table's next key on; ask instead of guessing where that starts.
+        # `extend` numbers rows from the next key of the table on. Read the first key instead of guessing it.
         first = next(iter(self.table))
         table_key = "key" if first == 0 else f"key + {first}"
         return f"table[{table_key}]{self.population.by_attribute}", {"table": self.table}
@@ -163,7 +163,7 @@ class Pellucid(InFile):
                 row.age = value
 
     def set_all_by_key(self, values: Iterable[Number]) -> None:
-        """The same, with each record looked up by its key."""
+        """Do the same, with each record looked up by its key."""
         table = self.table
         with self.database.transaction():
             for key, value in zip(table.keys(), values, strict=False):
@@ -176,7 +176,7 @@ class Pellucid(InFile):
 
 
 class LmdbJson(InFile):
-    """LMDB with orjson in its values: the usual hand-made document store."""
+    """LMDB with orjson in its values: the usual document store made by hand."""
 
     name = "lmdb + orjson"
     suffix = ".lmdb"
@@ -225,7 +225,7 @@ class LmdbJson(InFile):
 
 
 class _Sqlite(InFile):
-    """What the two ways to keep records in SQLite have in common."""
+    """The common part of the two ways to store records in SQLite."""
 
     suffix = ".sqlite"
     create: str
@@ -238,12 +238,12 @@ class _Sqlite(InFile):
         self._connection: sqlite3.Connection | None = None
 
     def rows(self, records: Sequence[Record]) -> Iterable[tuple[object, ...]]:
-        """The records as rows to insert."""
+        """Return the records as rows to insert."""
         raise NotImplementedError
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The open connection."""
+        """Return the open connection."""
         if self._connection is None:
             self._connection = sqlite3.connect(self.path, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -286,7 +286,7 @@ class _Sqlite(InFile):
 
 
 class SqliteColumns(_Sqlite):
-    """SQLite with a column for each plain field; what nests is JSON in one more."""
+    """SQLite with a column for each plain field. Nested values are JSON in one more column."""
 
     name = "sqlite3, columns"
     create = (
@@ -323,7 +323,7 @@ class SqliteJson(_Sqlite):
 
 
 class DuckDb(InFile):
-    """DuckDB with columns, loaded from Python lists in batches, which is its fastest way without Arrow."""
+    """DuckDB with columns, loaded from Python lists in batches. This is its fastest way without Arrow."""
 
     name = "duckdb, columns"
     suffix = ".duckdb"
@@ -365,7 +365,7 @@ class DuckDb(InFile):
         return "execute(line, (key,)).fetchone()[0] or 0", {"execute": self._connection.execute, "line": line}
 
     def set_all(self, values: Iterable[Number]) -> None:
-        # One statement a row takes it some 0.3 ms; it is not made for this, and no rival of the row.
+        # One statement for each row takes about 0.3 ms. DuckDB is not made for this, and takes no part in it.
         raise NotImplementedError
 
     def size(self) -> int | None:
@@ -379,7 +379,7 @@ class DuckDb(InFile):
 
 
 def column_rows(records: Sequence[Record], dumps: Callable[[object], str]) -> Iterable[tuple[object, ...]]:
-    """Cut records into the columns that the two databases with columns have."""
+    """Split records into the columns of the two databases with columns."""
     for number, record in enumerate(records):
         rest = {name: value for name, value in record.items() if name not in ("name", "age", "amt", "end")}
         get = record.get
@@ -387,7 +387,7 @@ def column_rows(records: Sequence[Record], dumps: Callable[[object], str]) -> It
 
 
 def stores(rivals: Rivals, population: Population, directory: Path) -> list[Store]:
-    """Every store whose packages are installed, ours first."""
+    """Return all stores whose libraries are installed, ours first."""
     found: list[Store] = [Pellucid(population, directory), LiveDicts(population)]
     if modules := rivals.found(lmdb="lmdb", orjson="orjson"):
         found.append(LmdbJson(population, directory, **modules))
@@ -400,7 +400,7 @@ def stores(rivals: Rivals, population: Population, directory: Path) -> list[Stor
 
 
 def json_text(rivals: Rivals) -> Callable[[object], str]:
-    """The fastest JSON text here, so that the databases do not pay for a slow encoder."""
+    """Return the fastest JSON encoder that is installed, so the databases do not pay for a slow one."""
     if orjson := rivals.find("orjson"):
         dumps = orjson.dumps
         return lambda value: dumps(value).decode()

@@ -1,7 +1,7 @@
-"""How fast are several writers of one file together, and how soon does one see what another one put?
+"""This module measures several writers of one file, and how soon one process sees a put of another.
 
-The disk's own rate is measured in turn with those who wait for it: 4 KiB written over a file that is there,
-and `fdatasync`, again and again.
+It measures the rate of the disk itself in turn with the contenders that wait for the disk: it writes 4 KiB
+over an existing file, calls `fdatasync`, and repeats this.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAGE = 4_096
 
 
 def run(run: Run, everybody: Sequence[Writer]) -> None:
-    """Every measure of this module."""
+    """Run every measure of this module."""
     shared = [writer for writer in everybody if writer.is_shared]
     trades(run, shared)
     visibility(run, shared)
@@ -37,7 +37,7 @@ def run(run: Run, everybody: Sequence[Writer]) -> None:
 
 
 def made(run: Run, writer: Writer, rows: int) -> Path:
-    """Make a file with so many rows, in a folder of its own, and close it."""
+    """Make a file with this number of rows, in its own folder, and close it."""
     home = run.directory / "together"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
@@ -48,7 +48,7 @@ def made(run: Run, writer: Writer, rows: int) -> Path:
 
 
 def trades(run: Run, everybody: Sequence[Writer]) -> None:
-    """Two processes, each putting and reading what the other one put."""
+    """Measure two processes, each of which puts and reads what the other one put."""
 
     def sample(writer: Writer) -> float:
         path = made(run, writer, 2 * peers.KEYS)
@@ -58,7 +58,7 @@ def trades(run: Run, everybody: Sequence[Writer]) -> None:
         )
         _check_trades(writer, path, traders)
         shutil.rmtree(path.parent)
-        # A put and a read each time.
+        # Each turn is a put and a read.
         rate: float = sum(2 * trader["done"] / trader["seconds"] for trader in traders)
         return 1 / rate
 
@@ -68,12 +68,12 @@ def trades(run: Run, everybody: Sequence[Writer]) -> None:
         [Contender(one.name, partial(sample, one), is_ours=one.is_ours) for one in everybody],
         rounds=run.scale.start_rounds,
         targets=[Target(300_000)],
-        notes=["of both together; each put is a commit, each read sees all commits so far"],
+        notes=["both processes together; each put is a commit, each read sees all commits so far"],
     )
 
 
 def _check_trades(writer: Writer, path: Path, traders: list[dict[str, Any]]) -> None:
-    """Look for the last value that each of the two put under each key."""
+    """Check the last value that each of the two processes put under each key."""
     opened = writer.open(path)
     age = function("k", writer.age, opened.names())
     for number, trader in enumerate(traders):
@@ -88,9 +88,9 @@ def _check_trades(writer: Writer, path: Path, traders: list[dict[str, Any]]) -> 
 
 
 def visibility(run: Run, everybody: Sequence[Writer]) -> None:
-    """How old is a put when another process sees it, of all and of the slowest of a hundred?"""
+    """Measure how old a put is when another process sees it: the median, and the slowest of a hundred."""
     notes = [
-        "from ahead of the put to the end of the read that sees it, by a process that reads all the time",
+        "from before the put to the end of the read that sees it; the reader reads all the time",
         f"two processes in turn, {run.scale.exchanges:,} times each",
     ]
     middle = Measure("until another process sees a put, median", Unit.TIME, notes=notes)
@@ -111,7 +111,7 @@ def visibility(run: Run, everybody: Sequence[Writer]) -> None:
 
 
 def _delays(run: Run, writer: Writer) -> list[int]:
-    """Nanoseconds of one exchange, sorted."""
+    """Return the nanoseconds of one exchange, sorted."""
     path = made(run, writer, 2 * peers.KEYS)
     count = str(run.scale.exchanges)
     both = child.together(*(["exchange", writer.name, str(path), str(number), count] for number in (0, 1)))
@@ -120,7 +120,7 @@ def _delays(run: Run, writer: Writer) -> list[int]:
 
 
 def synced(run: Run, everybody: Sequence[Writer]) -> None:
-    """Transactions that are on the disk when they return, by one writer and by eight."""
+    """Measure transactions that are on the disk when they return, with one writer and with eight."""
     seconds = run.scale.together_seconds
     each = "the disk alone: a write of 4 KiB and fdatasync, by one"
     disk = Contender(DISK, partial(disk_sample, run.directory, seconds), is_reference=True)
@@ -144,7 +144,7 @@ def synced(run: Run, everybody: Sequence[Writer]) -> None:
         contenders,
         rounds=run.scale.start_rounds,
         targets=[Target(4, DISK, ours=f"pellucid, {kind}") for kind in ("threads", "processes")],
-        notes=[each, "of all eight together"],
+        notes=[each, "all eight together"],
     )
 
 
@@ -170,7 +170,7 @@ def _synced_by(run: Run, writer: Writer, name: str, count: int, *, threads: bool
 
 
 def in_threads(writer: Writer, opened: Opened, count: int, seconds: float) -> list[dict[str, Any]]:
-    """So many threads of this process, each with transactions on rows of its own."""
+    """Run this number of threads in this process, each with transactions on its own rows."""
     done: list[dict[str, Any]] = []
     start = threading.Barrier(count)
 
@@ -190,9 +190,9 @@ def in_threads(writer: Writer, opened: Opened, count: int, seconds: float) -> li
 
 
 def disk_sample(directory: Path, seconds: float) -> float:
-    """Seconds of one write of a page and its sync, in a file of which all is there."""
+    """Return the seconds of one write of a page and its sync, in a file whose pages all exist."""
     path = directory / "disk"
-    # What the system cannot sync without the time of the change, it syncs with it.
+    # Without fdatasync, the system syncs the data together with the time of the change.
     sync = getattr(os, "fdatasync", os.fsync)
     page = bytes(range(256)) * (PAGE // 256)
     with path.open("wb", buffering=0) as file:

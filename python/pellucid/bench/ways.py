@@ -1,11 +1,12 @@
-"""How far from the best way is the one that a query takes to its rows?
+"""This module compares the access path that a query chooses with the best one.
 
-Tables of random rows with random indexes are asked random queries. The same rows lie in a table without
-indexes, and in one for each index alone: the quickest of these and of the table with all of them counts as
-the best way, and its time is what that of the way that was chosen is compared with. A query takes
-microseconds, and the machine has its moods: each table is asked some milliseconds long, one after the
-other, and of all that the least time counts, the same for each of them; a pair of table and query that
-comes out far from the best is timed again, all of its tables as often.
+It runs random queries on tables of random rows with random indexes. The same rows are also in a table without
+indexes, and in one table for each single index. The fastest of all these tables counts as the best access
+path. The measure compares the time of the chosen access path with it.
+
+A query takes microseconds, and the load of the machine varies. So each table is queried for some
+milliseconds, one table after the other, and the least time counts. A pair of table and query that is far from
+the best is timed again; all of its tables are timed equally often.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ WAYS = "time of the way that a query takes, beside the best one"
 TITLES = [WAYS]
 PAIRS = 500
 QUERIES = 25
-"""Of each table."""
+"""Queries for each table."""
 ROWS_MAX = 60_000
 AGAIN = 1.5
-"""What takes more than this times the best is timed again."""
+"""A factor above this is timed again."""
 ENOUGH = 0.002
-"""Seconds for which a query is asked again and again; what takes longer is asked four times."""
+"""Seconds for which a query is repeated. A query that takes longer runs four times."""
 
 INDEXES: list[tuple[str, Any, dict[str, Any]]] = [
     ("by age", F.age, {}),
@@ -46,7 +47,7 @@ INDEXES: list[tuple[str, Any, dict[str, Any]]] = [
 
 
 def row(rng: random.Random, number: int, cities: int, ages: int) -> dict[str, Any]:
-    """A row; low ages and cities are more frequent."""
+    """Make a row. Low ages and cities are more frequent."""
     return {
         "number": number,
         "age": int(ages * rng.random() ** 2),
@@ -59,7 +60,7 @@ def row(rng: random.Random, number: int, cities: int, ages: int) -> dict[str, An
 
 
 def condition(rng: random.Random, rows: int, cities: int, ages: int) -> Any:
-    """One that some rows fulfil, many, or none."""
+    """Make a condition that matches some rows, many, or none."""
     age, price, width = rng.randrange(ages), rng.random() * 1000, 10 ** rng.uniform(-2, 3)
     few = [f"c{rng.randrange(cities)}" for _ in range(rng.randrange(1, 6))]
     digits = "".join(rng.choice("0123456789") for _ in range(rng.randrange(1, 5)))
@@ -82,7 +83,7 @@ def condition(rng: random.Random, rows: int, cities: int, ages: int) -> Any:
 
 
 def query(rng: random.Random, table: Any, rows: int, cities: int, ages: int) -> Callable[[], object]:
-    """A query of up to three conditions, with an order or without, and what is asked of it."""
+    """Make a query of up to three conditions, with or without an order, and with a random end."""
     conditions = [condition(rng, rows, cities, ages) for _ in range(rng.randrange(1, 4))]
     if len(conditions) > 1 and rng.random() < 0.25:
         conditions[:2] = [conditions[0] | conditions[1]]
@@ -102,7 +103,7 @@ def query(rng: random.Random, table: Any, rows: int, cities: int, ages: int) -> 
 
 
 def run(run: Run) -> None:
-    """The factors of all pairs: the worst, and what most stay below."""
+    """Measure the factors of all pairs: the worst, and the one that most stay below."""
     if not run.wants(WAYS):
         return
     run.pace.on_progress(WAYS)
@@ -123,7 +124,7 @@ def run(run: Run) -> None:
 
 
 def of_tables(run: Run, rng: random.Random, share: int) -> list[float]:
-    """The factors of some queries of the same rows under the same indexes."""
+    """Return the factors of some queries of the same rows with the same indexes."""
     count = min(ROWS_MAX, run.scale.rows) // share
     cities, ages = rng.choice([5, 100, 3000]), rng.choice([20, 80])
     rows = [row(rng, number, cities, ages) for number in range(count)]
@@ -150,7 +151,7 @@ def of_tables(run: Run, rng: random.Random, share: int) -> list[float]:
 
 
 def factor_of(asked: dict[str, Callable[[], object]]) -> float:
-    """The time of the query of all indexes by the least of all."""
+    """Return the time of the query with all indexes, divided by the least time of all."""
     times = dict.fromkeys(asked, float("inf"))
     for _ in range(4):
         for name, ask in asked.items():
@@ -161,7 +162,7 @@ def factor_of(asked: dict[str, Callable[[], object]]) -> float:
 
 
 def timed(ask: Callable[[], object]) -> float:
-    """The least time of a few, of more where it is short."""
+    """Return the least of a few times; of more if the time is short."""
     least, spent, count = float("inf"), 0.0, 0
     while count < 4 or spent < ENOUGH:
         start = time.perf_counter()

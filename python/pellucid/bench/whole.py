@@ -1,4 +1,4 @@
-"""How does a whole process fare: import, open, memory of a scan that no memory could hold?"""
+"""This module measures whole processes: import, open, and the memory of a scan larger than the memory."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ ROWS_IN_A_COMMIT = 100_000
 
 
 def run(run: Run) -> None:
-    """Every measure of this module."""
+    """Run every measure of this module."""
     imports(run)
     opens(run)
     memory(run)
 
 
 def freeze() -> None:
-    """Take everything alive out of the collector's sight."""
+    """Hide all live objects from the garbage collector."""
     gc.collect()
     gc.freeze()
 
 
 def unfreeze() -> None:
-    """Give it back."""
+    """Show them to the garbage collector again."""
     gc.unfreeze()
     gc.collect()
 
 
 def imports(run: Run) -> None:
-    """Seconds of `import x` in a bare interpreter."""
+    """Measure the seconds of `import x` in a new interpreter."""
     names = ["pellucid"]
     names += [
         name
@@ -56,7 +56,7 @@ def imports(run: Run) -> None:
 
 
 def opens(run: Run) -> None:
-    """Open a database of many rows that another process has closed."""
+    """Measure the time to open a database of many rows that another process closed."""
     title = "open an existing database"
     if not run.wants(title):
         return
@@ -76,7 +76,7 @@ def opens(run: Run) -> None:
                 keeper.close()
                 sample = partial(child.time_open_apart, modules[keeper.name], keeper.path)
                 contenders.append(Contender(keeper.name, sample, is_ours=keeper.is_ours))
-        notes = ["by the first process to have it open, after the import; closing is not in it"]
+        notes = ["by the first process that opens it, after the import, without closing"]
         run.measure(
             title, Unit.TIME, contenders, rounds=run.scale.start_rounds, targets=[Target(0.001)], notes=notes
         )
@@ -86,7 +86,7 @@ def opens(run: Run) -> None:
 
 
 def memory(run: Run) -> None:
-    """The anonymous memory of a scan; pages of the file belong to the system, which takes them back."""
+    """Measure the anonymous memory of a scan, without pages of the file, which the system can take back."""
     title = "anonymous memory of a scan, whole process"
     if not run.wants(title):
         return
@@ -130,7 +130,7 @@ def memory(run: Run) -> None:
 
 
 def _fill_large(path: Path, size: int) -> tuple[int, int]:
-    """Store rows of about 1.2 kB until the file has `size` bytes; say how many, and the sum of their ages."""
+    """Store rows of about 1.2 kB until the file has `size` bytes. Return their number and sum of ages."""
     chance = random.Random(7)
     text = "".join(chance.choices(string.ascii_letters, k=TEXT_SIZE * 2))
     rows = total = 0

@@ -1,7 +1,7 @@
-"""How does each rival keep rows under ints, and put, read, scan and change them, each commit by itself?
+"""This module stores small rows under int keys in each library, with one commit for each write.
 
-A writer opens a file, which other processes may have open as well, and says as lines of Python what a program
-would write. The lines are compiled into the same loops for everybody. Where JSON is stored, orjson makes it.
+A writer opens a file, which other processes may also have open. It gives the lines of Python that a program
+would write. The same loops run the lines of all writers. If a library stores JSON, orjson encodes it.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ Row = dict[str, Any]
 SCANNED = 100
 """Rows of one scan."""
 TIMEOUT = 60.0
-"""Seconds that a writer waits for others: who gives up has no rate."""
+"""Seconds that a writer waits for others. A writer that gives up has no rate."""
 
 
 def row(number: int, age: int | None = None) -> Row:
-    """Make the small row that is kept under `number`."""
+    """Make the small row with this number."""
     return {"name": f"user {number:07}", "age": number % 90 if age is None else age}
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A rival that has a file open."""
+    """A library that has a file open."""
 
     names: Callable[[], Names]
-    """What the lines need, in the thread that asks."""
+    """Names for the lines, in the calling thread."""
     fill: Callable[[Iterable[Row]], object]
-    """Keep the rows under 0, 1, 2 ..., in bulk, and settle."""
+    """Store the rows under 0, 1, 2 ... in bulk, and finish all pending writes."""
     settle: Callable[[], object]
-    """Write whatever is pending to where it is to stay."""
+    """Write all pending commits to their final place."""
     close: Callable[[], object]
     stats: Callable[[], dict[str, int]] = dict
-    """Our own figures."""
+    """The figures of our `stats()`."""
 
 
 class Open(Protocol):
-    """Open or make the file; with `full`, a commit is on the disk before it returns."""
+    """Open or create the file. With `full`, a commit is on the disk before it returns."""
 
     def __call__(self, path: Path, *, full: bool = False) -> Opened:
         """Open it."""
@@ -59,11 +59,11 @@ class Open(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """One rival, as lines."""
+    """One library, as lines of Python."""
 
     name: str
     module: str
-    """What a process imports to open it."""
+    """The module that a process imports to open it."""
     open: Open
     put: str
     """Put `v` under `k`."""
@@ -78,14 +78,14 @@ class Writer:
     loop: str
     """Add the ages of all rows to `total`."""
     sum: str = ""
-    """An expression: the same by its own means."""
+    """An expression: the same sum by the library's own function."""
     is_ours: bool = False
     is_shared: bool = True
-    """Several processes may have the file open."""
+    """Whether several processes may have the file open."""
 
 
 def writers(rivals: Rivals) -> list[Writer]:
-    """Everybody who is installed, ours first."""
+    """Return all writers whose libraries are installed, ours first."""
     found = [OURS, SQLITE]
     rivals.find("sqlite3")
     if modules := rivals.found(lmdb="lmdb", orjson="orjson"):
@@ -177,7 +177,7 @@ SQLITE = Writer(
     sum="execute('SELECT sum(age) FROM people').fetchone()[0]",
 )
 
-# Its keys are bytes: big-endian, so that they sort as the numbers do.
+# The keys are bytes. Big-endian bytes sort as the numbers do.
 _PACK = struct.Struct(">Q").pack
 
 

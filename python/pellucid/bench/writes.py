@@ -1,7 +1,7 @@
-"""How fast is the write path: commits that are seen at once, by this process and by others?
+"""This module measures the write path: commits that this process and other processes see at once.
 
-Rows are small and lie under ints. What one process does with its own commits is here; `together.py` has
-several writers, `pending.py` what is read while commits wait in the log.
+The rows are small and have int keys. This module measures one process with its own commits. `together.py` has
+several writers, and `pending.py` reads while commits are pending in the log.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pellucid.bench.runner import Contender, timed
 from pellucid.bench.writers import OURS, SCANNED, Names, Writer, repeated, row, writers
 
 ROWS = 10_000
-"""Rows that are put and changed over and over."""
+"""Rows that are put and changed repeatedly."""
 
 
 def run(run: Run) -> None:
-    """Every measure."""
+    """Run every measure."""
     everybody = writers(run.rivals)
     pairs(run, everybody)
     changes(run, everybody)
@@ -34,7 +34,7 @@ def run(run: Run) -> None:
 
 
 def pairs(run: Run, everybody: Sequence[Writer]) -> None:
-    """A put, then a scan of 100 rows that sees it."""
+    """Measure a put and a scan of 100 rows that sees it."""
     title = f"a put, then a scan of {SCANNED} rows"
     if not run.wants(title):
         return
@@ -51,12 +51,12 @@ def pairs(run: Run, everybody: Sequence[Writer]) -> None:
         for writer, names in opened:
             work = repeated("for k, v in pairs:", f"{writer.put}\n{writer.scan}", names, "pairs")
             contenders.append(timed(writer.name, partial(work, puts), len(puts), is_ours=writer.is_ours))
-        note = "both are one operation; the scan begins with the row that was put, and reads a field of each"
+        note = "both are one operation; the scan begins with this row, and reads a field of each row"
         measure(run, title, contenders, expected, 50_000, note)
 
 
 def changes(run: Run, everybody: Sequence[Writer]) -> None:
-    """One field of one row, set anew from what it was, each time as a commit."""
+    """Measure updates of one field of one row, each as a commit."""
     title = "rec.age += 1, each a commit"
     if not run.wants(title):
         return
@@ -71,7 +71,7 @@ def changes(run: Run, everybody: Sequence[Writer]) -> None:
         one = timed(name, change, len(keys), is_ours=ours)
         return dataclasses.replace(one, answer=lambda: (change(), total())[1])
 
-    # Ours is there twice, since a record that is at hand need not be searched for.
+    # Ours is there twice: a record at hand needs no lookup.
     with files(run, [OURS, *everybody]) as opened:
         contenders = []
         for index, (writer, names) in enumerate(opened):
@@ -83,26 +83,26 @@ def changes(run: Run, everybody: Sequence[Writer]) -> None:
                 name = "pellucid, each by its key"
             work = repeated(head, line, names, "keys")
             contenders.append(contender(name, partial(work, over), total, writer.is_ours))
-        note = "where JSON is stored, the row is read, changed and put; with plyvel that is not atomic"
+        note = "stores with JSON read, change and put the row; with plyvel this is not atomic"
         measure(run, title, contenders, expected, 1e6, note)
 
 
 def measure(
     run: Run, title: str, contenders: Sequence[Contender], expected: object, target: float, note: str
 ) -> None:
-    """How often a second each of them does it, beside how often it should be."""
+    """Measure how often a second each contender does it, and compare this with the target."""
     run.measure(title, Unit.RATE, contenders, expected=expected, targets=[Target(target)], notes=[note])
 
 
 def records_at(table: Any, keys: Sequence[int]) -> list[Any]:
-    """Read the record of each key, once: that of a key which comes again is the same one."""
+    """Read the record of each key once. A key that occurs again has the same record."""
     found = {key: table[key] for key in keys}
     return [found[key] for key in keys]
 
 
 @contextlib.contextmanager
 def files(run: Run, everybody: Sequence[Writer]) -> Iterator[list[tuple[Writer, Names]]]:
-    """Everybody's file with the rows in it, and what the lines need; gone afterwards."""
+    """Make the file of each writer with its rows, and yield names for its lines. Remove it at the end."""
     home = run.directory / "writes"
     home.mkdir()
     with contextlib.ExitStack() as stack:

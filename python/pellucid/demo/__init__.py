@@ -1,10 +1,10 @@
-"""What is pellucid good for, on data that nobody made up?
+"""This package shows the main features of pellucid on real data.
 
     python -m pellucid.demo
 
-reads every function and class of the running Python's own standard library, tens of thousands of nested
-records of which hardly two are alike, stores them, closes, opens again, reads single fields, goes through all
-of them, finds some by what is in them, with and without indexes, and changes some in place. Every figure that
-it shows was measured while it ran. Only the public API is used: `tour.py` and `lookups.py` may be read as
-examples.
+It reads every function and class of the standard library of the running Python. These are tens of thousands
+of nested records, and hardly two are alike. It stores them, closes the database and opens it again. Then it
+reads single fields, scans all records, finds some by their content, with and without indexes, and changes
+some in place. It measures every figure while it runs. It uses only the public API, so you can read `tour.py`
+and `lookups.py` as examples.
 """

@@ -1,4 +1,4 @@
-"""How is the demo started?"""
+"""This module starts the demo from the command line."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m pellucid.demo",
         description="Store all functions and classes of the standard library; find some, change some.",
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="stop after so many definitions")
+    parser.add_argument("--limit", type=int, metavar="N", help="stop after N definitions")
     parser.add_argument(
-        "--keep", type=Path, metavar="FILE", help="leave the database there (default: it is removed)"
+        "--keep", type=Path, metavar="FILE", help="keep the database in FILE (default: remove it)"
     )
     options = parser.parse_args(arguments)
     if options.limit is not None and options.limit < 1:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show.asked(console, tour.ask(path))
         show.found(console, lookups.find(path))
         show.changed(console, tour.change(path))
-    console.print(f"[green]All of it took {time.perf_counter() - started:.1f} s.[/]")
+    console.print(f"[green]The demo took {time.perf_counter() - started:.1f} s.[/]")
     if options.keep:
         console.print(f"The database is {options.keep}.")
     return 0

@@ -1,13 +1,13 @@
-"""Which functions and classes does this Python's own library define, and what is in them?
+"""This module makes one record for each function and class of Python's standard library.
 
-Every `.py` file of the standard library is parsed, never imported or run. A definition becomes one record:
+It parses every `.py` file of the standard library. It never imports or runs one. A record looks like this:
 
     {"name": "dumps", "module": "json", "kind": "function", "lines": {"first": 183, "last": 238}, "size": 56,
      "args": [{"name": "obj"}, {"name": "skipkeys", "kind": "keyword-only", "default": "False"}, ...],
      "doc": "Serialize ...", "calls": ["cls", "cls(...).encode"]}
 
-What a definition does not have (arguments, annotations, decorators, bases, a docstring), its record does not
-have either: that is what makes these records irregular.
+A record has only the fields that its definition has (arguments, annotations, decorators, bases, a docstring).
+So these records are irregular.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any
 
 Key = tuple[str, str, int]
-"""Module, qualified name, first line: a module's definitions stand together, in the order of their names."""
+"""Module, qualified name, first line. So the definitions of a module are together, sorted by name."""
 Record = dict[str, Any]
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 SKIPPED = {"site-packages", "dist-packages", "__pycache__"}
-"""Folders inside the standard library's that hold something else."""
+"""Folders in the standard library's folder that contain something else."""
 
 
 def source_files() -> list[tuple[str, Path]]:
-    """Every source file of the standard library with the name of its module, in the order of names."""
+    """Return every source file of the standard library with the name of its module, sorted by name."""
     root = Path(sysconfig.get_path("stdlib"))
     found = []
     for path in root.rglob("*.py"):
@@ -40,13 +40,13 @@ def source_files() -> list[tuple[str, Path]]:
 
 
 def definitions(module: str, source: bytes) -> Iterator[tuple[Key, Record]]:
-    """Every function and class in a file; SyntaxError if it is not Python (some files test just that)."""
+    """Yield every function and class of a file; SyntaxError if it is not Python (some files test this)."""
     with warnings.catch_warnings():
-        # Old code has escapes that today's parser warns of; that is not our subject.
+        # Old code has escapes for which the parser of today issues warnings. They do not matter here.
         warnings.simplefilter("ignore")
         tree = ast.parse(source)
-    # A stack instead of recursion: some files nest deeper than Python calls. Calls are kept in a dict for its
-    # order, which is that of the source.
+    # Use a stack and no recursion: some files nest deeper than Python calls can. Calls are in a dict, because
+    # it keeps the order of the source.
     todo: list[tuple[ast.AST, tuple[Definition, ...], dict[str, None]]] = [(tree, (), {})]
     found: list[tuple[Definition, tuple[Definition, ...], dict[str, None]]] = []
     while todo:
@@ -55,7 +55,7 @@ def definitions(module: str, source: bytes) -> Iterator[tuple[Key, Record]]:
         if isinstance(node, Definition):
             own: dict[str, None] = {}
             found.append((node, parents, own))
-            # Its statements are its own; what stands around it evaluates decorators, defaults and bases.
+            # Calls in its body belong to it. Decorators, defaults and bases belong to the code around it.
             inside = (*parents, node)
             todo += [
                 (part, inside, own) if isinstance(part, ast.stmt) else (part, parents, calls)
@@ -107,7 +107,7 @@ def _kind(node: Definition, parents: tuple[Definition, ...]) -> str:
 
 
 def _args(args: ast.arguments) -> list[Record]:
-    """The arguments in order, each with what it has: kind, annotation, default."""
+    """Return the arguments in order, each with its kind, annotation and default, if it has them."""
     positional = [*args.posonlyargs, *args.args]
     missing = len(positional) - len(args.defaults)
     found = []
@@ -137,7 +137,7 @@ def _arg(arg: ast.arg, kind: str, default: ast.expr | None) -> Record:
 
 
 def _text(node: ast.expr) -> str:
-    """An expression as it would be written; the plain ones without the detour over `ast.unparse`."""
+    """Return the source text of an expression. Plain ones do not need `ast.unparse`."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

@@ -1,6 +1,6 @@
-"""How are records found by what is in them, without a look at the others?
+"""This module finds records by their content, first by a scan and then by an index.
 
-Each question is asked twice: of a table without indexes, which it scans, and straight of an index.
+It asks each question twice: of a table without indexes, and directly of an index.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ NAME_START = "dump"
 DECORATOR = "contextlib.contextmanager"
 ARGUMENTS_WIDE = 15
 TIMES = 5
-"""How often a question is asked; the quickest answer counts."""
+"""How often each question is asked. The fastest time counts."""
 
 
 @dataclass(slots=True)
 class Lookup:
-    """One question, by a scan and by an index."""
+    """The result of one question, by a scan and by an index."""
 
     query: str
     straight: str
@@ -32,26 +32,26 @@ class Lookup:
     index: float
     """Seconds."""
     found: list[str]
-    """Where the records stand."""
+    """The places of the records in the source."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What indexes are made of, what they cost, and what they gave."""
+    """The definitions of the indexes, their costs, and their results."""
 
     made: list[tuple[str, Timing]]
-    """How each is made, and how long that took."""
+    """The call that creates each index, and its time."""
     bytes_each: float
-    """Of the file, for an entry of an index."""
+    """Bytes of the file for one index entry."""
     lookups: list[Lookup]
     question: str
     explained: str
     refused: str
-    """What the violation of a unique index says."""
+    """The message of a violated unique index."""
 
 
 def find(path: Path) -> Found:
-    """Ask by a scan, make indexes, ask again, and try to store what a unique index refuses."""
+    """Ask by a scan, create indexes, ask again, and try to store what a unique index refuses."""
     size = path.stat().st_size
     with pellucid.open(path, mode="w") as db:
         table = db.table(TABLE)
@@ -62,7 +62,7 @@ def find(path: Path) -> Found:
             with made[-1][1].running(len(table)):
                 create()
         entries = sum(index.entries for index in table.indexes())
-    # What was written lies in the file itself once that is closed.
+    # When the file is closed, it contains everything that was written.
     bytes_each = (path.stat().st_size - size) / max(entries, 1)
     with pellucid.open(path, mode="w") as db:
         table = db.table(TABLE)
@@ -78,7 +78,7 @@ def find(path: Path) -> Found:
 
 
 def _indexes(table: pellucid.Table) -> list[tuple[str, Callable[[], None]]]:
-    """The indexes of the tour: how each is written, and what makes it."""
+    """Return the indexes of the tour: the source text of each call, and the call."""
     create = table.create_index
     return [
         ('create_index("by_name", F.name)', lambda: create("by_name", F.name)),
@@ -101,7 +101,7 @@ Question = tuple[str, str, Callable[[], list[Any]], Callable[[], list[Any]]]
 
 
 def _questions(table: pellucid.Table) -> list[Question]:
-    """Each as a query, as it is asked of an index, and what asks so."""
+    """Return each question as a query text, as the text of an index call, and as the call."""
     example = _example(table)
     module, line = example.module, example.lines.first
     return [
@@ -133,7 +133,7 @@ def _questions(table: pellucid.Table) -> list[Question]:
 
 
 def _quickest(ask: Callable[[], list[Any]]) -> tuple[float, list[str]]:
-    """Seconds of the quickest of some times, and where what was found stands, in order."""
+    """Return the shortest time in seconds, and the places of the found records, in order."""
     best, rows = float("inf"), []
     for _ in range(TIMES):
         started = time.perf_counter()
@@ -143,9 +143,9 @@ def _quickest(ask: Callable[[], list[Any]]) -> tuple[float, list[str]]:
 
 
 def _refused(table: pellucid.Table) -> str:
-    """What is said to who stores a second record of one place."""
+    """Return the message for a second record with the same place."""
     try:
-        # Where a library defines two on one line, this is refused already.
+        # If a library defines two on one line, this call already raises the error.
         table.create_index("one_place", (F.module, F.lines.first), unique=True)
         table["a copy"] = _example(table).to_dict()
     except pellucid.UniqueError as error:
@@ -157,5 +157,5 @@ def _refused(table: pellucid.Table) -> str:
 
 
 def _example(table: pellucid.Table) -> Any:
-    """A record that everybody knows, where it is there."""
+    """Return a well-known record, if it is there."""
     return next(iter(table.values(prefix=("json", "dumps"))), None) or next(iter(table.values()))

@@ -1,4 +1,4 @@
-"""How does the tour look, in a terminal and out of one?"""
+"""This module prints the results of the tour, in a terminal or into a pipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT_WIDTH = 60
 
 @contextmanager
 def progress(console: Console, limit: int | None) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar that moves with files (with a limit: with definitions); in a pipe, nothing moves."""
+    """Show a progress bar over files (with a limit, over definitions). In a pipe, show no bar."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -40,7 +40,7 @@ def progress(console: Console, limit: int | None) -> Iterator[Callable[[str, int
 
 
 def stored(console: Console, python: str, result: Stored) -> None:
-    """What was stored."""
+    """Print what was stored."""
     console.print(
         f"[bold]1. Stored[/] {result.storing.count:,} definitions of {python}'s library: "
         + ", ".join(f"{count:,} {_plural(kind)}" for kind, count in result.kinds.most_common())
@@ -51,37 +51,37 @@ def stored(console: Console, python: str, result: Stored) -> None:
     table.add_row("parsed by ast", _rate(result.parsing, "definitions"))
     table.add_row("stored by pellucid", _rate(result.storing, "records"))
     if result.not_python:
-        table.add_row(
-            "files that are no Python", f"{len(result.not_python)} (bad on purpose, to test parsers)"
-        )
+        table.add_row("files that are not Python", f"{len(result.not_python)} (on purpose, to test parsers)")
     console.print(table)
 
 
 def read(console: Console, result: Read) -> None:
-    """What reading showed."""
+    """Print the results of reading."""
     per_row = result.file_size / result.rows
     console.print(
         f"[bold]2. Closed and opened again[/] in {_time(result.opening.seconds)}: one file of "
         f"{result.file_size / 1e6:.1f} MB, {per_row:,.0f} bytes for a record"
     )
     console.print(
-        "   [dim]It was written just now, so the system has it in memory. Figures are of one go, the first, "
-        "if nothing else is said.[/]"
+        "   [dim]The file was written just now, so the system has it in memory. Each figure is from the "
+        "first run, unless stated otherwise.[/]"
     )
     console.print(f"[bold]3. One record[/], [cyan]table{list(result.example_key)!r}[/]:")
     console.print(_record_table(result.example))
     table = _table()
-    table.add_row("record.size", f"{_time(result.field_at_hand.each)}, reading that field alone")
-    table.add_row('record.to_dict()\\["size"]', f"{_time(result.whole_at_hand.each)}, decoding all of it")
-    table.add_row("table\\[key].size", f"{_time(result.one_field.each)}, with finding the record by its key")
+    table.add_row("record.size", f"{_time(result.field_at_hand.each)}, reads only this field")
+    table.add_row(
+        'record.to_dict()\\["size"]', f"{_time(result.whole_at_hand.each)}, decodes the whole record"
+    )
+    table.add_row("table\\[key].size", f"{_time(result.one_field.each)}, also looks up the key")
     table.add_row('table\\[key].to_dict()\\["size"]', f"{_time(result.whole_record.each)}, likewise")
-    table.add_row("", f"[dim]for one of {result.one_field.count:,}, the quickest of {ROUNDS} rounds[/]")
+    table.add_row("", f"[dim]mean of {result.one_field.count:,}, fastest of {ROUNDS} rounds[/]")
     console.print(table)
     console.print(f"[bold]4. All {result.rows:,} records[/], {result.lines:,} lines of definitions:")
     table = _table()
     table.add_row("for r in table.values(): n += r.size", _rate(result.loop, "rows"))
     table.add_row('table.sum("size")', _rate(result.native, "rows"))
-    table.add_row("every call of every definition counted", _rate(result.calls, "rows"))
+    table.add_row("count all calls of all definitions", _rate(result.calls, "rows"))
     table.add_row("with a docstring", f"{result.with_doc:,} ({result.with_doc / result.rows:.0%})")
     table.add_row("longest", "\n".join(f"{size:>6,} lines  {name}" for size, name in result.longest))
     table.add_row("most called", "\n".join(f"in {count:>6,}  {name}" for name, count in result.called))
@@ -89,15 +89,15 @@ def read(console: Console, result: Read) -> None:
 
 
 def asked(console: Console, result: Asked) -> None:
-    """What queries found."""
+    """Print the results of the queries."""
     from rich.markup import escape
 
-    console.print("[bold]5. Found by what is in them[/], over the packed bytes:")
+    console.print("[bold]5. Found by content[/], in the packed bytes:")
     table = _table()
     table.add_row('group_by("module").agg(size=F.size.max())', _rate(result.modules, "rows"))
     table.add_row("", "\n".join(f"{size:>6,} lines  {name}" for size, name in result.longest))
     table.add_row(f"where(F.args.length() > {ARGUMENTS_MANY}).count()", _rate(result.many, "rows"))
-    table.add_row("", f"{result.many_count:>6,} functions, those with the most arguments:")
+    table.add_row("", f"{result.many_count:>6,} functions; these have the most arguments:")
     table.add_row("", "\n".join(f"{count:>6,}        {name}" for count, name in result.most_arguments))
     table.add_row("column(F.decorators.each()), counted", _rate(result.decorated, "rows"))
     table.add_row("", "\n".join(f"{count:>6,}        @{name}" for name, count in result.decorators))
@@ -110,22 +110,22 @@ def asked(console: Console, result: Asked) -> None:
 
 
 def found(console: Console, result: Found) -> None:
-    """What indexes found."""
+    """Print the results of the indexes."""
     from rich.markup import escape
 
-    console.print("[bold]6. Found at once, by indexes[/], which every write keeps in step:")
+    console.print("[bold]6. Found by indexes[/], which every write keeps up to date:")
     table = _table()
     for text, timing in result.made:
         table.add_row(text, _rate(timing, "rows"))
-    table.add_row("bytes of the file for each entry: value, key, some 10", f"{result.bytes_each:>12,.0f}")
+    table.add_row("bytes of the file for each entry: value, key, about 10", f"{result.bytes_each:>12,.0f}")
     console.print(table)
-    console.print(f"   Asked before there were indexes and with them, the quickest of {TIMES} times:")
+    console.print(f"   Queries without and with indexes, the fastest of {TIMES} runs:")
     for lookup in result.lookups:
         console.print(f"      [cyan]{escape(lookup.query)}[/]")
         console.print(f"      {_time(lookup.scan):>10}  by a scan")
         console.print(f"      {_time(lookup.index):>10}  by [cyan]{escape(lookup.straight)}[/]")
         console.print(f"                  [dim]{_many(lookup.found)}[/]")
-    console.print(f"   [cyan]{escape(result.question)}[/] finds its way by itself:")
+    console.print(f"   [cyan]{escape(result.question)}[/] chooses an index itself:")
     for line in result.explained.splitlines():
         console.print(f"      [dim]{escape(line)}[/]")
     console.print(
@@ -140,7 +140,7 @@ def _many(places: list[str]) -> str:
 
 
 def _histogram(sizes: list[int]) -> Table:
-    """How many sizes there are between a power of two and the next."""
+    """Make a table with the number of sizes between each power of two and the next."""
     from rich.bar import Bar
     from rich.table import Table
 
@@ -158,7 +158,7 @@ def _histogram(sizes: list[int]) -> Table:
 
 
 def changed(console: Console, result: Changed) -> None:
-    """What was changed."""
+    """Print what was changed."""
     console.print(
         f"[bold]7. Changed in place[/], and in the indexes, all {result.moved.count:,} definitions "
         f"of {result.module}:"
@@ -174,13 +174,13 @@ def changed(console: Console, result: Changed) -> None:
 
 
 def _work(counts: dict[str, int]) -> str:
-    """What was done for it, as the library itself has counted."""
+    """Describe the work that the counters of the library counted."""
     encoded, overwritten = counts["values_encoded"], counts["slots_overwritten"]
     values, slots = (
         f"{count:,} {word}{'' if count == 1 else 's'}"
         for count, word in ((encoded, "value"), (overwritten, "slot"))
     )
-    return f"[dim]{values} encoded, {slots} overwritten where they lie[/]"
+    return f"[dim]{values} encoded, {slots} overwritten in place[/]"
 
 
 def _table() -> Table:

@@ -1,7 +1,6 @@
-"""What does one do with a database that is a dict?
+"""This module runs the stops of the demo and measures each of them.
 
-Each stop of the tour is a few lines against the public API, timed, and gives back what it found. How it
-looks is `show.py`'s matter.
+Each stop is a few lines that use the public API. It returns what it found. `show.py` prints the results.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from pellucid.demo.library import Key, Record, definitions, source_files
 
 TABLE = "definitions"
 BATCH = 4_000
-"""Records in one transaction: each commit waits for the disk, so a few large ones."""
+"""Records in one transaction. Each commit waits for the disk, so use a few large ones."""
 LOOKUPS = 10_000
 ROUNDS = 5
-"""How often small things are timed; the quickest round counts."""
+"""How often small operations are timed. The fastest round counts."""
 NEW_CALL = "pellucid.open"
 ARGUMENTS_MANY = 7
 
 
 @dataclass(slots=True)
 class Timing:
-    """How often something was done, and how long it took."""
+    """How often an operation ran, and how long this took."""
 
     count: int = 0
     seconds: float = 0.0
@@ -43,12 +42,12 @@ class Timing:
 
     @property
     def each(self) -> float:
-        """Seconds for one."""
+        """Seconds for one operation."""
         return self.seconds / self.count if self.count else 0.0
 
     @contextmanager
     def running(self, count: int = 0) -> Iterator[None]:
-        """Add what happens inside."""
+        """Add the time of the block."""
         started = time.perf_counter()
         yield
         self.seconds += time.perf_counter() - started
@@ -68,13 +67,14 @@ class Stored:
     shapes: int = 0
     """How many different lists of fields the records have."""
     lines: int = 0
-    """The sum of all sizes: what a scan must find again."""
+    """The sum of all sizes. A scan must find the same sum."""
 
 
 def store(path: Path, limit: int | None, on_file: Callable[[str, int, int], None]) -> Stored:
     """Parse the library and store a record for each definition.
 
-    After each file `on_file` hears its module, how many files are done, and how many definitions were found.
+    After each file, call `on_file` with its module, the number of files so far, and the number of definitions
+    so far.
     """
     stored = Stored()
     shapes: set[tuple[str, ...]] = set()
@@ -116,17 +116,17 @@ def store(path: Path, limit: int | None, on_file: Callable[[str, int, int], None
 
 @dataclass(slots=True)
 class Read:
-    """What reading showed, after the database was closed and opened again."""
+    """The results of reading, after the database was closed and opened again."""
 
     file_size: int
     opening: Timing
     example_key: Key
     example: Record
     one_field: Timing
-    """Of a record that is fetched by its key."""
+    """For a record that is read by its key."""
     whole_record: Timing
     field_at_hand: Timing
-    """Of a record that was fetched before."""
+    """For a record that was read before."""
     whole_at_hand: Timing
     loop: Timing
     native: Timing
@@ -139,7 +139,7 @@ class Read:
 
 
 def read(path: Path) -> Read:
-    """Open what was closed and read: single fields, single records, all of them."""
+    """Open the closed database and read single fields, single records, and all records."""
     opening = Timing()
     with opening.running(1):
         db = pellucid.open(path, mode="r")
@@ -164,7 +164,7 @@ def read(path: Path) -> Read:
             for record in table.values():
                 called.update(record.get("calls", ()))
                 with_doc += "doc" in record
-        # A row that is kept stays right after the scan has moved on, so sorting them needs no care.
+        # A kept row stays valid when the scan moves on, so you can sort the rows.
         longest = sorted(table.values(), key=lambda record: record.size, reverse=True)[:5]
         example_key = _example(table, keys)
         return Read(
@@ -188,9 +188,10 @@ def read(path: Path) -> Read:
 
 
 def _small(table: pellucid.Table, keys: list[Key]) -> list[Timing]:
-    """One field and the whole record, fetched by these keys and at hand: each the quickest of some rounds.
+    """Time one field and the whole record, read by key and read from a kept record.
 
-    The first round is not counted: it reads the file. They take turns, so that each meets the same machine.
+    The fastest round counts. The first round does not count, because it reads the file. The four cases take
+    turns, so that the load of the machine affects all of them.
     """
     records = [table[key] for key in keys]
 
@@ -222,7 +223,7 @@ def _small(table: pellucid.Table, keys: list[Key]) -> list[Timing]:
 
 
 def _example(table: pellucid.Table, keys: list[Key]) -> Key:
-    """A function that everybody knows; with a limit, the first function with a docstring and arguments."""
+    """Return the key of a well-known function; with a limit, the first one with a docstring and arguments."""
     if known := [key for key in keys if key[:2] == ("json", "dumps")]:
         return known[0]
     return next((key for key in keys if "doc" in table[key] and "args" in table[key]), keys[0])
@@ -230,24 +231,24 @@ def _example(table: pellucid.Table, keys: list[Key]) -> Key:
 
 @dataclass(slots=True)
 class Asked:
-    """What queries found."""
+    """The results of the queries."""
 
     modules: Timing
     longest: list[tuple[int, str]]
-    """The longest function of each module, of those the five longest."""
+    """The longest function of each module; the five longest of these."""
     many: Timing
     many_count: int
     most_arguments: list[tuple[int, str]]
     decorated: Timing
     decorators: list[tuple[str, int]]
     sizes: list[int]
-    """Lines of each function."""
+    """Lines for each function."""
     question: str
     explained: str
 
 
 def ask(path: Path) -> Asked:
-    """Find records by what is in them, without a loop in Python."""
+    """Find records by their content, without a loop in Python."""
     with pellucid.open(path, mode="r") as db:
         table = db.table(TABLE)
         modules, many, decorated = (Timing() for _ in range(3))
@@ -284,12 +285,12 @@ def ask(path: Path) -> Asked:
 
 @dataclass(slots=True)
 class Changed:
-    """What was changed, and that it lasted."""
+    """What was changed, and that the changes were saved."""
 
     module: str
     moved: Timing
     moving: dict[str, int]
-    """What the library's own counters counted meanwhile."""
+    """What the counters of the library counted meanwhile."""
     appended: Timing
     appending: dict[str, int]
     before: tuple[int, int]
@@ -298,21 +299,21 @@ class Changed:
 
 
 def change(path: Path) -> Changed:
-    """Change fields of the module that defines most, in place; open again and see that it lasted."""
+    """Change fields of the largest module in place, open the database again, and check the changes."""
     moved, appended = Timing(), Timing()
     with pellucid.open(path, mode="w") as db:
         table = db.table(TABLE)
         modules = Counter(record.module for record in table.values())
         module, count = modules.most_common(1)[0]
         before = {key: _lines(record) for key, record in table.items(prefix=(module,))}
-        # Somebody adds a line on top of that file: everything in it moves down by one.
+        # Suppose that a line is added at the top of that file: everything in it moves down by one.
         start = pellucid.counters()
         with moved.running(count), db.transaction():
             for record in table.values(prefix=(module,)):
                 record.lines.first += 1
                 record.lines.last += 1
         moving = _difference(start)
-        # A list grows by what is appended to it; what stands around it is copied as bytes.
+        # An append affects only this list. pellucid copies the bytes around it.
         start = pellucid.counters()
         with appended.running(count), db.transaction():
             for record in table.values(prefix=(module,)):
@@ -338,5 +339,5 @@ def _lines(record: Any) -> tuple[int, int]:
 
 
 def _difference(start: dict[str, int]) -> dict[str, int]:
-    """What the library's own counters have counted since."""
+    """Return what the counters of the library counted since `start`."""
     return {name: count - start[name] for name, count in pellucid.counters().items()}

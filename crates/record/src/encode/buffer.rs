@@ -1,13 +1,14 @@
-//! Where do the bytes of a record under construction stand?
+//! The buffer of a record under construction.
 
 use crate::error::EncodeError;
 use crate::layout::varint_size;
 
 /// Bytes that grow at the end.
 ///
-/// The memory behind the end is initialized, too, once for each doubling: then a gap for slots is a step of the end and no
-/// call of memset, and short strings are two moves and no call of memcpy. (Both calls together took a fifth of the time of
-/// a small record.) A gap holds what an earlier record left there: whoever makes one fills it.
+/// The memory behind the end is initialized, too, once for each doubling. So a gap for slots only
+/// moves the end, without a call of memset, and a short string takes two moves, without a call of
+/// memcpy. (Both calls together took a fifth of the time of a small record.) A gap has old content;
+/// the caller has to fill it.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     memory: Vec<u8>,
@@ -45,7 +46,7 @@ impl Buffer {
         self.size = self.size.min(size);
     }
 
-    /// The bytes, and an empty buffer.
+    /// Returns the bytes and empties the buffer.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.memory);
         bytes.truncate(self.size);
@@ -58,20 +59,20 @@ impl Buffer {
     fn grow(&mut self, size: usize) {
         let size = size.max(2 * self.memory.len()).max(256);
         if self.memory.try_reserve_exact(size - self.memory.len()).is_err() {
-            // Not a result: each push would have to look at it. Unwinding in silence, as the panic hook
-            // asks for memory too.
+            // Not a `Result`: each push would have to check it. Unwind without the panic hook,
+            // which needs memory, too.
             std::panic::resume_unwind(Box::new(EncodeError::NoMemory));
         }
         self.memory.resize(size, 0);
     }
 
-    /// The memory behind the end, as much as there is.
+    /// All memory behind the end.
     #[inline]
     pub(super) fn rest(&mut self) -> &mut [u8] {
         self.memory.get_mut(self.size..).unwrap_or_default()
     }
 
-    /// Makes the memory behind the end at least that large.
+    /// Makes sure that there are `size` bytes behind the end.
     #[cold]
     pub(super) fn reserve(&mut self, size: usize) {
         let end = self.size + size;
@@ -80,7 +81,7 @@ impl Buffer {
         }
     }
 
-    /// Moves the end by `size` and returns what lies between.
+    /// Moves the end by `size` and returns the bytes in between.
     #[inline]
     pub(super) fn gap(&mut self, size: usize) -> &mut [u8] {
         let start = self.size;
@@ -122,14 +123,14 @@ impl Buffer {
             self.push_varint(bytes.len() as u32);
             return self.push(bytes);
         }
-        // One step of the end for both: each waits for the store of the one before.
+        // Move the end once for both: each move waits for the store of the one before.
         if let Some((size, target)) = self.gap(1 + bytes.len()).split_first_mut() {
             *size = bytes.len() as u8;
             copy(target, bytes);
         }
     }
 
-    /// Moves all from `from` on to `to`.
+    /// Moves everything from `from` on to `to`.
     pub(super) fn move_tail(&mut self, from: usize, to: usize) {
         let end = self.size;
         if to > from {
@@ -140,8 +141,8 @@ impl Buffer {
     }
 }
 
-/// Copies a slice of the same size. One of up to 32 bytes is two moves that may overlap; a call would take as long as all the rest of
-/// what is done for a string.
+/// Copies a slice of the same size. Up to 32 bytes are copied by two moves that may overlap; a call
+/// of memcpy would take as long as everything else that is done for a string.
 #[inline]
 pub fn copy(target: &mut [u8], source: &[u8]) {
     #[inline]

@@ -1,4 +1,4 @@
-//! How do the elements of a container that has ended become slots, a heap and an index?
+//! Turns the elements of a finished container into slots, a heap and an index.
 
 use std::ops::Range;
 
@@ -13,7 +13,8 @@ use crate::layout::{
 use crate::shape::Shape;
 use crate::view::{Container, Slot};
 
-/// Writes what `end` can write at last: the slots, the width in the head, the index. Gives log2 of the width.
+/// Writes what is only known at the end: the slots, the width in the head, the index. Returns log2
+/// of the width.
 #[inline]
 pub(super) fn finish(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) -> Result<u8, EncodeError> {
     match frame.kind {
@@ -23,7 +24,7 @@ pub(super) fn finish(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) -> R
     }
 }
 
-/// Whether the elements are all ints or all floats, and there are any.
+/// Whether the elements are all ints or all floats, and there is at least one.
 #[inline]
 fn is_uniform(staged: &[Staged]) -> bool {
     match staged.first() {
@@ -34,7 +35,7 @@ fn is_uniform(staged: &[Staged]) -> bool {
     }
 }
 
-/// Writes the width (and the kind, which is another for packed lists) into a head that has been begun.
+/// Writes the width, and the kind, which changes for packed lists, into a head.
 #[inline]
 fn set_head(frame: &Frame, kind: Kind, width_log2: u8, buffer: &mut Buffer) {
     let start = frame.start as usize;
@@ -45,7 +46,7 @@ fn set_head(frame: &Frame, kind: Kind, width_log2: u8, buffer: &mut Buffer) {
     }
 }
 
-/// Writes ints alone, or floats alone, without tags.
+/// Writes a list of only ints, or only floats, without tags.
 fn write_packed(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) -> u8 {
     let is_ints = staged.first().is_some_and(|first| first.tag == tag::INT);
     let kind = if is_ints { Kind::PackedInts } else { Kind::PackedFloats };
@@ -79,7 +80,8 @@ fn write_slotted(frame: &Frame, staged: &[Staged], buffer: &mut Buffer) -> Resul
         width_log2 = width_of(frame.need);
         loop {
             heap = slots + (slots_size(frame.count, width_log2) + index) as usize;
-            // `last` is one more than the offset that must fit; 8 bytes hold an offset of 4.
+            // `last` is one more than the offset that must fit; 8-byte slots have 4 bytes for an
+            // offset.
             let reach = (heap - start) as u64 + u64::from(frame.last);
             if frame.last == 0 || width_log2 == 3 || (reach - 1) >> (8u32 << width_log2) == 0 {
                 break;
@@ -164,7 +166,7 @@ fn write_index(frame: &Frame, staged: &[Staged], buffer: &mut Buffer, at: usize,
     }
 }
 
-/// Where an element of the heap at `heap` stands: the whole entry, and the payload within it.
+/// The place of an element of the heap at `heap`: the whole entry, and the payload within it.
 fn heap_entry(frame: &Frame, heap: usize, element: &Staged) -> (Range<usize>, Range<usize>) {
     let offset = heap + (element.bits & 0xFFFF_FFFF) as usize;
     let size = (element.bits >> 32) as usize;
@@ -184,7 +186,7 @@ pub(super) fn width_of(need: u64) -> u8 {
     }
 }
 
-/// The canonical bytes of a staged key, whose payload, if it has one, stands at `payload`.
+/// The canonical bytes of a staged key. Its payload, if it has one, is at `payload`.
 fn canonical_of_staged<'a>(
     buffer: &[u8],
     staged: &Staged,
@@ -218,7 +220,8 @@ fn canonical_of_staged<'a>(
         },
         tag => Slot::Heap { tag, payload, offset: 0 },
     };
-    // A dict within a key (no caller has one: it could not be a key in Python) is of a shape that is not known here.
+    // A dict within a key would have a shape that is unknown here. It does not occur: such a key is
+    // not hashable in Python.
     key.of(buffer, NO_SHAPES, &slot).unwrap_or_default()
 }
 
@@ -230,14 +233,14 @@ pub(super) fn set_slot<const W: usize>(target: &mut [u8; W], bits: u64) {
     }
 }
 
-/// What is added to the bits of a heap entry, and to no others.
+/// The offset that is added to the bits of heap entries only.
 #[inline]
 fn base_for(element: &Staged, base: u64) -> u64 {
     if element.tag >= tag::HEAP { base } else { 0 }
 }
 
-/// Writes blocks of slots of `W` bytes, W < 8. `base` is added to the offsets of heap entries; their sizes, in the upper half
-/// of the bits, fall away.
+/// Writes blocks of slots of `W` bytes, W < 8. `base` is added to the offsets of heap entries;
+/// their sizes, in the upper half of the bits, are cut off.
 #[inline]
 fn write_slots<const W: usize>(out: &mut [u8], staged: &[Staged], base: u64) {
     let block_size = BLOCK_SLOTS as usize * (1 + W);
@@ -250,7 +253,8 @@ fn write_slots<const W: usize>(out: &mut [u8], staged: &[Staged], base: u64) {
     }
 }
 
-/// Writes blocks of slots of 8 bytes, which refer to a payload itself; in a nested container its size stands before it.
+/// Writes blocks of slots of 8 bytes, which refer to the payload itself. In a nested container the
+/// payload's size comes before it.
 #[inline]
 fn write_wide_slots<const IS_ROOT: bool>(out: &mut [u8], staged: &[Staged], base: u64) {
     let block_size = BLOCK_SLOTS as usize * 9;

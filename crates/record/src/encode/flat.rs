@@ -1,8 +1,9 @@
-//! How is a dict of nothing but simple values written, where many like it follow each other?
+//! Writes shaped dicts of simple values quickly, if many of one shape follow each other.
 //!
-//! Its slots are written at once where they belong, at the width that the last dict of its shape had; nothing is staged and
-//! no frame is opened. Only when all is written is it known whether that width was the right one; if not, the dict is
-//! written once more. The bytes are those that `begin`, the values and `end` make.
+//! The slots are written directly to their final place, with the width that the last dict of the
+//! shape had. Nothing is staged and no frame is opened. Whether the width was right is known only
+//! at the end; if not, the dict is written again. The bytes are the same as those of `begin`, the
+//! values and `end`.
 
 use super::buffer::{Buffer, copy, inline_bits};
 use super::finish::{set_slot, width_of};
@@ -14,7 +15,7 @@ use crate::layout::{
 
 /// The head of a nested shaped dict: width and kind, and the id of its shape.
 const HEAD_SIZE: usize = 4;
-/// Strings of this size and more are left to `str`, so that a size takes one byte or two.
+/// Strings of this size and more are left to `str`, so that a size takes one or two bytes.
 const STR_SIZE_END: usize = 0x4000;
 
 /// A value that is no container, and has no bytes but those of a string.
@@ -32,15 +33,15 @@ pub enum Simple<'a> {
     Str(&'a [u8]),
 }
 
-/// Why a dict has not been written.
+/// Why a dict could not be written here.
 enum Stop {
     /// A value is not simple.
     NotSimple,
-    /// The heap takes more bytes than there is room for.
+    /// The heap needs this many bytes, which are not free.
     NoRoom(usize),
 }
 
-/// What the width depends on, and the size of the heap.
+/// What determines the width, and the size of the heap.
 struct Written {
     /// As in a frame.
     need: u64,
@@ -49,12 +50,14 @@ struct Written {
 }
 
 impl Encoder {
-    /// Writes a shaped dict of simple values as the next element of a container, at the width that the last one of its shape
-    /// had (`width_log2`). `value` gives the value of a slot, always the same one; None where it is not simple. `shape` is asked
-    /// last, when nothing but its own None can stand in the way: whoever numbers shapes in order of use need not go back.
+    /// Writes a shaped dict of simple values as the next element of a container, with the width
+    /// that the last dict of its shape had (`width_log2`). `value` returns the value of a slot, the
+    /// same in each call, or `None` if it is not simple. `shape` is called last, when only its own
+    /// `None` can prevent the write: so a caller that numbers shapes in order of use never has to
+    /// take a number back.
     ///
-    /// Returns log2 of the width that it has; None where it cannot be written so, and nothing has been: then `begin`,
-    /// the values and `end` write it, or say why not.
+    /// Returns log2 of the actual width. `None` if the dict cannot be written in this way; then
+    /// nothing was written, and `begin`, the values and `end` write it, or return the error.
     ///
     /// ```
     /// use pellucid_record::{Encoder, Kind, encode::Simple};
@@ -62,7 +65,7 @@ impl Encoder {
     /// encoder.begin(Kind::List, 1, 0)?; // the list [{"name": "Ann", "age": 30}]
     /// let person = [Simple::Str(b"Ann"), Simple::Int(30)];
     /// let width_log2 = encoder.flat(2, 0, |index| person.get(index).copied(), || Some(0));
-    /// assert_eq!(width_log2, Some(0)); // the int and the offset of the string fit slots of one byte
+    /// assert_eq!(width_log2, Some(0)); // int and offset of the string fit slots of one byte
     /// encoder.end()?;
     /// # Ok::<(), pellucid_record::EncodeError>(())
     /// ```
@@ -75,7 +78,8 @@ impl Encoder {
         shape: impl FnOnce() -> Option<u32>,
     ) -> Option<u8> {
         let start = self.buffer.size();
-        // What cannot be written, because it lies too deep or the record grows too large, is left to those who can say so.
+        // Dicts that are too deep, or in a record that is too large, are left to the general path,
+        // which reports it.
         let most = HEAD_SIZE + count as usize * (11 + STR_SIZE_END);
         if self.top == 0 || u32::from(self.depth) >= DEPTH_MAX || start + most >= RECORD_SIZE_MAX - 64 {
             return None;
@@ -125,7 +129,7 @@ fn width_for(count: u32, written: &Written) -> u8 {
     width_log2
 }
 
-/// Writes slots of `W` bytes and a heap behind the end of the buffer, which does not move.
+/// Writes slots of `W` bytes and a heap behind the end of the buffer, without moving the end.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the values come out of registers")]
 fn write<'v, const W: usize>(
@@ -181,7 +185,7 @@ fn write<'v, const W: usize>(
                     copy(target, text);
                     written.last = at as u32 + 1;
                     written.heap_size = end;
-                    // Slots of 8 bytes refer to the payload itself, behind its size.
+                    // Slots of 8 bytes refer to the payload itself, after its size.
                     let wide = (base + at + size_bytes) as u64 | (text.len() as u64) << 32;
                     (tag::STR, if W == 8 { wide } else { (base + at) as u64 })
                 }
@@ -198,7 +202,8 @@ fn write<'v, const W: usize>(
 mod tests {
     use super::*;
 
-    /// Writes `values` as a dict of shape 5 in a list with another element ahead, at a guessed width; or the long way.
+    /// Writes `values` as a dict of shape 5 in a list after another element: with a guessed width,
+    /// or by the general path.
     fn written(values: &[Simple<'_>], guess: Option<u8>) -> Vec<u8> {
         let mut encoder = Encoder::new();
         encoder.begin(Kind::Tuple, 2, 0).unwrap();
@@ -234,14 +239,14 @@ mod tests {
             vec![Simple::Str(&long[..128]), Simple::Float(0.5), Simple::Str(&long), Simple::Str(b"end")],
             vec![Simple::Float(1.5), Simple::Str(b"behind a float"), Simple::Str(b"x"), Simple::Int(-1)],
         ];
-        // The widths that ints take, at their edges.
+        // Ints at the limits of the widths.
         for bits in [7, 8, 15, 16, 31, 32, 63] {
             let edge = 1i64.wrapping_shl(bits);
             cases.push(vec![Simple::Int(edge.wrapping_sub(1)), Simple::Str(b"text")]);
             cases.push(vec![Simple::Int(edge), Simple::Str(b"text")]);
             cases.push(vec![Simple::Int(edge.wrapping_neg()), Simple::None]);
         }
-        // Several blocks, and heaps whose last offset is around the reach of one byte and of two.
+        // Several blocks, and heaps whose last offset is around the limits of one byte and of two.
         for count in [7, 8, 9, 16, 17, 60, 512] {
             cases.push(vec![Simple::Int(3); count]);
             for size in [2, 20, 29, 30, 31, 120, 127, 128] {

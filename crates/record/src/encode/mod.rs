@@ -1,12 +1,13 @@
-//! How do values become the bytes of a record?
+//! The encoder: turns values into the bytes of a record.
 //!
-//! [`Encoder`] takes a value part by part, as a caller walks it: `begin`, an element for each slot, `end`. Elements are staged
-//! and written when their container ends, because its slot width depends on all of them; what goes to the heap is written
-//! at once, behind a gap for the slots as they will probably be. A wrong guess costs one move of that heap.
+//! [`Encoder`] gets a value in parts, as the caller walks it: `begin`, an element for each slot,
+//! `end`. Elements are staged and written when their container ends, because the slot width depends
+//! on all of them. Heap entries are written at once, behind a gap for the slots of the expected
+//! width. A wrong guess costs one move of that heap.
 //!
-//! This is the hottest code of the project. What the profile taught: the frames of open containers are changed where they
-//! stand, because copying one to a variable and back waits for the narrow stores before it (40 % of all time, once); and nothing
-//! short may end in a call of memcpy or memset (`buffer.rs`).
+//! This is the hottest code of the project. Lessons of the profile: the frames of open containers
+//! are changed in place, because copying one to a variable and back waits for earlier narrow stores
+//! (40 % of the time, once). And nothing short may end in a call of memcpy or memset (`buffer.rs`).
 
 mod buffer;
 mod finish;
@@ -24,23 +25,24 @@ use buffer::{Buffer, inline_bits};
 pub use flat::Simple;
 pub use short::{SHORT_RECORD_SIZE, short_record};
 
-/// Memory for more elements than these is asked for before they come, so that it can be refused.
+/// Memory for more elements than this is reserved in advance, so that a shortage can be reported.
 const STAGE_COUNT_UNASKED: u32 = 1 << 16;
-/// Set in `Frame::need` by what only a slot of 8 bytes holds.
+/// Set in `Frame::need` by values that need a slot of 8 bytes.
 const NEEDS_8_BYTES: u64 = 1 << 63;
 /// Set in `Frame::need` by dates, which take 22 bits.
 const NEEDS_4_BYTES: u64 = 1 << 31;
-/// A nested container announced with more slots than this probably has a heap beyond the reach of one byte.
+/// A nested container with more slots than this probably has heap offsets above one byte.
 const BYTE_WIDE_COUNT_MAX: u32 = 80;
-/// Open containers and payloads, each of which holds one container, and the place before the root. As many as a u8 counts,
-/// so that no access can miss.
+/// The limit of open containers and payloads (each payload contains one container), plus one for
+/// the root. All values of a u8 are valid indexes, so no access can miss.
 const FRAME_COUNT: usize = 256;
 const _: () = assert!(2 * DEPTH_MAX as usize + 2 < FRAME_COUNT);
 
 /// An element whose slot is not written yet.
 #[derive(Clone, Copy, Debug)]
 struct Staged {
-    /// The slot, 8 bytes wide; of a heap tag: the entry's offset in the heap, and the payload's size above it.
+    /// The slot, 8 bytes wide. For a heap tag: the entry's offset in the heap in the lower half,
+    /// and the payload's size in the upper half.
     bits: u64,
     tag: u8,
 }
@@ -48,27 +50,27 @@ struct Staged {
 /// A container, or a payload around one, that was begun and not ended.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    /// All slot values as bits, or-ed: tells the width.
+    /// All slot values, or-ed: determines the width.
     need: u64,
-    /// Its first byte.
+    /// The offset of its first byte.
     start: u32,
-    /// Its first slot.
+    /// The offset of its first slot.
     slots: u32,
-    /// Its heap, behind the gap for slots of the width guessed.
+    /// The offset of its heap, behind the gap for slots of the guessed width.
     heap: u32,
-    /// One more than the offset in the heap of the last entry; 0: the heap is empty.
+    /// The heap offset of the last entry plus one; 0 if the heap is empty.
     last: u32,
-    /// Its first element in the stage.
+    /// The index of its first element in the stage.
     stage: u32,
     count: u32,
     kind: Kind,
     is_root: bool,
-    /// Not 0: this is the payload of this tag, and the container in it comes as its one element.
+    /// If not 0, this is the payload of that tag, and its one element is a container.
     payload_tag: u8,
     inline_size_max: u8,
 }
 
-/// What stands before anything was begun: elements are scalars at the root.
+/// The frame when nothing is open: elements are scalars at the root.
 const NOTHING: Frame = Frame {
     need: 0,
     start: 0,
@@ -83,10 +85,11 @@ const NOTHING: Frame = Frame {
     inline_size_max: ROOT_INLINE_SIZE_MAX as u8,
 };
 
-/// Writes records, one after another, into a buffer that it keeps.
+/// Writes records, one after another, into a reusable buffer.
 ///
-/// What is pushed before the first `begin` is a scalar at the root. A mistake of the caller (a count that does not fit) and a
-/// limit (depth, size) come back as an error from `begin` or `end`; the encoder must be cleared after it.
+/// A value that is pushed before the first `begin` is a scalar at the root. A mistake of the caller
+/// (a wrong count) or a limit (depth, size) is returned as an error by `begin` or `end`; after that
+/// the encoder must be cleared.
 ///
 /// ```
 /// use pellucid_record::{Encoder, Kind};
@@ -103,7 +106,7 @@ pub struct Encoder {
     buffer: Buffer,
     stage: Vec<Staged>,
     frames: Box<[Frame; FRAME_COUNT]>,
-    /// The frame that is open; 0: none.
+    /// The index of the open frame; 0 if there is none.
     top: u8,
     depth: u8,
     last_width_log2: u8,
@@ -131,7 +134,7 @@ impl Encoder {
         }
     }
 
-    /// Forgets what was written and keeps the memory.
+    /// Drops the bytes and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
         self.buffer.truncate(0);
@@ -141,14 +144,14 @@ impl Encoder {
         self.is_too_large = false;
     }
 
-    /// The record, once its root has ended.
+    /// The record, after its root has ended.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.buffer.bytes()
     }
 
-    /// The record as a vector of its own; the encoder is cleared.
+    /// The record as a vector of its own. The encoder is cleared.
     #[must_use]
     pub fn take(&mut self) -> Vec<u8> {
         let bytes = self.buffer.take();
@@ -156,13 +159,13 @@ impl Encoder {
         bytes
     }
 
-    /// How large a record fits the buffer without growing it.
+    /// The largest record that fits into the buffer without growing it.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// Containers begun and not ended.
+    /// The number of containers begun and not ended.
     #[inline]
     #[must_use]
     pub fn depth(&self) -> u32 {
@@ -200,7 +203,7 @@ impl Encoder {
         self.push(tag::NONE, 0);
     }
 
-    /// A field of a shaped dict that is not there.
+    /// An absent field of a shaped dict.
     #[inline]
     pub fn absent(&mut self) {
         self.push(tag::ABSENT, 0);
@@ -215,7 +218,8 @@ impl Encoder {
     /// An int of 64 bits.
     #[inline]
     pub fn int(&mut self, value: i64) {
-        // Zigzag: as many bits as the signed value takes, so that or-ing many keeps the widest.
+        // Zigzag: needs as many bits as the signed value, so that or-ing many values keeps the
+        // widest.
         self.frame().need |= ((value << 1) ^ (value >> 63)).cast_unsigned();
         self.push(tag::INT, value.cast_unsigned());
     }
@@ -261,8 +265,8 @@ impl Encoder {
         }
     }
 
-    /// Any payload with a heap tag, 0x40 to 0x4E. Strings and bytes that would fit the slot belong into `str` and
-    /// `bytes_value`: the same value must give the same bytes.
+    /// Any payload with a heap tag, 0x40 to 0x4E. Strings and bytes that fit into the slot have to
+    /// use `str` and `bytes_value`: the same value must give the same bytes.
     #[inline]
     pub fn heap(&mut self, tag: u8, payload: &[u8]) {
         if !self.has_room(payload.len()) {
@@ -293,8 +297,8 @@ impl Encoder {
         }
     }
 
-    /// Whether the record stays below 4 GiB with `size` bytes more, and a size before them and slots for them; `end` tells
-    /// of it otherwise.
+    /// Whether the record stays below 4 GiB with `size` bytes more, plus their size and slots. If
+    /// not, `end` reports it.
     #[inline]
     fn has_room(&mut self, size: usize) -> bool {
         if self.buffer.size() + size < RECORD_SIZE_MAX - 64 {
@@ -310,7 +314,8 @@ impl Encoder {
         self.stage_entry_of(self.top, tag, start, size);
     }
 
-    /// `stage_entry` for a caller that knows `top` in a register: to read back what was just stored takes a while.
+    /// `stage_entry` for a caller that has `top` in a register: reading back what was just stored
+    /// takes time.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "there are as many frames as a u8 counts")]
     fn stage_entry_of(&mut self, top: u8, tag: u8, start: usize, size: usize) {
@@ -320,9 +325,11 @@ impl Encoder {
         self.stage.push(Staged { bits: u64::from(offset) | (size as u64) << 32, tag });
     }
 
-    /// Begins a container of `count` slots (a keyed map: 2 for each entry), at the root or as the next element.
+    /// Begins a container of `count` slots (a keyed map: 2 for each entry), at the root or as the
+    /// next element.
     ///
-    /// `shape` is used for shaped dicts only. A `List` of ints alone, or of floats alone, becomes a packed one at its end.
+    /// `shape` is used for shaped dicts only. A `List` of only ints, or only floats, becomes a
+    /// packed one at its end.
     ///
     /// # Errors
     /// Containers nest more than 64 deep, or the slots alone reach 4 GiB.
@@ -331,8 +338,9 @@ impl Encoder {
         self.begin_as_wide(kind, count, shape, u8::from(count > BYTE_WIDE_COUNT_MAX))
     }
 
-    /// As `begin`, for a caller that knows how wide the slots of such a container were the last time
-    /// (`width_log2`): the heap is then written where it will stay. The bytes do not depend on it.
+    /// As `begin`, for a caller that knows the slot width of the last such container
+    /// (`width_log2`): the heap is then written to its final place. The result does not depend on
+    /// it.
     ///
     /// # Errors
     /// As `begin`.
@@ -364,7 +372,7 @@ impl Encoder {
             self.buffer.push_array(head.to_le_bytes());
             ROOT_WIDTH_LOG2
         } else {
-            // The width stands in the head's upper nibble and is filled in at the end.
+            // The width is in the head's upper nibble, and is filled in at the end.
             if kind == Kind::Shaped {
                 self.buffer.push_array((shape << 8 | kind as u32).to_le_bytes());
             } else {
@@ -401,14 +409,14 @@ impl Encoder {
         Ok(())
     }
 
-    /// log2 of the slot width of the container ended last, for `begin_as_wide`.
+    /// log2 of the slot width of the container that ended last, for `begin_as_wide`.
     #[inline]
     #[must_use]
     pub fn last_width_log2(&self) -> u8 {
         self.last_width_log2
     }
 
-    /// Undoes the `begin` of the container begun last, with all that was pushed since; what was begun within it has
+    /// Undoes the last `begin`, with everything pushed since. Containers begun inside it have to be
     /// ended. For callers that try one shape and find out while writing that the dict has another.
     #[inline]
     pub fn abandon(&mut self) {
@@ -475,18 +483,18 @@ impl Encoder {
         self.end()
     }
 
-    /// Begins a payload that is itself a nested container, with bytes behind it or none: `NDARRAY` or `REGISTERED`. The one
-    /// container is pushed next, then comes `end_payload`.
+    /// Begins a payload that is itself a nested container, followed by bytes or not: `NDARRAY` or
+    /// `REGISTERED`. Push the one container next, then call `end_payload`.
     pub fn begin_payload(&mut self, tag: u8) {
         let Some(top) = self.top.checked_add(1) else {
-            // Only payloads that hold no container get here; the first `end_payload` says so.
+            // Only payloads without a container get here; the first `end_payload` reports it.
             return;
         };
         if self.top == 0 {
             self.buffer.push_array([SCALAR_BYTE, tag]);
         }
-        // The size is put before the payload when it is known: most payloads of this sort are larger than the one byte that
-        // could be left for it, and an array is copied as a block anyway.
+        // The size is inserted before the payload when it is known. Most such payloads need more
+        // than the one byte that could be left for it, and an array is copied as a block anyway.
         let start = self.buffer.size() as u32;
         let stage = self.stage.len() as u32;
         self.top = top;
@@ -503,10 +511,10 @@ impl Encoder {
         };
     }
 
-    /// Ends the payload begun last, with `data` behind its container.
+    /// Ends the payload begun last, with `data` after its container.
     ///
     /// # Errors
-    /// It does not hold one container, or the record has reached 4 GiB.
+    /// It does not contain one container, or the record has reached 4 GiB.
     pub fn end_payload(&mut self, data: &[u8]) -> Result<(), EncodeError> {
         let Frame { start, stage, payload_tag, .. } = *self.frame();
         let is_one_container = self.stage.len() == stage as usize + 1
@@ -537,16 +545,17 @@ impl Encoder {
         Ok(())
     }
 
-    /// Ends an array: after `begin_payload(tag::NDARRAY)`, `begin(Kind::Tuple, 4, 0)`, the dtype and the shape. `flags`: 1
-    /// Fortran order, 2 scalar; `data` are the raw elements.
+    /// Ends an array: after `begin_payload(tag::NDARRAY)`, `begin(Kind::Tuple, 4, 0)`, the dtype
+    /// and the shape. `flags`: 1 Fortran order, 2 scalar; `data` are the raw elements.
     ///
     /// # Errors
     /// As `end` and `end_payload`.
     pub fn end_ndarray(&mut self, flags: u8, data: &[u8]) -> Result<(), EncodeError> {
         let Frame { start, slots, .. } = *self.frame();
         let (start, slots) = (start as usize, slots as usize);
-        // The data begins where this tuple ends, and the offset of that is in the tuple. Its width is chosen for the most
-        // that can come out, four slots widened from 1 to 8 bytes; then the truth is written over that.
+        // The data begins where this tuple ends, and the tuple contains that offset. Its width is
+        // chosen for the largest possible value, four slots widened from 1 to 8 bytes; then the
+        // real value is written over it.
         let bound = self.buffer.size() - start + 4 * 7;
         self.int(i64::from(flags));
         self.int(bound.cast_signed() as i64);

@@ -1,16 +1,16 @@
-//! What are the bytes of a record that is one small value?
+//! Encodes a record that is one small value, without an encoder.
 
 use super::buffer::{copy, inline_bits};
 use super::flat::Simple;
 use crate::layout::{ROOT_INLINE_SIZE_MAX, SCALAR_BYTE, SCALAR_HEAD_SIZE, tag};
 
-/// Room for a short record, and for what stands behind it.
+/// Room for a short record, and for the bytes behind it.
 pub const SHORT_RECORD_SIZE: usize = 64 + ROOM_BEHIND;
-/// Bytes behind a short record, for whoever stores it.
+/// Bytes behind a short record, for the code that stores it.
 const ROOM_BEHIND: usize = 4;
 
-/// The record that a str, an int or a float is, in memory of the caller's, and four bytes of room: the same bytes as by an `Encoder`, which
-/// is ready for anything else. None for that.
+/// The record of a short str, an int or a float, in the caller's memory, with four bytes of room
+/// behind it: the same bytes as from an `Encoder`. `None` for any other value; use an `Encoder`.
 #[inline]
 #[must_use]
 pub fn short_record<'a>(value: Simple<'_>, out: &'a mut [u8; SHORT_RECORD_SIZE]) -> Option<&'a mut [u8]> {
@@ -33,7 +33,7 @@ pub fn short_record<'a>(value: Simple<'_>, out: &'a mut [u8; SHORT_RECORD_SIZE])
     out.get_mut(..SCALAR_HEAD_SIZE + size + ROOM_BEHIND)
 }
 
-/// Bytes of a number without the zeros at its end.
+/// The size of a number without the zeros at its end.
 #[inline]
 fn size_of_bits(bits: u64) -> usize {
     8 - bits.leading_zeros() as usize / 8

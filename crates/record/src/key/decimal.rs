@@ -1,14 +1,15 @@
-//! How does a Decimal of any precision sort exactly?
+//! The key bytes of a Decimal, which sort exactly for any precision.
 //!
 //! ```text
 //! 20  class  [exponent  digits]
 //! ```
 //!
-//! The class is 1 for -Infinity, 2 below zero, 3 zero, 4 above zero, 5 Infinity. The exponent is that of the first digit
-//! that counts ("adjusted"), in the code of an int; of two Decimals of one sign the one with the greater exponent is
-//! further from zero. The digits follow without zeros at either end, two in a byte, each as digit + 1; a nibble 0
-//! ends them. So a number that ends earlier sorts first, and equal numbers (1.1, 1.10) have the
-//! same bytes. Below zero all bytes behind the class are complemented.
+//! The class is 1 for -Infinity, 2 below zero, 3 zero, 4 above zero, 5 Infinity. The exponent is
+//! that of the first significant digit ("adjusted"), in the code of an int; of two Decimals of one
+//! sign the one with the greater exponent is further from zero. The digits follow without zeros at
+//! either end, two in a byte, each as digit + 1; a nibble 0 ends them. So a number that ends
+//! earlier sorts first, and equal numbers (1.1, 1.10) have the same bytes. Below zero all bytes
+//! after the class are complemented.
 
 use super::number::int_code;
 use super::{KeyError, code};
@@ -23,19 +24,21 @@ const ZERO: u8 = 3;
 const POSITIVE: u8 = 4;
 const INFINITY_POSITIVE: u8 = 5;
 
-/// A Decimal's text, taken apart as far as its order needs.
+/// A Decimal's text, parsed as far as its order needs.
 pub(super) struct Decimal<'a> {
     class: u8,
-    /// The exponent of the first digit that counts.
+    /// The exponent of the first significant digit.
     adjusted: i64,
     whole: &'a [u8],
     fraction: &'a [u8],
-    /// The first digit that counts, and the one behind the last: positions in `whole` and `fraction` as one.
+    /// The first significant digit, and the end of the last: positions in `whole` and `fraction`
+    /// together.
     first: usize,
     end: usize,
 }
 
-/// Whether this is a Decimal as `str()` writes it: NaN and infinities included. Python makes a Decimal of each such text.
+/// Whether this is a Decimal as `str()` writes it, including NaN and infinities. Python accepts
+/// each such text.
 #[must_use]
 pub fn is_decimal_text(text: &str) -> bool {
     !matches!(Decimal::parse(text), Err(KeyError::BadDecimal))
@@ -70,7 +73,7 @@ impl<'a> Decimal<'a> {
             }
             rest => (&[][..], rest),
         };
-        // `str()` writes the exponent with "e" when the context says so.
+        // `str()` writes the exponent with "e" if the context says so.
         let exponent = match rest {
             [] => 0,
             [b'E' | b'e', sign @ (b'+' | b'-'), digits @ ..] => parse_exponent(*sign == b'-', digits)?,
@@ -102,7 +105,7 @@ impl<'a> Decimal<'a> {
         })
     }
 
-    /// The digits that count, as ASCII.
+    /// The significant digits, as ASCII.
     pub(super) fn digits(&self) -> impl Iterator<Item = u8> {
         self.whole.iter().chain(self.fraction).copied().take(self.end).skip(self.first)
     }
@@ -116,7 +119,7 @@ impl<'a> Decimal<'a> {
         self.adjusted
     }
 
-    /// Gives each byte of the key to `emit`, until that says no.
+    /// Calls `emit` with each byte of the key, until it returns false.
     pub(super) fn emit(&self, mut emit: impl FnMut(u8) -> bool) -> bool {
         if !emit(code::DECIMAL) || !emit(self.class) {
             return false;

@@ -1,7 +1,8 @@
-//! Which key do these bytes and this spelling make?
+//! Decodes a key from its bytes and spelling.
 //!
-//! Any bytes may come: each part checks its own bounds, and whatever an encoder would have written otherwise is
-//! refused, so that equal keys have equal bytes in every file. Not recursive: a stranger's key cannot exhaust the stack.
+//! The bytes may be anything: each part checks its own bounds. Bytes that an encoder would have
+//! written differently are refused, so that equal keys have equal bytes in every file. Not
+//! recursive: an untrusted key cannot exhaust the stack.
 
 use std::borrow::Cow;
 
@@ -10,14 +11,14 @@ use super::number::{float_of_magnitude, with_fraction};
 use super::{KEY_DEPTH_MAX, KeyCorrupt, KeyPart, code, is_instant, is_text, is_zone, spelled};
 use crate::layout::{DATE_ORDINAL_MAX, read_varint};
 
-/// Gives the parts of one key, in order; after an error or the end, nothing.
+/// Returns the parts of one key, in order; nothing after an error or the end.
 #[derive(Debug, Clone)]
 pub struct KeyReader<'a> {
     key: &'a [u8],
     offset: usize,
     spelling: &'a [u8],
     spelling_offset: usize,
-    /// Some entry is not plain. A spelling without such a one is left out.
+    /// Whether some entry is not plain. A spelling of only plain entries has to be empty.
     is_spelled: bool,
     depth: u32,
     state: State,
@@ -30,7 +31,7 @@ enum State {
     Done,
 }
 
-/// An int's magnitude as it stands in the key.
+/// An int's magnitude as stored in the key.
 struct Digits<'a> {
     negative: bool,
     /// Complemented if negative.
@@ -75,7 +76,7 @@ impl<'a> KeyReader<'a> {
     fn part(&mut self) -> Result<KeyPart<'a>, KeyCorrupt> {
         let start = self.offset;
         match self.byte("ends before a part")? {
-            // In a tuple, None and the tuple's end begin alike.
+            // In a tuple, None and the tuple's end begin with the same byte.
             code::NONE if self.depth == 0 => Ok(KeyPart::None),
             code::NONE if self.key.get(self.offset) == Some(&code::ESCAPE) => {
                 self.offset += 1;
@@ -167,7 +168,7 @@ impl<'a> KeyReader<'a> {
         }
     }
 
-    /// The digits of an int, behind its code.
+    /// The digits of an int, after its code.
     fn digits(&mut self, code: u8) -> Result<Digits<'a>, KeyCorrupt> {
         let start = self.offset;
         let negative = code < code::INT_ZERO;
@@ -204,7 +205,8 @@ impl<'a> KeyReader<'a> {
         let Ok(decimal) = Decimal::parse(text) else {
             return Err(self.misspelled("text that is no Decimal"));
         };
-        // The text says all, so that the bytes need no decoding: they are those of the text or wrong.
+        // The text has everything, so the bytes need no decoding: they are those of the text, or
+        // wrong.
         self.offset = start;
         let is_equal = decimal.emit(|byte| {
             let is_equal = self.key.get(self.offset) == Some(&byte);
@@ -249,7 +251,7 @@ impl<'a> KeyReader<'a> {
         }
     }
 
-    /// The bytes up to their end, without their escapes.
+    /// The bytes up to their end, unescaped.
     fn escaped(&mut self) -> Result<Cow<'a, [u8]>, KeyCorrupt> {
         let mut bytes = Cow::Borrowed(&[][..]);
         loop {
@@ -298,7 +300,7 @@ impl<'a> KeyReader<'a> {
         }
     }
 
-    /// The next entry of one byte. An empty spelling is all plain.
+    /// The next entry of one byte. An empty spelling stands for plain entries.
     fn spelled(&mut self) -> Result<u8, KeyCorrupt> {
         if self.spelling.is_empty() {
             return Ok(spelled::PLAIN);
@@ -312,7 +314,7 @@ impl<'a> KeyReader<'a> {
         }
     }
 
-    /// Bytes of the spelling behind their size.
+    /// Bytes of the spelling, after their size.
     fn spelled_bytes(&mut self) -> Result<&'a [u8], KeyCorrupt> {
         let Some((size, behind)) = read_varint(self.spelling, self.spelling_offset) else {
             return Err(self.misspelled("size that is none"));

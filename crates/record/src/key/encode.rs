@@ -1,4 +1,4 @@
-//! What are the bytes and the spelling of a key?
+//! Encodes a key as bytes and a spelling.
 
 use super::decimal::Decimal;
 use super::number::{self, Whole};
@@ -6,14 +6,14 @@ use super::parts::{PartsMark, STANDS_IN};
 use super::{KEY_DEPTH_MAX, KeyError, KeyPart, code, is_instant, is_text, is_zone, spelled};
 use crate::layout::{DATE_ORDINAL_MAX, push_varint};
 
-/// Builds a key from its parts; keeps its buffers from one key to the next.
+/// Builds a key from its parts, in reusable buffers.
 ///
 /// The caller pushes one part, or the parts of one tuple between `begin_tuple` and `end_tuple`.
 #[derive(Debug, Default, Clone)]
 pub struct KeyEncoder {
     bytes: Vec<u8>,
     spelling: Vec<u8>,
-    /// Entries that were left out of the spelling because all so far were plain.
+    /// The number of entries that were left out of the spelling because all so far were plain.
     plain_count: usize,
     depth: u32,
 }
@@ -25,7 +25,7 @@ impl KeyEncoder {
         Self::default()
     }
 
-    /// An encoder without a key that writes into memory of the caller's; what is in it is forgotten.
+    /// An encoder without a key that writes into the caller's memory; its old content is dropped.
     #[inline]
     #[must_use]
     pub fn with_buffer(mut bytes: Vec<u8>) -> Self {
@@ -33,7 +33,7 @@ impl KeyEncoder {
         Self { bytes, ..Self::default() }
     }
 
-    /// Forgets the key, keeps the buffers.
+    /// Drops the key, keeps the buffers.
     #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -42,7 +42,8 @@ impl KeyEncoder {
         self.depth = 0;
     }
 
-    /// Forgets the key, and takes parts from here on (`parts.rs`): elements of a tuple that is neither begun nor ended.
+    /// Drops the key, and takes parts from here on (`parts.rs`): elements of a tuple that is
+    /// neither begun nor ended.
     #[inline]
     pub fn clear_for_parts(&mut self) {
         self.clear();
@@ -57,7 +58,7 @@ impl KeyEncoder {
         &self.bytes
     }
 
-    /// What has been pushed of parts so far.
+    /// The current end of the parts.
     #[inline]
     #[must_use]
     pub fn mark(&self) -> PartsMark {
@@ -68,7 +69,7 @@ impl KeyEncoder {
         }
     }
 
-    /// Takes back what parts were pushed since.
+    /// Removes the parts that were pushed since the mark.
     #[inline]
     pub fn reset(&mut self, mark: PartsMark) {
         self.bytes.truncate(mark.size);
@@ -77,9 +78,10 @@ impl KeyEncoder {
         self.depth = 1;
     }
 
-    /// Says that one of the parts is not what stands in the row, but what that equals. No part comes behind it.
+    /// Notes that one of the parts is not the value of the row, but one that is equal to it. No
+    /// part may follow.
     pub fn spell_stand_in(&mut self) {
-        // Plain entries stay out of the spelling, which is what it is without this.
+        // Plain entries stay out of the spelling, as without this.
         self.spelling.push(STANDS_IN);
     }
 
@@ -110,7 +112,7 @@ impl KeyEncoder {
         &self.spelling
     }
 
-    /// The bytes and the spelling, leaving an empty encoder behind.
+    /// Returns the bytes and the spelling, and empties the encoder.
     #[must_use]
     pub fn take(&mut self) -> (Vec<u8>, Vec<u8>) {
         let encoder = std::mem::take(self);
@@ -159,7 +161,8 @@ impl KeyEncoder {
         self.float_as(float, if is_minus_zero { spelled::MINUS_ZERO } else { spelled::FLOAT })
     }
 
-    /// Pushes what an index has of a complex number without an imaginary part: the place of the float that equals it.
+    /// Pushes the index part for a complex number without an imaginary part: it sorts as the equal
+    /// float.
     ///
     /// # Errors
     /// `NotANumber` for NaN.
@@ -190,8 +193,8 @@ impl KeyEncoder {
         Ok(())
     }
 
-    /// Pushes a str: UTF-8, in which surrogates are encoded as if they were characters. It is not checked
-    /// here, because Python's strings come out right; `is_text` tells for bytes from elsewhere.
+    /// Pushes a str: UTF-8, with surrogates encoded as if they were characters. It is not checked
+    /// here, because Python's strings are right; `is_text` checks bytes from elsewhere.
     #[inline]
     pub fn str(&mut self, text: &[u8]) {
         self.escaped(code::STR, text);
@@ -251,11 +254,11 @@ impl KeyEncoder {
         Ok(())
     }
 
-    /// Pushes an aware datetime: microseconds since 0001-01-01T00:00 UTC, local time minus UTC in microseconds,
-    /// and the zone as records write it.
+    /// Pushes an aware datetime: microseconds since 0001-01-01T00:00 UTC, local time minus UTC in
+    /// microseconds, and the zone in the format of records.
     ///
     /// # Errors
-    /// `BadTime` if Python has no such datetime, or the zone is none.
+    /// `BadTime` if Python has no such datetime, or the zone is invalid.
     pub fn aware(&mut self, utc: i64, offset: i64, fold: bool, zone: &[u8]) -> Result<(), KeyError> {
         let size = u32::try_from(zone.len()).map_err(|_| KeyError::TooLarge)?;
         if !is_instant(utc, offset) || !is_zone(zone, offset) {
@@ -280,7 +283,7 @@ impl KeyEncoder {
     /// Begins a tuple; its elements follow.
     ///
     /// # Errors
-    /// `TooDeep` in the 65th tuple around another.
+    /// `TooDeep` if 64 tuples are open.
     pub fn begin_tuple(&mut self) -> Result<(), KeyError> {
         if self.depth == KEY_DEPTH_MAX {
             return Err(KeyError::TooDeep);
@@ -300,7 +303,7 @@ impl KeyEncoder {
     /// Pushes any part.
     ///
     /// # Errors
-    /// As the method of the part; `BadText` if a str is none.
+    /// As the method of the part; `BadText` if a str is invalid.
     pub fn push(&mut self, part: &KeyPart<'_>) -> Result<(), KeyError> {
         match part {
             KeyPart::None => self.none(),
@@ -326,7 +329,8 @@ impl KeyEncoder {
     #[inline]
     fn int_bytes(&mut self, int: i64) {
         let (bytes, size) = number::int_code(int);
-        // Nine bytes at once are a store or two; a copy of `size` bytes would be a call of memcpy.
+        // Storing nine bytes takes a store or two; a copy of `size` bytes would be a call of
+        // memcpy.
         self.bytes.extend_from_slice(&bytes);
         self.bytes.truncate(self.bytes.len() - bytes.len() + size);
     }
@@ -370,7 +374,7 @@ impl KeyEncoder {
         self.bytes.push(code::END);
     }
 
-    /// An entry that is plain: it takes a byte only where an entry before it took one.
+    /// Adds a plain entry: it takes a byte only if an earlier entry took one.
     #[inline]
     fn spell_plain(&mut self) {
         if self.spelling.is_empty() {
@@ -386,7 +390,7 @@ impl KeyEncoder {
         self.spelling.push(entry);
     }
 
-    /// Before an entry that is not plain: those that were left out come in after all.
+    /// Before an entry that is not plain: adds the plain entries that were left out.
     #[inline]
     fn spell_anything(&mut self) {
         if self.spelling.is_empty() && self.plain_count > 0 {
@@ -395,15 +399,15 @@ impl KeyEncoder {
     }
 }
 
-/// Whether one of the bytes is 0, eight at a time: keys are short, and a search that is made for long texts takes as long as all
-/// the rest of one.
+/// Whether one of the bytes is 0, eight at a time. Keys are short: a search that is made for long
+/// texts takes as long as everything else that is done for a key.
 #[inline]
 pub(super) fn has_zero(bytes: &[u8]) -> bool {
     const ONES: u64 = u64::from_le_bytes([0x01; 8]);
     const TOPS: u64 = u64::from_le_bytes([0x80; 8]);
     let (words, rest) = bytes.as_chunks::<8>();
     let is_in = |word: u64| word.wrapping_sub(ONES) & !word & TOPS != 0;
-    // The last eight once more, with what is behind the whole words.
+    // The last eight bytes once more, for those after the whole words.
     match bytes.last_chunk::<8>() {
         Some(last) if !rest.is_empty() && is_in(u64::from_le_bytes(*last)) => true,
         Some(_) => words.iter().any(|word| is_in(u64::from_le_bytes(*word))),
@@ -420,7 +424,7 @@ mod tests {
     #[test]
     fn a_zero_is_found_wherever_it_stands() {
         for size in 0..40 {
-            // Bytes next to 0, which a search for it in many at once may take for it.
+            // Bytes next to 0, which a search of several bytes at once may mistake for it.
             for other in [0x01, 0x80, 0xFF] {
                 let mut bytes = vec![other; size];
                 assert!(!has_zero(&bytes), "{bytes:02x?}");

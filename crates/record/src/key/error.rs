@@ -1,8 +1,8 @@
-//! Why has a value no key, or have bytes no meaning as one?
+//! The errors of keys: values that cannot be keys, and bytes that are no key.
 
 use std::fmt;
 
-/// The value cannot be a key.
+/// Why a value cannot be a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -12,9 +12,9 @@ pub enum KeyError {
     TooDeep,
     /// An int or a Decimal's text has 4 GiB or more.
     TooLarge,
-    /// Not a Decimal as `str()` writes it, or its exponent has no 64 bits.
+    /// Not a Decimal as `str()` writes it, or its exponent does not fit into 64 bits.
     BadDecimal,
-    /// A date, a datetime, an offset or a zone that Python has not.
+    /// A date, a datetime, an offset or a zone that does not exist in Python.
     BadTime,
     /// A str that is not UTF-8 with surrogates.
     BadText,
@@ -35,14 +35,14 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// The bytes are not those of a key, or not the only ones that it may have.
+/// The bytes are not those of a key, or not the canonical ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyCorrupt {
     /// What is wrong.
     pub what: &'static str,
-    /// Where, counted from the first byte of the key, or of its spelling.
+    /// The offset of the fault in the key, or in its spelling.
     pub offset: usize,
-    /// It is the spelling that is wrong.
+    /// Whether the fault is in the spelling.
     pub in_spelling: bool,
 }
 

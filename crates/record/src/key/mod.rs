@@ -1,4 +1,4 @@
-//! How does a key become bytes that sort as it does?
+//! Keys as bytes that sort as the keys do.
 //!
 //! ```text
 //! key      := None | bytes | str | tuple | number | Decimal | date | datetime | UUID
@@ -7,13 +7,15 @@
 //! number   := int code, magnitude [FE fraction]
 //! ```
 //!
-//! The bytes are compared with memcmp and decide which keys are equal; `docs/format.md` ("Ordered keys") is
-//! the whole table. 1, 1.0 and True are equal and so have the same bytes: what was written is kept beside them, in
-//! the *spelling*. It is empty when every key in it is spelled the plain way (an int, a naive datetime
-//! without fold), so that nearly all keys are just their bytes.
+//! The bytes are compared with memcmp and decide which keys are equal; `docs/format.md` ("Ordered
+//! keys") is the whole table. 1, 1.0 and True are equal and so have the same bytes; which of them
+//! was written is kept beside the bytes, in the *spelling*. It is empty if every part of the key is
+//! spelled the plain way (an int, a naive datetime without fold), so nearly all keys are just their
+//! bytes.
 //!
-//! Useful for: finding, sorting and ranging over keys without decoding them. Not useful for: values. NaN
-//! has no place in an order and is refused, as is every type that Python itself does not order.
+//! Useful for: finding, sorting and ranging over keys without decoding them. Not useful for:
+//! values. NaN has no place in an order and is refused, as is every type that Python itself does
+//! not order.
 
 mod decimal;
 mod decode;
@@ -44,10 +46,10 @@ pub use value::KeyValue;
 /// Tuples in keys nest at most this deep, as containers in records do.
 pub const KEY_DEPTH_MAX: u32 = 64;
 
-/// The first microsecond behind the greatest datetime, counted from 0001-01-01T00:00.
+/// The first microsecond after the greatest datetime, counted from 0001-01-01T00:00.
 pub const DATETIME_END: i64 = DATE_ORDINAL_MAX as i64 * MICROS_PER_DAY;
 
-/// What each code of the key bytes means. Their order is the order of the type families.
+/// The codes of the key bytes. Their order is the order of the type families.
 mod code {
     pub(super) const NONE: u8 = 0x00;
     pub(super) const BYTES: u8 = 0x01;
@@ -68,12 +70,12 @@ mod code {
 
     /// Ends strings and tuples. It sorts below everything that could follow it.
     pub(super) const END: u8 = 0x00;
-    /// After `00`: that was not the end, but a NUL in a string or None in a tuple.
+    /// After `00`: not the end, but a NUL in a string or None in a tuple.
     pub(super) const ESCAPE: u8 = 0xFF;
     /// After an int: a fraction follows. Above every code, so that (2, x) sorts before (2.5,).
     pub(super) const FRACTION: u8 = 0xFE;
 
-    /// UTC microseconds can be negative by an offset, so that they are stored with this added.
+    /// Added to UTC microseconds, which an offset can make negative.
     pub(super) const AWARE_BIAS: i64 = 1 << 62;
 }
 
@@ -83,11 +85,11 @@ mod spelled {
     pub(super) const FLOAT: u8 = 1;
     pub(super) const BOOL: u8 = 2;
     pub(super) const MINUS_ZERO: u8 = 3;
-    /// In entries of an index alone: what stands in the row is a complex number that equals this one.
+    /// Only in index entries: the value in the row is a complex number that equals this one.
     pub(super) const COMPLEX: u8 = 4;
 }
 
-/// One step of a key: what a `KeyReader` gives and a `KeyEncoder` takes.
+/// One step of a key, returned by a `KeyReader` and accepted by a `KeyEncoder`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum KeyPart<'a> {
     /// None.
@@ -105,7 +107,8 @@ pub enum KeyPart<'a> {
     },
     /// A float, never NaN.
     Float(f64),
-    /// A complex number that equals this float, of which no more is told. It is no key of a row, but has a place in an index.
+    /// A complex number that equals this float; nothing else of it is stored. It cannot be a row's
+    /// key, but an index can contain it.
     Complex(f64),
     /// A str: UTF-8, with surrogates encoded as if they were characters.
     Str(Cow<'a, [u8]>),
@@ -124,7 +127,7 @@ pub enum KeyPart<'a> {
     },
     /// An aware datetime, ordered by its instant.
     Aware {
-        /// Microseconds between 0001-01-01T00:00 UTC and the instant.
+        /// Microseconds from 0001-01-01T00:00 UTC to the instant.
         utc: i64,
         /// Its local time minus `utc`, in microseconds.
         offset: i64,
@@ -141,15 +144,15 @@ pub enum KeyPart<'a> {
     EndTuple,
 }
 
-/// Whether a spelling may be that of parts among which is a complex number; false is sure.
+/// Whether the spelling of some parts may include a complex number; false is certain.
 #[inline]
 #[must_use]
 pub fn may_have_complex(spelling: &[u8]) -> bool {
     spelling.contains(&spelled::COMPLEX)
 }
 
-/// Whether `bytes` are a str in the encoding of this format: UTF-8, in which lone surrogates are
-/// encoded as if they were characters (Python's "surrogatepass").
+/// Whether `bytes` are a str in the encoding of this format: UTF-8, with lone surrogates encoded as
+/// if they were characters (Python's "surrogatepass").
 #[must_use]
 pub fn is_text(bytes: &[u8]) -> bool {
     let mut rest = bytes;
@@ -162,7 +165,8 @@ pub fn is_text(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether `zone` is a zone as records write it, and fits a local time that is `offset` from UTC.
+/// Whether `zone` is a zone in the format of records, and fits a local time that is `offset` from
+/// UTC.
 fn is_zone(zone: &[u8], offset: i64) -> bool {
     match zone {
         [1, fixed @ ..] => fixed.split_first_chunk::<8>().is_some_and(|(own, name)| {
@@ -173,7 +177,7 @@ fn is_zone(zone: &[u8], offset: i64) -> bool {
     }
 }
 
-/// Whether there is a datetime with these microseconds, `offset` being less than a day.
+/// Whether a datetime with these microseconds exists; `offset` has to be less than a day.
 fn is_instant(utc: i64, offset: i64) -> bool {
     let is_offset = -MICROS_PER_DAY < offset && offset < MICROS_PER_DAY;
     is_offset && utc.checked_add(offset).is_some_and(|local| (0..DATETIME_END).contains(&local))

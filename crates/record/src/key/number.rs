@@ -1,34 +1,36 @@
-//! How do ints and floats of any size meet in one order?
+//! Numbers in keys: ints and floats of any size in one order.
 //!
-//! A float that is whole is the int it equals, so that this is mostly about exactness: every finite float
-//! is a whole number of at most 1,024 bits plus a fraction, and both are again exact.
+//! A whole float is encoded as the int that it equals, so this is mostly about exactness: every
+//! finite float is a whole number of at most 1,024 bits plus a fraction, and both are again exact.
 
-// Where ints become floats here, the int came from a float or its bits were counted; comparing is for exactness.
+// Ints that become floats here came from a float, or their bits were counted. Floats are compared
+// for exactness.
 #![allow(clippy::cast_precision_loss, clippy::float_cmp)]
 
 use super::code;
 
-/// Whole floats from here on need more than an i64.
+/// Whole floats from here on do not fit into an i64.
 const WHOLE_I64: f64 = 9_223_372_036_854_775_808.0;
 
-/// No float has a magnitude of more bytes.
+/// No float has a larger magnitude, in bytes.
 const FLOAT_MAGNITUDE_SIZE_MAX: usize = 128;
 
-/// What a finite float is made of.
+/// The parts of a finite float.
 pub(super) enum Whole {
     /// It equals this int.
     Int(i64),
     /// It is whole, but has too many bits.
     Big(Magnitude),
-    /// It lies above this int by less than one.
+    /// It is between this int and the next one.
     Floor(i64),
 }
 
-/// Takes a float apart that is neither NaN nor infinite.
+/// Splits a float that is neither NaN nor infinite.
 #[inline]
 pub(super) fn whole(float: f64) -> Whole {
     if (-WHOLE_I64..WHOLE_I64).contains(&float) {
-        // Truncating and coming back finds out whether there is a fraction, without a call of libm.
+        // Truncating and converting back finds out whether there is a fraction, without a call of
+        // libm.
         let truncated = float as i64;
         let back = truncated as f64;
         if back == float {
@@ -41,17 +43,17 @@ pub(super) fn whole(float: f64) -> Whole {
     }
 }
 
-/// The 8 bytes that stand behind the floor of a float with a fraction.
+/// The 8 bytes after the floor of a float with a fraction.
 #[inline]
 pub(super) fn fraction_bits(float: f64) -> u64 {
-    // What is left of the number when its integral part is taken off is exact, because it needs no bit
-    // that the number has not. For negative numbers it is counted from above and complemented; counted from the
-    // floor, -1e-300 would have the fraction 1 - 1e-300, which is no float.
+    // The number minus its integral part is exact, because it needs no bit that the number does not
+    // have. For negative numbers the fraction is counted from above and complemented; counted from
+    // the floor, -1e-300 would have the fraction 1 - 1e-300, which is no float.
     let part = float - (float as i64 as f64);
     if float < 0.0 { !(-part).to_bits() } else { part.to_bits() }
 }
 
-/// The float with this floor and these fraction bits, if it is one that has them.
+/// The float with this floor and these fraction bits, if there is one.
 pub(super) fn with_fraction(floor: i64, bits: u64) -> Option<f64> {
     let float = if floor < 0 {
         let part = f64::from_bits(!bits);
@@ -60,7 +62,7 @@ pub(super) fn with_fraction(floor: i64, bits: u64) -> Option<f64> {
         let part = f64::from_bits(bits);
         (part > 0.0 && part < 1.0).then_some(floor as f64 + part)
     }?;
-    // Where the sum had to be rounded, no float has these parts.
+    // If the sum had to be rounded, no float has these parts.
     match whole(float) {
         Whole::Floor(own) if own == floor && fraction_bits(float) == bits => Some(float),
         _ => None,
@@ -110,13 +112,13 @@ pub(super) fn float_of_magnitude(magnitude: &[u8]) -> Option<f64> {
     if significant > 53 || rest.iter().any(|byte| *byte != 0) {
         return None;
     }
-    // A power of two below 2**1023 has only its exponent.
+    // A power of two below 2**1023 has only exponent bits.
     let scale = f64::from_bits((1023 + 8 * rest.len() as u64) << 52);
     let float = head as f64 * scale;
     float.is_finite().then_some(float)
 }
 
-/// An int's code and magnitude, and how many of these bytes there are.
+/// An int's code and magnitude, and the number of these bytes.
 #[inline]
 pub(super) fn int_code(int: i64) -> ([u8; 9], usize) {
     let magnitude = int.unsigned_abs();

@@ -1,25 +1,28 @@
-//! How do several keys become one, each ascending or descending?
+//! Parts: several keys in one index entry, each ascending or descending.
 //!
 //! ```text
 //! ascending part  := the key as the element of a tuple             // None is 00 FF
 //! descending part := 00, then (the element, 00), each byte complemented
 //! ```
 //!
-//! Parts stand one behind the other, and then a key by itself may follow: whatever comes behind a part begins with a byte below FE, so
-//! that no part can be taken for the begin of another (`range.rs`). The 00 before a descending part is for that: complemented codes begin with
-//! CF to FF. The spelling of all parts is that of the tuple of them.
+//! Parts follow each other directly, and a key may follow the last part. Whatever follows a part
+//! begins with a byte below FE, so no part can be taken for a prefix of another (`range.rs`). That
+//! is why a descending part begins with 00: complemented codes begin with CF to FF. The spelling of
+//! all parts is that of the tuple of them.
 
 use super::{KEY_DEPTH_MAX, KeyEncoder, code};
 use crate::layout::{push_varint, read_varint};
 
-/// No part begins with this byte or a greater one: behind some parts, it ends what begins with them.
+/// No part begins with this byte or a greater one: added to some parts, it is the end of everything
+/// that begins with them.
 pub const BEHIND_PARTS: u8 = code::FRACTION;
 
-/// Ends the spelling of parts of which one is not what stands in the row, but what that equals: a number, for a scalar of `NumPy`'s. No spelling ends so
-/// by itself: FE is the entry of nothing, stands in no text, and no offset has it for its last byte.
+/// Ends the spelling of parts of which one is not the value of the row, but one that is equal to
+/// it: a number for a `NumPy` scalar. No other spelling ends with it: FE is no entry, does not
+/// occur in text, and is never the last byte of an offset.
 pub(super) const STANDS_IN: u8 = 0xFE;
 
-/// What stood in an encoder of parts at some moment.
+/// A position in an encoder of parts.
 #[derive(Clone, Copy, Debug)]
 pub struct PartsMark {
     pub(super) size: usize,
@@ -27,7 +30,8 @@ pub struct PartsMark {
     pub(super) plain_count: usize,
 }
 
-/// Adds a part by what `push` pushes, a key; false where it says so, and the part is to be taken back (`KeyEncoder::reset`).
+/// Adds a part: the key that `push` pushes. False if `push` returned false; then the caller has to
+/// remove the part (`KeyEncoder::reset`).
 pub fn push_part(
     encoder: &mut KeyEncoder,
     is_descending: bool,
@@ -39,7 +43,8 @@ pub fn push_part(
     encoder.descending(push)
 }
 
-/// How many bytes these parts take at the begin of `bytes`, of which each is descending or not; `None` where they are no such parts.
+/// The size of these parts at the begin of `bytes`, each descending or not. `None` if these are no
+/// such parts.
 #[must_use]
 pub fn parts_size(bytes: &[u8], descending: &[bool]) -> Option<usize> {
     let mut offset = 0;
@@ -51,7 +56,7 @@ pub fn parts_size(bytes: &[u8], descending: &[bool]) -> Option<usize> {
                 return None;
             }
             let size = element_size(rest, 0xFF)?;
-            // Its end.
+            // The end of the part.
             if rest.get(size) != Some(&0xFF) {
                 return None;
             }
@@ -63,7 +68,7 @@ pub fn parts_size(bytes: &[u8], descending: &[bool]) -> Option<usize> {
     Some(offset)
 }
 
-/// The key of the tuple of these parts, which are all of `bytes`; `None` where they are no such parts.
+/// The key of the tuple of these parts, which are all of `bytes`. `None` if they are no such parts.
 #[must_use]
 pub fn parts_as_tuple(bytes: &[u8], descending: &[bool]) -> Option<Vec<u8>> {
     let mut tuple = Vec::with_capacity(bytes.len() + 2);
@@ -83,7 +88,7 @@ pub fn parts_as_tuple(bytes: &[u8], descending: &[bool]) -> Option<Vec<u8>> {
     rest.is_empty().then_some(tuple)
 }
 
-/// The spellings of parts and of the key behind them as one; empty where both are.
+/// Joins the spellings of parts and of the key after them. Empty if both are.
 pub fn join_spellings(parts: &[u8], key: &[u8], out: &mut Vec<u8>) {
     out.clear();
     if !parts.is_empty() || !key.is_empty() {
@@ -93,7 +98,7 @@ pub fn join_spellings(parts: &[u8], key: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The spellings of the parts and of the key that `join_spellings` has joined; `None` where they were not.
+/// Splits spellings that `join_spellings` has joined. `None` if they were not.
 #[must_use]
 pub fn split_spellings(joined: &[u8]) -> Option<(&[u8], &[u8])> {
     if joined.is_empty() {
@@ -103,7 +108,7 @@ pub fn split_spellings(joined: &[u8]) -> Option<(&[u8], &[u8])> {
     joined.get(start..)?.split_at_checked(size as usize)
 }
 
-/// The spelling of parts without what `KeyEncoder::spell_stand_in` has put behind it, and whether that was there.
+/// The spelling of parts without the mark of `KeyEncoder::spell_stand_in`, and whether it had one.
 #[inline]
 #[must_use]
 pub fn split_stand_in(spelling: &[u8]) -> (&[u8], bool) {
@@ -113,7 +118,7 @@ pub fn split_stand_in(spelling: &[u8]) -> (&[u8], bool) {
     }
 }
 
-/// How many bytes the element of a tuple takes at the begin of `bytes`, each of which is exclusive-ored with `flip`.
+/// The size of a tuple's element at the begin of `bytes`, each byte of which is xor-ed with `flip`.
 fn element_size(bytes: &[u8], flip: u8) -> Option<usize> {
     let at = |offset: usize| bytes.get(offset).map(|byte| byte ^ flip);
     let (mut offset, mut depth) = (0usize, 0u32);
@@ -200,7 +205,8 @@ mod tests {
     use super::*;
     use crate::key::KeyValue;
 
-    /// Of each type, and those that have broken such codes before: the begin of another, with escapes, with an end of their own.
+    /// Keys of each type, and some that broke such codes before: prefixes of others, with escapes,
+    /// with an end code inside.
     fn keys() -> Vec<KeyValue> {
         let tuple = |elements: &[KeyValue]| KeyValue::Tuple(elements.to_vec());
         let big = |negative, size| KeyValue::BigInt { negative, magnitude: vec![7; size] };
@@ -272,7 +278,7 @@ mod tests {
                     let (code, spelling) = encoded(&[(first, descending[0]), (second, descending[1])]);
                     let turned = |place: usize, is: bool| if is { keys.len() - place } else { place };
                     let mut whole = code.clone();
-                    // Whatever key stands behind.
+                    // Any key may follow.
                     whole.extend_from_slice(&encoded(&[(&keys[(one + other) % keys.len()], false)]).0);
                     assert_eq!(parts_size(&whole, &descending), Some(code.len()), "{first:?} {second:?}");
                     let tuple = parts_as_tuple(&code, &descending).unwrap();

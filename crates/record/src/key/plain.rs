@@ -1,14 +1,14 @@
-//! Is this one of the keys that nearly all tables have?
+//! Quick paths for the keys of nearly all tables: short strs and ints.
 
 use super::code;
 use super::encode::has_zero;
 use crate::encode::copy;
 
-/// Room for a short key, and a byte ahead of it.
+/// Room for a short key, and a byte before it.
 pub const SHORT_KEY_SIZE: usize = 48;
 
-/// The key that a short str is, in memory of the caller's: the same bytes as by `KeyEncoder::str`, and ahead of them one of which nothing is
-/// said, for whoever has something to put there. None where there is no room, or NUL in it.
+/// The key of a short str, in the caller's memory: the same bytes as from `KeyEncoder::str`, after
+/// one byte of room for the caller. `None` if the str is too long or contains NUL.
 #[inline]
 #[must_use]
 pub fn short_key<'a>(text: &[u8], out: &'a mut [u8; SHORT_KEY_SIZE]) -> Option<&'a mut [u8]> {
@@ -25,16 +25,17 @@ pub fn short_key<'a>(text: &[u8], out: &'a mut [u8; SHORT_KEY_SIZE]) -> Option<&
 /// A key that is a str or an int, borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlainKey<'a> {
-    /// A str without NUL. Whether it is UTF-8 was not checked: who makes a string of it does that anyway.
+    /// A str without NUL. It is not checked to be UTF-8; the code that makes a string of it does
+    /// that anyway.
     Str(&'a [u8]),
     /// An int of 64 bits.
     Int(i64),
 }
 
-/// The key, if it is a str without NUL or an int of 64 bits. None says nothing: ask `KeyReader`.
+/// The key, if it is a str without NUL or an int of 64 bits. For `None` use `KeyReader`.
 ///
-/// A reader that takes keys of any kind is a state machine, and costs several times this; a loop over a table sees
-/// no other keys than these for as long as it runs.
+/// A reader of all kinds of keys is a state machine and costs several times as much. A loop over a
+/// table mostly sees keys of these two kinds.
 #[inline]
 #[must_use]
 pub fn plain_key<'a>(key: &'a [u8], spelling: &[u8]) -> Option<PlainKey<'a>> {
@@ -63,8 +64,8 @@ fn plain_int<'a>(negative: bool, digits: &[u8]) -> Option<PlainKey<'a>> {
     int.map(PlainKey::Int)
 }
 
-/// The first of some ascending parts that are spelled plainly, and what is behind it: None where it is no int of 64 bits, and no str
-/// without NUL and beyond ASCII. None says nothing, as with `plain_key`.
+/// The first of some ascending, plainly spelled parts, and the bytes after it. `None` if it is no
+/// int of 64 bits and no ASCII str without NUL; a general reader has to decode such a part.
 #[inline]
 #[must_use]
 pub fn plain_part(parts: &[u8]) -> Option<(PlainKey<'_>, &[u8])> {
@@ -84,7 +85,7 @@ pub fn plain_part(parts: &[u8]) -> Option<(PlainKey<'_>, &[u8])> {
         }
         _ => return None,
     };
-    // An escaped NUL, or a fraction: that was not the end.
+    // An escaped NUL, or a fraction: not the end.
     match behind.first() {
         Some(&(code::ESCAPE | code::FRACTION)) => None,
         _ => Some((key, behind)),

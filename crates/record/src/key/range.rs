@@ -1,11 +1,12 @@
-//! Which keys begin like this one?
+//! The range of keys that begin with a key.
 
 use std::ops::Range;
 
 use super::code;
 
-/// The bytes between which exactly those keys lie that begin with `key`: for a tuple all tuples with these first
-/// elements, for a str or bytes all that start with it. None for other keys, which have no beginning.
+/// The bounds of exactly those keys that begin with `key`: for a tuple all tuples with these first
+/// elements, for a str or bytes all that start with it. `None` for other keys, which have no
+/// prefixes.
 ///
 /// `key` is a whole key as `KeyEncoder` makes it.
 ///
@@ -26,7 +27,8 @@ pub fn prefix_range(key: &[u8]) -> Option<Range<Vec<u8>>> {
     }
     match *first {
         code::TUPLE => {
-            // What goes on with FE or FF is another element: 2.5 where this one has 2, "a\0" where it has "a".
+            // A key that goes on with FE or FF has another element: 2.5 instead of 2, "a\0" instead
+            // of "a".
             let end = open.iter().copied().chain([code::FRACTION]).collect();
             Some(key.to_vec()..end)
         }
@@ -35,7 +37,7 @@ pub fn prefix_range(key: &[u8]) -> Option<Range<Vec<u8>>> {
             while end.last() == Some(&0xFF) {
                 end.pop();
             }
-            // The code itself is no FF, so that there is a byte to count up.
+            // The code itself is not FF, so there is a byte to increment.
             if let Some(byte) = end.last_mut() {
                 *byte += 1;
             }

@@ -1,7 +1,8 @@
-//! What is a key, apart from its bytes?
+//! An owned key, independent of its bytes.
 //!
-//! The model that the bytes are tested against: it orders keys by their meaning, number by number and
-//! element by element, and knows nothing of codes. Useful for: tests, fuzzing, messages. Not useful for: loops.
+//! This is the model that the bytes are tested against: it orders keys by their meaning, number by
+//! number and element by element, and knows no codes. Useful for: tests, fuzzing, messages. Not
+//! useful for: loops.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,7 +11,7 @@ use super::decimal::Decimal;
 use super::number::{Whole, whole};
 use super::{KeyCorrupt, KeyEncoder, KeyError, KeyPart, KeyReader};
 
-/// An owned key. Keys are equal as Python's are: 1, 1.0 and True are one, and so are 1.1 and 1.10.
+/// An owned key. Keys are equal as in Python: 1, 1.0 and True are one key, and so are 1.1 and 1.10.
 #[derive(Debug, Clone)]
 pub enum KeyValue {
     /// None.
@@ -61,10 +62,10 @@ pub enum KeyValue {
 }
 
 impl KeyValue {
-    /// The key of these bytes and this spelling.
+    /// Decodes a key from its bytes and spelling.
     ///
     /// # Errors
-    /// If they are those of no key.
+    /// The bytes are not those of a key.
     pub fn decode(key: &[u8], spelling: &[u8]) -> Result<Self, KeyCorrupt> {
         let mut open: Vec<Vec<Self>> = Vec::new();
         let mut whole = Self::None;
@@ -74,7 +75,7 @@ impl KeyValue {
                     open.push(Vec::new());
                     continue;
                 }
-                // The reader ends no tuple that it has not begun.
+                // The reader ends only tuples that it has begun.
                 KeyPart::EndTuple => Self::Tuple(open.pop().unwrap_or_default()),
                 KeyPart::None => Self::None,
                 KeyPart::Bool(bool) => Self::Bool(bool),
@@ -108,7 +109,7 @@ impl KeyValue {
     /// Pushes this key.
     ///
     /// # Errors
-    /// If it cannot be a key.
+    /// It cannot be a key.
     pub fn encode(&self, encoder: &mut KeyEncoder) -> Result<(), KeyError> {
         let part = match self {
             Self::Tuple(elements) => {
@@ -139,7 +140,7 @@ impl KeyValue {
         encoder.push(&part)
     }
 
-    /// The place of the type's family in the order of all keys.
+    /// The rank of the type's family in the order of all keys.
     fn family(&self) -> u8 {
         match self {
             Self::None => 0,
@@ -206,7 +207,7 @@ fn cmp_decimals(a: &str, b: &str) -> Ordering {
             let further = a.adjusted().cmp(&b.adjusted()).then_with(|| a.digits().cmp(b.digits()));
             if a.sign() < 0 { further.reverse() } else { further }
         }),
-        // No keys, but an order has to say something.
+        // These are no keys, but an order has to be total.
         (a, b) => a.is_ok().cmp(&b.is_ok()),
     }
 }
@@ -241,7 +242,7 @@ impl PartialEq for KeyValue {
 
 impl Eq for KeyValue {}
 
-/// As Python would write it, roughly: for people.
+/// Roughly as Python would write it, for people.
 impl fmt::Display for KeyValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hex = |f: &mut fmt::Formatter<'_>, bytes: &[u8]| {

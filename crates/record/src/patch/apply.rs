@@ -1,7 +1,8 @@
-//! What are the bytes of the record after a change?
+//! Changes one container of a record, and copies the rest.
 //!
-//! Every change is one of the slots of one container: so many from the old one, new ones, the rest from the old one. That
-//! container is written anew by the encoder, which copies what is nested in it; the containers around it are spliced.
+//! Every change has the same form: some slots of the old container, new ones, the rest of the old
+//! slots. That container is written anew by the encoder, which copies nested containers as bytes.
+//! The outer containers are spliced.
 
 use super::extent::depth;
 use super::splice::splice_outward;
@@ -16,7 +17,7 @@ use crate::view::{Container, root};
 /// A slot of a shaped dict, and its name.
 type Field = (u32, Box<str>);
 
-/// A container to be: its parts are those of the old one, changed.
+/// A planned container: the changed parts of the old one.
 struct Plan<'a> {
     kind: Kind,
     shape: u32,
@@ -26,7 +27,8 @@ struct Plan<'a> {
 /// Makes `change` at the end of `path`. The record and the values are of the book's database.
 ///
 /// # Errors
-/// The path leads nowhere, to what cannot change so, or beyond a limit; or the bytes are damaged.
+/// The path leads nowhere, to a value that cannot change in this way, or beyond a limit; or the
+/// bytes are damaged.
 pub fn apply(
     record: &[u8],
     path: &[Step<'_>],
@@ -49,7 +51,7 @@ pub fn apply(
         _ => None,
     };
     let at = steps.len();
-    // Without a last step there is no part to set or to delete.
+    // Without a last step there is nothing to set or to delete.
     let last = towards.ok_or(PatchError::NoSuchField { step: at });
     let plan = match change {
         Change::Set(value) => plan_set(record, book, &target, fields.as_deref(), at, last?, value)?,
@@ -73,7 +75,7 @@ pub fn apply(
     Ok(Patched { record, encoded: 1 + widened, spliced: levels.len() as u32 - widened })
 }
 
-/// The field that a step names, if it names one: a str key may also come as a record.
+/// The field that a step names, if any. A str key may also be given as a record.
 fn field<'a>(towards: Step<'a>, book: &dyn ShapeBook) -> Result<Option<&'a str>, Corrupt> {
     match towards {
         Step::Field(name) => Ok(Some(name)),
@@ -82,8 +84,8 @@ fn field<'a>(towards: Step<'a>, book: &dyn ShapeBook) -> Result<Option<&'a str>,
     }
 }
 
-/// The slots and names of the fields that are there, if setting the one that `towards` names makes another shape of a
-/// shaped dict: it is new, or it was deleted and has to come behind the others.
+/// The slots and names of the existing fields, if setting the field that `towards` names changes
+/// the shape of a shaped dict: the field is new, or it was deleted and comes back after the others.
 fn fields_to_reorder(
     record: &[u8],
     book: &dyn ShapeBook,
@@ -140,7 +142,7 @@ fn plan_set<'a>(
     Ok(Plan { kind: Kind::Keyed, shape: 0, parts })
 }
 
-/// A shaped dict gets another field at its end: it has another shape then, or becomes a keyed map.
+/// Adds a field at the end of a shaped dict, which changes its shape or makes it a keyed map.
 fn plan_new_field<'a>(
     book: &mut dyn ShapeBook,
     fields: &'a [Field],
@@ -189,7 +191,7 @@ fn plan_delete<'a>(
             return Err(PatchError::NoSuchField { step });
         }
         Kind::Shaped => vec![Part::Slots(0, slot), Part::Absent, Part::Slots(slot + 1, target.count)],
-        // The value's slot is the one behind the key's.
+        // The value's slot follows the key's.
         Kind::Keyed => vec![Part::Slots(0, slot - 1), Part::Slots(slot + 1, target.count)],
         _ => vec![Part::Slots(0, slot), Part::Slots(slot + 1, target.count)],
     };
@@ -201,7 +203,7 @@ fn plan_clear<'a>(target: &Container) -> Plan<'a> {
     Plan { kind, shape: 0, parts: Vec::new() }
 }
 
-/// Puts values in place of the elements from `start` up to before `stop`: all that can happen to a list.
+/// Replaces the elements from `start` up to `stop` by values: every change of a list has this form.
 fn plan_splice<'a>(
     target: &Container,
     at: usize,
@@ -220,7 +222,7 @@ fn plan_splice<'a>(
     Ok(Plan { kind: Kind::List, shape: 0, parts })
 }
 
-/// An index in a slice, as Python understands it: from the end if negative, and never outside.
+/// An index in a slice, as in Python: from the end if negative, and never outside.
 fn clamped(count: u32, index: i64) -> u32 {
     let index = if index < 0 { index.saturating_add(i64::from(count)).max(0) } else { index };
     u32::try_from(index).unwrap_or(u32::MAX).min(count)

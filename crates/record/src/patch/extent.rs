@@ -1,4 +1,4 @@
-//! Where does a container end, and how deep does it go?
+//! Finds the end and the depth of a container.
 
 use crate::error::{Corrupt, Damage};
 use crate::layout::{DEPTH_MAX, tag};
@@ -6,11 +6,11 @@ use crate::shape::Shapes;
 use crate::view::{Container, Root, Slot, root};
 use crate::walk::Walker;
 
-/// The byte behind the last one that belongs to a container.
+/// The offset behind the last byte of a container.
 ///
-/// A slot narrower than 8 bytes does not say where the container in it ends, only what it does not pass. Heap entries stand
-/// in slot order, so that the last one tells: one slot in each level is looked at, not all. (In a damaged record that
-/// may be another place; then what is copied is as damaged as it was.)
+/// A slot narrower than 8 bytes does not tell where its container ends, only a limit. Heap entries
+/// are in slot order, so the last entry tells the end: one slot on each level is read, not all. (In
+/// a damaged record the result may be wrong; then the copied bytes are as damaged as before.)
 pub(super) fn container_end<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,
@@ -24,7 +24,7 @@ pub(super) fn container_end<S: Shapes + ?Sized>(
         let Some(last) = last_heap_slot(record, &container) else { return Ok(container.heap) };
         let (offset, size) = heap_extent(record, &container, last)?;
         match container.slot(record, shapes, last)? {
-            // A wide slot says it.
+            // A wide slot has the size.
             Slot::Container(inner) if container.width_log2 < 3 => container = inner,
             _ => return Ok(offset + size),
         }
@@ -32,7 +32,8 @@ pub(super) fn container_end<S: Shapes + ?Sized>(
     Err(Corrupt::new(Damage::Depth, container.start as usize))
 }
 
-/// Where the payload of a slot with a heap tag stands, and its size; of a container in a narrow slot, what it may take.
+/// The offset and size of the payload of a slot with a heap tag; for a container in a narrow slot,
+/// its limit.
 pub(super) fn heap_extent(record: &[u8], container: &Container, index: u32) -> Result<(u32, u32), Corrupt> {
     let (_, slot_at) = container.position(index);
     match (container.tag(record, index), container.bits(record, index)) {
@@ -45,7 +46,7 @@ fn last_heap_slot(record: &[u8], container: &Container) -> Option<u32> {
     (0..container.count).rev().find(|index| container.tag(record, *index).is_some_and(|tag| tag >= tag::HEAP))
 }
 
-/// How many containers stand inside one another in a value, itself included; those within payloads count.
+/// The nesting depth of a value, itself included. Containers within payloads count.
 pub(super) fn depth<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<u32, Corrupt> {
     match root(record, shapes)? {
         Root::Container(container) => Ok(measure(record, shapes, container, DEPTH_MAX)?.0),
@@ -53,7 +54,8 @@ pub(super) fn depth<S: Shapes + ?Sized>(record: &[u8], shapes: &S) -> Result<u32
     }
 }
 
-/// The depth, and where the container ends, which the walk of the one around it wants to know. `limit` is how deep it may be.
+/// The depth, and the container's end for the walk of the outer one. `limit` is the greatest
+/// allowed depth.
 fn measure<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,

@@ -1,16 +1,18 @@
-//! How does one part of a stored record change without the rest being decoded?
+//! Changes one part of a stored record without decoding the rest.
 //!
 //! ```text
 //! record.age = 22            overwrite: 8 bytes in place; nothing is encoded
-//! record.tags.append("c")    apply: `tags` is encoded again, its siblings are copied as they stand, and the containers
-//!                            around it get other offsets
+//! record.tags.append("c")    apply: `tags` is encoded again, its siblings are copied as bytes,
+//!                            and the outer containers get other offsets
 //! ```
 //!
-//! Values come and go as bytes: a new value is a record of its own (`encode`), whose shape ids are those of the same
-//! dictionary. Tuples, sets and frozensets do not change, as in Python; what a tuple holds may.
+//! Values are bytes: a new value is a record of its own (`encode`) with shape ids of the same
+//! dictionary. Tuples, sets and frozensets do not change, as in Python; a list or dict inside a
+//! tuple may.
 //!
-//! Not here: who saves the changed record, and what becomes of values that lie apart. Their references (tag 0x4E) are
-//! copied like any payload, and `overwrite` does not touch them, so that whoever keeps the blobs sees each one go.
+//! This module does not store the changed record, and does not delete values that are stored apart.
+//! Their references (tag 0x4E) are copied like any payload, and `overwrite` does not touch them, so
+//! the store can see which blobs are no longer used.
 
 mod apply;
 mod extent;
@@ -32,50 +34,52 @@ use crate::path::{Step, slot_index};
 use crate::shape::Shapes;
 use crate::view::{Container, Root, Slot, root};
 
-/// What to do at the end of a path. Values are records of their own.
+/// A change at the end of a path. Values are records of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// Puts the value where the path leads: a field or an entry, new ones at the end; an element that is there; or, with an
-    /// empty path, the whole record.
+    /// Sets the value at the path: a field or an entry, new ones at the end; an existing element;
+    /// or, with an empty path, the whole record.
     Set(&'a [u8]),
-    /// Removes the field, entry or element to which the path leads.
+    /// Removes the field, entry or element at the path.
     Delete,
-    /// Puts the value into a list, before the element at this index, which counts as Python's `list.insert` does.
+    /// Inserts the value into a list before this index, which counts as in Python's `list.insert`.
     Insert(i64, &'a [u8]),
-    /// Puts the values at the end of a list.
+    /// Appends the values to a list.
     Append(&'a [&'a [u8]]),
-    /// Puts the values in place of the elements from `start` up to before `stop`, as `list[start:stop] = values` does.
+    /// Replaces the elements from `start` up to `stop`, as `list[start:stop] = values` does.
     Splice {
-        /// The first element to go.
+        /// The first element that is removed.
         start: i64,
-        /// The first one behind that stays.
+        /// The first element after these that stays.
         stop: i64,
-        /// What comes in their place.
+        /// The values that replace them.
         values: &'a [&'a [u8]],
     },
     /// Removes all elements of the list, or all entries of the dict.
     Clear,
 }
 
-/// The shapes of a database as its writer has them: new ones may be added.
+/// The shapes of a writer's database; new ones may be added.
 pub trait ShapeBook: Shapes {
-    /// The id of the shape with these names, admitted now if it may be; None: the dict becomes a keyed map. `is_root`: it is
-    /// the record itself. The names are few and short enough for a shape.
+    /// The id of the shape with these names, admitted now if allowed. `None`: the dict becomes a
+    /// keyed map. `is_root`: it is the record itself. The names are few and short enough for a
+    /// shape.
     fn shape_of(&mut self, names: &[&str], is_root: bool) -> Option<u32>;
 }
 
 /// A changed record, and what the change cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patched {
-    /// The record as it is now.
+    /// The changed record.
     pub record: Vec<u8>,
-    /// Containers whose slots were written anew: the one that changed, and those around it whose slots became too narrow.
+    /// Containers whose slots were written anew: the changed one, and outer ones whose slots became
+    /// too narrow.
     pub encoded: u32,
-    /// Containers around it that were copied as they stood, with other offsets.
+    /// Outer containers that were copied with changed offsets only.
     pub spliced: u32,
 }
 
-/// Why a record cannot change so. `step` counts the steps of the path from 0.
+/// Why a record cannot be changed. `step` counts the steps of the path from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatchError {
@@ -88,20 +92,22 @@ pub enum PatchError {
     IndexOutOfRange {
         /// The step that leads nowhere.
         step: usize,
-        /// Elements there are.
+        /// The number of its elements.
         count: u32,
     },
-    /// What stands there cannot be taken apart, or not so: a field of a list, an append to a dict.
+    /// The value is no container, or not one of the right kind: a field of a list, an append to a
+    /// dict.
     NotAContainer {
-        /// The step, or the number of steps if it is what the whole path leads to.
+        /// The step, or the number of steps if it is the value of the whole path.
         step: usize,
     },
-    /// A tuple, set or frozenset.
+    /// The value is a tuple, set or frozenset.
     Immutable {
-        /// The step that would change it, or the number of steps if it is what the whole path leads to.
+        /// The step that would change it, or the number of steps if it is the value of the whole
+        /// path.
         step: usize,
     },
-    /// The changed record would pass a limit.
+    /// The changed record would exceed a limit.
     Encode(EncodeError),
     /// The record or the value is damaged.
     Corrupt(Corrupt),
@@ -158,7 +164,8 @@ struct Level {
     slot: u32,
 }
 
-/// Walks all `steps`, each of which must lead to a container: those on the way, and the last one, which may be the root.
+/// Follows all `steps`, each of which must lead to a container. Returns the levels on the way, and
+/// the last container, which may be the root.
 fn descend<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,
@@ -169,7 +176,7 @@ fn descend<S: Shapes + ?Sized>(
     Ok((levels, container))
 }
 
-/// Walks all `steps` and shows the levels on the way to `on_level`.
+/// Follows all `steps` and calls `on_level` with each level on the way.
 #[inline]
 fn descend_past<S: Shapes + ?Sized>(
     record: &[u8],
@@ -194,7 +201,7 @@ fn descend_past<S: Shapes + ?Sized>(
     Ok(container)
 }
 
-/// The slot that a step leads to, which is there but may be absent.
+/// The slot that a step leads to; it exists but may be absent.
 fn existing_slot<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,
@@ -218,7 +225,7 @@ fn is_sequence(container: &Container) -> bool {
     matches!(container.kind, Kind::List | Kind::Tuple | Kind::PackedInts | Kind::PackedFloats)
 }
 
-/// Whether its own slots may change; else the error for this step.
+/// Checks that its own slots may change; otherwise returns the error for this step.
 fn check_mutable(container: &Container, step: usize) -> Result<(), PatchError> {
     match container.kind {
         Kind::Tuple | Kind::Set | Kind::FrozenSet => Err(PatchError::Immutable { step }),

@@ -1,9 +1,10 @@
-//! Which elements of a list may stand elsewhere, in a record that others have changed?
+//! Finds the elements of a list that may have moved, in a record that another writer has changed.
 //!
-//! Whoever keeps a place in a list keeps an index. When others take an element out before it, the index leads to
-//! another one, and a change would hit the wrong element without a word. Nothing in a record says which element is
-//! which, so two states of a list are compared: an element that stands where it stood, or was changed there, has
-//! not moved; one that is found at another place has, and so has all behind the first difference once a list is shorter.
+//! A program that keeps a place in a list keeps an index. If another writer removes an earlier
+//! element, the index leads to another element, and a change would silently hit the wrong one.
+//! Nothing in a record identifies an element, so two states of a list are compared. An element that
+//! is where it was, or was changed there, has not moved. An element that is found at another place
+//! has moved, and if the list became shorter, so have all elements after the first difference.
 
 use std::collections::HashSet;
 
@@ -17,14 +18,15 @@ use crate::value::{NoShapes, Value, decode_slot, encode_value};
 use crate::view::{Container, Root, Slot, root};
 use crate::walk::Walker;
 
-/// From which index on elements of the list at `path` may stand elsewhere in `new` than in `old`; None where none does, or
-/// where there is no list in both.
+/// The first index from which elements of the list at `path` may have moved between `old` and
+/// `new`. `None` if none has, or if there is no list in one of them.
 ///
 /// ```
 /// use pellucid_record::patch::moved_from;
 /// use pellucid_record::value::{NoShapes, Value, encode_value};
 /// let list = |ints: &[i64]| {
-///     encode_value(&Value::List(ints.iter().map(|int| Value::Int(*int)).collect()), &mut NoShapes).unwrap()
+///     let ints = ints.iter().map(|int| Value::Int(*int)).collect();
+///     encode_value(&Value::List(ints), &mut NoShapes).unwrap()
 /// };
 /// let (old, shorter, longer) = (list(&[7, 8, 9]), list(&[7, 9]), list(&[7, 8, 9, 10]));
 /// assert_eq!(moved_from(&old, &shorter, &NoShapes, &[]), Ok(Some(1)));
@@ -47,8 +49,8 @@ pub fn moved_from<S: Shapes + ?Sized>(
     }
 }
 
-/// Shows `on_moved` each list of which elements may stand elsewhere in `new` than in `old`: the path to it, and the first of
-/// them.
+/// Calls `on_moved` for each list with elements that may have moved between `old` and `new`, with
+/// the path to it and the index of the first of them.
 ///
 /// # Errors
 /// Damage on the way.
@@ -131,7 +133,7 @@ impl<S: Shapes + ?Sized, F: FnMut(&[Step<'_>], u32)> Comparison<'_, S, F> {
     }
 }
 
-/// The key of an entry that holds a container.
+/// The key of an entry whose value is a container.
 enum Key {
     Name(String),
     Record(Vec<u8>),
@@ -159,7 +161,7 @@ fn keys_of<S: Shapes + ?Sized>(record: &[u8], map: &Container, shapes: &S) -> Re
             Value::Str(name) => Key::Name(name),
             key => match encode_value(&key, &mut NoShapes) {
                 Ok(record) => Key::Record(record),
-                // It was in a record, so it has room in one.
+                // It was in a record, so it fits into one.
                 Err(_) => return Err(Corrupt::new(Damage::Range, map.start as usize)),
             },
         });
@@ -192,7 +194,7 @@ fn bytes_of<'a, S: Shapes + ?Sized>(
     }
 }
 
-/// From which index on the elements of a list may stand elsewhere.
+/// The index from which on the elements of a list may have moved.
 fn first_moved<S: Shapes + ?Sized>(
     old: &[u8],
     was: &Container,
@@ -211,7 +213,7 @@ fn first_moved<S: Shapes + ?Sized>(
         {
             continue;
         }
-        // The same value may stand in other bytes: a dict as a keyed map, a number in a wider slot.
+        // Equal values may have different bytes: a dict as a keyed map, a number in a wider slot.
         let (before, now) = (decode_slot(old, shapes, slots.0)?, decode_slot(new, shapes, slots.1)?);
         if before != now {
             changed.push((index, before, now));

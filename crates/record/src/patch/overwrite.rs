@@ -1,4 +1,4 @@
-//! Can this value stand where the old one stood?
+//! Overwrites a value in place, if the new one fits.
 
 use super::extent::heap_extent;
 use super::{PatchError, check_mutable, descend_past, existing_slot};
@@ -8,15 +8,16 @@ use crate::path::{Step, slot_index};
 use crate::shape::Shapes;
 use crate::view::{Container, Slot};
 
-/// Writes a value over the one to which `path` leads, if it fits there, and says whether it did. False changes nothing:
-/// [`apply`](super::apply) can do it then.
+/// Writes a value over the one at `path`, if it fits there, and returns whether it did. If not,
+/// nothing has changed, and [`apply`](super::apply) can make the change.
 ///
-/// What fits: a scalar that the slot is wide enough for; text and other payloads no longer than the one that stands there
-/// on the heap; `Slot::Absent`, which deletes a field of a shaped dict. Over a container or a reference to a value lying
-/// apart nothing is written.
+/// What fits: a scalar that the slot is wide enough for; text and other payloads no longer than the
+/// existing one on the heap; `Slot::Absent`, which deletes a field of a shaped dict. A container,
+/// or a reference to a value that is stored apart, is never overwritten.
 ///
 /// # Errors
-/// The path leads nowhere (but a dict's missing field is only false), or to a part of a tuple or set; or the bytes are damaged.
+/// The path leads nowhere (a dict's missing last field only gives false), or to a part of a tuple
+/// or set; or the bytes are damaged.
 pub fn overwrite<S: Shapes + ?Sized>(
     record: &mut [u8],
     shapes: &S,
@@ -48,7 +49,7 @@ pub fn overwrite<S: Shapes + ?Sized>(
         return Err(Corrupt::new(Damage::Truncated, tag_at).into());
     };
     match old_tag {
-        // A field that comes back belongs behind the others.
+        // A field that comes back has to be after the others.
         tag::ABSENT if is_delete => return Err(PatchError::NoSuchField { step: steps.len() }),
         tag::ABSENT | tag::CONTAINER | tag::APART => return Ok(false),
         _ if is_delete && container.kind != Kind::Shaped => return Ok(false),
@@ -92,13 +93,13 @@ fn inline(value: &Slot<'_>, width_log2: u8) -> Option<(u8, u64)> {
     })
 }
 
-/// Whether a slot of this width holds the int.
+/// Whether a slot of this width can hold the int.
 fn fits(value: i64, width_log2: u8) -> bool {
     let unused = 64 - (8u32 << width_log2.min(ROOT_WIDTH_LOG2));
     value << unused >> unused == value
 }
 
-/// Bytes as a slot of this width, if they fit it.
+/// Bytes as a slot of this width, if they fit.
 fn padded(bytes: &[u8], width_log2: u8) -> Option<u64> {
     let mut slot = [0; 8];
     slot.get_mut(..1 << width_log2)?.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -117,7 +118,7 @@ fn write_bits(record: &mut [u8], offset: usize, width_log2: u8, bits: u64) -> Re
     }
 }
 
-/// Writes a payload over that of the slot `index`, if it is no longer, with its size.
+/// Writes a payload, with its size, over that of the slot `index`, if it is no longer.
 fn write_payload(
     record: &mut [u8],
     container: &Container,
@@ -137,7 +138,7 @@ fn write_payload(
         write_bits(record, slot_at, ROOT_WIDTH_LOG2, bits & 0xFFFF_FFFF | u64::from(size) << 32)?;
         write_bytes(record, offset, payload)?;
     } else {
-        // A smaller size may take fewer bytes; the payload stands right behind it.
+        // A smaller size may take fewer bytes; the payload follows it directly.
         let mut entry = Vec::with_capacity(payload.len() + 5);
         push_varint(&mut entry, size);
         entry.extend_from_slice(payload);

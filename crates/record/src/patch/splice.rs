@@ -1,7 +1,8 @@
-//! How does a container change when one inside it has grown?
+//! Updates the outer containers of one that has changed its size.
 //!
-//! Its bytes are copied up to the old one and behind it, and the offsets of what stands behind are moved. No slot is read
-//! for its value. Only where an offset no longer fits the slots' width is the container written anew.
+//! The bytes of an outer container before and after the changed one are copied, and the offsets of
+//! the entries after it are adjusted. No value is decoded. Only if an offset no longer fits the
+//! slot width is the container written anew.
 
 use super::extent::container_end;
 use super::write::{Part, write_nested, write_root};
@@ -11,8 +12,8 @@ use crate::layout::{RECORD_SIZE_MAX, tag};
 use crate::shape::Shapes;
 use crate::view::Container;
 
-/// Replaces, level by level, the container through which the path went by what became of it; gives the record and how many
-/// containers had to be written anew.
+/// Replaces, level by level, the container through which the path went by its changed version.
+/// Returns the record and how many containers had to be written anew.
 pub(super) fn splice_outward<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,
@@ -37,7 +38,8 @@ pub(super) fn splice_outward<S: Shapes + ?Sized>(
     Ok((changed, widened))
 }
 
-/// A wide slot says where the container in it ends, and what that leaves unused goes with it.
+/// The end of the inner container. A wide slot tells it; unused bytes at its end are dropped with
+/// it.
 fn inner_end<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,
@@ -47,7 +49,8 @@ fn inner_end<S: Shapes + ?Sized>(
     if level.container.width_log2 == 3 { Ok(inner.end) } else { Ok(container_end(record, shapes, inner)?) }
 }
 
-/// The bytes of a container with other bytes for the one in the level's slot; None where an offset would not fit.
+/// The bytes of a container with new bytes for the inner one of this level's slot. `None` if an
+/// offset would not fit.
 fn spliced(
     record: &[u8],
     level: &Level,
@@ -88,7 +91,7 @@ fn spliced(
         let bits = u64::from_le_bytes(wide);
         let (mut offset, mut size) = (bits & 0xFFFF_FFFF, bits >> 32);
         if index == level.slot {
-            // Here the slot keeps its offset; a wide one says the size.
+            // This slot keeps its offset; a wide slot has the size.
             size = if width == 8 { changed.len() as u64 } else { 0 };
         } else if offset >= moved_from {
             offset = offset.saturating_add_signed(moved_by);
@@ -102,7 +105,7 @@ fn spliced(
     Ok(Some(bytes))
 }
 
-/// The same container, written anew with slots as wide as it takes.
+/// The same container, written anew with slots as wide as necessary.
 fn widen<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,

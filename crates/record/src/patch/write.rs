@@ -1,7 +1,7 @@
-//! How is a container written anew from parts of the old one and new values?
+//! Writes a container anew from parts of the old one and new values.
 //!
-//! The encoder does it; what is nested in the parts goes through it as bytes. The slots may come out narrower or wider
-//! than they were.
+//! The encoder does it, and copies containers nested in the parts as bytes. The new slots may be
+//! narrower or wider than the old ones.
 
 use super::PatchError;
 use super::extent::container_end;
@@ -12,13 +12,13 @@ use crate::shape::Shapes;
 use crate::view::{Container, Root, Slot, root};
 use crate::walk::Walker;
 
-/// Where the one container of a root list of one slot begins: behind the head, a tag and the slot.
+/// The offset of the one container in a root list of one slot: behind the head, a tag and the slot.
 const ONLY_ELEMENT: usize = ROOT_HEAD_SIZE + 9;
 
-/// What a container consists of when it is written anew.
+/// A part of a container that is written anew.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part<'a> {
-    /// Slots of the old container, from the first up to before the second.
+    /// Slots of the old container, from the first up to the second.
     Slots(u32, u32),
     /// A value that is a record of its own.
     Value(&'a [u8]),
@@ -28,7 +28,7 @@ pub(super) enum Part<'a> {
     Name(&'a str),
     /// An int that becomes a key.
     Int(i64),
-    /// A field that is not there.
+    /// An absent field.
     Absent,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn write_root<S: Shapes + ?Sized>(
     Ok(encoder.take())
 }
 
-/// Writes a container of these parts as one nested in another.
+/// Writes a container of these parts as a nested one.
 pub(super) fn write_nested<S: Shapes + ?Sized>(
     record: &[u8],
     shapes: &S,
@@ -64,7 +64,8 @@ pub(super) fn write_nested<S: Shapes + ?Sized>(
     shape: u32,
     parts: &[Part<'_>],
 ) -> Result<Vec<u8>, PatchError> {
-    // The encoder writes nested containers inside a root: one is put around it and cut off again.
+    // The encoder writes nested containers only inside a root: wrap it in one, and cut that off
+    // again.
     let mut encoder = Encoder::new();
     encoder.begin(Kind::List, 1, 0)?;
     write(&mut encoder, record, shapes, old, kind, shape, parts)?;
@@ -103,7 +104,8 @@ fn write<S: Shapes + ?Sized>(
     Ok(encoder.end()?)
 }
 
-/// Pushes the next slot of a walk, in which no two share bytes: of a damaged record no more is written than it has.
+/// Pushes the next slot of a walk. No two slots share bytes, so the result is no larger than the
+/// record, even a damaged one.
 fn push_next<S: Shapes + ?Sized>(
     encoder: &mut Encoder,
     record: &[u8],
@@ -132,7 +134,7 @@ fn push_next<S: Shapes + ?Sized>(
 fn push_scalar(encoder: &mut Encoder, slot: Slot<'_>) {
     match slot {
         Slot::Absent => encoder.absent(),
-        // Containers are pushed as such by who knows their bytes.
+        // The caller pushes containers itself, since it knows their bytes.
         Slot::None | Slot::Container(_) => encoder.none(),
         Slot::Bool(value) => encoder.bool(value),
         Slot::Int(value) => encoder.int(value),
@@ -163,14 +165,14 @@ fn push_value<S: Shapes + ?Sized>(encoder: &mut Encoder, value: &[u8], shapes: &
     Ok(encoder.end()?)
 }
 
-/// A root list with this value, a record of its own, as its one element.
+/// A root list whose one element is this value, given as a record.
 pub(crate) fn as_only_element<S: Shapes + ?Sized>(value: &[u8], shapes: &S) -> Result<Vec<u8>, Corrupt> {
     let mut encoder = Encoder::new();
     let pushed = encoder.begin(Kind::List, 1, 0).map_err(PatchError::Encode);
     match pushed.and_then(|()| push_value(&mut encoder, value, shapes)).and_then(|()| Ok(encoder.end()?)) {
         Ok(()) => Ok(encoder.take()),
         Err(PatchError::Corrupt(error)) => Err(error),
-        // A record that was read from bytes passes no limit but this.
+        // A record that was read from bytes exceeds no limit but this.
         Err(_) => Err(Corrupt::new(Damage::Depth, 0)),
     }
 }

@@ -1,15 +1,20 @@
-//! What lies beside a record?
+//! Cells: the stored value of a row, which is its record with a check and sometimes a head.
 //!
 //! ```text
 //! cell   := head? record check
 //! head   := 0xE1, flags: u8, a part for each flag in this order: size varint, bytes
-//! flags  := 1 spelling of the key | 2 the whole key, table id included | 4 ids of the large values, u64 each
-//! check  := u32: the low half of XXH3-64 over the record, seeded by that over the head, seeded by that over the row key
+//! flags  := 1 spelling of the key | 2 the whole key, table id included
+//!           | 4 ids of the large values, u64 each
+//! check  := u32: the low half of XXH3-64 over the record, seeded by that over the head,
+//!           seeded by that over the row key
 //! ```
 //!
-//! Most cells have no head: a record's first byte is never 0xE1. The check is there because LMDB's pages have none: a
-//! flipped bit in a string is still a string. It costs four bytes and some 10 ns a write. Reads do not look at
-//! it; `check`, the copy of a stranger's file, and a change of a part of a record do: else that would give damage a check that fits. Seeding by the key also finds a record under a wrong key.
+//! Most cells have no head: a record's first byte is never 0xE1. The check is there because LMDB's
+//! pages have none: a flipped bit in a string is still a string. It costs four bytes and some 10 ns
+//! a write. Seeding by the key also finds a record under a wrong key.
+//!
+//! Reads do not verify the check. `check` does, and so do the copy of an untrusted file and a
+//! change of a part of a record, which would give damage a valid check otherwise.
 
 use pellucid_record::layout::{push_varint, read_varint};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -22,21 +27,21 @@ const HAS_BLOBS: u8 = 4;
 /// Bytes of the check at a cell's end.
 pub(crate) const CHECK_SIZE: usize = 4;
 
-/// A row's value in the engine, taken apart.
+/// A parsed cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell<'a> {
     /// The record's bytes.
     pub record: &'a [u8],
     /// What the key's bytes do not tell about the key; mostly empty.
     pub spelling: &'a [u8],
-    /// The whole key behind the table id, where the row key is shortened.
+    /// The whole key after the table id, if the row key is shortened.
     pub(crate) whole_key: &'a [u8],
     blobs: &'a [u8],
     check: u32,
 }
 
 impl<'a> Cell<'a> {
-    /// Take a cell apart; `None` where the bytes cannot be one.
+    /// Parse a cell. `None` if the bytes cannot be one.
     #[inline]
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (body, check) = bytes.split_last_chunk::<CHECK_SIZE>()?;
@@ -72,7 +77,7 @@ impl<'a> Cell<'a> {
         Some(Self { record: body.get(offset..)?, spelling, whole_key, blobs, check })
     }
 
-    /// The spelling in the head of a cell; `None` where there is no head.
+    /// The spelling in the head of a cell. `None` if there is no head.
     pub(crate) fn parse_head(head: &'a [u8]) -> Option<&'a [u8]> {
         if head.is_empty() { None } else { Self::parse_with_head(head, 0).map(|cell| cell.spelling) }
     }
@@ -84,25 +89,25 @@ impl<'a> Cell<'a> {
             .map(|bytes| bytes.iter().rev().fold(0, |id, byte| id << 8 | u64::from(*byte)))
     }
 
-    /// Whether the record has large values that lie apart.
+    /// Whether the record has large values that are stored apart.
     #[must_use]
     pub fn has_blobs(&self) -> bool {
         !self.blobs.is_empty()
     }
 
-    /// Whether the record in a cell has large values that lie apart, without taking it apart.
+    /// As `has_blobs`, without parsing the cell.
     #[inline]
     pub(crate) fn lists_blobs(bytes: &[u8]) -> bool {
         bytes.first() == Some(&HEAD_BYTE) && bytes.get(1).is_some_and(|flags| flags & HAS_BLOBS != 0)
     }
 
-    /// Whether there is nothing but the record.
+    /// Whether the cell is a record alone.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.spelling.is_empty() && self.whole_key.is_empty() && self.blobs.is_empty()
     }
 
-    /// The record in a cell that somebody reads; `None` where the bytes cannot be one.
+    /// The record of a cell, for reading. `None` if the bytes cannot be a cell.
     #[inline]
     pub(crate) fn record_of(bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (body, _) = bytes.split_last_chunk::<CHECK_SIZE>()?;
@@ -112,13 +117,13 @@ impl<'a> Cell<'a> {
         Some(body)
     }
 
-    /// As `is_intact`, of a plain cell.
+    /// As `is_intact`, for a plain cell.
     #[inline]
     pub(crate) fn is_intact_alone(&self, row_key: &[u8]) -> bool {
         check_of(row_key, &[], self.record) == self.check
     }
 
-    /// Whether head and record are what was written under this row key.
+    /// Whether head and record are as they were written under this row key.
     pub(crate) fn is_intact(&self, row_key: &[u8], bytes: &[u8]) -> bool {
         let head_size = bytes.len().saturating_sub(CHECK_SIZE + self.record.len());
         let head = bytes.get(..head_size).unwrap_or_default();
@@ -126,7 +131,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Write the head of a cell, which is empty where nothing needs to be said.
+/// Write the head of a cell. It is empty if all parts are.
 pub(crate) fn write_head(head: &mut Vec<u8>, spelling: &[u8], whole_key: &[u8], blobs: &[u64]) {
     head.clear();
     let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
@@ -151,7 +156,7 @@ pub(crate) fn write_head(head: &mut Vec<u8>, spelling: &[u8], whole_key: &[u8], 
     }
 }
 
-/// The check of a cell that is a record alone, of a row whose key has this hash.
+/// The check of a cell that is a record alone. `key_hash` is the hash of the row key.
 #[inline]
 pub(crate) fn check_alone(key_hash: u64, record: &[u8]) -> u32 {
     xxh3_64_with_seed(record, key_hash) as u32

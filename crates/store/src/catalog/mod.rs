@@ -1,22 +1,30 @@
-//! What does a database know about itself?
+//! The catalog: what a database stores about itself.
 //!
 //! ```text
-//! "h"                 header     u16 format, u16 oldest reader's format, u32 key limit, 16 bytes identity; then for each table of
-//!                                which the row with the greatest number was deleted: u32 table id, i64 next int
-//! "c"                 counters   u64 version, u32 next table id, u32 shape count, u64 next blob id
-//! "a"                 applied    u64 position in the log, u64 sequence number, u64 version of the tree
-//! "k"                 keep       u64 bytes of changes to keep, u64 seconds; nothing is kept where it is missing
+//! "h"                 header     u16 format, u16 oldest reader's format, u32 key limit,
+//!                                16 bytes identity; then for each table of which the row with the
+//!                                greatest number was deleted: u32 table id, i64 next int
+//! "c"                 counters   u64 version, u32 next table id, u32 shape count,
+//!                                u64 next blob id
+//! "a"                 applied    u64 position in the log, u64 sequence number,
+//!                                u64 version of the tree
+//! "k"                 keep       u64 bytes of changes to keep, u64 seconds;
+//!                                if it is missing none are kept
 //! "g" + ...           history    changes that are kept: `wal/history.rs`
 //! "n" + table name    name       u32 table id
-//! "t" + u32 table id  table      u64 rows, u32 shapes admitted, u32 serial of its indexes: not there where it has none
-//! "i" + ...           index      `index/books.rs`; it has an entry "t" of its own, for its entries
+//! "t" + u32 table id  table      u64 rows, u32 shapes admitted,
+//!                                u32 serial of its indexes, missing if it has none
+//! "i" + ...           index      `index/books.rs`; has an entry "t" of its own, for its entries
 //! "s" + u32 shape id  shape      for each name: size varint, UTF-8
 //! ```
 //!
-//! Entries of the engine's tree `meta`; ids in keys are big-endian, everything else little-endian. Each value ends in a u64 check:
-//! XXH3-64 of the bytes before, seeded by that of the key. The counters are written by every commit that changes more than rows. Whatever writes the
-//! tree says up to where the tree has the log, and its own version, so that `check` notices an older meta page of the engine posing
-//! as the newest.
+//! These are the entries of the engine's tree `meta`. Ids in keys are big-endian, everything else
+//! is little-endian. Each value ends in a u64 check: XXH3-64 of the bytes before, seeded by that of
+//! the key.
+//!
+//! Every commit that changes more than rows writes the counters. Every transaction of the tree
+//! stores `applied`, with the tree's own version, so that `check` notices an older meta page of the
+//! engine that poses as the newest.
 
 pub(crate) mod blob;
 pub(crate) mod cell;
@@ -35,10 +43,10 @@ use crate::error::StoreError;
 use crate::index::IndexInfo;
 use crate::wal::{CHUNK_KEY, Chunk};
 
-/// The newest format that this build reads, and the one of databases with indexes.
+/// The newest format that this build reads; databases with indexes have it.
 pub(crate) const FORMAT_VERSION: u16 = 2;
-/// The format of databases without indexes. Who knows no more than this must not write rows beside which there are entries to be kept
-/// in step.
+/// The format of databases without indexes. A release that knows no newer format must not write
+/// rows of a table with indexes, since it would not update the index entries.
 pub(crate) const FORMAT_WITHOUT_INDEXES: u16 = 1;
 /// The longest name of a table, in bytes.
 pub(crate) const TABLE_NAME_SIZE_MAX: usize = 255;
@@ -53,7 +61,7 @@ pub(crate) const INDEX: u8 = b'i';
 const SHAPE: u8 = b's';
 const CHECK_SIZE: usize = 8;
 
-/// What reads the tree `meta`: a snapshot or the transaction that writes.
+/// A reader of the tree `meta`: a snapshot or a write transaction.
 pub(crate) trait Source {
     fn entry(&self, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
     fn walk(&self) -> Result<Box<dyn Cursor<'_> + '_>, EngineError>;
@@ -84,20 +92,22 @@ impl Source for dyn WriteTxn + '_ {
     }
 }
 
-/// What hardly changes while a database lives.
+/// Settings that hardly ever change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) format: u16,
     pub(crate) oldest_reader: u16,
-    /// The engine's limit when the database was created: where long keys begin must never move.
+    /// The engine's limit when the database was created: the size at which keys count as long must
+    /// never change.
     pub(crate) key_size_max: u32,
     pub(crate) identity: [u8; 16],
-    /// The ints that tables give next at least (`catalog/next_int.rs`). They stand here because older releases take no notice of what follows
-    /// in this entry, and would take an entry of another kind for damage.
+    /// The least next int of some tables (`catalog/next_int.rs`). They are stored here because
+    /// older releases ignore additional bytes of this entry, but would report an entry of a new
+    /// kind as damage.
     pub(crate) marks: Vec<(TableId, i64)>,
 }
 
-/// What every commit changes that changes more than rows.
+/// Counters that are written by every commit that changes more than rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) version: u64,
@@ -106,27 +116,28 @@ pub(crate) struct Counters {
     pub(crate) next_blob: u64,
 }
 
-/// Up to where the tree has the log.
+/// The position in the log up to which the tree has everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
-    /// The position behind the last WAL record that it has.
+    /// The position behind the last WAL record that the tree has.
     pub(crate) position: u64,
-    /// That WAL record's number.
+    /// That WAL record's sequence number.
     pub(crate) sequence: u64,
-    /// The version of the tree that says so.
+    /// The version of the tree with this entry.
     pub(crate) version: u64,
 }
 
-/// What is known of a table without reading it. Rows may have been counted since (`rows_beyond`).
+/// What is known of a table without reading its rows. More rows may have been counted since
+/// (`rows_beyond`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableState {
     pub(crate) row_count: u64,
     pub(crate) shapes_admitted: u32,
-    /// Another number with each change of its indexes; 0 where it has none.
+    /// Changes with each change of its indexes; 0 if it has none.
     pub(crate) index_serial: u32,
 }
 
-/// How reading the catalog fails: the engine, or an entry whose check or form is wrong.
+/// An error of reading the catalog: the engine's, or an entry whose check or form is wrong.
 pub(crate) enum CatalogError {
     Engine(EngineError),
     Damaged { entry: String },
@@ -209,7 +220,8 @@ impl Header {
             identity: fields.take()?,
             marks: Vec::new(),
         };
-        // A newer format may say more here; its oldest reader decides whether we may go on.
+        // A newer format may store more here; its oldest reader's format decides whether we may
+        // open it.
         while let (Some(table), Some(next)) = (fields.u32(), fields.take().map(i64::from_le_bytes)) {
             header.marks.push((TableId(table), next));
         }
@@ -315,7 +327,7 @@ fn parse_shape(bytes: &[u8]) -> Option<Shape> {
     Shape::new(&names).ok()
 }
 
-/// Up to where a tree has the log; nothing yet when it does not say.
+/// A tree's position in the log. Zero if the tree has no such entry.
 pub(crate) fn applied(source: &(impl Source + ?Sized)) -> Result<Applied, CatalogError> {
     Ok(read(source, APPLIED_KEY, Applied::parse)?.unwrap_or_default())
 }
@@ -331,12 +343,12 @@ fn parse_keep(bytes: &[u8]) -> Option<Keep> {
     fields.end(keep)
 }
 
-/// How far back changes are kept.
+/// How long changes are kept.
 pub(crate) fn keep(source: &(impl Source + ?Sized)) -> Result<Keep, CatalogError> {
     Ok(read(source, KEEP_KEY, parse_keep)?.unwrap_or(Keep::NOTHING))
 }
 
-/// How an entry is called in a message: its kind and what follows.
+/// The name of an entry in a message: its kind and what follows.
 fn describe(key: &[u8]) -> String {
     match key.split_first() {
         Some((&NAME, name)) => format!("of table name '{}'", String::from_utf8_lossy(name)),
@@ -350,7 +362,7 @@ fn describe(key: &[u8]) -> String {
     }
 }
 
-/// That this entry is not what was written.
+/// The error for an entry whose check or form is wrong.
 pub(crate) fn damaged(key: &[u8]) -> CatalogError {
     CatalogError::Damaged { entry: describe(key) }
 }
@@ -380,12 +392,12 @@ pub(crate) fn table_id(source: &(impl Source + ?Sized), name: &str) -> Result<Op
     read(source, &name_key(name), named_table)
 }
 
-/// The table that the entry of a name names.
+/// The table id in a name's entry.
 pub(crate) fn named_table(bytes: &[u8]) -> Option<TableId> {
     bytes.first_chunk().map(|id| TableId(u32::from_le_bytes(*id)))
 }
 
-/// The table that this is the entry of.
+/// The table of a table entry's key.
 pub(crate) fn table_of_key(key: &[u8]) -> Option<TableId> {
     let (kind, id) = key.split_first()?;
     (*kind == TABLE).then_some(TableId(u32::from_be_bytes(id.try_into().ok()?)))
@@ -396,14 +408,14 @@ pub(crate) fn table_state(
     table: TableId,
 ) -> Result<Option<TableState>, CatalogError> {
     let state = read(source, &table_key(table), TableState::parse)?;
-    // Commits of one row count it without writing here.
+    // Commits of single rows count them without writing this entry.
     Ok(state.map(|state| TableState {
         row_count: state.row_count.saturating_add_signed(source.rows_beyond(table)),
         ..state
     }))
 }
 
-/// What a table's entry is with more rows; `None` where it is damaged.
+/// A table's entry with `more` rows added. `None` if the entry is damaged.
 pub(crate) fn with_more_rows(table: TableId, value: &[u8], more: i64) -> Option<Vec<u8>> {
     let state = TableState::parse(unsealed(&table_key(table), value)?)?;
     let row_count = state.row_count.saturating_add_signed(more);
@@ -426,7 +438,7 @@ pub(crate) fn tables(source: &(impl Source + ?Sized)) -> Result<Vec<(String, Tab
     Ok(tables)
 }
 
-/// Give the dictionary the shapes up to `count` that it does not have yet.
+/// Load the shapes up to `count` that the dictionary lacks.
 pub(crate) fn load_shapes(
     source: &(impl Source + ?Sized),
     dictionary: &Dictionary,
@@ -441,7 +453,7 @@ pub(crate) fn load_shapes(
     Ok(())
 }
 
-/// What an entry of the tree says, and whether it may.
+/// A parsed entry of the tree.
 pub(crate) enum Entry {
     Header(Header),
     Counters(Counters),
@@ -454,7 +466,7 @@ pub(crate) enum Entry {
     Index(IndexInfo),
 }
 
-/// Take an entry apart that was met in a walk; `None` where it is damaged.
+/// Parse an entry of a walk. `None` if it is damaged.
 pub(crate) fn parse_entry(key: &[u8], bytes: &[u8]) -> Option<Entry> {
     let body = unsealed(key, bytes)?;
     let id_of = |id: &[u8]| id.try_into().ok().map(u32::from_be_bytes);

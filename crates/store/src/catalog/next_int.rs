@@ -1,11 +1,13 @@
-//! Which key does an appended row get?
+//! The keys of appended rows: the next int of a table.
 //!
-//! The next int: one more than the greatest number that is a key of the table, or ever was one. While the row with the greatest
-//! number is there, it says so itself. Where it is deleted, or all rows are, the transaction that does it writes the next int into
-//! the catalog (`Header::marks`); so a key that was given once is never given again, and appending writes no catalog.
+//! The next int is one more than the greatest number that is a key of the table, or ever was one.
+//! While the row with the greatest number exists, it tells the next int. A transaction that deletes
+//! that row, or all rows, writes the next int into the catalog (`Header::marks`). So a key that was
+//! given once is never given again, and appending does not write the catalog.
 //!
-//! The next int of a table never falls. Therefore what was once seen of it is a lower bound for good, which each process keeps
-//! (`Floors`): to delete a row with a number well below it asks nobody. Numbers beyond 64 bits are given to no row, and not kept.
+//! The next int of a table never decreases. So any value seen once is a lower bound for ever, which
+//! each process keeps (`Floors`): deleting a row with a smaller number needs no lookup. Numbers
+//! beyond 64 bits are never given to a row, and are not kept.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -37,12 +39,12 @@ impl Floors {
     }
 }
 
-/// What a transaction knows of next ints. A rollback makes it void.
+/// What a transaction knows of next ints. A rollback discards it.
 #[derive(Default)]
 pub(crate) struct NextInts {
-    /// The marks of the catalog, once they were read.
+    /// The marks of the catalog, once they have been read.
     marks: Option<Vec<(TableId, i64)>>,
-    /// Lower bounds, as this transaction has seen them.
+    /// Lower bounds that this transaction has seen.
     floors: Vec<(TableId, i64)>,
 }
 
@@ -58,7 +60,7 @@ impl NextInts {
         mark_of(&self.floors, table)
     }
 
-    /// Tell all others, now that it is committed.
+    /// Make the bounds known to the process, after the commit.
     pub(crate) fn publish(&self, floors: &Floors) {
         for (table, floor) in &self.floors {
             floors.raise(*table, *floor);
@@ -82,7 +84,7 @@ fn numbers_from(least: i64) -> Range {
     Range { start: Bound::Included(code_of(least)), ..all_numbers() }
 }
 
-/// The numbers behind which there is a next int, from `start` on.
+/// The numbers that have a next int of 64 bits, from `start` on.
 fn numbers_with_next(start: Bound<Vec<u8>>) -> Range {
     Range { start, end: Bound::Included(code_of(i64::MAX - 1)) }
 }
@@ -93,7 +95,7 @@ fn code_of(int: i64) -> Vec<u8> {
     key.as_bytes().to_vec()
 }
 
-/// One more than a number, rounded down; `None` for what is no number, and beyond 64 bits.
+/// One more than a number, rounded down. `None` for keys that are no number, and beyond 64 bits.
 fn int_behind(key: &[u8], spelling: &[u8]) -> Option<i64> {
     if !key.first().is_some_and(|code| NUMBERS.contains(code)) {
         return None;
@@ -111,12 +113,12 @@ fn row_behind(row: Row<'_>) -> Option<i64> {
     int_behind(row.key, row.spelling)
 }
 
-/// The next int of a table with this mark. `first` shows the first row of a walk.
+/// The next int of a table with this mark. `first` returns the int behind the first row of a walk.
 fn next_int(
     mark: i64,
     mut first: impl FnMut(&Range, bool) -> Result<Option<Option<i64>>, StoreError>,
 ) -> Result<Option<i64>, StoreError> {
-    // Asked first, since the rows below the mark may be many that are deleted and not out of the log yet.
+    // Checked first: the rows below the mark may be many deleted ones that are still in the tree.
     if mark > 0 && first(&numbers_from(mark), false)?.is_none() {
         return Ok(Some(mark));
     }
@@ -124,7 +126,8 @@ fn next_int(
 }
 
 impl Snapshot {
-    /// The int under which a row is to be appended; `None` where a number among the keys is too great for one.
+    /// The int under which a row is to be appended. `None` if a number among the keys is too great
+    /// for one.
     ///
     /// # Errors
     /// When the catalog or the row with the greatest number is damaged.
@@ -141,9 +144,11 @@ impl Snapshot {
 }
 
 impl Store {
-    /// Whether a row can be deleted without a word about the next int: it has no number, or one behind which the next int stays.
+    /// Whether a row can be deleted without writing the next int: its key is no number, or one that
+    /// does not determine the next int.
     pub(crate) fn keeps_next_int(&self, table: TableId, key: &[u8]) -> Result<bool, StoreError> {
-        // A number that is more than its code, such as a float with a fraction, is left to a transaction anyhow.
+        // A number that is more than its code, such as a float with a fraction, is left to a
+        // transaction in any case.
         let Some(behind) = int_behind(key, &[]).filter(|behind| *behind > 0) else { return Ok(true) };
         let snapshot = {
             let custody = self.link()?.database.lock();
@@ -160,7 +165,8 @@ impl Store {
 }
 
 impl Transaction {
-    /// The int under which a row is to be appended; `None` where a number among the keys is too great for one.
+    /// The int under which a row is to be appended. `None` if a number among the keys is too great
+    /// for one.
     ///
     /// # Errors
     /// When the catalog or the row with the greatest number is damaged.
@@ -181,7 +187,7 @@ impl Transaction {
         header.ok_or_else(|| self.database.corrupt("its catalog", "the header is missing"))
     }
 
-    /// A row was deleted: where it had the greatest number, write down which int comes next.
+    /// Called after a row was deleted: if it had the greatest number, store the next int.
     #[inline]
     pub(crate) fn keep_next_int(
         &mut self,
@@ -207,14 +213,14 @@ impl Transaction {
         if next.is_none_or(|next| next < behind) {
             return self.put_int_mark(table, behind);
         }
-        // Nothing is asked for the rows up to the greatest one, if these are deleted next.
+        // With this bound, deleting further rows below the greatest one needs no lookup.
         if let Some(floor) = self.with_first(table, &above, true, row_behind)?.flatten() {
             self.next_ints.raise(table, floor);
         }
         Ok(())
     }
 
-    /// All rows of a table are about to be deleted: write down which int comes next.
+    /// Called before all rows of a table are deleted: store the next int.
     pub(crate) fn keep_next_int_of_all(&mut self, table: TableId) -> Result<(), StoreError> {
         let all = numbers_with_next(Bound::Included(vec![NUMBERS.start]));
         match self.with_first(table, &all, true, row_behind)?.flatten() {
@@ -232,7 +238,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// A table is gone, or all are: nothing is appended to it any more.
+    /// Forget the next int of a dropped table, or of all.
     pub(crate) fn forget_next_int(&mut self, table: Option<TableId>) -> Result<(), StoreError> {
         let is_of = |of: &TableId| table.is_none_or(|table| *of == table);
         self.next_ints.floors.retain(|(of, _)| !is_of(of));

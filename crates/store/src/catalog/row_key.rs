@@ -1,24 +1,26 @@
-//! Under which key of the engine does a row lie?
+//! Row keys: the key of a row in the engine.
 //!
 //! ```text
-//! row key   := table id, key code                     while that is shorter than the engine's limit
-//!            | first (limit - 16) bytes of that, XXH3-128 of all of it (16 bytes, big-endian)
+//! row key   := table id, key code             while that is shorter than the engine's limit
+//!            | first (limit - 16) bytes of that,
+//!              XXH3-128 of all of it (16 bytes, big-endian)
 //! table id  := u8 < 0xF0 | 0xF0 + n, then n bytes big-endian
 //! ```
 //!
-//! A long row key has exactly `limit` bytes and a short one fewer, so that neither can be taken for the other. The whole
-//! key of a long row stands in its cell. Rows whose keys share the first (limit - 16) bytes, a *run*, lie beside each other,
-//! but the long ones of them in the order of their hashes: `txn/scan.rs` sorts a run when it meets one.
+//! A long row key has exactly `limit` bytes and a short one fewer, so they cannot be confused. The
+//! whole key of a long row is in its cell. Rows whose keys share the first (limit - 16) bytes, a
+//! *run*, are neighbours, but the long keys among them are ordered by their hashes: `txn/scan.rs`
+//! sorts each run that it meets.
 
 use pellucid_record::encode::copy;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Names a table inside a database, and never another one.
+/// The id of a table: never used again for another table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub(crate) u32);
 
 impl TableId {
-    /// The number, as the rule of shape admission wants it.
+    /// The number, for the rule of shape admission.
     #[must_use]
     pub fn number(self) -> u32 {
         self.0
@@ -29,10 +31,10 @@ impl TableId {
 const HASH_SIZE: usize = 16;
 /// From here on a table id takes more than one byte.
 const ONE_BYTE_END: u32 = 0xF0;
-/// Row keys up to this size need no memory of their own.
+/// Row keys up to this size are not allocated on the heap.
 const INLINE_SIZE: usize = 64;
 
-/// The key size from which on a row may be part of a run with long keys in it.
+/// The key size from which on a row may be part of a run that contains long keys.
 pub(crate) const fn run_size(limit: usize) -> usize {
     limit.saturating_sub(HASH_SIZE)
 }
@@ -67,7 +69,7 @@ impl Prefix {
     }
 }
 
-/// The table and the key code of a short row key; `None` where the bytes cannot be one.
+/// The table and the key code of a short row key. `None` if the bytes cannot be one.
 pub(crate) fn split(row_key: &[u8]) -> Option<(TableId, &[u8])> {
     let (first, rest) = row_key.split_first()?;
     let Some(id_size) = u32::from(*first).checked_sub(ONE_BYTE_END) else {
@@ -81,7 +83,7 @@ pub(crate) fn split(row_key: &[u8]) -> Option<(TableId, &[u8])> {
     (id >= ONE_BYTE_END).then_some((TableId(id), key))
 }
 
-/// A row key, built without touching the heap where it is short.
+/// A row key, without a heap allocation if it is short.
 pub(crate) struct RowKey {
     inline: [u8; INLINE_SIZE],
     size: usize,
@@ -93,7 +95,7 @@ impl RowKey {
     pub(crate) fn new(table: TableId, key: &[u8], limit: usize) -> Self {
         let size = 1 + key.len();
         let mut row_key = Self { inline: [0; INLINE_SIZE], size, heap: Vec::new() };
-        // As nearly all.
+        // The usual case.
         if table.0 < ONE_BYTE_END
             && size < limit
             && let Some((first, rest)) = row_key.inline.split_first_mut()
@@ -133,7 +135,8 @@ impl RowKey {
     }
 }
 
-/// The row key that a short key is with the byte of room ahead of it; `None` where it takes more than that.
+/// Make a short key a row key in place, using the byte of room before it. `None` if that is not
+/// enough.
 #[inline]
 pub(crate) fn in_place(roomy: &mut [u8], table: TableId, limit: usize) -> Option<&[u8]> {
     if table.0 >= ONE_BYTE_END || roomy.len() >= limit {
@@ -143,12 +146,12 @@ pub(crate) fn in_place(roomy: &mut [u8], table: TableId, limit: usize) -> Option
     Some(roomy)
 }
 
-/// Whether the row's cell carries the whole key.
+/// Whether the row's cell has the whole key.
 pub(crate) fn is_long(row_key: &[u8], limit: usize) -> bool {
     row_key.len() >= limit
 }
 
-/// Replace the end of what would be too long by the hash of all of it.
+/// Replace the end of a row key that is too long by the hash of all of it.
 fn shorten(whole: &mut Vec<u8>, limit: usize) {
     if whole.len() >= limit {
         let hash = xxh3_128(whole).to_be_bytes();
@@ -157,7 +160,7 @@ fn shorten(whole: &mut Vec<u8>, limit: usize) {
     }
 }
 
-/// The least byte string above all that begin with this one; `None` when there is none.
+/// The least byte string above all that begin with this one. `None` if there is none.
 pub(crate) fn successor(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     while let Some(last) = bytes.last_mut() {
         if *last < u8::MAX {

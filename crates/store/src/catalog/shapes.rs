@@ -1,20 +1,21 @@
-//! What shapes does a transaction know?
+//! The shapes of a write transaction: those of the dictionary, and its own new ones.
 //!
-//! Those of the dictionary, and those it has made itself, which nobody else sees before its commit: the ids of an
-//! aborted transaction are given to other shapes later, so they must never come into the dictionary. A record
-//! that was read inside the transaction keeps this object and stays readable whatever becomes of it.
+//! Other transactions see the new shapes only after the commit. The ids of an aborted transaction
+//! are given to other shapes later, so its shapes must never get into the dictionary. A record that
+//! was read inside the transaction keeps this object, and stays readable after the transaction has
+//! ended.
 
 use std::sync::{Arc, OnceLock};
 
 use pellucid_record::{Dictionary, Shape, ShapeError, Shapes};
 
-/// The dictionary, and behind it the shapes of one transaction.
+/// The dictionary, and the shapes of one transaction after it.
 #[derive(Debug)]
 pub struct TransactionShapes {
     dictionary: Arc<Dictionary>,
     /// The first id that is the transaction's own.
     start: u32,
-    /// Most transactions make none, and an empty dictionary costs as much as a small commit.
+    /// Most transactions make no shape, and an empty dictionary costs as much as a small commit.
     own: OnceLock<Dictionary>,
 }
 
@@ -31,7 +32,7 @@ impl TransactionShapes {
         known.or_else(|| self.own.get()?.find(names).map(|id| id + self.start))
     }
 
-    /// Its id, and whether it was made just now.
+    /// The id of such a shape, and whether it was made just now.
     pub(crate) fn find_or_add(&self, names: &[&str]) -> Result<(u32, bool), ShapeError> {
         if let Some(id) = self.find(names) {
             return Ok((id, false));
@@ -40,7 +41,7 @@ impl TransactionShapes {
         Ok((self.start + id, true))
     }
 
-    /// The id from which on shapes are the transaction's own.
+    /// The first id that is the transaction's own.
     #[must_use]
     pub fn start(&self) -> u32 {
         self.start
@@ -52,7 +53,7 @@ impl TransactionShapes {
         (0..own.len()).filter_map(|id| own.shape(id)).collect()
     }
 
-    /// How many shapes there are.
+    /// The number of shapes.
     pub(crate) fn count(&self) -> u32 {
         self.start + self.own.get().map_or(0, Dictionary::len)
     }

@@ -1,11 +1,13 @@
-//! How does one thing that a commit wrote stand among others?
+//! The format of one entry: a put, a delete or a clear within a commit.
 //!
 //! ```text
-//! entry    u8 tree | 0x10 deleted | 0x20 counted | 0x40 cleared, varint key size, varint value size, key, value
+//! entry    u8 tree | 0x10 deleted | 0x20 counted | 0x40 cleared,
+//!          varint key size, varint value size, key, value
 //! ```
 //!
-//! So in the WAL records of the log (`wal/record.rs`), which clear nothing, and in what is told to those who watch (`engine/history.rs`), where a
-//! whole tree may have been cleared, whose first and last keys are key and value then.
+//! WAL records (`wal/record.rs`) consist of such entries, without clears. So does the history for
+//! watchers (`engine/history.rs`). There an entry can also clear a tree; its key and value are then
+//! the tree's first and last key.
 
 use std::ops::Range;
 
@@ -15,15 +17,15 @@ use crate::engine::Tree;
 
 pub(crate) const PUT: u8 = 0;
 pub(crate) const DELETED: u8 = 0x10;
-/// Its table counts it: nothing that is told to those who watch.
+/// The table counts this entry. Watchers do not see this mark.
 pub(crate) const COUNTED: u8 = 0x20;
 pub(crate) const CLEARED: u8 = 0x40;
 
-/// An entry, as places in the bytes that it stands in.
+/// An entry, as ranges in the bytes that contain it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) tree: Tree,
-    /// `PUT`, or what is set of the others.
+    /// `PUT`, or the bits of the other marks.
     pub(crate) mark: u8,
     pub(crate) key: Range<usize>,
     pub(crate) value: Range<usize>,
@@ -45,7 +47,7 @@ pub(crate) fn push(bytes: &mut Vec<u8>, tree: Tree, mark: u8, key: &[u8], parts:
     Entry { tree, mark, key: key_at..value_at, value: value_at..bytes.len() }
 }
 
-/// So many entries from a place on; ends early at what is none.
+/// Reads a number of entries from a position on. Ends early at an invalid entry.
 pub(crate) struct Entries<'a> {
     bytes: &'a [u8],
     at: usize,

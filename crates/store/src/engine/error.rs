@@ -1,4 +1,4 @@
-//! Why could an engine not do it?
+//! The errors of an engine.
 
 use std::fmt;
 use std::io;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::sys::os;
 
-/// Why an engine could not do it. The store adds which database and what it was doing.
+/// An error of an engine. The store adds the database's path and the operation.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// The file system has no room, or the user's share of it is used up.
+    /// The disk is full, or the user's quota is used up.
     DiskFull(io::Error),
     /// The operating system refused.
     Io(io::Error),
@@ -26,41 +26,41 @@ pub enum EngineError {
     },
     /// There is no memory for this.
     NoMemory(&'static str),
-    /// The engine met a page that cannot be.
+    /// The engine found an impossible page.
     Damaged {
-        /// What it met.
+        /// What it found.
         what: &'static str,
         /// The engine's own code, if it has one.
         code: i32,
     },
-    /// What was committed is not known to be on the disk, since the system could not sync it.
+    /// The system could not sync: commits may not be on the disk.
     SyncFailed(io::Error),
-    /// What lies beside the engine's file cannot belong to it, and what to do then.
+    /// The log beside the engine's file cannot belong to it. With what to do about it.
     ForeignLog(&'static str),
-    /// What lies beside the engine's file is of a newer format.
+    /// The log beside the engine's file has a newer format.
     NewerLog {
         /// Its format.
         found: u16,
         /// The newest that this build reads.
         newest: u16,
     },
-    /// A write failed so late that the engine gave up on its file until it is reopened.
+    /// A write failed so late that the engine does not use its file any more until it is reopened.
     Broken,
-    /// A key of a length that the engine does not store.
+    /// The engine does not store keys of this length.
     KeySize {
         /// The key's length.
         size: usize,
         /// The longest it stores.
         size_max: usize,
     },
-    /// Another process writes the engine's file, and did so for as long as we were to wait.
+    /// Another process wrote the engine's file for as long as the caller was willing to wait.
     FileBusy {
-        /// Who, as far as is known.
+        /// That process, if known.
         pid: Option<u32>,
-        /// How long that was.
+        /// How long the caller waited.
         waited: Duration,
     },
-    /// A page of the engine's file is not as it was written, so that nothing is written into the file.
+    /// A page of the engine's file is not as it was written, so the file is not written to.
     BadPage {
         /// Its number.
         page: u64,
@@ -71,21 +71,22 @@ pub enum EngineError {
     TransactionTooLarge,
     /// The calls came in an order that the contract does not allow.
     Misuse(&'static str),
-    /// Called by another thread than the transaction's.
+    /// The call came from another thread than the transaction's.
     WrongThread,
     /// The object was made before the process forked.
     Forked,
-    /// This engine cannot do that at all.
+    /// This engine does not support the operation.
     Unsupported(&'static str),
 }
 
 impl EngineError {
-    /// What an error of the operating system means for a write.
+    /// The error for a failed write, from the operating system's error.
     pub(crate) fn of_system(source: io::Error) -> Self {
         if os::is_of_room(&source) { Self::DiskFull(source) } else { Self::Io(source) }
     }
 
-    /// What an error means for a transaction of which nothing was committed yet: a sync that failed ahead of that was of others' commits.
+    /// The error for a transaction that has committed nothing yet: a sync that failed before that
+    /// was for earlier commits.
     pub(crate) fn before_commit(self) -> Self {
         match self {
             Self::SyncFailed(_) => Self::Broken,

@@ -1,7 +1,8 @@
-//! How many entries does a tree have between two keys, roughly?
+//! Estimates how many entries a tree has between two keys.
 //!
-//! As many as there are leaf pages, which the branch pages above them tell, by what some of these have. So the tree itself is the
-//! histogram, which is never out of date and costs nothing to keep. Whatever does not look as it should ends the search without an answer.
+//! The estimate is the number of leaf pages, from the branch pages above them, times the average
+//! entry count of some of these leaves. So the tree itself is the histogram: never out of date, and
+//! free to maintain. A page that does not look as it should ends the search without an answer.
 //! (`engine/parts.rs` cuts walks by the same pages.)
 
 #![allow(
@@ -16,24 +17,27 @@ use crate::engine::lmdb::page::{PAGE_BRANCH, PAGE_LEAF};
 use crate::engine::parts::{Child, child, entry_count};
 use crate::verify::pages::{DEPTH_MAX, TreeHead};
 
-/// Branch pages between the edges that are looked at, from all over; of others it is taken that they have as many entries as these on average. A page
-/// of a large tree is in no cache: to look at 256 of them took longer than to read a thousand entries.
+/// How many branch pages between the edges are read, evenly spread. The others are assumed to have
+/// as many entries on average. Pages of a large tree are in no cache: reading 256 of them took
+/// longer than reading a thousand entries.
 const PAGE_COUNT_MAX: usize = 16;
 
-/// A search, and what it has met.
+/// A search, and what it has counted.
 struct Search<'k, P> {
     start: &'k [u8],
     end: Option<&'k [u8]>,
     page: P,
-    /// Entries of the leaves at the edges, and how many these are: on such a one there may be larger ones of another table as well.
+    /// Entries of the leaves at the edges, and the number of these leaves. An edge leaf may also
+    /// hold entries of another table, of another size.
     edge_entries: f64,
     edge_leaves: f64,
-    /// The same of a leaf or two between them.
+    /// The same for a leaf or two in between.
     inner_entries: f64,
     inner_leaves: f64,
 }
 
-/// How many entries there are from `start` on, below `end`; `page` gives a page's bytes, None where there is no such page.
+/// Roughly how many entries there are from `start` on and below `end`. `page` returns a page's
+/// bytes, or `None` if there is no such page.
 pub(crate) fn entries_between<'m>(
     tree: &TreeHead,
     start: &[u8],
@@ -57,7 +61,7 @@ pub(crate) fn entries_between<'m>(
     Some((leaves * of_one) as u64)
 }
 
-/// The last child of a branch that begins at a key or below it; the first one, where none does.
+/// The last child of a branch whose key is at or below `key`, or the first child if there is none.
 fn last_at_or_below<'m>(bytes: &'m [u8], branch: Child<'m>, count: usize, key: &[u8]) -> Option<usize> {
     let (mut low, mut high) = (0, count);
     while high - low > 1 {
@@ -67,14 +71,15 @@ fn last_at_or_below<'m>(bytes: &'m [u8], branch: Child<'m>, count: usize, key: &
     Some(low)
 }
 
-/// The last child of a branch that begins below a key; the first one, where none does.
+/// The last child of a branch whose key is below `key`, or the first child if there is none.
 fn last_below<'m>(bytes: &'m [u8], branch: Child<'m>, count: usize, key: &[u8]) -> Option<usize> {
     let last = last_at_or_below(bytes, branch, count, key)?;
     Some(if last > 0 && child(bytes, branch, last)?.key == key { last - 1 } else { last })
 }
 
 impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
-    /// The leaf pages below `branch`, of which `depth` levels are left, its own included; all its keys lie below `behind`.
+    /// The number of leaf pages below `branch`, which has `depth` levels including its own. All its
+    /// keys are below `behind`.
     fn leaves_below(&mut self, branch: Child<'m>, behind: Option<&[u8]>, depth: u16) -> Option<f64> {
         if depth <= 1 {
             // A tree of one page.
@@ -97,7 +102,7 @@ impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
                 Some(behind)
             }
         };
-        // Of those between the two at the edges all keys lie inside.
+        // The subtrees between the two at the edges lie entirely inside the range.
         let mut total = self.leaves_below(child(bytes, branch, first)?, above(first)?, depth - 1)?;
         if last > first {
             total += self.leaves_below(child(bytes, branch, last)?, above(last)?, depth - 1)?;
@@ -107,7 +112,8 @@ impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
         Some(total)
     }
 
-    /// The leaf pages below some children of a branch, of which `depth` levels are left; as many branches are looked at as `budget` says, one at least.
+    /// The number of leaf pages below some children of a branch, with `depth` levels left. Reads
+    /// `budget` branches, at least one.
     fn leaves_inside(
         &self,
         bytes: &'m [u8],
@@ -130,7 +136,7 @@ impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
         Some(if looked_at == 0 { 0.0 } else { total / looked_at as f64 * count as f64 })
     }
 
-    /// The leaves of one of the lowest branches; those at the edges of the search are looked at.
+    /// The leaves of one of the lowest branches. Leaves at the edges of the range are read.
     fn leaves_of(
         &mut self,
         bytes: &'m [u8],
@@ -163,7 +169,7 @@ impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
         Some(leaves)
     }
 
-    /// How much of a leaf at an edge lies between the bounds: half of it, as far as is known.
+    /// The share of an edge leaf that is inside the range: assumed to be half.
     fn edge(&mut self, leaf: Child<'m>) -> Option<f64> {
         let bytes = (self.page)(leaf.page)?;
         self.edge_entries += entry_count(bytes, leaf.page, PAGE_LEAF)? as f64;
@@ -172,7 +178,7 @@ impl<'m, P: Fn(u64) -> Option<&'m [u8]>> Search<'_, P> {
     }
 }
 
-/// What a part of `whole` would be of `total`, in the same share.
+/// Scale `total` by `part / whole`.
 pub(crate) fn in_share(part: u64, whole: u64, total: u64) -> u64 {
     (part as f64 / whole.max(1) as f64 * total as f64) as u64
 }

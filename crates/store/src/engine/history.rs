@@ -1,39 +1,40 @@
-//! What did each commit change, and how far back can that be told?
+//! The commits of a database one by one, for watchers, and how long they are kept.
 //!
-//! Every engine that can be watched gives its commits one after the other, as [`Commit`]s: what was written, in the order in
-//! which it was written, as bytes. The memory engine keeps the newest ones; where there is a log they are its WAL records, and what
-//! checkpoints took over from it into the tree (`wal/history.rs`). `watch/mod.rs` says which tables and rows that was about, `engine/entry.rs` how
-//! they stand in the bytes.
+//! Every engine that can be watched returns its commits in order, as [`Commit`]s: what was written,
+//! in the order in which it was written, as bytes. The memory engine keeps the newest ones. With a
+//! log they are its WAL records, and the chunks that checkpoints copied from the log into the tree
+//! (`wal/history.rs`). `watch/mod.rs` translates them to tables and rows; `engine/entry.rs` has the
+//! format of their bytes.
 
 use crate::engine::Tree;
 use crate::engine::entry::{CLEARED, COUNTED, DELETED, Entries, PUT};
 
-/// How far back changes are kept, beyond what costs nothing.
+/// How long changes are kept, beyond what costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// At least so many bytes of changes.
+    /// At least this many bytes of changes.
     pub size: u64,
-    /// And not for longer than so many seconds.
+    /// But no longer than this many seconds.
     pub seconds: u64,
 }
 
 impl Keep {
-    /// Nothing beyond what costs nothing.
+    /// Only what costs nothing.
     pub const NOTHING: Self = Self { size: 0, seconds: u64::MAX };
 
-    /// Whether that is nothing.
+    /// Whether nothing extra is kept.
     #[must_use]
     pub fn is_nothing(self) -> bool {
         self.size == 0 || self.seconds == 0
     }
 }
 
-/// Where somebody stands who reads one commit after the other: behind the one that made this version.
+/// The position of a watcher: behind the commit that made this version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The version.
     pub version: u64,
-    /// Where the engine found its commit, so that it need not look for the next.
+    /// Where the engine found that commit, so that it need not search for the next one.
     pub(crate) hint: Option<[u64; 5]>,
 }
 
@@ -45,18 +46,18 @@ impl Place {
     }
 }
 
-/// What stands behind a place.
+/// What follows a place.
 #[derive(Debug)]
 pub enum Next {
-    /// Some commits, one at least.
+    /// One commit or more.
     Commits(Vec<Commit>),
     /// Nothing was committed since.
     Nothing,
-    /// Something was, and it is not known any more what.
+    /// There were commits, but they are no longer kept.
     Gone,
 }
 
-/// What one commit wrote.
+/// The changes of one commit.
 #[derive(Debug)]
 pub struct Commit {
     /// The version that it made.
@@ -66,14 +67,14 @@ pub struct Commit {
     count: u32,
 }
 
-/// One thing that was written.
+/// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written<'a> {
-    /// In this tree,
+    /// The tree.
     pub tree: Tree,
-    /// under this key.
+    /// The key.
     pub key: &'a [u8],
-    /// What.
+    /// What was written.
     pub what: What<'a>,
 }
 
@@ -82,19 +83,20 @@ pub struct Written<'a> {
 pub enum What<'a> {
     /// A value.
     Value(&'a [u8]),
-    /// Nothing: it was deleted.
+    /// The key was deleted.
     Deleted,
-    /// All of the tree was deleted, from the key up to this one.
+    /// The whole tree was deleted, from the key up to this one.
     ClearedUpTo(&'a [u8]),
 }
 
 impl Commit {
-    /// The commit whose entries stand in these bytes, from `start` on.
+    /// The commit whose entries are in these bytes, from `start` on.
     pub(crate) fn new(version: u64, bytes: Vec<u8>, start: usize, count: u32) -> Self {
         Self { version, bytes, start, count }
     }
 
-    /// What it wrote, in order; of what was written more than once the last holds. Ends early at what is no entry.
+    /// Its changes, in order; of several changes of a key the last holds. Ends early at an invalid
+    /// entry.
     #[must_use]
     pub fn written(&self) -> WrittenIter<'_> {
         WrittenIter { bytes: &self.bytes, entries: Entries::new(&self.bytes, self.start, self.count) }

@@ -1,8 +1,8 @@
-//! How does a database live in memory alone?
+//! The memory engine: a database in memory alone.
 //!
-//! Each tree is a persistent map: a snapshot is a clone of its root, a savepoint is another, and a commit
-//! puts the changed roots in the place of the old ones. Keys and values are shared, never copied on
-//! write, so that bytes stay where they are while any snapshot holds them.
+//! Each tree is a persistent map. A snapshot is a clone of its root, a savepoint is another one,
+//! and a commit replaces the roots by the changed ones. Keys and values are shared and never copied
+//! on write, so bytes stay at their address while any snapshot holds them.
 //!
 //! It is ":memory:", and it is the model that the LMDB engine is tested against.
 
@@ -26,7 +26,7 @@ use crate::sys::os::thread_number;
 type Map = OrdMap<Arc<[u8]>, Arc<[u8]>>;
 type Trees = [Map; 3];
 
-/// No limit that a user meets; the same as LMDB's, so that a database moves from one to the other.
+/// LMDB's limit, so that a database can move from one engine to the other. No user reaches it here.
 const KEY_SIZE_MAX: usize = 511;
 
 /// A database in memory.
@@ -37,7 +37,7 @@ pub struct MemoryEngine {
 
 struct Shared {
     state: Mutex<State>,
-    /// That of `trees`, for whoever need not have the lock.
+    /// The version of `trees`, readable without the lock.
     version: AtomicU64,
     writer_left: Condvar,
 }
@@ -49,18 +49,18 @@ struct State {
     catalog: u64,
     past: Past,
     is_writing: bool,
-    /// Where the value of a row is put together.
+    /// The buffer for a row's new value.
     spare: Vec<u8>,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while holding it that would leave the maps half changed: roots are swapped whole, and rows are changed behind all
-        // that is computed for them.
+        // No panic under the lock leaves the maps half changed: roots are replaced as a whole, and
+        // a row is changed after everything for it has been computed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same if no other thread has it.
+    /// The same, or `None` if another thread holds the lock.
     fn lock_at_once(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
@@ -71,7 +71,7 @@ impl Shared {
 }
 
 impl State {
-    /// Change a row in a commit of its own, in place unless a snapshot has the same nodes.
+    /// Change a row in a commit of its own, in place unless a snapshot shares the nodes.
     fn change_row(&mut self, key: &[u8], choose: &mut Choose<'_>) -> Result<bool, EngineError> {
         let rows = tree_of(&self.trees, Tree::Rows);
         let old = rows.get(key).map(AsRef::as_ref);
@@ -98,7 +98,7 @@ impl State {
         Ok(true)
     }
 
-    /// Let the catalog say of the table of a row that it has one more, or one less.
+    /// Add or subtract one in the catalog's row count of the row's table.
     fn count_row(&mut self, key: &[u8], is_more: bool) -> Result<(), EngineError> {
         let damaged = EngineError::Damaged { what: "a table's entry in the catalog cannot be read", code: 0 };
         let Some((table, _)) = row_key::split(key) else { return Err(damaged) };
@@ -119,7 +119,7 @@ impl MemoryEngine {
         Self::with_key_size_max(KEY_SIZE_MAX)
     }
 
-    /// An empty database that stores keys up to a given length, to test what happens to longer ones.
+    /// An empty database with another key size limit, to test longer keys.
     #[must_use]
     pub fn with_key_size_max(key_size_max: usize) -> Self {
         let state = State {
@@ -228,7 +228,7 @@ impl Engine for MemoryEngine {
     }
 
     fn reader_lag(&self) -> Result<u64, EngineError> {
-        // Old versions share their nodes with the newest one; what they alone have goes with them.
+        // Old versions share their nodes with the newest one; their own nodes are freed with them.
         Ok(0)
     }
 
@@ -268,7 +268,7 @@ impl ReadTxn for MemoryRead {
         self.version
     }
 
-    /// What the counters say: rows that are changed at once leave them as they are.
+    /// The version of the counters: single-row changes leave them as they are.
     fn tree_version(&self) -> u64 {
         self.catalog
     }
@@ -289,7 +289,7 @@ impl ReadTxn for MemoryRead {
 struct MemoryWrite {
     trees: Trees,
     version: u64,
-    /// What was written so far, and how much of it there was at each savepoint.
+    /// What was written so far; and at each savepoint, the number of changes before it.
     ops: Ops,
     savepoints: Vec<(Trees, usize)>,
     is_changed: bool,

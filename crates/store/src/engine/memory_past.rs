@@ -1,8 +1,8 @@
-//! Which commits of a database in memory can still be told one by one?
+//! Keeps the newest commits of a database in memory, for watchers.
 //!
-//! The newest ones, up to a megabyte or to what `keep=` says. Keys and values are shared with the maps, so that
-//! only what was replaced since takes room of its own. Large values are kept within a limit of their own: without those of
-//! an old commit, its other changes can still be told.
+//! It keeps a megabyte, or what `keep=` says. Keys and values are shared with the maps, so only
+//! replaced ones take extra memory. Large values have a limit of their own: an old commit can lose
+//! them and still report its other changes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::engine::history::{Commit, Keep, Next, Place};
 
 /// Kept in any case.
 const SIZE_MIN: u64 = 1 << 20;
-/// What an entry takes beside its key and its value.
+/// Memory of an entry besides its key and its value.
 const ENTRY_SIZE: u64 = 64;
-/// Bytes of commits that are given at once, or one commit.
+/// Return commits of up to this many bytes at once, or one commit.
 const BATCH_SIZE: usize = 256 << 10;
 
-/// One thing that a transaction wrote.
+/// One change of a transaction.
 #[derive(Clone)]
 pub(crate) struct Op {
     pub(crate) tree: Tree,
@@ -34,12 +34,12 @@ impl Op {
     }
 }
 
-/// What a transaction has written so far, unless it is too much to be kept.
+/// The changes of a transaction so far, unless they are too many to keep.
 #[derive(Default)]
 pub(crate) struct Ops {
     list: Vec<Op>,
     size: u64,
-    /// Bytes of the large values in the list, which `size` does not count.
+    /// Bytes of the large values in the list, which `size` leaves out.
     large_size: u64,
     size_max: u64,
     is_lost: bool,
@@ -49,7 +49,7 @@ impl Ops {
     pub(crate) fn push(&mut self, op: Op) {
         if op.tree == Tree::Blobs {
             let size = self.large_size + op.size();
-            // What deletes one, or all, says nothing that the rows do not say.
+            // A delete or clear of large values is not needed: the rows say the same.
             if op.mark == entry::PUT && !self.is_lost && size <= self.size_max {
                 self.large_size = size;
                 self.list.push(op);
@@ -69,7 +69,7 @@ impl Ops {
         self.list.len()
     }
 
-    /// Forget what came behind so many.
+    /// Drop all changes but the first `count`.
     pub(crate) fn truncate(&mut self, count: usize) {
         self.list.truncate(count);
         if !self.is_lost {
@@ -86,11 +86,11 @@ struct Known {
     ops: Arc<Vec<Op>>,
     size: u64,
     large_size: u64,
-    /// When it was committed, where it is not to be kept for ever.
+    /// The time of the commit. `None` if there is no age limit.
     time: Option<Instant>,
 }
 
-/// The commits that made the newest versions, one behind the other.
+/// The newest commits, in order.
 pub(crate) struct Past {
     commits: VecDeque<Known>,
     /// The version that the last of them made.
@@ -119,7 +119,7 @@ impl Past {
         self.trim();
     }
 
-    /// A transaction was committed.
+    /// Add the commit of a transaction.
     pub(crate) fn add(&mut self, version: u64, ops: Ops) {
         self.version = version;
         if ops.is_lost {
@@ -164,7 +164,7 @@ impl Past {
         }
     }
 
-    /// Every commit behind this version is known.
+    /// Every commit after this version is known.
     pub(crate) fn since(&self) -> u64 {
         self.version - self.commits.len() as u64
     }
@@ -173,7 +173,8 @@ impl Past {
         self.size
     }
 
-    /// As `Engine::next_commits`, but only shares of what is to be told.
+    /// See `Engine::next_commits`. Returns shared references, which are converted outside of the
+    /// lock.
     pub(crate) fn next(&self, place: &Place) -> Result<Vec<Shared>, Next> {
         if place.version >= self.version {
             return Err(Next::Nothing);
@@ -191,7 +192,7 @@ impl Past {
     }
 }
 
-/// A commit that is still to be written out, without anybody waiting for it.
+/// A commit that is converted to bytes later, without the lock.
 pub(crate) struct Shared {
     version: u64,
     ops: Arc<Vec<Op>>,

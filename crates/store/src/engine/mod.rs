@@ -1,11 +1,13 @@
-//! What must an ordered key-value engine do for the store?
+//! The engine contract: what an ordered key-value engine does for the store.
 //!
-//! Three trees of byte strings in memcmp order; any number of readers that each see one version, one
-//! writer at a time, savepoints inside it, and commits that are all or nothing. The store above knows
-//! nothing else: the LMDB engine and the memory engine pass the same contract suite.
+//! Three trees of byte strings in memcmp order. Any number of readers that each see one version,
+//! one writer at a time, savepoints inside its transaction, and commits that are all or nothing.
+//! The store above knows nothing else. The LMDB engine and the memory engine pass the same contract
+//! suite.
 //!
-//! Not here: key codes, cells, who may open a file; of tables, only that somebody may count their rows. The write log (`log`)
-//! sits between this seam and the tables: it needs of an engine exactly what is here, and commits to it at checkpoints.
+//! Not here: key codes, cells, and which process may open a file. An engine knows nothing of tables
+//! except how to count their rows. The write-ahead log (`wal`) is between this contract and the
+//! tables: it needs exactly this of an engine, and commits to it at checkpoints.
 
 pub(crate) mod entry;
 pub(crate) mod error;
@@ -34,7 +36,7 @@ pub enum Tree {
     Meta,
     /// Every row of every table.
     Rows,
-    /// Values too large to lie among the rows.
+    /// Values too large to be stored among the rows.
     Blobs,
 }
 
@@ -42,7 +44,7 @@ impl Tree {
     /// All trees, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Meta, Self::Rows, Self::Blobs];
 
-    /// The tree's number, for arrays that hold something for each tree.
+    /// The tree's number, to index arrays with one item for each tree.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
@@ -59,14 +61,14 @@ impl Tree {
     }
 }
 
-/// What is to become of a key: its tree, the key, and whether it is deleted. Trees come in the order of [`Tree::ALL`], the keys of each
-/// in their order.
+/// A change of a key: its tree, the key, and whether it is deleted. Trees come in the order of
+/// [`Tree::ALL`], the keys of each in key order.
 pub type Change<'k> = (Tree, &'k [u8], bool);
 
 /// A key and its value, in the engine's own memory.
 pub type Entry<'t> = (&'t [u8], &'t [u8]);
 
-/// What one `fill` brought: some entries in walking order, at least one unless the walk is over.
+/// The result of one `fill`: some entries in walking order, at least one unless the walk is over.
 #[derive(Default)]
 pub struct Batch<'t> {
     /// The entries, in walking order.
@@ -91,21 +93,21 @@ pub enum Start<'k> {
     At(&'k [u8]),
 }
 
-/// What becomes of a row (`Engine::change_row`).
+/// What to do with a row (`Engine::change_row`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// It gets the value that was written into the buffer.
+    /// Put the value that was written into the buffer.
     Put,
-    /// It goes.
+    /// Delete the row.
     Delete,
-    /// It stays as it is: what should become of it is too much for this.
+    /// Leave the row as it is: the change needs a transaction.
     Leave,
 }
 
-/// Decides what becomes of a row, and appends its new value to what stands in the buffer.
+/// Decides what to do with a row, and appends its new value to the buffer.
 pub type Choose<'a> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Choice + 'a;
 
-/// A row's key, and XXH3-64 of it: the row's check and whatever looks it up want the same.
+/// A row's key and its XXH3-64. The row's check and the hash indexes need the same hash.
 #[derive(Clone, Copy, Debug)]
 pub struct HashedKey<'a> {
     /// The key.
@@ -123,19 +125,19 @@ impl<'a> HashedKey<'a> {
     }
 }
 
-/// What became of something that is done at once or not at all.
+/// The outcome of an operation that is done at once or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtOnce<T> {
     /// It is done.
     Done(T),
-    /// The catalog has changed since; read it, and try again.
+    /// The catalog has changed since. Read it and try again.
     Stale,
-    /// Somebody is in the way, or it is too much for this: the way through a transaction is open.
+    /// A lock is taken, or the operation needs a transaction: use one.
     Unable,
 }
 
 impl<T> AtOnce<T> {
-    /// Make something else of what is done.
+    /// Convert the result.
     pub fn map<U>(self, work: impl FnOnce(T) -> U) -> AtOnce<U> {
         match self {
             Self::Done(done) => AtOnce::Done(work(done)),
@@ -159,7 +161,7 @@ pub trait Engine: Send + Sync {
     /// When the engine has no room for another reader, or its file cannot be read.
     fn begin_read(&self) -> Result<Box<dyn ReadTxn>, EngineError>;
 
-    /// As `begin_read`, for several to share.
+    /// As `begin_read`, for several owners.
     ///
     /// # Errors
     /// As `begin_read`.
@@ -167,15 +169,15 @@ pub trait Engine: Send + Sync {
         Ok(Arc::from(self.begin_read()?))
     }
 
-    /// Begin to write. Waits, without a limit, until no other transaction writes; whoever wants a limit
-    /// takes a lock of their own before.
+    /// Begin to write. Waits, without a limit, until no other transaction writes. A caller that
+    /// wants a limit takes a lock of its own first.
     ///
     /// # Errors
     /// When the database cannot be written, or its writer lock is broken.
     fn begin_write(&self) -> Result<Box<dyn WriteTxn>, EngineError>;
 
-    /// As `begin_write`, but not beyond a deadline: `None` when that passed. Whatever the transaction has to wait for later, it
-    /// waits for with this patience. An engine that one process alone can have needs neither.
+    /// As `begin_write`, with a deadline: `None` when it passed. `patience` limits later waits of
+    /// the transaction. An engine for a single process needs neither.
     ///
     /// # Errors
     /// As `begin_write`.
@@ -187,7 +189,7 @@ pub trait Engine: Send + Sync {
         self.begin_write().map(Some)
     }
 
-    /// As `begin_write_until`, if nobody is in the way: waits for nobody, `None` where it would have to.
+    /// As `begin_write_until`, without waiting: `None` if it would have to wait.
     ///
     /// # Errors
     /// As `begin_write`.
@@ -195,8 +197,9 @@ pub trait Engine: Send + Sync {
         Ok(None)
     }
 
-    /// Change one row in a commit of its own, if that can be done at once: `choose` is shown the row, and may append its new value
-    /// to the buffer. `known` is the catalog's version on which all this builds. Waits for nobody.
+    /// Change one row in a commit of its own, if that is possible without waiting. `choose` gets
+    /// the row, and may append its new value to the buffer. `known` is the version of the catalog
+    /// that the caller has read.
     ///
     /// # Errors
     /// As `WriteTxn::commit`; then nothing is changed.
@@ -209,8 +212,8 @@ pub trait Engine: Send + Sync {
         Ok(AtOnce::Unable)
     }
 
-    /// As `change_row`, for a value that is known: it is put where there is none, or one that `may_replace` agrees to. Says whether there
-    /// was one.
+    /// As `change_row`, for a value that is known. It is put if the key has no value, or one for
+    /// which `may_replace` is true. Returns whether the key had a value.
     ///
     /// # Errors
     /// As `change_row`.
@@ -234,7 +237,7 @@ pub trait Engine: Send + Sync {
         Ok(changed.map(|()| was_there))
     }
 
-    /// Show one row as it is now, if that can be done without a transaction; `known` as for `change_row`.
+    /// Read one row without a transaction, if that is possible. `known` as for `change_row`.
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
@@ -247,19 +250,19 @@ pub trait Engine: Send + Sync {
         Ok(AtOnce::Unable)
     }
 
-    /// Look at each page that the transaction which writes now can come to by making these changes, where the engine would believe
-    /// what its pages say.
+    /// Verify each page that the current write transaction can touch by making these changes. Only
+    /// for an engine that would trust its pages otherwise.
     ///
     /// # Errors
-    /// `BadPage` for the first that is not as it was written.
+    /// `BadPage` for the first page that is not as it was written.
     fn prove(&self, _changes: &mut dyn Iterator<Item = Change<'_>>) -> Result<(), EngineError> {
         Ok(())
     }
 
-    /// Believe the pages no more that were believed so far: prove them ahead of the next write that can wait for it.
+    /// Stop trusting the pages: verify them before the next write that can wait for it.
     fn distrust(&self) {}
 
-    /// The process that writes now, as far as is known.
+    /// The process that writes now, if known.
     fn writer(&self) -> Option<u32> {
         None
     }
@@ -267,11 +270,11 @@ pub trait Engine: Send + Sync {
     /// Make what was committed so far survive a power cut.
     ///
     /// # Errors
-    /// Whatever the operating system says.
+    /// Any error of the operating system.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// Write every page of the engine's own file once more, as it is: behind a failed sync the system takes the pages that it has lost for
-    /// written. For a process that is alone with the file.
+    /// Write every page of the engine's own file once more, unchanged: after a failed sync the
+    /// system considers the pages that it has lost as written. The caller is alone with the file.
     ///
     /// # Errors
     /// When the file cannot be read or written.
@@ -279,17 +282,18 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// Write what lies beside the engine's own file into it: before it is looked at by itself, and before the last one closes.
-    /// False when a writer was in the way for so long, or others who do the same were for so long.
+    /// Write the log into the engine's own file: before that file is read by itself, and before the
+    /// last process closes it. False if a writer held its lock for so long, or another process
+    /// wrote the file for so long.
     ///
     /// # Errors
-    /// When the file cannot be written; what lies beside it stays then.
+    /// When the file cannot be written; then the log stays.
     fn settle(&self, for_writers: Duration, for_others: Duration) -> Result<bool, EngineError> {
         self.settle_while(for_writers, for_others, &mut || true)
     }
 
-    /// As `settle`; `go_on` is asked with each entry, until the engine's own file is about to be committed. False also where it said no; then
-    /// nothing was written.
+    /// As `settle`. `go_on` is called for each entry until the engine's own file is about to be
+    /// committed. If it returns false nothing is written, and the result is false.
     ///
     /// # Errors
     /// As `settle`.
@@ -302,40 +306,43 @@ pub trait Engine: Send + Sync {
         Ok(true)
     }
 
-    /// What the engine's own file is marked by while something that it has not may lie beside it; 0: nothing ever does.
+    /// The mark that the engine's own file carries while a log may have commits which the file
+    /// lacks. 0 if there never is such a log.
     fn mark(&self) -> u64 {
         0
     }
 
-    /// Bytes of commits that lie beside the engine's own file.
+    /// Bytes of commits that are only in the log.
     fn pending(&self) -> u64 {
         0
     }
 
-    /// End what goes on in the background, until the next transaction that writes: before others may believe that nobody has the
-    /// database open here. Where there was anything, which is so once something was committed here, the thread that it went on in is left to
-    /// end, or to be handed something.
+    /// Stop the background thread until the next write transaction. Call this before other
+    /// processes may assume that no process has the database open. Returns the thread, if there was
+    /// one, so that it can be given memory to free.
     fn quiet(&self) -> Option<Reclaimer> {
         None
     }
 
-    /// Have what was made, and committed if anything was, reach the disk, where others go on.
+    /// Sync the file and, with `has_committed`, this process's commits to the disk, while other
+    /// processes go on.
     ///
     /// # Errors
-    /// `SyncFailed` when the disk refuses; the others are told as well.
+    /// `SyncFailed` when the disk refuses; the other processes get the error as well.
     fn leave(&self, _has_committed: bool) -> Result<(), EngineError> {
         Ok(())
     }
 
-    /// Some of the commits behind a place, in order, and move the place behind them. Waits for nobody.
+    /// Return some of the commits behind a place, in order, and move the place behind them. Waits
+    /// for nothing.
     ///
     /// # Errors
-    /// `Unsupported` when the engine does not know its commits one by one.
+    /// `Unsupported` when the engine cannot tell its commits apart.
     fn next_commits(&self, _place: &mut Place) -> Result<Next, EngineError> {
         Err(EngineError::Unsupported("this database cannot be watched: nobody who may write has it open"))
     }
 
-    /// The oldest version from which on `next_commits` knows all commits. Takes a look at each of them.
+    /// The oldest version from which on `next_commits` has all commits. Reads each of them.
     ///
     /// # Errors
     /// When the engine cannot read its own books.
@@ -343,17 +350,17 @@ pub trait Engine: Send + Sync {
         Ok(self.version())
     }
 
-    /// How far back it is to go, for an engine that has no file to say it in.
+    /// Set the limit of the history. For an engine without a file to store it in.
     fn set_keep(&self, _keep: Keep) {}
 
-    /// How many versions of the engine's pages the oldest one is behind that anybody reads, in any process; 0 when nobody does,
-    /// or nobody needs to know.
+    /// How many versions of the engine's pages the oldest reader is behind, in any process. 0 if
+    /// there is none, or if it does not matter.
     ///
     /// # Errors
     /// When the engine cannot read its own books.
     fn reader_lag(&self) -> Result<u64, EngineError>;
 
-    /// How much room the database takes, and who reads it.
+    /// How much room the database takes, and its readers.
     ///
     /// # Errors
     /// When the engine cannot read its own books.
@@ -362,15 +369,16 @@ pub trait Engine: Send + Sync {
 
 /// One version of the database, which stays as it is while the transaction lives.
 pub trait ReadTxn: Send + Sync {
-    /// The version it sees: the count of commits, or a number that grows with each.
+    /// The version that it sees: the count of commits, or a number that grows with each.
     fn version(&self) -> u64;
 
-    /// The version of the pages that it keeps in place, where what lies over them counts otherwise.
+    /// The version of the pages that it keeps in place, which a log above them counts separately.
     fn tree_version(&self) -> u64 {
         self.version()
     }
 
-    /// The version that changed the catalog last, or a later one: what was read there since then still holds.
+    /// The version that last changed the catalog, or a later one. What was read from the catalog
+    /// since then still holds.
     fn catalog_version(&self) -> u64 {
         self.version()
     }
@@ -392,7 +400,7 @@ pub trait ReadTxn: Send + Sync {
     /// When memory is short.
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError>;
 
-    /// The first entry of a walk, where no more than that is wanted.
+    /// The first entry of a walk, for callers that need no more.
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
@@ -417,8 +425,9 @@ pub trait ReadTxn: Send + Sync {
         Ok(cursor.step()?.is_none())
     }
 
-    /// Keys from `start` on, below `end`, that part what lies there in `count` parts or fewer, of about the same size; none where the engine
-    /// does not know of any. They need not be keys of entries.
+    /// Keys from `start` on and below `end` that cut this range into `count` parts or fewer, of
+    /// about the same size. None if the engine knows no such keys. They need not be keys of
+    /// entries.
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
@@ -432,8 +441,8 @@ pub trait ReadTxn: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// How many entries there are from `start` on, below `end`, roughly; `None` where only counting tells. What is not in the tree itself yet
-    /// is left out.
+    /// Roughly how many entries there are from `start` on and below `end`. `None` if that cannot be
+    /// told without counting. Entries that are only in the log are left out.
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
@@ -449,8 +458,8 @@ pub trait ReadTxn: Send + Sync {
 
 /// A place in a tree, and a direction.
 ///
-/// `start` comes first; afterwards `step` and `fill` may be mixed, and each continues behind what the
-/// other gave last.
+/// Call `start` first. Afterwards `step` and `fill` may be mixed; each continues behind the last
+/// entry that the other returned.
 pub trait Cursor<'t>: Send {
     /// Stand before the first entry of a walk.
     ///
@@ -464,8 +473,8 @@ pub trait Cursor<'t>: Send {
     /// When the engine finds its pages damaged.
     fn step(&mut self) -> Result<Option<Entry<'t>>, EngineError>;
 
-    /// Replace what the batch holds with the next entries of the walk: as many as come at no extra cost
-    /// (LMDB: what is left of a page). An empty batch is the end.
+    /// Replace the batch by the next entries of the walk: as many as come at no extra cost (LMDB:
+    /// the rest of a page). An empty batch is the end.
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
@@ -482,10 +491,10 @@ pub trait Cursor<'t>: Send {
     }
 }
 
-/// The one transaction that writes. Dropping it takes everything back.
+/// The write transaction. Dropping it rolls everything back.
 ///
-/// Not bound to lifetimes, but to the thread that began it: `commit`, `abort` and dropping must happen
-/// there (`is_owner` tells), because LMDB's writer lock belongs to a thread.
+/// It has no lifetime, but belongs to the thread that began it: `commit`, `abort` and dropping must
+/// happen there (`is_owner` tells), because LMDB's writer lock belongs to a thread.
 pub trait WriteTxn: Send + Sync {
     /// The version that its commit will have.
     fn version(&self) -> u64;
@@ -493,7 +502,8 @@ pub trait WriteTxn: Send + Sync {
     /// Whether the calling thread began this transaction.
     fn is_owner(&self) -> bool;
 
-    /// Whether `commit` would wait for nobody, neither a disk, and be done soon.
+    /// Whether `commit` would finish soon, without waiting for another thread, a process or the
+    /// disk.
     fn commits_at_once(&self) -> bool {
         false
     }
@@ -503,19 +513,22 @@ pub trait WriteTxn: Send + Sync {
         0
     }
 
-    /// The version that changed the catalog last ahead of this transaction (`ReadTxn::catalog_version`), where that is known.
+    /// The version that last changed the catalog before this transaction
+    /// (`ReadTxn::catalog_version`), if known.
     fn catalog_version(&self) -> Option<u64> {
         None
     }
 
-    /// Have the commit count the rows that came and went, so that the catalog need not say how many there are; false, and nothing is
-    /// counted, where it cannot tell. Asked ahead of the commit, behind all changes.
+    /// Make the commit count the rows that came and went, so that row counts need not be written to
+    /// the catalog. False, and nothing is counted, if that is not possible. Call it before the
+    /// commit, after all changes.
     fn counts_rows(&mut self) -> bool {
         false
     }
 
-    /// Put a row whose value is the concatenation of two parts where there is none, or one that `may_replace` agrees to, and say whether there
-    /// was one; `None`, and nothing is done, where that takes a look (`find`).
+    /// Put a row whose value is the concatenation of two parts, if the key has no value, or one for
+    /// which `may_replace` is true. Returns whether there was one. `None`, and nothing is done, if
+    /// the caller has to use `find` first.
     ///
     /// # Errors
     /// As `put`.
@@ -540,7 +553,7 @@ pub trait WriteTxn: Send + Sync {
     /// When memory is short.
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError>;
 
-    /// The first entry of a walk, where no more than that is wanted.
+    /// The first entry of a walk, for callers that need no more.
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
@@ -555,19 +568,19 @@ pub trait WriteTxn: Send + Sync {
         cursor.step()
     }
 
-    /// Look a key up and stay there, for `replace_found` or `delete_found`.
+    /// Look a key up and keep its position, for `replace_found` or `delete_found`.
     ///
     /// # Errors
     /// When the engine finds its pages damaged.
     fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError>;
 
-    /// Give the entry where the last `find` stayed another value, the concatenation of `parts`.
+    /// Replace the value of the entry that the last `find` found by the concatenation of `parts`.
     ///
     /// # Errors
     /// As `put`; `Misuse` when the last call in this tree was not a `find` that found this key.
     fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError>;
 
-    /// Delete the entry where the last `find` stayed.
+    /// Delete the entry that the last `find` found.
     ///
     /// # Errors
     /// As `replace_found`.
@@ -579,19 +592,19 @@ pub trait WriteTxn: Send + Sync {
     /// When the key is too long, or no room is left.
     fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError>;
 
-    /// As `put`, for a key above every key in the tree; fills pages completely. Says false, and writes
-    /// nothing, when the key is not above.
+    /// As `put`, for a key above every key in the tree; fills pages completely. Returns false, and
+    /// writes nothing, when the key is not above.
     ///
     /// # Errors
     /// As `put`.
     fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError>;
 
-    /// Whether `append` is the cheaper way, so that it pays to know the tree's last key.
+    /// Whether `append` is cheaper than `put`, so that it pays to know the tree's last key.
     fn prefers_append(&self) -> bool {
         true
     }
 
-    /// Delete a key; says whether it was there.
+    /// Delete a key. Returns whether it was there.
     ///
     /// # Errors
     /// When no room is left to copy a page.
@@ -609,70 +622,70 @@ pub trait WriteTxn: Send + Sync {
     /// As `delete`.
     fn clear(&mut self, tree: Tree) -> Result<(), EngineError>;
 
-    /// Begin a part that can be taken back on its own. Parts nest.
+    /// Set a savepoint. Savepoints nest.
     ///
     /// # Errors
     /// When memory is short.
     fn savepoint(&mut self) -> Result<(), EngineError>;
 
-    /// Take back everything since the innermost savepoint, and forget it.
+    /// Roll back to the innermost savepoint, and remove it.
     ///
     /// # Errors
     /// `Misuse` when there is none.
     fn rollback(&mut self) -> Result<(), EngineError>;
 
-    /// Forget the innermost savepoint and keep what was written since.
+    /// Remove the innermost savepoint and keep what was written since.
     ///
     /// # Errors
     /// `Misuse` when there is none.
     fn release(&mut self) -> Result<(), EngineError>;
 
-    /// How long the file will be.
+    /// The file's size after the commit.
     ///
     /// # Errors
-    /// Whatever the operating system says.
+    /// Any error of the operating system.
     fn file_size(&self) -> Result<FileSize, EngineError> {
         Ok(FileSize::default())
     }
 
-    /// Make all changes visible and lasting, open savepoints included.
+    /// Make all changes visible and durable, open savepoints included.
     ///
     /// # Errors
     /// When they could not be written; then none of them is visible.
     fn commit(self: Box<Self>) -> Result<(), EngineError>;
 }
 
-/// How long a transaction makes the engine's file, in bytes.
+/// The size in bytes that a transaction gives the engine's file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileSize {
-    /// What the file has on the disk now.
+    /// The file's size on the disk now.
     pub now: u64,
-    /// What it will have behind the commit.
+    /// The file's size after the commit.
     pub after: u64,
 }
 
 /// How much room a database takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of one page; 0 where there are no pages.
+    /// Bytes of one page; 0 for an engine without pages.
     pub page_size: u64,
     /// Pages up to the last one in use.
     pub pages: u64,
-    /// Pages among them that hold nothing.
+    /// How many of these pages are free.
     pub free_pages: u64,
     /// Bytes of address space reserved for the file.
     pub map_size: u64,
-    /// Room for readers, and how much of it is taken by any process.
+    /// How many reader places there are.
     pub reader_slots: u32,
-    /// Reader places in use by any process.
+    /// How many of them are in use, by any process.
     pub readers: u32,
-    /// As [`Engine::reader_lag`].
+    /// See [`Engine::reader_lag`].
     pub reader_lag: u64,
-    /// Bytes of commits that lie beside the engine's own file.
+    /// Bytes of commits that are only in the log.
     pub pending: u64,
-    /// Commits that were found there when it was opened, left by somebody who died.
+    /// Commits that were found in the log at open, left by a process that died.
     pub recovered: u64,
-    /// Bytes of changes that are kept for those who watch.
+    /// Bytes of changes that are kept for watchers.
     pub history: u64,
     /// Entries in each tree, by [`Tree::index`].
     pub entries: [u64; 3],

@@ -1,21 +1,24 @@
-//! Where can a walk over a tree be cut into parts of about the same size?
+//! Cuts a range of a tree into parts of about the same size, for parallel walks.
 //!
-//! At keys of its branch pages: from the root down, level by level, until there are as many pages as were asked for. That is a few
-//! pages read for millions of rows, and needs no statistics. Whatever does not look as it should ends the search, and what was found
-//! so far has to do: any key at all parts a walk rightly. (`engine/lmdb/page.rs` tells the layout of pages, `verify/pages.rs` that of branches.)
+//! The cuts are keys of branch pages: from the root down, level by level, until there are as many
+//! pages as parts were asked for. That reads a few pages for millions of rows, and needs no
+//! statistics. A page that does not look as it should ends the search, and the keys found so far
+//! are used: a walk can be cut at any key. (`engine/lmdb/page.rs` has the layout of pages,
+//! `verify/pages.rs` that of branches.)
 
 use crate::engine::lmdb::page::{NODE_HEAD_SIZE, PAGE_BRANCH, PAGE_HEAD_SIZE, read_u16, read_u32, read_u64};
 use crate::verify::pages::{DEPTH_MAX, TreeHead};
 
-/// What lies from a key on, up to the next one's. The first of a level has no key of its own.
+/// A subtree: everything from its key on, up to the key of the next one. The first subtree of a
+/// level has no key of its own.
 #[derive(Clone, Copy)]
 pub(crate) struct Child<'m> {
     pub(crate) key: &'m [u8],
     pub(crate) page: u64,
 }
 
-/// Keys between `start` and `end` that part what lies there in `count` parts or fewer, of about as many pages each. `page` gives a page's
-/// bytes, None where there is no such page.
+/// Keys between `start` and `end` that cut this range into `count` parts or fewer, of about as many
+/// pages each. `page` returns a page's bytes, or `None` if there is no such page.
 pub(crate) fn separators<'m>(
     tree: &TreeHead,
     start: &[u8],
@@ -27,7 +30,7 @@ pub(crate) fn separators<'m>(
         return Vec::new();
     }
     let mut level = vec![Child { key: &[], page: tree.root }];
-    // The lowest level are leaves: their keys stand in the branches above them.
+    // The lowest level are leaves: their keys are in the branches above them.
     for _ in 1..tree.depth {
         if level.len() >= count {
             break;
@@ -55,18 +58,18 @@ fn below<'m>(level: &[Child<'m>], page: impl Fn(u64) -> Option<&'m [u8]>) -> Opt
     Some(next)
 }
 
-/// How many entries a page of this kind has; None where it is none.
+/// The number of entries of a page. `None` if it is not a page of this kind.
 pub(crate) fn entry_count(bytes: &[u8], number: u64, kind: u16) -> Option<usize> {
     let is_it = read_u64(bytes, 0)? == number && read_u16(bytes, 10)? == kind;
     let count = usize::from(read_u16(bytes, 12)?).checked_sub(PAGE_HEAD_SIZE)? / 2;
     (is_it && count > 0).then_some(count)
 }
 
-/// What a branch page says of one of its children.
+/// One child of a branch page.
 pub(crate) fn child<'m>(bytes: &'m [u8], parent: Child<'m>, index: usize) -> Option<Child<'m>> {
     let node = bytes.get(usize::from(read_u16(bytes, PAGE_HEAD_SIZE + 2 * index)?)..)?;
     let page = u64::from(read_u32(node, 0)?) | u64::from(read_u16(node, 4)?) << 32;
     let key = node.get(NODE_HEAD_SIZE..NODE_HEAD_SIZE + usize::from(read_u16(node, 6)?))?;
-    // A branch's first key is never looked at: all below the second one lies there.
+    // A branch's first key is never compared: the first child has everything below the second key.
     Some(Child { key: if index == 0 { parent.key } else { key }, page })
 }

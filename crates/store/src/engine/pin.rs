@@ -1,8 +1,9 @@
-//! How does a walk keep the pages that its rows lie in?
+//! Walks over rows that keep their snapshot, so that the rows' bytes stay in place.
 //!
-//! A row is bytes in LMDB's map (or in the memory engine's nodes); they stay as long as the snapshot does. A
-//! [`PinnedWalk`] owns its snapshot together with a cursor that borrows from it, which the borrow checker
-//! cannot express; so the lifetime is erased here, and given back, shortened, to whoever takes an entry out.
+//! A row is bytes in LMDB's map (or in the memory engine's nodes), which stay there as long as the
+//! snapshot lives. A [`PinnedWalk`] owns its snapshot together with a cursor that borrows from it.
+//! The borrow checker cannot express that, so the lifetime is erased here, and entries are returned
+//! with a shortened one.
 #![allow(unsafe_code)]
 
 use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, Start, Tree};
@@ -21,10 +22,11 @@ pub(crate) struct PinnedWalk {
 impl PinnedWalk {
     pub(crate) fn new(snapshot: Snapshot, tree: Tree) -> Result<Self, EngineError> {
         let cursor = snapshot.read_txn().cursor(tree)?;
-        // SAFETY: the cursor borrows from the transaction, which lives in the snapshot's shared allocation and
-        // so does not move with `Self`; it is dropped before the snapshot (field order), and `'static` entries
-        // never leave this module: `entries` and `run` shorten them to the borrow of `self`, and the closure of
-        // `with_run` works for every lifetime, so that it can neither keep an entry nor bring in one.
+        // SAFETY: the cursor borrows from the transaction, which lives in the snapshot's shared
+        // allocation and so does not move with `Self`; it is dropped before the snapshot (field
+        // order), and `'static` entries never leave this module: `entries` and `run` shorten them
+        // to the borrow of `self`, and the closure of `with_run` works for every lifetime, so that
+        // it can neither keep an entry nor bring in one.
         let cursor =
             unsafe { std::mem::transmute::<Box<dyn Cursor<'_> + '_>, Box<dyn Cursor<'static>>>(cursor) };
         Ok(Self { cursor, batch: Batch::default(), run: Vec::new(), snapshot })
@@ -39,18 +41,18 @@ impl PinnedWalk {
         self.cursor.start(start, direction)
     }
 
-    /// Bring the next entries, as many as come at no extra cost.
+    /// Read the next entries, as many as come at no extra cost.
     pub(crate) fn fill(&mut self) -> Result<(), EngineError> {
         self.cursor.fill(&mut self.batch)
     }
 
-    /// The entries of the last `fill`. They stay where they are as long as the snapshot lives.
+    /// The entries of the last `fill`. Their bytes stay in place as long as the snapshot lives.
     #[inline]
     pub(crate) fn entries(&self) -> &[Entry<'_>] {
         &self.batch.entries
     }
 
-    /// Entries that were kept from several batches.
+    /// Entries that were collected from several batches.
     #[inline]
     pub(crate) fn run(&self) -> &[Entry<'_>] {
         &self.run
@@ -60,12 +62,12 @@ impl PinnedWalk {
         self.run.clear();
     }
 
-    /// Keep some entries of the last `fill`.
+    /// Add some entries of the last `fill` to the collected ones.
     pub(crate) fn add_to_run(&mut self, start: usize, count: usize) {
         self.run.extend(self.batch.entries.iter().skip(start).take(count));
     }
 
-    /// Reorder the kept entries, or leave some out.
+    /// Reorder the collected entries, or remove some.
     pub(crate) fn with_run(&mut self, change: impl for<'a> FnOnce(&mut Vec<Entry<'a>>)) {
         change(&mut self.run);
     }

@@ -1,7 +1,8 @@
-//! Which log belongs to a database file?
+//! Opens, joins and removes the log of a database file.
 //!
-//! `PATH-log`, while the database is open, or after a process that had it open died. Whoever opens it alone makes or replays it;
-//! the last one to close writes all of it into the tree and removes it.
+//! The log is `PATH-log`. It exists while the database is open, or after a process that had it open
+//! died. A process that opens it alone creates or replays it. The last process to close the
+//! database writes all of it into the tree and removes it.
 
 use std::fs::File;
 use std::io;
@@ -25,47 +26,49 @@ use crate::warning::Warning;
 
 /// Bytes of WAL records that each of the two segments holds.
 const AREA_SIZE: usize = 32 << 20;
-/// Bytes of a log that holds nothing.
+/// Bytes of an empty log.
 const LOG_SIZE_LEAST: u64 = 40_960;
 
-/// For how long others may be about to join a log, whatever the opener's own limit is: longer takes none who is not stopped.
+/// How long to wait for other processes that join a log, whatever the caller's timeout is: joining
+/// takes longer only in a stopped process.
 const JOINING_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where the log of a database lies.
+/// The path of a database's log.
 pub(crate) fn path_of(database: &Path) -> PathBuf {
     let mut path = database.as_os_str().to_owned();
     path.push("-log");
     path.into()
 }
 
-/// Remove the log of a database. Its name is gone when this returns; what it took on the disk is given back by somebody else.
+/// Remove the log of a database. Its name is gone when this returns; another thread frees its disk
+/// space.
 pub(crate) fn remove(database: &Path, reclaimer: Option<&Reclaimer>) {
     let path = path_of(database);
-    // As long as this is open there is nothing to be given back.
+    // While this file is open, removing the name frees nothing.
     let held = side_file::peek(&path, false).map(OwnFile::new);
     let _ = std::fs::remove_file(path);
     let Ok(held) = held else { return };
     match reclaimer {
         Some(reclaimer) => reclaimer.hand(held),
-        // Without a thread it is dropped here.
+        // If no thread can be started, it is dropped here.
         None => drop(Reclaimer::begin("pellucid-free", || drop(held))),
     }
 }
 
-/// How the database is being opened.
+/// The circumstances in which the database is opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner {
-    /// Nobody else has it open.
+    /// No other process has it open.
     pub(crate) is_alone: bool,
     /// The file can be written, whether or not it will be.
     pub(crate) is_writable: bool,
     /// The opener will write.
     pub(crate) writes: bool,
-    /// What the file is marked by.
+    /// The mark of the data file.
     pub(crate) mark: u64,
-    /// Bytes of a segment of the log, or 0 for the usual.
+    /// Bytes of a segment of the log, or 0 for the default.
     pub(crate) segment_size: usize,
-    /// How long to wait for others who are about to do the same.
+    /// How long to wait for other processes that are opening it.
     pub(crate) timeout: Duration,
 }
 
@@ -75,7 +78,7 @@ impl Manner {
     }
 }
 
-/// Put the log over the tree of the database at `path`, whose file is this.
+/// Put the log over the tree of the database at `path`; `file` is its data file.
 pub(crate) fn attach(
     tree: Box<dyn Engine>,
     path: &Path,
@@ -106,7 +109,7 @@ pub(crate) fn attach(
             }
             space => space.map_err(|source| open_error(&log_name, source))?,
         };
-        // Nobody writes it, nor may we: what has to be put right in it is put right in a copy.
+        // No process writes the log, and we may not write it either: it is recovered in a copy.
         let space: Box<dyn Space> =
             if manner.is_alone { Box::new(MemorySpace::copy_of(&space)) } else { Box::new(space) };
         (space, Opened { is_alone: manner.is_alone, joins: false, inode })
@@ -140,13 +143,13 @@ pub(crate) fn attach(
 /// A log of which this process has become a member.
 struct Joined {
     space: FileSpace,
-    /// There is no other member, nor becomes one as long as `joining` is held, if others may come.
+    /// There is no other member, and none can join while `joining` is held.
     is_first: bool,
     joining: Option<map::Joining>,
 }
 
-/// Become a member of the log of a database with this file. Beside one who may only read, the first who may write is alone with the log, and perhaps
-/// not the only one to come.
+/// Become a member of a database's log. Beside processes that may only read, the first that may
+/// write is alone with the log; others may join at the same time.
 fn join(log_path: &Path, name: &str, file: &File, manner: Manner) -> Result<Joined, StoreError> {
     let data = file.metadata().map_err(|source| StoreError::from_io("read", name.to_owned(), source))?;
     let mut joining = None;
@@ -158,14 +161,14 @@ fn join(log_path: &Path, name: &str, file: &File, manner: Manner) -> Result<Join
     let space = space.map_err(|source| open_error(&log_path.display().to_string(), source))?;
     let is_first = manner.is_alone || !space.has_others();
     if !is_first {
-        // Another member has put it right. To read all that is pending takes many who come at once longer, one after the other, than
-        // they wait.
+        // Another member has recovered it. Release the lock now: reading all that is pending, one
+        // process after the other, takes many joining processes longer than their timeout.
         joining = None;
     }
     Ok(Joined { space, is_first, joining })
 }
 
-/// Wait for the right to join a log, among others who may want to be its first member.
+/// Wait for the right to join a log, since several processes may want to be its first member.
 fn begin_joining(
     log_path: &Path,
     name: &str,
@@ -177,7 +180,8 @@ fn begin_joining(
             let (path, waited) = (name.to_owned(), Some(limit));
             StoreError::Busy { path, wanted: Wanted::Open, holders: Vec::new(), waited }
         }
-        // Somebody has removed or renamed it. Whoever has it open goes on with it, and writes all of it into the tree at last.
+        // The log was removed or renamed. Processes that have it open go on with it, and write all
+        // of it into the tree in the end.
         io::ErrorKind::NotFound => {
             let (path, holders) = (name.to_owned(), holders());
             StoreError::Busy { path, wanted: Wanted::Locks, holders, waited: None }
@@ -186,7 +190,8 @@ fn begin_joining(
     })
 }
 
-/// What it means that commits of the log could not be written into the file: mostly that the disk is full.
+/// The error for commits of the log that could not be written into the file: mostly that the disk
+/// is full.
 pub(crate) fn not_written(path: &Path, error: EngineError) -> StoreError {
     match error {
         EngineError::DiskFull(source) => no_room(path, source),
@@ -199,7 +204,7 @@ pub(crate) fn not_written(path: &Path, error: EngineError) -> StoreError {
     }
 }
 
-/// What it means that there is no room for something of a database, and how much would do.
+/// The error for a full disk, with how much room would do.
 pub(crate) fn no_room(path: &Path, source: io::Error) -> StoreError {
     let log = path_of(path);
     let path = path.display().to_string();
@@ -211,22 +216,23 @@ pub(crate) fn no_room(path: &Path, source: io::Error) -> StoreError {
     }
 }
 
-/// The file that a log lies beside, and what is to become of it.
+/// The data file that a log belongs to.
 #[derive(Clone, Copy)]
 pub(crate) struct DataFile {
     /// It is no database yet, but will be.
     pub(crate) is_new: bool,
-    /// Its inode, if it was there at all: an inode that was given back may be another file's soon.
+    /// Its inode, if it existed already: the inode of a deleted file may be used again soon.
     pub(crate) inode: Option<u64>,
-    /// Whatever was there is to go.
+    /// An existing database is to be replaced.
     pub(crate) is_replaced: bool,
 }
 
-/// What lies where the log of a database will be that nobody has open, seen by whoever is alone with its file and has made nothing yet:
-/// refused when it is another's. Whoever wants a new database whatever was there gets rid of the log of one that is gone.
+/// Check what lies at the path of the log before a database is opened or made there. The caller is
+/// alone with the data file and has made nothing yet. The log of another database is refused. Mode
+/// `n` removes the log of a database that is gone.
 ///
-/// The log of a file that was just made, and that a power cut has taken or torn before it was on the disk, goes the same way: what it held
-/// is told.
+/// The log of a new file that a power cut has removed or torn before it was synced is removed as
+/// well; the lost commits are reported.
 pub(crate) fn meet(path: &Path, data: DataFile, segment_size: usize) -> Result<Option<Warning>, StoreError> {
     let log_path = path_of(path);
     let file = match side_file::open(&log_path, false) {
@@ -257,11 +263,12 @@ pub(crate) fn meet(path: &Path, data: DataFile, segment_size: usize) -> Result<O
     let timeout = Duration::ZERO;
     let manner =
         Manner { is_alone: false, is_writable: false, writes: false, mark: 0, segment_size, timeout };
-    // Another file, or none, says that it was moved: its name was there before its log's.
+    // With another data file, or none, the log's file was moved: its name was there before its
+    // log's.
     if data.inode.is_some() && data.inode == map::newborn_of(&file) {
         let held = held_by(&log_path, manner);
         remove(path, None);
-        // Behind another power cut it must not lie beside the new one.
+        // After another power cut the log must not lie beside the new file.
         maintenance::sync_folder(path)?;
         let path = path.display().to_string();
         return Ok(held.map(|(first, last)| Warning::LostCommits { path, commits: last - first + 1 }));
@@ -272,7 +279,8 @@ pub(crate) fn meet(path: &Path, data: DataFile, segment_size: usize) -> Result<O
     )))
 }
 
-/// Somebody who has a log open and is not just dying: the system gives back the locks of a process one after the other.
+/// A process that has the log open and is not just dying: the system releases the locks of a
+/// process one after the other.
 fn lasting_member(file: &File) -> Option<u32> {
     const PATIENCE: Duration = Duration::from_secs(1);
     let begin = Instant::now();
@@ -286,8 +294,8 @@ fn lasting_member(file: &File) -> Option<u32> {
 }
 
 fn living_member(file: &File) -> Option<u32> {
-    // A child that was forked keeps its dead parent's lock, by the map that it has of the log. In another PID namespace nobody can be
-    // asked whether a process lives; its number is told as 0.
+    // A forked child keeps its dead parent's lock through its map of the log. In another PID
+    // namespace it is impossible to check whether a process lives; its PID is returned as 0.
     let own = os::pid_namespace();
     let of_log = map::namespace_of(file);
     let is_here = |namespace: u32| match namespace {
@@ -319,7 +327,7 @@ fn whose_it_is(log_path: &Path, manner: Manner) -> String {
     }
 }
 
-/// That a database's file is marked by a log which is not there.
+/// The warning for a database whose mark names a log that is missing.
 pub(crate) fn missing_log(tree: &dyn Engine, name: &str) -> Result<Warning, StoreError> {
     let txn = tree.begin_read().map_err(|error| StoreError::from_engine(name, error))?;
     let applied = catalog::applied(&*txn).map_err(|error| error.at(name))?;
@@ -371,7 +379,7 @@ mod tests {
         };
         let may_join = || map::begin_joining(&path, Duration::ZERO).is_ok();
         let first = join(&path, "joined.pel", &file, manner).unwrap();
-        // It has yet to put right what a dead one may have left.
+        // The first member still has to recover what a dead process may have left.
         assert!(first.is_first && !may_join());
         let Joined { space: _first, joining, .. } = first;
         drop(joining);

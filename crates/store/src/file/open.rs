@@ -1,7 +1,8 @@
-//! What happens between a path and an open database?
+//! Opens a database: the steps from a path to an open [`Database`].
 //!
-//! Find the file and its lock (`file/opening.rs`), see whether it is ours (`file/stamp.rs`), ask the registry whether this process
-//! has it open, else open the engine; create what is missing; let others in.
+//! Find the file and lock it (`file/opening.rs`), check that it is a database (`file/stamp.rs`),
+//! ask the registry whether this process has it open, otherwise open the engine; create what is
+//! missing; let other processes in.
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -27,10 +28,10 @@ use crate::verify::copy;
 use crate::verify::maintenance;
 use crate::warning::Warning;
 
-/// For how long somebody has to be there, without lock files, to be believed.
+/// How long to retry while another process seems to have the file open without lock files.
 const LOCKS_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A database in memory, empty.
+/// An empty database in memory.
 pub(crate) fn memory(options: &OpenOptions) -> Result<Arc<Database>, StoreError> {
     let engine = match options.key_size_max {
         0 => MemoryEngine::new(),
@@ -49,14 +50,14 @@ pub(crate) fn memory(options: &OpenOptions) -> Result<Arc<Database>, StoreError>
     Ok(Arc::new(database))
 }
 
-/// Open the database at a path; also says under which name it is known from now on.
+/// Open the database at a path. Also returns the resolved path.
 pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>, PathBuf), StoreError> {
     os::watch_forks();
     let path = real_path(path)?;
     if options.is_untrusted {
         let database = open_stranger(&path, options)?;
         database.know(options);
-        // Their entries are sound as bytes, and may yet be others than the rows'.
+        // Its index entries are sound as bytes, but may not match the rows.
         index::refuse_others(&database)?;
         return Ok((database, path));
     }
@@ -71,8 +72,9 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>,
                 return Ok((database, path));
             }
             Ok(None) => {}
-            // Nobody may have it open, nor had when we asked: the last one left between our asking for the file alone and our asking
-            // to share it. So did perhaps others who came with us.
+            // Perhaps no process has it open: the last one may have closed it between our attempts
+            // to lock it exclusively and shared. Other processes may be opening it at the same
+            // time, too.
             Err(StoreError::Busy { wanted: Wanted::Locks, .. })
                 if begin.elapsed() < options.timeout.min(LOCKS_PATIENCE) => {}
             Err(error) => return Err(error.of_opening()),
@@ -85,7 +87,8 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<Database>,
     }
 }
 
-/// Read a stranger's file through a copy of what is sound in it; the engine never sees the file itself.
+/// Read an untrusted file through a copy of its sound parts; the engine never opens the file
+/// itself.
 fn open_stranger(path: &Path, options: &OpenOptions) -> Result<Arc<Database>, StoreError> {
     if options.mode != Mode::Read {
         return Err(StoreError::Unsupported { what: "an untrusted file can only be opened with mode 'r'" });
@@ -115,7 +118,7 @@ fn open_stranger(path: &Path, options: &OpenOptions) -> Result<Arc<Database>, St
     Ok(Arc::new(Database::new(Box::new(engine), name, None, why, warnings)?))
 }
 
-/// The one name of a file, so that everybody finds the same lock files: links resolved.
+/// The resolved path of a file, so that all processes find the same lock files.
 fn real_path(path: &Path) -> Result<PathBuf, StoreError> {
     let failed = |source| StoreError::from_io("find", path.display().to_string(), source);
     // `Path` drops these when it takes a path apart, and would create the file without them.
@@ -126,7 +129,7 @@ fn real_path(path: &Path) -> Result<PathBuf, StoreError> {
     match path.canonicalize() {
         Ok(path) => Ok(path),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            // Not there yet: its folder must be.
+            // The file does not exist yet, but its folder must.
             let path = std::path::absolute(path).map_err(failed)?;
             match (path.parent().map(Path::canonicalize), path.file_name()) {
                 (Some(Ok(folder)), Some(name)) => Ok(folder.join(name)),
@@ -138,7 +141,7 @@ fn real_path(path: &Path) -> Result<PathBuf, StoreError> {
     }
 }
 
-/// `None`: something moved under us; begin again.
+/// `None` if the file changed meanwhile: begin again.
 fn open_found(
     found: Found,
     options: &OpenOptions,
@@ -152,7 +155,7 @@ fn open_found(
             mark = found;
             false
         }
-        // Whoever creates it is alone with it: if we are not, they have just left.
+        // The creator of a file is alone with it. If we are not alone, the others have just left.
         Identity::Empty | Identity::Unfinished if !is_alone => return Ok(None),
         Identity::Empty if !creates => {
             return Err(StoreError::NotADatabase { path: name, what: "it is empty" });
@@ -184,7 +187,7 @@ fn open_at(
 ) -> Result<Option<Arc<Database>>, StoreError> {
     let mut place = registry::lock(place);
     if let Place::Open(opened) = &*place {
-        // Open here already, or about to be closed: then the next round finds it so.
+        // Open in this process, or about to be closed; in that case the next attempt succeeds.
         let database = opened.upgrade().and_then(|opened| opened.downcast::<Database>().ok());
         return match database {
             Some(database) if database.read_only.is_some() && options.mode != Mode::Read => {
@@ -203,11 +206,12 @@ fn open_at(
         Ok(prepared) => prepared,
         Err(error) => {
             if state.is_new {
-                // Half a file would be taken for a foreign one; an empty one can be tried again.
+                // A partial file would be taken for a foreign one; an empty one can be tried again.
                 let _ = opening.file()?.set_len(0);
                 opening.is_unwanted = opening.is_made;
             } else if opening.owns_beside {
-                // Made for this process, which does not open it, and nobody else can have come meanwhile.
+                // The files beside it were made for this process, which does not open it, and no
+                // other process can have opened it meanwhile.
                 let _ = side_file::remove(&opening.lock_path());
                 if !had_log {
                     log_file::remove(&opening.path, None);
@@ -230,8 +234,8 @@ fn open_at(
     Ok(Some(database))
 }
 
-/// Open the engine, and say why nobody may write through it, if so. To read needs no room on the disk: where there is none, it is
-/// opened as by one who may write nothing.
+/// Open the engine. Also returns why this process may not write, if so. Reading needs no room on
+/// the disk: on a full disk the database is opened as by a user who may only read it.
 fn prepare_as_wished(
     opening: &mut Opening,
     mut state: State,
@@ -246,7 +250,7 @@ fn prepare_as_wished(
     let reads = options.mode == Mode::Read;
     let has_log = log_file::path_of(&opening.path).exists();
     let has_lock_file = opening.lock_path().exists();
-    // Whoever reads there already has perhaps found no room for a lock file.
+    // Its readers may have found no room for a lock file.
     let is_lockless = reads && !state.is_alone && !has_lock_file && lmdb::is_room_short(opening.file()?);
     if !is_lockless {
         let prepared = prepare(opening, state, options, warnings);
@@ -266,7 +270,7 @@ fn prepare_as_wished(
     Ok((prepare(opening, state, options, warnings)?, Some(NO_ROOM)))
 }
 
-/// Open the engine and what lies beside it, and write what a new database has.
+/// Open the engine and the log, and write the first entries of a new database.
 fn prepare(
     opening: &mut Opening,
     state: State,
@@ -275,22 +279,25 @@ fn prepare(
 ) -> Result<Box<dyn Engine>, StoreError> {
     let path = opening.path.display().to_string();
     if state.is_alone && state.is_writable {
-        // Ahead of all else: the files beside it may be in use by others, who had the name before.
+        // First of all: the log may be in use by processes that opened another file under this
+        // name.
         let is_replaced = options.mode == Mode::New;
         let inode = (!opening.is_made).then_some(opening.file_id.inode);
         let file = log_file::DataFile { is_new: state.is_new, inode, is_replaced };
         warnings.extend(log_file::meet(&opening.path, file, options.log_segment_size)?);
-        // Nobody has this file open, so that a lock file there is of a dead one, or of another database.
+        // No process has this file open, so a lock file there is left over, or belongs to another
+        // database.
         match side_file::remove(&opening.lock_path()) {
             Err(error) if Strange::of(&error).is_some() => {
                 return Err(StoreError::from_io("remove", path, error));
             }
-            // What stays there is used.
+            // If it cannot be removed, it is used.
             _ => opening.owns_beside = true,
         }
     }
     if state.is_new {
-        // Nobody else's, so what is made beside it is ours to remove again; what lies there already is not.
+        // No other process has it, so files that are made beside it may be removed again. Files
+        // that were there before may not.
         opening.is_open = true;
         let has_log = log_file::path_of(&opening.path).symlink_metadata().is_ok();
         opening.keeps_log.store(has_log, Ordering::Relaxed);
@@ -306,7 +313,8 @@ fn prepare(
     }
     let engine = open_engine(opening, state, options, warnings)?;
     opening.is_open = true;
-    // From here on others may come, write, and die: whoever made it settles it as everybody does.
+    // From here on other processes may open it, write, and die, so its log must be kept and
+    // recovered as usual.
     opening.keeps_log.store(true, Ordering::Relaxed);
     if let Ok(Some(name)) = os::network_file_system(opening.file()?) {
         warnings.push(Warning::NetworkFileSystem { path: path.clone(), name });
@@ -324,18 +332,20 @@ fn open_engine(
     let path = opening.path.display().to_string();
     let has_lock_file = opening.lock_path().exists();
     if !is_alone && !has_lock_file && is_writable {
-        // Whoever has it open uses other lock files, or none: under another name, or on read-only media.
+        // Processes that have it open use other lock files, or none: under another name, or on
+        // read-only media.
         let holders = opening.others();
         return Err(StoreError::Busy { path, wanted: Wanted::Locks, holders, waited: None });
     }
     let lmdb = LmdbOptions {
         is_read_only: !is_writable,
-        // Whoever reads there does without one: with one of ours there, writers would not know of them.
+        // The readers there use no lock file. With one of ours, writers would not know of those
+        // readers.
         is_lockless: !is_writable && !is_alone && !has_lock_file,
         key_size_max: options.key_size_max,
         ..LmdbOptions::default()
     };
-    // Who writes needs the lock file: where none is, nobody does, and what lies beside the file stays as it is.
+    // Writers need the lock file. Without one there is no writer, and the log stays as it is.
     let manner = Manner {
         is_alone: is_alone || !is_writable && !has_lock_file,
         is_writable,
@@ -346,7 +356,7 @@ fn open_engine(
     };
     let opened = open_lmdb(opening, is_new, lmdb);
     let file = opening.file()?;
-    // Where nobody can write at all there is nothing to be told.
+    // On a read-only file system there is no writer to warn about.
     let mut tell_lockless = || {
         if !os::is_on_read_only(file) {
             warnings.push(Warning::Unregistered { path: path.clone() });
@@ -355,7 +365,7 @@ fn open_engine(
     let refused = match opened {
         Ok(engine) => {
             if !opening.lock_path().exists() {
-                // LMDB itself does without it where the file system is read-only.
+                // LMDB itself opens no lock file on a read-only file system.
                 tell_lockless();
             }
             return log_file::attach(Box::new(engine), &opening.path, file, manner, warnings);
@@ -367,10 +377,11 @@ fn open_engine(
         EngineError::DiskFull(_) => true,
         _ => false,
     };
-    // Without a lock file nobody sees us reading; that must not happen beside somebody who writes.
+    // Without a lock file no other process sees us reading, so this must not happen beside a
+    // writer.
     if is_needless && !is_writable && (is_alone || !has_lock_file) {
         if !has_lock_file {
-            // Of which only a part found room.
+            // Perhaps only a part of it found room.
             let _ = std::fs::remove_file(opening.lock_path());
         }
         let engine = LmdbEngine::open(&opening.path, LmdbOptions { is_lockless: true, ..lmdb });
@@ -396,12 +407,13 @@ fn open_lmdb(opening: &Opening, is_new: bool, options: LmdbOptions) -> Result<Lm
     Ok(engine)
 }
 
-/// What it means that the engine could not be opened.
+/// The error for an engine that could not be opened.
 fn refused_as(opening: &Opening, is_new: bool, refused: EngineError) -> StoreError {
     let path = opening.path.display().to_string();
     match refused {
         EngineError::DiskFull(source) if !is_new => log_file::no_room(&opening.path, source),
-        // The file itself has been opened in the same way.
+        // The data file itself was opened with the same rights, so this error is about the lock
+        // file.
         EngineError::Io(source) if is_denied(&source) => {
             let lock = opening.lock_path().display().to_string();
             match StoreError::from_io("create", lock, source) {
@@ -416,7 +428,7 @@ fn refused_as(opening: &Opening, is_new: bool, refused: EngineError) -> StoreErr
     }
 }
 
-/// What every database has from its first commit on.
+/// The first entries of every database.
 fn first_entries(version: u64, key_size_max: usize) -> FirstEntries {
     let header = Header {
         format: FORMAT_WITHOUT_INDEXES,
@@ -429,7 +441,7 @@ fn first_entries(version: u64, key_size_max: usize) -> FirstEntries {
     vec![header.entry(), counters.entry()]
 }
 
-/// Sixteen bytes that no other database has: time, process, count, and where the system put things in memory.
+/// Sixteen bytes that no other database has: time, process, count, and an address in memory.
 fn new_identity() -> [u8; 16] {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -449,8 +461,8 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let (database, path) = open(&path, &OpenOptions::default()).unwrap();
         let opening = database.opening.as_ref().unwrap();
-        // When it closes it settles the log if it is the last, and says so here. Whoever had it open as well may be dead a moment
-        // later, when the files beside it are removed.
+        // On closing, the last process settles the log and clears this flag. Another process that
+        // had it open may be dead a moment later, when the files beside the database are removed.
         assert!(opening.keeps_log.load(Ordering::Relaxed));
         drop(database);
         assert!(!log_file::path_of(&path).exists());

@@ -1,9 +1,10 @@
-//! Who has a database open?
+//! The `flock` on a database's data file, which tells whether other processes have it open.
 //!
-//! Everybody holds a shared `flock` on the data file itself; whoever gets it exclusively is alone. It is
-//! exclusive for moments: while the first one opens (and creates), while the last one closes and removes the
-//! files beside it, and while `compact` replaces the file. So whoever holds it shared knows that the lock
-//! files stay where they are, and a database at rest is one file.
+//! Every process holds a shared lock on the data file; a process that gets the lock exclusively is
+//! alone. It is exclusive only for moments: while the first process opens (and creates) the file,
+//! while the last one closes it and removes the files beside it, and while `compact` replaces the
+//! file. So the holder of a shared lock knows that the lock file and the log stay in place. A
+//! database at rest is one file.
 //!
 //! `flock` does not interfere with LMDB, whose own locks are on its lock file.
 
@@ -23,7 +24,7 @@ use crate::sys::os;
 use crate::sys::reclaim::Reclaimer;
 use crate::txn::writer_lock::command_of;
 
-/// A database's data file, held so that others know of us.
+/// A database's data file, locked so that other processes know of this one.
 #[expect(clippy::struct_excessive_bools, reason = "each is decided at another moment of opening, by itself")]
 pub(crate) struct Opening {
     pub(crate) path: PathBuf,
@@ -31,25 +32,29 @@ pub(crate) struct Opening {
     file: OwnFile,
     /// Whether it is a database, so that the files beside it are a database's.
     pub(crate) is_open: bool,
-    /// Whether the log may hold what the tree has not: so it is unless the last one has just written all of it there, or
-    /// nobody else can ever have used it.
+    /// Whether the log may have commits that the tree lacks. False only after the last process has
+    /// written all of them into the tree, or if no other process can ever have used the log.
     pub(crate) keeps_log: AtomicBool,
-    /// Whether the registry must be told when it is closed. Not before it was told of it: it is locked then.
+    /// Whether the registry must be told when it is closed. Only set after the registry knows of
+    /// it: its lock is held until then.
     pub(crate) is_registered: AtomicBool,
-    /// Whether our share was given up for a moment since: others may have been here, with files beside it that we know nothing of.
+    /// Whether our shared lock was given up for a moment since then: other processes may have been
+    /// here, with files beside the database that we do not know.
     was_away: AtomicBool,
-    /// The files beside it that were there when it was opened: they are ours as long as they are the same.
+    /// The files beside it when it was opened. They are ours as long as they are the same.
     beside: OnceLock<Beside>,
-    /// Who gives back what the log took, if somebody is there already.
+    /// The thread that frees the log's disk space, if there is one already.
     reclaimer: OnceLock<Reclaimer>,
-    /// Whether it was made just now, and whether it is to go again since no database came of it.
+    /// Whether the file was made just now, and whether it is to be removed again because no
+    /// database was made of it.
     pub(crate) is_made: bool,
     pub(crate) is_unwanted: bool,
-    /// Whether this process has it alone and what lies beside it is not in use by another one: a lock file there is our own then.
+    /// Whether this process is alone with it, and no other process uses the files beside it: a lock
+    /// file there is our own then.
     pub(crate) owns_beside: bool,
 }
 
-/// LMDB's lock file and the log.
+/// The lock file and the log.
 #[derive(PartialEq, Eq)]
 struct Beside([Option<FileId>; 2]);
 
@@ -64,15 +69,15 @@ fn id_of(metadata: &std::fs::Metadata) -> FileId {
     FileId { device: metadata.dev(), inode: metadata.ino() }
 }
 
-/// How the data file was found.
+/// The data file as it was found.
 pub(crate) struct Found {
     pub(crate) opening: Opening,
-    /// Nobody else has it open, and nobody can open it until `share`.
+    /// No other process has it open, or can open it until `share`.
     pub(crate) is_alone: bool,
     pub(crate) is_writable: bool,
 }
 
-/// Whether to create a file, and what to need of it.
+/// Whether to create a file, and whether to write it.
 #[derive(Clone, Copy)]
 pub(crate) struct Wish {
     pub(crate) creates: bool,
@@ -80,7 +85,8 @@ pub(crate) struct Wish {
 }
 
 impl Opening {
-    /// Find or create the file, and take its lock: exclusively if nobody has it open, else shared.
+    /// Find or create the file and lock it: exclusively if no other process has it open, otherwise
+    /// shared.
     pub(crate) fn find(path: &Path, wish: Wish, timeout: Duration) -> Result<Found, StoreError> {
         let begin = Instant::now();
         let name = path.display().to_string();
@@ -121,22 +127,23 @@ impl Opening {
         self.file.file().ok_or(StoreError::Forked { what: "database" })
     }
 
-    /// Let others in. False when somebody else was alone with the file in between, and has replaced it, or removed the files
-    /// beside it as the last one.
+    /// Let other processes in. False if another process was alone with the file in between, and has
+    /// replaced it, or removed the files beside it as the last one to close.
     pub(crate) fn share(&self) -> Result<bool, StoreError> {
         let name = || self.path.display().to_string();
         let file = self.file()?;
-        // To share what is exclusive is not one step: another process may be alone in between.
+        // Converting the lock from exclusive to shared is not atomic: another process may be alone
+        // in between.
         file.lock_shared().map_err(|source| StoreError::from_io("lock", name(), source))?;
         Ok(self.is_current())
     }
 
-    /// Note which files lie beside it, while nobody can remove them.
+    /// Note which files lie beside it, while no process can remove them.
     pub(crate) fn note_beside(&self) {
         self.beside.get_or_init(|| Beside::of(&self.path));
     }
 
-    /// Have what the log took given back by somebody.
+    /// Let a thread free the log's disk space.
     pub(crate) fn reclaim_by(&self, reclaimer: Option<Reclaimer>) {
         if let Some(reclaimer) = reclaimer {
             let _ = self.reclaimer.set(reclaimer);
@@ -152,13 +159,13 @@ impl Opening {
         self.file.file().is_some_and(|file| same_file(&self.path, file) == Some(self.file_id))
     }
 
-    /// Whether others' files lie beside it by now.
+    /// Whether other files lie beside it by now.
     fn has_others_beside(&self) -> bool {
         let pairs = self.beside.get().map(|beside| beside.0.into_iter().zip(Beside::of(&self.path).0));
         pairs.is_some_and(|mut pairs| pairs.any(|(ours, now)| now.is_some() && now != ours))
     }
 
-    /// Become the only one, or say who else has it open.
+    /// Wait until no other process has it open; otherwise report which process has.
     pub(crate) fn be_alone(
         &self,
         timeout: Duration,
@@ -174,7 +181,8 @@ impl Opening {
                 }
                 Err(TryLockError::WouldBlock) => {}
             }
-            // The attempt has cost us our share for a moment, in which the last one may have closed.
+            // The attempt has given up our shared lock for a moment, in which the last process may
+            // have closed the database.
             self.was_away.store(true, Ordering::Relaxed);
             let _ = file.lock_shared();
             if begin.elapsed() >= timeout || !self.is_current() {
@@ -190,12 +198,13 @@ impl Opening {
         }
     }
 
-    /// Whether the file has no name any more: it was deleted, or another one was put in its place. One that was renamed has its new name.
+    /// Whether the file has no name any more: it was deleted or replaced. A renamed file has its
+    /// new name.
     pub(crate) fn is_deleted(&self) -> bool {
         self.file.file().and_then(|file| file.metadata().ok()).is_some_and(|metadata| metadata.nlink() == 0)
     }
 
-    /// Who else has it open, as far as the system tells.
+    /// Which other processes have it open, as far as the system tells.
     pub(crate) fn others(&self) -> Vec<Holder> {
         self.file.file().map(holders).unwrap_or_default()
     }
@@ -206,26 +215,28 @@ impl Opening {
     }
 }
 
-/// Where LMDB keeps its locks and its list of readers.
+/// The path of LMDB's lock file, which has its locks and its list of readers.
 pub(crate) fn lock_path_of(path: &Path) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push("-lock");
     path.into()
 }
 
-/// Who goes when a database is closed.
+/// How this process leaves a database when it closes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// The last one.
+    /// As the last one.
     Last,
-    /// The last one, of a file that was renamed meanwhile: nobody was here who does not share our log.
+    /// As the last one, of a file that was renamed meanwhile: no process was here that does not
+    /// share our log.
     LastOfMoved,
-    /// Somebody else has it open, or has had it alone.
+    /// Another process has it open, or was alone with it.
     NotLast,
 }
 
 impl Opening {
-    /// Whether nobody else has it open; nobody can open it from then on.
+    /// Find out whether this process is the last one. If so, no other process can open the file
+    /// from then on.
     pub(crate) fn leaving(&self) -> Leaving {
         let Some(file) = self.file.file().filter(|_| self.is_open) else { return Leaving::NotLast };
         if file.try_lock().is_err() {
@@ -236,7 +247,8 @@ impl Opening {
             return if self.has_others_beside() { Leaving::NotLast } else { Leaving::Last };
         }
         let is_named = file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
-        // Whoever found it under its new name has other lock files: what we know of the tree is not the newest then.
+        // A process that opened the file under its new name uses another lock file and another log:
+        // our knowledge of the tree is not the newest then.
         if is_named && !self.was_away.load(Ordering::Relaxed) {
             Leaving::LastOfMoved
         } else {
@@ -250,7 +262,8 @@ impl Drop for Opening {
         if !self.file.is_ours() {
             return;
         }
-        // The engine has closed the file. If nobody else has it open, nobody needs the files beside it.
+        // The engine has closed the file. If no other process has it open, the files beside it are
+        // not needed any more.
         if self.is_open && self.leaving() == Leaving::Last {
             if !self.keeps_log.load(Ordering::Relaxed) {
                 log_file::remove(&self.path, self.reclaimer.get());
@@ -266,7 +279,7 @@ impl Drop for Opening {
     }
 }
 
-/// A file that was opened, or made.
+/// A file that was opened, or created.
 struct Opened {
     file: File,
     is_writable: bool,
@@ -296,13 +309,13 @@ fn open_file(path: &Path, wish: Wish) -> Result<Opened, StoreError> {
             if let Ok(file) = both.create_new(true).open(path) {
                 return Ok(Opened { file, is_writable: true, is_made: true });
             }
-            // Somebody else was faster, or it is a link that leads to nothing yet.
+            // Another process was faster, or it is a link to a file that does not exist yet.
             both.create_new(false).create(true).truncate(false).open(path)
         }
         found => found,
     };
     match found {
-        // Who may write the file, and no other beside it, can only read.
+        // A user who may write the file, but create none beside it, can only read.
         Ok(file) if !wish.writes && !lock_path_of(path).exists() && !os::may_create_beside(path) => {
             Ok(Opened::found(file, false))
         }
@@ -311,7 +324,7 @@ fn open_file(path: &Path, wish: Wish) -> Result<Opened, StoreError> {
             let file = File::open(path).map_err(|source| StoreError::from_io("open", name, source))?;
             Ok(Opened::found(file, false))
         }
-        // The folder is there (`real_path`), but its file system makes no files.
+        // The folder exists (`real_path`), but its file system allows no new files.
         Err(error) if wish.creates && error.kind() == io::ErrorKind::NotFound => {
             Err(StoreError::NotCreatable { path: name })
         }
@@ -325,7 +338,7 @@ fn open_file(path: &Path, wish: Wish) -> Result<Opened, StoreError> {
     }
 }
 
-/// Whether an error says that we may not write there, though perhaps read.
+/// Whether an error means that this user may not write there, though perhaps read.
 pub(crate) fn is_denied(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
 }
@@ -421,10 +434,10 @@ mod tests {
         let (path, log) = scratch("beside");
         let opening = found(&path);
         opening.note_beside();
-        // As the engine has them open, so that their inodes are not used again.
+        // Keep both open, as the engine does, so that their inodes are not used again.
         let _open = [File::open(&log).unwrap(), File::open(lock_path_of(&path)).unwrap()];
         assert!(opening.share().unwrap());
-        // What the last one does who was alone while the lock was being converted.
+        // What the last process to close does, if it was alone while the lock was converted.
         std::fs::remove_file(&log).unwrap();
         std::fs::remove_file(lock_path_of(&path)).unwrap();
         assert!(!opening.share().unwrap(), "whoever opens it next has other ones");

@@ -1,14 +1,14 @@
-//! How does a lock on a file stay one process's alone?
+//! A file whose lock belongs to this process alone, also after a fork.
 //!
-//! A fork copies descriptors, and with them the locks that belong to them: children close these at once, and leave closing
-//! them later to nobody.
+//! A fork copies descriptors, and with them their locks. So a child closes such descriptors at
+//! once, in the fork handler, and its copy of the object never closes them.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use crate::sys::os;
 
-/// A file whose `flock` belongs to this process alone: children close it, and leave closing it later to nobody.
+/// A file whose `flock` belongs to this process alone. Forked children close the descriptor.
 pub(crate) struct OwnFile {
     file: Option<File>,
     generation: u64,
@@ -34,10 +34,11 @@ impl Drop for OwnFile {
         let Some(file) = self.file.take() else { return };
         if self.is_ours() {
             os::no_longer_close_in_children(file.as_raw_fd());
-            // Explicitly, in case a child still has a copy of the descriptor.
+            // Unlock explicitly, in case a child still has a copy of the descriptor.
             let _ = file.unlock();
         } else {
-            // The fork handler has closed the descriptor; its number may be somebody else's by now.
+            // The fork handler has closed the descriptor; its number may belong to another file by
+            // now.
             std::mem::forget(file);
         }
     }

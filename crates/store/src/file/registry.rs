@@ -1,30 +1,30 @@
-//! Which databases does this process have open?
+//! The registry: which databases this process has open.
 //!
-//! One environment for one file, however often and under whatever names it is opened: LMDB's locks belong
-//! to the process and would be dropped by closing a second one.
+//! A process has one environment for one file, however often and under whatever names the file is
+//! opened. LMDB's locks belong to the process, and closing a second environment would release them.
 //!
-//! The registry's own lock is held for moments only, and by the fork handlers while a fork happens; what takes
-//! long (waiting for other processes, opening) happens under the lock of one file's place.
+//! The registry's own lock is held only for moments, and by the fork handlers during a fork. Slow
+//! steps (waiting for other processes, opening) happen under the lock of one file's place.
 
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
-/// A file, whatever its name.
+/// The identity of a file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId {
     pub(crate) device: u64,
     pub(crate) inode: u64,
 }
 
-/// What is open; the registry need not know more.
+/// An open database; the registry need not know more.
 pub(crate) type Opened = dyn Any + Send + Sync;
 
-/// Whether a file's database is open here.
+/// Whether a file's database is open in this process.
 pub(crate) enum Place {
-    /// Nobody has it open.
+    /// It is closed.
     Closed,
-    /// Somebody has, or is about to finish closing it when the reference is dead.
+    /// It is open, or about to be closed if the reference is dead.
     Open(Weak<Opened>),
 }
 
@@ -32,7 +32,7 @@ type Places = HashMap<FileId, Arc<Mutex<Place>>>;
 
 static PLACES: LazyLock<Mutex<Places>> = LazyLock::new(Mutex::default);
 
-/// The place of a file. Whoever opens the file holds its lock until it is open.
+/// The place of a file. A thread that opens the file holds the place's lock until it is open.
 pub(crate) fn place_of(file: FileId) -> Arc<Mutex<Place>> {
     Arc::clone(hold().places.entry(file).or_insert_with(|| Arc::new(Mutex::new(Place::Closed))))
 }
@@ -43,7 +43,7 @@ pub(crate) fn is_open(file: FileId) -> bool {
     place.is_some_and(|place| matches!(&*lock(&place), Place::Open(opened) if opened.strong_count() > 0))
 }
 
-/// Say that a file is closed, and forget its place unless somebody is about to use it.
+/// Mark a file as closed, and remove its place unless another thread is about to use it.
 pub(crate) fn close(file: FileId) {
     let Some(place) = hold().places.get(&file).cloned() else { return };
     *lock(&place) = Place::Closed;
@@ -58,19 +58,19 @@ pub(crate) fn lock(place: &Mutex<Place>) -> MutexGuard<'_, Place> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The registry, for as long as the guard lives.
+/// The registry, locked while the guard lives.
 pub(crate) struct RegistryGuard {
     places: MutexGuard<'static, Places>,
 }
 
-/// Wait for the registry and keep it.
+/// Lock the registry.
 pub(crate) fn hold() -> RegistryGuard {
     RegistryGuard { places: PLACES.lock().unwrap_or_else(PoisonError::into_inner) }
 }
 
 impl RegistryGuard {
-    /// In a forked child: nothing of what the parent has open is ours. The places are leaked, since their
-    /// locks may be held by threads that do not exist here.
+    /// In a forked child: nothing that the parent has open is ours. The places are leaked, since
+    /// threads that do not exist here may hold their locks.
     pub(crate) fn forget_all(&mut self) {
         std::mem::forget(std::mem::take(&mut *self.places));
     }

@@ -1,9 +1,11 @@
-//! How is a file beside a database opened, so that no other file is opened, changed or waited for in its place?
+//! Opens the files beside a database, safely: never another file in their place.
 //!
-//! The log, the lock file and what `compact` makes lie at names that every user of the folder can guess, and a user who may write to the
-//! folder can put something else there first: a symbolic link or a hard link to another user's file, a pipe that keeps its opener waiting.
-//! So these names are opened without following links, and only a regular file with one name is taken. A file that is missing is created
-//! exclusively, and only a file that this process created gets the database's rights and owner.
+//! The log, the lock file and the files of `compact` have names that every user of the folder can
+//! guess. A user who may write to the folder can put something else there first: a symbolic link or
+//! a hard link to another user's file, or a pipe that blocks its opener. So these names are opened
+//! without following links, and only a regular file with one name is accepted. A missing file is
+//! created exclusively, and only a file that this process created gets the database's permissions
+//! and owner.
 
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -13,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::file::rights;
 
-/// What a file that is not a regular one is called.
+/// The description of a file that is not regular.
 fn kind_of(found: &Metadata) -> &'static str {
     if found.is_symlink() {
         "a symbolic link"
@@ -24,7 +26,7 @@ fn kind_of(found: &Metadata) -> &'static str {
     }
 }
 
-/// What lies at the name of a file beside a database and is not taken for one.
+/// A file beside a database that is not accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct Strange {
     pub(crate) path: PathBuf,
@@ -44,13 +46,13 @@ impl Strange {
         io::Error::other(Self { path: path.to_owned(), what })
     }
 
-    /// What an error says of such a file, if that is what it is about.
+    /// The `Strange` in an error, if there is one.
     pub(crate) fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 }
 
-/// Open a file beside a database that is there.
+/// Open an existing file beside a database.
 pub(crate) fn open(path: &Path, is_writable: bool) -> io::Result<File> {
     let file = peek(path, is_writable)?;
     if file.metadata()?.nlink() > 1 {
@@ -59,22 +61,23 @@ pub(crate) fn open(path: &Path, is_writable: bool) -> io::Result<File> {
     Ok(file)
 }
 
-/// The same of a file that may have other names, to look at it.
+/// The same for a file that may have other names; only to look at it.
 pub(crate) fn peek(path: &Path, is_writable: bool) -> io::Result<File> {
     let mut options = File::options();
-    // To open a pipe does not wait for its other end; for a regular file the flag says nothing.
+    // Opening a pipe does not wait for its other end; for a regular file the flag has no effect.
     options.read(true).write(is_writable).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     match options.open(path) {
         Ok(file) => match file.metadata()? {
             found if found.is_file() => Ok(file),
             found => Err(Strange::at(path, kind_of(&found))),
         },
-        // A link, a directory, a socket; or what an error of another kind is about.
+        // A link, a directory, a socket; otherwise return the original error.
         Err(error) => Err(refuse(path).err().unwrap_or(error)),
     }
 }
 
-/// Open a file beside a database, or create it with the rights of the database; true where it was created.
+/// Open a file beside a database, or create it with the database's permissions; true if it was
+/// created.
 pub(crate) fn open_or_create(path: &Path, database: Option<&Metadata>) -> io::Result<(File, bool)> {
     loop {
         match open(path, true) {
@@ -94,13 +97,14 @@ pub(crate) fn create(path: &Path, database: Option<&Metadata>) -> io::Result<Fil
     let mode = database.map_or(rights::PRIVATE, rights::mode_like);
     let file = File::options().read(true).write(true).create_new(true).mode(mode).open(path)?;
     if let Some(database) = database {
-        // Where it cannot be, a user who is refused by it is told.
+        // If this fails, a user who is refused access gets an error later.
         let _ = rights::liken(&file, database);
     }
     Ok(file)
 }
 
-/// Remove what a dead process left beside a database, if anything; whatever is no regular file is refused.
+/// Remove what a dead process left beside a database, if anything. A file that is not regular is
+/// refused.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     refuse(path)?;
     match std::fs::remove_file(path) {
@@ -109,7 +113,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Refuse what lies at a path and is no regular file.
+/// Refuse a file that is not regular.
 fn refuse(path: &Path) -> io::Result<()> {
     match path.symlink_metadata() {
         Ok(found) if !found.is_file() => Err(Strange::at(path, kind_of(&found))),

@@ -1,23 +1,26 @@
-//! Is a file one of ours?
+//! The stamp in a database file: tells whether a file is one of ours, and whether it is whole.
 //!
 //! ```text
 //! offset 4032   16 bytes  "pellucid db", then NUL, CR, LF, 0x1A, LF: a text-mode copy is noticed
-//!        4048   u16 format, u16 oldest reader's format, u32 kind: 0, or what kind of a copy in the making it is
+//!        4048   u16 format, u16 oldest reader's format,
+//!               u32 kind: 0, or the kind of an unfinished copy
 //!        4056   u64 XXH3-64 of the 24 bytes before
-//!        4064   u64 mark: 0, or the token of the log that may have commits which the file has not
+//!        4064   u64 mark: 0, or the token of the log that may have commits which the file lacks
 //!        4072   u64 XXH3-64 of the mark; anything else is no mark
-//!        4080   u64 proof: 0 while the file is being made, then XXH3-64 of the pages behind this one as they were made
-//!        4088   u64 XXH3-64 of the proof; anything else is none: the file was made by an older version
-//! offset 4592   16 bytes  as at 4032, so that the second meta page by itself is known for one of ours
+//!        4080   u64 proof: 0 while the file is being made,
+//!               then XXH3-64 of the pages behind this one as they were made
+//!        4088   u64 XXH3-64 of the proof; anything else is none: an older version made the file
+//! offset 4592   16 bytes  as at 4032, so that the second meta page alone is recognised, too
 //! ```
 //!
-//! The stamp lies in the first page, which is LMDB's, behind what LMDB uses of it and ever writes; copies that LMDB's own
-//! tools make do not have it. So "is it LMDB's?" and "is it ours?" are two questions, and a foreign LMDB file is refused
-//! before LMDB opens it.
+//! The stamp is in the first page, which is LMDB's, behind what LMDB uses and ever writes of it.
+//! Copies that LMDB's own tools make do not have it. So "is it LMDB's?" and "is it ours?" are two
+//! questions, and a foreign LMDB file is refused before LMDB opens it.
 //!
-//! Nobody waits for the disk when a file is made, so that a power cut may leave any of its sectors, and zeros for the others. By the
-//! proof that is told from a file that is whole. It is asked while the file is no longer than it was made: it was synced ahead of
-//! whatever made it longer, and had no rows until then.
+//! Creating a file does not wait for the disk, so a power cut may leave any of its sectors, and
+//! zeros for the others. The proof tells that apart from a whole file. It is checked while the file
+//! is no longer than it was made: the file was synced before anything made it longer, and had no
+//! rows until then.
 
 use std::fs::File;
 use std::io;
@@ -36,7 +39,7 @@ const MAGIC: &[u8; 16] = b"pellucid db\0\r\n\x1a\n";
 const OFFSET: u64 = 4032;
 const SIZE: usize = 32;
 const HEAD_SIZE: usize = 4096;
-/// Bytes of a file that has nothing but its first commit: two meta pages, and the roots of two trees.
+/// Bytes of a file with nothing but its first commit: two meta pages, and the roots of two trees.
 const SIZE_MADE: u64 = 4 * PAGE_SIZE as u64;
 const KIND: std::ops::Range<usize> = 20..24;
 const CHECKED: usize = 24;
@@ -44,34 +47,36 @@ const MARK: usize = 4064;
 const MARK_SIZE: usize = 16;
 const PROOF: usize = 4080;
 const SECOND_MAGIC: usize = PAGE_SIZE + 496;
-/// What a disk writes whole.
+/// A disk writes this many bytes atomically.
 const SECTOR: usize = 512;
 /// The bytes of the first page that the stamp takes.
 pub(crate) const RANGE: std::ops::Range<usize> = OFFSET as usize..OFFSET as usize + SIZE;
 
-/// What a file is on its way to be. `compact` and `backup` fill a new file, and then give it the name of the database. What
-/// one of them leaves that dies is known by this, whatever it is called, and only that is ever removed.
+/// The kind of a file. `compact` and `backup` fill a new file, and then give it the name of the
+/// database. A file that one of them left when it died is recognised by this, whatever its name is;
+/// no other file is ever removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A database.
     Database = 0,
     /// A copy that lacks rows.
     Unfinished = 1,
-    /// A copy that has everything, and not its name. One that is opened alone becomes a database.
+    /// A copy that is complete but does not have the database's name yet. Opening it alone makes it
+    /// a database.
     Unnamed = 2,
 }
 
 /// What a file turned out to be.
 pub(crate) enum Identity {
-    /// Nothing yet.
+    /// An empty file.
     Empty,
-    /// Begun to be created by somebody who did not come to the end.
+    /// A file whose creation was not finished.
     Unfinished,
     /// A database, and its mark.
     Ours(u64),
 }
 
-/// Look at a file's first page; refuses whatever is not ours, is cut off, or is too new.
+/// Check a file's first page. Refuses a file that is not ours, is cut off, or is too new.
 pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identity, StoreError> {
     let failed = |source| StoreError::from_io("read", path.to_owned(), source);
     let not_ours = |what| StoreError::NotADatabase { path: path.to_owned(), what };
@@ -135,8 +140,9 @@ pub(crate) fn identify(file: &File, path: &str, is_alone: bool) -> Result<Identi
     })
 }
 
-/// Whether a power cut may have left this of a file's pages as they were made: some of their sectors, and zeros for the others, or all of
-/// the first two pages', and others behind these than the proof is of.
+/// Whether these pages are what a power cut may leave of a new file: some of its sectors, with
+/// zeros for the others; or all sectors of the first two pages, but other pages than the proof was
+/// made of.
 fn is_left_of_beginning(found: &[u8]) -> bool {
     let whole = beginning(Kind::Database);
     let mut has_all = found.len() >= whole.len();
@@ -158,7 +164,7 @@ fn is_of_first_commit(found: &[u8], begun: &[u8]) -> bool {
     found.get(magic.clone()) == begun.get(magic) && Meta::parse(found, 1).is_some_and(|meta| meta.txn == 1)
 }
 
-/// What proves that the pages behind the first one are as they were made; `None` where some are not there.
+/// The proof of the pages after the first one. `None` if some are missing.
 fn proof_of(pages: &[u8]) -> Option<u64> {
     pages.get(PAGE_SIZE..SIZE_MADE as usize).map(xxh3_64)
 }
@@ -169,13 +175,13 @@ fn proof_in(head: &[u8]) -> Option<u64> {
     (read_u64(head, PROOF + 8)? == xxh3_64(&proof.to_le_bytes())).then_some(proof)
 }
 
-/// Whether a stamp is one, and sound.
+/// Whether a stamp is present and sound.
 fn is_stamp(stamp: &[u8]) -> bool {
     stamp.starts_with(MAGIC)
         && read_u64(stamp, CHECKED).is_some_and(|check| stamp.get(..CHECKED).map(xxh3_64) == Some(check))
 }
 
-/// Whether a file is what `compact` or `backup` left that died, or has not come to the end.
+/// Whether a file is an unfinished or unnamed copy of `compact` or `backup`.
 pub(crate) fn is_copy(file: &File) -> bool {
     let mut stamp = [0; SIZE];
     let kinds = [Kind::Unfinished, Kind::Unnamed].map(|kind| Some(kind as u32));
@@ -184,7 +190,7 @@ pub(crate) fn is_copy(file: &File) -> bool {
         && kinds.contains(&read_u32(&stamp, KIND.start))
 }
 
-/// Make a file of another kind. On the disk with whatever syncs the file next.
+/// Set the kind of a file. The next sync of the file writes it to the disk.
 pub(crate) fn set_kind(file: &File, kind: Kind) -> io::Result<()> {
     let mut stamp = [0; SIZE];
     file.read_exact_at(&mut stamp, OFFSET)?;
@@ -196,7 +202,7 @@ pub(crate) fn set_kind(file: &File, kind: Kind) -> io::Result<()> {
     file.write_all_at(&stamp, OFFSET)
 }
 
-/// Make a database of a copy that has everything. For whoever has it alone.
+/// Make a database of a complete copy. The caller is alone with it.
 pub(crate) fn settle_kind(file: &File) -> io::Result<()> {
     if is_copy(file) { set_kind(file, Kind::Database) } else { Ok(()) }
 }
@@ -205,7 +211,7 @@ fn with_check(word: u64) -> Vec<u8> {
     [word, xxh3_64(&word.to_le_bytes())].map(u64::to_le_bytes).concat()
 }
 
-/// The mark that these bytes are.
+/// The mark in these bytes.
 fn mark_in(bytes: &[u8]) -> u64 {
     let mark = read_u64(bytes, 0).unwrap_or(0);
     let is_one = read_u64(bytes, 8) == Some(xxh3_64(&mark.to_le_bytes()));
@@ -219,8 +225,8 @@ pub(crate) fn mark_of(file: &File) -> io::Result<u64> {
     Ok(mark_in(&bytes))
 }
 
-/// Mark a database's file, or with 0 take the mark away. Visible at once to whoever copies the file; on the disk with whatever
-/// syncs the file next.
+/// Set the mark of a database's file; 0 removes it. Any copy of the file made from now on has it.
+/// The next sync of the file writes it to the disk.
 pub(crate) fn set_mark(file: &File, mark: u64) -> io::Result<()> {
     let bytes = if mark == 0 { vec![0; MARK_SIZE] } else { with_check(mark) };
     file.write_all_at(&bytes, MARK as u64)
@@ -231,8 +237,9 @@ fn corrupt(path: &str, what: &str) -> StoreError {
     StoreError::Corrupt { path: path.to_owned(), place, what: what.to_owned(), is_open: false }
 }
 
-/// Look at the pages that the engine reads first, before it does: it believes whatever they say. Only when nobody else has
-/// the file open, since they may be changed meanwhile, and since others can read them then.
+/// Verify the pages that the engine reads first, before it trusts them. Only if no other process
+/// has the file open: it might change the pages meanwhile, and its readers show that they can be
+/// read.
 fn probe(file: &File, size: u64, path: &str) -> Result<(), StoreError> {
     let metas =
         PageFile::metas(file).map_err(|source| StoreError::from_io("read", path.to_owned(), source))?;
@@ -262,13 +269,15 @@ fn probe(file: &File, size: u64, path: &str) -> Result<(), StoreError> {
     })
 }
 
-/// Refuse a file that ends before its pages do: LMDB would read behind the end, which kills the process.
+/// Refuse a file that ends before its pages do: LMDB would read beyond the end, which kills the
+/// process.
 fn check_size(file: &File, path: &str) -> Result<(), StoreError> {
     let failed = |source| StoreError::from_io("read", path.to_owned(), source);
     let mut seen = None;
     loop {
         let metas = PageFile::metas(file).map_err(failed)?;
-        // Behind the meta pages: others may commit meanwhile, and the file grows before a meta page says so.
+        // After the meta pages: other processes may commit meanwhile, and the file grows before a
+        // meta page says so.
         let size = file.metadata().map_err(failed)?.len();
         let truncated = |needed| StoreError::Truncated { path: path.to_owned(), size, needed };
         let Some(meta) = metas.iter().flatten().max_by_key(|meta| meta.txn) else {
@@ -286,12 +295,13 @@ fn check_size(file: &File, path: &str) -> Result<(), StoreError> {
         if size >= needed {
             return Ok(());
         }
-        // Pages at the end that were given back before they were ever written are not there, and need not be.
+        // Pages at the end that were freed before they were ever written may be missing.
         let pages = PageFile::new(file, meta.page_size, size);
         let missing = size / u64::from(meta.page_size)..meta.last_page + 1;
         match pages.free_pages(meta) {
             Ok(free) if missing.clone().all(|page| free.binary_search(&page).is_ok()) => return Ok(()),
-            // The list of free pages of a version is written over when two others have followed.
+            // The list of free pages of a version is overwritten when two other versions have
+            // followed.
             _ if seen != Some(meta.txn) => seen = Some(meta.txn),
             _ => return Err(truncated(needed)),
         }
@@ -309,22 +319,23 @@ fn read_up_to(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Make a file a database's beginning. It is a database with the engine's first commit, and known for a whole one from `finish` on; what a
-/// power cut leaves before all of it is on the disk is known for what it is (`identify`).
+/// Write the beginning of a database to a file. The engine's first commit makes it a database, and
+/// `finish` marks it as whole. `identify` recognises what a power cut leaves before all of it is on
+/// the disk.
 pub(crate) fn begin(file: &File, kind: Kind) -> io::Result<()> {
     file.set_len(0)?;
     file.write_all_at(&beginning(kind), 0)
 }
 
-/// Note what the engine's first commit has made of a beginning.
+/// Store the proof, after the engine's first commit.
 pub(crate) fn finish(file: &File) -> io::Result<()> {
     let mut made = vec![0; SIZE_MADE as usize];
     file.read_exact_at(&mut made, 0)?;
     file.write_all_at(&with_check(proof_of(&made).unwrap_or(0)), PROOF as u64)
 }
 
-/// Write what is there of a file that was just made once more, where that is all there is: whoever made it has died, perhaps with a sync
-/// that failed, and the system tells of that once and then takes the pages for written.
+/// Write the pages of a new file once more, if it has no others. Its creator died, perhaps after a
+/// failed sync, which the system reports once and then considers the pages as written.
 pub(crate) fn write_again(file: &File) -> io::Result<()> {
     if file.metadata()?.len() != SIZE_MADE {
         return Ok(());
@@ -332,8 +343,9 @@ pub(crate) fn write_again(file: &File) -> io::Result<()> {
     os::write_again(file)
 }
 
-/// LMDB's two meta pages, as it would write them, with our stamp in the first, and a part of it in the second. LMDB would write them
-/// without, and whoever died before stamping them would leave a foreign file behind.
+/// LMDB's two meta pages, as it would write them, with our stamp in the first and a part of it in
+/// the second. LMDB would write them without the stamp, so a process that died before stamping
+/// would leave a foreign file behind.
 fn beginning(kind: Kind) -> Vec<u8> {
     let mut pages = new_metas();
     let mut stamp = Vec::with_capacity(SIZE);

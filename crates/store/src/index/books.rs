@@ -1,13 +1,15 @@
-//! What does the catalog say of an index?
+//! The catalog entry of an index.
 //!
 //! ```text
-//! "i" + u32 table id + name   u32 id, u8 flags: 1 unique | 2 building, u32 size of the definition, definition,
-//!                             where building: u32 id of the notes, u64 builder, u64 rows done, u8 2, u64 rows put, then `from`,
-//!                             `upto` and `place` of `Building`, each: u32 size and 1 | 0, bytes
+//! "i" + u32 table id + name   u32 id, u8 flags: 1 unique | 2 building,
+//!                             u32 size of the definition, definition,
+//!                             if building: u32 id of the notes, u64 builder, u64 rows done, u8 2,
+//!                             u64 rows put, then `from`, `upto` and `place` of `Building`,
+//!                             each: u32 size and 1 | 0, bytes
 //! ```
 //!
-//! The definition is a text that the [`super::Deriver`] understands. Its entries are counted by an entry `t` of the index's id. Ids in
-//! keys are big-endian, everything else little-endian.
+//! The definition is a text that the [`super::Deriver`] understands. An entry `t` of the index's id
+//! has the count of its entries. Ids in keys are big-endian, everything else is little-endian.
 
 use crate::catalog::row_key::TableId;
 use crate::catalog::{self, CatalogError, Fields, INDEX, Source, sealed, unsealed};
@@ -17,44 +19,47 @@ const IS_UNIQUE: u8 = 1;
 const IS_BUILDING: u8 = 2;
 const IS_EXACT: u8 = 2;
 
-/// What is known of an index without reading it.
+/// What is known of an index without reading its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexInfo {
-    /// The id under which its entries lie.
+    /// The id under which its entries are stored.
     pub id: TableId,
-    /// The table whose rows it has.
+    /// The table that it indexes.
     pub table: TableId,
     /// Its name, within the table.
     pub name: Box<str>,
-    /// What its entries are made of, as a text that the deriver understands.
+    /// The definition of its entries, as a text that the deriver understands.
     pub definition: Box<str>,
     /// Whether no two rows may have the same parts.
     pub is_unique: bool,
-    /// How far it has been built; `None` where it has all rows.
+    /// How far it has been built. `None` if it has all rows.
     pub building: Option<Building>,
 }
 
-/// An index that has not all rows yet.
+/// The progress of an index that does not have all rows yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Building {
-    /// The id under which the keys of rows are noted that were written since it began.
+    /// The id of the notes: the keys of rows that were written since the build began.
     pub notes: TableId,
-    /// Who builds it: a process and its begin, as one number; 0 when nobody does.
+    /// The process that builds it: PID and start time as one number; 0 if none does.
     pub builder: u64,
-    /// How many rows are done: their entries are put, but for those of rows that are noted.
+    /// How many rows are done: their entries are put, except those of noted rows.
     pub done: u64,
-    /// Of the rows that come next, how many are so, as the entries of all of them are put in one order.
+    /// How many rows of the current round count as done. An estimate by the entries put so far,
+    /// since these are put in index order.
     pub put: u64,
-    /// How far it is to the byte; `None` where the build was begun by a release that did not say so, and all entries are put again.
+    /// The exact progress. `None` if an older release began the build without it; then all entries
+    /// are put again.
     pub exact: Option<Reached>,
 }
 
-/// How far a build is. Entries are put round by round, those of each round in order.
+/// The progress of a build. Entries are put round by round, those of each round in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
-    /// The key of the last row of the rounds before; `None` in the first one.
+    /// The key of the last row of the earlier rounds. `None` in the first round.
     pub from: Option<Vec<u8>>,
-    /// The key of the last row of this round; `None` where it is not known, and no entry of it was put.
+    /// The key of the last row of this round. `None` if not known yet; then no entry of the round
+    /// has been put.
     pub upto: Option<Vec<u8>>,
     /// The code of the last entry of this round that was put.
     pub place: Option<Vec<u8>>,
@@ -108,7 +113,7 @@ impl IndexInfo {
             let (mut put, mut exact) = (0, None);
             match fields.take()? {
                 [0] => {}
-                // A place whose round is not known.
+                // A place without its round: of no use.
                 [1] => fields.0 = &[],
                 [IS_EXACT] => {
                     put = fields.u64()?;
@@ -143,13 +148,13 @@ impl Reached {
     }
 }
 
-/// The key in the catalog of an index of this name.
+/// The catalog key of an index with this name.
 pub(crate) fn key_of(table: TableId, name: &str) -> Vec<u8> {
     let table = table.0.to_be_bytes();
     [&[INDEX], &table[..], name.as_bytes()].concat()
 }
 
-/// The index of this name.
+/// The index with this name.
 pub(crate) fn index_of(
     source: &(impl Source + ?Sized),
     table: TableId,
@@ -167,7 +172,7 @@ pub(crate) fn indexes_of(
     walk(source, &key_of(table, ""))
 }
 
-/// All indexes there are, by table and name.
+/// All indexes of the database, by table and name.
 pub(crate) fn all_indexes(source: &(impl Source + ?Sized)) -> Result<Vec<IndexInfo>, CatalogError> {
     walk(source, &[INDEX])
 }

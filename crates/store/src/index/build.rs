@@ -1,15 +1,19 @@
-//! How is an index built while others write?
+//! Builds an index while other transactions write.
 //!
-//! 1. A transaction declares it as building. From then on every writer keeps it in step for the rows that it touches, and notes their keys under
-//!    an id of its own.
-//! 2. The entries of all rows of a snapshot that is taken after that are derived and put in order.
-//! 3. Transactions put them, a part each, past rows that were noted, and say how far they are.
-//! 4. The last one drops the notes and says that it is ready.
+//! 1. A transaction declares the index as building. From then on every writer updates its entries
+//!    for the rows that it writes, and notes the keys of these rows under an id of their own.
+//! 2. The entries of all rows of a snapshot taken after that are derived and sorted.
+//! 3. Transactions put them, a part each, skipping noted rows, and store the progress.
+//! 4. The last one drops the notes and marks the index as ready.
 //!
-//! Where the entries of all rows do not fit memory, 2 and 3 are done in rounds: rows up to a key, then those behind it. With each part the catalog
-//! says up to which row the rounds before were, up to which this one is, and which entry was put last. Whoever builds says so there, too, by the
-//! process's number and when it began; one that is gone is followed by the next to create the same index. That derives the rows of the round again,
-//! and goes on behind the entry: a row that was not noted is what it was. So it may be killed at any point.
+//! If the entries of all rows do not fit into memory, steps 2 and 3 are done in rounds: first the
+//! rows up to a key, then those behind it. With each part the catalog stores the last row of the
+//! earlier rounds, the last row of this one, and the last entry that was put. It also stores which
+//! process builds, by PID and start time.
+//!
+//! If that process died, the next one that creates the same index continues. It derives the rows of
+//! the round again and goes on behind the last entry: a row that was not noted has not changed. So
+//! the builder may be killed at any point.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -29,15 +33,15 @@ use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
 use crate::txn::writer_lock::is_dead;
 
-/// Tables with fewer rows are built in one transaction, while which nobody is told how far it is.
+/// Tables with fewer rows are indexed in one transaction, without progress reports.
 const FEW: u64 = 1 << 14;
-/// Entries of one transaction: some 20 ms, for which other writers wait.
+/// Entries per transaction: some 20 ms, for which other writers wait.
 pub(crate) const PART: u64 = 1 << 15;
 
 /// Ids of indexes that threads of this process build.
 pub(crate) type Builds = Mutex<HashSet<TableId>>;
 
-/// Takes an index out of those that are being built, however that ends.
+/// Removes an index from those being built, however the build ends.
 struct Own<'d>(&'d Database, TableId);
 
 impl Drop for Own<'_> {
@@ -46,13 +50,14 @@ impl Drop for Own<'_> {
     }
 }
 
-/// What is told how many rows were looked at, of how many, and says whether to go on.
+/// Called with the number of rows done and the total; returns whether to go on.
 pub type GoOn<'f> = &'f mut (dyn FnMut(u64, u64) -> bool + Send);
 
 impl Store {
-    /// Make an index, and fill it with the rows that are there, in short transactions between which others write; one that is there already and is
-    /// made of the same is left as it is, or built to its end. Waits for others who write until the timeout, each time. While rows are derived
-    /// `go_on` counts them half, and again when their entries are put.
+    /// Create an index, and fill it with the existing rows, in short transactions between which
+    /// others write. An existing index with the same definition is left as it is, or its build is
+    /// finished. Waits for other writers until the timeout, for each transaction. `go_on` counts a
+    /// row half when it is derived, and fully when its entries are put.
     ///
     /// # Errors
     /// As [`Transaction::create_index`]; `BuiltByOther`; `Gone` when it was dropped meanwhile.
@@ -89,7 +94,8 @@ impl Store {
         built
     }
 
-    /// What becomes of an index that could not be built: it goes where no index can be, else whoever wants it goes on.
+    /// After a failed build: drop the index if it can never be built; otherwise clear the builder,
+    /// so that another process can continue.
     fn leave_build(&self, info: &IndexInfo, why: &StoreError, timeout: Duration) -> Result<(), StoreError> {
         let is_refused =
             matches!(why, StoreError::Index(error) if matches!(**error, IndexError::NotUnique(_)));
@@ -122,11 +128,11 @@ impl Store {
         let mut reached = exact.unwrap_or_default();
         let mut putter = Putter { store: self, info, timeout, is_exact, is_alone: is_fresh };
         let mut told = Told { last: 0, total: snapshot.count(info.table)?, go_on };
-        // A small table is done before it is time to tell; whoever watches sees it begin all the same.
+        // A small table is done before a report is due; report its begin in any case.
         if !told.tell(done + put) {
             return Err(StoreError::Stopped);
         }
-        // A round that somebody has begun, and then what is behind it.
+        // First finish a round that was begun before, then go on with the rows behind it.
         let mut is_begun = reached.upto.is_some();
         loop {
             let mut rows = rows_of(&snapshot, info, &prepared, &reached, is_begun)?;
@@ -139,7 +145,7 @@ impl Store {
                 putter.is_alone &= is_last;
                 putter.put_round(&round, (done, put), &reached, is_last, &mut |put| told.tell(done + put))?;
                 if is_last {
-                    // Rows that came or went since somebody began are not counted.
+                    // Rows that were added or deleted since the build began are not counted.
                     told.tell(u64::MAX);
                     return Ok(());
                 }
@@ -155,7 +161,7 @@ impl Store {
     }
 }
 
-/// Who is told how far it is, never less than before and never more than all.
+/// Reports progress that never decreases and never exceeds the total.
 struct Told<'f> {
     last: u64,
     total: u64,
@@ -169,7 +175,8 @@ impl Told<'_> {
     }
 }
 
-/// The rows that are to be derived: of a round that was begun all of them, in whatever memory it takes; it fitted before.
+/// The rows to derive. A round that was begun before is derived as a whole, without a memory limit:
+/// it fitted before.
 fn rows_of(
     snapshot: &Snapshot,
     info: &IndexInfo,
@@ -192,16 +199,17 @@ fn rows_of(
 }
 
 impl Transaction {
-    /// Delete the notes of a build that is over.
+    /// Delete the notes of a finished build.
     fn drop_notes(&mut self, notes: TableId) -> Result<(), StoreError> {
         if self.count(notes)? == 0 {
-            // To look for some would bring all that waits in the log in order, all entries of the build among it.
+            // Searching for notes would sort everything in the memtables, including all entries of
+            // the build.
             return self.forget_rows(notes);
         }
         self.drop_rows(notes, &mut || true)
     }
 
-    /// Go on with what another one has begun to build.
+    /// Continue a build that another process or thread has begun.
     fn take_over(&mut self, info: IndexInfo) -> Result<IndexInfo, StoreError> {
         let Some(building) = info.building.clone() else { return Ok(info) };
         if let Some(pid) = living(building.builder, &self.database, info.id) {
@@ -217,20 +225,21 @@ impl Transaction {
     }
 }
 
-/// This process and when it began, as one number.
+/// This process's PID and start time as one number.
 pub(crate) fn own_number() -> u64 {
     let pid = std::process::id();
     u64::from(pid) | began(pid).unwrap_or(0) << 32
 }
 
-/// When a process began, as far as the system says so.
+/// When a process started, if the system tells.
 fn began(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the command, which may have anything in it, the 20th field.
+    // The 20th field after the command, which may contain any characters.
     stat.rsplit(") ").next()?.split(' ').nth(19)?.parse::<u64>().ok().map(|ticks| ticks & 0xFFFF_FFFF)
 }
 
-/// The process that builds, if it lives. Where nobody can be asked it is taken for gone: each transaction of a build looks whose it is.
+/// The building process, if it lives. If the system cannot tell, it is assumed to be gone: each
+/// transaction of a build checks that the build is still its own.
 fn living(builder: u64, database: &Database, id: TableId) -> Option<u32> {
     let pid = builder as u32;
     if builder == own_number() {
@@ -240,22 +249,23 @@ fn living(builder: u64, database: &Database, id: TableId) -> Option<u32> {
     (pid != 0 && !is_dead(pid) && began(pid) == Some(builder >> 32)).then_some(pid)
 }
 
-/// The code of the entry that was put last, how much of that is parts, and the spelling.
+/// The last entry that was put: its code, the size of the parts in it, and its spelling.
 type LastEntry = (Vec<u8>, usize, Vec<u8>);
 
-/// Puts entries that are in order, a part in each transaction.
+/// Puts sorted entries, one part per transaction.
 struct Putter<'p> {
     store: &'p Store,
     info: &'p IndexInfo,
     timeout: Duration,
-    /// Which entries were put before is known.
+    /// Whether it is known which entries were put before.
     is_exact: bool,
-    /// No other entries were put before, nor come later, but for those of rows that are noted.
+    /// Whether no entries were put before and none come later, except those of noted rows.
     is_alone: bool,
 }
 
 impl Putter<'_> {
-    /// `before` is how many rows are done, and how many of this round count as put. Tells how many of it do.
+    /// Put the entries of a round. The pair has the number of rows done, and how many of this round
+    /// count as done. Reports how many of the round are done.
     fn put_round(
         &mut self,
         round: &Round<'_>,
@@ -268,7 +278,7 @@ impl Putter<'_> {
         let entries = round.runs.iter().map(|runs| runs.len()).sum::<u64>().max(1);
         let mut merge = Merge::new(round.runs.iter().copied());
         let (mut last, mut put, mut clock) = (None, 0, Clock::new());
-        // Half of the work of a row was to derive it.
+        // Deriving a row is half of its work.
         let half = round.count / 2;
         let share = |put: u64| put_before.max((round.count - half) * put / entries);
         while merge.pass(reached.place.as_deref()) {
@@ -325,7 +335,7 @@ impl Putter<'_> {
         }
     }
 
-    /// What the catalog says of the index now, if it is still the one that is built here.
+    /// The index's catalog entry, if this process is still its builder.
     fn still_mine(&self, transaction: &Transaction) -> Result<IndexInfo, StoreError> {
         let gone = || StoreError::of_index(IndexError::Gone { index: self.info.name.to_string() });
         let now = transaction.index(self.info.table, &self.info.name).map_err(|_| gone())?;

@@ -1,8 +1,9 @@
-//! How are the entries of many rows derived and put in order, by several threads and in memory that is bounded?
+//! Derives and sorts the entries of many rows, with several threads and bounded memory.
 //!
-//! The rows are cut into many small parts that follow each other, and threads take one after the other until memory is full: what was taken
-//! by then is all rows up to one key. So a build may go on behind that key, whoever does. Entries stand in runs, each in order by itself, so that
-//! nobody sorts for longer than somebody may wait who has to end; `Merge` makes one order of them.
+//! The rows are cut into many small consecutive parts. Threads take one part after the other until
+//! memory is full; what was taken by then is all rows up to one key. So any process can continue
+//! the build behind that key. The entries are kept in runs, each sorted by itself, so that no
+//! single sort delays a stop for long; `Merge` merges the runs.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque, binary_heap::PeekMut};
@@ -22,23 +23,23 @@ use crate::txn::scan::{Row, Scan};
 const RUN_SIZE: usize = 16 << 20;
 /// Rows between two looks at the clock.
 pub(crate) const STEP: u64 = 1 << 10;
-/// Between two calls of `go_on`.
+/// Time between two calls of `go_on`.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Entries in runs, each of which is in order.
+/// Entries in sorted runs.
 pub(crate) struct Runs {
     sorted: Vec<Sorter>,
     filling: Sorter,
     memory: usize,
     run_size: usize,
-    /// Runs and entries that there were when this part of the rows began.
+    /// The number of runs and of unsorted entries when the current part of the rows began.
     before: (usize, usize),
     entries: Derived,
     spelling: Vec<u8>,
 }
 
 impl Runs {
-    /// For so many bytes in all.
+    /// Runs with this memory limit.
     pub(crate) fn new(memory: usize) -> Self {
         Self {
             sorted: Vec::new(),
@@ -51,7 +52,7 @@ impl Runs {
         }
     }
 
-    /// A part of the rows begins, which may be forgotten.
+    /// Begin a part of the rows, which may be dropped later.
     fn begin_part(&mut self) {
         if self.filling.size() > self.run_size / 4 {
             self.end_run();
@@ -64,7 +65,7 @@ impl Runs {
         self.filling.truncate(self.before.1);
     }
 
-    /// Take in the entries of a row.
+    /// Add the entries of a row.
     pub(crate) fn derive(
         &mut self,
         row: &Row<'_>,
@@ -80,7 +81,7 @@ impl Runs {
         }
         if self.filling.size() > self.run_size {
             if self.before.1 > 0 {
-                // A run has entries of parts before, or of this one.
+                // Keep entries of earlier parts and of this part in different runs.
                 let own = self.filling.split_off(self.before.1);
                 self.end_run();
                 self.filling = own;
@@ -92,7 +93,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Put in order what is not yet.
+    /// Sort the entries that are not sorted yet.
     pub(crate) fn end_run(&mut self) {
         if self.filling.len() > 0 {
             let mut run = std::mem::take(&mut self.filling);
@@ -101,13 +102,13 @@ impl Runs {
         }
     }
 
-    /// Whether they take the memory that they may.
+    /// Whether the memory limit is reached.
     pub(crate) fn is_full(&self) -> bool {
-        // Looked at for each row.
+        // Called for each row, so an estimate.
         self.sorted.len() * self.run_size >= self.memory
     }
 
-    /// Memory that they take, about.
+    /// About how much memory they take.
     pub(crate) fn size(&self) -> usize {
         self.filling.size() + self.sorted.iter().map(Sorter::size).sum::<usize>()
     }
@@ -122,17 +123,18 @@ impl Runs {
     }
 }
 
-/// The next entry of a run: its code and ahead of that its first bytes as a number, which mostly decide; the run, and its place there.
+/// The next entry of a run: its first bytes as a number, which mostly decide, its code, the run,
+/// and the index in the run.
 type Head<'m> = (u64, &'m [u8], usize, usize);
 
-/// The entries of runs, in one order.
+/// Merges the entries of sorted runs.
 pub(crate) struct Merge<'m> {
     runs: Vec<&'m Sorter>,
     next: BinaryHeap<Reverse<Head<'m>>>,
 }
 
 impl<'m> Merge<'m> {
-    /// All of them have to be in order.
+    /// All runs have to be sorted.
     pub(crate) fn new(all: impl IntoIterator<Item = &'m Runs>) -> Self {
         let runs: Vec<&Sorter> = all.into_iter().flat_map(|runs| &runs.sorted).collect();
         let first = |(run, sorter): (usize, &&'m Sorter)| {
@@ -143,7 +145,7 @@ impl<'m> Merge<'m> {
         Self { runs, next }
     }
 
-    /// Go on behind the next entry, where its code is at most `place`.
+    /// Skip the next entry if its code is at most `place`. True if it was skipped.
     pub(crate) fn pass(&mut self, place: Option<&[u8]>) -> bool {
         let is_passed = place.is_some_and(|place| self.next.peek().is_some_and(|head| head.0.1 <= place));
         is_passed && self.next().is_some()
@@ -161,31 +163,32 @@ impl<'m> Merge<'m> {
     }
 }
 
-/// The rows whose entries are still to be derived, and what derives them.
+/// The rows that are still to be derived, and the workers.
 pub(crate) struct Rows {
     todo: Mutex<Todo>,
     memory: usize,
     workers: Vec<Worker>,
 }
 
-/// Parts of the rows, by their place among all. What is taken of them has to be all up to one row: where memory is full, the first of those that
-/// are being walked over stays as it is, and those behind it are forgotten, to be walked over once more.
+/// Parts of the rows, in order. The taken rows have to be all rows up to one key. So when memory is
+/// full, the first of the running parts is kept as far as it was read, and the parts behind it are
+/// dropped and put back.
 struct Todo {
     parts: VecDeque<(usize, Scan)>,
-    /// Those that are being walked over.
+    /// The parts that threads are reading.
     running: Vec<usize>,
-    /// The first one that was given back, once memory is full.
+    /// The first part that was put back because memory was full.
     first_back: usize,
 }
 
 struct Worker {
     derive: Box<dyn Derive>,
     runs: Runs,
-    /// The key of the last row that was taken in.
+    /// The key of the last row that was taken.
     last: Option<Vec<u8>>,
 }
 
-/// What all threads see.
+/// State that all threads share.
 struct Shared<'s> {
     todo: &'s Mutex<Todo>,
     memory: usize,
@@ -205,20 +208,20 @@ impl Shared<'_> {
     }
 }
 
-/// What was derived at once: entries of all rows up to one key.
+/// The result of one round: entries of all rows up to a key.
 pub(crate) struct Round<'r> {
-    /// How many rows.
+    /// The number of rows.
     pub(crate) count: u64,
-    /// The key of the last of them.
+    /// The key of the last row.
     pub(crate) last: Option<Vec<u8>>,
-    /// There are no rows behind it.
+    /// Whether there are no rows behind it.
     pub(crate) is_last: bool,
     /// Their entries.
     pub(crate) runs: Vec<&'r Runs>,
 }
 
 impl Rows {
-    /// Those of `scan`, by as many threads as `derives` has.
+    /// The rows of `scan`, for as many threads as `derives` has items.
     pub(crate) fn new(
         scan: &Scan,
         count: u64,
@@ -238,7 +241,8 @@ impl Rows {
         Ok(Self { todo: Mutex::new(todo), memory, workers: workers.collect() })
     }
 
-    /// Derive entries until there are no more rows, or memory is full. `go_on` is told how many rows were looked at.
+    /// Derive entries until there are no more rows, or memory is full. `go_on` gets the number of
+    /// rows read.
     pub(crate) fn derive(
         &mut self,
         shapes: &(dyn Shapes + Sync),
@@ -265,7 +269,7 @@ impl Rows {
                     let (shared, main) = (&shared, main.clone());
                     scope.spawn(move || {
                         let ran = worker.run(shared);
-                        // Nobody needs the rest.
+                        // The rest is not needed.
                         shared.is_stopped.fetch_or(ran.is_err(), Ordering::Relaxed);
                         main.unpark();
                         ran
@@ -274,7 +278,7 @@ impl Rows {
                 .collect();
             let mut is_stopped = false;
             while !running.iter().all(std::thread::ScopedJoinHandle::is_finished) {
-                // A thread that ends is no longer running only a moment after it has said so.
+                // A thread counts as finished only a moment after it has unparked us.
                 std::thread::park_timeout(PERIOD);
                 let count = shared.count.load(Ordering::Relaxed);
                 is_stopped = is_stopped || !go_on(count);
@@ -332,7 +336,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether it was walked to its end, how many rows were, and the key of the last one.
+    /// Returns whether the part was read to its end, how many rows were read, and the key of the
+    /// last one.
     fn run_part(
         &mut self,
         number: usize,
@@ -372,7 +377,7 @@ impl Worker {
     }
 }
 
-/// Says when it is time to tell how far something is.
+/// Tells when the next progress report is due.
 pub(crate) struct Clock(Instant);
 
 impl Clock {

@@ -1,35 +1,35 @@
-//! What can go wrong with an index, and what can the caller do about it?
+//! The errors of indexes, with what the caller can do.
 
 use std::fmt;
 
 use crate::catalog::row_key::TableId;
 
-/// Why an index cannot be made, written or read.
+/// Why an index cannot be created, written or read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// A row has what another one has in a unique index.
+    /// A row has a value that another row has in a unique index.
     NotUnique(NotUnique),
-    /// There is no index of this name.
+    /// There is no index with this name.
     Missing {
         /// The table's name.
         table: String,
-        /// The index's.
+        /// The index's name.
         index: String,
         /// The indexes that the table has.
         others: Vec<String>,
     },
-    /// There is one of this name that is made of something else.
+    /// There is an index with this name and another definition.
     Exists {
         /// The table's name.
         table: String,
-        /// The index's.
+        /// The index's name.
         index: String,
-        /// What that is made of.
+        /// The existing definition.
         definition: String,
-        /// Whether that is unique.
+        /// Whether the existing index is unique.
         is_unique: bool,
-        /// What the one that is wanted is made of, and whether it is to be unique.
+        /// The wanted definition, and whether it should be unique.
         wanted: (String, bool),
     },
     /// A name or a definition that no index can have.
@@ -39,32 +39,32 @@ pub enum IndexError {
         /// What is wrong with it.
         what: String,
     },
-    /// It has not all rows yet.
+    /// The index does not have all rows yet.
     Building {
         /// The table's name.
         table: String,
-        /// The index's.
+        /// The index's name.
         index: String,
     },
-    /// Somebody else builds it, in another process or in this one.
+    /// Another process, or another thread of this one, builds the index.
     BuiltByOther {
         /// The table's name.
         table: String,
-        /// The index's.
+        /// The index's name.
         index: String,
-        /// The process that does.
+        /// The building process.
         pid: u32,
     },
-    /// It was dropped, or taken back, while it was built.
+    /// The index was dropped, or rolled back, while it was being built.
     Gone {
         /// The index's name.
         index: String,
     },
-    /// The store was opened by somebody who knows no indexes.
+    /// The store was opened without a deriver.
     NoDeriver,
 }
 
-/// A value that a unique index has already.
+/// A value that a unique index already has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NotUnique {
     /// The table's name.
@@ -73,7 +73,7 @@ pub struct NotUnique {
     pub index: String,
     /// Its definition.
     pub definition: String,
-    /// The parts, as they stand in the entry.
+    /// The parts, as in the entry.
     pub parts: Vec<u8>,
     /// Their spelling.
     pub parts_spelling: Vec<u8>,
@@ -81,11 +81,11 @@ pub struct NotUnique {
     pub key: Vec<u8>,
     /// Its spelling.
     pub key_spelling: Vec<u8>,
-    /// Both rows are of one batch: neither has the value then.
+    /// Whether both rows are of one batch: then neither is stored with the value.
     pub is_in_batch: bool,
-    /// Of a batch, the how manyth of its rows was refused, counted from 0.
+    /// The index of the refused row in its batch, from 0.
     pub position: Option<u32>,
-    /// The index's own rows.
+    /// The id of the index's entries.
     pub(crate) index_id: Option<TableId>,
     /// The key of the row that has the value.
     pub existing: Vec<u8>,
@@ -94,7 +94,7 @@ pub struct NotUnique {
 }
 
 impl NotUnique {
-    /// The entry by which the existing row has the value.
+    /// The index entry of the existing row.
     pub(crate) fn entry(&self) -> Option<(TableId, Vec<u8>)> {
         Some((self.index_id?, [&self.parts[..], &self.existing].concat()))
     }
@@ -129,7 +129,7 @@ impl fmt::Display for IndexError {
             Self::Bad { index, what } => write!(out, "index '{index}': {what}"),
             Self::Building { table, index } => write!(
                 out,
-                "index '{index}' of table '{table}' has not been built to its end; wait for who builds it, or create it once more to go on"
+                "index '{index}' of table '{table}' has not been built to its end; wait for the process that builds it, or create it once more to go on"
             ),
             Self::BuiltByOther { table, index, pid } if *pid == std::process::id() => write!(
                 out,

@@ -1,8 +1,9 @@
-//! How are the entries of a batch written?
+//! Gathers the index entries of a batch, and writes them sorted.
 //!
-//! Many rows at once touch pages of an index here and there: written row by row, each entry would be a search of the tree and half-empty pages
-//! behind it. In a batch they are gathered, put in order, and written at its end, or when they are many. Uniqueness is asked then, of what
-//! the batch comes to: two rows may change their values with each other.
+//! Many rows at once touch index pages all over: written row by row, each entry would cost a search
+//! of the tree and leave half-empty pages. In a batch they are gathered, sorted, and written at its
+//! end, or when they are many. Uniqueness is checked then, for the result of the batch: two rows
+//! may exchange their values.
 
 use std::sync::Arc;
 
@@ -13,33 +14,33 @@ use crate::catalog::row_key::TableId;
 use crate::error::StoreError;
 use crate::txn::transaction::Transaction;
 
-/// Bytes of memory that what is gathered may take.
+/// The memory limit of gathered entries.
 const SIZE_MAX: usize = 128 << 20;
 
-/// What an entry is to become.
+/// The entry is put, not deleted.
 const PUT: u8 = 1;
-/// It was not there before.
+/// The entry was not there before.
 const NEW: u8 = 2;
 
 /// The entries of a batch that are not written yet.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    /// How many batches are open, one in another.
+    /// The nesting depth of batches.
     pub(crate) depth: u32,
     /// How many rows of the batch were written.
     row: u32,
-    /// What was refused last of the batch.
+    /// The last refused value of the batch.
     refused: Option<NotUnique>,
     indexes: Vec<(Arc<IndexInfo>, Sorter)>,
-    /// Says whether to go on with what takes long.
+    /// Asked whether to go on with long work.
     go_on: Option<KeepOn>,
 }
 
-/// Asked with each entry, and asks somebody now and then.
+/// Called for each entry; it consults the user's code only at intervals.
 pub type KeepOn = Box<dyn FnMut() -> bool + Send + Sync>;
 
 impl Gathered {
-    /// An index of which entries will come.
+    /// Register an index whose entries will be added.
     pub(crate) fn meet(&mut self, info: &Arc<IndexInfo>) {
         if !self.indexes.iter().any(|(known, _)| known.id == info.id) {
             self.indexes.push((Arc::clone(info), Sorter::default()));
@@ -60,17 +61,17 @@ impl Gathered {
         }
     }
 
-    /// Another row of the batch was looked at.
+    /// Count another row of the batch.
     pub(crate) fn count_row(&mut self) {
         self.row = self.row.saturating_add(1);
     }
 
-    /// What is written now is a row of a batch: the how manyth.
+    /// The index of the current row in its batch. `None` outside of a batch.
     pub(crate) fn position(&self) -> Option<u32> {
         (self.depth > 0).then_some(self.row)
     }
 
-    /// Keep what was refused, for whoever takes the batch back.
+    /// Keep a refused value for the caller that rolls the batch back.
     pub(crate) fn note_refused(&mut self, error: &StoreError) {
         if self.depth > 0
             && let StoreError::Index(error) = error
@@ -84,13 +85,13 @@ impl Gathered {
         self.indexes.iter().map(|(_, sorter)| sorter.size()).sum::<usize>() > SIZE_MAX
     }
 
-    /// Forget all entries: what they belong to is taken back, or gone.
+    /// Drop all entries: their rows were rolled back, or are gone.
     pub(crate) fn forget(&mut self) {
         self.indexes.clear();
     }
 }
 
-/// What becomes of one entry: all that was said of it, in order.
+/// The net effect on one entry of all changes to it.
 #[derive(Clone, Copy)]
 struct Outcome<'s> {
     entry: SortedEntry<'s>,
@@ -98,7 +99,7 @@ struct Outcome<'s> {
     is_put: bool,
 }
 
-/// The outcomes, in the order of the index.
+/// The outcomes, in index order.
 fn outcomes<'s>(sorter: &'s Sorter, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Outcome<'s>>, StoreError> {
     let mut outcomes: Vec<Outcome<'_>> = Vec::with_capacity(sorter.len());
     for place in 0..sorter.len() {
@@ -113,7 +114,7 @@ fn outcomes<'s>(sorter: &'s Sorter, go_on: &mut dyn FnMut() -> bool) -> Result<V
     Ok(outcomes)
 }
 
-/// Entries as they were gathered of which this is what becomes of them.
+/// Gathered entries with these outcomes.
 fn gathered_again(outcomes: &[Outcome<'_>]) -> Sorter {
     let mut sorter = Sorter::default();
     for Outcome { entry, was_there, is_put } in outcomes {
@@ -128,7 +129,8 @@ fn going_on(go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
 }
 
 impl Transaction {
-    /// Begin a batch: entries of indexes are written at its end, in order, and asked for uniqueness then. `go_on` is asked with each of them.
+    /// Begin a batch: index entries are written and checked for uniqueness at its end, in order.
+    /// `go_on` is called for each of them.
     pub fn begin_batch(&mut self, go_on: KeepOn) {
         self.gathered.depth += 1;
         self.gathered.go_on = Some(go_on);
@@ -136,18 +138,19 @@ impl Transaction {
         self.gathered.refused = None;
     }
 
-    /// The row that is written next is the how manyth of the batch. Who does not say so has them counted.
+    /// Set the index of the next row in the batch. Without this call the rows are counted.
     pub fn set_batch_row(&mut self, row: usize) {
         self.gathered.row = u32::try_from(row).unwrap_or(u32::MAX);
     }
 
-    /// What was refused last of the batch, if it may be that the row that has the value is one of the batch as well: parts of it were written. That is so if
-    /// that row has it no more once the batch was taken back (`has_refused`).
+    /// The last refused value of the batch, if the row that has the value may be of the batch as
+    /// well, because parts of the batch were written. It is if that row no longer has the value
+    /// after the batch was rolled back (`has_refused`).
     pub fn take_refused(&mut self) -> Option<NotUnique> {
         self.gathered.refused.take().filter(|refused| !refused.is_in_batch)
     }
 
-    /// Whether the row that has the value of what was refused has it now.
+    /// Whether the existing row of a refused value has the value now.
     ///
     /// # Errors
     /// As `get`.
@@ -161,7 +164,7 @@ impl Transaction {
     /// End a batch.
     ///
     /// # Errors
-    /// `NotUnique`, `Stopped`; what was done since the batch began has to be taken back then.
+    /// `NotUnique`, `Stopped`; the caller then has to roll back everything since the batch began.
     pub fn end_batch(&mut self) -> Result<(), StoreError> {
         let done = self.flush_entries();
         self.gathered.depth = self.gathered.depth.saturating_sub(1);
@@ -171,28 +174,30 @@ impl Transaction {
         done
     }
 
-    /// Write what was gathered if that is much.
+    /// Write the gathered entries if they take much memory.
     pub(crate) fn flush_if_full(&mut self) -> Result<(), StoreError> {
         if self.gathered.is_full() { self.flush_entries() } else { Ok(()) }
     }
 
-    /// Write what was gathered, so that indexes can be read.
+    /// Write the gathered entries, so that indexes can be read.
     ///
     /// # Errors
-    /// As `end_batch`. What was not written then stays gathered, so that whoever goes on loses nothing.
+    /// As `end_batch`. Entries that were not written stay gathered, so that a caller that goes on
+    /// loses nothing.
     pub fn flush_entries(&mut self) -> Result<(), StoreError> {
         if self.gathered.indexes.is_empty() {
             return Ok(());
         }
         let mut indexes = std::mem::take(&mut self.gathered.indexes);
-        // Behind a batch nobody could take back the half of it: a commit goes on.
+        // Outside of a batch, half of the entries could not be rolled back, so a commit does not
+        // ask.
         let mut asked = if self.gathered.depth > 0 { self.gathered.go_on.take() } else { None };
         let done = self.flush(&mut indexes, &mut || asked.as_mut().is_none_or(|asked| asked()));
         if asked.is_some() {
             self.gathered.go_on = asked;
         }
         if let Err(error) = &done {
-            // A commit would meet it again.
+            // A commit would find the error again.
             self.gathered.indexes = indexes;
             self.gathered.note_refused(error);
         }
@@ -209,7 +214,7 @@ impl Transaction {
                 return Err(StoreError::Stopped);
             }
         }
-        // Before any is written.
+        // Before any entry is written.
         for (info, sorter) in indexes.iter().filter(|(info, _)| info.is_unique) {
             self.check_unique_outcomes(info, &outcomes(sorter, go_on)?, go_on)?;
         }
@@ -245,7 +250,8 @@ impl Transaction {
                     continue;
                 }
             };
-            // The rows are written by now.
+            // The rows are written by now, so the transaction must not be committed without their
+            // entries.
             self.is_failed |= done.is_err();
             done?;
             *written += 1;
@@ -261,7 +267,7 @@ impl Transaction {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), StoreError> {
         let clash = |first: &SortedEntry<'_>, second: &SortedEntry<'_>, is_in_batch: bool| {
-            // The one that came first has the value.
+            // The row that came first has the value.
             let (first, second) =
                 if first.number < second.number { (first, second) } else { (second, first) };
             let position = Some(second.row);

@@ -1,8 +1,9 @@
-//! How do entries keep in step with a row?
+//! Updates the index entries of a row that is written.
 //!
-//! The entries of what a row was and of what it is to be are derived and compared, and only what differs is written. That happens before the row
-//! itself is written, so that a row that may not have its value leaves no trace. An index that is being built is written to without looking
-//! at what the row was: whether the builder has met it is not known, and the row is noted so that it does not meet it any more.
+//! The entries of the old and the new row are derived and compared, and only the differences are
+//! written. That is checked before the row itself is written, so a refused row leaves no trace. An
+//! index that is being built is written without comparing with the old row: it is unknown whether
+//! the builder has put its entries. So the row is noted, and the builder skips it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -23,16 +24,16 @@ use crate::txn::transaction::Transaction;
 use crate::txn::transaction_scan::DirtyScan;
 use crate::txn::whole::Whole;
 
-/// What is to be written into indexes, in memory that is used again.
+/// Changes to be written into indexes, with reusable memory.
 #[derive(Default)]
 pub(crate) struct Changes {
     bytes: Vec<u8>,
     list: Vec<Change>,
-    /// Where the row is to be noted, for those that are being built.
+    /// The notes of indexes that are being built, where the row is to be noted.
     notes: Vec<TableId>,
     derived: [Derived; 2],
     spelling: Vec<u8>,
-    /// Whether entries are gathered, and asked for uniqueness at the end of the batch.
+    /// Whether entries are gathered, and checked for uniqueness at the end of the batch.
     is_gathered: bool,
 }
 
@@ -67,17 +68,17 @@ impl Changes {
     }
 }
 
-/// The code and the spelling of an entry, copied.
+/// A copy of the code and the spelling of an entry.
 pub(crate) type OwnedEntry = (Vec<u8>, Vec<u8>);
 
-/// A row as it is stored, copied.
+/// A copy of a stored row.
 pub(crate) struct OldRow {
     pub(crate) record: Vec<u8>,
     pub(crate) spelling: Vec<u8>,
 }
 
 impl Prepared {
-    /// The entries of a row, in order.
+    /// Derive the entries of a row, sorted.
     fn derive(&self, row: &Row<'_>, shapes: &dyn Shapes, entries: &mut Derived) -> Result<(), Corrupt> {
         entries.clear();
         let mut derive = self.derive.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +93,7 @@ impl Prepared {
 }
 
 impl Transaction {
-    /// The indexes of a table, ready for rows; `None` where it has none.
+    /// The indexes of a table, prepared for rows. `None` if it has none.
     pub(crate) fn index_set(&mut self, table: TableId) -> Result<Option<Arc<IndexSet>>, StoreError> {
         match self.entry(table)?.state.index_serial {
             0 => Ok(None),
@@ -116,13 +117,13 @@ impl Transaction {
         Ok(set)
     }
 
-    /// A copy of a row as it is stored.
+    /// A copy of a stored row.
     pub(crate) fn old_row(&self, table: TableId, key: &[u8]) -> Result<Option<OldRow>, StoreError> {
         let cell = self.get(table, key)?;
         Ok(cell.map(|cell| OldRow { record: cell.record.to_vec(), spelling: cell.spelling.to_vec() }))
     }
 
-    /// What a row that becomes `new` changes in the indexes of its table; nothing is written yet.
+    /// The index changes of a row that becomes `new`. Nothing is written yet.
     ///
     /// # Errors
     /// `NotUnique`.
@@ -135,7 +136,7 @@ impl Transaction {
     ) -> Result<Changes, StoreError> {
         let mut changes = std::mem::take(&mut self.changes);
         changes.clear();
-        // What is being built is written to without knowing what is there.
+        // An index that is being built is written without knowing its existing entries.
         changes.is_gathered =
             self.gathered.depth > 0 && set.indexes.iter().all(|index| index.info.building.is_none());
         let shapes = Arc::clone(self.shapes());
@@ -171,7 +172,7 @@ impl Transaction {
         if let Some(old) = old
             && index.derive(old, shapes, before).is_err()
         {
-            // What cannot be read cannot be derived from: whatever there is of this row goes.
+            // Entries cannot be derived from a damaged record: search all entries of this row.
             self.find_all_of(index, old.key, before)?;
         }
         if let Some(new) = new {
@@ -209,10 +210,11 @@ impl Transaction {
         }
     }
 
-    /// Write what `index_changes` has found.
+    /// Write the changes that `index_changes` has found.
     pub(crate) fn apply_index_changes(&mut self, key: &[u8], changes: Changes) -> Result<(), StoreError> {
         let done = self.apply_all(key, &changes);
-        // The row is written by now: one without its entries must not be committed. A batch keeps what it could not write.
+        // The row is written by now and must not be committed without its entries. In a batch,
+        // entries that could not be written stay gathered.
         self.is_failed |= done.is_err() && !changes.is_gathered;
         self.changes = changes;
         self.gathered.count_row();
@@ -248,7 +250,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Write an entry of an index. `is_new`: it is known not to be there.
+    /// Write an entry of an index. `is_new`: it is known not to exist.
     pub(crate) fn put_entry(
         &mut self,
         index: TableId,
@@ -334,7 +336,7 @@ impl Transaction {
         self.with_first(index, &range_of_parts(parts), false, |row| (row.key.to_vec(), row.spelling.to_vec()))
     }
 
-    /// Every entry of a row, found by looking at all there are.
+    /// All entries of a row, found by reading the whole index.
     fn find_all_of(&self, index: &Prepared, key: &[u8], found: &mut Derived) -> Result<(), StoreError> {
         found.clear();
         let range = RowRange::new(index.info.id, &Range::ALL, false, self.database.key_size_max);
@@ -351,7 +353,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// An error of an index of this table, which is told by name.
+    /// Add the table's name to an index error.
     fn with_table_name(&self, table: TableId, error: StoreError) -> StoreError {
         match error {
             StoreError::Index(error) => match *error {
@@ -365,7 +367,7 @@ impl Transaction {
         }
     }
 
-    /// What a table is called, for messages.
+    /// A table's name, for messages.
     pub(crate) fn table_name(&self, table: TableId) -> String {
         let tables = self.tables().unwrap_or_default();
         tables.into_iter().find(|(_, id)| *id == table).map_or_else(String::new, |(name, _)| name)
@@ -378,17 +380,18 @@ pub fn range_of_parts(parts: &[u8]) -> Range {
     Range::half_open(parts.to_vec(), [parts, &[BEHIND_PARTS]].concat())
 }
 
-/// Whether a row key from `start` on, the row key of some parts, is that of an entry with these.
+/// Whether a row key from `start` on, which is the row key of some parts, is that of an entry with
+/// these parts.
 #[inline]
 pub(crate) fn is_of_parts(row_key: &[u8], start: &[u8]) -> bool {
     row_key.strip_prefix(start).is_some_and(|rest| rest.first().is_none_or(|byte| *byte < BEHIND_PARTS))
 }
 
 impl Database {
-    /// Take over what says what the entries of indexes are, if whoever opens it brings it.
+    /// Take the deriver and the memory limit from the options, if given.
     pub(crate) fn know(&self, options: &OpenOptions) {
         if let Some(deriver) = &options.deriver {
-            // Whoever was first has the same one.
+            // Another opener of this process has set the same one.
             let _ = self.deriver.set(Arc::clone(deriver));
         }
         if options.index_memory != 0 {
@@ -396,7 +399,7 @@ impl Database {
         }
     }
 
-    /// Bytes that the entries of an index that is built may take.
+    /// The memory limit for the entries of an index that is being built.
     pub(crate) fn index_memory(&self) -> usize {
         const USUAL: usize = 512 << 20;
         match self.index_memory.load(Ordering::Relaxed) {
@@ -405,7 +408,7 @@ impl Database {
         }
     }
 
-    /// Make an index ready for rows.
+    /// Prepare an index for rows.
     pub(crate) fn prepare(&self, info: super::IndexInfo) -> Result<Prepared, StoreError> {
         let Some(deriver) = self.deriver.get() else {
             return Err(StoreError::of_index(IndexError::NoDeriver));
@@ -416,8 +419,8 @@ impl Database {
         Ok(Prepared { info: Arc::new(info), derive: std::sync::Mutex::new(derive) })
     }
 
-    /// Indexes that a transaction before has made ready. They are taken: what a transaction learns from shapes of its own holds only if it
-    /// commits, and then it gives them back.
+    /// Indexes that an earlier transaction has prepared. They are removed here: what a transaction
+    /// learns from its own new shapes holds only if it commits, and only then does it return them.
     fn take_index_set(&self, serial: u32) -> Option<Arc<IndexSet>> {
         let mut sets = self.index_sets.lock().unwrap_or_else(PoisonError::into_inner);
         let place = sets.iter().position(|(known, _)| *known == serial)?;

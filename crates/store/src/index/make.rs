@@ -1,4 +1,4 @@
-//! How does an index come to be, and how does it go?
+//! Creates, fills, rebuilds and drops indexes.
 
 use std::sync::{Arc, PoisonError};
 
@@ -26,7 +26,7 @@ impl Snapshot {
         indexes_of(self.read_txn(), table).map_err(|error| self.database().catalog_error(error))
     }
 
-    /// The index of this name.
+    /// The index with this name.
     ///
     /// # Errors
     /// When the catalog is damaged.
@@ -35,7 +35,7 @@ impl Snapshot {
         books::index_of(self.read_txn(), table, name).map_err(|error| self.database().catalog_error(error))
     }
 
-    /// What a row of a table is read and written at once by.
+    /// What reading and writing single rows of a table needs to know.
     ///
     /// # Errors
     /// When the catalog is damaged.
@@ -56,7 +56,7 @@ impl Transaction {
         indexes_of(self.reader()?, table).map_err(|error| self.database.catalog_error(error))
     }
 
-    /// The index of this name.
+    /// The index with this name.
     ///
     /// # Errors
     /// `Missing`.
@@ -73,11 +73,12 @@ impl Transaction {
         })
     }
 
-    /// Make an index, and fill it with the rows that are there; one that is there already and is made of the same is left as it is. `go_on`
-    /// is told how many rows were looked at, of how many, and says whether to go on.
+    /// Create an index, and fill it with the existing rows. An existing index with the same
+    /// definition is left as it is. `go_on` gets the number of rows done and the total, and returns
+    /// whether to go on.
     ///
     /// # Errors
-    /// `Exists`, `Bad`, `NotUnique`; `Stopped` where `go_on` said no.
+    /// `Exists`, `Bad`, `NotUnique`; `Stopped` if `go_on` returned false.
     pub fn create_index(
         &mut self,
         table: TableId,
@@ -95,7 +96,7 @@ impl Transaction {
         })
     }
 
-    /// Do all of it, or nothing.
+    /// Run `work`, and roll back to the state before if it fails.
     pub(crate) fn or_nothing(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<(), StoreError>,
@@ -110,7 +111,7 @@ impl Transaction {
         }
     }
 
-    /// The index of this name, if it is there and made of the same.
+    /// The index with this name, if it exists with the same definition.
     pub(crate) fn index_to_make(
         &mut self,
         table: TableId,
@@ -142,7 +143,7 @@ impl Transaction {
         }))
     }
 
-    /// Make an index without entries.
+    /// Create an index without entries.
     pub(crate) fn declare_index(
         &mut self,
         table: TableId,
@@ -173,7 +174,7 @@ impl Transaction {
         Ok(info)
     }
 
-    /// A number that no table and no index has, with a count of rows.
+    /// A new id for a table or an index, with a row count.
     fn new_id(&mut self) -> Result<TableId, StoreError> {
         let id = TableId(self.counters.next_table);
         let state = TableState::default();
@@ -183,7 +184,7 @@ impl Transaction {
         Ok(id)
     }
 
-    /// Say of the database that it has indexes, so that nobody writes to it who knows none.
+    /// Raise the database's format, so that releases without indexes do not write to it.
     fn know_indexes(&mut self) -> Result<(), StoreError> {
         let header = catalog::header(self.reader()?).map_err(|error| self.database.catalog_error(error))?;
         match header {
@@ -195,7 +196,8 @@ impl Transaction {
         }
     }
 
-    /// Write what the catalog says of an index, and let everybody notice.
+    /// Write the catalog entry of an index, and change the table's serial so that all processes
+    /// notice.
     pub(crate) fn put_index(&mut self, info: &IndexInfo) -> Result<(), StoreError> {
         self.put_entries(&[info.entry()])?;
         self.change_serial(info.table, true)
@@ -210,10 +212,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Delete an index with all its entries. `go_on` is asked between some hundred of them.
+    /// Delete an index with all its entries. `go_on` is called after every few hundred of them.
     ///
     /// # Errors
-    /// `Missing`; `Stopped`, and nothing is deleted then.
+    /// `Missing`; `Stopped`, and then nothing is deleted.
     pub fn drop_index(
         &mut self,
         table: TableId,
@@ -230,7 +232,7 @@ impl Transaction {
         })
     }
 
-    /// Delete an index's entries, and everything that counts them.
+    /// Delete an index's entries and notes, with their counts.
     pub(crate) fn drop_entries(
         &mut self,
         info: &IndexInfo,
@@ -243,7 +245,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Delete the entries of an index and derive all of them once more.
+    /// Delete the entries of an index and derive all of them again.
     ///
     /// # Errors
     /// As `create_index`; `Missing`.
@@ -264,7 +266,8 @@ impl Transaction {
         })
     }
 
-    /// Derive the entries of all rows of the table, and put them in order; where they do not fit memory, as many at a time as do.
+    /// Derive the entries of all rows of the table, and put them in order: as many at a time as fit
+    /// into memory.
     fn fill_index(
         &mut self,
         info: &IndexInfo,
@@ -306,7 +309,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Put entries that are not there yet, in order. `is_first`: the index has none.
+    /// Put entries that do not exist yet, in order. `is_first`: the index has none.
     fn put_runs(
         &mut self,
         info: &IndexInfo,
@@ -339,7 +342,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// That two rows have the same in a unique index.
+    /// The error for two rows with the same value in a unique index.
     pub(crate) fn clash(
         &self,
         info: &IndexInfo,
@@ -367,7 +370,7 @@ impl Transaction {
         }
     }
 
-    /// Delete what the catalog says of all indexes of a table, with their entries.
+    /// Delete the catalog entries of all indexes of a table, with their index entries.
     pub(crate) fn drop_indexes(
         &mut self,
         table: TableId,

@@ -1,10 +1,14 @@
-//! How are rows found by what is in them?
+//! Indexes: entries that find rows by their fields.
 //!
-//! An index is rows of its own in the tree `rows`, under a table id of its own: the codes of its parts, then the key code of the row
-//! (`pellucid_record::key`, "parts"); the record is empty, and the spelling is that of both. Every write of a row writes what changes of its
-//! entries, in the same transaction (`maintain.rs`). What the entries of a record are is told by a [`Deriver`], since this crate knows no
-//! expressions. `gather.rs` writes those of many rows in order, `build.rs` fills an index while others write, from entries that
-//! `derive_rows.rs` has. `books.rs` is what the catalog says of indexes, `make.rs` makes and fills them. `docs/internals/indexes.md` has the reasons.
+//! The entries of an index are rows of the tree `rows`, under a table id of their own. An entry's
+//! key is the codes of its parts, then the key code of the row (`pellucid_record::key`, "parts");
+//! its record is empty, and its spelling is that of both. Every write of a row writes the changes
+//! of its entries in the same transaction (`maintain.rs`). A [`Deriver`] makes the entries of a
+//! record, since this crate knows no expressions.
+//!
+//! `gather.rs` writes the entries of a batch in order. `build.rs` fills an index while others
+//! write, with entries from `derive_rows.rs`. `books.rs` has the catalog entries of indexes;
+//! `make.rs` creates and fills indexes. `docs/internals/indexes.md` has the reasons.
 
 mod books;
 mod build;
@@ -34,12 +38,13 @@ pub use maintain::range_of_parts;
 pub(crate) use maintain::{Changes, is_of_parts};
 pub(crate) use prove::{prove, refuse_others};
 
-/// Makes definitions of indexes ready for rows. Whoever opens a store brings one (`OpenOptions::deriver`).
+/// Prepares the definitions of indexes. The opener of a store provides one
+/// (`OpenOptions::deriver`).
 pub trait Deriver: Send + Sync + fmt::Debug {
-    /// What derives the entries of an index with this definition.
+    /// The object that derives the entries of an index with this definition.
     ///
     /// # Errors
-    /// The definition is none; the text says why.
+    /// The definition is invalid; the text says why.
     fn prepare(&self, definition: &str) -> Result<Box<dyn Derive>, String>;
 }
 
@@ -51,14 +56,14 @@ pub trait Derive: Send {
     /// Damage of the record.
     fn derive(&mut self, row: &Row<'_>, shapes: &dyn Shapes, entries: &mut Derived) -> Result<(), Corrupt>;
 
-    /// How many bytes of an entry's code are its parts; `None` where it is no entry of this index.
+    /// How many bytes of an entry's code are its parts. `None` if it is no entry of this index.
     fn parts_size(&self, code: &[u8]) -> Option<usize>;
 
-    /// Another one of the same, for another thread.
+    /// Another object of the same kind, for another thread.
     fn again(&self) -> Box<dyn Derive>;
 }
 
-/// The entries of a row: codes of parts, and their spellings, in memory that is used again.
+/// The entries of a row: codes of parts and their spellings, in reusable memory.
 #[derive(Default)]
 pub struct Derived {
     bytes: Vec<u8>,
@@ -76,7 +81,7 @@ impl Derived {
         self.entries.push((start..middle, middle..self.bytes.len()));
     }
 
-    /// Forgets all entries.
+    /// Removes all entries.
     #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -101,7 +106,7 @@ impl Derived {
         self.entries.get(index).map(|entry| self.show(entry))
     }
 
-    /// Puts them in order, each once: of those with the same parts the first stays.
+    /// Sorts them and removes duplicates: of entries with the same parts the first stays.
     fn settle(&mut self) {
         if self.entries.len() < 2 {
             return;
@@ -113,12 +118,12 @@ impl Derived {
     }
 }
 
-/// The indexes of a table as they are under one serial, ready for rows.
+/// The indexes of a table under one serial, prepared for rows.
 pub(crate) struct IndexSet {
     pub(crate) indexes: Vec<Prepared>,
 }
 
-/// An index, ready for rows. There is one writer at a time, so that nobody waits for the lock.
+/// An index, prepared for rows. With one writer at a time, no thread waits for the lock.
 pub(crate) struct Prepared {
     pub(crate) info: Arc<IndexInfo>,
     pub(crate) derive: Mutex<Box<dyn Derive>>,

@@ -1,7 +1,7 @@
-//! Do the entries of an index and the rows of its table agree?
+//! Verifies that the entries of an index and the rows of its table agree.
 //!
-//! Each row's entries are derived and looked up; where all are there, and there are no more than these, the two agree. Only where they do not
-//! is each entry looked at, for whether its row has it.
+//! Each row's entries are derived and looked up. If all exist, and the index has no further
+//! entries, the two agree. Only otherwise is each entry checked against its row.
 
 use std::sync::{Arc, PoisonError};
 
@@ -15,10 +15,10 @@ use crate::txn::scan::{Range, Row};
 use crate::txn::snapshot::Snapshot;
 use crate::verify::check::{FINDINGS_MAX, Finding};
 
-/// What to do about an entry.
+/// The advice for a wrong entry.
 const MEND: &str = "; mend it by rebuild_index";
 
-/// Refuse a database whose indexes would answer otherwise than its rows: that of a stranger, which is read through a copy of ours.
+/// Refuse an untrusted database whose indexes disagree with its rows.
 pub(crate) fn refuse_others(database: &Arc<Database>) -> Result<(), StoreError> {
     let findings = prove(&database.snapshot()?, &mut || true)?;
     let Some(Finding { place, what, .. }) = findings.into_iter().next() else { return Ok(()) };
@@ -28,10 +28,11 @@ pub(crate) fn refuse_others(database: &Arc<Database>) -> Result<(), StoreError> 
     Err(StoreError::Corrupt { path, place, what, is_open: false })
 }
 
-/// What is wrong with the indexes of a version. Nothing is said of those that are being built, nor where nobody knows what their entries are.
+/// The faults of a version's indexes. Indexes that are being built are skipped, and so are all
+/// indexes without a deriver.
 ///
 /// # Errors
-/// `Stopped`, where `go_on` says no: it is asked with each row and entry.
+/// `Stopped` if `go_on` returned false: it is called for each row and entry.
 pub(crate) fn prove(
     snapshot: &Snapshot,
     go_on: &mut dyn FnMut() -> bool,
@@ -61,7 +62,7 @@ impl Proof<'_> {
         if self.findings.len() < FINDINGS_MAX {
             let of = row.as_ref().map_or_else(String::new, |(_, key)| format!(", row {}", hex(key)));
             let place = format!("index '{}'{of}", self.info.name);
-            // A row is told by its key, and not by its place.
+            // A row is reported by its key, not by its place.
             let what = match &row {
                 Some(_) => format!("index '{}': {what}", self.info.name),
                 None => what.to_owned(),
@@ -121,7 +122,8 @@ impl Proof<'_> {
         self.look_at_entries(&prepared, count)
     }
 
-    /// Look for entries that no row has, if there may be any, and for two of one value.
+    /// Search for entries of no row, if there may be any, and for two entries with one value in a
+    /// unique index.
     fn look_at_entries(&mut self, prepared: &super::Prepared, expected: u64) -> Result<(), StoreError> {
         let snapshot = self.snapshot.clone();
         let shapes = snapshot.whole();

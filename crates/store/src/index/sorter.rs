@@ -1,14 +1,14 @@
-//! How do many entries get into order?
+//! Sorts many entries in memory.
 //!
-//! Their bytes stand one behind the other in one piece of memory; what is sorted are their places, each with the first eight bytes as a
-//! number, which decide nearly always.
+//! Their bytes are in one buffer. Their positions are sorted, each with the entry's first eight
+//! bytes as a number, which nearly always decides.
 
 use std::cmp::Ordering;
 
-/// Entries that are sorted between two questions whether to go on: some milliseconds.
+/// Entries that are sorted between two calls of `go_on`: some milliseconds.
 const PIECE_SIZE: usize = 1 << 14;
 
-/// Entries of one index, put in order at once.
+/// Entries of one index, sorted together.
 #[derive(Default)]
 pub(crate) struct Sorter {
     bytes: Vec<u8>,
@@ -27,7 +27,8 @@ struct Sorted {
     mark: u8,
 }
 
-/// An entry: its code, how much of that is parts, the spelling of all, what it is marked by, the how manyth it came, and with the how manyth row.
+/// An entry: its code, the size of the parts in it, its spelling and mark, and the numbers of the
+/// entry and of its row in the order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SortedEntry<'a> {
     pub(crate) code: &'a [u8],
@@ -85,7 +86,7 @@ impl Sorter {
         self.entries.len()
     }
 
-    /// Memory that it takes, about.
+    /// About how much memory it takes.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + self.entries.len() * size_of::<Sorted>()
     }
@@ -95,7 +96,7 @@ impl Sorter {
         self.entries.clear();
     }
 
-    /// Those from the entry `count` on, which are taken away; they must not be in order yet.
+    /// Remove and return the entries from index `count` on. Only before sorting.
     pub(crate) fn split_off(&mut self, count: usize) -> Self {
         let mut entries = self.entries.split_off(count.min(self.entries.len()));
         let start = entries.first().map_or(self.bytes.len(), |entry| entry.start);
@@ -107,12 +108,13 @@ impl Sorter {
         Self { bytes, entries }
     }
 
-    /// As if there had been so many.
+    /// Keep only the first `count` entries. Only before sorting.
     pub(crate) fn truncate(&mut self, count: usize) {
         drop(self.split_off(count));
     }
 
-    /// By code; those of one code as they came. No more come.
+    /// Sort by code; entries with the same code stay in the order of arrival. Nothing may be added
+    /// afterwards.
     pub(crate) fn sort(&mut self) {
         self.bytes.shrink_to_fit();
         self.entries.shrink_to_fit();
@@ -120,8 +122,8 @@ impl Sorter {
         self.entries.sort_unstable_by(|one, other| order(bytes, one, other));
     }
 
-    /// As `sort`, in pieces that are merged: `go_on` is asked again and again, and where it says no, nothing is in order, more may come, and the
-    /// answer is false.
+    /// As `sort`, in pieces that are merged. `go_on` is called again and again. If it returns
+    /// false, so does this; the entries are then in no order, and more may be added.
     pub(crate) fn sort_while(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
         if self.entries.len() <= PIECE_SIZE {
             self.sort();
@@ -182,7 +184,7 @@ impl Sorter {
     }
 }
 
-/// By code; of one code, the one that came first. No two are equal.
+/// By code, then by order of arrival. No two are equal.
 fn order(bytes: &[u8], one: &Sorted, other: &Sorted) -> Ordering {
     let code =
         |entry: &Sorted| bytes.get(entry.start..entry.start + entry.code_size as usize).unwrap_or_default();
@@ -199,7 +201,7 @@ mod tests {
             let sorters = || {
                 let mut sorter = Sorter::default();
                 for number in 0..count as u64 {
-                    // Some twice: what came first stays first.
+                    // Some codes twice: the entry that came first stays first.
                     let code = (number % (count as u64 / 2 + 1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 30;
                     sorter.push(&[b"shared....", &code.to_be_bytes()[..]].concat(), 4, b"", (0, 0));
                 }
@@ -217,7 +219,7 @@ mod tests {
             for place in 0..count {
                 assert_eq!(whole.get(place), pieces.get(place));
             }
-            // One that is stopped on its way has all entries still.
+            // A sorter that was stopped still has all entries.
             let (mut stopped, mut left) = (sorters(), asked / 2);
             let is_sorted = stopped.sort_while(&mut || {
                 left = left.saturating_sub(1);
@@ -233,7 +235,8 @@ mod tests {
     fn entries_are_sorted_as_bytes_however_short() {
         let mut sorter = Sorter::default();
         let mut codes: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        // Codes that share their first eight bytes, that are shorter than these, and that are the begin of others.
+        // Codes that share their first eight bytes, that are shorter than these, and that are
+        // prefixes of others.
         for parts in [
             &b""[..],
             b"\0",

@@ -1,9 +1,10 @@
-//! Where does memory come from that is filled from its beginning on?
+//! Blocks of memory for the memtables, with reuse of freed blocks.
 //!
-//! In blocks, of which some that were let go of are kept for the next one. The first touch of a page takes the system three quarters of a
-//! microsecond: for ten thousand rows that were put one by one these were a tenth of the time, and the next log's memtable, or the next
-//! database's, would begin with them again. Larger blocks come in large pages, and are given back. A block that there is no memory for is
-//! none: whoever asks for one has done nothing yet.
+//! Some freed blocks are kept for later use. The first touch of a page costs the system three
+//! quarters of a microsecond: for ten thousand rows that were put one by one this was a tenth of
+//! the time, and each new memtable or database would pay it again. Larger blocks consist of large
+//! pages and are freed. If there is no memory for a block, the caller gets `None`, at a point where
+//! it has done nothing yet.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -11,9 +12,9 @@ use std::sync::atomic::AtomicU64;
 use crate::sys::memory;
 use crate::sys::os::prefer_large_pages;
 
-/// Words between two addresses that matter.
+/// Words of a cache line.
 const LINE_WORDS: usize = LINE / 8;
-/// What a block's first byte is aligned to.
+/// The alignment of a block's first byte.
 pub(crate) const LINE: usize = 64;
 /// The sizes that are kept, as powers of two of words, and how many blocks of each: 6 MiB at most.
 const KEPT_BITS: std::ops::Range<u32> = 11..18;
@@ -25,17 +26,19 @@ pub(crate) struct Block {
     start: usize,
 }
 
-/// What was let go of, by the size. Whoever finds the lock taken does without: in a forked child it may be taken for ever.
+/// The kept blocks, by size. A thread that finds the lock taken does without: in a forked child it
+/// may be taken for ever.
 static KEPT: Mutex<[Vec<Box<[AtomicU64]>>; KEPT_BITS.end as usize]> =
     Mutex::new([const { Vec::new() }; KEPT_BITS.end as usize]);
 
 impl Block {
-    /// So many words, a power of two, that hold whatever an earlier block held; `None` where there is no memory.
+    /// This many words, a power of two, with arbitrary content of an earlier block. `None` if there
+    /// is no memory.
     pub(crate) fn any(count: usize) -> Option<Self> {
         Self::kept(count).or_else(|| zeros(count)).map(Self::of)
     }
 
-    /// The same with zeros in it.
+    /// The same, filled with zeros.
     pub(crate) fn zeroed(count: usize) -> Option<Self> {
         let Some(mut memory) = Self::kept(count) else { return zeros(count).map(Self::of) };
         memory.iter_mut().for_each(|word| *word.get_mut() = 0);
@@ -55,7 +58,7 @@ impl Block {
         self.memory.len() - LINE_WORDS
     }
 
-    /// Its words.
+    /// The words of the block.
     #[inline]
     pub(crate) fn words(&self) -> &[AtomicU64] {
         self.memory.get(self.start..self.start + self.len()).unwrap_or_default()
@@ -75,7 +78,7 @@ impl Drop for Block {
     }
 }
 
-/// Memory for a block.
+/// New memory for a block.
 fn zeros(count: usize) -> Option<Box<[AtomicU64]>> {
     let memory = memory::zeros(count + LINE_WORDS)?;
     prefer_large_pages(&memory);

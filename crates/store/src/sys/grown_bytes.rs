@@ -1,15 +1,18 @@
-//! Where do bytes stand that are added to while others read them?
+//! Append-only bytes with stable addresses, which are read without a lock while one thread appends.
 //!
-//! In buckets that double in size and never move, so that whoever has been given some may keep them as long as the whole lives.
-//! Whoever has the pen appends, everybody reads. A vector for each entry would cost an allocation each, and three places to look
-//! at where one is enough: that was a third of a single put.
+//! The bytes are in buckets that double in size and never move, so a reader may keep references to
+//! them as long as the `Pinned` lives. The holder of the pen appends; any thread reads. A vector
+//! for each entry would cost an allocation for each, and three memory reads where one is enough:
+//! that was a third of a single put.
 //!
 //! Invariants:
 //!
-//! 1. A bucket's memory is had once, and neither moved nor given back before the `Pinned`.
-//! 2. Bytes below `end` never change again, and only such are given out. Between entries stands whatever stood there.
-//! 3. Only whoever has the `Pinned`'s own pen, of which there is one, writes, and only at `end` and behind it.
-//! 4. What `starts` says of a bucket is null, or where its `size_of` bytes begin.
+//! 1. A bucket's memory is allocated once, and neither moved nor freed before the `Pinned`.
+//! 2. Bytes below `end` never change again, and only these are returned. The gaps between entries
+//!    have arbitrary content.
+//! 3. Only the holder of the `Pinned`'s own pen, of which there is one, writes, and only from `end`
+//!    on.
+//! 4. A pointer in `starts` is null, or the address of the bucket's `size_of` bytes.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -20,36 +23,40 @@ use pellucid_record::encode::copy;
 use crate::sys::block::{Block, LINE};
 use crate::sys::os::prefetch;
 
-/// The size of the first bucket, as a power of two; each has twice the size of the one before.
+/// The size of the first bucket, as a power of two; each bucket has twice the size of the one
+/// before.
 const FIRST_BITS: u32 = 14;
 const BUCKET_COUNT: usize = 22;
 /// Places are multiples of this.
 const UNIT: u64 = 8;
 
-/// What no entry begins with: the first word of bytes that hold none says how many there are.
+/// The first word of a gap between entries: this plus the gap's size. No entry begins with such a
+/// word.
 pub(crate) const GAP: u64 = 1 << 63;
 
-/// Bytes that stay where they are.
+/// Bytes that stay in place.
 pub(crate) struct Pinned {
     buckets: [OnceLock<Block>; BUCKET_COUNT],
-    /// Where each begins, beside the others: one look for each row that is read or put.
+    /// The address of each bucket, kept apart from the blocks: one memory read for each row that is
+    /// read or put.
     starts: [AtomicPtr<u8>; BUCKET_COUNT],
     end: AtomicU64,
     /// The number of its pen.
     number: u64,
 }
 
-/// The right to append to one [`Pinned`]. It is made with it, and there is no other: so appending takes no lock.
+/// The right to append to one [`Pinned`]. Each `Pinned` has exactly one, so appending takes no
+/// lock.
 pub(crate) struct Pen {
     number: u64,
 }
 
-/// How many bytes a bucket has.
+/// The size of a bucket in bytes.
 const fn size_of(bucket: usize) -> usize {
     1 << (FIRST_BITS as usize + bucket)
 }
 
-/// The bucket in which a place is, and where in it.
+/// The bucket of a place, and the offset in it.
 #[inline]
 fn locate(place: u64) -> (usize, usize) {
     let from_one = place + (1 << FIRST_BITS);
@@ -58,7 +65,7 @@ fn locate(place: u64) -> (usize, usize) {
 }
 
 impl Pinned {
-    /// No bytes yet, and the pen to write some.
+    /// An empty `Pinned`, and its pen.
     pub(crate) fn new() -> (Self, Pen) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -67,13 +74,13 @@ impl Pinned {
         (Self { buckets, starts, end: AtomicU64::new(0), number }, Pen { number })
     }
 
-    /// Where a bucket begins, or null.
+    /// The address of a bucket, or null.
     #[inline]
     fn start_of(&self, bucket: usize) -> *mut u8 {
         self.starts.get(bucket).map_or(std::ptr::null_mut(), |start| start.load(Ordering::Acquire))
     }
 
-    /// The bytes at a place and behind it, as far as they lie beside each other; empty where there are none.
+    /// The bytes from a place on, as far as they are contiguous. Empty if there are none.
     #[inline]
     pub(crate) fn from(&self, place: u64) -> &[u8] {
         let Some(there) = self.end.load(Ordering::Acquire).checked_sub(place) else { return &[] };
@@ -83,37 +90,37 @@ impl Pinned {
             return &[];
         }
         let size = (size_of(number) - offset).min(there as usize);
-        // SAFETY: the bytes are in the bucket (4; `locate` gives an offset within it) and below `end`: they stay there and do not
-        // change (1, 2).
+        // SAFETY: the bytes are in the bucket (4; `locate` gives an offset within it) and below
+        // `end`: they stay there and do not change (1, 2).
         unsafe { std::slice::from_raw_parts(start.add(offset), size) }
     }
 
-    /// The bytes that were appended, and those between them.
+    /// The size of the appended bytes, gaps included.
     pub(crate) fn size(&self) -> usize {
         usize::try_from(self.end.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// Ask the processor for the first bytes at a place.
+    /// Prefetch the first bytes at a place.
     #[inline]
     pub(crate) fn ask_for(&self, place: u64) {
         let (number, offset) = locate(place);
         prefetch(self.start_of(number).wrapping_add(offset));
     }
 
-    /// The first place at or behind one where an entry begins; `None` where nothing was appended yet. For whoever knows of each entry where
-    /// it ends.
+    /// The first place from `place` on where an entry begins. `None` if nothing was appended there
+    /// yet. For callers that know where each entry ends.
     pub(crate) fn entry_from(&self, mut place: u64) -> Option<u64> {
         let end = self.end.load(Ordering::Acquire);
         while place < end {
             let (number, offset) = locate(place);
             if self.start_of(number).is_null() {
-                // Too small for what was appended next.
+                // This bucket was too small for the next entry, and was skipped.
                 place += (size_of(number) - offset) as u64;
                 continue;
             }
             let word = self.from(place).first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
             match word.checked_sub(GAP) {
-                // Not 0: nobody else writes such a word.
+                // Not 0: no other writer writes such a word.
                 Some(gap) => place = place.saturating_add(gap.max(UNIT)),
                 None => return Some(place),
             }
@@ -121,8 +128,9 @@ impl Pinned {
         None
     }
 
-    /// Have memory for so many bytes, in whatever entries, with an address asked for or not; false where there is none. For the thread that is
-    /// about to append them, and that can still do without.
+    /// Allocate memory for this many bytes, as entries of any size and alignment. False if there is
+    /// none. Only for the thread that is about to append them, at a point where it can still give
+    /// up.
     #[inline]
     pub(crate) fn reserve(&self, size: usize) -> bool {
         let (number, offset) = locate(self.end.load(Ordering::Relaxed));
@@ -132,14 +140,15 @@ impl Pinned {
 
     #[cold]
     fn reserve_buckets(&self, first: usize, size: usize) -> bool {
-        // What does not fit into one goes into the next, and all of it fits into the last of these.
+        // An entry that does not fit into one bucket goes into the next, and the last of these has
+        // room for all of them.
         for (number, bucket) in self.buckets.iter().enumerate().skip(first) {
             if bucket.get().is_none() {
                 let Some(block) = Block::any(size_of(number) / UNIT as usize) else { return false };
-                // There is one pen, so that nobody else does this meanwhile; and one that came first would do.
+                // There is one pen, so no other thread does this meanwhile.
                 let _ = bucket.set(block);
             }
-            // The first one may be full.
+            // The first bucket may be full.
             if number > first && size <= size_of(number) {
                 return true;
             }
@@ -147,9 +156,11 @@ impl Pinned {
         false
     }
 
-    /// Append the concatenation of `parts`, and say where it stands: at a multiple of 8, within one bucket. With an
-    /// `address`, the byte with that number among them gets an address that has this remainder by 64. `None` when there is no
-    /// more room, which is after gigabytes, or no memory that was not reserved, or with another one's pen. What is appended begins with a word below 2^63.
+    /// Append the concatenation of `parts`. Returns its place: a multiple of 8, within one bucket.
+    /// With an `address`, the byte of that index gets an address with that remainder modulo 64.
+    /// `None` if there is no more room, which is after gigabytes, if memory was not reserved and
+    /// there is none, or with the pen of another `Pinned`. The appended bytes must begin with a
+    /// word below 2^63.
     #[inline]
     pub(crate) fn append(
         &self,
@@ -164,10 +175,11 @@ impl Pinned {
         let mut place = self.end.load(Ordering::Relaxed);
         let (number, mut at) = locate(place);
         let start = self.start_of(number);
-        // As nearly always.
+        // The usual case.
         if address.is_none() && !start.is_null() && size <= size_of(number) - at {
             for part in parts {
-                // SAFETY: the target is in the bucket (4), and behind `end`: nobody reads it, and nobody else writes it (3).
+                // SAFETY: the target is in the bucket (4), and behind `end`: no thread reads it,
+                // and no other writes it (3).
                 copy(unsafe { std::slice::from_raw_parts_mut(start.add(at), part.len()) }, part);
                 at += part.len();
             }
@@ -194,8 +206,8 @@ impl Pinned {
             place += (size_of(number) - offset) as u64;
         };
         for part in parts {
-            // SAFETY: the target is in the bucket (4; the loop has looked for one with room for all parts), and behind `end`: nobody reads
-            // it, and nobody else writes it (3).
+            // SAFETY: the target is in the bucket (4; the loop has looked for one with room for all
+            // parts), and behind `end`: no thread reads it, and no other writes it (3).
             copy(unsafe { std::slice::from_raw_parts_mut(start.add(offset), part.len()) }, part);
             offset += part.len();
         }
@@ -203,19 +215,20 @@ impl Pinned {
         Some(place)
     }
 
-    /// Say that no entry begins in so many bytes behind `end`, if they are in a bucket that is there.
+    /// Mark this many bytes behind `end` as a gap, if their bucket exists.
     fn leave_out(&self, _pen: &mut Pen, place: u64, size: usize) {
         let (number, offset) = locate(place);
         let start = self.start_of(number);
         if size > 0 && !start.is_null() {
             let word = (GAP + size as u64).to_le_bytes();
-            // SAFETY: the target is in the bucket (4), and behind `end`: nobody reads it, and nobody else writes it (3). Places, and so
-            // what is left of a bucket behind one, are multiples of a word's size.
+            // SAFETY: the target is in the bucket (4), and behind `end`: no thread reads it, and no
+            // other writes it (3). Places, and so the rest of a bucket behind one, are multiples of
+            // a word's size.
             copy(unsafe { std::slice::from_raw_parts_mut(start.add(offset), word.len()) }, &word);
         }
     }
 
-    /// As `append`, of bytes that lie beside each other already.
+    /// As `append`, for bytes that are contiguous already.
     #[inline]
     pub(crate) fn append_whole(&self, pen: &mut Pen, bytes: &[u8]) -> Option<u64> {
         let place = self.end.load(Ordering::Relaxed);
@@ -224,7 +237,8 @@ impl Pinned {
         if start.is_null() || bytes.len() > size_of(number) - offset || pen.number != self.number {
             return self.append(pen, [bytes, &[]], None);
         }
-        // SAFETY: the target is in the bucket (4), and at `end`: nobody reads it, and nobody else writes it (3).
+        // SAFETY: the target is in the bucket (4), and at `end`: no thread reads it, and no other
+        // writes it (3).
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(offset), bytes.len()) };
         self.end.store((place + bytes.len() as u64).next_multiple_of(UNIT), Ordering::Release);
         Some(place)
@@ -274,7 +288,8 @@ mod tests {
     #[test]
     fn entries_are_found_one_after_the_other_whatever_lies_between() {
         let (pinned, mut pen) = Pinned::new();
-        // Such as leave a rest of a bucket, or all of one, or some bytes for an address, or nothing at all.
+        // Sizes that leave a rest of a bucket, or all of one, or some bytes for an alignment, or
+        // nothing.
         let sizes = [16, 16_360, 8, 16_384, 40_000, 400_000, 24, 100, 32_768, 8, 1 << 20, 1 << 22, 8, 8];
         let mut appended = Vec::new();
         for (number, size) in sizes.into_iter().cycle().take(60).enumerate() {

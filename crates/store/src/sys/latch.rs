@@ -1,11 +1,14 @@
-//! How is something guarded that is held for moments, again and again, with hardly ever anybody in the way?
+//! The latch: a mutex for short, frequent, rarely contended critical sections.
 //!
-//! As by a `Mutex`, but given back by a plain store. The exchange by which a mutex asks whether anybody waits makes the processor
-//! finish everything before it, and hold back everything behind it: three of them were a fifth of `table[k]`, most of that waiting for
-//! the next key, which could have been on its way meanwhile. Here who waits says so beside the word, and whoever gives it back looks there. That
-//! look may come ahead of the store, so who waits has a limit.
+//! It works like a `Mutex`, but is released by a plain store. A mutex is released by an atomic
+//! exchange, to find out whether a thread waits. That makes the processor finish everything before
+//! it and hold back everything after it: three of them were a fifth of `table[k]`, most of that
+//! waiting for the next key, which could have been loaded meanwhile. Here waiters are counted in a
+//! second word, which the owner reads after its store. That read may be executed before the store,
+//! so waiters sleep with a timeout.
 //!
-//! Invariant: whoever has changed `held` from 0 to 1 alone reaches the content, until it stores 0.
+//! Invariant: only the thread that has changed `held` from 0 to 1 accesses the content, until it
+//! stores 0.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -17,12 +20,13 @@ use std::time::Duration;
 use crate::sys::wait;
 
 const SPINS: u32 = 100;
-/// Whoever was not woken looks again, sooner or later.
+/// A waiter that was not woken looks again after this time.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(16);
 const CHANNEL: u32 = 0;
 
-/// A value for one thread at a time. Not poisoned by a panic: what it guards is to be sound at every moment.
+/// A value for one thread at a time. Not poisoned by a panic: its content has to be sound at every
+/// moment.
 pub(crate) struct Latch<T> {
     held: AtomicU64,
     /// How many threads wait.
@@ -30,10 +34,10 @@ pub(crate) struct Latch<T> {
     content: UnsafeCell<T>,
 }
 
-// SAFETY: the content is reached by one thread at a time (the invariant), which may be any.
+// SAFETY: one thread at a time accesses the content (the invariant), and it may be any thread.
 unsafe impl<T: Send> Sync for Latch<T> {}
 
-/// The content, until this is dropped.
+/// Access to the content, until this is dropped.
 pub(crate) struct Held<'a, T> {
     latch: &'a Latch<T>,
     /// Sent to another thread, or shared, as the content itself may be.
@@ -45,7 +49,7 @@ impl<T> Latch<T> {
         Self { held: AtomicU64::new(0), waiting: AtomicU64::new(0), content: UnsafeCell::new(content) }
     }
 
-    /// Wait for it, and take it.
+    /// Wait for the latch and take it.
     #[inline]
     pub(crate) fn lock(&self) -> Held<'_, T> {
         match self.try_lock() {
@@ -54,7 +58,7 @@ impl<T> Latch<T> {
         }
     }
 
-    /// Take it if nobody has it.
+    /// Take the latch if it is free.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
         self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
@@ -95,7 +99,8 @@ impl<T> Deref for Held<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: whoever has a `Held` has changed the word (the invariant), and references end before it does.
+        // SAFETY: the owner of a `Held` has changed the word (the invariant), and references end
+        // before it is dropped.
         unsafe { &*self.latch.content.get() }
     }
 }
@@ -135,7 +140,7 @@ mod tests {
                         assert_eq!(pair.0, pair.1);
                         pair.0 += 1;
                         if turn % 1000 == 0 {
-                            // Long enough that the others fall asleep.
+                            // Long enough for the others to fall asleep.
                             std::thread::sleep(Duration::from_micros(300));
                         }
                         pair.1 += 1;

@@ -1,8 +1,8 @@
-//! How do processes share a log?
+//! The log's file: mapped by each process, with a lock on one byte for each member.
 //!
-//! As a file that each of them maps. Room on the disk is reserved before it is written to, so that a full disk is an error and
-//! no signal. Each opener holds a lock on one byte of it, which the system gives back however the process ends: so
-//! everybody can ask whether another one lives.
+//! Room on the disk is reserved before it is written to, so that a full disk is an error and no
+//! signal. Each opener holds a lock on one byte of the file, which the system releases however the
+//! process ends. So each process can find out whether another one lives.
 #![allow(unsafe_code)]
 
 use std::fs::{File, Metadata};
@@ -16,43 +16,44 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::file::opening::is_denied;
+use crate::file::opening::{is_denied, same_file};
 use crate::file::own_file::OwnFile;
 use crate::file::side_file;
 use crate::sys::os;
 use crate::sys::wait;
 use crate::wal::{self, GONE, LOG_FORMAT, LOG_MAGIC, MEMBER_MAX, Space};
 
-/// Bytes that are provided at once: a piece of a segment. Room is reserved for as many again as there are, and for no more than this.
+/// Bytes that are provided at once: a piece of a segment. Room is reserved in steps that double the
+/// log, and for no more than `CHUNKS_AT_ONCE` chunks.
 const CHUNK_SIZE: usize = 1 << 16;
 const CHUNKS_AT_ONCE: usize = 16;
 /// No log is shorter.
 const HEAD_SIZE: u64 = 40_960;
-/// Where the heads of the segments stand.
+/// Where the heads of the segments are.
 const AREA_HEADS_AT: u64 = 4096;
-/// Where the bytes stand that openers lock: behind everything that is ever written.
+/// The offset of the bytes that openers lock: behind everything that is ever written.
 pub(crate) const MEMBERS_AT: i64 = 1 << 40;
-/// Where the number of each one's process stands.
+/// Where the members' PIDs are.
 const PIDS_AT: u64 = 8192;
 const NAMESPACE_AT: u64 = 32;
 const NEWBORN_AT: u64 = 40;
 const AREA_SIZE_AT: u64 = 48;
 
-/// Words that stay where they are. Whoever looks at some with every commit keeps them themselves: to ask a space for them each time
-/// was a tenth of a put.
+/// Words that stay in place. Callers that read some with every commit keep a reference: asking the
+/// space for them each time was a tenth of a put.
 pub(crate) struct Words {
     base: NonNull<AtomicU64>,
     count: usize,
     is_mapped: bool,
 }
 
-// SAFETY: the words are atomics, and stay where they are as long as the object lives.
+// SAFETY: the words are atomics, and stay in place as long as the object lives.
 unsafe impl Send for Words {}
 // SAFETY: as above.
 unsafe impl Sync for Words {}
 
 impl Words {
-    /// In this process's own memory.
+    /// Words in this process's own memory.
     pub(crate) fn in_memory(words: Box<[AtomicU64]>) -> Self {
         let count = words.len();
         // Not null: it comes from a box.
@@ -66,9 +67,9 @@ impl Deref for Words {
 
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the memory has this many words, is aligned for them, and lives as long as `self`. Other processes
-        // change them as atomics too; where a file is mapped for reading alone nobody stores (`Space`'s callers
-        // write only as members).
+        // SAFETY: the memory has this many words, is aligned for them, and lives as long as `self`.
+        // Other processes change them as atomics too. Nothing stores into a file that is mapped for
+        // reading alone (`Space`'s callers write only as members).
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
     }
 }
@@ -76,45 +77,47 @@ impl Deref for Words {
 impl Drop for Words {
     fn drop(&mut self) {
         if self.is_mapped {
-            // SAFETY: the mapping is ours, and nobody has a reference into it any more.
+            // SAFETY: the mapping is ours, and there are no references into it any more.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.count * 8) };
         } else {
             let words = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.count);
-            // SAFETY: leaked from a box of this many words by `in_memory`, and nobody has a reference into it any more.
+            // SAFETY: leaked from a box of this many words by `in_memory`, and there are no
+            // references into it any more.
             drop(unsafe { Box::from_raw(words) });
         }
     }
 }
 
-/// What a new chunk is filled with. Zeros that the system has anyhow: a buffer made each time was most of the page faults
-/// of puts.
+/// The initial content of a new chunk. Static zeros: a buffer made each time caused most of the
+/// page faults of puts.
 static ZEROS: [u8; CHUNK_SIZE] = [0; CHUNK_SIZE];
-/// So many at once, where pages are to be small.
+/// How many bytes are written at once, if pages are to be small.
 const SMALL_SIZE: u64 = 16 << 10;
 
 /// A mapped file of words.
 pub(crate) struct FileSpace {
     file: OwnFile,
     words: Arc<Words>,
-    /// Where it lies, and whether its name there is known to be on the disk.
+    /// The file's folder, and whether its name there is known to be on the disk.
     folder: PathBuf,
     is_named: AtomicBool,
     /// Chunks behind the head that have room on the disk.
     reserved: Vec<AtomicBool>,
-    /// Chunks whose pages this process need not wait for.
+    /// Chunks whose pages are ready for this process.
     provided: Vec<AtomicBool>,
-    /// The size of the file when somebody looked: what is mapped beyond it must not be touched.
+    /// The size of the file when it was last read: the map must not be touched beyond it.
     size: AtomicU64,
     member: u64,
     is_writable: bool,
-    /// Held while a thread asks whether a member is gone: threads have their locks on bytes in common.
+    /// Held while a thread checks whether a member is gone: the threads of a process share its byte
+    /// locks.
     asking: Mutex<()>,
 }
 
 impl FileSpace {
-    /// Map a file of up to this many words, creating it if asked to, for whoever may use this database. A log that is there
-    /// already has as many as its first opener gave it. A file of another size is refused by `UnexpectedEof`, and one that is no
-    /// log by `InvalidData`.
+    /// Map a file of up to this many words. With `creates_for`, create it if needed, for all users
+    /// of that database. An existing log has the size that its first opener gave it. Fails with
+    /// `UnexpectedEof` for a file of another size, and with `InvalidData` for one that is no log.
     pub(crate) fn open(
         path: &Path,
         count: usize,
@@ -130,11 +133,24 @@ impl FileSpace {
         if !(HEAD_SIZE..=size).contains(&file.metadata()?.len()) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        // A map holds the open file that it was made from, and a forked child inherits the map: locks on that open file would
+        // outlive this process for as long as the child lives. So the map is made from another one.
+        let mapped = side_file::open(path, is_writable)?;
+        if same_file(path, &file).is_none() || same_file(path, &mapped).is_none() {
+            return Err(io::Error::other("another process replaced it meanwhile; open the database again"));
+        }
         let protection = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
-        // SAFETY: a new mapping at an address that the system chooses, of a file that is open and has that size; nobody
-        // makes it smaller while somebody has it open.
+        // SAFETY: a new mapping at an address that the system chooses, of a file that is open and
+        // has that size; no process makes it smaller while it is open.
         let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), size as usize, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                size as usize,
+                protection,
+                libc::MAP_SHARED,
+                mapped.as_raw_fd(),
+                0,
+            )
         };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -160,13 +176,13 @@ impl FileSpace {
         Ok(space)
     }
 
-    /// Whether somebody else who lives has it open as a member; so it is taken to be where nobody can be asked.
+    /// Whether another living member has it open. True if the system cannot tell.
     pub(crate) fn has_others(&self) -> bool {
         let members = MEMBERS_AT + 1..MEMBERS_AT + 1 + MEMBER_MAX.cast_signed();
         self.own_file().and_then(|file| os::is_any_byte_locked(file, members)).unwrap_or(true)
     }
 
-    /// Take the first number that nobody has.
+    /// Take the first free member number.
     fn join(&self) -> io::Result<u64> {
         for member in 1..=MEMBER_MAX {
             if os::lock_byte(self.own_file()?, MEMBERS_AT + member.cast_signed(), true)? {
@@ -176,7 +192,8 @@ impl FileSpace {
         Err(io::Error::other("too many processes have it open"))
     }
 
-    /// Reserve room for a chunk, and have its pages there. For whoever may append: nobody else writes meanwhile.
+    /// Reserve room for a chunk, and make its pages ready. Only the writer may call this: no other
+    /// process writes there meanwhile.
     #[cold]
     fn provide(&self, chunk: usize, in_small_pages: bool) -> io::Result<()> {
         let file = self.own_file()?;
@@ -184,10 +201,12 @@ impl FileSpace {
         let is_new = os::is_hole(file, bytes.start, bytes.end);
         self.reserve_chunk(file, chunk)?;
         if is_new {
-            // A page that is first touched through the map is read before it is written, though nothing is there: five times the
-            // cost of writing zeros, and a third of the puts that went into it. The system keeps what is written at once as one large
-            // page where it can, which takes it a fifth as long as single ones do; but a store into one through the map has all of it
-            // written by the next sync. So where there is one for each commit, four pages at a time, which takes two fifths.
+            // A page that is first touched through the map is read before it is written, though
+            // nothing is there: five times the cost of writing zeros, and a third of the puts into
+            // it. The system caches what is written at once as one large page if it can, which
+            // takes a fifth of the time of single pages. But after a store into a large page
+            // through the map, the next sync writes all of it. So with a sync for each commit, four
+            // pages are written at a time, which takes two fifths.
             let step = if in_small_pages { SMALL_SIZE } else { CHUNK_SIZE as u64 };
             let mut at = bytes.start;
             while at < bytes.end {
@@ -208,13 +227,14 @@ impl FileSpace {
         start_of(chunk)..start_of(chunk + 1)
     }
 
-    /// Reserve room for a chunk, and for some that follow.
+    /// Reserve room for a chunk, and for some chunks after it.
     fn reserve_chunk(&self, file: &File, chunk: usize) -> io::Result<()> {
         if self.is_reserved(chunk) {
             return Ok(());
         }
-        // Segments take chunks in turn: what lies between is reserved too, since each hole would be a piece of its own on the disk, to
-        // be given back on its own. That was most of closing where the disk is told of it (`discard`).
+        // Segments take chunks in turn. The chunks between are reserved too: each hole would be a
+        // separate extent on the disk, to be freed separately. That was most of the time of closing
+        // on disks that are told of freed blocks (`discard`).
         let mut from = chunk;
         while from > 0 && !self.is_reserved(from - 1) {
             from -= 1;
@@ -225,12 +245,13 @@ impl FileSpace {
             os::reserve(file, start, end - start)
         };
         let can = reserve(from, until).or_else(|_| {
-            // Perhaps for what is needed now.
+            // There may be room for this chunk alone.
             (from, until) = (chunk, chunk + 1);
             reserve(from, until)
         })?;
         if !can && file.metadata()?.len() < self.bytes_of(until).start {
-            // Whoever was alone with it has written it in full; to touch what is not there would be the end of the process.
+            // The process that was alone with the log wrote it in full, because room cannot be
+            // reserved. Touching pages that do not exist would kill this process.
             return Err(io::Error::other("the log was made shorter while it was open"));
         }
         for chunk in self.reserved.iter().take(until).skip(from) {
@@ -249,12 +270,14 @@ impl FileSpace {
         }
     }
 
-    /// Have pages mapped that are about to be written to, and say whether they are: one call for all costs a third of a fault for each. Where
-    /// the system does not do that, the faults do.
+    /// Map pages that are about to be written to, and return whether they are mapped. One call for
+    /// all of them costs a third of a fault for each. Where the system does not support it, the
+    /// faults map them.
     fn touch(&self, bytes: Range<usize>) -> bool {
         #[cfg(target_os = "linux")]
         if let Some(words) = self.words.get(bytes.start / 8..bytes.end / 8) {
-            // SAFETY: pages of our own mapping, at an address that is a multiple of their size; nothing in them changes.
+            // SAFETY: pages of our own mapping, at an address that is a multiple of their size;
+            // their content does not change.
             let failed = unsafe {
                 libc::madvise(words.as_ptr().cast_mut().cast(), bytes.len(), libc::MADV_POPULATE_WRITE)
             };
@@ -272,12 +295,14 @@ impl FileSpace {
     }
 }
 
-/// The right to find out, alone, whether a log has members, and to become one; dropping it gives it back.
+/// The exclusive right to find out whether a log has members, and to become one. Dropping it
+/// releases the right.
 pub(crate) struct Joining {
     _file: File,
 }
 
-/// Wait until nobody else is about to become a member of the log at a path, but for so long at most: `TimedOut`.
+/// Wait until no other process is about to become a member of the log at a path. `TimedOut` after
+/// `limit`.
 pub(crate) fn begin_joining(path: &Path, limit: Duration) -> io::Result<Joining> {
     let (file, begin) = (side_file::open(path, true)?, Instant::now());
     // No member has this number.
@@ -290,13 +315,13 @@ pub(crate) fn begin_joining(path: &Path, limit: Duration) -> io::Result<Joining>
     Ok(Joining { _file: file })
 }
 
-/// Whether a file begins as logs do.
+/// Whether a file begins like a log.
 pub(crate) fn is_log(file: &File) -> bool {
     let mut magic = [0; 8];
     file.read_exact_at(&mut magic, 0).is_ok() && u64::from_le_bytes(magic) == LOG_MAGIC
 }
 
-/// The inode of the data file that a log lies beside, if that, as it was made, need not be on the disk.
+/// The inode of the log's data file, if that is new and may not be on the disk yet.
 pub(crate) fn newborn_of(file: &File) -> Option<u64> {
     let mut words = [0; NEWBORN_AT as usize + 8];
     file.read_exact_at(&mut words, 0).ok()?;
@@ -305,14 +330,15 @@ pub(crate) fn newborn_of(file: &File) -> Option<u64> {
     Some(u64::from_le_bytes(*newborn)).filter(|newborn| is_known && *newborn != 0)
 }
 
-/// How many words a log has by its own head, if that says so: openers that disagreed would append where others do not read.
+/// The size in words in a log's own head, if it has one: openers that disagreed would append where
+/// others do not read.
 fn count_of(file: &File) -> Option<usize> {
     let mut word = [0; 8];
     file.read_exact_at(&mut word, AREA_SIZE_AT).ok().filter(|()| is_log(file))?;
     wal::segment_size_of(u64::from_le_bytes(word)).map(wal::words_for)
 }
 
-/// Who has, or had, a log open: their numbers, and their processes, each as a PID and the PID namespace that it is of, or 0.
+/// The members that have, or had, a log open: their numbers, PIDs, and PID namespaces (or 0).
 pub(crate) fn members(file: &File) -> io::Result<Vec<(i64, u32, u32)>> {
     let mut pids = vec![0; MEMBER_MAX as usize * 8];
     file.read_exact_at(&mut pids, PIDS_AT + 8)?;
@@ -321,21 +347,22 @@ pub(crate) fn members(file: &File) -> io::Result<Vec<(i64, u32, u32)>> {
     Ok(members.filter(|(_, pid, _)| *pid != 0).collect())
 }
 
-/// The PID namespace of whoever made a log.
+/// The PID namespace of a log's creator.
 pub(crate) fn namespace_of(file: &File) -> Option<u64> {
     let mut word = [0; 8];
     file.read_exact_at(&mut word, NAMESPACE_AT).ok()?;
     Some(u64::from_le_bytes(word))
 }
 
-/// Open the log of a database that this process has alone, or create it, with room for a log that holds nothing.
+/// Open or create the log of a database that this process has alone, with room for an empty log.
 fn open_or_create(path: &Path, size: u64, database: &Metadata) -> io::Result<File> {
     let (mut file, mut is_new) = side_file::open_or_create(path, Some(database))?;
     let size = count_of(&file).map_or(size, |count| count as u64 * 8);
     if !is_new && is_unfinished(&file, size)? {
-        // Its creator died. A new one has the right owner, too, which that one perhaps had no time to give it.
+        // Its creator died. A new file also gets the right owner, which the creator perhaps had no
+        // time to set.
         match side_file::remove(path).and_then(|()| side_file::create(path, Some(database))) {
-            // A user who may write the file, and create none in the folder.
+            // A user who may write the file, but may create none in the folder.
             Err(error) if is_denied(&error) => file.set_len(0)?,
             made => file = made?,
         }
@@ -347,12 +374,13 @@ fn open_or_create(path: &Path, size: u64, database: &Metadata) -> io::Result<Fil
     Ok(file)
 }
 
-/// Whether whoever created the file died before anything was in it. Anything that is not what they can have left is somebody
-/// else's, and an error.
+/// Whether the file's creator died before it wrote anything into it. A file with any other content
+/// is no log of ours, and an error.
 fn is_unfinished(file: &File, size_max: u64) -> io::Result<bool> {
-    // The magic is written last, and the format is what stands behind it.
+    // The magic is written last; the format is written before it.
     let mut first = [0; 16];
-    // A power cut may have taken the first page alone: then the segments' heads, on the second one, are there.
+    // A power cut may have taken the first page alone: then the segments' heads, on the second
+    // page, are there.
     let mut heads = [0; 128];
     let size = file.read_at(&mut first, 0)?;
     let (magic, format) = first.split_at(size.min(8));
@@ -370,8 +398,9 @@ fn is_unfinished(file: &File, size_max: u64) -> io::Result<bool> {
     Ok(file.read_at(&mut heads, AREA_HEADS_AT)? < heads.len() || heads == [0; 128])
 }
 
-/// Make sure that a file has room on the disk for a log: it grows when parts of it are reserved, or where that is not possible is
-/// written in full now, what stands in it as it is. It may be new, or a copy that is shorter, or has holes.
+/// Make sure that a log has room on the disk. It grows when parts of it are reserved. If the file
+/// system cannot reserve, all of it is written now, with its existing content. The file may be new,
+/// or a copy that is shorter or has holes.
 fn make_room(file: &File, size: u64) -> io::Result<()> {
     if os::reserve(file, 0, HEAD_SIZE)? {
         return Ok(());
@@ -392,7 +421,7 @@ fn make_room(file: &File, size: u64) -> io::Result<()> {
 
 impl Drop for FileSpace {
     fn drop(&mut self) {
-        // To close the file is not enough where a forked child has a map of it.
+        // Closing the file is not enough if a forked child has a map of it.
         if let Some(file) = self.file.file().filter(|_| self.member != 0) {
             let _ = os::lock_byte(file, MEMBERS_AT + self.member.cast_signed(), false);
         }
@@ -400,8 +429,9 @@ impl Drop for FileSpace {
 }
 
 impl FileSpace {
-    /// The bytes that are written to the disk with these words: to the end of the chunk, since its zeros are written with its first WAL record. Page
-    /// after page they would each be a commit of the file system's own, as room that was reserved becomes room that was written.
+    /// The bytes that are synced with these words: to the end of the chunk, so that its zeros are
+    /// written with its first WAL record. Page by page they would each be a commit of the file
+    /// system, since reserved blocks become written ones.
     fn bytes_to_sync(&self, words: &Range<usize>) -> Range<usize> {
         let page_size = os::page_size();
         let start = words.start * 8 / page_size * page_size;
@@ -441,7 +471,8 @@ impl Space for FileSpace {
         if self.is_provided(chunk) || self.reserve_chunk(file, chunk).is_err() {
             return;
         }
-        // Zeros are not written here, since somebody may have written there by now: to touch the pages takes longer, but nobody waits for it.
+        // Do not write zeros here, since a writer may have written there by now. Touching the pages
+        // takes longer, but no writer waits for it.
         let bytes = self.bytes_of(chunk);
         if self.touch(bytes.start as usize..bytes.end as usize) {
             self.note_provided(chunk);
@@ -449,7 +480,7 @@ impl Space for FileSpace {
     }
 
     fn write(&self, start: usize, bytes: &[u8]) -> io::Result<bool> {
-        // Elsewhere who looks through the map may not see it.
+        // On other systems a reader through the map may not see it.
         let can = cfg!(target_os = "linux");
         if can {
             self.own_file()?.write_all_at(bytes, start as u64 * 8)?;
@@ -478,7 +509,8 @@ impl Space for FileSpace {
 
     fn sync_names(&self) -> io::Result<()> {
         if !self.is_named.load(Ordering::Relaxed) {
-            // A file whose name is lost in a power cut is lost; the data file lies in the same folder.
+            // A file whose name is lost in a power cut is lost. The data file is in the same
+            // folder.
             os::sync_names(&self.folder, self.own_file()?)?;
             self.is_named.store(true, Ordering::Relaxed);
         }
@@ -487,14 +519,15 @@ impl Space for FileSpace {
 
     fn sync_words(&self, words: Range<usize>) -> io::Result<()> {
         if !cfg!(target_os = "linux") {
-            // Elsewhere a sync of a map leaves it to the disk when to write.
+            // On other systems a sync of a map may return before the data is on the disk.
             return self.sync();
         }
         self.own_file()?;
         let bytes = self.bytes_to_sync(&words);
         let (start, size) = (bytes.start, bytes.len());
-        // SAFETY: the range lies in the mapping, which lives as long as `self`; the call changes no memory. On Linux it is
-        // `fdatasync` of that part of the file, of what others have stored there through maps of their own, too.
+        // SAFETY: the range is in the mapping, which lives as long as `self`; the call changes no
+        // memory. On Linux it is `fdatasync` of that part of the file, including what other
+        // processes have stored there through their own maps.
         let failed =
             unsafe { libc::msync(self.words.base.as_ptr().byte_add(start).cast(), size, libc::MS_SYNC) };
         if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -505,8 +538,9 @@ impl Space for FileSpace {
         if let Ok(file) = self.own_file() {
             let bytes = self.bytes_to_sync(&words);
             let (start, size) = (bytes.start.cast_signed() as i64, bytes.len().cast_signed() as i64);
-            // SAFETY: the descriptor is open during the call, which touches no memory. It waits for nothing; what goes wrong, whoever syncs is
-            // told, as of whatever the system writes by itself.
+            // SAFETY: the descriptor is open during the call, which touches no memory. It does not
+            // wait; the next sync gets the errors, as for anything that the system writes by
+            // itself.
             unsafe { libc::sync_file_range(file.as_raw_fd(), start, size, libc::SYNC_FILE_RANGE_WRITE) };
         }
         #[cfg(not(target_os = "linux"))]
@@ -526,20 +560,21 @@ impl Space for FileSpace {
     }
 
     fn member(&self) -> u64 {
-        // A child of the process is no member.
+        // A forked child is no member.
         if self.file.is_ours() && self.is_writable { self.member } else { u64::MAX }
     }
 
     fn if_gone(&self, member: u64, act: &mut dyn FnMut()) -> bool {
         let byte = MEMBERS_AT + member.min(GONE).cast_signed();
-        // What cannot be asked is taken for alive: waiting is safe.
+        // If the system cannot tell, assume that the member lives: waiting is safe.
         let Ok(file) = self.own_file() else { return false };
         let _alone = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         if member == self.member || !os::seize_byte(file, byte).unwrap_or(false) {
             return false;
         }
         act();
-        // What is not given back now is when the file is closed; it only keeps a number from being used again.
+        // If unlocking fails, closing the file unlocks the byte; until then the number is not used
+        // again.
         let _ = os::lock_byte(file, byte, false);
         true
     }
@@ -550,6 +585,24 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    #[test]
+    fn a_map_that_a_forked_child_inherits_keeps_no_member_alive() {
+        let path = std::env::temp_dir().join(format!("pellucid-map-lock-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let data = std::env::temp_dir().metadata().unwrap();
+        let open = |data| FileSpace::open(&path, HEAD_SIZE as usize / 8 + 1024, data, true).unwrap();
+        let (dead, other) = (open(Some(&data)), open(None));
+        assert!(!other.if_gone(dead.member, &mut || {}), "it lives");
+        // As a death leaves it: the descriptor is closed, the lock was not given back, and a child has the map.
+        let (member, descriptor) = (dead.member, dead.own_file().unwrap().as_raw_fd());
+        std::mem::forget(dead);
+        os::no_longer_close_in_children(descriptor);
+        // SAFETY: its owner was forgotten and closes it no more.
+        unsafe { libc::close(descriptor) };
+        assert!(other.if_gone(member, &mut || {}));
+        std::fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn a_log_of_which_every_other_chunk_is_used_has_no_hole() {

@@ -1,8 +1,8 @@
-//! Is there memory for what is about to be done?
+//! Checks whether there is memory for an operation before it starts.
 //!
-//! Memory that cannot be had ends the process in most places that ask for it. So large pieces are asked for by name (`zeros`), and ahead of work
-//! that takes many small ones it is asked whether some megabytes are left: where the address space of the process is limited
-//! (`ulimit -v`), that is known for sure.
+//! In most places a failed allocation ends the process. So large allocations can fail (`zeros`),
+//! and before work that makes many small ones, a check is made that some megabytes are left. With a
+//! limit on the process's address space (`ulimit -v`) that check is exact.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed};
@@ -13,7 +13,7 @@ use crate::engine::EngineError;
 use crate::error::Bytes;
 use crate::sys::os;
 
-/// What is left for the many small pieces of memory that nobody asks for by name.
+/// The reserve for the many small allocations that are not checked.
 pub(crate) const HEADROOM: usize = 16 << 20;
 
 /// The limit on this process's address space, if there is one.
@@ -24,22 +24,24 @@ pub(crate) fn address_limit() -> Option<u64> {
     (failed == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// How much address space this process may still take, where that is limited and the system tells.
+/// How much address space this process may still take. `None` without a limit, or if the system
+/// does not tell.
 pub(crate) fn address_room() -> Option<u64> {
     let limit = address_limit()?;
-    // Of pages, the first number is what the limit is about.
+    // In pages. The first number is the one that the limit applies to.
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = pages.split_ascii_whitespace().next()?.parse().ok()?;
     Some(limit.saturating_sub(pages.saturating_mul(os::page_size() as u64)))
 }
 
-/// Whether so much address space, and some headroom, is left. Always so where it is not limited: then the system lends memory without asking.
+/// Whether this much address space and some headroom is left. Always true without a limit: then the
+/// system overcommits memory.
 pub(crate) fn has_room(size: usize) -> bool {
     if address_limit().is_none() {
         return true;
     }
     let size = size.saturating_add(HEADROOM);
-    // SAFETY: a new mapping at an address that the system chooses; nobody may touch it.
+    // SAFETY: a new mapping at an address that the system chooses; nothing may touch it.
     let probe = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0)
@@ -47,12 +49,12 @@ pub(crate) fn has_room(size: usize) -> bool {
     if probe == libc::MAP_FAILED {
         return false;
     }
-    // SAFETY: the mapping is ours, and was given to nobody.
+    // SAFETY: the mapping is ours, and has no other user.
     unsafe { libc::munmap(probe, size) };
     true
 }
 
-/// Whether the work that is about to begin has room for so much memory, in small pieces.
+/// Check that there is this much memory, in small allocations, for work that is about to begin.
 ///
 /// # Errors
 /// `NoMemory`.
@@ -60,9 +62,10 @@ pub(crate) fn check_room(size: usize, what: &'static str) -> Result<(), EngineEr
     if has_room(size) { Ok(()) } else { Err(EngineError::NoMemory(what)) }
 }
 
-/// So many words of zeros, if there is memory for them. Those that the system gives cost nothing before they are touched.
+/// This many words of zeros, or `None` if there is no memory. Fresh memory from the system costs
+/// nothing before it is touched.
 pub(crate) fn zeros(count: usize) -> Option<Box<[AtomicU64]>> {
-    /// Smaller ones are taken from the headroom.
+    /// Smaller allocations are taken from the headroom.
     const LARGE: usize = 1 << 17;
     if count >= LARGE && !has_room(count.saturating_mul(8)) {
         return None;
@@ -75,7 +78,8 @@ pub(crate) fn zeros(count: usize) -> Option<Box<[AtomicU64]>> {
     }
     #[expect(clippy::cast_ptr_alignment, reason = "the layout has the alignment of the words")]
     let words = std::ptr::slice_from_raw_parts_mut(memory.cast::<AtomicU64>(), count);
-    // SAFETY: memory of this layout, which is that of such a box, from the allocator that boxes have; zeros are words.
+    // SAFETY: memory with the layout of such a box, from the allocator of boxes; zeros are valid
+    // words.
     Some(unsafe { Box::from_raw(words) })
 }
 

@@ -1,7 +1,7 @@
-//! What do we ask of the operating system that the standard library does not offer?
+//! Calls of the operating system that the standard library does not offer.
 //!
-//! To be told of a fork, to learn what kind of file system a file is on, and who else is alive. This
-//! module and the LMDB ones are the crate's only unsafe code.
+//! Among them: fork handlers, file locks on bytes, the kind of a file system, reserving disk space.
+//! The crate's unsafe code is in `sys`, `engine/lmdb` and `engine/pin.rs` alone.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -21,11 +21,12 @@ use crate::file::registry::{self, RegistryGuard};
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static AT_FORK: Once = Once::new();
 
-/// Descriptors whose locks are one process's alone. A fork copies them, and with them the locks, which would then outlive
-/// the parent: the child closes them at once.
+/// Descriptors whose locks belong to one process alone. A fork copies them with their locks, which
+/// would then outlive the parent: the child closes them at once.
 static OWN_DESCRIPTORS: Descriptors = Descriptors::new();
 
-/// Places for descriptors, some at a time: without a lock, because a fork handler may wait for nobody, and never freed.
+/// A list of descriptors in blocks. Without a lock, because a fork handler must not wait for
+/// another thread; never freed.
 struct Descriptors {
     places: [AtomicI32; 256],
     more: OnceLock<Box<Self>>,
@@ -36,7 +37,7 @@ impl Descriptors {
         Self { places: [const { AtomicI32::new(-1) }; 256], more: OnceLock::new() }
     }
 
-    /// Put another descriptor in the place of one; -1 is none. Says whether that one was there.
+    /// Replace one descriptor by another; -1 is none. Returns whether the old one was there.
     fn swap(&self, old: RawFd, new: RawFd) -> bool {
         let swap = |place: &AtomicI32| {
             place.load(Ordering::Relaxed) == old
@@ -45,7 +46,7 @@ impl Descriptors {
         self.blocks().any(|block| block.places.iter().any(swap))
     }
 
-    /// Find a place for a descriptor, or make one.
+    /// Find a free place for a descriptor, or make one.
     fn add(&self, descriptor: RawFd) {
         while !self.swap(-1, descriptor) {
             let last = self.blocks().last().unwrap_or(self);
@@ -62,15 +63,15 @@ thread_local! {
     static HELD_WHILE_FORKING: RefCell<Option<(RegistryGuard, LiveWrites)>> = const { RefCell::new(None) };
 }
 
-/// How many forks lie between this process and the one that loaded the library. What was opened in another
-/// generation belongs to an ancestor and must not be touched.
+/// How many forks there are between this process and the one that loaded the library. Objects of
+/// another generation belong to a parent process and must not be touched.
 #[inline]
 pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// A number of the calling thread, which no other one has or will have: the standard library's own takes an atomic addition to
-/// look at, several times for each row that is written.
+/// A number of the calling thread that no other thread has or will have. The standard library's own
+/// needs an atomic addition to read it, several times for each written row.
 #[must_use]
 pub fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -80,7 +81,7 @@ pub fn thread_number() -> u64 {
     NUMBER.with(|number| *number)
 }
 
-/// Whether the calling thread is the process's first one; taken for granted where the system does not tell.
+/// Whether the calling thread is the process's first one. True if the system does not tell.
 #[must_use]
 pub fn is_first_thread() -> bool {
     #[cfg(target_os = "linux")]
@@ -91,11 +92,12 @@ pub fn is_first_thread() -> bool {
     is_first
 }
 
-/// Be told of forks from now on.
+/// Install the fork handlers.
 pub(crate) fn watch_forks() {
     AT_FORK.call_once(|| {
-        // SAFETY: the three handlers are functions with the right signature that live as long as the
-        // process. Failure (no memory) is reported by the return value and costs only fork detection.
+        // SAFETY: the three handlers are functions with the right signature that live as long as
+        // the process. Failure (no memory) is reported by the return value and costs only fork
+        // detection.
         let failed =
             unsafe { libc::pthread_atfork(Some(before_fork), Some(after_in_parent), Some(after_in_child)) };
         debug_assert_eq!(failed, 0, "no memory for fork handlers");
@@ -103,7 +105,7 @@ pub(crate) fn watch_forks() {
 }
 
 extern "C" fn before_fork() {
-    // So that no other thread is in the middle of changing these lists when the child gets its copies.
+    // So that no other thread is changing these lists when the child gets its copies.
     HELD_WHILE_FORKING.with(|held| *held.borrow_mut() = Some((registry::hold(), txn::live_writes())));
 }
 
@@ -116,8 +118,9 @@ extern "C" fn after_in_child() {
     for place in OWN_DESCRIPTORS.blocks().flat_map(|block| &block.places) {
         let descriptor = place.swap(-1, Ordering::Relaxed);
         if descriptor >= 0 {
-            // SAFETY: the descriptor was registered by its owner, an object of the parent's generation
-            // which never uses or closes it in this process (`OwnLock` checks the generation).
+            // SAFETY: the descriptor was registered by its owner, an object of the parent's
+            // generation which never uses or closes it in this process (`OwnFile` checks the
+            // generation).
             unsafe { libc::close(descriptor) };
         }
     }
@@ -129,17 +132,18 @@ extern "C" fn after_in_child() {
     });
 }
 
-/// Close this descriptor in children.
+/// Close this descriptor in forked children.
 pub(crate) fn close_in_children(descriptor: RawFd) {
     OWN_DESCRIPTORS.add(descriptor);
 }
 
-/// The owner closes this descriptor itself.
+/// Stop doing so: the owner closes this descriptor itself.
 pub(crate) fn no_longer_close_in_children(descriptor: RawFd) {
     OWN_DESCRIPTORS.swap(descriptor, -1);
 }
 
-/// Bytes that this user may still write on a file's disk; `Unsupported` where its file system does not say.
+/// Bytes that this user may still write on a file's disk. `Unsupported` if its file system does not
+/// tell.
 pub(crate) fn room_beside(file: &File) -> io::Result<u64> {
     let statvfs = statvfs(file)?;
     if statvfs.f_blocks == 0 {
@@ -151,7 +155,8 @@ pub(crate) fn room_beside(file: &File) -> io::Result<u64> {
 
 fn statvfs(file: &File) -> io::Result<libc::statvfs> {
     let mut buffer = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the descriptor is open while `file` is borrowed, and the buffer has the size that the call fills.
+    // SAFETY: the descriptor is open while `file` is borrowed, and the buffer has the size that the
+    // call fills.
     let failed = unsafe { libc::fstatvfs(file.as_raw_fd(), buffer.as_mut_ptr()) };
     if failed != 0 {
         return Err(io::Error::last_os_error());
@@ -160,12 +165,12 @@ fn statvfs(file: &File) -> io::Result<libc::statvfs> {
     Ok(unsafe { buffer.assume_init() })
 }
 
-/// Whether nobody can write on the file system that a file lies on.
+/// Whether a file is on a read-only file system.
 pub(crate) fn is_on_read_only(file: &File) -> bool {
     statvfs(file).is_ok_and(|statvfs| statvfs.f_flag & libc::ST_RDONLY != 0)
 }
 
-/// Whether an error says that the disk is full, or the user's share of it.
+/// Whether an error says that the disk is full, or the user's quota used up.
 pub(crate) fn is_of_room(error: &io::Error) -> bool {
     matches!(system_number(error), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }
@@ -185,7 +190,7 @@ pub(crate) fn may_create_beside(file: &Path) -> bool {
     unsafe { libc::access(folder.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
-/// Asks the processor for the memory at an address.
+/// Prefetch the cache line at an address.
 #[inline]
 pub(crate) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -197,8 +202,9 @@ pub(crate) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Asks the system to have memory of ours in large pages, where there is enough for one: what is looked up all over a million rows'
-/// memory finds its page in the processor's list of them then, and a page is touched first once for two megabytes.
+/// Ask the system for large pages, for memory of at least one such page. Random accesses in a
+/// million rows' memory then hit the processor's TLB, and only one page fault is needed for two
+/// megabytes.
 pub(crate) fn prefer_large_pages<T>(memory: &[T]) {
     const LARGE: usize = 2 << 20;
     #[cfg(target_os = "linux")]
@@ -206,12 +212,13 @@ pub(crate) fn prefer_large_pages<T>(memory: &[T]) {
         let page = page_size();
         let start = memory.as_ptr().addr().next_multiple_of(page);
         let end = (memory.as_ptr().addr() + std::mem::size_of_val(memory)) / page * page;
-        // SAFETY: whole pages inside of memory that is ours; the call is a hint, and changes nothing that is in them.
+        // SAFETY: whole pages inside of memory that is ours; the call is a hint and does not change
+        // their content.
         unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
     }
 }
 
-/// Bytes of a page of a map.
+/// The page size of maps.
 pub(crate) fn page_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| {
@@ -221,8 +228,8 @@ pub(crate) fn page_size() -> usize {
     })
 }
 
-/// Write all of a file once more, as it is: behind a failed sync the system takes pages for written that it has lost, and a sync alone
-/// would go well.
+/// Write all of a file once more, unchanged: after a failed sync the system considers the pages
+/// that it has lost as written, so another sync would succeed without writing them.
 pub(crate) fn write_again(file: &File) -> io::Result<()> {
     const PART_SIZE: u64 = 1 << 20;
     let size = file.metadata()?.len();
@@ -237,8 +244,8 @@ pub(crate) fn write_again(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Have the names in a folder on the disk. Where it cannot be opened, since this user may enter it and not read it, or has no descriptor
-/// left, all of the file system that a file of ours in it lies on: that needs neither.
+/// Sync the names in a folder to the disk. If the folder cannot be opened, because this user may
+/// not read it or no descriptor is left, sync the whole file system of a file in it instead.
 pub(crate) fn sync_names(folder: &Path, file: &File) -> io::Result<()> {
     match File::open(folder) {
         Ok(folder) => folder.sync_all(),
@@ -253,13 +260,13 @@ fn sync_file_system(file: &File, _why: io::Error) -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Elsewhere there is no such call.
+/// Other systems have no such call.
 #[cfg(not(target_os = "linux"))]
 fn sync_file_system(_file: &File, why: io::Error) -> io::Result<()> {
     Err(why)
 }
 
-/// Give a file this size, and the room for it on the disk.
+/// Give a file this size, and allocate its blocks.
 #[cfg(target_os = "linux")]
 pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
     // SAFETY: the descriptor is open while `file` is borrowed.
@@ -267,15 +274,15 @@ pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
-/// Elsewhere the file has to grow as it is written.
+/// On other systems the file grows as it is written.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn allocate(file: &File, size: u64) -> io::Result<()> {
     if file.metadata()?.len() < size { file.set_len(size) } else { Ok(()) }
 }
 
-/// Try to lock one byte of a file for this open file (not for the process), or give it up.
+/// Try to lock one byte of a file for this open file (not for the process), or unlock it.
 ///
-/// This lock and `flock` know nothing of each other, so that one file can have both.
+/// This lock is independent of `flock`, so one file can have both.
 #[cfg(target_os = "linux")]
 pub(crate) fn lock_byte(file: &File, offset: i64, is_locked: bool) -> io::Result<bool> {
     set_lock(file, &byte_lock(offset, if is_locked { libc::F_WRLCK } else { libc::F_UNLCK }))
@@ -283,7 +290,8 @@ pub(crate) fn lock_byte(file: &File, offset: i64, is_locked: bool) -> io::Result
 
 #[cfg(target_os = "linux")]
 fn set_lock(file: &File, lock: &libc::flock) -> io::Result<bool> {
-    // SAFETY: the descriptor is open while `file` is borrowed; the call reads the structure and keeps nothing.
+    // SAFETY: the descriptor is open while `file` is borrowed; the call reads the structure and
+    // keeps nothing.
     let failed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, std::ptr::from_ref(lock)) };
     if failed == 0 {
         return Ok(true);
@@ -295,7 +303,7 @@ fn set_lock(file: &File, lock: &libc::flock) -> io::Result<bool> {
     }
 }
 
-/// Give up all locks on bytes that this open file has.
+/// Release all byte locks of this open file.
 #[cfg(target_os = "linux")]
 pub(crate) fn unlock_all_bytes(file: &File) -> io::Result<bool> {
     let mut lock = byte_lock(0, libc::F_UNLCK);
@@ -304,13 +312,13 @@ pub(crate) fn unlock_all_bytes(file: &File) -> io::Result<bool> {
     set_lock(file, &lock)
 }
 
-/// Elsewhere closing the file does.
+/// On other systems closing the file does it.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn unlock_all_bytes(_file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Lock a byte that somebody else had, if nobody has it now.
+/// Lock a byte that another process had locked, if it is free now.
 #[cfg(target_os = "linux")]
 pub(crate) fn seize_byte(file: &File, offset: i64) -> io::Result<bool> {
     lock_byte(file, offset, true)
@@ -321,17 +329,18 @@ fn byte_lock(offset: i64, kind: libc::c_int) -> libc::flock {
     libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: offset, l_len: 1, l_pid: 0 }
 }
 
-/// Whether somebody has locked a byte of a file, by another open file than this.
+/// Whether a byte of a file is locked through another open file.
 pub(crate) fn is_byte_locked(file: &File, offset: i64) -> io::Result<bool> {
     is_any_byte_locked(file, offset..offset + 1)
 }
 
-/// Whether somebody has locked one of some bytes of a file, by another open file than this.
+/// Whether any of some bytes of a file is locked through another open file.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_any_byte_locked(file: &File, offsets: std::ops::Range<i64>) -> io::Result<bool> {
     let mut lock = byte_lock(offsets.start, libc::F_WRLCK);
     lock.l_len = offsets.end - offsets.start;
-    // SAFETY: the descriptor is open while `file` is borrowed; the call reads and fills the structure and keeps nothing.
+    // SAFETY: the descriptor is open while `file` is borrowed; the call reads and fills the
+    // structure and keeps nothing.
     let failed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
     if failed != 0 {
         return Err(io::Error::last_os_error());
@@ -339,26 +348,26 @@ pub(crate) fn is_any_byte_locked(file: &File, offsets: std::ops::Range<i64>) -> 
     Ok(lock.l_type != libc::F_UNLCK as i16)
 }
 
-/// Elsewhere nobody can be asked.
+/// Other systems cannot tell.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn is_any_byte_locked(_file: &File, _offsets: std::ops::Range<i64>) -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Elsewhere there is no such lock.
+/// Other systems have no such lock.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn lock_byte(_file: &File, _offset: i64, _is_locked: bool) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Elsewhere nobody can be asked, and everybody is taken for alive.
+/// Other systems cannot tell, so every process is assumed to live.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn seize_byte(_file: &File, _offset: i64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Make sure that the disk has room for a part of a file, which grows to it. False where the file system cannot, so that
-/// files have to be written when they are created.
+/// Reserve disk space for a part of a file, and extend the file to it. False if the file system
+/// does not support that, so that files have to be written when they are created.
 #[cfg(target_os = "linux")]
 pub(crate) fn reserve(file: &File, offset: u64, size: u64) -> io::Result<bool> {
     // SAFETY: the descriptor is open while `file` is borrowed.
@@ -373,31 +382,32 @@ pub(crate) fn reserve(file: &File, offset: u64, size: u64) -> io::Result<bool> {
     }
 }
 
-/// Elsewhere nobody promises it.
+/// Other systems do not guarantee it.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn reserve(_file: &File, _offset: u64, _size: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether nothing was ever written to a part of a file; false where the file system cannot tell.
+/// Whether a part of a file was never written. False if the file system does not tell.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_hole(file: &File, start: u64, end: u64) -> bool {
-    // SAFETY: the descriptor is open while `file` is borrowed; nobody uses its position.
+    // SAFETY: the descriptor is open while `file` is borrowed; its position is not used.
     let data = unsafe { libc::lseek(file.as_raw_fd(), start.cast_signed(), libc::SEEK_DATA) };
     match u64::try_from(data) {
         Ok(data) => data >= end,
-        // Nothing behind the start either.
+        // No data after the start at all.
         Err(_) => io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO),
     }
 }
 
-/// Elsewhere nobody asks.
+/// Not called on other systems.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn is_hole(_file: &File, _start: u64, _end: u64) -> bool {
     false
 }
 
-/// The PID namespace of this process, which is its container's mostly; 0 where the system does not tell. Not kept: a child may have another one.
+/// The PID namespace of this process, usually its container's; 0 if the system does not tell. Not
+/// cached: a child may have another one.
 pub(crate) fn pid_namespace() -> u32 {
     // "pid:[4026531836]"
     let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -405,12 +415,12 @@ pub(crate) fn pid_namespace() -> u32 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Whether a file lies on a file system of another machine, and its name then.
+/// The name of a network file system, if a file is on one.
 #[cfg(target_os = "linux")]
 pub(crate) fn network_file_system(file: &File) -> io::Result<Option<&'static str>> {
     let mut buffer = std::mem::MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the descriptor is open while `file` is borrowed, and the buffer has the size that the call
-    // fills.
+    // SAFETY: the descriptor is open while `file` is borrowed, and the buffer has the size that the
+    // call fills.
     let failed = unsafe { libc::fstatfs(file.as_raw_fd(), buffer.as_mut_ptr()) };
     if failed != 0 {
         return Err(io::Error::last_os_error());
@@ -424,7 +434,7 @@ pub(crate) fn network_file_system(file: &File) -> io::Result<Option<&'static str
     Ok(network_name(statfs.f_type as u32))
 }
 
-/// Elsewhere the numbers mean nothing.
+/// On other systems the numbers have no meaning.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn network_file_system(_file: &File) -> io::Result<Option<&'static str>> {
     Ok(None)
@@ -479,10 +489,10 @@ mod tests {
         assert_eq!(network_name(0x0102_1994), None, "tmpfs is not one");
     }
 
-    /// Run something in a forked child; says whether it came to its end without a panic.
+    /// Run a closure in a forked child. Returns whether it ended without a panic.
     fn in_child(work: impl FnOnce()) -> bool {
-        // SAFETY: the child does what is under test and leaves by `_exit`; it runs no destructor or handler of the
-        // parent's, and other threads' locks are what the code under test has to stay clear of.
+        // SAFETY: the child does what is under test and leaves by `_exit`; it runs no destructor or
+        // handler of the parent's, and the code under test has to avoid other threads' locks.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "no room for a child");
         if pid == 0 {

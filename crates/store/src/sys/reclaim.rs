@@ -1,18 +1,19 @@
-//! Who gives back what takes the system a while?
+//! A background thread that frees resources, so that closing does not wait for it.
 //!
-//! The map of a log and its room on the disk take as long as a tenth of closing a small database, and longer where the log was long or the
-//! disk is told of each piece that it gets back (`discard`). A thread gives them back while whoever has closed goes on: the one that
-//! kept the log, where there is one, since to begin another takes as long again.
+//! Unmapping a log and freeing its disk space take as long as a tenth of closing a small database,
+//! and longer if the log was long or the disk is told of each freed block (`discard`). A thread
+//! does this while the closing thread goes on. It is the checkpointer's thread if there is one,
+//! since starting another takes as long again.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, Thread};
 
 use crate::sys::os;
 
-/// Something that is given back by being dropped.
+/// Something that is freed by being dropped.
 type Spent = Box<dyn Send>;
 
-/// A thread that drops what it is handed, and ends when this is dropped.
+/// A thread that drops what it is given. It ends when this is dropped.
 pub struct Reclaimer {
     hand: Option<Sender<Spent>>,
     thread: Thread,
@@ -20,12 +21,12 @@ pub struct Reclaimer {
 }
 
 impl Reclaimer {
-    /// Begin a thread that does some `work` first, and then has nothing else to do than this.
+    /// Start a thread that does some `work` first, and then only drops what it is given.
     pub(crate) fn begin(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
         let (hand, handed) = channel::<Spent>();
         let all = move || {
             work();
-            // Until nothing more can come.
+            // Until the sender is dropped.
             handed.into_iter().for_each(drop);
         };
         let handle = thread::Builder::new().name(name.to_owned()).spawn(all)?;
@@ -37,10 +38,10 @@ impl Reclaimer {
         &self.thread
     }
 
-    /// Hand it something to drop.
+    /// Give it something to drop.
     pub(crate) fn hand(&self, spent: impl Send + 'static) {
         if let Some(hand) = &self.hand {
-            // Where the thread is no more it is dropped here.
+            // If the thread has ended, it is dropped here.
             let _ = hand.send(Box::new(spent));
         }
     }
@@ -51,10 +52,10 @@ impl Drop for Reclaimer {
         let hand = self.hand.take();
         if self.generation == os::generation() {
             drop(hand);
-            // It may be asleep at its work.
+            // It may be asleep in its work.
             self.thread.unpark();
         } else {
-            // The thread is the parent's, and so is whatever lock it had when the process forked.
+            // The thread is the parent's, and so is any lock that it held when the process forked.
             std::mem::forget(hand);
         }
     }
@@ -89,7 +90,7 @@ mod tests {
         reclaimer.hand(Told(tell));
         assert!(told.try_recv().is_err(), "it is at work");
         is_over.store(true, Ordering::Release);
-        // Wakes it.
+        // Dropping wakes it.
         drop(reclaimer);
         assert_eq!(told.iter().collect::<Vec<_>>(), [own, own]);
     }

@@ -1,7 +1,8 @@
-//! How are a few bytes appended and compared?
+//! Appends and compares short byte strings without calling the C library.
 //!
-//! Keys, and what a dict holds, are some ten bytes long. To call the C library for so few takes longer than to move them, and one put
-//! of a row moved bytes eight times. What is longer is left to it.
+//! Keys, and the values of a dict, are some ten bytes long. Calling the C library for so few takes
+//! longer than moving them, and one put of a row moved bytes eight times. Longer strings are left
+//! to it.
 
 use pellucid_record::encode::copy;
 
@@ -20,7 +21,7 @@ pub(crate) fn push(bytes: &mut Vec<u8>, part: &[u8]) {
     bytes.truncate(start + part.len());
 }
 
-/// Whether both are the same.
+/// Whether both are equal.
 #[inline]
 pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     #[inline]
@@ -37,18 +38,6 @@ pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Whether one comes ahead of the other.
-#[inline]
-pub(crate) fn is_less(one: &[u8], other: &[u8]) -> bool {
-    // Of keys that are neighbours in a table these mostly differ.
-    if let (Some(first), Some(second)) = (one.first_chunk(), other.first_chunk())
-        && first != second
-    {
-        return u64::from_be_bytes(*first) < u64::from_be_bytes(*second);
-    }
-    one < other
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,15 +51,10 @@ mod tests {
             assert_eq!(bytes, [&b"before"[..], &part].concat());
             assert!(is_same(&part, &part.clone()));
             assert!(!is_same(&part, &bytes));
-            assert!(!is_less(&part, &part.clone()));
-            assert!(part.is_empty() || is_less(&part[1..], &part) == (part[1..] < part[..]));
-            assert!(is_less(&part, &[&part[..], &[0]].concat()));
             for place in 0..part.len() {
                 let mut other = part.clone();
                 other[place] ^= 0x10;
                 assert!(!is_same(&part, &other), "{size} bytes, byte {place}");
-                assert_eq!(is_less(&part, &other), part < other);
-                assert_eq!(is_less(&other, &part), other < part);
             }
         }
     }

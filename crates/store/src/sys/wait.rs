@@ -1,7 +1,7 @@
-//! How does one process wait for another without asking again and again?
+//! Sleeps until another thread or process wakes it: a futex on a shared word.
 //!
-//! On a word of memory that both have mapped, by the system's futex. Not for mutual exclusion: whoever is woken looks for
-//! itself, and whoever is not, because the other one died, has a limit.
+//! It is not for mutual exclusion. A woken waiter has to check the word itself, and a waiter that
+//! is not woken, because the other process died, has a timeout.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::AtomicU64;
@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Wait until somebody wakes this channel of the word, one of 32, at most for so long; not at all if the lower half of the word is
-/// not `value`. May end for no reason.
+/// Wait until `wake` is called for this channel of the word, one of 32, or until the limit. Returns
+/// at once if the lower half of the word is not `value`. May return without a reason.
 #[cfg(target_os = "linux")]
 pub(crate) fn wait(word: &AtomicU64, value: u32, channel: u32, limit: Duration) {
-    // This operation wants a moment, not a duration.
+    // This operation takes a moment, not a duration.
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is ours to be filled.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
@@ -21,8 +21,8 @@ pub(crate) fn wait(word: &AtomicU64, value: u32, channel: u32, limit: Duration) 
     let until =
         libc::timespec { tv_sec: until.as_secs().cast_signed(), tv_nsec: i64::from(until.subsec_nanos()) };
     let nowhere = std::ptr::null::<u32>();
-    // SAFETY: the address is that of a word which lives during the call, of which the system reads the lower half (logs are
-    // little-endian only); the time is read. Nothing is kept.
+    // SAFETY: the address is that of a word which lives during the call, of which the system reads
+    // the lower half (logs are little-endian only); the time is read. Nothing is kept.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -36,11 +36,12 @@ pub(crate) fn wait(word: &AtomicU64, value: u32, channel: u32, limit: Duration) 
     }
 }
 
-/// Wake so many of those who wait for this channel of the word.
+/// Wake up to `count` waiters on this channel of the word.
 #[cfg(target_os = "linux")]
 pub(crate) fn wake(word: &AtomicU64, channel: u32, count: u32) {
     let nowhere = std::ptr::null::<u32>();
-    // SAFETY: the address is that of a word which lives during the call; nothing is read, written or kept.
+    // SAFETY: the address is that of a word which lives during the call; nothing is read, written
+    // or kept.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -54,7 +55,7 @@ pub(crate) fn wake(word: &AtomicU64, channel: u32, count: u32) {
     }
 }
 
-/// Elsewhere whoever waits looks now and then.
+/// On other systems waiters look at intervals.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn wait(word: &AtomicU64, value: u32, _channel: u32, limit: Duration) {
     const PAUSE: Duration = Duration::from_micros(100);
@@ -63,6 +64,6 @@ pub(crate) fn wait(word: &AtomicU64, value: u32, _channel: u32, limit: Duration)
     }
 }
 
-/// Elsewhere nobody is asleep for long.
+/// On other systems waiters never sleep for long.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn wake(_word: &AtomicU64, _channel: u32, _count: u32) {}

@@ -1,17 +1,18 @@
-//! Which thread of this process may write?
+//! The gate: the writer lock among the threads of this process.
 //!
-//! The inner of two writer locks: threads wait here, with a timeout, before one of them takes the lock between
-//! processes (`txn/writer_lock.rs`). LMDB has a lock of its own for both, but nobody can stop waiting for it.
+//! This is the inner of two writer locks. Threads wait here, with a timeout, before one of them
+//! takes the lock between processes (`txn/writer_lock.rs`). LMDB has a lock of its own for both,
+//! but waiting for it has no timeout.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
-/// Whoever waits is asked so often whether to go on.
+/// How often a waiting thread calls `go_on`.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
-/// A door that one thread at a time goes through.
+/// A lock that one thread at a time holds.
 #[derive(Default)]
 pub(crate) struct Gate {
     inside: Mutex<Inside>,
@@ -20,12 +21,12 @@ pub(crate) struct Gate {
 #[derive(Default)]
 struct Inside {
     owner: Option<ThreadId>,
-    /// Who waits, longest first. They keep their places while they look whether to go on.
+    /// The waiting threads, the longest first. They keep their places while they call `go_on`.
     waiting: VecDeque<Thread>,
 }
 
 impl Inside {
-    /// Have whoever has waited longest look.
+    /// Wake the thread that has waited longest.
     fn wake(&self) {
         if let Some(first) = self.waiting.front().filter(|_| self.owner.is_none()) {
             first.unpark();
@@ -33,16 +34,16 @@ impl Inside {
     }
 }
 
-/// Why somebody who waited did not come in.
+/// Why a waiting thread gave up.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The time is over.
+    /// The deadline passed.
     Late,
-    /// They were told not to go on.
+    /// `go_on` returned false.
     Stopped,
 }
 
-/// The right to write in this process; dropping it, in whatever thread, gives it up.
+/// The right to write in this process. Dropping it, in any thread, releases the gate.
 pub(crate) struct GateGuard(Arc<Gate>);
 
 impl Gate {
@@ -50,7 +51,8 @@ impl Gate {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wait until nobody else is inside, at most until `deadline`, and while `go_on` says so, which is asked now and then, and does not panic.
+    /// Wait until no other thread holds the gate, until `deadline` at most, and while `go_on`
+    /// returns true. `go_on` is called at intervals and does not panic.
     pub(crate) fn enter(
         self: &Arc<Self>,
         deadline: Instant,
@@ -67,7 +69,7 @@ impl Gate {
                 }
                 drop(inside);
                 thread::park_timeout(left.min(LOOK));
-                // It may take a lock that who is inside has.
+                // `go_on` may need a lock that the gate's holder has (the GIL).
                 let goes_on = go_on();
                 inside = self.lock();
                 if inside.owner.is_none() {
@@ -77,7 +79,8 @@ impl Gate {
                     break Err(Refused::Stopped);
                 }
             };
-            // The one that this call took: whoever is asked may have entered too, and come back.
+            // The place that this call took: `go_on` may have entered the gate too, and left it
+            // again.
             let place = inside.waiting.iter().rposition(|waiting| waiting.id() == own.id());
             place.and_then(|place| inside.waiting.remove(place));
             if let Err(refused) = waited {
@@ -89,7 +92,7 @@ impl Gate {
         Ok(GateGuard(Arc::clone(self)))
     }
 
-    /// Enter where nobody is inside, and nobody waits who was there first.
+    /// Enter if no thread holds the gate and none waits.
     pub(crate) fn try_enter(self: &Arc<Self>) -> Option<GateGuard> {
         let mut inside = self.lock();
         if inside.owner.is_some() || !inside.waiting.is_empty() {
@@ -126,7 +129,8 @@ mod tests {
             while gate.lock().waiting.is_empty() {
                 thread::yield_now();
             }
-            // As it is for a moment after the guard went: nobody inside, one about to enter.
+            // As it is for a moment after a guard was dropped: no thread holds the gate, one is
+            // about to enter.
             gate.lock().owner = None;
             assert!(gate.try_enter().is_none());
             drop(guard);

@@ -1,4 +1,4 @@
-//! Transactions and snapshots: who may write, what a reader sees, and walks over rows.
+//! Transactions, snapshots, the writer lock, and walks over rows.
 
 pub(crate) mod gate;
 pub(crate) mod patch;

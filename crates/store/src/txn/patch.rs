@@ -1,8 +1,9 @@
-//! How does a part of a stored row change?
+//! Changes a part of a stored row.
 //!
-//! The row is looked up once; what fits its slot is written over a copy of the record and put back in place, anything else
-//! goes through `pellucid_record::patch`. The write cursor stays on the row in between, so that a scalar costs one search
-//! of the tree. Large values that the changed record refers to no more are deleted.
+//! The row is looked up once. A change that fits its slot is written over a copy of the record,
+//! which then replaces the stored one; any other change goes through `pellucid_record::patch`. The
+//! write cursor stays on the row in between, so changing a scalar costs one search of the tree.
+//! Large values that the changed record no longer refers to are deleted.
 
 use std::sync::{Arc, PoisonError};
 
@@ -23,7 +24,7 @@ use crate::index::{Changes, IndexSet};
 use crate::txn::scan::Row;
 use crate::txn::transaction::Transaction;
 
-/// The shapes of a transaction, and the rule by which it makes new ones.
+/// The shapes of a transaction, and the rule for making new ones.
 struct Book<'a> {
     shapes: &'a TransactionShapes,
     dictionary: &'a Dictionary,
@@ -54,19 +55,20 @@ impl ShapeBook for Book<'_> {
     }
 }
 
-/// What is known of a row whose record was copied.
+/// A row whose record was copied.
 struct Copied {
     blobs: Vec<u64>,
     is_intact: bool,
 }
 
-/// The indexes of a row's table, and its record as it was; `None` where it has none.
+/// The indexes of a row's table, and the row's old record. `None` if the table has no indexes.
 type Indexed = Option<(Arc<IndexSet>, Vec<u8>)>;
 
 impl Transaction {
-    /// Change one part of a stored record; gives the whole record as it is now, `None` when the row is not there. When the
-    /// record cannot change so, nothing is changed and the inner error says why. `blobs` are the ids of new large values
-    /// to which the change's values refer.
+    /// Change one part of a stored record. Returns the whole changed record, or `None` when the row
+    /// is not there. When the record cannot be changed in this way, nothing is changed and the
+    /// inner error says why. `blobs` are the ids of new large values to which the change's values
+    /// refer.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -85,7 +87,7 @@ impl Transaction {
         let found = self.copy_row(table, key, row_key.as_bytes(), 0, &mut head, &mut record);
         let indexed = set.map(|set| (set, record.clone()));
         let outcome = match found {
-            // It would get a check that fits what is damaged.
+            // A change would give the damaged record a valid check.
             Ok(Some(row)) if !row.is_intact => {
                 Ok(Some(Err(Corrupt::new(Damage::CellCheck, record.len()).into())))
             }
@@ -106,10 +108,11 @@ impl Transaction {
         outcome
     }
 
-    /// Write over a part of a stored record: `work` gets a copy of the record, and says whether it has written something that
-    /// is to be stored in its place. Gives the record, in memory with room for `room` bytes more, and what `work` gave; `None`
-    /// when the row is not there. Large values stay as they are. A record that is not as it was written is not changed, and `work` not
-    /// asked: `patch` says why.
+    /// Overwrite a part of a stored record. `work` gets a copy of the record, and returns whether
+    /// it has changed it so that it should be stored. Returns the record, in memory with room for
+    /// `room` bytes more, and the result of `work`; `None` when the row is not there. Large values
+    /// stay as they are. A damaged record is not changed, and `work` is not called: `patch` reports
+    /// the damage.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -126,7 +129,8 @@ impl Transaction {
         Ok(outcome.map(|outcome| (record, outcome)))
     }
 
-    /// As `rewrite`, with the copy in memory of the caller's, who changes many rows: it is cleared first.
+    /// As `rewrite`, with a buffer of the caller for the copy, which is cleared first. For callers
+    /// that change many rows.
     ///
     /// # Errors
     /// As `rewrite`.
@@ -153,8 +157,8 @@ impl Transaction {
         Ok(outcome)
     }
 
-    /// Look a row up, stay there, and copy its head and its record, in memory with room for `room` bytes more; the blobs it
-    /// has, and whether its check fits, if it is there.
+    /// Look a row up, keep the position, and copy its head and its record, in memory with room for
+    /// `room` bytes more. Returns the ids of its blobs, and whether its check fits.
     fn copy_row(
         &mut self,
         table: TableId,
@@ -225,7 +229,7 @@ impl Transaction {
         Ok(Some(Ok(patched)))
     }
 
-    /// Whether there is such a table: a row of none is not there, which is no error here.
+    /// Whether the table exists. A missing table is no error here: its rows do not exist either.
     fn is_here(&mut self, table: TableId) -> Result<bool, StoreError> {
         match self.entry(table) {
             Ok(_) => Ok(true),
@@ -234,7 +238,7 @@ impl Transaction {
         }
     }
 
-    /// What a row that becomes `record` changes in indexes, where there are any.
+    /// The index changes of a row that becomes `record`, if its table has indexes.
     fn changes_of_patch(
         &mut self,
         table: TableId,
@@ -296,7 +300,7 @@ impl Transaction {
     }
 }
 
-/// Write the change over the record if it is a value, or a deletion, that fits where it goes.
+/// Write the change over the record if it is a delete, or a value that fits into the slot.
 #[inline]
 fn overwrite(
     record: &mut [u8],

@@ -1,8 +1,9 @@
-//! How does a walk over a table go?
+//! Walks over the rows of a table.
 //!
-//! A page at a time: the engine gives what is left of a page, the part of it that lies in the range is cut out
-//! once, and `next` hands out one row after the other. Only where keys are so long that they might be
-//! hashed (`catalog/row_key.rs`) it goes slowly: the rows of a run are gathered and sorted by their whole keys.
+//! A walk reads a page at a time: the engine returns the rest of a page, the part of it inside the
+//! range is cut out once, and `next` returns one row after the other. Only keys so long that they
+//! might be hashed (`catalog/row_key.rs`) are slower: the rows of a run (rows whose keys begin
+//! alike) are gathered and sorted by their whole keys.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -14,12 +15,12 @@ use crate::engine::{Direction, Entry, Start, Tree};
 use crate::error::StoreError;
 use crate::txn::snapshot::Snapshot;
 
-/// Which keys a walk goes over; the bounds are key codes.
+/// The keys that a walk visits; the bounds are key codes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Where it begins.
+    /// Where the range begins.
     pub start: Bound<Vec<u8>>,
-    /// Where it ends.
+    /// Where the range ends.
     pub end: Bound<Vec<u8>>,
 }
 
@@ -45,14 +46,15 @@ pub struct Row<'a> {
     pub record: &'a [u8],
 }
 
-/// A range in terms of row keys: from `start`, below `end`; and what a walk over it needs to know.
+/// A range in terms of row keys, from `start` and below `end`, with what a walk over it needs to
+/// know.
 #[derive(Clone, Debug)]
 pub(crate) struct RowRange {
     pub(crate) prefix_size: usize,
     pub(crate) limit: usize,
     pub(crate) start: Vec<u8>,
     pub(crate) end: Option<Vec<u8>>,
-    /// The bounds as given, where they are so long that the row keys do not decide.
+    /// The bounds as given. They decide for keys so long that row keys do not.
     whole: Range,
     pub(crate) direction: Direction,
 }
@@ -72,7 +74,7 @@ impl RowRange {
             Bound::Included(key) => Some(row_key(key, b"\0")),
             Bound::Excluded(key) => Some(row_key(key, b"")),
         };
-        // Among rows of a run only whole keys tell; the walk then takes in all of the run.
+        // Only whole keys order the rows of a run, so the walk includes all of the run.
         let start =
             if start.len() >= run_size { start.get(..run_size).unwrap_or_default().to_vec() } else { start };
         let end = match end {
@@ -84,7 +86,8 @@ impl RowRange {
         Self { prefix_size: prefix.size(), limit, start, end, whole: range.clone(), direction }
     }
 
-    /// What `work` makes of the first row, given the entry that comes first; the outer `None` where only a walk tells, since it is one of a run.
+    /// Apply `work` to the first row, given the first entry. The outer `None` means that the entry
+    /// is one of a run, so that a walk is needed.
     pub(crate) fn with_first<R>(
         &self,
         entry: Option<Entry<'_>>,
@@ -112,7 +115,7 @@ impl RowRange {
         }
     }
 
-    /// How many of these entries, which follow each other, lie in the range.
+    /// How many of these consecutive entries are inside the range.
     fn count_of(&self, entries: &[Entry<'_>]) -> usize {
         match entries.last() {
             Some(last) if !self.has(last.0) => entries.partition_point(|entry| self.has(entry.0)),
@@ -120,12 +123,12 @@ impl RowRange {
         }
     }
 
-    /// What of a row key two rows of one run share; `None` for keys too short for that.
+    /// The part of a row key that all rows of a run share. `None` for keys too short for a run.
     pub(crate) fn run_of<'k>(&self, row_key: &'k [u8]) -> Option<&'k [u8]> {
         row_key.get(..run_size(self.limit))
     }
 
-    /// The row of an entry, its key whole; `None` where the cell is damaged.
+    /// The row of an entry, with its whole key. `None` if the cell is damaged.
     #[inline]
     pub(crate) fn row<'a>(&self, entry: Entry<'a>) -> Option<Row<'a>> {
         let (row_key, bytes) = entry;
@@ -138,8 +141,8 @@ impl RowRange {
         Some(Row { key, spelling: cell.spelling, record: cell.record })
     }
 
-    /// Put the entries of a run, as the engine gave them, in order, and leave out those outside the range. An
-    /// entry whose cell is damaged stays, first, for the caller to stumble over.
+    /// Sort the entries of a run by their whole keys, and remove those outside the range. An entry
+    /// whose cell is damaged stays, first, so that the caller finds it.
     pub(crate) fn sort_run(&self, entries: &mut Vec<Entry<'_>>) {
         entries.retain(|entry| self.row(*entry).is_none_or(|row| self.has_whole(row.key)));
         entries.sort_by(|one, other| {
@@ -166,19 +169,20 @@ impl RowRange {
     }
 }
 
-/// A walk over rows of a snapshot, which it keeps.
+/// A walk over rows of a snapshot, which it keeps alive.
 pub struct Scan {
     walk: PinnedWalk,
     range: RowRange,
     table: TableId,
-    /// The rows to hand out: entries from `index` up to `end`, of the run or of the batch.
+    /// The rows to return next: entries from `index` up to `end`, of the run or of the batch.
     index: usize,
     end: usize,
     is_in_run: bool,
-    /// Where the batch goes on behind these rows, and how many of its entries lie in the range.
+    /// Where the batch continues after these rows, and how many of its entries are inside the
+    /// range.
     batch_index: usize,
     batch_count: usize,
-    /// The range ends inside the batch, or the tree does.
+    /// Whether the range or the tree ends inside the batch.
     is_last_batch: bool,
 }
 
@@ -223,8 +227,9 @@ impl Scan {
         self.table
     }
 
-    /// The same walk from its begin, cut into `count` parts or fewer that follow each other and are of about the same size, to be walked by
-    /// several threads at once. None but itself where the walk goes backwards, or the engine does not know where to cut.
+    /// The same walk from its begin, cut into `count` consecutive parts or fewer of about the same
+    /// size, for several threads at once. A single part if the walk goes backwards or the engine
+    /// does not know where to cut.
     ///
     /// # Errors
     /// When the engine's pages are damaged.
@@ -235,7 +240,7 @@ impl Scan {
             let database = snapshot.database();
             let found = snapshot.read_txn().separators(Tree::Rows, &range.start, range.end.as_deref(), count);
             cuts = found.map_err(|error| database.error(error))?;
-            // Rows of one run are sorted together.
+            // The rows of one run are sorted together.
             cuts.retain(|cut| range.run_of(cut).is_none());
         }
         let starts = std::iter::once(range.start.clone()).chain(cuts.iter().cloned());
@@ -246,11 +251,12 @@ impl Scan {
         parts.collect()
     }
 
-    /// The next row. Its bytes stay where they are for as long as the snapshot lives, also when the walk has
-    /// gone on; the borrow is shorter so that nobody forgets whom they belong to.
+    /// The next row. Its bytes stay in place as long as the snapshot lives, even after the walk has
+    /// gone on. The borrow is shorter, so that callers must keep the snapshot on purpose.
     ///
     /// # Errors
-    /// When the engine's pages or the row's cell are damaged. The walk goes on behind a damaged cell.
+    /// When the engine's pages or the row's cell are damaged. The walk continues after a damaged
+    /// cell.
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "it lends what it owns, which an Iterator cannot")]
     pub fn next(&mut self) -> Result<Option<Row<'_>>, StoreError> {
@@ -267,7 +273,7 @@ impl Scan {
         }
     }
 
-    /// Whether the row that `next` gave last has large values that lie apart.
+    /// Whether the last row that `next` returned has large values that are stored apart.
     #[must_use]
     pub fn gave_large(&self) -> bool {
         let entries = if self.is_in_run { self.walk.run() } else { self.walk.entries() };
@@ -275,7 +281,7 @@ impl Scan {
         entry.is_some_and(|(_, bytes)| Cell::lists_blobs(bytes))
     }
 
-    /// The row that comes next, if it is at hand: in the page that was read last, and sound. `pass` goes on behind it.
+    /// The next row, if it is in the page that was read last, and sound. `pass` moves behind it.
     #[inline]
     #[must_use]
     pub fn at_hand(&self) -> Option<Row<'_>> {
@@ -285,17 +291,17 @@ impl Scan {
         self.range.row(*self.walk.entries().get(self.index)?)
     }
 
-    /// Goes on behind the row that is at hand.
+    /// Move behind the row of `at_hand`.
     #[inline]
     pub fn pass(&mut self) {
         self.index += 1;
     }
 
-    /// Gives the next rows to `visit`, until it breaks: those of a page, mostly. Returns what it said last; None at the end of
-    /// the walk.
+    /// Call `visit` with the next rows, mostly those of a page, until it breaks. Returns its last
+    /// result; `None` at the end of the walk.
     ///
-    /// Asking `next` for each was a third of the instructions of a sum over a field: there is a call, a result in memory and the
-    /// question where rows come from for each of them.
+    /// Calling `next` for each row was a third of the instructions of a sum over a field: for each
+    /// row a call, a result in memory, and the check where rows come from.
     ///
     /// # Errors
     /// As `next`.
@@ -322,7 +328,8 @@ impl Scan {
         Ok(Some(ControlFlow::Continue(())))
     }
 
-    /// Goes on until `test` breaks at a row, which is then the one that comes next, and returns what it said; None at the end.
+    /// Go on until `test` breaks at a row, and return its result; that row is then the next one.
+    /// `None` at the end.
     ///
     /// # Errors
     /// As `next`.
@@ -344,7 +351,7 @@ impl Scan {
         }
     }
 
-    /// Find the next rows to hand out; false at the end of the walk.
+    /// Find the next rows to return. False at the end of the walk.
     fn refill(&mut self) -> Result<bool, StoreError> {
         loop {
             if self.batch_index < self.batch_count {
@@ -371,7 +378,7 @@ impl Scan {
         Ok(self.batch_count > 0)
     }
 
-    /// Make the batch's next rows the ones to hand out: those before the first that might be of a run, or all
+    /// Take the next rows of the batch: those before the first that might be of a run, or all rows
     /// of a run.
     fn take_from_batch(&mut self) -> Result<(), StoreError> {
         let entries = self.walk.entries().get(self.batch_index..self.batch_count).unwrap_or_default();

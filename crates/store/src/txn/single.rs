@@ -1,7 +1,8 @@
-//! How is one row read or changed without a snapshot and without a transaction?
+//! Reads or changes one row without a snapshot and without a transaction.
 //!
-//! The engine does it at once or not at all (`Engine::change_row`); here a row key becomes of a key and a cell of a record.
-//! What is more than a plain cell goes the long way: keys that are too long or have a spelling, records with large values.
+//! The engine does it at once or not at all (`Engine::change_row`). This module makes a row key of
+//! a key, and a cell of a record. A row that is more than a plain cell goes through a transaction:
+//! keys that are too long or have a spelling, records with large values.
 
 use std::sync::Arc;
 
@@ -21,20 +22,20 @@ pub struct Known {
     pub table: TableId,
     /// The version.
     pub version: u64,
-    /// Whether the table has indexes: its rows are written by transactions then.
+    /// Whether the table has indexes. If so, only transactions write its rows.
     pub is_indexed: bool,
 }
 
-/// A database that is open, for whoever puts and gets one row after the other: to ask the store for it takes a lock each time. It is
-/// to be let go of ahead of [`Store::close`], which could not close the file, and [`Store::compact`], which would say that
-/// somebody uses it.
+/// An open database, for callers that put and get one row after the other: asking the store for it
+/// takes a lock each time. Drop it before [`Store::close`], which could not close the file
+/// otherwise, and before [`Store::compact`], which would report that the database is in use.
 pub struct Hold {
     database: Arc<Database>,
     is_slow: bool,
 }
 
 impl Store {
-    /// The open database, for one row after the other.
+    /// The open database, for single rows.
     ///
     /// # Errors
     /// `Closed`.
@@ -44,7 +45,8 @@ impl Store {
         Ok(Hold { database, is_slow })
     }
 
-    /// Set a key to a record that has no large values, in a commit of its own; says whether the key was there.
+    /// Set a key to a record without large values, in a commit of its own. Returns whether the key
+    /// was there.
     ///
     /// # Errors
     /// As [`crate::Transaction::put`] and its commit.
@@ -56,8 +58,8 @@ impl Store {
         })
     }
 
-    /// Put a record that has no large values under a key that is not there, in a commit of its own, if nothing was committed since a
-    /// version; it makes the next one.
+    /// Put a record without large values under a key that is not there, in a commit of its own, if
+    /// nothing was committed since `version`. The commit makes the next version.
     ///
     /// # Errors
     /// As [`crate::Transaction::put`] and its commit.
@@ -78,8 +80,9 @@ impl Store {
         })
     }
 
-    /// Change a row in a commit of its own: `change` is shown the record, if there is one that is as it was written, and appends
-    /// the new one to the buffer; `None` leaves it to a transaction.
+    /// Change a row in a commit of its own. `change` gets the record, if there is an undamaged one,
+    /// and appends the new record to the buffer. If it returns `None`, a transaction has to make
+    /// the change.
     ///
     /// # Errors
     /// As [`crate::Transaction::put`] and its commit.
@@ -101,7 +104,8 @@ impl Store {
         })
     }
 
-    /// Delete a row in a commit of its own; one that is not there is left to a transaction, and so is the one with the greatest number.
+    /// Delete a row in a commit of its own. A missing row, and the row with the greatest number,
+    /// are left to a transaction.
     ///
     /// # Errors
     /// As [`crate::Transaction::delete`] and its commit.
@@ -150,7 +154,8 @@ impl Store {
         })
     }
 
-    /// Show the record under a key as it is now; `show` is to copy what it wants to keep, and is not called where there is none.
+    /// Call `show` with the current record of a key, if there is one. `show` has to copy what it
+    /// wants to keep.
     ///
     /// # Errors
     /// As [`crate::Snapshot::get`].
@@ -164,7 +169,8 @@ impl Store {
         self.with_row_key(known.table, key, |database, row_key| show_row(database, known, row_key, &mut show))
     }
 
-    /// The database and a row's key in it, unless that is too long to stand for itself.
+    /// Call `work` with the database and a row key. `Unable` if the key is too long to be stored as
+    /// it is.
     #[inline]
     fn with_row_key<R>(
         &self,
@@ -181,25 +187,25 @@ impl Store {
     }
 }
 
-/// Whether nothing is written at once.
+/// Whether no write is done at once.
 #[inline]
 fn is_slow(options: &OpenOptions) -> bool {
     options.durability == Durability::Full || options.mode == Mode::Read
 }
 
 impl Hold {
-    /// Bytes behind a record that `put_roomy_at_once` needs.
+    /// Bytes after a record that `put_roomy_at_once` needs.
     pub const RECORD_ROOM: usize = CHECK_SIZE;
 
-    /// Whether it is of this process, and not of the one that this was forked off: nothing else may be done with such a one.
+    /// Whether it belongs to this process. After a fork a child must not use its parent's.
     #[inline]
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.database.generation == os::generation()
     }
 
-    /// As [`Store::put_at_once`], of a key with a byte of room ahead of it and a record with `RECORD_ROOM` behind it: what is stored is
-    /// made of them where they lie.
+    /// As [`Store::put_at_once`], for a key with a byte of room before it and a record with
+    /// `RECORD_ROOM` after it. The stored bytes are made in place.
     ///
     /// # Errors
     /// As `Store::put_at_once`.
@@ -223,7 +229,8 @@ impl Hold {
         put.map_err(|error| database.error(error))
     }
 
-    /// As [`Store::show_at_once`], of a key with a byte of room ahead of it; `show` is also given what `key_of_roomy` makes the key of.
+    /// As [`Store::show_at_once`], for a key with a byte of room before it. `show` also gets the
+    /// row key, of which `key_of_roomy` returns the key.
     ///
     /// # Errors
     /// As `Store::show_at_once`.
@@ -240,7 +247,7 @@ impl Hold {
     }
 }
 
-/// The key that `show_roomy_at_once` shows.
+/// The key in the row key that `show_roomy_at_once` passes to `show`.
 #[must_use]
 pub fn key_of_roomy(shown: &[u8]) -> &[u8] {
     split(shown).map_or(&[], |(_, key)| key)
@@ -271,7 +278,7 @@ fn show_row(
     }
 }
 
-/// Append a cell that is a record alone.
+/// Append a cell that consists of a record alone.
 #[inline]
 fn push_cell(row_key: &[u8], record: &[u8], out: &mut Vec<u8>) {
     let check = check_of(row_key, &[], record).to_le_bytes();

@@ -1,9 +1,9 @@
-//! What does a reader see?
+//! Snapshots: one version of everything, for as long as the reader wants.
 //!
-//! One version of everything, for as long as it wants: writers go on meanwhile and free no page that a
-//! snapshot needs. A snapshot is cheap (some 100 ns) and shared: as long as somebody holds the one of the
-//! newest version, asking for a snapshot gives the same one again, so that a million records kept from a million
-//! gets of an unchanged database take one reader place, not a million.
+//! Writers go on meanwhile and free no page that a snapshot needs. A snapshot is cheap (some 100
+//! ns) and shared: while a snapshot of the newest version exists, asking for one returns the same
+//! again. So a million records kept from a million gets of an unchanged database take one reader
+//! place, not a million.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::error::StoreError;
 use crate::index::{NotUnique, is_of_parts, range_of_parts};
 use crate::txn::scan::{Range, Row, RowRange, Scan};
 
-/// One version of a database. Clones see the same version and share its place among the readers.
+/// One version of a database. Clones see the same version and share its reader place.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) inner: Arc<SnapshotInner>,
@@ -41,27 +41,29 @@ impl Snapshot {
         &self.inner.database
     }
 
-    /// The version it sees; grows with each commit.
+    /// The version that it sees; grows with each commit.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.inner.version
     }
 
-    /// The version that changed the catalog last, or a later one: what was found there in a snapshot with the same number
-    /// holds in this one.
+    /// The version that last changed the catalog, or a later one. What was found in a snapshot with
+    /// the same number holds in this one.
     #[must_use]
     pub fn catalog_version(&self) -> u64 {
         self.inner.txn.catalog_version()
     }
 
-    /// The shapes that its records name. Only grows; ids of it hold for the life of the database.
+    /// The shapes of its records. The dictionary only grows; its ids hold for the life of the
+    /// database.
     #[must_use]
     pub fn dictionary(&self) -> &Arc<Dictionary> {
         &self.inner.database.dictionary
     }
 
-    /// Whether it still works: not so in a process that was forked off after it was taken, since there nobody keeps
-    /// its pages. Everything else asks this first; whoever kept pointers to its bytes has to.
+    /// Check that the snapshot still works. It does not in a process that was forked after the
+    /// snapshot was taken, since nothing keeps its pages there. All other methods check this first;
+    /// a caller that keeps pointers to its bytes has to do so itself.
     ///
     /// # Errors
     /// `Forked`.
@@ -88,7 +90,7 @@ impl Snapshot {
         catalog::table_id(self.read_txn(), name).map_err(|error| self.inner.database.catalog_error(error))
     }
 
-    /// How many rows a table has; exact, and read from one place.
+    /// The number of rows of a table: exact, and read from one place.
     ///
     /// # Errors
     /// `NoSuchTable` when it was dropped; when the catalog is damaged.
@@ -117,7 +119,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether the row that has the value of what was refused has it here.
+    /// Whether the value that made a row be refused as not unique is in this snapshot.
     ///
     /// # Errors
     /// As `get`.
@@ -137,15 +139,18 @@ impl Snapshot {
         Scan::new(self.clone(), table, range, reverse)
     }
 
-    /// How many rows of a table are in a range, roughly: exact where these are few, else by the pages of the tree.
+    /// Roughly how many rows of a table are in a range: exact for few rows, otherwise by the pages
+    /// of the tree.
     ///
     /// # Errors
     /// As `scan` and `count`.
     pub fn estimate(&self, table: TableId, range: &Range) -> Result<u64, StoreError> {
-        // Counting so many takes some microseconds; more of them only where the tree has nothing to tell.
+        // Counting `COUNT_FEW` rows takes some microseconds. Count more only if the tree gives no
+        // answer.
         const COUNT_FEW: u64 = 128;
         const COUNT_MANY: u64 = 20_000;
-        // Of more than a few pages the tree tells well enough: of those at the edges it is not known where in them the bounds are.
+        // For more than a few pages the tree's estimate is good enough. For fewer, the unknown
+        // position of the bounds in the pages at the edges matters.
         const PART_MIN: u64 = 1024;
         let part = self.entries_between(table, range)?;
         let mut few = 0;
@@ -160,7 +165,8 @@ impl Snapshot {
         if let (Some(all), Some(part)) = (self.entries_between(table, &Range::ALL)?, part)
             && all.saturating_mul(2) >= total
         {
-            // What is not in the tree yet is taken to lie as the rest does. That there is none would be no guess any more, but taken for known.
+            // Rows that are only in the log are assumed to be distributed like the others. An
+            // estimate of zero would be taken as certain, so it is never returned here.
             return Ok(in_share(part, all, total).clamp(few.max(1).min(total), total));
         }
         let (many, is_all) = self.counted_up_to(table, range, COUNT_MANY)?;
@@ -173,7 +179,7 @@ impl Snapshot {
         found.map_err(|error| self.inner.database.error(error))
     }
 
-    /// How many rows are in a range, or `most`, where there are more.
+    /// How many rows are in a range, or `most` if there are more.
     ///
     /// # Errors
     /// As `scan`.
@@ -186,7 +192,7 @@ impl Snapshot {
         Ok(count)
     }
 
-    /// How many rows are in a range, at most `limit`, and whether that are all.
+    /// How many rows are in a range, at most `limit`, and whether these are all.
     fn counted_up_to(&self, table: TableId, range: &Range, limit: u64) -> Result<(u64, bool), StoreError> {
         let mut scan = self.scan(table, range, false)?;
         let mut count = 0;
@@ -199,7 +205,7 @@ impl Snapshot {
         Ok((count, scan.next()?.is_none()))
     }
 
-    /// What `work` makes of the first row of a walk, without making one; `None` where there is none.
+    /// Apply `work` to the first row of a walk, without making a walk. `None` if there is no row.
     ///
     /// # Errors
     /// As [`Scan::next`].
@@ -224,7 +230,8 @@ impl Snapshot {
         }
     }
 
-    /// As `with_first`, of the entries of an index with these parts: without making a range of them.
+    /// As `with_first`, for the entries of an index with these parts, without making a range of
+    /// them.
     ///
     /// # Errors
     /// As [`Scan::next`].
@@ -255,8 +262,8 @@ impl Snapshot {
         self.with_first(index, &range_of_parts(parts), false, work)
     }
 
-    /// A value that lies apart, in place. Values of more than 4 KiB begin 16 bytes behind an address that
-    /// is a multiple of 4096 (see [`crate::BLOB_ADDRESS_REMAINDER`]).
+    /// A large value, in place. Values of more than 4 KiB begin 16 bytes after an address that is a
+    /// multiple of 4096 (see [`crate::BLOB_ADDRESS_REMAINDER`]).
     ///
     /// # Errors
     /// `NoSuchBlob` when the row that had it was changed or deleted in this version.

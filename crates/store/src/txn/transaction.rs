@@ -1,10 +1,10 @@
-//! How does a writer change a database?
+//! Write transactions.
 //!
-//! In one transaction at a time, which sees its own changes; a commit makes all of them visible at once, anything
-//! else none. It keeps the exact row counts and ids in memory and writes them once, with the commit.
+//! There is one at a time, and it sees its own changes. A commit makes all of them visible at once;
+//! without a commit none becomes visible. The transaction keeps exact row counts and ids in memory,
+//! and writes them once, with the commit.
 //!
-//! A commit here is a commit of the engine. A write log would take its place in `commit`, where everything that is
-//! to be written has come together; no caller would notice.
+//! A commit here is a commit of the engine, which may be a log over another engine (`wal/`).
 
 mod rows;
 mod tables;
@@ -29,10 +29,10 @@ use crate::txn::single::Known;
 use crate::txn::transaction_scan::{DirtyScan, TransactionScan};
 use crate::txn::writer_lock;
 
-/// Numbers for states of the catalog within transactions, never used twice.
+/// Serial numbers for states of the catalog within transactions, never used twice.
 static NEXT_CATALOG: AtomicU64 = AtomicU64::new(1);
 
-/// The one transaction that writes. Dropping it takes everything back.
+/// A write transaction. Dropping it rolls everything back.
 pub struct Transaction {
     /// Dropped before the lock.
     write: Option<Box<dyn WriteTxn>>,
@@ -45,24 +45,25 @@ pub struct Transaction {
     /// Blobs that no row of this transaction refers to yet.
     loose_blobs: Vec<u64>,
     catalog: u64,
-    /// The version of the catalog, as long as nothing of it is changed here, and a table that has no indexes in that one.
+    /// The version of the catalog, while this transaction has not changed it; and a table without
+    /// indexes in that version.
     catalog_version: Option<u64>,
     plain: Option<TableId>,
-    /// The counters as they were when it began.
+    /// The counters at the begin of the transaction.
     begun: Counters,
-    /// How many more rows tables have that are not among `tables`.
+    /// Changes of row counts of tables that are not in `tables`.
     more_rows: Vec<(TableId, i64)>,
     is_changed: bool,
     pub(crate) is_failed: bool,
     is_to_settle: bool,
     scans: Mutex<Vec<Weak<Mutex<DirtyScan>>>>,
-    /// Indexes of tables, by the serial under which they are these.
+    /// Indexes of tables, each with the serial for which they are right.
     pub(crate) index_sets: Vec<(u32, Arc<IndexSet>)>,
-    /// Memory for what a row changes in indexes.
+    /// Buffer for the index changes of a row.
     pub(crate) changes: Changes,
-    /// Entries of a batch.
+    /// Index entries that a batch has gathered.
     pub(crate) gathered: Gathered,
-    /// How many entries of indexes were written or deleted.
+    /// How many index entries were written or deleted.
     pub(crate) entry_writes: u64,
     pub(crate) head: Vec<u8>,
     pub(crate) next_ints: NextInts,
@@ -75,7 +76,7 @@ pub struct Transaction {
 pub(crate) struct TableEntry {
     pub(crate) table: TableId,
     pub(crate) state: TableState,
-    /// More than the count of rows that are counted by the commit.
+    /// Changed in more than the row count, which the commit can count.
     pub(crate) is_changed: bool,
     pub(crate) is_counted: bool,
 }
@@ -85,14 +86,14 @@ impl TableEntry {
         Self { table, state, is_changed: false, is_counted: false }
     }
 
-    /// Rows came, or went.
+    /// Rows were added or deleted.
     pub(crate) fn count(&mut self, more: i64) {
         self.state.row_count = self.state.row_count.saturating_add_signed(more);
         self.is_counted = true;
     }
 }
 
-/// What the engine does not take back by itself.
+/// State of a savepoint that the engine does not roll back by itself.
 struct Saved {
     batches: u32,
     tables: Vec<TableEntry>,
@@ -100,7 +101,7 @@ struct Saved {
     loose_blobs: Vec<u64>,
 }
 
-/// A place in a transaction to which it can go back.
+/// A savepoint, for `rollback_to` and `release`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint(usize);
 
@@ -115,7 +116,7 @@ impl Transaction {
         Self::over(database, write, gate, durability)
     }
 
-    /// As `begin`, if nobody is in the way.
+    /// As `begin`, without waiting: `None` if it would have to wait.
     pub(crate) fn begin_at_once(
         database: Arc<Database>,
         timeout: Duration,
@@ -164,7 +165,8 @@ impl Transaction {
     }
 
     pub(crate) fn reader(&self) -> Result<&dyn WriteTxn, StoreError> {
-        // Not `ok_or`, here and below, which makes an error and drops it each time: 80 instructions for each row.
+        // Not `ok_or`, here and below: it would make an error and drop it each time, 80
+        // instructions for each row.
         let Some(write) = self.write.as_deref() else {
             return Err(StoreError::Closed { what: "transaction" });
         };
@@ -191,7 +193,8 @@ impl Transaction {
         }
     }
 
-    /// As `writer`, and beside it the database: a share of it for each row would be two atomic operations.
+    /// As `writer`, together with the database: cloning the `Arc` for each row would cost two
+    /// atomic operations.
     pub(crate) fn writer_and_database(&mut self) -> Result<(&mut dyn WriteTxn, &Database), StoreError> {
         self.writer()?;
         match &mut self.write {
@@ -200,13 +203,14 @@ impl Transaction {
         }
     }
 
-    /// Note that the engine failed in the middle of a change: what it holds now is not to be committed.
+    /// Note that the engine failed in the middle of a change: its current state must not be
+    /// committed.
     pub(crate) fn failed(&mut self, error: EngineError) -> StoreError {
         self.is_failed = true;
         self.database.error(error)
     }
 
-    /// Walks that see the state at their start take the rest of it before it changes.
+    /// Make open walks copy the rest of their rows, since they see the state at their start.
     fn finish_scans(&mut self) -> Result<(), StoreError> {
         let scans = std::mem::take(self.scans.get_mut().unwrap_or_else(PoisonError::into_inner));
         for scan in scans.iter().filter_map(Weak::upgrade) {
@@ -216,7 +220,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// The shapes that records of this transaction name, its own included.
+    /// The shapes of this transaction's records, including its own new ones.
     #[must_use]
     pub fn shapes(&self) -> &Arc<TransactionShapes> {
         &self.shapes
@@ -235,7 +239,7 @@ impl Transaction {
         Ok(id)
     }
 
-    /// Count shapes that were made for a table: there is a limit for each.
+    /// Count new shapes for a table: there is a limit for each table.
     pub(crate) fn note_admitted(&mut self, table: TableId, count: u32) -> Result<(), StoreError> {
         if count > 0 {
             let entry = self.entry(table)?;
@@ -268,21 +272,22 @@ impl Transaction {
         catalog::table_id(self.reader()?, name).map_err(|error| self.database.catalog_error(error))
     }
 
-    /// A number that stands for the names of tables as they are in this transaction now: what was found under a name stays
-    /// right while it is the same.
+    /// A number for the current names of tables in this transaction. What was found under a name
+    /// holds while the number is the same.
     #[must_use]
     pub fn catalog_serial(&self) -> u64 {
         self.catalog
     }
 
-    /// The version of the catalog that it sees (`Snapshot::catalog_version`), as long as it has changed nothing of it and the engine knows.
+    /// The version of the catalog that it sees (`Snapshot::catalog_version`), if it has changed
+    /// nothing of it and the engine knows the version.
     #[must_use]
     pub fn catalog_version(&self) -> Option<u64> {
         self.catalog_version
     }
 
-    /// What is known of a table from now on in what is committed (`Snapshot::known`); `None` where this transaction has changed the catalog, or the
-    /// engine does not say which one it sees.
+    /// What is known of a table in the committed state (`Snapshot::known`). `None` if this
+    /// transaction has changed the catalog, or if the engine does not know the catalog's version.
     ///
     /// # Errors
     /// When the catalog is damaged.
@@ -319,7 +324,7 @@ impl Transaction {
         }
     }
 
-    /// A value that lies apart.
+    /// A large value.
     ///
     /// # Errors
     /// As [`crate::Snapshot::blob`].
@@ -328,14 +333,15 @@ impl Transaction {
         self.database.blob_body(id, found.map_err(|error| self.database.error(error))?)
     }
 
-    /// Walk over a table as it is now, whatever is written while the walk goes on.
+    /// Walk over a table as it is now. Later writes do not change what the walk sees.
     ///
     /// # Errors
     /// As [`crate::Snapshot::scan`].
     pub fn scan(&self, table: TableId, range: &Range, reverse: bool) -> Result<TransactionScan, StoreError> {
         self.reader()?;
         if !self.is_changed {
-            // Nobody else commits meanwhile, so the newest version is the one that we build on.
+            // No other transaction commits meanwhile, so the newest version is the one that this
+            // transaction is based on.
             let base = self.database.snapshot()?;
             return Ok(TransactionScan::Clean(Box::new(base.scan(table, range, reverse)?)));
         }
@@ -347,7 +353,7 @@ impl Transaction {
         Ok(TransactionScan::Dirty(scan))
     }
 
-    /// What `work` makes of the first row of a walk, without making one; `None` where there is none.
+    /// Apply `work` to the first row of a walk, without making a walk. `None` if there is no row.
     ///
     /// # Errors
     /// As [`crate::Scan::next`].
@@ -372,7 +378,7 @@ impl Transaction {
         Ok(scan.with_next(once).flatten())
     }
 
-    /// The engine's transaction for walks.
+    /// The engine's transaction, for walks.
     pub(crate) fn scan_source(&self) -> Result<&dyn WriteTxn, StoreError> {
         self.reader()
     }
@@ -398,7 +404,7 @@ impl Transaction {
         }
     }
 
-    /// Begin a part that can be taken back on its own.
+    /// Set a savepoint.
     ///
     /// # Errors
     /// When memory is short.
@@ -415,16 +421,17 @@ impl Transaction {
         Ok(Savepoint(self.saved.len()))
     }
 
-    /// Take back everything since a savepoint; it and later ones are gone.
+    /// Roll back to a savepoint. That savepoint and later ones are removed.
     ///
     /// # Errors
     /// `NoSuchSavepoint`.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), StoreError> {
         self.check_savepoint(savepoint)?;
-        // What was gathered before was written then.
+        // Entries that were gathered before the savepoint were written when it was set.
         self.gathered.forget();
         while self.saved.len() >= savepoint.0 {
-            // The ids of tables and blobs made since are not used again; nor are those of shapes, which stay.
+            // Ids of tables, blobs and shapes made since then are not used again; the shapes
+            // themselves stay.
             let done = self.writer()?.rollback();
             done.map_err(|error| self.failed(error))?;
             if let Some(saved) = self.saved.pop() {
@@ -439,7 +446,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Keep what was done since a savepoint; it and later ones are gone.
+    /// Keep the changes since a savepoint. That savepoint and later ones are removed.
     ///
     /// # Errors
     /// `NoSuchSavepoint`.
@@ -461,8 +468,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Make all changes visible and lasting. Afterwards, or after an error other than `WrongThread`, the
-    /// transaction is over.
+    /// Make all changes visible and durable. Afterwards, or after an error other than
+    /// `WrongThread`, the transaction is over.
     ///
     /// # Errors
     /// When the changes could not be written; then none is visible.
@@ -471,7 +478,7 @@ impl Transaction {
         self.settle()
     }
 
-    /// The first half of a commit: all changes are visible, and survive the process.
+    /// The first half of a commit: all changes become visible, and survive the process.
     ///
     /// # Errors
     /// As `commit`.
@@ -493,19 +500,21 @@ impl Transaction {
         committed
     }
 
-    /// Whether `publish` would wait for nobody, and be done soon.
+    /// Whether `publish` would finish soon, without waiting for another thread, a process or the
+    /// disk.
     #[must_use]
     pub fn publishes_at_once(&self) -> bool {
         !self.is_changed || self.write.as_ref().is_some_and(|write| write.commits_at_once())
     }
 
-    /// Whether the disk is to be waited for behind `publish`.
+    /// Whether the commit has to wait for the disk after `publish`.
     #[must_use]
     pub fn is_to_settle(&self) -> bool {
         self.is_to_settle
     }
 
-    /// The other half of a commit: behind the lock, so that others commit meanwhile and one sync serves all who wait for it.
+    /// The second half of a commit, outside of the writer lock: other transactions commit
+    /// meanwhile, and one sync serves all that wait for it.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -516,7 +525,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Write what was kept in memory: counts, counters, shapes. Rows alone need none of it, where the commit counts them.
+    /// Write what was kept in memory: counts, counters, shapes. Transactions that only change rows
+    /// skip this if the commit counts the rows.
     fn write_books(&mut self) -> Result<(), StoreError> {
         let loose = std::mem::take(&mut self.loose_blobs);
         self.delete_blobs(&loose)?;
@@ -553,9 +563,9 @@ impl Transaction {
         self.database.commit_with_shapes(version, start, &own, || write.commit())
     }
 
-    /// End without a trace; the same as dropping it.
+    /// Roll back and end; the same as dropping it.
     pub fn abort(&mut self) {
-        // In this order: whoever gets the lock next must not have to wait for the engine.
+        // In this order: the next holder of the gate must not have to wait for the engine.
         self.write = None;
         self.gate = None;
         self.saved.clear();

@@ -1,8 +1,9 @@
-//! What does a walk inside a transaction see?
+//! Walks inside a write transaction.
 //!
-//! The state at its start. While nothing has been changed that is the committed snapshot, and the walk goes
-//! over that. Afterwards only the engine's write transaction has it: the walk copies rows from there, some at
-//! a time, and the transaction makes it copy the rest before the first later change.
+//! A walk sees the state at its start. While the transaction has changed nothing, that is the
+//! committed snapshot, and the walk goes over that. Afterwards only the engine's write transaction
+//! has the state: the walk copies rows from there, some at a time, and the transaction makes it
+//! copy the rest before the next change.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -18,19 +19,19 @@ use crate::txn::transaction::Transaction;
 
 /// Rows copied at a time.
 const CHUNK: usize = 64;
-/// Rows shown in place before the walk has to be found again.
+/// Rows passed to `visit` in place before the cursor has to be placed again.
 const VISITED: usize = 4096;
 
 /// A walk inside a transaction.
 pub enum TransactionScan {
-    /// Over the snapshot that the transaction builds on.
+    /// Over the snapshot that the transaction is based on.
     Clean(Box<Scan>),
     /// Over the transaction's own state.
     Dirty(Arc<Mutex<DirtyScan>>),
 }
 
 impl TransactionScan {
-    /// Give the next row to a function, and return what it says; `None` at the end.
+    /// Call a function with the next row, and return its result. `None` at the end.
     ///
     /// # Errors
     /// As [`Scan::next`]; `Closed` when the transaction ended before the walk.
@@ -42,7 +43,8 @@ impl TransactionScan {
         self.next_with(transaction, |row, _| use_row(row))
     }
 
-    /// As `next`; the function is also told whether the row may have large values that lie apart.
+    /// As `next`; the function also gets whether the row may have large values that are stored
+    /// apart.
     ///
     /// # Errors
     /// As `next`.
@@ -65,8 +67,8 @@ impl TransactionScan {
 }
 
 impl TransactionScan {
-    /// Gives the next rows to `visit`, until it breaks: some thousands, mostly, and in place, since nothing is written meanwhile. Returns
-    /// what it said last; None at the end of the walk.
+    /// Call `visit` with the next rows until it breaks: mostly some thousands, and in place, since
+    /// nothing is written meanwhile. Returns its last result; `None` at the end of the walk.
     ///
     /// # Errors
     /// As `next`.
@@ -174,17 +176,18 @@ impl DirtyScan {
         Ok(())
     }
 
-    /// What `work` makes of the row that was copied first, which is taken out.
+    /// Remove the first copied row and apply `work` to it.
     pub(crate) fn with_next<R>(&mut self, work: impl FnOnce(Row<'_>) -> R) -> Option<R> {
         self.rows.pop_front().map(|row| work(row.as_row()))
     }
 
-    /// The key code and the spelling of the row that was copied first, which is taken out.
+    /// Remove the first copied row; return its key code and its spelling.
     pub(crate) fn pop(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
         self.rows.pop_front().map(|row| (row.key, row.spelling))
     }
 
-    /// Shows the next rows where they stand, up to one that might be of a run. Returns what was said last; None where there is no such row.
+    /// Call `visit` with the next rows in place, up to one that might be of a run. Returns its last
+    /// result; `None` if there is no such row.
     fn visit<B>(
         &mut self,
         source: &dyn WriteTxn,
@@ -221,7 +224,7 @@ impl DirtyScan {
         Ok(said)
     }
 
-    /// Goes to where the walk goes on.
+    /// Place the cursor where the walk goes on.
     fn start(&self, cursor: &mut dyn Cursor<'_>, database: &Database) -> Result<(), StoreError> {
         let behind;
         let start = match (&self.position, self.range.direction) {

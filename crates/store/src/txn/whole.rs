@@ -1,7 +1,7 @@
-//! How is a record read together with what lies apart from it?
+//! Reads a record together with its large values.
 //!
-//! A record has references to its large values. Whoever only hands them on needs no more; whoever compares or computes reads them here, where
-//! they lie.
+//! A record has references to its large values. A caller that only passes them on needs no more;
+//! one that compares or computes reads them here, in place.
 
 use pellucid_record::payload::Apart;
 use pellucid_record::shape::Shape;
@@ -12,9 +12,9 @@ use crate::error::StoreError;
 use crate::txn::snapshot::Snapshot;
 use crate::txn::transaction::Transaction;
 
-/// Where large values are.
+/// A source of large values.
 pub trait Large {
-    /// The bytes of one.
+    /// The bytes of one large value.
     ///
     /// # Errors
     /// It is not there, or cannot be read.
@@ -48,7 +48,7 @@ pub struct Whole<'a, S: ?Sized, L> {
 }
 
 impl Snapshot {
-    /// What its records name.
+    /// The shapes and large values of its records.
     #[must_use]
     pub fn whole(&self) -> Whole<'_, Dictionary, Self> {
         Whole { shapes: self.dictionary(), large: self }
@@ -56,7 +56,7 @@ impl Snapshot {
 }
 
 impl Transaction {
-    /// What its records name.
+    /// The shapes and large values of its records.
     #[must_use]
     pub fn whole(&self) -> Whole<'_, TransactionShapes, Self> {
         Whole { shapes: self.shapes(), large: self }

@@ -1,7 +1,7 @@
-//! Who may write, and who is in the way?
+//! Acquires the right to write, and reports who holds it after a timeout.
 //!
-//! One thread of this process at a time (`txn/gate.rs`), and where the database has a log, one process at a time (`wal/lock.rs`).
-//! Whoever waits too long is told who holds it.
+//! One thread of this process at a time (`txn/gate.rs`), and for a database with a log one process
+//! at a time (`wal/lock.rs`).
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use crate::engine::WriteTxn;
 use crate::error::{Holder, StoreError, Wanted};
 use crate::txn::gate::{GateGuard, LOOK, Refused};
 
-/// The engine's transaction, and the right of this process's thread to it.
+/// The engine's transaction, and this process's gate.
 type Acquired = (Box<dyn WriteTxn>, GateGuard);
 
 const COMMAND_SIZE_MAX: usize = 120;
 
-/// Wait for the right to write, until other threads and processes have had theirs, the time is over, or `go_on` says no.
+/// Wait for the right to write, until the timeout passes or `go_on` returns false.
 pub(crate) fn acquire(
     database: &Database,
     timeout: Duration,
@@ -33,7 +33,7 @@ pub(crate) fn acquire(
     let holder = |pid: u32| Holder { pid, command: command_of(&pid.to_string()), since: String::new() };
     let own = std::process::id();
     let late = || match database.engine.writer() {
-        // Or one of another thread that waits for it.
+        // Another thread of this process may hold the gate and wait for that process.
         Some(pid) if pid != own => busy(Some(holder(pid))),
         _ => {
             let command = "another transaction of this process".to_owned();
@@ -45,7 +45,7 @@ pub(crate) fn acquire(
             Refused::Late => late(),
             Refused::Stopped => StoreError::Stopped,
         })?;
-        // Ahead of the first commit, and so of those that are made at once: these need one before them.
+        // Before the first commit, and so before commits at once: these need an earlier commit.
         database.mark()?;
         let until = deadline.min(Instant::now() + LOOK);
         let txn = database.engine.begin_write_until(until, timeout);
@@ -55,7 +55,8 @@ pub(crate) fn acquire(
         if until == deadline {
             return Err(busy(database.engine.writer().map(holder)));
         }
-        // Whoever is asked may write, as a handler of a signal does: behind our own gate it would wait for us.
+        // `go_on` may run code that writes, such as a signal handler: with our gate closed it would
+        // wait for us.
         drop(gate);
         if !go_on() {
             return Err(StoreError::Stopped);
@@ -63,7 +64,7 @@ pub(crate) fn acquire(
     }
 }
 
-/// The same if nobody is in the way: waits for nobody.
+/// The same, without waiting: `None` if it would have to wait.
 pub(crate) fn acquire_at_once(
     database: &Database,
     timeout: Duration,
@@ -74,7 +75,7 @@ pub(crate) fn acquire_at_once(
     Ok(txn.map(|txn| (txn, gate)))
 }
 
-/// The command line of a process, for messages; empty where it cannot be read.
+/// The command line of a process, for messages. Empty if it cannot be read.
 pub(crate) fn command_of(process: &str) -> String {
     let bytes = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     let words: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
@@ -87,14 +88,15 @@ pub(crate) fn command_of(process: &str) -> String {
     command
 }
 
-/// Whether a process of this PID namespace has ended, if only nobody has taken notice of it yet.
+/// Whether a process of this PID namespace has ended, including one that its parent has not waited
+/// for yet.
 pub(crate) fn is_dead(pid: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => {
             let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
             matches!(state, Some('Z' | 'X'))
         }
-        // Where nobody can be asked, nobody is dead.
+        // If the system cannot tell, assume that the process lives.
         Err(error) => {
             error.kind() == std::io::ErrorKind::NotFound && std::fs::metadata("/proc/self/stat").is_ok()
         }

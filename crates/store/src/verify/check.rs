@@ -1,12 +1,13 @@
-//! Is everything in a database as it was written?
+//! Check: verifies that everything in a database is as it was written.
 //!
-//! In a file, every page is read and accounted for (`verify/page_walk.rs`); everywhere, every entry is looked at: checks of cells,
-//! blobs and catalog entries, whole records (`pellucid_record::validate`), key codes, tables and their row counts, shapes, and
-//! that each large value belongs to one row. Nothing is changed, and others may write meanwhile: what is checked is
-//! one version.
+//! In a file, every page is read and accounted for (`verify/page_walk.rs`). In every database, each
+//! entry is verified: the checks of cells, blobs and catalog entries, whole records
+//! (`pellucid_record::validate`), key codes, tables and their row counts, shapes, and that each
+//! large value belongs to one row. Nothing is changed, and other processes may write meanwhile: one
+//! version is checked.
 //!
-//! What no check can find: changes of bytes that nobody reads, and of a key in a branch page or the age of a free page that still
-//! fits its place, which change nothing that anybody reads.
+//! No check can find changes of bytes that are never read, of a key in a branch page, or of the age
+//! of a free page, if the changed value still fits its place. Such changes affect no reader.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -30,19 +31,20 @@ use crate::txn::snapshot::Snapshot;
 use crate::verify::page_walk::{PageMap, Value, Visitor, walk};
 use crate::verify::pages::{Fault, Meta, PageFile};
 
-/// No more findings than this are collected: beyond, the file is lost anyway.
+/// The limit of collected findings: beyond it the file is lost anyway.
 pub(crate) const FINDINGS_MAX: usize = 1000;
 /// Bytes of a large value read at a time.
 const CHUNK: usize = 1 << 20;
 
-/// Something that is not as it should be.
+/// A fault that a check has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Where, in words.
     pub place: String,
-    /// The page of the file, where it is about one.
+    /// The page of the file, for a fault of a page.
     pub page: Option<u64>,
-    /// The table and the key's code, where it is about a row; a long key's code is cut, with a hash at its end.
+    /// The table and the key's code, for a fault of a row. A long key's code is shortened, with a
+    /// hash at its end.
     pub row: Option<(TableId, Vec<u8>)>,
     /// What is wrong there.
     pub what: String,
@@ -66,24 +68,25 @@ pub(crate) struct Audit<'c> {
     names: BTreeMap<String, TableId>,
     states: HashMap<TableId, TableState>,
     indexes: Vec<IndexInfo>,
-    /// The ids of rows that are no table's: entries of indexes, and what is noted while they are built.
+    /// Ids of rows that belong to no table: index entries, and the notes of index builds.
     index_rows: HashSet<TableId>,
     shape_ids: Vec<u32>,
     row_counts: HashMap<TableId, u64>,
-    /// Large values: how many rows refer to each, and whether it is there.
+    /// Large values: how many rows refer to each, and whether it exists.
     blobs: HashMap<u64, (u32, bool)>,
-    /// Where a stranger's entries go: what nobody has opened yet, the check itself has to learn from.
+    /// Receives the entries of an untrusted file. For such a file the check itself learns shapes
+    /// and limits from the catalog.
     copy: Option<Copy<'c>>,
-    /// Says whether to go on, until it said no.
+    /// Returns whether to go on. Dropped once it has returned false.
     go_on: Option<&'c mut dyn FnMut() -> bool>,
     is_stopped: bool,
 }
 
-/// Takes over an entry.
+/// Receives an entry.
 pub(crate) type Copy<'c> = &'c mut dyn FnMut(Tree, &[u8], &[u8]) -> Result<(), EngineError>;
 
 impl<'c> Audit<'c> {
-    /// A check of a file that nobody has opened; its entries go to `copy`.
+    /// A check of a file that no engine has opened; its entries go to `copy`.
     pub(crate) fn of_stranger(version: u64, copy: Copy<'c>) -> Self {
         let mut audit = Self::new(0, Arc::default(), version, None);
         audit.copy = Some(copy);
@@ -117,7 +120,7 @@ impl<'c> Audit<'c> {
         }
     }
 
-    /// What was found, unless it was stopped before everything was looked at.
+    /// The findings. `Stopped` if the check did not read everything.
     fn finish_whole(self) -> Result<Vec<Finding>, StoreError> {
         if self.is_stopped { Err(StoreError::Stopped) } else { Ok(self.finish()) }
     }
@@ -219,7 +222,7 @@ impl<'c> Audit<'c> {
         }
     }
 
-    /// Compare what was collected; the end of a check.
+    /// Compare what was collected, at the end of a check.
     pub(crate) fn finish(mut self) -> Vec<Finding> {
         if self.header.is_none() {
             self.find("the catalog", "the header is missing");
@@ -245,7 +248,8 @@ impl<'c> Audit<'c> {
         let Some(counters) = self.counters else {
             return self.find("the catalog", "the counters are missing");
         };
-        // In memory there are no pages that say a version of their own; there the counters tell.
+        // The memory engine has no pages with a version of their own; there the counters have the
+        // version.
         let version = self.applied.map_or(counters.version, |applied| applied.version);
         if version != self.version {
             self.find("the catalog", "it is of another version than the meta page that leads to it");
@@ -282,7 +286,7 @@ impl<'c> Audit<'c> {
         }
     }
 
-    /// The counts of indexes. Whether they agree with their rows is another question (`index/prove.rs`).
+    /// Check the counts of indexes. `index/prove.rs` checks whether indexes agree with their rows.
     fn compare_indexes(&mut self, counters: Counters) {
         for info in std::mem::take(&mut self.indexes) {
             let place = || format!("index '{}'", info.name);
@@ -314,7 +318,7 @@ impl<'c> Audit<'c> {
         }
     }
 
-    /// Read a large value in parts; its check is at its end.
+    /// Verify a large value, reading it in parts; its check is at its end.
     fn large(&mut self, key: &[u8], value: &Value<'_, '_>) -> Result<bool, Fault> {
         let Some(id) = key.try_into().ok().map(u64::from_be_bytes) else { return Ok(false) };
         let Some(size) = value.size().checked_sub(blob::CHECK_SIZE) else { return Ok(false) };
@@ -363,7 +367,7 @@ impl Visitor for Audit<'_> {
 }
 
 impl Audit<'_> {
-    /// An entry as bytes, from whatever engine.
+    /// Check an entry as bytes, of any engine.
     fn logical(&mut self, tree: Tree, key: &[u8], bytes: &[u8]) {
         match tree {
             Tree::Meta => self.catalog_entry(key, bytes),
@@ -380,7 +384,7 @@ impl Audit<'_> {
     }
 }
 
-/// Check one version of a database. `go_on` is asked with each entry.
+/// Check one version of a database. `go_on` is called for each entry.
 pub(crate) fn check(
     database: &Arc<Database>,
     go_on: &mut dyn FnMut() -> bool,
@@ -389,14 +393,14 @@ pub(crate) fn check(
         Some(_) => check_file(database, go_on).map(|(findings, _)| findings),
         None => check_entries(&database.snapshot()?, go_on),
     }?;
-    // What is damaged says nothing of whether it agrees with something else.
+    // If something is damaged, comparing indexes with rows makes no sense.
     if findings.is_empty() {
         findings = prove(&database.snapshot()?, go_on)?;
     }
     Ok(findings)
 }
 
-/// Check through the engine, which is trusted then.
+/// Check through the engine, which is trusted in this case.
 fn check_entries(snapshot: &Snapshot, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Finding>, StoreError> {
     let database = snapshot.database();
     let dictionary = Arc::clone(snapshot.dictionary());
@@ -415,13 +419,13 @@ fn check_entries(snapshot: &Snapshot, go_on: &mut dyn FnMut() -> bool) -> Result
     Ok(audit.finish())
 }
 
-/// Check all pages of the file, as a snapshot keeps them in place.
+/// Check all pages of the file while a snapshot keeps them in place.
 pub(crate) fn check_file(
     database: &Arc<Database>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(Vec<Finding>, Option<PageMap>), StoreError> {
     const TRIES: usize = 100;
-    // What a writer keeps out of the file meanwhile has checks of its own.
+    // The log of a writer that is in the way has checks of its own.
     const PATIENCE: Duration = Duration::from_millis(100);
     let Some(opening) = &database.opening else {
         return Err(StoreError::Unsupported { what: "a database in memory has no pages" });
@@ -432,7 +436,7 @@ pub(crate) fn check_file(
         let mut refused = None;
         if database.read_only.is_none() {
             let mut is_stopped = false;
-            // A check believes no page, and the log is not to be written into a damaged file.
+            // The check trusts no page, and the log must not be written into a damaged file.
             database.engine.distrust();
             let settled = database.engine.settle_while(PATIENCE, PATIENCE, &mut || {
                 is_stopped |= !go_on();
@@ -443,9 +447,9 @@ pub(crate) fn check_file(
             }
             let settled = settled.map_err(|error| database.settle_error(error));
             match settled {
-                // Where the disk has no room for it, as where a writer is in the way.
+                // A full disk is treated like a writer in the way.
                 Err(error) if error.is_of_room() => {}
-                // The file is checked as it is, without the log.
+                // Check the file as it is, without the log.
                 Err(error @ StoreError::LogUnwritten { .. }) => refused = Some(error),
                 settled => drop(settled?),
             }
@@ -461,7 +465,7 @@ pub(crate) fn check_file(
                 audit.find("the meta pages", "neither is of the newest version");
                 return Ok((audit.finish(), None));
             }
-            // Two commits since the snapshot: its meta page is overwritten already.
+            // There were two commits since the snapshot: its meta page is overwritten already.
             continue;
         };
         let size = file.metadata().map_err(failed)?.len();
@@ -482,9 +486,10 @@ pub(crate) fn check_file(
     })
 }
 
-/// The other meta page is of the version before, or of the one that was committed meanwhile, and says which: were its
-/// version changed, or that of the newest meta page, the database would be as it was a commit earlier. Our snapshot keeps
-/// the other version's pages in place too.
+/// Check the other meta page. It has the version before, or one that was committed meanwhile, and
+/// leads to a tree that says so. If its version, or that of the newest meta page, were changed, the
+/// database would go back by one commit. Our snapshot keeps the other version's pages in place,
+/// too.
 fn check_other_meta(pages: &PageFile<'_>, metas: &[Option<Meta>; 2], meta: &Meta, audit: &mut Audit<'_>) {
     let Some(other) = metas.iter().flatten().find(|other| other.number != meta.number) else {
         return audit.find("the other meta page", "it is damaged");
@@ -493,7 +498,8 @@ fn check_other_meta(pages: &PageFile<'_>, metas: &[Option<Meta>; 2], meta: &Meta
         return audit.find("the other meta page", "its version is not the one before");
     }
     if other.txn == 0 {
-        // As it was created: an empty page. Otherwise it is the newest one, whose version was changed.
+        // Version 0 as it was created: an empty page. Otherwise it is the newest meta page with a
+        // changed version.
         if !other.main.is_empty() {
             audit.find("the other meta page", "its version is that of an empty file, and it is not empty");
         }

@@ -1,8 +1,9 @@
-//! How does a database get into another file?
+//! Copies a database into another file, entry by entry.
 //!
-//! Entry by entry in key order, so that the new file has full pages and no free ones, whatever the old one looked like; in
-//! parts of some megabytes, so that it takes little memory. The engine could copy its pages faster, but half-empty ones
-//! too, and only its own. Backups, `compact` and verified copies of strangers' files are all this.
+//! Entries are copied in key order, so the new file has full pages and no free ones, however the
+//! old file looked. They are committed in parts of some megabytes, to use little memory. The engine
+//! could copy its pages faster, but also half-empty ones, and only its own. Backups, `compact` and
+//! verified copies of untrusted files all work this way.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -26,30 +27,32 @@ use crate::verify::pages::PageFile;
 /// Bytes of entries that are committed together.
 const PART_SIZE: usize = 32 << 20;
 
-/// A file in the making; removed again unless it is finished. It is locked as long as somebody makes it, so that what a dead one left
-/// can be told from it.
+/// A new file, which is removed unless it is finished. It is locked while it is being made, so that
+/// leftovers of a dead process can be told from it.
 pub(crate) struct NewFile {
     path: PathBuf,
     held: Option<OwnFile>,
-    /// What messages call it.
+    /// Its name in messages.
     pub(crate) name: String,
     engine: Option<LmdbEngine>,
     part: Option<Box<dyn WriteTxn>>,
     part_size: usize,
     counters: Counters,
-    /// The version that it is a copy of: a commit of one row writes no counters.
+    /// The version that it is a copy of. The counters may be older: a commit of one row does not
+    /// write them.
     version: u64,
-    /// Whether the changes that are kept go with it: if it takes the place of what they lead to.
+    /// Whether to copy the history of changes: yes if the copy replaces the database.
     pub(crate) has_history: bool,
 }
 
 impl NewFile {
-    /// Begin a file, with these rights, at a path where none is, which will have another name when it is complete: messages name that one.
+    /// Create a file with these permissions at an unused path. It will be renamed to `target` when
+    /// it is complete; messages use that name.
     pub(crate) fn create_for(path: &Path, target: &Path, mode: u32) -> Result<Self, StoreError> {
         let name = target.display().to_string();
         let failed = |source| StoreError::from_io("create", name.clone(), source);
         let held = OwnFile::new(create_locked(path, mode).map_err(failed)?);
-        // From here on what goes wrong removes the file.
+        // From here on errors remove the file.
         let mut new = Self {
             path: path.to_owned(),
             held: Some(held),
@@ -80,7 +83,7 @@ impl NewFile {
         self.held.as_ref().and_then(OwnFile::file).ok_or(EngineError::Forked)
     }
 
-    /// Take over everything that a version holds, unless `go_on`, which is asked with each entry, says no: then the answer is false.
+    /// Copy everything in a version. `go_on` is called for each entry; false if it returned false.
     pub(crate) fn take_all(
         &mut self,
         source: &dyn ReadTxn,
@@ -108,7 +111,7 @@ impl NewFile {
         Ok(true)
     }
 
-    /// Take over an entry; trees come one after the other, and their keys in order.
+    /// Copy an entry. Trees have to come one after the other, and their keys in order.
     pub(crate) fn take(&mut self, tree: Tree, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
         match catalog::parse_entry(key, value) {
             Some(Entry::Counters(counters)) if tree == Tree::Meta => {
@@ -116,7 +119,7 @@ impl NewFile {
                 self.version = self.version.max(counters.version);
                 return Ok(());
             }
-            // The copy has no log, and a place of its own in that to come; but its version goes on.
+            // The copy has no log and begins at a new position, but continues the version.
             Some(Entry::Applied(applied)) if tree == Tree::Meta => {
                 self.version = self.version.max(applied.sequence);
                 return Ok(());
@@ -140,7 +143,8 @@ impl NewFile {
         self.part.as_mut().ok_or(EngineError::Misuse("the file is finished"))
     }
 
-    /// Commit what was taken over so far, with the counters, and with its version as every commit of a tree.
+    /// Commit the entries of this part, with the counters and, as in every commit of a tree, its
+    /// version.
     fn commit_part(&mut self) -> Result<(), EngineError> {
         self.part_size = 0;
         let (counters, sequence) = (self.counters, self.version);
@@ -152,7 +156,8 @@ impl NewFile {
         self.part.take().map_or(Ok(()), WriteTxn::commit)
     }
 
-    /// Write the end; it is on the disk then, and others keep off it as long as the second of these is there.
+    /// Commit the last part and sync the file. Returns its path, and the locked file: other
+    /// processes keep off it until that is dropped.
     pub(crate) fn finish(mut self) -> Result<(PathBuf, OwnFile), StoreError> {
         let name = self.name.clone();
         self.commit_part().map_err(|error| StoreError::from_engine(&name, error))?;
@@ -164,7 +169,8 @@ impl NewFile {
         Ok((std::mem::take(&mut self.path), held))
     }
 
-    /// Write the end, keep the engine open, and remove the file's name: it goes when the engine does.
+    /// Commit the last part, keep the engine open, and remove the file's name: the file disappears
+    /// with the engine.
     pub(crate) fn finish_nameless(mut self) -> Result<LmdbEngine, StoreError> {
         let name = self.name.clone();
         self.commit_part().map_err(|error| StoreError::from_engine(&name, error))?;
@@ -172,21 +178,23 @@ impl NewFile {
     }
 }
 
-/// Create a file and lock it, before anybody takes it for what a dead one has left.
+/// Create a file and lock it, before another process takes it for a leftover.
 fn create_locked(path: &Path, mode: u32) -> io::Result<File> {
     loop {
         let file = File::options().read(true).write(true).create_new(true).mode(mode).open(path)?;
-        // Where files cannot be locked, nobody takes them for anything.
+        // Where files cannot be locked, no process removes leftovers.
         if file.lock().is_err() || same_file(path, &file).is_some() {
             return Ok(file);
         }
     }
 }
 
-/// Remove what lies at a path if it is an unfinished copy, or one that has not got its name, and no process is making it.
+/// Remove the file at a path if it is an unfinished copy, or one that has not got its final name,
+/// and no process is making it.
 ///
-/// A process that dies before it has marked its copy leaves an empty file, which goes too if `is_ours` says so of it. A process
-/// that is about to make a database of an empty file holds a lock on it, or finds after locking it that the file is gone.
+/// A process that dies before it has marked its copy leaves an empty file, which is also removed if
+/// `is_ours` is true for it. A process that is about to make a database of an empty file holds a
+/// lock on it, or finds after locking it that the file is gone.
 pub(crate) fn remove_remains(path: &Path, is_ours: impl Fn(&Metadata) -> bool) {
     let Ok(file) = side_file::peek(path, false) else { return };
     let is_left = || {
@@ -209,7 +217,8 @@ impl Drop for NewFile {
     }
 }
 
-/// Read a stranger's file without letting the engine near it, and copy what is sound into a file of our own.
+/// Read an untrusted file without the engine, and copy its entries into a file of our own if all of
+/// it is sound.
 pub(crate) fn copy_stranger(file: &File, name: &str) -> Result<LmdbEngine, StoreError> {
     let failed = |source| StoreError::from_io("read", name.to_owned(), source);
     let corrupt = |place: String, what: String| StoreError::Corrupt {

@@ -1,7 +1,7 @@
-//! How is a database looked after?
+//! Maintenance: stats, check, backup and compact.
 //!
-//! `stats` says how it is doing, `check` whether it is sound, `backup` copies it while others use it, `compact` gives room back
-//! that deleted rows took.
+//! `stats` reports sizes and counts, `check` verifies the database, `backup` copies it while other
+//! processes use it, and `compact` gives back the room of deleted rows.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use crate::verify::check::{self, Finding};
 use crate::verify::copy::{self, NewFile};
 use crate::verify::pages::PageFile;
 
-/// What a backup in the making is called, behind its target's name and ahead of a PID.
+/// The suffix of an unfinished backup's name, followed by a PID.
 const PART: &str = ".part-";
 
-/// How a database is doing.
+/// Sizes and counts of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// The newest version: grows with each commit.
     pub version: u64,
-    /// Tables.
+    /// The number of tables.
     pub tables: u64,
-    /// Rows in all tables.
+    /// The number of rows in all tables.
     pub rows: u64,
-    /// Indexes of all tables.
+    /// The number of indexes of all tables.
     pub indexes: u64,
-    /// Entries of all of them.
+    /// The number of entries of all indexes.
     pub index_entries: u64,
-    /// Entries that were written or deleted by this process since it opened the database.
+    /// Index entries written or deleted by this process since it opened the database.
     pub entry_writes: u64,
-    /// Values that lie apart.
+    /// The number of large values.
     pub blobs: u64,
-    /// Shapes in the dictionary.
+    /// The number of shapes in the dictionary.
     pub shapes: u64,
     /// Bytes of the file; 0 in memory.
     pub file_size: u64,
@@ -51,26 +51,28 @@ pub struct Stats {
     pub page_size: u64,
     /// Pages up to the last one in use.
     pub pages: u64,
-    /// Pages among them that hold nothing and will be used again.
+    /// Free pages among these, which will be used again.
     pub free_pages: u64,
     /// Bytes of address space reserved for the file.
     pub map_size: u64,
     /// Bytes of commits in the log that no checkpoint has written into the file yet.
     pub log_pending: u64,
-    /// Bytes of changes that are kept for those who watch, beyond what is in the log.
+    /// Bytes of the history of changes, besides what is in the log.
     pub history_size: u64,
-    /// Commits that were found in the log when this process opened the database: somebody had died.
+    /// Commits that were found in the log when this process opened the database, because a process
+    /// had died.
     pub log_recovered: u64,
     /// Snapshots open in all processes.
     pub readers: u64,
-    /// How many may be.
+    /// The limit on snapshots.
     pub reader_slots: u64,
-    /// How many checkpoints the oldest of them is behind: what was freed since cannot be used again before it is closed.
+    /// How many checkpoints the oldest snapshot is behind: pages that were freed since then cannot
+    /// be used again before it is closed.
     pub oldest_reader_lag: u64,
 }
 
 impl Store {
-    /// How the database is doing. Costs a look at each table and at the list of free pages.
+    /// Sizes and counts. Reads each table's entry and the list of free pages.
     ///
     /// # Errors
     /// `Closed`, or when the catalog is damaged.
@@ -119,7 +121,8 @@ impl Store {
         })
     }
 
-    /// Look at every page and every row of one version. No findings: everything is as it was written.
+    /// Verify every page and every row of one version. No findings means that everything is as it
+    /// was written.
     ///
     /// # Errors
     /// When the database cannot be read at all.
@@ -127,16 +130,16 @@ impl Store {
         self.check_while(&mut || true)
     }
 
-    /// As `check`; `go_on` is asked with each entry.
+    /// As `check`; `go_on` is called for each entry.
     ///
     /// # Errors
-    /// As `check`; `Stopped`, where `go_on` said no.
+    /// As `check`; `Stopped` if `go_on` returned false.
     pub fn check_while(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Finding>, StoreError> {
         check::check(&self.database()?, go_on)
     }
 
-    /// Why the byte at this offset of the file means nothing to anybody, if so: it is free, or padding. For those who want to
-    /// know whether damage that `check` does not find has hit anything.
+    /// Why the byte at each offset of the file has no meaning, if so: it is free, or padding. For
+    /// tests of whether damage that `check` does not find has hit anything.
     ///
     /// # Errors
     /// As [`Store::check`].
@@ -151,7 +154,8 @@ impl Store {
         Ok(offsets.iter().map(|offset| map.unused(&pages, *offset)).collect())
     }
 
-    /// Copy the newest version into a new file, which then is a database. Others may read and write meanwhile.
+    /// Copy the newest version into a new file, which is then a database. Other processes may read
+    /// and write meanwhile.
     ///
     /// # Errors
     /// `TargetExists`, `DiskFull`.
@@ -159,10 +163,10 @@ impl Store {
         self.backup_while(target, &mut || true)
     }
 
-    /// As `backup`; `go_on` is asked with each entry.
+    /// As `backup`; `go_on` is called for each entry.
     ///
     /// # Errors
-    /// As `backup`; `Stopped`, where `go_on` said no: then there is no file.
+    /// As `backup`; `Stopped` if `go_on` returned false: then there is no file.
     pub fn backup_while(
         &self,
         target: impl AsRef<Path>,
@@ -180,7 +184,7 @@ impl Store {
         // Under another name until it is complete: half a backup must not look like one.
         let part = beside(target, &format!("{PART}{}", std::process::id()));
         remove_parts_of(target);
-        // What goes wrong with it is told of the name that the caller knows.
+        // Errors name the path that the caller knows.
         let mode = rights::mode_beside(self.path());
         let mut new = NewFile::create_for(&part, target, mode)?;
         let copied = new.take_all(snapshot.read_txn(), go_on);
@@ -191,30 +195,32 @@ impl Store {
         let linked = std::fs::hard_link(&part, target);
         let placed = match linked {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists()),
-            // File systems without links: then nothing keeps two backups apart that begin at once.
+            // File systems without links: there, nothing prevents two backups that begin at once
+            // from overwriting each other.
             Err(_) => rename(&part, target),
             Ok(()) => sync_folder(target),
         };
         let _ = std::fs::remove_file(&part);
         placed?;
-        // It has its name: no later backup takes it for what is left of an earlier one.
+        // It has its name now, so no later backup must take it for a leftover.
         let settled = held.file().map_or(Ok(()), stamp::settle_kind);
         settled.map_err(|source| StoreError::from_io("write", target.display().to_string(), source))
     }
 
-    /// Rewrite the file without free room. Needs it alone: no snapshot, transaction or other handle of it may be open in
-    /// any process.
+    /// Rewrite the file without free room. The caller must be alone: no snapshot, transaction or
+    /// other handle of the file may be open in any process.
     ///
     /// # Errors
-    /// `Busy` says who has it open; `ReadOnly`, `DiskFull`. The database is as before then.
+    /// `Busy` names the processes that have it open; `ReadOnly`, `DiskFull`. Then the database is
+    /// as before.
     pub fn compact(&self, timeout: Duration) -> Result<(), StoreError> {
         self.compact_while(timeout, &mut || true)
     }
 
-    /// As `compact`; `go_on` is asked with each entry, until the new file is complete.
+    /// As `compact`; `go_on` is called for each entry until the new file is complete.
     ///
     /// # Errors
-    /// As `compact`; `Stopped`, where `go_on` said no: the database is as before.
+    /// As `compact`; `Stopped` if `go_on` returned false: the database is as before.
     pub fn compact_while(
         &self,
         timeout: Duration,
@@ -224,14 +230,14 @@ impl Store {
         let database = self.lend(link)?;
         let (database, compacted) = self.compact_lent(database, timeout, go_on);
         let mut custody = link.database.lock();
-        // Or somebody has closed it meanwhile, and it is closed here.
+        // If the handle was closed meanwhile, the database is closed here.
         if let Custody::Lent(_) = &*custody {
             *custody = database.map_or(Custody::Closed, Custody::Own);
         }
         compacted
     }
 
-    /// Take the database away from everybody else of this process, where nobody uses it.
+    /// Take the database out of the handle, if it is not in use in this process.
     fn lend(&self, link: &Link) -> Result<Arc<Database>, StoreError> {
         let mut custody = link.database.lock();
         let database = custody.database()?;
@@ -249,7 +255,8 @@ impl Store {
         Ok(database)
     }
 
-    /// Compact a database that was lent; it, or what it was opened as again, is given back.
+    /// Compact a database that was taken from its handle. Returns it, or the database that was
+    /// opened anew.
     fn compact_lent(
         &self,
         database: Arc<Database>,
@@ -257,7 +264,7 @@ impl Store {
         go_on: &mut dyn FnMut() -> bool,
     ) -> (Option<Arc<Database>>, Result<(), StoreError>) {
         let Some(opening) = &database.opening else { return (Some(database), Ok(())) };
-        // To ask for the file alone costs our share for moments.
+        // Asking for an exclusive lock gives up our shared lock for moments.
         database.engine.quiet();
         let new_path = beside(&opening.path, "-compact");
         let copied = opening.be_alone(timeout, go_on).and_then(|()| {
@@ -280,13 +287,14 @@ impl Store {
                 Err(error) => return (Some(database), Err(error)),
             }
         }
-        // From here on nobody can have the file but us: whoever opens it waits for our lock. Or somebody had it alone while we
-        // gave back what we held of it, and what we have open is not the database any more.
+        // From here on no other process can have the file: openers wait for our lock. Or another
+        // process was alone with it while our lock was given up, and what we have open is not the
+        // database any more.
         let replaced = copied.and_then(|()| replace(database, &new_path));
         if replaced.is_err() {
             remove_copy(&new_path);
         }
-        // Whether it is the new file or still the old one: it is opened again.
+        // Open it again, whether it is the new file or still the old one.
         let options = self.options();
         let mode = if options.mode == Mode::New { Mode::Write } else { options.mode };
         let file = self.path().unwrap_or(Path::new(""));
@@ -297,13 +305,13 @@ impl Store {
     }
 }
 
-/// Remove what a process left that died in `compact`; for a process that is alone with the database.
+/// Remove the leftover of a process that died in `compact`. The caller is alone with the database.
 pub(crate) fn remove_leftover(path: &Path) {
     remove_copy(&beside(path, "-compact"));
 }
 
-/// Remove a copy that `compact` did not finish. Nobody but its owner may use it before it has everything, so an empty file with
-/// other rights is not one.
+/// Remove an unfinished copy of `compact`. Such a copy is private until it is complete, so an empty
+/// file with other permissions is not one.
 fn remove_copy(path: &Path) {
     copy::remove_remains(path, |found| rights::mode_like(found) == rights::PRIVATE);
 }
@@ -331,17 +339,17 @@ fn copy_beside(
     new.finish().map(drop)
 }
 
-/// Put the new file in the place of the old one, which is ours alone.
+/// Replace the old file by the new one; this process is alone with the old one.
 fn replace(database: Arc<Database>, new_path: &Path) -> Result<(), StoreError> {
     let path = database.path.clone();
     let Ok(mut database) = Arc::try_unwrap(database) else {
         return Err(StoreError::Closed { what: "database" });
     };
-    // The engine first: its lock file holds the old file's version, and the new file must not meet it. Nor its log, which is
-    // empty.
+    // Close the engine first: its lock file has the old file's version, which must not be used with
+    // the new file. The same holds for the log, which is empty.
     database.engine = Box::new(MemoryEngine::new());
     if let Some(opening) = &database.opening {
-        // Settled, and about to be without its log, if only for a moment.
+        // The log is settled, and is about to be missing for a moment.
         let unmarked = opening.file().map(|file| stamp::set_mark(file, 0).and_then(|()| file.sync_data()))?;
         unmarked.map_err(|source| StoreError::from_io("write", path.clone(), source))?;
         let _ = std::fs::remove_file(log_file::path_of(&opening.path));
@@ -352,7 +360,7 @@ fn replace(database: Arc<Database>, new_path: &Path) -> Result<(), StoreError> {
     sync_folder(Path::new(&path))
 }
 
-/// Remove what earlier backups to the same target have left that were killed.
+/// Remove leftovers of earlier backups to the same target that were killed.
 fn remove_parts_of(target: &Path) {
     let Some(name) = target.file_name() else { return };
     let Ok(entries) = std::fs::read_dir(folder_of(target)) else { return };
@@ -389,7 +397,7 @@ fn folder_of(file: &Path) -> &Path {
 pub(crate) fn sync_folder(file: &Path) -> Result<(), StoreError> {
     let folder = folder_of(file);
     let failed = |source| StoreError::from_io("sync", folder.display().to_string(), source);
-    // The file stands for its file system, where the folder cannot be opened.
+    // If the folder cannot be opened, the file's whole file system is synced.
     let synced = std::fs::File::open(file).and_then(|file| os::sync_names(folder, &file));
     synced.map_err(failed)
 }

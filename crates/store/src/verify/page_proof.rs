@@ -1,22 +1,27 @@
-//! Can LMDB be let write these keys into this file?
+//! Verifies the pages that LMDB will read or change to write some keys.
 //!
-//! LMDB believes its pages: one flipped bit in a page that it reads or changes can end the process or spoil its memory. Commits that a
-//! dead process left in the log are written into a file to which anything may have happened since. So before that, each page
-//! that LMDB will read or change for it is read here, from the file, and each number in it is checked.
+//! LMDB trusts its pages: one flipped bit in a page that it reads or changes can end the process or
+//! corrupt its memory. Commits that a dead process left in the log are written into a file to which
+//! anything may have happened since then. So before that, each page that LMDB will read or change
+//! is read here, from the file, and each number in it is checked.
 //!
-//! What is read: all of the tree of free pages, of the main tree and of the catalog; of the rows and the large values all branch
-//! pages, the leaves where the keys belong, the last leaf (LMDB tries to append there), the head of each value on pages of its own that
-//! is replaced or deleted, and the neighbours with which LMDB fills up or merges a leaf that loses most of its entries. The
-//! other leaves are not read, which are nearly all of a large file: branch pages are about one page in a hundred.
+//! The pages that are read: all of the tree of free pages, of the main tree and of the catalog; of
+//! the rows and the large values all branch pages, the leaves where the keys belong, the last leaf
+//! (LMDB tries to append there), the first page of each overflow value that is replaced or deleted,
+//! and the neighbours with which LMDB fills up or merges a leaf that loses most of its entries. The
+//! other leaves, which are nearly all of a large file, are not read: branch pages are about one
+//! page in a hundred.
 //!
-//! All branch pages, and not only those on the ways to the keys, because they say which pages are in use: a page that two branches
-//! lead to, or that is listed as free as well, would be given out while it holds entries. Of values on pages of their own that
-//! are neither replaced nor deleted only the number of pages is compared. What is not found here is damage in entries that
-//! are not touched. It ends no replay, and `check` finds it.
+//! All branch pages are read, not only those on the way to the keys, because they tell which pages
+//! are in use: a page that two branches lead to, or that is also listed as free, would be reused
+//! while it holds entries. For overflow values that are neither replaced nor deleted only the
+//! number of pages is compared. Damage in entries that are not touched is not found here. It does
+//! not disturb the replay, and `check` finds it.
 //!
-//! When LMDB reads a neighbour (`mdb_rebalance`): a leaf that is less than a quarter full after a delete takes an entry from the
-//! leaf beside it, or is merged with that; so does a branch with one child, and then LMDB looks up the first key below both. What
-//! is read here for it is more than that, never less.
+//! When LMDB reads a neighbour (`mdb_rebalance`): a leaf that is less than a quarter full after a
+//! delete takes an entry from the leaf beside it, or is merged with it; so does a branch with one
+//! child, and then LMDB looks up the first key below both. This module reads more than that, never
+//! less.
 
 use std::ops::Range;
 
@@ -25,10 +30,10 @@ use crate::engine::{Change, Tree};
 use crate::verify::page_walk::{Between, check_order};
 use crate::verify::pages::{DEPTH_MAX, Fault, Meta, Page, PageFile, TreeHead, free_list};
 
-/// LMDB never fills up a branch that keeps so many children: it does that with those that have one.
+/// LMDB rebalances a branch with one child, and so never one that keeps this many.
 const CHILDREN_ENOUGH: usize = 4;
 
-/// Look at each page that writing these changes can lead LMDB to.
+/// Verify each page that LMDB may touch to write these changes.
 pub(crate) fn prove(
     pages: &PageFile<'_>,
     meta: &Meta,
@@ -65,7 +70,8 @@ pub(crate) fn prove(
     Ok(())
 }
 
-/// Whether the trees, by what their heads say, and the list of free pages are together as many pages as a version has.
+/// Whether the trees, by the counts in their heads, and the list of free pages together have as
+/// many pages as the version.
 pub(crate) fn counts_all(pages: &PageFile<'_>, meta: &Meta) -> bool {
     let of_tree = |head: &TreeHead| {
         head.branch_pages.saturating_add(head.leaf_pages).saturating_add(head.overflow_pages)
@@ -80,14 +86,15 @@ pub(crate) fn counts_all(pages: &PageFile<'_>, meta: &Meta) -> bool {
     count().is_ok_and(|count| count == meta.last_page.saturating_add(1))
 }
 
-/// Pages that something was found to use.
+/// Pages that are in use or free.
 struct Claimed {
     words: Vec<u64>,
     count: u64,
 }
 
 impl Claimed {
-    /// Of so many pages, as many as the file was found to have: no forged number asks for memory.
+    /// For this many pages. The caller passes the count found in the file, so no forged number
+    /// allocates memory.
     fn new(count: u64) -> Self {
         Self { words: vec![0; usize::try_from(count.div_ceil(64)).unwrap_or(0)], count }
     }
@@ -107,7 +114,7 @@ impl Claimed {
     }
 }
 
-/// A tree that is looked at as a whole.
+/// A tree that is verified as a whole.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Free,
@@ -118,7 +125,7 @@ enum Kind {
 struct Proof<'p> {
     pages: &'p PageFile<'p>,
     claimed: Claimed,
-    /// Pages that are in use or free, by what the heads of the trees say.
+    /// Pages that are in use or free, by the heads of the trees.
     counted: u64,
     free: Vec<u64>,
 }
@@ -128,7 +135,7 @@ impl Proof<'_> {
         self.claimed.claim(page)
     }
 
-    /// The pages of a value that does not lie in its leaf.
+    /// Claim the pages of an overflow value.
     fn claim_large(&mut self, first: u64, size: usize) -> Result<u64, Fault> {
         let count = self.pages.overflow(first, size)?;
         for page in first..first.saturating_add(count) {
@@ -137,7 +144,7 @@ impl Proof<'_> {
         Ok(count)
     }
 
-    /// Read a page of a tree, where it is this deep.
+    /// Read a page of a tree at this depth.
     fn page(&self, number: u64, depth: u16, between: Between<'_>, is_free: bool) -> Result<Page, Fault> {
         let fault = |what| Fault { page: number, what };
         let page = self.pages.page(number)?;
@@ -166,7 +173,7 @@ impl Proof<'_> {
         Err(Fault { page: head.root, what: "its tree has other counts of pages than its head says" })
     }
 
-    /// Every page of a tree.
+    /// Verify every page of a tree.
     fn whole(&mut self, head: &TreeHead, kind: Kind) -> Result<(), Fault> {
         let mut found = [0; 3];
         if Self::check_head(head)? {
@@ -202,7 +209,7 @@ impl Proof<'_> {
         Ok(())
     }
 
-    /// How many pages an entry has beside its leaf.
+    /// How many overflow pages an entry has.
     fn whole_node(&mut self, page: &Page, index: usize, kind: Kind) -> Result<u64, Fault> {
         let fault = |what| Fault { page: page.number, what };
         let node = page.leaf_node(index)?;
@@ -220,7 +227,7 @@ impl Proof<'_> {
         Ok(count)
     }
 
-    /// The branch pages of a tree, and those of its leaves that the changes lead to.
+    /// Verify the branch pages of a tree, and the leaves that the changes lead to.
     fn touched(
         &mut self,
         head: &TreeHead,
@@ -271,7 +278,7 @@ impl Proof<'_> {
         Ok(())
     }
 
-    /// A leaf: read it only if a change belongs there.
+    /// Read a leaf only if a change belongs there.
     fn leaf(
         &mut self,
         number: u64,
@@ -303,7 +310,7 @@ impl Proof<'_> {
                     leaf.loses_last |= place + 1 == page.count();
                 }
             }
-            // What is put there may part it before it loses the others.
+            // Puts may split the leaf before it loses other entries.
             leaf.is_suspect = leaf.loses && (puts > 0 || usize::from(used) < self.room() / 3);
             leaf.used = Some(used);
         }
@@ -321,7 +328,7 @@ impl Proof<'_> {
         Ok(page)
     }
 
-    /// Bytes that the entries of a page can take.
+    /// Bytes for entries in a page.
     fn room(&self) -> usize {
         self.pages.page_size() - PAGE_HEAD_SIZE
     }
@@ -336,7 +343,7 @@ impl Proof<'_> {
         Ok(())
     }
 
-    /// The leaves that LMDB may read to fill up what loses its entries.
+    /// Read the leaves that LMDB may use to fill up leaves that lose entries.
     fn neighbours(&self, shape: &mut Shape) -> Result<(), Fault> {
         let count = shape.leaves.len();
         self.sweep(shape, &mut (0..count))?;
@@ -348,7 +355,7 @@ impl Proof<'_> {
                 branches.and_then(|branches| branches.get(place)).is_some_and(|branch| branch.is_suspect)
             };
             let count = shape.branches.get(level).map_or(0, Vec::len);
-            // Those beside them too, up to one that has children to spare.
+            // The branches beside them too: LMDB may use the children that these can spare.
             let beside = (0..count).filter(|place| {
                 is_suspect(*place) || is_suspect(place + 1) || place.checked_sub(1).is_some_and(is_suspect)
             });
@@ -361,10 +368,11 @@ impl Proof<'_> {
         Ok(())
     }
 
-    /// Behind each leaf that may be merged with others look at those that follow, until they hold so much that no page with it is
-    /// merged any more.
+    /// After each leaf that may be merged, read the following ones, until they have so many entries
+    /// that no page merged with them can be merged again.
     fn sweep(&self, shape: &mut Shape, places: &mut dyn Iterator<Item = usize>) -> Result<(), Fault> {
-        // Bytes that the pages behind the last one that loses entries keep; `None` where no more are needed.
+        // Bytes of entries in the pages after the last leaf that loses entries. `None` if no more
+        // pages are needed.
         let mut kept = None;
         let mut is_after_last = false;
         for place in places {
@@ -408,9 +416,9 @@ impl<'k> Changes<'_, 'k> {
 #[derive(Default)]
 struct Leaf {
     number: u64,
-    /// Bytes of the entries that it keeps, once it was read.
+    /// Bytes of the entries that it keeps, after it was read.
     used: Option<u16>,
-    /// Whether entries of it are deleted, and the last one.
+    /// Whether entries of it are deleted, and whether the last one is.
     loses: bool,
     loses_last: bool,
     /// Whether it may be filled up or merged.
@@ -418,21 +426,21 @@ struct Leaf {
 }
 
 struct Branch {
-    /// Where they stand in the level below.
+    /// Their indexes in the level below.
     children: Range<usize>,
     is_suspect: bool,
 }
 
-/// The pages of a tree, in the order of keys.
+/// The pages of a tree, in key order.
 #[derive(Default)]
 struct Shape {
     leaves: Vec<Leaf>,
-    /// By how far they are above the leaves.
+    /// By their distance from the leaves.
     branches: Vec<Vec<Branch>>,
 }
 
 impl Shape {
-    /// How many pages the level below a level of branches has.
+    /// The number of pages in the level below a level of branches.
     fn count(&self, level: usize) -> usize {
         match level.checked_sub(1) {
             None => self.leaves.len(),
@@ -450,7 +458,7 @@ impl Shape {
         }
     }
 
-    /// Note which branches of a level may be left with a single child.
+    /// Mark the branches of a level that may keep only a single child.
     fn suspect_branches(&mut self, level: usize) {
         let suspect: Vec<bool> = self.branches.get(level).map_or(Vec::new(), |branches| {
             let may_be = |branch: &Branch| {

@@ -1,8 +1,10 @@
-//! Does every page of a file belong to exactly one thing, and hold what it should?
+//! Walks over all pages of a file: each must belong to exactly one thing and have the right
+//! content.
 //!
-//! From a meta page down: the tree of free pages, the main tree, the three trees named in it. Every page up to the last
-//! must be reached once, as a branch, a leaf, part of a large value, or free; keys ascend and lie between the keys of
-//! the branches above; counts are those that LMDB keeps. What stands in the leaves is given to a visitor.
+//! The walk goes from a meta page down: the tree of free pages, the main tree, and the three trees
+//! named in it. Every page up to the last must be reached once, as a branch, a leaf, part of a
+//! large value, or free. Keys ascend and lie between the keys of the branches above. Counts are
+//! those that LMDB keeps. The entries of the leaves are passed to a visitor.
 
 use crate::engine::Tree;
 use crate::engine::lmdb::page::{PAGE_HEAD_SIZE, read_u64};
@@ -13,13 +15,13 @@ use crate::verify::pages::{
 
 const KEY_SIZE_MAX: usize = 511;
 
-/// What a page is part of.
+/// What a page is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     /// Not reached yet.
     Nothing,
     Free,
-    /// A branch or leaf of the tree with this number, counting the free and main trees first.
+    /// A branch or leaf of any tree but that of free pages.
     Node,
     FreeTreeNode,
     /// The first page of a large value of this size.
@@ -28,17 +30,17 @@ enum Use {
     Large,
 }
 
-/// What the walk tells while it goes on.
+/// Receives what the walk finds.
 pub(crate) trait Visitor {
-    /// Whether nothing more is to be looked at. Asked with each entry and page.
+    /// Whether to stop. Called for each entry and page.
     fn is_stopped(&mut self) -> bool;
-    /// Something is wrong with a page.
+    /// A fault of a page.
     fn fault(&mut self, fault: Fault);
-    /// An entry of one of our trees. `value` reads it, wherever it lies.
+    /// An entry of one of our trees. `value` reads its value.
     fn entry(&mut self, tree: Tree, key: &[u8], value: &Value<'_, '_>);
 }
 
-/// A value that need not be read as a whole.
+/// A value that can be read in parts.
 pub(crate) struct Value<'w, 'f> {
     pages: &'w PageFile<'f>,
     node: &'w LeafNode<'w>,
@@ -49,7 +51,7 @@ impl Value<'_, '_> {
         self.node.size
     }
 
-    /// Some bytes of it.
+    /// Some bytes of the value.
     pub(crate) fn read(&self, offset: usize, size: usize) -> Result<Vec<u8>, Fault> {
         match self.node.overflow_page() {
             Some(page) => self.pages.read(page, PAGE_HEAD_SIZE + offset, size),
@@ -58,7 +60,7 @@ impl Value<'_, '_> {
     }
 }
 
-/// Which pages a walk has found to be what.
+/// What a walk has found each page to be used for.
 pub(crate) struct PageMap {
     uses: Vec<Use>,
     meta: Meta,
@@ -66,7 +68,7 @@ pub(crate) struct PageMap {
 
 /// Walk over all pages of a version.
 pub(crate) fn walk(pages: &PageFile<'_>, meta: &Meta, visitor: &mut dyn Visitor) -> PageMap {
-    // No forged number asks for memory.
+    // No forged number allocates memory.
     let count = match pages.count_of(meta) {
         Ok(count) => count,
         Err(fault) => {
@@ -97,7 +99,7 @@ enum Kind {
     Ours(Tree),
 }
 
-/// What LMDB counts for each tree.
+/// The counts that LMDB keeps for each tree.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     branch_pages: u64,
@@ -115,17 +117,18 @@ struct Walk<'w, 'f> {
     free: Vec<u64>,
 }
 
-/// The keys between which a page's keys must lie: from the first, below the second.
+/// The bounds of a page's keys: from the first, below the second.
 #[derive(Clone, Copy)]
 pub(crate) struct Between<'k>(pub(crate) Option<&'k [u8]>, pub(crate) Option<&'k [u8]>);
 
 impl<'k> Between<'k> {
-    /// Those of a branch's child.
+    /// The bounds of a branch's child.
     pub(crate) fn of_child<'p>(self, page: &'p Page, index: usize) -> Result<Between<'p>, Fault>
     where
         'k: 'p,
     {
-        // A branch's first key is never looked at: everything below the second one lies there.
+        // A branch's first key is never compared: the first child has everything below the second
+        // key.
         let low = if index == 0 { self.0 } else { Some(page.key(index)?) };
         let high = if index + 1 < page.count() { Some(page.key(index + 1)?) } else { self.1 };
         Ok(Between(low, high))
@@ -149,7 +152,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Note what a page is; false when it is something else already, or cannot be.
+    /// Note what a page is used for. An error if it is in use already or does not exist.
     fn claim(&mut self, page: u64, what: Use) -> Result<(), Fault> {
         let place =
             usize::try_from(page).ok().filter(|_| page >= 2).and_then(|index| self.uses.get_mut(index));
@@ -170,7 +173,7 @@ impl Walk<'_, '_> {
                 self.fault(0, "a tree without a root has a depth");
             }
         } else if head.depth > DEPTH_MAX {
-            // Nobody's stack is to end in a stranger's file.
+            // Do not overflow the stack because of an untrusted file.
             self.fault(head.root, "its tree is deeper than any tree can be");
         } else if let Err(fault) = self.page(head.root, head.depth, Between(None, None), kind) {
             self.visitor.fault(fault);
@@ -192,7 +195,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// A page and all below it. An error means that nothing below it could be read.
+    /// Walk over a page and all below it. An error means that nothing below it could be read.
     fn page(&mut self, number: u64, depth: u16, between: Between<'_>, kind: Kind) -> Result<(), Fault> {
         let what = if kind == Kind::Free { Use::FreeTreeNode } else { Use::Node };
         self.claim(number, what)?;
@@ -314,16 +317,16 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The keys of a page ascend and lie between those of the branches above it.
+/// Check that the keys of a page ascend and lie between those of the branches above it.
 pub(crate) fn check_order(page: &Page, between: Between<'_>, is_free: bool) -> Result<(), Fault> {
     let fault = |what| Fault { page: page.number, what };
     let below = |one: &[u8], other: &[u8]| {
-        // The tree of free pages has version numbers for keys, in the machine's byte order.
+        // The tree of free pages has version numbers as keys, in the machine's byte order.
         if is_free { read_u64(one, 0) < read_u64(other, 0) } else { one < other }
     };
     let mut before = between.0;
     let mut may_equal = true;
-    // A branch's first key is never looked at: everything below the second one lies there.
+    // A branch's first key is never compared: the first child has everything below the second key.
     let first = usize::from(page.is_branch());
     for index in first..page.count() {
         let key = page.key(index)?;
@@ -347,7 +350,7 @@ impl PageMap {
         self.meta.page_size
     }
 
-    /// Why nothing that matters lies at a byte of the file, if so.
+    /// Why a byte of the file has no meaning, if so.
     pub(crate) fn unused(&self, pages: &PageFile<'_>, offset: u64) -> Option<&'static str> {
         let page_size = pages.page_size() as u64;
         let (number, inside) = (offset / page_size, (offset % page_size) as usize);
@@ -381,7 +384,8 @@ impl PageMap {
         if inside >= META_SIZE {
             return Some("behind what a meta page holds");
         }
-        // Number, flags and the two magic numbers are checked; padding and `lower`, `upper` mean nothing there.
+        // Number, flags and the two magic numbers are checked; padding, `lower` and `upper` have no
+        // meaning there.
         let is_checked = (0..8).contains(&inside) || (10..12).contains(&inside) || (16..24).contains(&inside);
         if (8..10).contains(&inside) || (12..16).contains(&inside) {
             return Some("padding of a meta page");
@@ -413,7 +417,8 @@ fn unused_in_page(page: &Page, inside: usize, is_free_tree: bool) -> Option<&'st
             return Some("padding between nodes");
         }
         if is_key && page.is_branch() {
-            // Any key that still parts what lies left from what lies right will do; `check` sees to that.
+            // Any key that still separates the subtrees left and right of it is right; `check`
+            // verifies that.
             return Some("the slack of a branch's key");
         }
         if is_key && is_free_tree {

@@ -1,13 +1,16 @@
-//! What do the pages of a file say when nobody may be trusted?
+//! Reads the pages of a file without trusting them.
 //!
-//! LMDB believes its pages. Here they are read from the file, not the map, and every number in them is checked before it
-//! is used, so that no bytes can crash the reader: for `check`, for files that end too early, for strangers' files. The
-//! layout of leaf pages is told in `engine/lmdb/page.rs`; branch pages are the same with child page numbers in place of sizes and
-//! flags, and
+//! LMDB trusts its pages. Here they are read from the file, not the map, and every number in them
+//! is checked before it is used, so that no bytes can crash the reader. Used by `check`, for
+//! truncated files, and for untrusted files. `engine/lmdb/page.rs` has the layout of leaf pages.
+//! Branch pages are the same with child page numbers in place of sizes and flags. The other
+//! layouts:
 //!
 //! ```text
-//! meta page  := page head (16 bytes), u32 magic, u32 version, u64 0, u64 map size, free tree, main tree, u64 last page, u64 txn
-//! tree       := u32 pad (page size, in the free tree), u16 flags, u16 depth, u64 branch pages, leaf pages, overflow pages, entries, root
+//! meta page  := page head (16 bytes), u32 magic, u32 version, u64 0, u64 map size, free tree,
+//!               main tree, u64 last page, u64 txn
+//! tree       := u32 pad (page size, in the free tree), u16 flags, u16 depth, u64 branch pages,
+//!               leaf pages, overflow pages, entries, root
 //! ```
 
 use std::fs::File;
@@ -24,16 +27,16 @@ pub(crate) const LMDB_MAGIC: u32 = 0xBEEF_C0DE;
 const LMDB_VERSION: u32 = 1;
 /// The root of a tree without entries.
 const NO_PAGE: u64 = u64::MAX;
-/// Trees are not deeper: with two keys a page that would be 2^32 entries.
+/// The deepest possible tree: with two keys a page it would have 2^32 entries.
 pub(crate) const DEPTH_MAX: u16 = 32;
 const TREE_SIZE: usize = 48;
 
-/// The pages of the files that we create, on every machine: LMDB would take the machine's own size, and some files would
-/// have longer pages than others.
+/// The page size of the files that we create, on every machine: LMDB would use the machine's own
+/// page size, and some files would have larger pages than others.
 pub(crate) const PAGE_SIZE: usize = 4096;
 /// Flags of the tree of free pages of our files: integer keys, and the file is no folder.
 pub(crate) const FREE_TREE_FLAGS: u16 = 0x08 | 0x4000;
-/// The map size that a new file notes. Whoever opens it reserves as much as they can, and notes that.
+/// The map size in a new file. Each opener reserves as much as it can, and stores that.
 const MAP_SIZE: u64 = 1 << 26;
 
 /// The two meta pages of an empty file, as LMDB writes them.
@@ -62,7 +65,7 @@ pub(crate) fn new_metas() -> Vec<u8> {
     pages
 }
 
-/// What LMDB knows of a tree.
+/// LMDB's head of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TreeHead {
     pub(crate) pad: u32,
@@ -93,16 +96,17 @@ impl TreeHead {
         self.root == NO_PAGE
     }
 
-    /// Whether it is of the kind of all our trees but that of free pages: one value for a key, in the order of bytes.
+    /// Whether it has the flags of all our trees except that of free pages: one value for a key, in
+    /// byte order.
     pub(crate) fn is_plain(&self) -> bool {
         self.pad == 0 && self.flags == 0
     }
 }
 
-/// One of the two pages where a version begins.
+/// One of the two meta pages, where a version begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// Where it stands: 0 or 1.
+    /// Its page number: 0 or 1.
     pub(crate) number: u64,
     pub(crate) page_size: u32,
     pub(crate) address: u64,
@@ -113,7 +117,7 @@ pub(crate) struct Meta {
     pub(crate) txn: u64,
 }
 
-/// Bytes of a meta page that mean something.
+/// The bytes of a meta page that have a meaning.
 pub(crate) const META_SIZE: usize = PAGE_HEAD_SIZE + 24 + 2 * TREE_SIZE + 16;
 
 impl Meta {
@@ -137,7 +141,8 @@ impl Meta {
         })
     }
 
-    /// The flags of its two trees are those of our files: others would have the engine follow what is not there.
+    /// Check that its two trees have the flags of our files: with others the engine would follow
+    /// references that do not exist.
     pub(crate) fn check_kinds(&self) -> Result<(), Fault> {
         if self.free.flags == FREE_TREE_FLAGS && self.main.is_plain() {
             return Ok(());
@@ -151,7 +156,7 @@ impl Meta {
     }
 }
 
-/// What is wrong with a page.
+/// A fault of a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) page: u64,
@@ -179,9 +184,9 @@ pub(crate) struct Page {
 pub(crate) struct LeafNode<'p> {
     pub(crate) key: &'p [u8],
     pub(crate) flags: u16,
-    /// The value's size, wherever it lies.
+    /// The value's size, in the leaf or on overflow pages.
     pub(crate) size: usize,
-    /// The value, or the number of the page where it begins.
+    /// The value, or the number of its first overflow page.
     pub(crate) data: &'p [u8],
 }
 
@@ -200,7 +205,7 @@ impl<'f> PageFile<'f> {
         Self { file, page_size, size }
     }
 
-    /// Both meta pages, where they are in order.
+    /// Both meta pages, if they are valid.
     pub(crate) fn metas(file: &File) -> io::Result<[Option<Meta>; 2]> {
         let mut bytes = [0; META_SIZE];
         let read = |bytes: &mut [u8], offset| match file.read_exact_at(bytes, offset) {
@@ -208,7 +213,8 @@ impl<'f> PageFile<'f> {
             other => other.map(|()| true),
         };
         let first = if read(&mut bytes, 0)? { Meta::parse(&bytes, 0) } else { None };
-        // Where the second one is, only the first one knows; if that is damaged, this machine's page size is a guess.
+        // Only the first one tells where the second one is; if the first is damaged, 4096 is a
+        // guess.
         let page_size = first.map_or(4096, |meta| meta.page_size);
         let second = if read(&mut bytes, u64::from(page_size))? { Meta::parse(&bytes, 1) } else { None };
         Ok([first, second])
@@ -223,7 +229,7 @@ impl<'f> PageFile<'f> {
         self.size / u64::from(self.page_size)
     }
 
-    /// Read some bytes of a page that lies wholly in the file.
+    /// Read some bytes of a page. Fails if they are not in the file.
     pub(crate) fn read(&self, page: u64, offset: usize, size: usize) -> Result<Vec<u8>, Fault> {
         let fault = |what| Fault { page, what };
         let start =
@@ -240,7 +246,7 @@ impl<'f> PageFile<'f> {
         Ok(bytes)
     }
 
-    /// Read a branch or leaf page and check that its nodes fill it as nodes do.
+    /// Read a branch or leaf page and check that its nodes fill it correctly.
     pub(crate) fn page(&self, number: u64) -> Result<Page, Fault> {
         let fault = |what| Fault { page: number, what };
         let bytes = self.read(number, 0, self.page_size())?;
@@ -273,7 +279,7 @@ impl<'f> PageFile<'f> {
         Ok(page)
     }
 
-    /// Check the head of a large value's pages; how many pages they are.
+    /// Check the first page of an overflow value. Returns the number of its pages.
     pub(crate) fn overflow(&self, number: u64, size: usize) -> Result<u64, Fault> {
         let fault = |what| Fault { page: number, what };
         let head = self.read(number, 0, PAGE_HEAD_SIZE)?;
@@ -291,14 +297,14 @@ impl<'f> PageFile<'f> {
         }
     }
 
-    /// A value on pages of its own lies in the file, and not ahead of its trees.
+    /// Check that an overflow value is inside the file, after the meta pages.
     fn check_extent(&self, first: u64, size: usize) -> Result<(), Fault> {
         let count = (PAGE_HEAD_SIZE + size).div_ceil(self.page_size()) as u64;
         let end = first.checked_add(count).filter(|end| first >= 2 && *end <= self.page_count());
         end.map(|_| ()).ok_or(Fault { page: first, what: "it lies beyond the end of the file" })
     }
 
-    /// A leaf node's value, wherever it lies.
+    /// A leaf node's value, from the leaf or from overflow pages.
     pub(crate) fn value(&self, node: &LeafNode<'_>) -> Result<Vec<u8>, Fault> {
         match node.overflow_page() {
             Some(page) => self.read(page, PAGE_HEAD_SIZE, node.size),
@@ -306,7 +312,7 @@ impl<'f> PageFile<'f> {
         }
     }
 
-    /// The head of one of our trees, as the main tree of a version has it.
+    /// The head of one of our trees, from the main tree of a version.
     pub(crate) fn tree(&self, meta: &Meta, name: &[u8]) -> Result<TreeHead, Fault> {
         let missing = Fault { page: meta.main.root, what: "it lacks a tree that every database has" };
         let node = self.lookup(&meta.main, name)?.ok_or_else(|| missing.clone())?;
@@ -340,7 +346,8 @@ impl<'f> PageFile<'f> {
         Ok(None)
     }
 
-    /// Look at the pages of a tree: whether the engine can be let near them. The budget is as many pages as the file has.
+    /// Check all pages of a tree, so that the engine may read it. The budget is the number of pages
+    /// in the file.
     pub(crate) fn probe(&self, number: u64, depth: u16, budget: &mut u64) -> Result<(), Fault> {
         let too_many = Fault { page: number, what: "its tree has more pages than the file" };
         *budget = budget.checked_sub(1).ok_or(too_many)?;
@@ -355,16 +362,17 @@ impl<'f> PageFile<'f> {
             }
             let node = page.leaf_node(index)?;
             if let Some(first) = node.overflow_page() {
-                // That it lies in the file with its whole size. Its head is not read: a catalog may have thousands of such values, of
-                // the history of changes, and LMDB looks at their heads only to give their pages back.
+                // Check that it is inside the file with its whole size. Its first page is not read:
+                // a catalog may have thousands of such values, of the history of changes, and LMDB
+                // reads their first pages only to free them.
                 self.check_extent(first, node.size)?;
             }
         }
         Ok(())
     }
 
-    /// How many pages a version has, by its meta page, if there can be so many: those behind the end of the file are free, having been
-    /// given back before they were ever written.
+    /// The number of pages of a version, by its meta page. Fails if it is impossible: pages beyond
+    /// the end of the file must be free; they were freed before they were ever written.
     pub(crate) fn count_of(&self, meta: &Meta) -> Result<u64, Fault> {
         let count = meta.last_page.saturating_add(1);
         let beyond = count.saturating_sub(self.page_count());
@@ -377,7 +385,7 @@ impl<'f> PageFile<'f> {
         Ok(count)
     }
 
-    /// The pages that the free tree of a version lists, in order.
+    /// The pages that the free tree of a version lists, sorted.
     pub(crate) fn free_pages(&self, meta: &Meta) -> Result<Vec<u64>, Fault> {
         let mut free = Vec::new();
         if !meta.free.is_empty() {
@@ -415,7 +423,7 @@ impl<'f> PageFile<'f> {
     }
 }
 
-/// The page numbers of one entry of the free tree: a count, then so many numbers, descending.
+/// The page numbers of one entry of the free tree: a count, then that many numbers, descending.
 pub(crate) fn free_list(value: &[u8]) -> Option<Vec<u64>> {
     let count = usize::try_from(read_u64(value, 0)?).ok()?;
     let numbers: Vec<u64> =
@@ -433,7 +441,7 @@ impl Page {
         self.offsets.len()
     }
 
-    /// Bytes of its entries, with their offsets. No page is longer than 32,768 bytes.
+    /// Bytes of its entries and their offsets. No page is longer than 32,768 bytes.
     pub(crate) fn used(&self) -> u16 {
         (self.bytes.len() - self.upper + 2 * self.count()) as u16
     }
@@ -442,8 +450,8 @@ impl Page {
         Fault { page: self.number, what }
     }
 
-    /// Nodes fill the page from `upper` to its end without gaps or overlaps, and two of them always find room in a page: LMDB gives a
-    /// longer value pages of its own.
+    /// Check that nodes fill the page from `upper` to its end without gaps or overlaps, and that
+    /// any two of them fit into a page: LMDB stores longer values on overflow pages.
     fn check_nodes(&self) -> Result<(), Fault> {
         let size_max = (self.bytes.len() - PAGE_HEAD_SIZE) / 2 - 2;
         let mut extents = Vec::with_capacity(self.count());
@@ -483,7 +491,7 @@ impl Page {
         Ok((start, end))
     }
 
-    /// A node's bytes without padding.
+    /// A node's size without padding.
     pub(crate) fn node_size(&self, start: usize) -> Option<usize> {
         let key_size = usize::from(read_u16(&self.bytes, start + 6)?);
         if self.is_branch() {

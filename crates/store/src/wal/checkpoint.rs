@@ -1,7 +1,8 @@
-//! How do WAL records get from the log into the tree?
+//! Checkpoint: copies the WAL records from the log into the tree.
 //!
-//! A checkpoint seals the active segment, writes what it says into the tree in key order and says in the same transaction up to
-//! where. At every step it may die: the two segments and the tree always say how to go on.
+//! A checkpoint seals the active segment and writes its records into the tree in key order. The
+//! same transaction stores the position up to which the tree is complete. The process may die at
+//! any step: the two segments and the tree always tell the next process how to continue.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,27 +20,27 @@ use crate::wal::segments::{SegmentHead, Segments};
 use crate::wal::space::{GONE, Space};
 use crate::wal::state::{Placed, applied_of, newest};
 
-/// What a checkpoint takes for the order of the keys, at most about; pages are asked for one by one.
+/// About how much memory a checkpoint needs to sort the keys; pages are allocated one by one.
 const CHECKPOINT_MEMORY: usize = 8 << 20;
 
-/// How a checkpoint ended.
+/// The result of a checkpoint.
 pub(crate) enum Done {
-    /// The tree has everything up to here.
+    /// The tree is complete up to this position.
     Applied(Applied),
     /// There was nothing to do.
     Nothing,
-    /// Until the deadline somebody held the writer lock, or wrote the tree.
+    /// Another process or thread held the writer lock or the tree lock until the deadline.
     InTheWay,
-    /// Whoever asked for it wants it no more.
+    /// `go_on` returned false.
     Stopped,
 }
 
-/// The right to write the tree; dropping it gives it back.
+/// The tree lock. Dropping it releases the lock.
 pub(crate) struct TreeLock {
     shared: Arc<Shared>,
 }
 
-/// That right, and the transaction which it is about; the latter is to be dropped first.
+/// The tree lock and the transaction under it. Drop the transaction first.
 pub(crate) type TreeWrite = (TreeLock, Box<dyn WriteTxn>);
 
 impl Drop for TreeLock {
@@ -48,20 +49,21 @@ impl Drop for TreeLock {
     }
 }
 
-/// When somebody who begins to wait now has waited this long.
+/// The moment at which a wait that begins now has lasted for `patience`.
 pub(crate) fn in_a_while(patience: Duration) -> Instant {
     const FOR_EVER: Duration = Duration::from_secs(1 << 32);
     Instant::now() + patience.min(FOR_EVER)
 }
 
-/// How far the WAL records of a segment go.
+/// Where the chain of WAL records in a segment ends.
 #[derive(Clone, Copy)]
 struct Chain {
     end: u64,
     sequence: u64,
 }
 
-/// Read a segment from its begin, as far as the chain goes; `take` gets each WAL record and its number.
+/// Read a segment from its begin to the end of its chain. Calls `take` with each WAL record and its
+/// sequence number.
 fn read_chain(
     segments: &Segments,
     segment: usize,
@@ -82,12 +84,13 @@ fn read_chain(
     chain
 }
 
-/// Where the chain of a segment ends.
+/// The end of a segment's chain.
 fn end_of_chain(segments: &Segments, segment: usize, head: SegmentHead, sequence: u64) -> Chain {
     read_chain(segments, segment, head, sequence, |_, _| ())
 }
 
-/// The first and the last commit of a log, of whichever database, that its file lacks.
+/// The first and the last commit in a log that its data file lacks. Works for the log of any
+/// database.
 pub(crate) fn unapplied(space: Box<dyn Space>) -> Option<(u64, u64)> {
     let segments = Segments::of_any(space)?;
     let mut lacked: Option<(u64, u64)> = None;
@@ -106,8 +109,8 @@ pub(crate) fn unapplied(space: Box<dyn Space>) -> Option<(u64, u64)> {
     lacked
 }
 
-/// [O1] Where the log ends, and in which segment, by what the tree has and by the chains alone; `None` where it has nothing that the
-/// tree has not.
+/// [O1] The end of the log and its segment, found from the tree's `applied` and the chains alone.
+/// `None` if the log holds nothing that the tree lacks.
 fn find_end(segments: &Segments, applied: Applied) -> Option<(usize, Chain)> {
     let begins_there = |segment: usize| {
         let head = segments.head(segment).filter(|head| head.begin == applied.position)?;
@@ -121,7 +124,7 @@ fn find_end(segments: &Segments, applied: Applied) -> Option<(usize, Chain)> {
     }
 }
 
-/// [W6] Set tail and sequence to where the chain ends, behind a writer that died.
+/// [W6] Set tail and sequence to the end of the chain after a writer died.
 pub(crate) fn recover(segments: &Segments, applied: Applied) -> Result<(), EngineError> {
     if let Some((segment, chain)) = find_end(segments, applied) {
         segments.set_active(segment);
@@ -135,24 +138,26 @@ pub(crate) fn recover(segments: &Segments, applied: Applied) -> Result<(), Engin
             return Err(EngineError::Damaged { what, code: 0 });
         }
         Some(head) if head.begin == applied.position => {}
-        // The tree lacks commits, so that the head was not being written when its writer died.
+        // The tree lacks commits, so the writer did not die while it wrote this head.
         None if segments.tail() > applied.position => {
             return Err(EngineError::Damaged { what: "the log's active segment has no head", code: 0 });
         }
-        // It ends before what a bulk commit applied; or the writer died between two stores of its head. A segment that is active is only
-        // begun anew when the tree has everything.
+        // The segment ends before the position that a bulk commit applied, or the writer died
+        // between two stores of the head. An active segment is only begun anew when the tree has
+        // everything.
         Some(_) | None => segments.begin_segment(active, applied.position),
     }
     segments.publish(applied.position, applied.sequence);
     Ok(())
 }
 
-/// [O1] Find out what a log that no other member has holds beyond the tree, and set its head accordingly. Whoever dies in it leaves
-/// what the next one makes the same of.
+/// [O1] Find out what the log holds beyond the tree, and set its head accordingly. No other member
+/// has the log. If this process dies here, the next one repeats the work with the same result.
 pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), EngineError> {
     let end = find_end(segments, applied);
     let begins = || [0, 1].into_iter().filter_map(|segment| segments.head(segment)).map(|head| head.begin);
-    // Where a head is damaged, the segment behind it is lost, not the state that it began at.
+    // If the head of a segment is damaged, only the WAL records in that segment are lost: the tree
+    // still has the state at which the segment began.
     if end.is_none()
         && begins().any(|begin| begin > applied.position)
         && !begins().any(|begin| begin == applied.position)
@@ -161,22 +166,26 @@ pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), Eng
         let what = "it continues a later state of the database: the file beside it is an older copy; move the log away to use that as it is";
         return Err(EngineError::ForeignLog(what));
     }
-    // Whoever held the writer lock, or wrote the tree, is dead. Nobody takes it for free before all of this is done.
+    // The last holders of the writer lock and the tree lock are dead. `GONE` keeps any process from
+    // taking the writer lock as free before all of this is done.
     segments.set_writer(GONE);
     segments.set_tree_writer(0);
-    // Not what the head says, which may be damaged: if it were too much, nothing would be synced or applied any more.
+    // Do not use the head's value, which may be damaged: if it were too large, nothing would be
+    // synced or applied any more.
     segments.begin_counting(applied.position);
     if let Some((segment, chain)) = end {
         segments.set_found(true);
         segments.set_active(segment);
         segments.publish(chain.end, chain.sequence);
     } else {
-        // First: a process that finds a segment without a head then knows that the tree has everything.
+        // Publish first: a process that finds a segment without a head then knows that the tree has
+        // everything.
         segments.publish(applied.position, applied.sequence);
         segments.set_active(0);
         segments.set_found(false);
-        // Where a power cut took the WAL records in between, the segments may begin where the same commits, made again, will end: what they
-        // held must not come back, also not behind another power cut.
+        // If a power cut took the WAL records between tree and segments, a segment may begin at the
+        // very position where the same commits, made again, will end. Its old content must not come
+        // back, not even after another power cut.
         segments.forget_segment(1);
         segments.begin_segment(0, applied.position);
         segments.space().sync().map_err(EngineError::of_system)?;
@@ -186,8 +195,9 @@ pub(crate) fn take_over(segments: &Segments, applied: Applied) -> Result<(), Eng
 }
 
 impl Shared {
-    /// Write everything that is acknowledged now into the tree; false when a writer was in the way for so long, or somebody else
-    /// wrote the tree for so long, or `go_on` said no.
+    /// Write all commits that are acknowledged now into the tree. Returns false if a writer held
+    /// its lock for `for_writers`, if the tree was locked for `for_tree`, or if `go_on` returned
+    /// false.
     pub(crate) fn checkpoint_all(
         self: &Arc<Self>,
         for_writers: Duration,
@@ -203,13 +213,14 @@ impl Shared {
                 Done::InTheWay | Done::Stopped => return Ok(false),
             }
         }
-        // Where nothing was ever committed nothing has synced it.
+        // If nothing was ever committed, nothing has synced the new file yet.
         self.sync_newborn()?;
         Ok(true)
     }
 
-    /// One checkpoint, for whoever does not hold the writer lock. `go_on` is asked with each entry: until the tree is committed, nothing was
-    /// done but that the other segment is appended to.
+    /// Run one checkpoint. The caller does not hold the writer lock. `go_on` is called for each
+    /// entry. If it stops the checkpoint before the tree's commit, the only effect is that appends
+    /// go to the other segment.
     pub(crate) fn checkpoint_until(
         self: &Arc<Self>,
         writers_until: Instant,
@@ -218,12 +229,12 @@ impl Shared {
     ) -> Result<Done, EngineError> {
         let Some(lock) = self.lock(Some(writers_until))? else { return Ok(Done::InTheWay) };
         let is_sealed = self.seal(&lock)?;
-        // Nobody waits for the writer lock while holding the tree's, nor keeps writers from going on meanwhile.
+        // Never wait for the tree lock with the writer lock in hand: writers go on meanwhile.
         drop(lock);
         if is_sealed { self.apply_sealed(tree_until, go_on) } else { Ok(Done::Nothing) }
     }
 
-    /// One checkpoint, for whoever holds the writer lock.
+    /// Run one checkpoint. The caller holds the writer lock.
     pub(crate) fn checkpoint_within(
         self: &Arc<Self>,
         lock: &WriterLock,
@@ -232,10 +243,10 @@ impl Shared {
         if self.seal(lock)? { self.apply_sealed(tree_until, &mut || true) } else { Ok(Done::Nothing) }
     }
 
-    /// Find out how much room the tree has in its file, for whoever holds the writer lock.
+    /// Find out how much room the tree has in its file. The caller holds the writer lock.
     pub(crate) fn learn_room(self: &Arc<Self>, tree_until: Instant) -> Result<(), EngineError> {
         match self.commit_nothing(tree_until) {
-            // Then fewer pages can be used.
+            // Then fewer pages count as free.
             Ok(()) | Err(EngineError::DiskFull(_)) => {}
             Err(error) => return Err(error.before_commit()),
         }
@@ -243,7 +254,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Commit the tree as it is, unless somebody else writes it, or its pages are not proved yet.
+    /// Commit the tree unchanged. Does nothing if another process writes the tree, or if its pages
+    /// are not proved yet.
     fn commit_nothing(self: &Arc<Self>, until: Instant) -> Result<(), EngineError> {
         if self.is_unproven.load(Ordering::Relaxed) {
             return Ok(());
@@ -255,7 +267,8 @@ impl Shared {
         txn.commit()
     }
 
-    /// Begin to write the tree; `None` when somebody else did until the deadline.
+    /// Begin a write transaction of the tree. `None` if the tree lock was not free before the
+    /// deadline.
     pub(crate) fn begin_tree(self: &Arc<Self>, until: Instant) -> Result<Option<TreeWrite>, EngineError> {
         if !lock::acquire_tree(&self.segments, until) {
             return Ok(None);
@@ -272,18 +285,19 @@ impl Shared {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Done, EngineError> {
         memory::check_room(CHECKPOINT_MEMORY, "a checkpoint")?;
-        // The transaction ends before the lock is given back.
+        // Drop order: the transaction ends before the lock is released.
         let Some((_lock, mut txn)) = self.begin_tree(until)? else { return Ok(Done::InTheWay) };
         let applied = applied_of(&*txn)?;
         let Some((segment, head)) = self.sealed(applied) else {
-            // Somebody else was faster.
+            // Another process has applied it meanwhile.
             self.tell_applied(applied)?;
             return Ok(Done::Applied(applied));
         };
         let Some(end) = self.segments.head(1 - segment).map(|next| next.begin) else {
             return Err(EngineError::Damaged { what: "the log's active segment has no head", code: 0 });
         };
-        // Mostly this process has read it; the first WAL record of the next segment ends it.
+        // Usually this process has a memtable of the segment already; it ends where the next
+        // segment begins.
         let known = self.state().placed(head).filter(|placed| placed.end == end).map(Placed::read);
         let (memtable, sequence) = if let Some(known) = known {
             known
@@ -320,7 +334,8 @@ impl Shared {
         Ok(Done::Applied(applied))
     }
 
-    /// Let the engine read and change no page for a memtable that is not as it was written, where that is not known yet.
+    /// Before the engine reads or changes pages for this memtable, verify that they are as they
+    /// were written, unless that is known already.
     fn prove(&self, memtable: &Memtable) -> Result<(), EngineError> {
         if self.is_unproven.load(Ordering::Relaxed) {
             let changes = |(tree, sayings)| {
@@ -332,12 +347,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Say up to where the tree has everything, for whoever wrote that and died ahead of it: perhaps in the midst of the sync, so that the
-    /// disk need not have it yet, and the segment that it was written from is about to be begun anew.
+    /// Publish the position up to which the tree has everything, if the process that wrote it died
+    /// before it could. That process may have died during the sync, so the tree is synced first:
+    /// the segment that holds the same commits is about to be begun anew.
     pub(crate) fn tell_applied(&self, applied: Applied) -> Result<(), EngineError> {
         if applied.position > self.segments.applied() {
             if self.segments.has_failed_tree() {
-                // The system tells of lost pages once: a second sync would go well, and mean nothing.
+                // The system reports lost pages once: a second sync would succeed and prove
+                // nothing.
                 return Err(EngineError::Broken);
             }
             self.tree.sync().map_err(|error| self.segments.tree_not_synced(error))?;
@@ -346,19 +363,20 @@ impl Shared {
         Ok(())
     }
 
-    /// Bytes of WAL records that no tree has.
+    /// Bytes of WAL records that the tree does not have yet.
     pub(crate) fn pending(&self) -> u64 {
         self.segments.tail().saturating_sub(self.segments.applied())
     }
 
-    /// The segment that a checkpoint sealed and did not apply.
+    /// The segment that a checkpoint has sealed and not applied yet.
     fn sealed(&self, applied: Applied) -> Option<(usize, SegmentHead)> {
         let active = self.segments.active();
         let (head, other) = (self.segments.head(active)?, self.segments.head(1 - active)?);
         (other.begin == applied.position && other.begin < head.begin).then_some((1 - active, other))
     }
 
-    /// Make sure that one segment is sealed, so that writers go on in the other; false if there is nothing to seal.
+    /// Make sure that one segment is sealed, so that writers go on in the other. False if there is
+    /// nothing to seal.
     fn seal(&self, _lock: &WriterLock) -> Result<bool, EngineError> {
         let applied = newest(&*self.tree)?.1;
         self.tell_applied(applied)?;
@@ -368,7 +386,8 @@ impl Shared {
         let (active, tail) = (self.segments.active(), self.segments.tail());
         if tail <= applied.position {
             if self.segments.has_found() {
-                // Sealed and applied, and nothing behind it: what may stand there from before is to continue nothing.
+                // The segment is applied and nothing was appended to it. Old records that may stand
+                // in it must not continue a chain.
                 self.segments.begin_segment(active, tail.max(applied.position));
                 self.segments.set_found(false);
             }
@@ -381,7 +400,8 @@ impl Shared {
     }
 }
 
-/// Give every key the value that was said last, in key order; false where `go_on` said no.
+/// Write the newest version of every key into the tree, in key order. False if `go_on` returned
+/// false.
 fn write_memtable(
     txn: &mut dyn WriteTxn,
     memtable: &Memtable,
@@ -398,7 +418,7 @@ fn write_memtable(
     Ok(true)
 }
 
-/// Write what is said of a key into the tree; cheapest where keys come in order.
+/// Write one version of a key into the tree. Cheapest if keys come in order.
 pub(crate) fn write_said(
     txn: &mut dyn WriteTxn,
     tree: Tree,
@@ -418,13 +438,13 @@ pub(crate) fn write_said(
     Ok(())
 }
 
-/// Write into the tables' entries what WAL records of one row have counted without them.
+/// Add the row counts of counted WAL records to the tables' entries in the catalog.
 fn write_counts(txn: &mut dyn WriteTxn, memtable: &Memtable) -> Result<(), EngineError> {
     for table in memtable.counted_tables() {
         let key = table_key(table);
         let written = memtable.find_numbered(Tree::Meta, &key, u64::MAX).map_or(0, |(at, _)| at);
         let more = memtable.counted(table, written, u64::MAX);
-        // A table that was dropped since has no entry.
+        // The table was dropped since.
         let Some(value) = txn.get(Tree::Meta, &key)? else { continue };
         let Some(value) = with_more_rows(table, value, more) else {
             return Err(EngineError::Damaged {
@@ -437,9 +457,10 @@ fn write_counts(txn: &mut dyn WriteTxn, memtable: &Memtable) -> Result<(), Engin
     Ok(())
 }
 
-/// Bytes beyond which a WAL record goes into the tree itself.
+/// The size above which a transaction goes into the tree directly (a bulk commit).
 pub(crate) fn wal_record_size_max(segments: &Segments) -> usize {
-    // Small enough that little is written twice, large enough that what is in the tree then pays for its two syncs.
+    // Small enough that little is written twice, large enough that a bulk commit is worth its two
+    // syncs.
     const SHARE: u64 = 16;
     ((segments.room() / SHARE) as usize).max(record::HEAD_SIZE + record::CHECK_SIZE)
 }
@@ -462,7 +483,8 @@ mod tests {
         txn.commit().unwrap();
     }
 
-    /// What the dead may leave: with WAL records in no segment, in one or in both, and in another order of these.
+    /// Build a log as a dead process may leave it: with WAL records in no segment, in one or in
+    /// both, in either order.
     fn left_behind(case: u8) -> LoggedEngine {
         let engine = LoggedEngine::in_memory(Box::new(MemoryEngine::new()), 1 << 16).unwrap();
         let seal = || {
@@ -483,7 +505,8 @@ mod tests {
             put(&engine, 2);
         }
         engine.quiet();
-        // In the midst of an append: its position is told, and no WAL record of that end.
+        // The writer died while it appended: the log names it as the holder, but has no such WAL
+        // record.
         engine.shared.segments.set_writer(GONE);
         engine
     }
@@ -508,7 +531,7 @@ mod tests {
                 let segments = copy(left);
                 let is_done = death::at(step, || take_over(&segments, applied).unwrap()).is_some();
                 assert!(step < 40, "it takes no end");
-                // Whoever is beside without having taken it over itself has to recover it first.
+                // A process that joins without taking the log over must recover it first.
                 assert_eq!(segments.writer().load(Ordering::Relaxed) == 0, is_done);
                 if !is_done {
                     let again = copy(&segments);
@@ -526,7 +549,7 @@ mod tests {
         }
     }
 
-    /// What a process does that dies ahead of one of its stores.
+    /// The work of a process that dies before one of its stores.
     type Work = fn(&LoggedEngine);
 
     fn put_large(engine: &LoggedEngine) {
@@ -553,7 +576,7 @@ mod tests {
                 put(&engine, 0);
                 let is_done = death::at(step, || work(&engine)).is_some();
                 assert!(step < 40, "it takes no end");
-                // What unwinding has given back.
+                // Undo what unwinding has released.
                 engine.shared.segments.set_writer(GONE);
                 let (tree, segments) = (&*engine.shared.tree, &engine.shared.segments);
                 let found = rows(tree, segments);
@@ -572,7 +595,7 @@ mod tests {
         }
     }
 
-    /// A tree of which syncs fail when it is told so; it counts how often it was written again.
+    /// A tree whose syncs fail on request. It counts how often it was written again.
     struct Unsynced {
         tree: MemoryEngine,
         told: Arc<Told>,
@@ -602,7 +625,7 @@ mod tests {
         }
 
         fn sync(&self) -> Result<(), EngineError> {
-            // The system tells it once.
+            // The system reports a failure once.
             if self.told.fails.swap(false, Ordering::Relaxed) {
                 return Err(EngineError::Io(std::io::Error::from_raw_os_error(libc::EIO)));
             }
@@ -635,17 +658,18 @@ mod tests {
         let segments = &engine.shared.segments;
         let heads = || [0, 1].map(|segment| segments.head(segment));
         let before = heads();
-        // Its writer died ahead of saying that the tree is on the disk.
+        // The tree's writer died before it published that the tree is on the disk.
         segments.begin_counting(0);
         told.fails.store(true, Ordering::Relaxed);
         let settled = || engine.settle(Duration::ZERO, Duration::ZERO);
         assert!(matches!(settled().unwrap_err(), EngineError::Io(_)));
-        // That the next one goes well means nothing.
+        // That the next sync succeeds proves nothing.
         assert!(matches!(settled().unwrap_err(), EngineError::Broken));
         assert!(matches!(engine.begin_write().err().unwrap(), EngineError::Broken));
         assert_eq!((heads(), segments.applied()), (before, 0));
         engine.quiet();
-        // Nor does it for a process that opens it next, until it has written all of the tree again.
+        // Nor does it for a process that opens the tree next, until that process has written all of
+        // the tree again.
         let again = Segments::new(Box::new(MemorySpace::copy_of(segments.space())), [0; 16]);
         told.fails.store(true, Ordering::Relaxed);
         for (is_first, written) in [(true, 1), (false, 2)] {

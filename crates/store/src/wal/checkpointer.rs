@@ -1,8 +1,14 @@
-//! Who keeps the log short and synced?
+//! The checkpointer: a thread that keeps the log short and synced.
 //!
-//! A thread of each process that has written, from its first commit on: it has a file that was just made on the disk, once a second it
-//! syncs what nobody has synced, it runs a checkpoint when the active segment is half full or its oldest WAL record has waited for some seconds, and has the log's next pieces ready,
-//! which took an eighth of the time of ten thousand puts. It waits for no writer, and nobody waits for it unless the log is full.
+//! Each process that has written runs one, from its first commit on. It does four things:
+//!
+//! - It syncs a newly created data file once.
+//! - Every second it syncs the WAL records that nothing else has synced.
+//! - It runs a checkpoint when the active segment is half full or its oldest WAL record is some
+//!   seconds old.
+//! - It prepares the log's next pieces, which took an eighth of the time of ten thousand puts.
+//!
+//! It waits for no writer, and a writer waits for it only if the log is full.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,28 +22,30 @@ use crate::wal::checkpoint::Done;
 use crate::wal::engine::Shared;
 use crate::wal::sync::Extent;
 
-/// How long a commit of `process` may stay unsynced: less than a second, so that it is one with a tick and the sync itself.
+/// The longest time that a `process` commit stays unsynced. Less than a second, so that it is one
+/// second including a tick and the sync itself.
 const SYNC_INTERVAL: Duration = Duration::from_millis(900);
-/// How long a WAL record may stay out of the tree.
+/// The longest time that a WAL record stays out of the tree.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
-/// How often it looks how full the segment is.
+/// How often the thread looks how full the segment is.
 const TICK: Duration = Duration::from_millis(50);
-/// How often, and how soon again, it looks for the first commit.
+/// How often, and at which interval, the thread looks for the first commit.
 const FIRST_LOOKS: u32 = 50;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// The right to have a log kept: when this is dropped, the thread has let go of it, and is about to end. Nobody waits for that: to be woken
-/// and to end takes a thread as long as a tenth of closing.
+/// A handle to the checkpointer thread. When it is dropped the thread has let go of the log and is
+/// about to end. Dropping does not join the thread: to wake and end a thread takes a tenth of the
+/// time of closing.
 pub(crate) struct Checkpointer {
     kept: Arc<Kept>,
     thread: Option<Reclaimer>,
     generation: u64,
 }
 
-/// What the thread keeps; none when it is to end. Locked while it works.
+/// What the thread works on; `None` tells it to end. Locked while the thread works.
 struct Kept {
     shared: Mutex<Option<Arc<Shared>>>,
-    /// Somebody waits for that.
+    /// A caller waits for the thread to let go.
     ends: AtomicBool,
 }
 
@@ -48,7 +56,7 @@ impl Kept {
 }
 
 impl Checkpointer {
-    /// Begin to keep a log.
+    /// Start the thread for a log.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
         let kept = Kept { shared: Mutex::new(Some(Arc::clone(shared))), ends: AtomicBool::new(false) };
         let kept = Arc::new(kept);
@@ -58,7 +66,8 @@ impl Checkpointer {
         Ok(Self { kept, thread: Some(thread), generation: os::generation() })
     }
 
-    /// Have the thread let go of the log. It goes on as long as it may be handed something to give back, and has the log's map already.
+    /// Make the thread let go of the log. The thread itself lives on, so that it can free memory in
+    /// the background; it has the log's map already.
     pub(crate) fn let_go(mut self) -> Option<Reclaimer> {
         self.end()
     }
@@ -66,7 +75,8 @@ impl Checkpointer {
     fn end(&mut self) -> Option<Reclaimer> {
         let thread = self.thread.take()?;
         if self.generation != os::generation() {
-            // The thread is the parent's, and its locks may be held for ever here.
+            // After a fork: the thread belongs to the parent, and its locks may be held for ever
+            // here.
             std::mem::forget(Arc::clone(&self.kept));
             return Some(thread);
         }
@@ -85,7 +95,8 @@ impl Drop for Checkpointer {
     }
 }
 
-/// Since when the oldest WAL record has waited, after a checkpoint that ended so. Whoever was in the way has made none of them younger.
+/// Since when the oldest WAL record has waited, given the result of a checkpoint. A checkpoint that
+/// did not get its locks has made no record younger.
 fn waiting_since(since: Option<Instant>, done: &Result<Done, EngineError>) -> Option<Instant> {
     since.filter(|_| matches!(done, Ok(Done::InTheWay)))
 }
@@ -93,8 +104,8 @@ fn waiting_since(since: Option<Instant>, done: &Result<Done, EngineError>) -> Op
 fn keep(kept: &Kept) {
     let mut synced = Instant::now();
     let mut unapplied_since: Option<Instant> = None;
-    // The first commit is what the thread was started for, and follows at once. Not ahead of it: where the sync fails, that commit would be
-    // refused, and not be told that it may be lost.
+    // The thread was started for the first commit, which follows at once. Do not sync before it: if
+    // the sync failed, that commit would be refused instead of being reported as possibly lost.
     for _ in 0..FIRST_LOOKS {
         if kept.lock().as_ref().is_none_or(|shared| shared.pending() > 0) {
             break;
@@ -104,7 +115,7 @@ fn keep(kept: &Kept) {
     if let Some(shared) = &*kept.lock()
         && shared.pending() > 0
     {
-        // Whoever syncs or closes next would wait for that. An error is seen by them.
+        // Otherwise the next sync or close would have to wait for this. It also sees the error.
         let _ = shared.sync_newborn();
     }
     loop {
@@ -117,7 +128,7 @@ fn keep(kept: &Kept) {
         }
         if synced.elapsed() >= SYNC_INTERVAL {
             synced = Instant::now();
-            // An error is seen by whoever asks for a sync, and by the checkpoint.
+            // The error is seen by the next caller of `sync`, and by the checkpoint.
             let _ = shared.sync(Extent::Whole);
             shared.let_go();
         }
@@ -128,7 +139,7 @@ fn keep(kept: &Kept) {
         let since = if pending == 0 { None } else { Some(*unapplied_since.get_or_insert_with(Instant::now)) };
         let is_old = since.is_some_and(|since| since.elapsed() >= CHECKPOINT_INTERVAL);
         if pending >= room / 2 || is_old {
-            // What fails is tried again, and is told to the writer that finds no room.
+            // A failed checkpoint is tried again, and the writer that finds no room gets its error.
             let until = Instant::now() + TICK;
             let done = shared.checkpoint_until(until, until, &mut || true);
             unapplied_since = waiting_since(since, &done);
@@ -157,7 +168,7 @@ mod tests {
         txn.put(Tree::Rows, b"key", &[b"value"]).unwrap();
         txn.commit().unwrap();
         assert!(engine.pending() > 0);
-        // Far less than fills anything, and nobody comes back to it: what happens happens by its age.
+        // Far less than half a segment, so only the age of the record starts the checkpoint.
         let comes = |is_so: &dyn Fn() -> bool| {
             let begin = Instant::now();
             while !is_so() {
@@ -171,7 +182,8 @@ mod tests {
         assert_eq!(kept.get(Tree::Rows, b"key").unwrap(), Some(&b"value"[..]));
     }
 
-    /// Puts of rows as long as half a piece of the log, by an engine whose space notes what it is asked for.
+    /// Put rows, each half as long as a piece of the log, through an engine whose space records
+    /// which pieces were prepared.
     fn prepared_by(puts: u32, syncs: bool, awaited: Option<usize>) -> Vec<usize> {
         const AREA_SIZE: usize = 64 << 16;
         let asked = Asked::default();
@@ -182,7 +194,7 @@ mod tests {
         let prepared = || {
             let asked = asked.lock().unwrap();
             let words = asked.iter().filter(|(what, _)| *what == "prepare").map(|(_, words)| words.start);
-            // As numbers of pieces, of both segments in turn.
+            // Piece numbers, of both segments in turn.
             words.map(|start| (start - words_for(0)) / (1 << 13)).collect::<Vec<_>>()
         };
         for number in 0..puts {
@@ -194,7 +206,7 @@ mod tests {
             }
         }
         thread::sleep(2 * TICK);
-        // It looks every now and then, even where nobody wakes it.
+        // The thread looks at intervals, even if nothing wakes it.
         let begin = Instant::now();
         while awaited.is_some_and(|awaited| !prepared().contains(&awaited)) && begin.elapsed().as_secs() < 20
         {
@@ -206,7 +218,7 @@ mod tests {
     #[test]
     fn the_pieces_that_are_written_to_next_are_made_ready() {
         let prepared = prepared_by(12, false, Some(12));
-        // Six are in use; the other segment's lie between.
+        // Six pieces are in use; the other segment's pieces lie between.
         assert!(prepared.iter().all(|piece| piece % 2 == 0 && *piece >= 4), "{prepared:?}");
         assert!(prepared.contains(&12) && prepared.iter().all(|piece| *piece <= 2 * (5 + 5)), "{prepared:?}");
         assert_eq!(prepared_by(1, false, None), [], "nobody knows whether a second piece will be needed");
@@ -218,7 +230,7 @@ mod tests {
         let since = Some(Instant::now());
         assert_eq!(waiting_since(since, &Ok(Done::InTheWay)), since);
         assert_eq!(waiting_since(since, &Ok(Done::Nothing)), None);
-        // What fails at the disk is not tried twenty times a second.
+        // A checkpoint that fails at the disk is not tried twenty times a second.
         assert_eq!(waiting_since(since, &Err(EngineError::Broken)), None);
     }
 }

@@ -1,44 +1,46 @@
-//! How many rows have the WAL records counted that say nothing of it in the catalog?
+//! Row counts that WAL records add to a table without a change of its catalog entry.
 
 use crate::catalog::row_key::TableId;
 
-/// The rows that a table has more than before the memtable, behind the WAL records that counted some.
+/// How many rows a table has more (or fewer) than before the memtable, after each counted WAL
+/// record.
 pub(crate) struct Counted {
     pub(crate) table: TableId,
     runs: Vec<Run>,
 }
 
-/// WAL records in a row of which each counted as many: what somebody who fills a table leaves is one.
+/// Consecutive WAL records that each count the same number. A loop that fills a table makes one
+/// run.
 struct Run {
-    /// The first WAL record's number, and how many there are.
+    /// The sequence number of the first WAL record, and the number of records.
     first: u64,
     wal_records: u64,
-    /// What each counts, and the total ahead of them.
+    /// What each record counts, and the total before them.
     each: i64,
     before: i64,
 }
 
 impl Run {
-    /// The total behind its first few WAL records.
+    /// The total after the first `wal_records` records of the run.
     fn total(&self, wal_records: u64) -> i64 {
         self.before + self.each * wal_records.min(self.wal_records).cast_signed()
     }
 }
 
 impl Counted {
-    /// Of a table of which a WAL record is the first to count any.
+    /// For the first WAL record that counts rows of this table.
     pub(crate) fn new(table: TableId, sequence: u64, more: i64) -> Self {
         Self { table, runs: vec![Run { first: sequence, wal_records: 1, each: more, before: 0 }] }
     }
 
-    /// The total behind a WAL record.
+    /// The total after a WAL record.
     pub(crate) fn at(&self, sequence: u64) -> i64 {
         let begun = self.runs.partition_point(|run| run.first <= sequence);
         let last = begun.checked_sub(1).and_then(|last| self.runs.get(last));
         last.map_or(0, |run| run.total(sequence - run.first + 1))
     }
 
-    /// Count one more of what the next WAL record says, or of what the last one does.
+    /// Add `more`, counted by the next WAL record or by the last one again.
     pub(crate) fn count(&mut self, sequence: u64, more: i64) {
         let before = match self.runs.last_mut() {
             Some(run) if run.each == more && run.first + run.wal_records == sequence => {
@@ -50,7 +52,7 @@ impl Counted {
                 return self.join();
             }
             Some(run) if run.first + run.wal_records == sequence + 1 => {
-                // The last WAL record of a run counts another one than those ahead of it.
+                // The last WAL record of the run now counts another number than those before it.
                 run.wal_records -= 1;
                 let (each, before) = (run.each, run.total(run.wal_records));
                 self.runs.push(Run { first: sequence, wal_records: 1, each: each + more, before });
@@ -61,7 +63,7 @@ impl Counted {
         self.runs.push(Run { first: sequence, wal_records: 1, each: more, before });
     }
 
-    /// Make one of the last two runs, where the last one counts as many as the one ahead of it.
+    /// Merge the last two runs if each of their records counts the same number.
     fn join(&mut self) {
         if let [.., before, last] = &mut self.runs[..]
             && before.each == last.each
@@ -88,7 +90,7 @@ mod tests {
             let mut counted = Counted { table: TableId(1), runs: Vec::new() };
             let (mut totals, mut total) = (vec![0; 3], 0);
             for sequence in 3..300 {
-                // Some WAL records count nothing, some as much in as out.
+                // Some WAL records count nothing; some count as many rows in as out.
                 for _ in 0..below(kinds) * 3 {
                     let more = if below(4) == 0 { -1 } else { 1 };
                     counted.count(sequence, more);

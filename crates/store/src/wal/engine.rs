@@ -1,6 +1,6 @@
-//! How do tree and log look like one engine?
+//! The engine that combines log and tree: reads merge both, commits go into the log.
 //!
-//! Reads go over both, commits go into the log, and the tree is written by checkpoints and by what is too large for the log.
+//! The tree is written by checkpoints, and by transactions too large for the log.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,48 +25,51 @@ use crate::wal::write_batch::WriteBatch;
 
 /// An engine whose commits are WAL records in a log.
 pub struct LoggedEngine {
-    /// From the first writer on; dropped before the rest, which it has let go of then.
+    /// Set by the first writer. Dropped before the rest, which its thread has let go of by then.
     checkpointer: Mutex<Option<Checkpointer>>,
     pub(crate) has_checkpointer: AtomicBool,
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What transactions share with their engine.
+/// What the engine shares with its transactions.
 pub(crate) struct Shared {
     pub(crate) tree: Box<dyn Engine>,
     pub(crate) segments: Segments,
     pub(crate) state: Latch<State>,
-    /// How many WAL records the log had, when it was opened, that the tree had not.
+    /// How many WAL records the log had at open that the tree did not have.
     recovered: u64,
-    /// Whether the pages that the next checkpoint comes to are to be proved ahead of it: nobody knows what happened to a file that a
-    /// dead process left.
+    /// Whether the pages that the next checkpoint touches must be verified first: a dead process
+    /// left the file, and its state is unknown.
     pub(crate) is_unproven: AtomicBool,
-    /// Held while a thread syncs a file that was just made: who comes meanwhile waits for it, and need not do it again.
+    /// Held while a thread syncs a newly created file. Other threads wait for it and then need not
+    /// sync again.
     birth: Mutex<()>,
 }
 
-/// How a log is opened.
+/// The circumstances in which a log is opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Opened {
-    /// No other member has it, nor becomes one meanwhile: others read at most a copy of it, or what it says without a word.
+    /// No other member has the log or can become one meanwhile. Others may read a copy of it, or
+    /// read it without joining.
     pub(crate) is_alone: bool,
-    /// The log may be written.
+    /// This process may write the log and becomes a member.
     pub(crate) joins: bool,
     /// The data file's inode.
     pub(crate) inode: u64,
 }
 
-/// What was found of a log when it was opened.
+/// What opening a log has found.
 #[derive(Clone, Copy)]
 pub(crate) struct Met {
-    /// How many WAL records are counted and not there.
+    /// How many WAL records the head counts that are not there.
     pub(crate) lost: u64,
-    /// The last WAL record that the tree has by itself.
+    /// The last WAL record that the tree has.
     pub(crate) applied: u64,
 }
 
 impl LoggedEngine {
-    /// Put a log over a tree. With nobody else beside, an empty space becomes a log; returns also what is to be told.
+    /// Put a log over a tree. If no other process has it open, an empty space becomes a log. Also
+    /// returns what the user should be told.
     pub(crate) fn open(
         tree: Box<dyn Engine>,
         space: Box<dyn Space>,
@@ -84,7 +87,7 @@ impl LoggedEngine {
                 let counted = segments.sequence();
                 checkpoint::take_over(&segments, applied)?;
                 if opened.joins && segments.is_newborn() {
-                    // `settle_tree` has synced it.
+                    // `settle_tree` has synced the file itself.
                     segments.space().sync_names().map_err(|error| {
                         segments.note_failure(Unsynced::Log, &error);
                         EngineError::of_system(error)
@@ -95,7 +98,8 @@ impl LoggedEngine {
             }
             Ok(()) => {}
             Err(Foreign::Empty) if opened.is_alone => {
-                // Whoever made the file may have died ahead of making a log: only the second commit says that the first is on the disk.
+                // The process that made the file may have died before it made a log. Only the
+                // second commit proves that the first is on the disk.
                 let newborn = if tree.version() <= 1 { opened.inode } else { 0 };
                 let created = segments.create(applied.position, applied.sequence, newborn);
                 created.map_err(EngineError::of_system)?;
@@ -104,14 +108,16 @@ impl LoggedEngine {
         }
         if opened.joins {
             segments.introduce();
-            // We have only begun: if our number stands there, it was another's who died with the lock.
+            // We have only just joined: if our number stands in a word, a dead member with the same
+            // number left it.
             lock::abandon(&segments);
             lock::release_tree(&segments);
             segments.leave_syncer();
         }
         let state = State::new(&*tree, &segments)?;
         let recovered = state.sequence().saturating_sub(applied.sequence);
-        // Whoever comes second may write what the first one has found and not written.
+        // A second process may have to write the records that the first one found and has not
+        // written.
         let is_unproven = if opened.is_alone { recovered > 0 } else { segments.has_found() };
         let shared = Arc::new(Shared {
             tree,
@@ -125,7 +131,7 @@ impl LoggedEngine {
         Ok((Self { checkpointer: Mutex::new(None), has_checkpointer: AtomicBool::new(false), shared }, met))
     }
 
-    /// Write into the tree what was found, for whoever is alone and writes.
+    /// Write the recovered records into the tree. The caller is alone and writes.
     pub(crate) fn take_over(&self) -> Result<(), EngineError> {
         if self.shared.recovered > 0 {
             self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO, &mut || true)?;
@@ -134,23 +140,25 @@ impl LoggedEngine {
         Ok(())
     }
 
-    /// Note in whose PID namespace the log is; says whether somebody noted another one before.
+    /// Store the PID namespace of the log's processes. True if another namespace stood there
+    /// before.
     pub(crate) fn meet_namespace(&self, own: u64) -> bool {
         self.shared.segments.meet_namespace(own)
     }
 
-    /// Whether the data file's mark is that of another log than this one, which may have had commits that are in neither.
+    /// Whether the data file's mark names another log than this one. That log may have commits
+    /// which neither the file nor this log has.
     pub(crate) fn misses_log(&self, mark: u64) -> bool {
         let segments = &self.shared.segments;
         if segments.token() == 0 {
-            // A power cut took it. That the log is there speaks for its being the one.
+            // A power cut took the token. That this log lies here makes it the right one.
             let other = segments.head(segments.active()).map_or(1, |head| head.salt);
             segments.set_token(if mark == 0 { other } else { mark });
         }
         mark != 0 && segments.token() != mark
     }
 
-    /// Put a log in this process's memory over a tree, with segments of this many bytes: for tests.
+    /// Put a log in this process's memory over a tree, with segments of this many bytes. For tests.
     ///
     /// # Errors
     /// When the tree cannot be read.
@@ -161,10 +169,11 @@ impl LoggedEngine {
 }
 
 impl LoggedEngine {
-    /// What a transaction that may wait does first.
+    /// The first step of a transaction that may wait.
     fn prepare_to_write(&self) -> Result<(), EngineError> {
         if !memory::has_room(memory::HEADROOM) {
-            // The last commits take most of it, as long as the tree has not all of them. What goes wrong with that is told by who asks for it.
+            // Memtables of the last commits take most of the memory until the tree has them. A
+            // later caller sees any error.
             let _ = self.shared.checkpoint_all(Duration::ZERO, Duration::ZERO, &mut || true);
             drop(self.shared.read()?);
             memory::check_room(0, "a transaction")?;
@@ -172,7 +181,7 @@ impl LoggedEngine {
         self.start_checkpointer()
     }
 
-    /// From the first writer on somebody keeps the log short.
+    /// The first writer starts the checkpointer.
     fn start_checkpointer(&self) -> Result<(), EngineError> {
         if self.has_checkpointer.load(Ordering::Relaxed) {
             return Ok(());
@@ -187,19 +196,21 @@ impl LoggedEngine {
     }
 }
 
-/// Make sure of what a tree says whose writer may have died: that it is on the disk, since what it was written from is about to be begun
-/// anew, and that it is the newest. The log cannot be asked whether that is needed: its first page is not believed.
+/// Make sure that the tree is on the disk and shows its newest commit, although its last writer may
+/// have died. The segment that holds the same commits is about to be begun anew. The log cannot
+/// tell whether this is needed: its first page is not trusted.
 pub(crate) fn settle_tree(tree: &dyn Engine, segments: &Segments) -> Result<(), EngineError> {
     if segments.is_new() {
         return Ok(());
     }
-    // As in `recover`: readers do not see the commit of one who died behind it until the tree's lock was taken once.
+    // As in `recover`: readers do not see the commit of a writer that died right after it until the
+    // tree's lock was taken once.
     drop(tree.begin_write()?);
     if segments.has_failed_tree() {
         tree.write_again()?;
     }
     if let Err(error) = tree.sync() {
-        // Not in the log of another database, whose owner would be told.
+        // Do not note the failure in the log of another database: its owner would see it.
         let is_ours = matches!(segments.identify(false), Ok(()) | Err(Foreign::Empty));
         return Err(if is_ours { segments.tree_not_synced(error) } else { error });
     }
@@ -208,7 +219,7 @@ pub(crate) fn settle_tree(tree: &dyn Engine, segments: &Segments) -> Result<(), 
 }
 
 impl Segments {
-    /// Note that the tree could not be synced, if that is what an error of its says.
+    /// Note in the log that the tree could not be synced, if that is what the error says.
     pub(crate) fn tree_not_synced(&self, error: EngineError) -> EngineError {
         if let EngineError::Io(source) | EngineError::DiskFull(source) = &error {
             self.note_failure(Unsynced::Tree, source);
@@ -217,10 +228,10 @@ impl Segments {
     }
 }
 
-/// What is told of the log of another database, ahead of what it holds.
+/// The message for the log of another database. It comes before any message about its content.
 pub(crate) const OF_ANOTHER: &str = "it is the log of another database";
 
-/// What lies where the log should, and what to do with it.
+/// The error for a file that lies where the log should be, with what to do about it.
 fn what_is_told(foreign: Foreign) -> EngineError {
     EngineError::ForeignLog(match foreign {
         Foreign::Newer(found) => return EngineError::NewerLog { found, newest: FORMAT as u16 },
@@ -233,38 +244,39 @@ fn what_is_told(foreign: Foreign) -> EngineError {
 
 impl Shared {
     pub(crate) fn state(&self) -> Held<'_, State> {
-        // Memtables are only added to, so that whoever panicked has left at worst a WAL record to be read again.
+        // Memtables only grow, so a thread that panicked has left at worst a WAL record to be read
+        // again.
         self.state.lock()
     }
 
-    /// The same if no other thread has it.
+    /// The same, or `None` if another thread holds it.
     #[inline]
     pub(crate) fn state_at_once(&self) -> Option<Held<'_, State>> {
         self.state.try_lock()
     }
 
-    /// The newest version.
+    /// A snapshot of the newest version.
     pub(crate) fn read(&self) -> Result<LoggedRead, EngineError> {
         let mut state = self.state();
         let tree = state.read(&*self.tree, &self.segments)?;
         Ok(LoggedRead::new(&state, tree))
     }
 
-    /// As `read`, for whoever has the writer lock; with memory for what it will write.
+    /// As `read`, for the holder of the writer lock; also returns memory for its writes.
     pub(crate) fn read_to_write(&self) -> Result<(LoggedRead, WriteBatch), EngineError> {
         let mut state = self.state();
         let tree = state.read(&*self.tree, &self.segments)?;
         Ok((LoggedRead::new(&state, tree), state.take_write_batch()))
     }
 
-    /// As `read_to_write`; `None` where another thread is about to take over what was committed.
+    /// As `read_to_write`; `None` if another thread holds the state.
     fn read_to_write_at_once(&self) -> Result<Option<(LoggedRead, WriteBatch)>, EngineError> {
         let Some(mut state) = self.state_at_once() else { return Ok(None) };
         let tree = state.read(&*self.tree, &self.segments)?;
         Ok(Some((LoggedRead::new(&state, tree), state.take_write_batch())))
     }
 
-    /// Make what is acknowledged now survive a power cut.
+    /// Sync all commits that are acknowledged now to the disk.
     pub(crate) fn sync(&self, extent: Extent) -> Result<(), EngineError> {
         self.sync_newborn().map_err(|error| match error {
             EngineError::Broken => self.failed_before(self.segments.failure()),
@@ -276,8 +288,8 @@ impl Shared {
         })
     }
 
-    /// What it means for a caller of this process that another thread or process was told of a failed sync: that the caller's own commits may be
-    /// lost, if it has made any that are not on the disk.
+    /// The error for a caller if another thread or process got the error of a failed sync. It is
+    /// `SyncFailed` if this process has commits that are not on the disk.
     fn failed_before(&self, source: std::io::Error) -> EngineError {
         if self.segments.has_unsynced_of_own() {
             EngineError::SyncFailed(source)
@@ -286,8 +298,9 @@ impl Shared {
         }
     }
 
-    /// [D5] Have the data file, as it was made, on the disk, and its name: ahead of whatever is said to be there, and of whatever is written into the
-    /// tree, so that a file whose making a power cut came between is never longer than that.
+    /// [D5] Sync the newly created data file and its name. This happens before any commit is
+    /// reported as durable and before the tree is written to, so a file whose creation a power cut
+    /// interrupted is never longer than it was made.
     pub(crate) fn sync_newborn(&self) -> Result<(), EngineError> {
         if !self.segments.is_newborn() {
             return Ok(());
@@ -304,7 +317,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Note that the file, as it was made, or its name could not be synced.
+    /// Note that the newly created file, or its name, could not be synced.
     fn not_synced(&self, error: EngineError) -> EngineError {
         match error {
             EngineError::Io(source) | EngineError::DiskFull(source) => {
@@ -315,17 +328,19 @@ impl Shared {
         }
     }
 
-    /// [D3] No commit is begun where those before it may be lost.
+    /// [D3] Refuse a new commit if earlier ones may be lost.
     pub(crate) fn check_sound(&self) -> Result<(), EngineError> {
         if self.segments.has_failed() { Err(EngineError::Broken) } else { Ok(()) }
     }
 
-    /// Let go of a tree that nobody reads: it would keep old pages from being used again.
+    /// Close the cached read transaction of the tree: it would keep old pages from being used
+    /// again.
     pub(crate) fn let_go(&self) {
         self.state().let_go();
     }
 
-    /// Take the writer lock, and clean up behind a dead owner; `None` when the deadline passed.
+    /// Take the writer lock, and recover the log if the last owner died. `None` when the deadline
+    /// passed.
     pub(crate) fn lock(
         self: &Arc<Self>,
         deadline: Option<Instant>,
@@ -334,7 +349,8 @@ impl Shared {
         if taken == Taken::OverFromDead {
             let recovered = self.recover(deadline);
             if !matches!(recovered, Ok(true)) {
-                // Given back, it would be taken for free, and the log for whole.
+                // If the lock were released, the next process would take it as free, and the log as
+                // complete.
                 lock::abandon(&self.segments);
                 return recovered.map(|_| None).map_err(EngineError::before_commit);
             }
@@ -342,11 +358,13 @@ impl Shared {
         Ok(Some(WriterLock { shared: Arc::clone(self) }))
     }
 
-    /// Clean up behind a dead owner of the writer lock; false when somebody wrote the tree until the deadline.
+    /// Recover the log after the owner of the writer lock died. False if the tree was locked until
+    /// the deadline.
     fn recover(self: &Arc<Self>, deadline: Option<Instant>) -> Result<bool, EngineError> {
         const WITHOUT_END: Duration = Duration::from_secs(1 << 30);
-        // It may have died in a commit of the tree, which readers of the tree do not see until its lock is taken once: a bulk
-        // commit that came to light after others had been appended would be in their place.
+        // The owner may have died in a commit of the tree, which readers do not see until the
+        // tree's lock is taken once. If a bulk commit appeared only after others had been appended,
+        // it would have taken their place.
         let Some((_lock, txn)) = self.begin_tree(deadline.unwrap_or_else(|| Instant::now() + WITHOUT_END))?
         else {
             return Ok(false);
@@ -359,7 +377,7 @@ impl Shared {
     }
 }
 
-/// The right to append; dropping it gives it back.
+/// The writer lock: the right to append. Dropping it releases the lock.
 pub(crate) struct WriterLock {
     shared: Arc<Shared>,
 }
@@ -402,7 +420,7 @@ impl Engine for LoggedEngine {
     }
 
     fn begin_write_at_once(&self, patience: Duration) -> Result<Option<Box<dyn WriteTxn>>, EngineError> {
-        // The first commit starts the checkpointer, on the long way.
+        // The first commit starts the checkpointer, on the slow path.
         if !self.has_checkpointer.load(Ordering::Relaxed) || !lock::try_acquire(&self.shared.segments) {
             return Ok(None);
         }
@@ -461,7 +479,7 @@ impl Engine for LoggedEngine {
     fn quiet(&self) -> Option<Reclaimer> {
         let mut checkpointer = self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_checkpointer.store(false, Ordering::Relaxed);
-        // It touches nothing any more when this returns.
+        // The thread touches nothing of the log any more when this returns.
         let reclaimer = checkpointer.take().and_then(Checkpointer::let_go);
         let mut state = self.shared.state();
         state.keeps = false;
@@ -471,7 +489,7 @@ impl Engine for LoggedEngine {
 
     fn leave(&self, has_committed: bool) -> Result<(), EngineError> {
         let segments = &self.shared.segments;
-        // That it was synced is for those to note who have the log; that it was not may be noted by all.
+        // Only members of the log may note a successful sync. Any process may note a failed one.
         if segments.is_newborn() {
             let synced =
                 self.shared.tree.sync().and_then(|()| segments.space().sync_names().map_err(EngineError::Io));
@@ -540,7 +558,7 @@ mod tests {
             let mut txn = engine.begin_write().unwrap();
             txn.put(Tree::Rows, b"key", &[&value]).unwrap();
             txn.commit().unwrap();
-            // It takes a place among the others either way.
+            // It takes a position among the other commits either way.
             assert_eq!(engine.shared.segments.tail() - begin > size as u64, is_in_log);
             assert_eq!(engine.pending() > 0, is_in_log);
             assert_eq!(engine.begin_read().unwrap().get(Tree::Rows, b"key").unwrap(), Some(&value[..]));

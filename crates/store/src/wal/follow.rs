@@ -1,10 +1,11 @@
-//! How does somebody read one commit after the other?
+//! Reads commits one after the other, for a watcher.
 //!
-//! Behind the place where they stand: out of the log's segments as long as the WAL records are there, and they are until the segment is begun
-//! anew, which is some time after a checkpoint; else out of the chunks in the tree (`engine/history.rs`). First the log, then the
-//! tree: by [C2] what has left the log is in a tree that was committed before.
+//! The commits behind the watcher's place come from the log's segments as long as the WAL records
+//! are there, which is until the segment is begun anew, some time after a checkpoint. After that
+//! they come from the chunks in the tree (`wal/history.rs`). The log is read first, then the
+//! tree: by [C2] a tree that was committed before has what has left the log.
 //!
-//! Not out of the memtables: nobody is to keep these in memory because somebody else reads slowly.
+//! Memtables are not used: a slow watcher must not keep them in memory.
 
 use crate::engine::history::{Commit, Next, Place};
 use crate::engine::{Direction, EngineError, Tree};
@@ -13,7 +14,7 @@ use crate::wal::history::{CHUNK, Chunk, Kind, chunk_at, damaged, next_chunk};
 use crate::wal::record;
 use crate::wal::segments::{SegmentHead, Segments};
 
-/// Bytes of commits that are given at once, or one commit.
+/// Return commits of up to this many bytes at once, or one commit.
 const BATCH_SIZE: usize = 256 << 10;
 
 /// The end of a WAL record in a segment.
@@ -34,7 +35,7 @@ impl Spot {
         [self.segment as u64, self.head.begin, self.head.salt, self.end, self.chain]
     }
 
-    /// Read the WAL record behind, which makes this version, wherever it is.
+    /// Read the next WAL record, which makes this version, in this segment or the other one.
     fn read(&mut self, segments: &Segments, version: u64, bytes: &mut Vec<u8>) -> Option<()> {
         if self.read_here(segments, version, bytes).is_some() {
             return Some(());
@@ -53,7 +54,7 @@ impl Spot {
         Some(())
     }
 
-    /// The place behind the WAL record that made a version.
+    /// The end of the WAL record that made a version.
     fn find(segments: &Segments, version: u64) -> Option<Self> {
         let mut bytes = Vec::new();
         [segments.active(), 1 - segments.active()].into_iter().find_map(|segment| {
@@ -66,7 +67,7 @@ impl Spot {
             for between in first..=version {
                 spot.read_here(segments, between, &mut bytes)?;
             }
-            // Not at the end of what is to be left.
+            // Do not stop at the end of a chain: that segment is about to be left.
             let mut next = spot;
             next.read(segments, version + 1, &mut bytes).map(|()| spot)
         })
@@ -79,9 +80,9 @@ fn commit_of(version: u64, bytes: Vec<u8>) -> Commit {
 }
 
 impl Shared {
-    /// As `Engine::next_commits`.
+    /// See `Engine::next_commits`.
     pub(crate) fn next_commits(&self, place: &mut Place) -> Result<Next, EngineError> {
-        // No more than is acknowledged: what stands behind may never be.
+        // Only acknowledged records: those behind may never be acknowledged.
         let newest = self.segments.sequence();
         if newest <= place.version {
             return Ok(Next::Nothing);
@@ -100,7 +101,7 @@ impl Shared {
         })
     }
 
-    /// Commits from this version on that stand in one chunk of the tree.
+    /// Commits from this version on that one chunk of the tree holds.
     fn kept(&self, version: u64, newest: u64) -> Result<Vec<Commit>, EngineError> {
         let txn = self.tree.begin_read()?;
         let mut cursor = txn.cursor(Tree::Meta)?;
@@ -131,10 +132,10 @@ impl Shared {
         Ok(vec![Commit::new(version, bytes, 0, count)])
     }
 
-    /// As `Engine::known_since`.
+    /// See `Engine::known_since`.
     pub(crate) fn known_since(&self) -> Result<u64, EngineError> {
         let mut since = self.segments.sequence();
-        // What can be read, each with the versions of its first and its last commit.
+        // The ranges that can be read, each with the versions of its first and last commit.
         let (mut spans, mut bytes) = (Vec::new(), Vec::new());
         for segment in [0, 1] {
             let Some(head) = self.segments.head(segment) else { continue };
@@ -163,7 +164,7 @@ impl Shared {
     }
 }
 
-/// Commits behind a place that the log still has; `None` if it has not the first of them.
+/// Commits behind a place that the log still has. `None` if it lacks the first of them.
 fn from_segments(segments: &Segments, place: &mut Place, newest: u64) -> Option<Vec<Commit>> {
     let (mut commits, mut size) = (Vec::new(), 0);
     let mut spot = place.hint.map(Spot::of_hint);

@@ -1,18 +1,22 @@
-//! How do changes stay known when their WAL records have left the log?
+//! Keeps the history of changes in the tree after the WAL records have left the log.
 //!
-//! Where `keep=` says so, a checkpoint writes the WAL records that it applies into the catalog too, in chunks, and deletes the oldest
-//! chunks beyond what is to be kept: all in its one transaction, so that the chunks never have a hole, nor end before
-//! what the tree has. A bulk commit, which never is in the log, does so with what it wrote (`recording.rs`), if that is not more
-//! than is kept.
+//! With `keep=`, a checkpoint also writes the WAL records that it applies into the catalog, in
+//! chunks, and deletes the oldest chunks beyond the limit. All of this is in its one transaction,
+//! so the chunks never have a hole and always reach up to what the tree has. A bulk commit, which
+//! is never in the log, writes its own changes as chunks (`recording.rs`), unless they are larger
+//! than the limit.
 //!
 //! ```text
-//! "g" + u64 version, u32 part     u64 version of the last commit, u64 sum of the sizes of all chunks up to this one,
-//!                                 u64 seconds since 1970, u8 kind, what was kept, u64 check
+//! "g" + u64 version, u32 part     u64 version of the last commit, u64 sum of the sizes of all
+//!                                 chunks up to this one, u64 seconds since 1970, u8 kind,
+//!                                 what was kept, u64 check
 //! kind   0  WAL records, one behind the other, as in the log
-//!        1  a part of what one bulk commit wrote, and more parts follow; 2  its last part. Each: u32 count, entries
+//!        1  a part of what one bulk commit wrote, and more parts follow
+//!        2  its last part; each part: u32 count, entries
 //! ```
 //!
-//! The versions in keys are big-endian, so that chunks stand in order; the check is that of a catalog entry.
+//! The versions in keys are big-endian, so that the chunks are in order. The check is that of a
+//! catalog entry.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,12 +25,13 @@ use crate::engine::history::Keep;
 use crate::engine::{Cursor, Direction, EngineError, ReadTxn, Start, Tree, WriteTxn};
 use crate::wal::segments::{SegmentHead, Segments};
 
-/// What begins the keys of chunks in the catalog.
+/// The first byte of a chunk's key in the catalog.
 pub(crate) const CHUNK: u8 = b'g';
-/// Bytes of a chunk beyond which another one is begun. With what stands around it a power of two, and no more, for the
-/// sake of the engine's pages.
+/// The size above which a new chunk is begun. With the bytes around it a power of two and no more,
+/// to fit the engine's pages.
 pub(crate) const CHUNK_SIZE: usize = (64 << 10) - 256;
-/// What is kept of a bulk commit in any case: enough to say that a table was cleared or dropped.
+/// How much of a bulk commit is kept in any case: enough to say that a table was cleared or
+/// dropped.
 pub(crate) const BULK_SIZE_MIN: u64 = 64 << 10;
 const HEAD_SIZE: usize = 25;
 
@@ -37,17 +42,17 @@ pub(crate) enum Kind {
     LastPart,
 }
 
-/// What a chunk says of itself.
+/// The head of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
-    /// The version of its first commit, and the number of its part of that.
+    /// The version of its first commit, and the part number within that commit.
     pub(crate) first: u64,
     pub(crate) part: u32,
     /// The version of its last commit.
     pub(crate) last: u64,
     /// Bytes of all chunks that were ever written, this one included.
     pub(crate) total: u64,
-    /// When it was written, in seconds.
+    /// When the chunk was written, in seconds since 1970.
     pub(crate) time: u64,
     pub(crate) kind: Kind,
 }
@@ -62,7 +67,7 @@ impl Chunk {
         key
     }
 
-    /// The entry of a chunk with this body.
+    /// The key and value of a chunk with this body.
     pub(crate) fn entry(&self, body: &[u8]) -> ([u8; 13], Vec<u8>) {
         let key = Self::key(self.first, self.part);
         let mut bytes = Vec::with_capacity(HEAD_SIZE + body.len() + 8);
@@ -74,7 +79,8 @@ impl Chunk {
         (key, catalog::sealed(&key, bytes))
     }
 
-    /// Read the head of a chunk alone; `None` where the key is no chunk's, or its value too short.
+    /// Read the head of a chunk alone. `None` if the key is not a chunk's or the value is too
+    /// short.
     pub(crate) fn parse(key: &[u8], value: &[u8]) -> Option<Self> {
         let (mark, rest) = key.split_first()?;
         let (first, part) = rest.split_at_checked(8)?;
@@ -98,7 +104,7 @@ impl Chunk {
         (*mark == CHUNK && chunk.last >= chunk.first).then_some(chunk)
     }
 
-    /// What a chunk holds, its check being right.
+    /// The body of a chunk. `None` if its check fails.
     pub(crate) fn body<'a>(key: &[u8], value: &'a [u8]) -> Option<&'a [u8]> {
         catalog::unsealed(key, value)?.get(HEAD_SIZE..)
     }
@@ -131,7 +137,7 @@ pub(crate) fn damaged() -> EngineError {
     EngineError::Damaged { what: "a chunk of the history of changes cannot be read", code: 0 }
 }
 
-/// How far back a tree is to keep changes.
+/// The `keep=` setting of a tree.
 pub(crate) fn keep_of(source: &(impl Source + ?Sized)) -> Result<Keep, EngineError> {
     catalog::keep(source).map_err(|error| match error {
         CatalogError::Engine(error) => error,
@@ -145,14 +151,14 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Bytes of all chunks that were ever written to a tree; as far as is known.
+/// Bytes of all chunks that were ever written to a tree, as far as its last chunk tells.
 pub(crate) fn total(txn: &dyn WriteTxn) -> Result<u64, EngineError> {
     let mut cursor = txn.cursor(Tree::Meta)?;
     let last = chunk_at(&mut *cursor, &[CHUNK + 1], Direction::Reverse)?;
     Ok(last.map_or(0, |(chunk, _, _)| chunk.total))
 }
 
-/// Bytes of the chunks that there are.
+/// Bytes of the chunks that exist now.
 pub(crate) fn size(txn: &dyn ReadTxn) -> Result<u64, EngineError> {
     let mut cursor = txn.cursor(Tree::Meta)?;
     let last = chunk_at(&mut *cursor, &[CHUNK + 1], Direction::Reverse)?;
@@ -165,7 +171,7 @@ pub(crate) fn size(txn: &dyn ReadTxn) -> Result<u64, EngineError> {
     })
 }
 
-/// How many chunks there are.
+/// The number of chunks.
 pub(crate) fn count(txn: &dyn ReadTxn) -> Result<i64, EngineError> {
     let mut cursor = txn.cursor(Tree::Meta)?;
     cursor.start(Start::At(&[CHUNK]), Direction::Forward)?;
@@ -201,7 +207,8 @@ impl ChunkWriter {
     }
 }
 
-/// Take over what a checkpoint has just written, where that is wanted, and forget what is older than is wanted.
+/// Write the WAL records of a checkpoint as chunks, if `keep=` is set, and delete the chunks beyond
+/// its limit.
 pub(crate) fn take_over(
     txn: &mut dyn WriteTxn,
     segments: &Segments,
@@ -210,7 +217,7 @@ pub(crate) fn take_over(
 ) -> Result<(), EngineError> {
     let keep = keep_of(&*txn)?;
     if keep.is_nothing() {
-        // What a bulk commit left is known as long as the WAL records behind it are in the log.
+        // A bulk commit's chunks stay as long as the WAL records behind it are in the log.
         return delete_while(txn, |chunk| chunk.last < before.sequence);
     }
     let mut writer = ChunkWriter::new(&*txn)?;
@@ -222,7 +229,8 @@ pub(crate) fn take_over(
     }
     while at < end {
         let Some(check) = segments.wal_record(segment, head, at, version + 1, seed, &mut bytes) else {
-            // The memtables know more than the log, which was damaged. What is not known any more is not kept.
+            // The memtable has more than the log, which was damaged. History that cannot be read is
+            // not kept.
             return delete_while(txn, |_| true);
         };
         at += bytes.len() as u64;
@@ -246,13 +254,13 @@ pub(crate) fn take_over(
     trim(txn, keep)
 }
 
-/// Forget what is older than is wanted.
+/// Delete the chunks beyond the limit of `keep=`.
 pub(crate) fn trim(txn: &mut dyn WriteTxn, keep: Keep) -> Result<(), EngineError> {
     let (total, oldest) = (total(&*txn)?, now().saturating_sub(keep.seconds));
     delete_while(txn, |chunk| total.saturating_sub(chunk.total) >= keep.size || chunk.time < oldest)
 }
 
-/// Delete chunks from the oldest on; parts of one commit together.
+/// Delete chunks from the oldest on. All parts of one commit go together.
 pub(crate) fn delete_while(
     txn: &mut dyn WriteTxn,
     mut is_needless: impl FnMut(&Chunk) -> bool,

@@ -1,9 +1,10 @@
-//! In which order do many keys come?
+//! Sorts many keys by comparing eight of their bytes as a number.
 //!
-//! By eight bytes behind what all of them share, as numbers, which decide nearly always: a checkpoint and a walk over what waits sort a million
-//! of them without looking at two keys at once. Of the numbers only as many bytes are sorted by as tell most of them apart.
+//! The eight bytes are those behind the prefix that all keys share; they nearly always decide. So a
+//! checkpoint, or a walk over a memtable, sorts a million keys without comparing two whole keys. Of
+//! the numbers, only as many bytes are sorted by as tell most of them apart.
 
-/// Put these in the order of their keys, of which no two are the same.
+/// Sort the places by their keys. No two keys are equal.
 pub(crate) fn sort_by_key<'a>(places: &mut [u32], key: impl Fn(u32) -> &'a [u8]) {
     let shared = shared_size(places, &key);
     let mut numbered: Vec<(u64, u32)> =
@@ -21,7 +22,8 @@ pub(crate) fn sort_by_key<'a>(places: &mut [u32], key: impl Fn(u32) -> &'a [u8])
     }
 }
 
-/// How many bytes all of them begin with; among the first eight a zero may be the end of a key, which comes ahead of those that go on.
+/// The length of the prefix that all keys share. A zero among the first eight bytes may be padding
+/// after a key's end; a key that ends sorts before those that go on.
 fn shared_size<'a>(places: &[u32], key: &impl Fn(u32) -> &'a [u8]) -> usize {
     let Some(first) = places.first().map(|place| key(*place)) else { return 0 };
     let number = number_of(first, 0);
@@ -40,8 +42,9 @@ fn shared_size<'a>(places: &[u32], key: &impl Fn(u32) -> &'a [u8]) -> usize {
     shared.len()
 }
 
-/// Sort by the numbers, where they are many byte by byte and without a comparison: by as many of their first bytes as are likely to tell
-/// most of them apart. Returns which bits these are; the order of those that agree in them is left open.
+/// Sort by the numbers: many of them byte by byte, without comparisons, by as many leading bytes as
+/// are likely to tell most of them apart. Returns a mask of the bits sorted by; numbers that agree
+/// in those bits are in no particular order.
 fn sort_by_number(numbered: &mut Vec<(u64, u32)>) -> u64 {
     const MANY: usize = 256;
     if numbered.len() < MANY {
@@ -66,7 +69,7 @@ fn sort_by_number(numbered: &mut Vec<(u64, u32)>) -> u64 {
     }
     let mut other = vec![(0, 0); numbered.len()];
     for (index, counts) in counts.iter_mut().enumerate().skip(chosen) {
-        // The same byte in all of them.
+        // All numbers have the same byte here.
         if counts.iter().any(|count| *count as usize == numbered.len()) {
             continue;
         }
@@ -88,7 +91,8 @@ fn sort_by_number(numbered: &mut Vec<(u64, u32)>) -> u64 {
     u64::MAX << (8 * chosen)
 }
 
-/// Eight bytes of a key, behind the first few, as a number: where two differ, they are in the order of the keys.
+/// Eight bytes of a key, after the first `skipped`, as a number. If two numbers differ, they are in
+/// the order of their keys.
 #[inline]
 fn number_of(key: &[u8], skipped: usize) -> u64 {
     let rest = key.get(skipped..).unwrap_or_default();
@@ -109,8 +113,9 @@ mod tests {
 
     #[test]
     fn many_keys_are_sorted_as_few_are() {
-        // Fewer than are sorted byte by byte, and more; of bytes that say much, little or nothing, so that few of the first ones tell all apart
-        // or all of them do not; keys that end within their number or ahead of it.
+        // Fewer keys than the limit for byte-by-byte sorting, and more. Bytes with much, little or
+        // no information, so that a few leading bytes tell all keys apart, or not even all of them
+        // do. Keys that end within their number or before it.
         let number = |index: u64| index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let hex = |index: u64| format!("{:016x}", number(index)).into_bytes();
         let kinds: [&dyn Fn(u64) -> Vec<u8>; 7] = [

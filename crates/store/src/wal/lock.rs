@@ -1,10 +1,11 @@
-//! Who may append?
+//! The writer lock and the tree lock, shared by all processes.
 //!
-//! The member whose number stands in the log's writer word. It stands there however its process ends, so that whoever waits long
-//! enough asks the system whether the owner lives, and takes the lock over if not: by compare-and-swap, so that of
-//! two takers one wins.
+//! The log's writer word holds the number of the member that may append. The number stays there
+//! however its process ends. So a waiter asks the system after a while whether the owner lives, and
+//! takes the lock over if not. The takeover is a compare-and-swap, so of two takers one wins.
 //!
-//! Who may write the tree is settled in the same way, ahead of the engine's own lock: that one cannot be waited for with a limit.
+//! The right to write the tree works the same way, in a word of its own, and is taken before LMDB's
+//! own lock, which has no timed wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,26 +13,26 @@ use std::time::{Duration, Instant};
 use crate::wal::segments::{Segments, WRITER};
 use crate::wal::space::GONE;
 
-/// How the lock was got.
+/// How the lock was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// It was free.
     Free,
-    /// From a member that died with it: the log has to be recovered before anything else.
+    /// From a member that died with it: recover the log before anything else.
     OverFromDead,
 }
 
 const SPINS: u32 = 64;
-/// How often whoever waits gives way before it sleeps: to be woken takes longer than most hold the lock.
+/// Yield this often before sleeping: to be woken takes longer than most critical sections.
 const YIELDS: u32 = 5;
 const PAUSE_MIN: Duration = Duration::from_micros(125);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
-/// Where who waits for it sleeps.
+/// The wait channel of the writer lock.
 const CHANNEL: u32 = 0;
-/// How long whoever comes back lets those who wait go first.
+/// Back-off of the last lock holder, for fairness.
 const COURTESY: Duration = Duration::from_micros(60);
 
-/// Take the lock if it is free and nobody waits for it.
+/// Take the lock if it is free and no process waits for it.
 #[inline]
 pub(crate) fn try_acquire(segments: &Segments) -> bool {
     let own = segments.space().member();
@@ -39,14 +40,15 @@ pub(crate) fn try_acquire(segments: &Segments) -> bool {
         && segments.writer().compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
-/// Wait for the lock until the deadline, or for ever; `None` when it passed.
+/// Wait for the lock until the deadline, or for ever. `None` when the deadline passed.
 pub(crate) fn acquire(segments: &Segments, deadline: Option<Instant>) -> Option<Taken> {
     let own = segments.space().member();
     let (word, wanted) = (segments.writer(), segments.wanted());
     let waiting = wanted.load(Ordering::Relaxed);
     if waiting != 0 && waiting != own && segments.left_at.load(Ordering::Relaxed) == segments.sequence() {
-        // Else a process that writes all the time would always be back before those that look now and then. Whoever waits says so
-        // again and again; whoever died waiting does not.
+        // Otherwise a process that writes all the time would always be back before the waiters,
+        // which look at intervals. A living waiter sets `wanted` again and again; a dead one does
+        // not.
         let _ = wanted.compare_exchange(waiting, 0, Ordering::Relaxed, Ordering::Relaxed);
         std::thread::sleep(COURTESY);
     }
@@ -66,8 +68,9 @@ pub(crate) fn acquire(segments: &Segments, deadline: Option<Instant>) -> Option<
             spins += 1;
             continue;
         }
-        // Not at once: to ask costs as much as many who hold it take. But who will not wait has nothing else to lose: it would be told
-        // for ever that a dead one is in the way.
+        // Do not ask at once whether the owner lives: asking costs as much as most critical
+        // sections take. But ask before giving up, or a caller without patience would be told for
+        // ever that a dead process is in the way.
         let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
         if owner != own && (is_over || pause == PAUSE_MAX) && take_over(segments, word, owner) {
             return Some(Taken::OverFromDead);
@@ -85,36 +88,38 @@ pub(crate) fn acquire(segments: &Segments, deadline: Option<Instant>) -> Option<
 fn take_over(segments: &Segments, word: &AtomicU64, owner: u64) -> bool {
     let own = segments.space().member();
     let mut is_taken = false;
-    // While the owner's number belongs to nobody: else another one could get it, and the lock, before the swap.
+    // Swap while the owner's number is reserved. Otherwise a new member could get that number, and
+    // the lock with it, before the swap.
     segments.space().if_gone(owner, &mut || {
         is_taken = word.compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed).is_ok();
     });
     is_taken
 }
 
-/// Leave the lock to whoever comes next, as if its owner had died: the log has still to be recovered.
+/// Leave the lock as if its owner had died: the next holder has to recover the log.
 pub(crate) fn abandon(segments: &Segments) {
     let own = segments.space().member();
     let _ = segments.writer().compare_exchange(own, GONE, Ordering::Release, Ordering::Relaxed);
 }
 
-/// Give the lock back.
+/// Release the lock.
 pub(crate) fn release(segments: &Segments) {
     let own = segments.space().member();
     segments.left_at.store(segments.sequence(), Ordering::Relaxed);
-    // A plain store: nobody else changes the word while it says a member that lives [W5], and an exchange would hold back all that
-    // follows. In a forked child it says another one.
+    // A plain store: no other process changes the word while it names a living member [W5], and a
+    // compare-and-swap would hold back all loads and stores that follow. In a forked child the word
+    // names another member.
     if segments.writer().load(Ordering::Relaxed) == own {
         segments.writer().store(0, Ordering::Release);
     }
     if segments.wanted().load(Ordering::Relaxed) != 0 {
-        // Not all who wait may have said so last; who is not woken looks again soon.
+        // `wanted` may name only one of several waiters. Those that are not woken look again soon.
         segments.space().wake(WRITER, CHANNEL, 1);
     }
 }
 
-/// [C5] Wait until nobody else writes the tree; false when the deadline passed. A dead one is followed at once: what it left
-/// undone, the engine takes back.
+/// [C5] Wait until no other process writes the tree. False when the deadline passed. A dead owner
+/// is replaced at once: the engine rolls back what it left unfinished.
 pub(crate) fn acquire_tree(segments: &Segments, deadline: Instant) -> bool {
     let own = segments.space().member();
     let word = segments.tree_writer();
@@ -133,7 +138,7 @@ pub(crate) fn acquire_tree(segments: &Segments, deadline: Instant) -> bool {
     }
 }
 
-/// Let others write the tree.
+/// Release the tree lock.
 pub(crate) fn release_tree(segments: &Segments) {
     let own = segments.space().member();
     let _ = segments.tree_writer().compare_exchange(own, 0, Ordering::Release, Ordering::Relaxed);

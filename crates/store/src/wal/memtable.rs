@@ -1,10 +1,13 @@
-//! What do the WAL records of one segment say, in this process's memory?
+//! The memtable: the WAL records of one use of a segment, in this process's memory.
 //!
-//! For every key the versions that the WAL records gave it, newest first, so that a snapshot sees those up to its
-//! sequence number while writers go on. Bytes stay where they are as long as the memtable lives. The hash index is kept with
-//! every WAL record; the ordered one catches up when somebody walks, since most who put do not, and so do the sums, by table, of rows that
-//! were counted without a catalog entry (`wal_record.rs`). What they catch up with are the versions, one after the other as they were added: so
-//! whoever adds stores a version and where it is found, and takes no lock.
+//! For every key it has all versions that the WAL records wrote, newest first. So a snapshot sees
+//! the versions up to its sequence number while writers go on. Bytes stay at their address while
+//! the memtable lives.
+//!
+//! The hash index is updated with every WAL record. The ordered index, and the row counts by table
+//! of counted rows (`record.rs`), catch up when they are needed, since most writers never walk.
+//! They catch up from the list of versions, in the order in which these were added. So a writer
+//! only appends a version and its hash index slot, and takes no lock.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -23,12 +26,12 @@ use crate::wal::key_order::sort_by_key;
 use crate::wal::newest::Newest;
 use crate::wal::record::{self, Change, ShortWalRecord};
 
-/// What a memtable says of a key.
+/// What a memtable or write batch says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said<'a> {
-    /// It has this value.
+    /// The key has this value.
     Value(&'a [u8]),
-    /// It is deleted.
+    /// The key is deleted.
     Deleted,
 }
 
@@ -44,7 +47,7 @@ impl<'a> Said<'a> {
 /// A key and what is said of it.
 pub(crate) type Saying<'a> = (&'a [u8], Said<'a>);
 
-/// Where a key stands in a memtable, or would.
+/// The slot of a key in a memtable, or the slot where it would go.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     hash: u32,
@@ -54,14 +57,15 @@ pub(crate) struct Place {
 
 /// The WAL records of one use of a segment.
 pub(crate) struct Memtable {
-    /// Every version of every key, as a [`Head`], the key and the value.
+    /// Every version of every key: a [`Head`], the key and the value.
     versions: Pinned,
-    /// The newest version of every key. Who puts and who reads looks here, which is why it is read without a lock.
+    /// The newest version of every key. Reads and puts of one key use this alone, so it is read
+    /// without a lock.
     newest: Newest,
     index: Latch<Index>,
 }
 
-/// What is known of the versions up to some place, for whoever walks, counts or writes a checkpoint.
+/// The ordered index and the row counts. Walks, counts and checkpoints use them.
 #[derive(Default)]
 struct Index {
     until: u64,
@@ -73,32 +77,33 @@ struct Index {
 /// The versions of one tree's keys.
 #[derive(Default)]
 struct OfTree {
-    /// All versions, as they came, and those of them that are the newest of their keys no more.
+    /// All versions, in the order in which they were added; and those that are no longer the newest
+    /// of their key.
     all: Vec<u32>,
     replaced: Vec<u32>,
-    /// The newest ones in key order, of those before some number.
+    /// The newest version of each key, in key order, of the first `ordered_count` versions.
     ordered: BTreeMap<Box<[u8]>, u32>,
     ordered_count: usize,
 }
 
 /// No version.
 const NONE: u32 = u32::MAX;
-/// Versions are numbered by where they stand, in units of this.
+/// A version's number is its position divided by this.
 const UNIT: u64 = 8;
-/// Bytes ahead of a version's key.
+/// Bytes before a version's key.
 pub(crate) const HEAD_SIZE: usize = 24;
 const DELETED: u8 = 1;
-/// Of a WAL record that counts: see `wal_record.rs`.
+/// Set if the WAL record's entry is counted: see `record.rs`.
 const COUNTS: u8 = 2;
-/// Values of the tree of large ones that are no shorter stand as they do in the engine's pages: 16 bytes behind a multiple of
-/// 64, which is what arrays in them are padded for.
+/// Large values (blobs) from this size on are aligned as in the engine's pages: 16 bytes after a
+/// multiple of 64. The padding of arrays inside them relies on it.
 const LARGE_SIZE_MIN: usize = 1024;
 
-/// What stands before a version's key and value.
+/// The head of a version, before its key and value.
 #[derive(Clone, Copy)]
 struct Head {
     sequence: u64,
-    /// The version of the same key before it.
+    /// The previous version of the same key.
     older: u32,
     key_size: u32,
     value_size: u32,
@@ -118,7 +123,7 @@ impl Head {
         bytes
     }
 
-    /// What a version says, of which this stands behind its head.
+    /// What a version says. `rest` is what follows its head.
     #[inline]
     fn said(self, rest: &[u8]) -> Said<'_> {
         if self.flags & DELETED != 0 {
@@ -144,19 +149,20 @@ impl Head {
 }
 
 impl Memtable {
-    /// An empty one, and the pen of whoever adds to it.
+    /// An empty memtable, and the pen that appends to it.
     pub(crate) fn new() -> (Self, Pen) {
         let (versions, pen) = Pinned::new();
         (Self { versions, newest: Newest::default(), index: Latch::new(Index::default()) }, pen)
     }
 
-    /// Have memory for a WAL record of so many bytes and entries that is about to be added: ahead of whatever cannot be taken back.
+    /// Reserve memory for a WAL record of this many bytes and entries. The caller does so before
+    /// any step that cannot be undone.
     ///
     /// # Errors
     /// `NoMemory`.
     #[inline]
     pub(crate) fn reserve(&self, size: usize, count: usize) -> Result<(), EngineError> {
-        // A head for each entry, and what lies between two of them.
+        // A head for each entry, and the padding between two entries.
         const BESIDE: usize = HEAD_SIZE + 2 * LINE;
         if self.versions.reserve(size + count * BESIDE) && self.newest.reserve(count) {
             return Ok(());
@@ -164,15 +170,16 @@ impl Memtable {
         Err(EngineError::NoMemory("the commits that the file has yet to take over"))
     }
 
-    /// About how many bytes it takes.
+    /// About how many bytes the memtable takes.
     pub(crate) fn size(&self) -> usize {
         self.versions.size()
     }
 
-    /// Add what the next WAL record says; whether that is anything of the catalog. In the order of the sequence numbers.
+    /// Add the entries of the next WAL record. Returns whether any of them is of the catalog. Call
+    /// in the order of the sequence numbers.
     ///
-    /// Where a key's hash leads is in no cache once there are many, and what was said of it last lies all over memory. So of some keys at a time
-    /// both are asked for, one after the other, before the first one is needed.
+    /// In a large memtable neither a key's slot nor its last version is likely to be cached. So
+    /// both are prefetched, first the slots and then the versions, for a batch of keys at a time.
     pub(crate) fn add(&self, pen: &mut Pen, sequence: u64, wal_record: &[u8]) -> bool {
         const AT_A_TIME: usize = 16;
         let mut is_of_catalog = false;
@@ -201,7 +208,7 @@ impl Memtable {
         }
     }
 
-    /// As `add`, for a WAL record that was made here of changes whose keys have these hashes.
+    /// As `add`, for a WAL record made in this process, whose keys' hashes are known.
     pub(crate) fn add_made<'a>(
         &self,
         pen: &mut Pen,
@@ -216,20 +223,22 @@ impl Memtable {
         }
     }
 
-    /// Look a row up, to read what was said of it last and to say more. Nothing is added to the memtable in between.
+    /// Find the slot of a row, to read its last version and to add the next. Nothing may be added
+    /// to the memtable in between.
     #[inline]
     pub(crate) fn place_of_row(&self, key: HashedKey<'_>) -> Place {
         self.look_hashed(Tree::Rows, key.bytes, short_hash(Tree::Rows, key.hash)).0
     }
 
-    /// What was said last of a row.
+    /// The last version of a row.
     #[inline]
     pub(crate) fn find_row(&self, key: HashedKey<'_>) -> Option<Said<'_>> {
         let (_, version) = self.look_hashed(Tree::Rows, key.bytes, short_hash(Tree::Rows, key.hash));
         version.map(|(head, rest)| head.said(rest))
     }
 
-    /// The place of a key with this hash; of the version there also the head, and what stands behind that: the key, the value, and others.
+    /// The slot of a key with this hash. If the key is there, also its newest version's head and
+    /// the bytes after it: the key, the value, and further versions.
     #[inline]
     fn look_hashed(&self, tree: Tree, key: &[u8], hash: u32) -> (Place, Option<(Head, &[u8])>) {
         let mut version = None;
@@ -243,13 +252,13 @@ impl Memtable {
         (Place { hash, newest: newest.unwrap_or(NONE), slot }, version)
     }
 
-    /// What was said last.
+    /// The last version at a place.
     #[inline]
     pub(crate) fn said_at(&self, place: Place) -> Option<Said<'_>> {
         if place.newest == NONE { None } else { self.said(place.newest, u64::MAX).map(|(_, said)| said) }
     }
 
-    /// As `add`, for a WAL record of one change, of a key that was looked up.
+    /// As `add`, for one change of a key whose place is known.
     #[inline]
     pub(crate) fn add_at(
         &self,
@@ -261,7 +270,7 @@ impl Memtable {
     ) {
         let key = wal_record.get(change.key.clone()).unwrap_or_default();
         let value = change.value.clone().map(|value| wal_record.get(value).unwrap_or_default());
-        // As in the WAL record, where the value stands behind the key.
+        // As in the WAL record, where the value follows the key.
         let until = change.value.as_ref().map_or(change.key.end, |value| value.end);
         let key_and_value = wal_record.get(change.key.start..until).unwrap_or_default();
         debug_assert_eq!(key_and_value.len(), key.len() + value.map_or(0, <[u8]>::len));
@@ -275,7 +284,8 @@ impl Memtable {
             tree: tree as u8,
             flags: counts | if value.is_none() { DELETED } else { 0 },
         };
-        // Keys of that tree have eight bytes. Where a stranger's log has another, its value would move the head to where no version is found.
+        // Keys of that tree have eight bytes. If a foreign log has a key of another size, the
+        // alignment of its value would move the head to a place where no version is found.
         let is_large = tree == Tree::Blobs
             && key.len().is_multiple_of(UNIT as usize)
             && value.is_some_and(|value| value.len() >= LARGE_SIZE_MIN);
@@ -284,7 +294,7 @@ impl Memtable {
         self.note((hash, slot, older), at);
     }
 
-    /// As `add`, for the WAL record of one short row that was looked up.
+    /// As `add`, for the WAL record of one short row whose place is known.
     #[inline]
     pub(crate) fn add_row(
         &self,
@@ -301,10 +311,10 @@ impl Memtable {
         self.note((hash, slot, older), at);
     }
 
-    /// A version was appended: it is the newest of its key.
+    /// Make an appended version the newest of its key.
     #[inline]
     fn note(&self, (hash, slot, older): (u32, u32, u32), at: Option<u64>) {
-        // A segment is much smaller than what can be numbered.
+        // A segment is much smaller than the range of version numbers.
         let Some(version) = at.map(|at| (at / UNIT) as u32) else { return };
         if older == NONE {
             self.newest.insert(hash, slot, version);
@@ -313,20 +323,21 @@ impl Memtable {
         }
     }
 
-    /// The index, of all that was added so far.
+    /// The index, caught up with all versions.
     fn index(&self) -> Held<'_, Index> {
         let mut index = self.index.lock();
         index.catch_up(&self.versions);
         index
     }
 
-    /// What the WAL records up to a sequence number say of a key, and the last one that says so; `None`: nothing.
+    /// What the WAL records up to a sequence number say of a key, with the number of the last one
+    /// that does. `None` if none does.
     #[inline]
     pub(crate) fn find_numbered(&self, tree: Tree, key: &[u8], sequence: u64) -> Option<(u64, Said<'_>)> {
         self.find_hashed(tree, HashedKey::of(key), sequence)
     }
 
-    /// As `find_numbered`, of a key whose hash is known.
+    /// As `find_numbered`, for a key whose hash is known.
     #[inline]
     pub(crate) fn find_hashed(
         &self,
@@ -342,7 +353,7 @@ impl Memtable {
         if head.older == NONE { None } else { self.said(head.older, sequence) }
     }
 
-    /// How many more rows of a table were counted by the WAL records behind one sequence number and up to another.
+    /// How many rows of a table were counted by the WAL records after `behind` and up to `until`.
     pub(crate) fn counted(&self, table: TableId, behind: u64, until: u64) -> i64 {
         let index = self.index();
         let of_table = index.counted.iter().find(|counted| counted.table == table);
@@ -354,8 +365,8 @@ impl Memtable {
         self.index().counted.iter().map(|counted| counted.table).collect()
     }
 
-    /// Fill `out` with up to `limit` keys behind `bound` in walking order, of which something was said up to the sequence
-    /// number; false when there are no more.
+    /// Fill `out` with up to `limit` keys behind `bound`, in walking order, that have a version up
+    /// to the sequence number. False when there are no more.
     pub(crate) fn walk<'a>(
         &'a self,
         tree: Tree,
@@ -388,9 +399,9 @@ impl Memtable {
         !is_end
     }
 
-    /// Every key of each tree with what was said of it last, in key order: what a checkpoint writes.
+    /// Every key of each tree with its newest version, in key order, for a checkpoint.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Tree, impl Iterator<Item = Saying<'_>>)> {
-        // In key order versions lie all over memory.
+        // In key order the versions are scattered over memory, so they are prefetched.
         const AHEAD: usize = 8;
         let newest = self.index().trees.each_ref().map(OfTree::newest_as_they_came);
         Tree::ALL.into_iter().zip(newest).map(move |(tree, newest)| {
@@ -409,7 +420,7 @@ impl Memtable {
 
     /// Bring the ordered index up to date.
     fn order(&self, of_tree: &mut OfTree) {
-        // To put so many one by one, each at its place, takes four times as long as to put all in order anew.
+        // To insert this many one by one takes four times as long as to sort all of them anew.
         const MANY: usize = 1 << 12;
         let new = of_tree.all.get(of_tree.ordered_count..).unwrap_or_default();
         if new.len() >= MANY.max(of_tree.ordered_count) {
@@ -429,7 +440,7 @@ impl Memtable {
         of_tree.ordered_count = of_tree.all.len();
     }
 
-    /// These in key order.
+    /// Sort versions by their keys.
     fn sorted(&self, mut versions: Vec<u32>) -> Vec<u32> {
         sort_by_key(&mut versions, |version| self.key(version));
         versions
@@ -441,7 +452,7 @@ impl Memtable {
         key_of(&self.versions, version).map_or(&[], |(_, key)| key)
     }
 
-    /// The newest version up to a sequence number, and its own.
+    /// The newest version up to `sequence`, with its own sequence number.
     #[inline]
     fn said(&self, newest: u32, sequence: u64) -> Option<(u64, Said<'_>)> {
         let mut version = newest;
@@ -455,20 +466,21 @@ impl Memtable {
     }
 }
 
-/// The head of a version, and what stands behind that: the key, the value, and other versions. `None` of no version.
+/// The head of a version, and the bytes after it: the key, the value, and further versions. `None`
+/// if there is no such version.
 #[inline]
 fn version_at(versions: &Pinned, version: u32) -> Option<(Head, &[u8])> {
     parsed(versions.from(u64::from(version) * UNIT))
 }
 
-/// The head that some bytes begin with, and what stands behind that.
+/// The head at the start of some bytes, and the bytes after it.
 #[inline]
 fn parsed(bytes: &[u8]) -> Option<(Head, &[u8])> {
     let (head, rest) = bytes.split_at_checked(HEAD_SIZE)?;
     Some((Head::parse(head)?, rest))
 }
 
-/// The head and the key of a version; `None` of no version.
+/// The head and the key of a version. `None` if there is no such version.
 #[inline]
 fn key_of(versions: &Pinned, version: u32) -> Option<(Head, &[u8])> {
     let (head, rest) = version_at(versions, version)?;
@@ -476,13 +488,14 @@ fn key_of(versions: &Pinned, version: u32) -> Option<(Head, &[u8])> {
 }
 
 impl OfTree {
-    /// The newest version of every key among all, in the order in which they were added: so they lie in memory.
+    /// The newest version of every key, in the order in which they were added, which is their order
+    /// in memory.
     fn newest_as_they_came(&self) -> Vec<u32> {
         let Self { all, replaced, .. } = self;
         if replaced.is_empty() {
             return all.clone();
         }
-        // Not of `newest`, which whoever adds has by then told of more, or of less.
+        // Not from `newest`: a writer may have added to it or replaced in it since.
         let mut is_replaced = vec![0_u64; all.last().map_or(0, |last| *last as usize / 64 + 1)];
         for version in replaced {
             if let Some(word) = is_replaced.get_mut(*version as usize / 64) {
@@ -497,10 +510,10 @@ impl OfTree {
 }
 
 impl Index {
-    /// Go through the versions that were added since.
+    /// Read the versions that were added since the last call.
     fn catch_up(&mut self, versions: &Pinned) {
         while let Some(mut place) = versions.entry_from(self.until) {
-            // As far as they lie beside each other.
+            // Walk one contiguous run of versions.
             let mut bytes = versions.from(place);
             while let Some((head, rest)) = parsed(bytes).filter(|(head, _)| head.sequence < GAP) {
                 let Some(key) = rest.get(..head.key_size as usize) else { return };
@@ -525,7 +538,7 @@ impl Index {
         }
     }
 
-    /// Count a row in, or out.
+    /// Count a row in or out.
     fn count(&mut self, row_key: &[u8], sequence: u64, more: i64) {
         let Some((table, _)) = row_key::split(row_key) else { return };
         if let Some(counted) = self.counted.iter_mut().find(|counted| counted.table == table) {
@@ -541,7 +554,8 @@ fn hash_of(tree: Tree, key: &[u8]) -> u32 {
     short_hash(tree, xxh3_64(key))
 }
 
-/// What a memtable takes of a key's hash. Keys of different trees are hardly ever the same.
+/// The part of a key's hash that a memtable uses. Mixing in the tree is enough: keys of different
+/// trees are hardly ever equal.
 #[inline]
 fn short_hash(tree: Tree, hash: u64) -> u32 {
     (hash >> 32) as u32 ^ tree as u32
@@ -566,8 +580,9 @@ mod tests {
 
     #[test]
     fn a_checkpoint_gets_every_key_once_and_in_order() {
-        // What sorting by eight bytes behind what all share may get wrong: keys that end within them or ahead of them, that go
-        // on behind them, that hold zeros, and those of another tree.
+        // Keys that sorting by the eight bytes behind the shared prefix may get wrong: keys that
+        // end within those bytes or before them, that go on after them, that hold zeros, and keys
+        // of another tree.
         let tails: [&[u8]; 9] =
             [b"", b"\0", b"\0\0", b"a", b"abcdefgh", b"abcdefgh\0", b"abcdefghi", b"abcdefgz", b"\xff"];
         for shared in [&b""[..], b"k", b"shared by all of them "] {
@@ -614,7 +629,8 @@ mod tests {
 
     #[test]
     fn a_walk_over_many_keys_is_one_over_few() {
-        // Walks in between bring some in order one by one, others all at once; some keys are said anew, ahead of that and behind.
+        // Walks in between: some bring keys in order one by one, others all at once. Some keys get
+        // new versions before that, some after.
         for steps in [&[100_u64, 20_000][..], &[10_000, 300, 10_000], &[20_000], &[5_000, 5_000, 5_000]] {
             let (mut memtable, mut expected, mut sequence) = (Memtable::new(), BTreeMap::new(), 0);
             for count in steps {
@@ -665,7 +681,8 @@ mod tests {
         let (memtable, published) = (&memtable, &published);
         let is_deleted = |sequence: u64| sequence.is_multiple_of(7);
         let value = |sequence: u64| sequence.to_le_bytes().repeat(1 + (sequence % 5) as usize);
-        // Each WAL record says something of the next key, so that the last one of each up to a WAL record follows from its number.
+        // Each WAL record writes the next key in turn, so the last one that wrote a key, up to any
+        // WAL record, follows from its number.
         let last = |key: u64, until: u64| until.checked_sub((until + KEYS - key) % KEYS).filter(|at| *at > 0);
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -725,7 +742,8 @@ mod tests {
     fn rows_are_counted_up_to_each_wal_record() {
         let mut memtable = Memtable::new();
         let mut totals = vec![0];
-        // Runs of one and of many, with WAL records between them that count nothing or another table's.
+        // Runs of one and of many, with WAL records in between that count nothing or rows of
+        // another table.
         for sequence in 1..60_u64 {
             let counts = sequence % 7 != 0 && !(20..25).contains(&sequence);
             let table = if sequence % 5 == 0 { 4 } else { 3 };

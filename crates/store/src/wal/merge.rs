@@ -1,8 +1,8 @@
-//! How does one walk go over the tree and what is not in it yet?
+//! Merges the tree with the memtables and a transaction's write batch in one walk.
 //!
-//! All sources are walked at once; where they have the same key, the first source that has it holds, and a deleted key is
-//! passed over. A source that is a memtable is asked for some keys at a time, since it is locked meanwhile. Once no
-//! memtable has more, the walk is the tree's own.
+//! All sources are walked at once. If several have the same key, the first source holds, and a
+//! deleted key is skipped. A memtable is locked while it is read, so some keys are taken from it at
+//! a time. When no memtable has more keys, the rest of the walk is the tree's own.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, Start, Tree};
 use crate::wal::memtable::{Memtable, Said, Saying};
 use crate::wal::write_batch::WriteBatch;
 
-/// What lies over the tree: a transaction's own changes, then memtables, newest first.
+/// A source over the tree: the transaction's own write batch, or a memtable up to a sequence
+/// number. Newest first.
 #[derive(Clone, Copy)]
 pub(crate) enum Over<'t> {
     WriteBatch(&'t WriteBatch),
@@ -43,7 +44,7 @@ struct OverWalk<'t> {
 }
 
 impl<'t> OverWalk<'t> {
-    /// What comes next.
+    /// The next key of this source.
     fn head(&mut self, tree: Tree, direction: Direction, limit: usize) -> Option<Saying<'t>> {
         if self.index >= self.sayings.len() && self.has_more {
             let last = self.sayings.last().map(|(key, _)| *key);
@@ -56,11 +57,11 @@ impl<'t> OverWalk<'t> {
     }
 }
 
-/// See the module.
+/// Merges the sources; see the module.
 pub(crate) struct MergedCursor<'t> {
     tree: Tree,
     direction: Direction,
-    /// How many keys a memtable is asked for: few at first, since most walks are short.
+    /// How many keys are taken from a memtable at a time: few at first, since most walks are short.
     limit: usize,
     overs: Vec<OverWalk<'t>>,
     below: Box<dyn Cursor<'t> + 't>,
@@ -90,7 +91,7 @@ impl<'t> MergedCursor<'t> {
         }
     }
 
-    /// What the tree has next.
+    /// The next entry of the tree.
     fn head_below(&mut self) -> Result<Option<Entry<'t>>, EngineError> {
         if self.index >= self.batch.entries.len() && !self.is_below_over {
             self.below.fill(&mut self.batch)?;
@@ -106,7 +107,7 @@ impl<'t> MergedCursor<'t> {
             let below = self.head_below()?;
             let mut best: Option<Saying<'t>> = below.map(|(key, value)| (key, Said::Value(value)));
             let (tree, direction, limit) = (self.tree, self.direction, self.limit);
-            // From the lowest source up: of equal keys the upper one holds.
+            // From the lowest source up: of equal keys the upper source holds.
             for over in self.overs.iter_mut().rev() {
                 let Some(head) = over.head(tree, direction, limit) else { continue };
                 let is_first = best.is_none_or(|(key, _)| match direction {
@@ -135,7 +136,7 @@ impl<'t> MergedCursor<'t> {
         }
     }
 
-    /// The first key that anything over the tree says something of.
+    /// The first key that any source over the tree has.
     fn first_over(&mut self) -> Option<&'t [u8]> {
         let (tree, direction, limit) = (self.tree, self.direction, self.limit);
         let heads = self.overs.iter_mut().filter_map(|over| over.head(tree, direction, limit));
@@ -146,14 +147,14 @@ impl<'t> MergedCursor<'t> {
         }
     }
 
-    /// What is left of the tree's last batch.
+    /// The rest of the tree's current batch.
     fn rest_below(&self) -> &[Entry<'t>] {
         self.batch.entries.get(self.index..).unwrap_or_default()
     }
 }
 
-/// How many of these entries come before a key in walking order: looked for in steps that double, since where few keys lie
-/// over many it is all of a page.
+/// How many of these entries come before a key in walking order. A galloping search, since the
+/// answer is often a whole page: few keys lie over many.
 fn count_before(entries: &[Entry<'_>], key: &[u8], direction: Direction) -> usize {
     let is_before = |entry: &Entry<'_>| match direction {
         Direction::Forward => entry.0 < key,
@@ -198,7 +199,7 @@ impl<'t> Cursor<'t> for MergedCursor<'t> {
         batch.entries.clear();
         while batch.entries.len() < ENOUGH {
             let Some(over) = self.first_over() else {
-                // Nothing lies over what the tree has from here on.
+                // No source over the tree has a key from here on.
                 if self.rest_below().is_empty() && batch.entries.is_empty() {
                     return if self.is_below_over { Ok(()) } else { self.below.fill(batch) };
                 }

@@ -1,7 +1,8 @@
-//! How does a commit last at the price of a copy?
+//! The write-ahead log (WAL): a commit costs one copy into memory that survives the process.
 //!
-//! Commits are WAL records in one log that all openers share; readers see the log's WAL records over the tree; a checkpoint
-//! writes them into the tree. The contract, with its invariants by number, is `docs/internals/write-path.md`.
+//! Each commit is one WAL record in a log that all processes share. Readers merge the log's WAL
+//! records with the tree. A checkpoint copies them into the tree. The contract, with its numbered
+//! invariants, is `docs/internals/write-path.md`.
 
 mod checkpoint;
 mod checkpointer;

@@ -1,8 +1,10 @@
-//! Which version of a key did a memtable get last?
+//! The memtable's hash index: finds the newest version of a key.
 //!
-//! A hash table of words that only grows: one thread at a time adds to it, and everybody reads it meanwhile without a lock. What a key is,
-//! whoever asks knows; here are half of its hash and the number of its newest version, in one word, so that growing looks at no
-//! key, and looking up at one place. A table that was outgrown stays for those who are reading it: all of them together are as large as the last one.
+//! A hash table of words that only grows. One thread at a time adds to it, and others read it
+//! meanwhile without a lock. A word holds half of a key's hash and the number of its newest
+//! version; the caller compares the keys. So growing reads no keys, and a lookup reads one slot. An
+//! outgrown table stays allocated for its readers: all old tables together are as large as the
+//! current one.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,16 +12,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sys::block::Block;
 use crate::sys::os::prefetch;
 
-/// Slots of the first tables, as powers of two; from then on each has twice as many as the one before. Few keys need few slots, and to grow
-/// step by step was a twentieth of ten thousand puts.
+/// The sizes of the first tables, as powers of two; each later table is twice as large as the one
+/// before. Few keys need few slots, and growing step by step took a twentieth of ten thousand puts.
 const FIRST_BITS: [u32; 3] = [6, 10, 14];
-/// More slots than versions can be numbered.
+/// Enough tables for more slots than there can be version numbers.
 const TABLE_COUNT: usize = 21;
 
-/// See the module.
+/// The hash index; see the module.
 pub(crate) struct Newest {
     tables: [OnceLock<Block>; TABLE_COUNT],
-    /// The one in use.
+    /// The index of the current table.
     last: AtomicUsize,
     count: AtomicUsize,
 }
@@ -40,7 +42,7 @@ fn bits_of(table: usize) -> u32 {
     FIRST_BITS.get(table).copied().unwrap_or_else(|| last + (table + 1 - FIRST_BITS.len()) as u32)
 }
 
-/// What stands in a slot that is not empty.
+/// The word of a slot that is not empty.
 #[inline]
 fn word_of(hash: u32, version: u32) -> u64 {
     u64::from(hash) << 32 | (u64::from(version) + 1)
@@ -53,18 +55,19 @@ impl Newest {
         table.map_or(&[], Block::words)
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The version with this hash that `is_it`, if there is one, and the slot where the search ended.
+    /// The version with this hash for which `is_it` is true, if any, and the slot where the search
+    /// ended.
     #[inline]
     pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> (Option<u32>, u32) {
         let slots = self.slots();
         let mask = slots.len().wrapping_sub(1);
         let mut at = hash as usize & mask;
-        // Ends: never more than five of eight are taken.
+        // Terminates: at most five eighths of the slots are taken.
         while let Some(slot) = slots.get(at) {
             let word = slot.load(Ordering::Acquire);
             let Some(version) = (word as u32).checked_sub(1) else { break };
@@ -76,7 +79,7 @@ impl Newest {
         (None, at as u32)
     }
 
-    /// Somebody is about to look for this hash.
+    /// Prefetch the slot of a hash that is looked up soon.
     #[inline]
     pub(crate) fn ask_for(&self, hash: u32) {
         let slots = self.slots();
@@ -85,7 +88,8 @@ impl Newest {
         }
     }
 
-    /// Add a key that is not there; `slot` is where the search for it has ended, since when nothing was added. One thread at a time.
+    /// Add a key that is not in the table. `slot` is where the search for it ended; nothing was
+    /// added since. One thread at a time.
     #[inline]
     pub(crate) fn insert(&self, hash: u32, slot: u32, version: u32) {
         let (count, slots, word) = (self.len() + 1, self.slots(), word_of(hash, version));
@@ -99,7 +103,8 @@ impl Newest {
         self.count.store(count, Ordering::Relaxed);
     }
 
-    /// Give a key that was found in a slot another version; nothing was added since. One thread at a time.
+    /// Store another version for the key in a slot; nothing was added since it was found. One
+    /// thread at a time.
     #[inline]
     pub(crate) fn replace(&self, hash: u32, slot: u32, version: u32) {
         if let Some(slot) = self.slots().get(slot as usize) {
@@ -118,7 +123,8 @@ impl Newest {
         }
     }
 
-    /// Have memory for so many more keys; false where there is none. For the thread that is about to insert them.
+    /// Allocate memory for this many more keys. False if there is none. Only for the thread that
+    /// inserts.
     #[inline]
     pub(crate) fn reserve(&self, more: usize) -> bool {
         let count = self.len() + more;
@@ -144,7 +150,7 @@ impl Newest {
     fn grow(&self) {
         let old = self.slots();
         let next = if old.is_empty() { 0 } else { self.last.load(Ordering::Relaxed) + 1 };
-        // Without a call where memory was reserved.
+        // Skip the call if memory was reserved.
         let is_there = self.tables.get(next).is_some_and(|table| table.get().is_some());
         if !is_there && !self.reserve_tables(self.len() + 1) {
             return;
@@ -164,8 +170,8 @@ impl Newest {
 mod tests {
     use super::*;
 
-    /// Few different hashes, and such as lie beside each other at the end of every table: what is looked for then is behind others, or
-    /// around the corner.
+    /// Few different hashes, some of them at the end of every table, so that searches have to probe
+    /// past other keys and wrap around.
     fn hash_of(key: u32) -> u32 {
         if key.is_multiple_of(3) { u32::MAX - key % 7 } else { key.wrapping_mul(0x9E37_79B9) }
     }
@@ -181,7 +187,7 @@ mod tests {
         const KEYS: u32 = 5_000;
         let newest = Newest::default();
         assert_eq!(newest.find(0, |_| true), (None, 0));
-        // Version numbers tell the key: its own, or that and a multiple of `KEYS`.
+        // Version numbers identify the key: the key's number, or that plus a multiple of `KEYS`.
         let of = |key: u32| move |version: u32| version % KEYS == key;
         for key in 0..KEYS {
             insert(&newest, hash_of(key), key);

@@ -1,6 +1,6 @@
-//! What does a snapshot of tree and log see?
+//! A snapshot of log and tree.
 //!
-//! [R1] The memtables' newest versions up to its sequence number, then the tree.
+//! [R1] It sees the memtables' newest versions up to its sequence number, then the tree.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -16,20 +16,20 @@ use crate::wal::merge::{MergedCursor, Over};
 use crate::wal::state::State;
 use crate::wal::write_batch::WriteBatch;
 
-/// One version of tree and log.
+/// One version of log and tree.
 #[derive(Clone)]
 pub(crate) struct LoggedRead {
     tree: Arc<dyn ReadTxn>,
-    /// Newest first; only those that have what the tree has not.
+    /// Newest first. Only memtables with WAL records that the tree lacks.
     memtables: [Option<Arc<Memtable>>; 2],
     sequence: u64,
-    /// The number of the last WAL record that the tree has.
+    /// The sequence number of the last WAL record that the tree has.
     applied: u64,
     catalog: u64,
 }
 
 impl LoggedRead {
-    /// The newest version that a process has taken over, and the tree that goes with it.
+    /// The newest version that this process has read, with the tree under it.
     pub(crate) fn new(state: &State, tree: Arc<dyn ReadTxn>) -> Self {
         let mut memtables = [None, None];
         let mut live = state.memtables.iter().rev().filter(|placed| placed.end > state.applied.position);
@@ -41,14 +41,14 @@ impl LoggedRead {
         Self { tree, memtables, sequence, applied: state.applied.sequence, catalog: state.catalog_version() }
     }
 
-    /// What the memtables say of a key.
+    /// The memtables' version of a key.
     #[inline]
     pub(crate) fn find_over(&self, tree: Tree, key: HashedKey<'_>) -> Option<Said<'_>> {
         let mut memtables = self.memtables.iter().flatten();
         memtables.find_map(|memtable| memtable.find_hashed(tree, key, self.sequence)).map(|(_, said)| said)
     }
 
-    /// As `get`, of a key whose hash is known.
+    /// As `get`, for a key whose hash is known.
     #[inline]
     pub(crate) fn get_hashed(&self, tree: Tree, key: HashedKey<'_>) -> Result<Option<&[u8]>, EngineError> {
         match self.find_over(tree, key) {
@@ -57,7 +57,8 @@ impl LoggedRead {
         }
     }
 
-    /// As [`ReadTxn::rows_beyond`]: what was counted behind the WAL record that wrote the table's entry.
+    /// See [`ReadTxn::rows_beyond`]: what was counted after the WAL record that wrote the table's
+    /// entry.
     pub(crate) fn rows_beyond(&self, table: TableId) -> i64 {
         let (key, until) = (table_key(table), self.sequence);
         let written =
@@ -67,7 +68,8 @@ impl LoggedRead {
         memtables().map(|memtable| memtable.counted(table, behind, until)).sum()
     }
 
-    /// How many more entries there are than in the tree, whose own place in the log is none, nor what is kept of the log.
+    /// How many more entries a tree has with the memtables than without. The entries for `applied`
+    /// and for the history are not counted.
     pub(crate) fn entries_over(&self, tree: Tree) -> Result<i64, EngineError> {
         let mut more = 0;
         if tree == Tree::Meta && self.tree.get(tree, APPLIED_KEY)?.is_some() {
@@ -85,8 +87,9 @@ impl LoggedRead {
         Ok(more)
     }
 
-    /// The first entry of a walk over memtables and tree, with a write batch over both. A walk asks each memtable for some keys and the tree for a page;
-    /// here each is asked for one.
+    /// The first entry of a walk over memtables and tree, with a write batch over both. A cursor
+    /// would fetch several keys from each memtable and a page from the tree; this fetches one from
+    /// each.
     pub(crate) fn first_under<'t>(
         &'t self,
         tree: Tree,
@@ -110,7 +113,7 @@ impl LoggedRead {
             let from = place.as_deref().map_or(start, Start::At);
             let below = self.tree.first_from(tree, from, direction)?;
             let mut best: Option<Saying<'t>> = below.map(|(key, value)| (key, Said::Value(value)));
-            // From the lowest up: of equal keys the upper one holds.
+            // From the lowest source up: of equal keys the upper source holds.
             let memtables = self.memtables.iter().flatten().rev();
             let memtables = memtables.map(|memtable| Over::Memtable(memtable, self.sequence));
             let mut said = Vec::with_capacity(1);
@@ -132,19 +135,19 @@ impl LoggedRead {
                 Some((key, Said::Deleted)) => behind = Some(key),
             }
         }
-        // Many were deleted here.
+        // Many keys are deleted here: use a cursor.
         let mut cursor = self.cursor_under(tree, write_batch.map(Over::WriteBatch))?;
         cursor.start(start, direction)?;
         cursor.step()
     }
 
-    /// A cursor over memtables and tree, with something over both.
+    /// A cursor over memtables and tree, with `over` above both.
     pub(crate) fn cursor_under<'t>(
         &'t self,
         tree: Tree,
         over: Option<Over<'t>>,
     ) -> Result<Box<dyn Cursor<'t> + 't>, EngineError> {
-        // To put the keys of the memtables in order takes about as much again as they do.
+        // Sorting the keys of the memtables takes about as much memory again.
         let size = self.memtables.iter().flatten().map(|memtable| memtable.size()).sum();
         if size > 0 {
             memory::check_room(size, "the order of the last commits")?;
@@ -153,7 +156,7 @@ impl LoggedRead {
         let memtables =
             self.memtables.iter().flatten().map(|memtable| Over::Memtable(memtable, self.sequence));
         let overs: Vec<Over<'t>> = over.into_iter().chain(memtables).collect();
-        // [R5] Nothing over it: the walk is the tree's own.
+        // [R5] Without any source over it, the walk is the tree's own.
         Ok(if overs.is_empty() { below } else { Box::new(MergedCursor::new(tree, overs, below)) })
     }
 }
@@ -196,7 +199,7 @@ impl ReadTxn for LoggedRead {
         self.first_under(tree, start, direction, None)
     }
 
-    /// The tree's: what lies over it is little.
+    /// The tree's separators; the memtables above it are small.
     fn separators(
         &self,
         tree: Tree,

@@ -1,14 +1,17 @@
-//! How does one commit stand in the log?
+//! The format of a WAL record: the bytes of one commit in the log.
 //!
 //! ```text
-//! WAL record    u32 size, u32 count, u64 sequence, entries (`engine/entry.rs`), zeros up to a multiple of 8, u64 check
+//! WAL record    u32 size, u32 count, u64 sequence, entries (`engine/entry.rs`),
+//!               zeros up to a multiple of 8, u64 check
 //! ```
 //!
-//! A counted entry is a row that its table has one more of, or when deleted one less, without saying so in the catalog: a
-//! commit of one row is one entry then instead of two. A WAL record that counts rows says nothing of how many their tables have.
+//! A counted entry is a put of a new row, or a delete of an existing one, whose table's row count
+//! in the catalog is left as it is. So a commit of one row has one entry instead of two. A WAL
+//! record with counted entries does not write row counts to the catalog.
 //!
-//! The check is XXH3-64 of all before it, seeded by the check of the WAL record before or by the segment's salt. Entries stand in
-//! the order in which they were written; a later one of the same key holds.
+//! The check is XXH3-64 of all bytes before it, seeded by the check of the previous WAL record or
+//! by the segment's salt. Entries are in the order in which they were written; the last one of a
+//! key holds.
 
 use std::ops::Range;
 
@@ -23,30 +26,30 @@ use crate::engine::{HashedKey, Tree};
 use crate::sys::short;
 use crate::wal::memtable;
 
-/// Bytes ahead of a WAL record's entries.
+/// Bytes before a WAL record's entries.
 pub(crate) const HEAD_SIZE: usize = 16;
 /// Bytes of its check.
 pub(crate) const CHECK_SIZE: usize = 8;
 
-/// One change, as places in the bytes of its WAL record.
+/// One change, as ranges in the bytes of its WAL record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) tree: Tree,
     pub(crate) key: Range<usize>,
-    /// `None`: the key is deleted.
+    /// `None` if the key is deleted.
     pub(crate) value: Option<Range<usize>>,
-    /// See the module.
+    /// A counted entry; see the module.
     pub(crate) is_counted: bool,
 }
 
-/// The bytes of a WAL record that nothing stands in yet.
+/// A new WAL record without entries.
 pub(crate) fn begin(capacity: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD_SIZE + CHECK_SIZE + capacity);
     begin_again(&mut bytes);
     bytes
 }
 
-/// The same in memory that is there.
+/// The same, in memory that exists.
 pub(crate) fn begin_again(bytes: &mut Vec<u8>) {
     bytes.clear();
     bytes.extend_from_slice(&[0; HEAD_SIZE]);
@@ -54,18 +57,19 @@ pub(crate) fn begin_again(bytes: &mut Vec<u8>) {
 
 /// Room for the WAL record of one short row.
 pub(crate) const SHORT_SIZE: usize = 272;
-/// Bytes of key and value that have room there.
+/// How many bytes of key and value fit into it.
 const SHORT_ROW_SIZE: usize = 224;
-/// Where the WAL record begins, so that its entry stands where a memtable's version of it does (`headed_by`).
+/// Where the WAL record begins, chosen so that its entry is where a memtable's version needs it
+/// (`headed_by`).
 const SHORT_START: usize = 8;
-/// Where the key stands, behind the entry's mark and both sizes.
+/// Where the key begins: after the entry's mark and both sizes.
 const SHORT_KEY_AT: usize = SHORT_START + HEAD_SIZE + 3;
 
 const _: () = assert!(SHORT_KEY_AT + SHORT_ROW_SIZE + 8 + CHECK_SIZE <= SHORT_SIZE, "there is room");
 const _: () = assert!(SHORT_KEY_AT >= memtable::HEAD_SIZE, "and for a memtable's head");
 
-/// The WAL record of one row that is put, for nearly all rows that are put by themselves: made in one place, of a size that is known, once
-/// for the log and for the memtable.
+/// The WAL record of one short row: nearly every row that is put by itself. It is built once, in a
+/// buffer of fixed size, for the log and the memtable.
 pub(crate) struct ShortWalRecord {
     bytes: [u8; SHORT_SIZE],
     key_size: u8,
@@ -79,7 +83,8 @@ impl Default for ShortWalRecord {
 }
 
 impl ShortWalRecord {
-    /// Begin the WAL record of a row; how long it will be, `None` where it is not so short. A counted one: see the module.
+    /// Begin the WAL record of a row. Returns its final size, or `None` if the row is too long for
+    /// this buffer. `is_counted`: see the module.
     #[inline]
     pub(crate) fn begin(&mut self, key: HashedKey<'_>, value: &[u8], is_counted: bool) -> Option<usize> {
         let (key, size) = (key.bytes, key.bytes.len() + value.len());
@@ -99,7 +104,7 @@ impl ShortWalRecord {
         Some((HEAD_SIZE + 3 + size).next_multiple_of(8) + CHECK_SIZE)
     }
 
-    /// Complete it; its bytes and its check.
+    /// Complete the WAL record. Returns its bytes and its check.
     #[inline]
     pub(crate) fn finish(&mut self, sequence: u64, seed: u64) -> (&[u8], u64) {
         let row = usize::from(self.key_size) + usize::from(self.value_size);
@@ -126,7 +131,7 @@ impl ShortWalRecord {
         self.bytes.get(SHORT_START + HEAD_SIZE).is_some_and(|mark| mark & COUNTED != 0)
     }
 
-    /// Key and value behind another head than the WAL record's, which is lost.
+    /// The key and value behind a memtable's head. This overwrites the head of the WAL record.
     #[inline]
     pub(crate) fn headed_by(&mut self, head: [u8; memtable::HEAD_SIZE]) -> &[u8] {
         const START: usize = SHORT_KEY_AT - memtable::HEAD_SIZE;
@@ -138,7 +143,7 @@ impl ShortWalRecord {
     }
 }
 
-/// How many entries a WAL record says that it has, and no more than it can have.
+/// How many entries a WAL record claims to have, limited to what its size allows.
 pub(crate) fn count_of(bytes: &[u8]) -> usize {
     let count = bytes.get(4..8).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes);
     (count as usize).min(bytes.len())
@@ -150,7 +155,8 @@ fn head_of(size: u32, count: u32, sequence: u64) -> [u8; HEAD_SIZE] {
     (u128::from(size) | u128::from(count) << 32 | u128::from(sequence) << 64).to_le_bytes()
 }
 
-/// Begin the WAL record of one row in memory that is there, up to its value, which is to be appended; where its key stands.
+/// Begin the WAL record of one row in existing memory, up to its value, which the caller appends.
+/// Returns where the key is.
 #[inline]
 pub(crate) fn begin_row(bytes: &mut Vec<u8>, key: &[u8]) -> Range<usize> {
     bytes.clear();
@@ -169,7 +175,7 @@ pub(crate) fn begin_row(bytes: &mut Vec<u8>, key: &[u8]) -> Range<usize> {
     start..bytes.len()
 }
 
-/// Say how long the value is that was appended behind `begin_row`.
+/// Store the size of the value that was appended after `begin_row`.
 #[inline]
 pub(crate) fn end_put(bytes: &mut Vec<u8>, mut key: Range<usize>) -> Change {
     let size = bytes.len() - key.end;
@@ -189,7 +195,7 @@ pub(crate) fn end_put(bytes: &mut Vec<u8>, mut key: Range<usize>) -> Change {
     Change { tree: Tree::Rows, key, value: Some(value), is_counted: false }
 }
 
-/// Have the WAL record of `begin_row` delete the row.
+/// Turn the WAL record of `begin_row` into a delete of the row.
 pub(crate) fn end_delete(bytes: &mut Vec<u8>, key: Range<usize>) -> Change {
     bytes.truncate(key.end);
     if let Some(mark) = bytes.get_mut(HEAD_SIZE) {
@@ -210,7 +216,7 @@ impl Change {
     }
 }
 
-/// Add a put: the value is the concatenation of `parts`.
+/// Add a put; the value is the concatenation of `parts`.
 pub(crate) fn push_put(bytes: &mut Vec<u8>, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Change {
     let Entry { key, value, .. } = entry::push(bytes, tree, PUT, key, parts);
     Change { tree, key, value: Some(value), is_counted: false }
@@ -222,7 +228,8 @@ pub(crate) fn push_delete(bytes: &mut Vec<u8>, tree: Tree, key: &[u8]) -> Change
     Change { tree, key, value: None, is_counted: false }
 }
 
-/// Add a put of a row whose value is the concatenation of two parts; a new one is counted.
+/// Add a put of a row whose value is the concatenation of two parts. The entry is counted if the
+/// row is new.
 #[inline]
 pub(crate) fn push_row(bytes: &mut Vec<u8>, key: &[u8], parts: [&[u8]; 2], is_new: bool) -> Change {
     let [record, check] = parts;
@@ -252,13 +259,13 @@ pub(crate) fn push_row(bytes: &mut Vec<u8>, key: &[u8], parts: [&[u8]; 2], is_ne
     }
 }
 
-/// Add a delete of a row that is there; it is counted.
+/// Add a counted delete of a row that exists.
 pub(crate) fn push_gone(bytes: &mut Vec<u8>, key: &[u8]) -> Change {
     let Entry { key, .. } = entry::push(bytes, Tree::Rows, DELETED | COUNTED, key, &[]);
     Change { tree: Tree::Rows, key, value: None, is_counted: true }
 }
 
-/// Say of no entry of a WAL record that it is counted, where these are all there are.
+/// Clear the counted mark of all entries. `changes` has to be all entries of the WAL record.
 pub(crate) fn uncount(bytes: &mut [u8], changes: &mut [Change]) {
     let mut at = HEAD_SIZE;
     for change in changes {
@@ -271,7 +278,7 @@ pub(crate) fn uncount(bytes: &mut [u8], changes: &mut [Change]) {
     }
 }
 
-/// Say of a WAL record's only entry that it is counted.
+/// Mark the WAL record's only entry as counted.
 #[inline]
 pub(crate) fn count_first(bytes: &mut [u8], change: &mut Change) {
     if let Some(mark) = bytes.get_mut(HEAD_SIZE) {
@@ -280,13 +287,13 @@ pub(crate) fn count_first(bytes: &mut [u8], change: &mut Change) {
     }
 }
 
-/// How many bytes the WAL record will have.
+/// The size of the finished WAL record.
 #[inline]
 pub(crate) fn size_of(bytes: &[u8]) -> usize {
     bytes.len().next_multiple_of(8) + CHECK_SIZE
 }
 
-/// Complete a WAL record; returns its check.
+/// Complete a WAL record. Returns its check.
 #[inline]
 pub(crate) fn finish(bytes: &mut Vec<u8>, count: u32, sequence: u64, seed: u64) -> u64 {
     let end = bytes.len().next_multiple_of(8);
@@ -301,7 +308,7 @@ pub(crate) fn finish(bytes: &mut Vec<u8>, count: u32, sequence: u64, seed: u64) 
     check
 }
 
-/// The check of a WAL record that continues the chain behind `seed` with this sequence number.
+/// The check of a WAL record, if it continues the chain after `seed` with this sequence number.
 pub(crate) fn verified(bytes: &[u8], sequence: u64, seed: u64) -> Option<u64> {
     let (body, check) = bytes.split_last_chunk::<CHECK_SIZE>()?;
     let check = u64::from_le_bytes(*check);
@@ -312,7 +319,8 @@ fn sequence_of(bytes: &[u8]) -> Option<u64> {
     bytes.get(8..HEAD_SIZE)?.try_into().ok().map(u64::from_le_bytes)
 }
 
-/// The changes of a WAL record, in order; ends early at what is no entry, which a verified WAL record does not have.
+/// The changes of a WAL record, in order. Ends early at an invalid entry, which a verified WAL
+/// record does not have.
 pub(crate) fn changes(bytes: &[u8]) -> impl Iterator<Item = Change> + '_ {
     let count = bytes.get(4..8).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes);
     let end = bytes.len().saturating_sub(CHECK_SIZE);

@@ -1,7 +1,8 @@
-//! What does a bulk commit leave for those who watch?
+//! Records a bulk commit for watchers.
 //!
-//! It is no WAL record of the log, so what it writes is written down beside it, in the same transaction of the tree (`engine/history.rs`). It
-//! is given up once it is more than is kept: then whoever watches is told so.
+//! A bulk commit is not in the log, so its changes are written as chunks of the history in the same
+//! transaction of the tree (`wal/history.rs`). Recording stops once the changes are larger than
+//! the limit of `keep=`; watchers then get `HistoryGone`.
 
 use crate::catalog::Applied;
 use crate::engine::entry::{CLEARED, DELETED, PUT, push};
@@ -9,7 +10,7 @@ use crate::engine::history::Keep;
 use crate::engine::{Cursor, Direction, EngineError, FileSize, Start, Tree, WriteTxn};
 use crate::wal::history::{self, BULK_SIZE_MIN, CHUNK, CHUNK_SIZE, ChunkWriter, Kind};
 
-/// A transaction of the tree that writes down what it writes.
+/// A transaction of the tree that records its changes.
 pub(crate) struct Recording {
     txn: Box<dyn WriteTxn>,
     version: u64,
@@ -20,13 +21,14 @@ pub(crate) struct Recording {
     count: u32,
     so_far: SoFar,
     saved: Vec<SoFar>,
-    /// How many entries it has put that are not of the catalog, be they taken back since, and the key of the last one: a delete may say its key
-    /// ahead by a row.
+    /// How many entries it has put outside of the catalog, including any that were rolled back, and
+    /// the key of the last put. A delete may be preceded by a put of the same key, to spell that
+    /// key; such a put does not count.
     put_count: u64,
     last_put: Vec<u8>,
 }
 
-/// What is in chunks already.
+/// What has been written to chunks.
 #[derive(Clone, Copy, Default)]
 struct SoFar {
     parts: u32,
@@ -35,7 +37,7 @@ struct SoFar {
 }
 
 impl Recording {
-    /// Write down what is written in a transaction whose commit will make this version.
+    /// Record a transaction whose commit will make this version.
     pub(crate) fn new(txn: Box<dyn WriteTxn>, version: u64) -> Result<Self, EngineError> {
         let keep = history::keep_of(&*txn)?;
         let size = if keep.is_nothing() { 0 } else { keep.size };
@@ -56,7 +58,7 @@ impl Recording {
         })
     }
 
-    /// Whether it takes room for good.
+    /// Whether the transaction takes room for good.
     pub(crate) fn adds_rows(&self) -> bool {
         self.put_count > 0
     }
@@ -109,10 +111,10 @@ impl Recording {
         self.count = 0;
     }
 
-    /// Commit, as what `applied` says.
+    /// Commit together with `applied`.
     pub(crate) fn commit_as(mut self, applied: Applied) -> Result<(), EngineError> {
         if self.so_far.is_lost {
-            // Nor is what stands before it of use to anybody: they would miss this one.
+            // The older chunks are of no use either: a watcher cannot go on across this commit.
             history::delete_while(&mut *self.txn, |_| true)?;
         } else {
             self.write_part(Kind::LastPart)?;
@@ -197,7 +199,7 @@ impl WriteTxn for Recording {
     }
 
     fn savepoint(&mut self) -> Result<(), EngineError> {
-        // What was noted before is to stay when what follows is taken back.
+        // Write what was recorded so far to a chunk, so that a rollback does not lose it.
         if self.count > 0 && !self.so_far.is_lost {
             self.write_part(Kind::Part)?;
         }

@@ -1,10 +1,13 @@
-//! Does the disk have room for what the log will bring into the tree?
+//! Checks that the disk has room for the checkpoints of what is in the log, and for deletes after
+//! that ([C6]).
 //!
-//! A commit of the log takes its room in the tree later, at a checkpoint, and so does a delete, since each page that changes is written anew. So
-//! rows are refused while there still is room for deletes and for the checkpoint that brings them; what that frees is used by the next one.
-//! Where little room is left each piece of the log asks for a checkpoint, behind which nothing is pending.
+//! A commit of the log takes its room in the tree later, at a checkpoint. So does a delete, since
+//! each page that changes is written anew. So puts are refused while there still is room for
+//! deletes and their checkpoint; the next checkpoint can use what those free. If little room is
+//! left, each piece of the log asks for a checkpoint, after which nothing is pending.
 //!
-//! LMDB uses the pages that a commit has freed behind the next one; so that one is made, of nothing, before they are counted.
+//! LMDB can use the pages that a commit has freed only after the next commit. So an empty commit is
+//! made before the free pages are counted.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,9 +18,11 @@ use crate::engine::{FileSize, Tree, Usage};
 use crate::error::Bytes;
 use crate::wal::record;
 
-/// What a checkpoint changes besides rows: the catalog, the list of free pages, the way down to each.
+/// What a checkpoint writes besides rows: the catalog, the list of free pages, the inner pages on
+/// the way to each.
 const LEAST: u64 = 256 << 10;
-/// Bytes of a delete and of its entry in an index, about: each may change a page of the tree.
+/// About how many bytes a delete and its index entry take in the log. Each may change a page of the
+/// tree.
 const ENTRY_SIZE: u64 = 64;
 const PAGE_SIZE: u64 = 4096;
 
@@ -53,9 +58,9 @@ impl std::error::Error for Reserved {}
 
 /// What is known of the tree's file.
 pub(crate) struct Room {
-    /// Bytes of its pages that hold something: `u64::MAX` where nobody has looked.
+    /// Bytes of its used pages. `u64::MAX` if unknown.
     used: AtomicU64,
-    /// Bytes of its pages that hold nothing.
+    /// Bytes of its free pages.
     spare: AtomicU64,
 }
 
@@ -66,25 +71,26 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Take over what somebody has looked up.
+    /// Store what was looked up.
     pub(crate) fn learn(&self, usage: &Usage) {
         self.used.store(usage.pages.saturating_sub(usage.free_pages) * usage.page_size, Ordering::Relaxed);
         self.spare.store(usage.free_pages * usage.page_size, Ordering::Relaxed);
     }
 
-    /// The tree has changed.
+    /// Forget it, since the tree has changed.
     pub(crate) fn forget(&self) {
         self.used.store(u64::MAX, Ordering::Relaxed);
         self.spare.store(0, Ordering::Relaxed);
     }
 
-    /// Whether a WAL record may be appended where a piece of the log begins, with so many bytes free on the disk, and pending in the log.
+    /// Check that a WAL record may begin another piece of the log, with `free` bytes on the disk
+    /// and `pending` bytes in the log.
     ///
     /// # Errors
-    /// `Reserved` where there would be no room for its checkpoint, or behind rows none for deletes.
+    /// `Reserved` if there would be no room for its checkpoint or, after a put, none for deletes.
     pub(crate) fn check(&self, free: u64, pending: u64, piece: u64, bytes: &[u8]) -> io::Result<()> {
         let (used, spare) = (self.used.load(Ordering::Relaxed), self.spare.load(Ordering::Relaxed));
-        // Some of what is free in the file is still read in its old version.
+        // Some of the file's free pages are still read by older snapshots.
         let room = free.saturating_add(spare / 2);
         let needed = cost(pending + piece.max(bytes.len() as u64), used).saturating_add(cost(piece, used));
         // The last room is for deletes, which come in small checkpoints.
@@ -94,10 +100,10 @@ impl Room {
         Err(Reserved::error(room, needed))
     }
 
-    /// Whether a transaction of the tree that adds rows may be committed, with so many bytes free on the disk.
+    /// Check that a bulk commit that adds rows may be made, with `free` bytes on the disk.
     ///
     /// # Errors
-    /// `Reserved` where there would be no room for deletes behind it.
+    /// `Reserved` if there would be no room for deletes after it.
     pub(crate) fn check_bulk(free: u64, piece: u64, size: FileSize) -> io::Result<()> {
         let growth = size.after.saturating_sub(size.now);
         let needed = growth.saturating_add(cost(piece, size.after));
@@ -105,9 +111,10 @@ impl Room {
     }
 }
 
-/// Bytes that a tree which uses so many may take more for so many bytes of the log. Rows stand in pages that are half full at worst. A page
-/// changes for each entry; and each page at most twice, since two checkpoints take both segments, and the pages that the first one frees are not used by
-/// the second.
+/// How many more bytes a tree with `used` bytes may take for `log` bytes of WAL records. Rows are
+/// in pages that are half full at worst. Each entry changes a page. Each page changes at most
+/// twice: two checkpoints apply both segments, and the second one cannot use the pages that the
+/// first one frees.
 fn cost(log: u64, used: u64) -> u64 {
     let grown = log.saturating_mul(2);
     let changed =
@@ -115,7 +122,9 @@ fn cost(log: u64, used: u64) -> u64 {
     grown.saturating_add(changed).saturating_add(LEAST)
 }
 
-/// Whether a WAL record takes room for good. The catalog's entries are few, and deletes write them too; and a delete may say its key ahead by a row.
+/// Whether a WAL record takes room for good. The catalog's entries do not count: they are few, and
+/// deletes write them too. A put that is followed by a delete of the same key does not count
+/// either: it only spells the key.
 fn adds_rows(bytes: &[u8]) -> bool {
     let rows = record::changes(bytes).filter(|change| change.tree != Tree::Meta);
     let last: HashMap<_, _> =
@@ -157,10 +166,10 @@ mod tests {
         assert!(check(both, 0, true) && !check(both - 1, 0, true));
         assert!(check(both - 1, 0, false) && check(0, 0, false), "behind a checkpoint a delete has a try");
         assert!(check(3 * least, 8, false) && !check(least, 8, false));
-        // What is free in the file is room as well.
+        // Free pages of the file are room as well.
         let room = room_of(100, 2 * both / PAGE_SIZE + 1);
         assert!(room.check(0, 0, PIECE, &wal_record_of(true)).is_ok());
-        // Where nobody has looked, a page is reckoned for each entry.
+        // If the tree's usage is unknown, a page is reckoned for each entry.
         assert!(Room::default().check(8 << 20, 0, PIECE, &wal_record_of(true)).is_err());
         assert!(Room::default().check(9 << 20, 0, PIECE, &wal_record_of(true)).is_ok());
     }

@@ -1,28 +1,33 @@
-//! What stands where in the log?
+//! The layout of the log: its head, the heads of its two segments, and the WAL records.
 //!
 //! ```text
-//! word 0       magic            8     sequence, the last acknowledged WAL record: what readers poll
-//! word 1       format           16    tail, the position behind it; 17 active, the segment that is appended to
-//!                               18    1 when WAL records were found after a death, until the segment is sealed
+//! word 0       magic            8     sequence, the last acknowledged WAL record: readers poll it
+//! word 1       format           16    tail, the position behind it
+//!                               17    active, the segment that is appended to
+//!                               18    1 when WAL records were found after a death, until the
+//!                                     segment is sealed
 //! word 2       identity         24    writer, the member that holds the writer lock, or 0
-//!                               32    applied, the position up to which the tree has everything: a hint
-//!                               40    synced, the position up to which the log is on the disk
 //!                               25    wanted, a member that waits for it
-//!                               41    failed: not 0 after a sync failed, until the database is opened anew, see `Unsynced`
-//!                               42 to 47, of who syncs and who waits for it: see `sync.rs`
+//!                               32    applied, the position up to which the tree has
+//!                                     everything: a hint
+//!                               40    synced, the position up to which the log is on the disk
+//!                               41    failed: not 0 after a sync failed, until the database is
+//!                                     opened anew, see `Unsynced`
+//!                               42 to 47, the syncer and those that wait for it: see `sync.rs`
 //!                               48    the member that writes the tree, or 0
 //! word 3       token, which the data file is marked by
-//! word 4       the PID namespace of whoever made it
-//! word 5       newborn: the data file's inode while that, as it was made, need not be on the disk, then 0
+//! word 4       the PID namespace of the log's creator
+//! word 5       newborn: the data file's inode until the new file has been synced, then 0
+//! word 6       u32 size of a segment, u32 low half of its hash
 //! word 512     segment 0: begin, salt, check; 520  segment 1
 //! word 1,024   u32 PID and u32 number of its PID namespace, of the members 0 to 4,095
 //! word 5,120   WAL records, in pieces of 64 KiB that belong to segment 0 and 1 in turn
 //! ```
 //!
-//! In turn, so that a log that is short is a short file, whichever segment is in use.
+//! The segments' pieces alternate so that a short log is a short file, whichever segment is in use.
 //!
-//! Positions count bytes over the whole life of the database. Words are little-endian on disk: on other machines a log would
-//! have to be read differently, and is refused.
+//! Positions count bytes over the whole life of the database. Words are little-endian on disk. A
+//! big-endian machine would have to convert them, and refuses a log instead.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -73,59 +78,59 @@ pub(crate) struct Segments {
     space: Box<dyn Space>,
     words: Arc<Words>,
     seed: u64,
-    /// Words of a segment, and of the pieces that it comes in.
+    /// Words of a segment, and of each of its pieces.
     segment_words: usize,
     piece_words: usize,
     pub(super) pace: Pace,
-    /// Whether this process has waited for the disk for a commit since it synced for all that it has written.
+    /// Whether this process's last sync was for a commit (`Extent::Commits`), not of the whole log.
     pub(super) is_synced_often: AtomicBool,
-    /// The last WAL record when this process gave the writer lock back.
+    /// The sequence number of the log when this process last released the writer lock.
     pub(super) left_at: AtomicU64,
     /// The position behind the last WAL record that this process acknowledged.
     pub(super) own_end: AtomicU64,
-    /// The number, from 1 on, of the piece that was written to last, all of which is reserved. To ask the space for each WAL record took as
-    /// long as to write one.
+    /// The number, from 1 on, of the piece that was last written to; all of it is reserved. Asking
+    /// the space about each WAL record took as long as writing one.
     piece: AtomicUsize,
     pub(super) room: Room,
-    /// The thread that has pieces ready before they are written to.
+    /// The thread that prepares pieces before they are written to.
     checkpointer: Latch<Option<Thread>>,
 }
 
-/// Where a segment begins, and what its first WAL record's check is seeded by.
+/// The position at which a segment begins, and the salt that seeds its first WAL record's check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHead {
     pub(crate) begin: u64,
     pub(crate) salt: u64,
 }
 
-/// Words that a log with segments of this many bytes takes.
+/// The size in words of a log with segments of this many bytes.
 pub(crate) const fn words_for(segment_size: usize) -> usize {
     HEAD_WORDS + 2 * (segment_size / 8)
 }
 
-/// What the head of a log says of the size of its segments: the size, and the low half of its hash, since a size that is
-/// damaged would hide commits.
+/// The word in the head that holds the size of the segments: the size, and the low half of its
+/// hash, since a damaged size would hide commits.
 fn segment_size_word(segment_size: usize) -> u64 {
     let size = segment_size as u64;
     size | xxh3_64_with_seed(&size.to_le_bytes(), MAGIC) << 32
 }
 
-/// The size that such a word says; `None` where it says none.
+/// The size in such a word. `None` if the hash does not match.
 pub(crate) fn segment_size_of(word: u64) -> Option<usize> {
     let size = (word & u64::from(u32::MAX)) as usize;
     (size != 0 && size.is_multiple_of(8) && word == segment_size_word(size)).then_some(size)
 }
 
-/// What a log turned out to be that is not ours.
+/// Why a log is not this database's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
     /// Nothing was written yet.
     Empty,
-    /// No log at all, or its head is damaged.
+    /// It is no log, or its head is damaged.
     NoLog,
-    /// Of a newer version of the format.
+    /// A newer version of the format.
     Newer(u16),
-    /// Of another database.
+    /// The log of another database.
     Identity,
 }
 
@@ -151,17 +156,19 @@ impl Segments {
         }
     }
 
-    /// The log in a space, of whichever database; `None` if it is none.
+    /// The log in a space, of any database. `None` if it is no log.
     pub(crate) fn of_any(space: Box<dyn Space>) -> Option<Self> {
         let mut segments = Self::new(space, [0; 16]);
         segments.seed = segments.load(2);
         matches!((segments.load(0), segments.load(1)), (MAGIC, FORMAT)).then_some(segments)
     }
 
-    /// Whether the log is this database's; who is alone with it puts right what a power cut took of its first page.
+    /// Check that the log is this database's. A process that is alone with it also restores the
+    /// first words if a power cut took their page.
     pub(crate) fn identify(&self, is_alone: bool) -> Result<(), Foreign> {
         match (self.load(0), self.load(1), self.load(2)) {
-            // The page with the first words is lost. The segments' heads, on another one, know whose they are.
+            // The page with the first words is lost. The segments' heads, on another page, are
+            // sealed with the database's identity.
             (0, _, _) if is_alone && [0, 1].into_iter().any(|segment| self.head(segment).is_some()) => {
                 self.store(1, FORMAT);
                 self.store(2, self.seed);
@@ -179,12 +186,13 @@ impl Segments {
         }
     }
 
-    /// Whether nothing was ever in it.
+    /// Whether nothing was ever written to the log.
     pub(crate) fn is_new(&self) -> bool {
         self.load(0) == 0 && [0, 1].into_iter().all(|segment| self.head(segment).is_none())
     }
 
-    /// Make it an empty log that begins at a position, beside a file with this inode if it is newborn, or 0. Nobody else may have it.
+    /// Create an empty log that begins at a position. `newborn` is the inode of the data file if
+    /// that has not been synced yet, else 0. No other process may have the log.
     pub(crate) fn create(&self, position: u64, sequence: u64, newborn: u64) -> std::io::Result<()> {
         self.space.reserve(0..HEAD_WORDS, true)?;
         self.store(1, FORMAT);
@@ -202,29 +210,30 @@ impl Segments {
         self.store(FAILED, 0);
         self.begin_syncing();
         self.begin_segment(0, position);
-        // Unlike that of any other log, as a salt is.
+        // As unique as a salt, so that no other log has it.
         self.store(TOKEN, self.load(Self::head_at(0) + 1));
         self.publish(position, sequence);
         self.word(0).store(MAGIC, Ordering::Release);
         Ok(())
     }
 
-    /// Begin a segment anew: what it held is no WAL record of it from now on.
+    /// Begin a segment anew: its old content holds no valid WAL record from now on.
     pub(crate) fn begin_segment(&self, segment: usize, begin: u64) {
         let at = Self::head_at(segment);
-        // Another one each time, also where the header of the last time did not survive a power cut: what stands there must not
-        // continue the new chain, even if the same commits are made again.
+        // A new salt each time, even if a power cut took the previous header. Otherwise the old
+        // content could continue the new chain if the same commits were made again.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let parts = [begin, now, u64::from(std::process::id()), self.load(at + 1)].map(u64::to_le_bytes);
         let salt = xxh3_64_with_seed(&parts.concat(), self.seed).max(1);
-        // Readers of what it held look at the salt last.
+        // Readers of the old content check the salt last.
         self.store(at + 1, salt);
         fence(Ordering::Release);
         self.store(at, begin);
         self.store(at + 2, self.check_of(begin, salt));
     }
 
-    /// Have a segment say nothing: what it held must not continue another one that ends where this began.
+    /// Clear a segment's head: its old content must not continue another segment that ends where
+    /// this one began.
     pub(crate) fn forget_segment(&self, segment: usize) {
         let at = Self::head_at(segment);
         self.store(at + 1, 0);
@@ -237,44 +246,45 @@ impl Segments {
         xxh3_64_with_seed(&[begin.to_le_bytes(), salt.to_le_bytes()].concat(), self.seed)
     }
 
-    /// The head of a segment; `None` when it was never begun, or is damaged or just being begun.
+    /// The head of a segment. `None` if it was never begun, is damaged, or is just being begun.
     pub(crate) fn head(&self, segment: usize) -> Option<SegmentHead> {
         let at = Self::head_at(segment);
         let (begin, salt) = (self.load(at), self.load(at + 1));
         (salt != 0 && self.load(at + 2) == self.check_of(begin, salt)).then_some(SegmentHead { begin, salt })
     }
 
-    /// Whether a segment is still begun as it was when its head was read.
+    /// Whether a segment still has the head that was read.
     #[inline]
     pub(crate) fn is_begun_as(&self, segment: usize, head: SegmentHead) -> bool {
         let at = Self::head_at(segment);
         self.load(at) == head.begin && self.load(at + 1) == head.salt
     }
 
-    /// Where a segment begins that is known to be sound.
+    /// The position at which a segment begins, for a segment whose head is known to be sound.
     pub(crate) fn begin_of(&self, segment: usize) -> u64 {
         self.load(Self::head_at(segment))
     }
 
-    /// Whether something stands where a segment's head is, and is none.
+    /// Whether a segment's head holds something that is not a valid head.
     pub(crate) fn is_head_damaged(&self, segment: usize) -> bool {
         let at = Self::head_at(segment);
         self.head(segment).is_none() && (at..at + 3).any(|index| self.load(index) != 0)
     }
 
-    /// Bytes for WAL records in a segment.
+    /// The size of a segment in bytes.
     pub(crate) fn room(&self) -> u64 {
         self.segment_words as u64 * 8
     }
 
-    /// The sequence number of a segment's first WAL record, if there is one.
+    /// The sequence number of a segment's first WAL record, if it has one.
     pub(crate) fn first_wal_record(&self, segment: usize, head: SegmentHead) -> Option<u64> {
         let at = self.word_at(segment, 1);
         let sequence = if self.space.has(at + 1) { self.load(at) } else { return None };
         self.wal_record(segment, head, head.begin, sequence, head.salt, &mut Vec::new()).map(|_| sequence)
     }
 
-    /// Copy the WAL record at a position out of a segment into `bytes`, if it continues the chain; its check.
+    /// Copy the WAL record at a position into `bytes`, if it continues the chain. Returns its
+    /// check.
     pub(crate) fn wal_record(
         &self,
         segment: usize,
@@ -306,7 +316,8 @@ impl Segments {
                 *chunk = word.load(Ordering::Relaxed).to_le_bytes();
             }
         }
-        // The check tells whether somebody wrote meanwhile: a segment that is begun anew has another salt.
+        // The check also fails if a writer overwrote the bytes meanwhile: a segment that is begun
+        // anew has another salt.
         record::verified(bytes, sequence, seed)
     }
 
@@ -325,7 +336,7 @@ impl Segments {
         let (number, place) = self.piece_of(offset);
         let piece = 2 * number + segment;
         if place + bytes.len() / 8 <= self.piece_words {
-            // In one piece, as nearly all.
+            // Nearly every WAL record is in one piece.
             if self.piece.load(Ordering::Relaxed) != piece + 1 {
                 self.check_room(bytes)?;
                 self.reserve_piece(piece)?;
@@ -337,7 +348,8 @@ impl Segments {
         self.write_parts(segment, words, bytes)
     }
 
-    /// Whether the disk has room for what is pending, and for a WAL record that comes to another piece.
+    /// Check that the disk has room for what is pending and for a WAL record that begins another
+    /// piece.
     #[cold]
     fn check_room(&self, bytes: &[u8]) -> std::io::Result<()> {
         let Some(free) = self.space.disk_room() else { return Ok(()) };
@@ -345,13 +357,14 @@ impl Segments {
         self.room.check(free, pending, self.piece_words as u64 * 8, bytes)
     }
 
-    /// Whether the disk has room for a transaction of the tree that adds rows, and for deletes behind it.
+    /// Check that the disk has room for a bulk commit that adds rows, and for deletes after it.
     pub(crate) fn check_room_of_bulk(&self, size: FileSize) -> std::io::Result<()> {
         let Some(free) = self.space.disk_room() else { return Ok(()) };
         Room::check_bulk(free, self.piece_words as u64 * 8, size)
     }
 
-    /// Whether commits in a piece wait for the disk one by one, or may: in the first ones nobody knows yet.
+    /// Whether commits in a piece wait for the disk one by one, or may do so: that is not known yet
+    /// for the first pieces.
     fn has_small_pages(&self, piece: usize) -> bool {
         piece < 2 || self.is_synced_often.load(Ordering::Relaxed)
     }
@@ -360,7 +373,8 @@ impl Segments {
     fn reserve_piece(&self, piece: usize) -> std::io::Result<()> {
         self.space.reserve(self.words_of(piece), self.has_small_pages(piece))?;
         self.piece.store(piece + 1, Ordering::Relaxed);
-        // Ahead of the last moment, and not for each piece anew: to wake a thread takes a fifth of what it saves.
+        // Wake the checkpointer early, and not for each piece: waking a thread costs a fifth of
+        // what it saves.
         let ahead = self.pieces_ahead();
         if ahead.get(ahead.len() / 2).is_some_and(|piece| !self.is_ready(*piece))
             && let Some(checkpointer) = self.checkpointer.try_lock()
@@ -371,7 +385,7 @@ impl Segments {
         Ok(())
     }
 
-    /// The words of a piece. The last one of a segment may be shorter.
+    /// The words of a piece. The last piece of a segment may be shorter.
     fn words_of(&self, piece: usize) -> Range<usize> {
         let start = HEAD_WORDS + piece * self.piece_words;
         start..(start + self.piece_words).min(self.words.len())
@@ -381,8 +395,9 @@ impl Segments {
         self.space.is_ready(self.words_of(piece))
     }
 
-    /// The pieces that are written to next, if nothing else happens: as many as the segment has had, and no more than some. None where commits
-    /// wait for the disk one by one, which takes longer than to have a piece ready, and wants small pages.
+    /// The pieces that will be written to next: as many as the segment has used so far, up to a
+    /// maximum. None if commits wait for the disk one by one: that takes longer than to prepare a
+    /// piece, and wants small pages.
     fn pieces_ahead(&self) -> Vec<usize> {
         const AHEAD_MAX: usize = 8;
         let Some(last) = self.piece.load(Ordering::Relaxed).checked_sub(1) else { return Vec::new() };
@@ -391,21 +406,21 @@ impl Segments {
         (1..=ahead).map(|number| last + 2 * number).take_while(is_there).collect()
     }
 
-    /// Have one piece ready that is written to soon; false where there is none to be made ready.
+    /// Prepare one piece that is written to soon. False if there is none to prepare.
     pub(crate) fn prepare(&self) -> bool {
         let next = self.pieces_ahead().into_iter().find(|piece| !self.is_ready(*piece));
         let Some(piece) = next else { return false };
         self.space.prepare(self.words_of(piece));
-        // Or there is no room for it.
+        // False as well if the disk has no room for it.
         self.is_ready(piece)
     }
 
-    /// Who prepares, if somebody does.
+    /// Set or clear the thread that prepares pieces.
     pub(crate) fn set_checkpointer(&self, checkpointer: Option<Thread>) {
         *self.checkpointer.lock() = checkpointer;
     }
 
-    /// Have room for so many bytes at the begin of a segment.
+    /// Reserve this many bytes at the begin of a segment.
     pub(crate) fn reserve_begin(&self, segment: usize, size: usize) -> std::io::Result<()> {
         for part in self.parts(segment, 0..size.div_ceil(8).min(self.segment_words)) {
             self.space.reserve(part, true)?;
@@ -427,8 +442,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Whether the page at a position was most likely written to the disk since somebody stored into it: where commits wait for the
-    /// disk one by one.
+    /// Whether the page at a position was probably written to the disk since the last store into
+    /// it: true if commits wait for the disk one by one.
     #[inline]
     fn is_clean(&self, position: u64) -> bool {
         const UNSYNCED_MAX: u64 = 16 << 10;
@@ -450,7 +465,7 @@ impl Segments {
 
     /// [W1] Acknowledge what was written up to a position.
     pub(crate) fn publish(&self, tail: u64, sequence: u64) {
-        // Released as well: whoever syncs looks at it alone.
+        // A release store as well: a syncing process reads `tail` alone.
         Self::step();
         self.word(TAIL).store(tail, Ordering::Release);
         Self::step();
@@ -464,7 +479,8 @@ impl Segments {
         self.word(SEQUENCE).load(Ordering::Acquire)
     }
 
-    /// The position behind the last acknowledged WAL record, for whoever holds the writer lock.
+    /// The position behind the last acknowledged WAL record. Exact for the holder of the writer
+    /// lock.
     pub(crate) fn tail(&self) -> u64 {
         self.load(TAIL)
     }
@@ -479,8 +495,8 @@ impl Segments {
         self.word(ACTIVE).store(segment as u64, Ordering::Release);
     }
 
-    /// Whether WAL records were found after a death in the active segment: behind them may stand others that were never acknowledged,
-    /// so that nothing is appended before the segment is sealed.
+    /// Whether WAL records were found after a death in the active segment. Others that were never
+    /// acknowledged may stand behind them, so the segment is sealed before anything is appended.
     pub(crate) fn has_found(&self) -> bool {
         self.load(FOUND) != 0
     }
@@ -489,12 +505,12 @@ impl Segments {
         self.store(FOUND, u64::from(has_found));
     }
 
-    /// The position up to which some tree that was committed has everything; perhaps a later one has more.
+    /// The position up to which a committed tree has everything. A later tree may have more.
     pub(crate) fn applied(&self) -> u64 {
         self.word(APPLIED).load(Ordering::Acquire)
     }
 
-    /// Say that the tree has everything up to here, and that nothing behind it is known to be on the disk: for whoever is alone.
+    /// Set `applied`, and treat nothing behind it as synced. The caller is alone with the log.
     pub(crate) fn begin_counting(&self, position: u64) {
         self.store(APPLIED, position);
         self.store(SYNCED, position);
@@ -504,21 +520,21 @@ impl Segments {
     pub(crate) fn set_applied(&self, position: u64) {
         self.word(APPLIED).fetch_max(position, Ordering::AcqRel);
         self.room.forget();
-        // The tree is on the disk, so nobody needs these WAL records there any more.
+        // The tree is on the disk, so these WAL records no longer have to be.
         self.word(SYNCED).fetch_max(position, Ordering::AcqRel);
     }
 
-    /// What tells this log from others of the same database.
+    /// Identifies this log among others of the same database.
     pub(crate) fn token(&self) -> u64 {
         self.load(TOKEN)
     }
 
-    /// Take over what the data file is marked by, where a power cut took the page that said so.
+    /// Restore the token from the data file's mark, if a power cut took it.
     pub(crate) fn set_token(&self, token: u64) {
         self.store(TOKEN, token);
     }
 
-    /// Whether the data file, as it was made, need not be on the disk yet.
+    /// Whether the newly created data file has not been synced yet.
     #[inline]
     pub(crate) fn is_newborn(&self) -> bool {
         self.word(NEWBORN).load(Ordering::Acquire) != 0
@@ -534,27 +550,27 @@ impl Segments {
         self.word(WRITER)
     }
 
-    /// The word of whoever waits for it.
+    /// The word in which a waiter for the writer lock puts its number.
     pub(crate) fn wanted(&self) -> &AtomicU64 {
         self.word(WANTED)
     }
 
-    /// Say who holds the writer lock, for whoever is alone.
+    /// Set the holder of the writer lock. The caller is alone with the log.
     pub(crate) fn set_writer(&self, member: u64) {
         self.store(WRITER, member);
     }
 
-    /// Say who writes the tree, for whoever is alone.
+    /// Set the holder of the tree lock. The caller is alone with the log.
     pub(crate) fn set_tree_writer(&self, member: u64) {
         self.store(TREE_WRITER, member);
     }
 
-    /// The word of whoever writes the tree.
+    /// The word of the tree lock.
     pub(crate) fn tree_writer(&self) -> &AtomicU64 {
         self.word(TREE_WRITER)
     }
 
-    /// Say to others which process this member is.
+    /// Store this process's PID in the member table.
     pub(crate) fn introduce(&self) {
         let member = self.space.member() as usize;
         if member < HEAD_WORDS - MEMBERS {
@@ -565,7 +581,8 @@ impl Segments {
         }
     }
 
-    /// The process that holds the writer lock; 0 for one of another PID namespace, whose number means nothing here.
+    /// The process that holds the writer lock. 0 if it is in another PID namespace, in which its
+    /// PID has no meaning here.
     pub(crate) fn writer_pid(&self) -> Option<u32> {
         self.pid_in(WRITER)
     }
@@ -583,7 +600,8 @@ impl Segments {
         if own != 0 && own != namespace { Some(0) } else { Some(pid).filter(|pid| *pid != 0) }
     }
 
-    /// Note in whose PID namespace the log is; says whether somebody noted another one before.
+    /// Store the PID namespace of the log's processes. True if another namespace stood there
+    /// before.
     pub(crate) fn meet_namespace(&self, own: u64) -> bool {
         let noted = self.word(4).compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
         noted.is_err_and(|noted| noted != own)
@@ -598,23 +616,24 @@ impl Segments {
         if segment == 0 { first } else { second }
     }
 
-    /// The piece of a segment that a word is in, and its place there.
+    /// The piece of a segment that a word is in, and the word's index in that piece.
     #[inline]
     fn piece_of(&self, offset: usize) -> (usize, usize) {
-        // As nearly always; and then without a division, which takes as long as all the rest of an append's arithmetic.
+        // The usual case, without a division: that takes as long as the rest of an append's
+        // arithmetic.
         if self.piece_words == PIECE_WORDS {
             return (offset / PIECE_WORDS, offset % PIECE_WORDS);
         }
         (offset / self.piece_words, offset % self.piece_words)
     }
 
-    /// Where a word of a segment stands among all.
+    /// The index in the log of a word of a segment.
     fn word_at(&self, segment: usize, offset: usize) -> usize {
         let (piece, rest) = self.piece_of(offset);
         HEAD_WORDS + (2 * piece + segment) * self.piece_words + rest
     }
 
-    /// Some words of a segment, as the parts of pieces that they are.
+    /// Some words of a segment, split into the parts that lie in one piece each.
     pub(super) fn parts(
         &self,
         segment: usize,
@@ -633,7 +652,7 @@ impl Segments {
         })
     }
 
-    /// One step of a process on the log, ahead of which a test can have it die.
+    /// One step of a process on the log. A test can make the process die before it.
     #[inline]
     fn step() {
         #[cfg(test)]
@@ -643,7 +662,7 @@ impl Segments {
     #[inline]
     pub(super) fn word(&self, index: usize) -> &AtomicU64 {
         static NOWHERE: AtomicU64 = AtomicU64::new(0);
-        // A space has at least a head and two segments, so that this index is in it.
+        // A space has at least a head and two segments, so this index is in it.
         self.words.get(index).unwrap_or(&NOWHERE)
     }
 
@@ -659,7 +678,7 @@ impl Segments {
     }
 }
 
-/// How does a test let a process die between two stores into a log?
+/// Makes a process die between two stores into a log, for tests.
 #[cfg(test)]
 pub(crate) mod death {
     use std::cell::Cell;
@@ -681,7 +700,7 @@ pub(crate) mod death {
         LEFT.set(left.saturating_sub(u64::from(left != u64::MAX)));
     }
 
-    /// Do something that dies ahead of its step of this number; `None` if it did.
+    /// Run `act`, which dies before the step with this number. `None` if it died.
     pub(crate) fn at<T>(step: u64, act: impl FnOnce() -> T) -> Option<T> {
         LEFT.set(step);
         let done = catch_unwind(AssertUnwindSafe(act));
@@ -717,7 +736,7 @@ mod tests {
             FileSpace::open(&path, words_for(USUAL), None, true).unwrap().words().len(),
             words_for(1 << 16)
         );
-        // A size that a fault has changed is not believed.
+        // A size that a fault has changed is not trusted.
         File::options().write(true).open(&path).unwrap().write_all_at(&[1], 49).unwrap();
         assert_eq!(
             FileSpace::open(&path, words_for(USUAL), None, true).unwrap().words().len(),

@@ -1,8 +1,9 @@
-//! How is one row changed, or read, without a transaction?
+//! Reads or changes one row without a transaction.
 //!
-//! What a dict is used for mostly is one key at a time. A transaction would gather a write batch, read and write the counters, and make
-//! a snapshot to read by: ten times the work. Here the row is looked up in the memtables and the tree and its WAL record is appended,
-//! all under the two locks that a commit needs. Whatever is more than that, or would have to wait, goes the long way.
+//! A dict is mostly used one key at a time. A transaction would fill a write batch, read and write
+//! the counters, and make a snapshot: ten times the work. Here the row is looked up in the
+//! memtables and the tree, and its WAL record is appended, all under the two locks that a commit
+//! needs. A change that needs more, or that would have to wait, goes through a transaction.
 
 use std::sync::atomic::Ordering;
 
@@ -15,10 +16,10 @@ use crate::wal::record::{self, Change};
 use crate::wal::segments::Segments;
 use crate::wal::state::State;
 
-/// Memory beyond this is given back after a commit.
+/// A larger buffer is freed after the commit.
 const SPARE_SIZE_MAX: usize = 1 << 20;
 
-/// The writer lock for as long as a row takes.
+/// Holds the writer lock for the change of one row.
 struct Held<'a>(&'a Segments);
 
 impl Drop for Held<'_> {
@@ -51,13 +52,13 @@ impl LoggedEngine {
         self.alone(|shared| shared.put_row(key, known, value, may_replace))
     }
 
-    /// Does `work` with the writer lock, if it can be had at once.
+    /// Run `work` under the writer lock. `Unable` if the lock is not free.
     #[inline]
     fn alone<R>(
         &self,
         work: impl FnOnce(&Shared) -> Result<AtOnce<R>, EngineError>,
     ) -> Result<AtOnce<R>, EngineError> {
-        // The first commit starts the checkpointer, on the long way.
+        // The first commit starts the checkpointer, on the slow path.
         if !self.has_checkpointer.load(Ordering::Relaxed) {
             return Ok(AtOnce::Unable);
         }
@@ -88,7 +89,8 @@ impl LoggedEngine {
     }
 }
 
-/// What became of an append. Where room or memory was short nothing was done, and a transaction can make some.
+/// The outcome of an append. If room or memory was short nothing was done, and a transaction can
+/// make room.
 #[inline]
 fn able<R>(appended: Result<(), EngineError>, done: R) -> Result<AtOnce<R>, EngineError> {
     match appended {
@@ -99,7 +101,7 @@ fn able<R>(appended: Result<(), EngineError>, done: R) -> Result<AtOnce<R>, Engi
 }
 
 impl Shared {
-    /// For whoever holds the writer lock.
+    /// Change a row. The caller holds the writer lock.
     #[inline]
     fn change_row(&self, key: &[u8], known: u64, choose: &mut Choose<'_>) -> Result<AtOnce<()>, EngineError> {
         let Some(mut state) = self.state_at_once() else { return Ok(AtOnce::Unable) };
@@ -109,7 +111,8 @@ impl Shared {
             return Ok(AtOnce::Stale);
         }
         let Some(last) = state.last_to_append(segments) else { return Ok(AtOnce::Unable) };
-        // Looked up once, to read it and to add to it: each takes a hash of the key, and a look at what has the same.
+        // One lookup for both the read and the append: each would need the key's hash and a
+        // comparison with the keys that share it.
         let hashed = HashedKey::of(key);
         let place = last.memtable.place_of_row(hashed);
         let mut bytes = std::mem::take(&mut state.spare);
@@ -134,7 +137,7 @@ impl Shared {
         done
     }
 
-    /// As `change_row`, for a row of which all is known, if it is as short as nearly all are.
+    /// As `change_row`, for a row whose new value is known and short.
     #[inline]
     fn put_row(
         &self,

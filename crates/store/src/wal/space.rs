@@ -1,7 +1,7 @@
-//! Where does a log lie?
+//! The memory that a log is in.
 //!
-//! In words that all who have the database open share, and that outlive each of them: a mapped file, or for tests a
-//! piece of memory.
+//! Words that all openers of the database share, and that outlive each process: a mapped file or,
+//! for tests, memory of one process.
 
 use std::io;
 use std::ops::Range;
@@ -15,84 +15,88 @@ use crate::sys::map::Words;
 
 /// Words that processes share.
 pub(crate) trait Space: Send + Sync {
-    /// All of them, reserved or not: always the same.
+    /// All words, reserved or not. Always the same slice.
     fn words(&self) -> &Arc<Words>;
 
-    /// Make sure that these words can be written: the system has room for them. Where commits wait for the disk one by one, the system had
-    /// better keep them in small pages.
+    /// Reserve these words, so that they can be written without running out of disk space.
+    /// `in_small_pages` is a hint for commits that wait for the disk one by one: the system should
+    /// cache them in small pages.
     ///
     /// # Errors
     /// When the disk is full.
     fn reserve(&self, words: Range<usize>, in_small_pages: bool) -> io::Result<()>;
 
-    /// Whether to reserve these words, which begin a piece, takes no time any more.
+    /// Whether these words, which begin a piece, can be reserved without delay.
     fn is_ready(&self, _words: Range<usize>) -> bool {
         true
     }
 
-    /// Have it so, that whoever appends need not wait for it. Another thread may append meanwhile, even there: nothing in them changes.
-    /// Where there is no room, whoever appends is told.
+    /// Prepare these words so that a writer need not wait for them. Another thread may write to
+    /// them meanwhile, so their content does not change. If the disk is full nothing happens; the
+    /// writer gets the error.
     fn prepare(&self, _words: Range<usize>) {}
 
-    /// Write bytes to words that were reserved, from this one on, by asking the system; false where that is not done, and they are
-    /// to be stored. To store into a page that was just written to the disk takes a fault, and takes the page from all who have it
-    /// mapped when it is written again: both together take longer than to ask.
+    /// Write bytes to reserved words, from `start` on, with a system call. False if this is not
+    /// supported and the caller has to store them. A store into a page that was just written to the
+    /// disk causes a page fault, and the next write-back unmaps the page in all processes: both
+    /// together take longer than the system call.
     ///
     /// # Errors
-    /// Whatever the operating system says.
+    /// Any error of the operating system.
     fn write(&self, _start: usize, _bytes: &[u8]) -> io::Result<bool> {
         Ok(false)
     }
 
-    /// Bytes that the disk has room for; `None` where nobody knows.
+    /// Free bytes on the disk. `None` if unknown.
     fn disk_room(&self) -> Option<u64> {
         None
     }
 
-    /// Whether the words below `end` are there to be read: what nobody has reserved need not be.
+    /// Whether the words below `end` can be read. Words that were never reserved may not exist.
     fn has(&self, end: usize) -> bool;
 
-    /// Make what was written so far survive a power cut, once `sync_names` has done its part.
+    /// Make what was written so far survive a power cut. The file's name needs `sync_names` too.
     ///
     /// # Errors
-    /// Whatever the operating system says.
+    /// Any error of the operating system.
     fn sync(&self) -> io::Result<()>;
 
     /// Make the names that lead to the database survive a power cut.
     ///
     /// # Errors
-    /// Whatever the operating system says.
+    /// Any error of the operating system.
     fn sync_names(&self) -> io::Result<()>;
 
-    /// As `sync`, of these words alone, where that is possible; what was written to others need not survive.
+    /// As `sync`, but for these words alone, if that is possible. Other words need not survive.
     ///
     /// # Errors
-    /// Whatever the operating system says.
+    /// Any error of the operating system.
     fn sync_words(&self, words: Range<usize>) -> io::Result<()>;
 
-    /// Have the disk begin with what `sync_words` is to be asked for soon: where that is possible, and nobody may rely on it.
+    /// Start to write these words to the disk: a hint, ahead of `sync_words`.
     fn begin_sync(&self, _words: Range<usize>) {}
 
-    /// Wait until somebody wakes those who wait for a word on this channel, one of 32, at most for so long; not at all if the lower
-    /// half of the word is another value. May end for no reason.
+    /// Wait until `wake` is called for a word and this channel, one of 32, or until the limit.
+    /// Returns at once if the lower half of the word is not `value`. May return without a reason.
     fn wait(&self, word: usize, value: u32, channel: u32, limit: Duration);
 
-    /// Wake so many, in whichever process, who wait for a word on a channel.
+    /// Wake up to `count` waiters, in any process, on a word and a channel.
     fn wake(&self, word: usize, channel: u32, count: u32);
 
-    /// The number of this opener, from 1 on; no other that lives has the same.
+    /// The member number of this opener, from 1 on. No other living opener has the same.
     fn member(&self) -> u64;
 
-    /// Run this if the opener with this number is gone; nobody gets its number meanwhile. Says whether it is gone.
+    /// Run `act` if the member with this number is gone; no opener can get the number meanwhile.
+    /// Returns whether the member is gone.
     fn if_gone(&self, member: u64, act: &mut dyn FnMut()) -> bool;
 }
 
 /// How many openers there can be at once.
 pub(crate) const MEMBER_MAX: u64 = 4000;
-/// A number that no opener has: what belongs to it is for whoever comes next.
+/// A number that no opener has. A lock with this owner can be taken over.
 pub(crate) const GONE: u64 = MEMBER_MAX + 1;
 
-/// A space in this process's memory: nothing outlives it. For tests of what goes on above.
+/// A space in this process's memory, for tests of the layers above.
 pub(crate) struct MemorySpace {
     words: Arc<Words>,
 }
@@ -105,10 +109,10 @@ impl MemorySpace {
 }
 
 impl MemorySpace {
-    /// What another space holds now.
+    /// A copy of another space.
     pub(crate) fn copy_of(space: &dyn Space) -> Self {
         let words = space.words();
-        // Words behind the first that is not there are asked for no more: that is a system call each.
+        // After the first missing word no other is asked for: each would cost a system call.
         let there = words.iter().enumerate().take_while(|(number, _)| space.has(number + 1));
         let there = there.map(|(_, word)| AtomicU64::new(word.load(Ordering::Relaxed)));
         Self::of(there.chain(std::iter::repeat_with(AtomicU64::default)).take(words.len()))
@@ -173,14 +177,14 @@ impl Space for MemorySpace {
     }
 }
 
-/// A space that notes what it is asked for, beside what it is written.
+/// A space that records the calls it gets.
 #[cfg(test)]
 pub(crate) mod noted {
     use std::sync::Mutex;
 
     use super::*;
 
-    /// What was asked for, and of which words.
+    /// The name of each call, and its words.
     pub(crate) type Asked = Arc<Mutex<Vec<(&'static str, Range<usize>)>>>;
 
     pub(crate) struct Noted(pub(crate) MemorySpace, pub(crate) Asked);

@@ -1,7 +1,7 @@
-//! What has this process taken over from the log so far?
+//! What this process has read from the log: memtables, and the tree under them.
 //!
-//! Memtables, one for each use of a segment that the tree may not have yet, and the tree that they lie over. Catching up is one
-//! comparison where nothing was committed.
+//! There is one memtable for each use of a segment that the tree may lack. Catching up is one
+//! comparison if nothing was committed.
 
 use std::sync::{Arc, Weak};
 
@@ -13,13 +13,13 @@ use crate::wal::record::{self, Change, ShortWalRecord};
 use crate::wal::segments::{SegmentHead, Segments};
 use crate::wal::write_batch::WriteBatch;
 
-/// A memtable and the use of a segment that it has read.
+/// A memtable, and the use of a segment that it was read from.
 pub(crate) struct Placed {
     pub(crate) memtable: Arc<Memtable>,
     pen: Pen,
     pub(crate) segment: usize,
     pub(crate) head: SegmentHead,
-    /// The position behind the last WAL record that was read, and its number and check.
+    /// The position behind the last WAL record that was read, with its sequence number and check.
     pub(crate) end: u64,
     pub(crate) sequence: u64,
     pub(crate) chain: u64,
@@ -31,18 +31,18 @@ impl Placed {
         Self { memtable: Arc::new(memtable), pen, segment, head, end: head.begin, sequence, chain: head.salt }
     }
 
-    /// What was read, and the number of its last WAL record.
+    /// The memtable, and the sequence number of its last WAL record.
     pub(crate) fn read(&self) -> (Arc<Memtable>, u64) {
         (Arc::clone(&self.memtable), self.sequence)
     }
 
-    /// Whether the next WAL record belongs behind what was read here.
+    /// Whether the next WAL record is to be appended after this memtable's last one.
     #[inline]
     fn goes_on(&self, active: usize, tail: u64, segments: &Segments) -> bool {
         self.segment == active && self.end == tail && segments.is_begun_as(active, self.head)
     }
 
-    /// Write a WAL record behind the last one, and acknowledge it.
+    /// Write a WAL record after the last one, and acknowledge it.
     fn publish(&mut self, segments: &Segments, bytes: &[u8], check: u64) -> Result<(), EngineError> {
         segments.write(self.segment, self.head, self.end, bytes).map_err(EngineError::of_system)?;
         self.end += bytes.len() as u64;
@@ -53,31 +53,32 @@ impl Placed {
     }
 }
 
-/// See the module.
+/// What this process has read; see the module.
 pub(crate) struct State {
-    /// Oldest first; the last one is that of the active segment, as far as is known.
+    /// Oldest first. The last one is that of the active segment, as far as this process knows.
     pub(crate) memtables: Vec<Placed>,
-    /// The tree's version that goes with them; only as long as somebody reads it where nobody lets go of it now and then, since
-    /// it keeps old pages from being used again.
+    /// The tree under the memtables. It is cached only if `keeps`, since it keeps old pages from
+    /// being used again: a process without a checkpointer would hold it too long.
     kept: Option<Arc<dyn ReadTxn>>,
     newest: Weak<dyn ReadTxn>,
     pub(crate) keeps: bool,
-    /// Whether it has any: a table that is being filled needs no look into it.
+    /// Whether the tree has any rows. If not, puts into a new table skip the lookup.
     has_rows: bool,
     pub(crate) applied: Applied,
-    /// The tree's version of which these two were read. One version always says the same, so that who begins to read it again need not
-    /// look: where nobody keeps the tree, each read would begin with a search in the catalog.
+    /// The tree version that `applied` and `has_rows` were read from. They are constant for a
+    /// version, so they are not read again for the same version. Without this, each read of a
+    /// process that does not cache the tree would begin with a search in the catalog.
     applied_in: u64,
     /// The last WAL record that changed the catalog, or may have.
     catalog: u64,
-    /// Memory for a WAL record, and for one that is short.
+    /// Buffers for a WAL record, and for a short one.
     pub(crate) spare: Vec<u8>,
     pub(crate) short: ShortWalRecord,
     spare_write_batch: Option<WriteBatch>,
 }
 
 impl State {
-    /// Begin with what the tree has.
+    /// Begin with the tree's newest version.
     pub(crate) fn new(tree: &dyn Engine, segments: &Segments) -> Result<Self, EngineError> {
         let (txn, applied) = newest(tree)?;
         let (newest, applied_in) = (Arc::downgrade(&txn), txn.version());
@@ -100,7 +101,7 @@ impl State {
         Ok(state)
     }
 
-    /// What was read of one use of a segment.
+    /// The memtable of one use of a segment.
     pub(crate) fn placed(&self, head: SegmentHead) -> Option<&Placed> {
         self.memtables.iter().find(|placed| placed.head == head)
     }
@@ -110,14 +111,15 @@ impl State {
         self.memtables.last().map_or(self.applied.sequence, |placed| placed.sequence)
     }
 
-    /// The number of the last WAL record that changed the catalog, or may have: what was read there since still holds.
+    /// The sequence number of the last WAL record that changed the catalog, or may have. What was
+    /// read from the catalog since then still holds.
     #[inline]
     pub(crate) fn catalog_version(&self) -> u64 {
         // A bulk commit that is only in the tree.
         if self.applied.sequence > self.sequence() { self.applied.sequence } else { self.catalog }
     }
 
-    /// Catch up, and say which tree lies under the memtables.
+    /// Catch up, and return the tree under the memtables.
     pub(crate) fn read(
         &mut self,
         tree: &dyn Engine,
@@ -137,7 +139,8 @@ impl State {
         Ok(txn)
     }
 
-    /// As `read`, for one row: catch up, and where the tree is kept anyhow have no share in it.
+    /// As `read`, for one row: catch up, and return `None` if the tree is cached anyway, which
+    /// saves a reference count.
     #[inline]
     pub(crate) fn read_row(
         &mut self,
@@ -151,7 +154,8 @@ impl State {
         self.read(tree, segments).map(Some)
     }
 
-    /// The newest value of a row: in the memtables, or in the tree that `read_row` has given, or else keeps.
+    /// The newest value of a row, from the memtables or the tree. `below` is what `read_row`
+    /// returned; `None` stands for the cached tree.
     #[inline]
     pub(crate) fn find<'a>(
         &'a self,
@@ -167,7 +171,7 @@ impl State {
         self.find_below(below, key.bytes)
     }
 
-    /// As `find`, of a key that was looked up in the last memtable.
+    /// As `find`, for a key whose place in the last memtable is known.
     #[inline]
     pub(crate) fn find_at<'a>(
         &'a self,
@@ -202,7 +206,7 @@ impl State {
         }
     }
 
-    /// Keep the tree no longer than somebody reads it.
+    /// Drop the cached tree. It stays open only while a snapshot reads it.
     pub(crate) fn let_go(&mut self) {
         self.kept = None;
     }
@@ -219,10 +223,10 @@ impl State {
         Ok(())
     }
 
-    /// Take over everything that is acknowledged now.
+    /// Read all WAL records that are acknowledged now.
     #[inline]
     pub(crate) fn catch_up(&mut self, tree: &dyn Engine, segments: &Segments) -> Result<(), EngineError> {
-        // What nearly every read and write of one row meets.
+        // The usual case for a read or write of one row.
         if self.sequence() >= segments.sequence() && segments.applied() <= self.applied.position {
             return Ok(());
         }
@@ -233,12 +237,13 @@ impl State {
         const ATTEMPTS: u32 = 1_000_000;
         let mut attempts = 0;
         loop {
-            // [R3] One load says whether there is anything to do.
+            // [R3] One load tells whether there is anything to do.
             while self.sequence() < segments.sequence() {
                 if self.read_wal_record(segments)? || self.enter_next_segment(tree, segments)? {
                     continue;
                 }
-                // [R6] Overtaken by a checkpoint; or by a bulk commit, which is in the tree alone.
+                // [R6] A checkpoint has overtaken this reader, or a bulk commit is in the tree
+                // alone.
                 self.restart(tree, segments)?;
                 attempts += 1;
                 if attempts > ATTEMPTS {
@@ -258,7 +263,8 @@ impl State {
                 return Ok(());
             }
             if self.applied.sequence > segments.sequence() {
-                // A bulk commit that is about to be published: the tree alone has it, and has everything.
+                // A bulk commit that is about to be published: the tree alone has it, and has
+                // everything.
                 return Ok(());
             }
         }
@@ -293,15 +299,17 @@ impl State {
         }
         let Some(head) = segments.head(other).filter(|head| head.begin == end) else { return Ok(false) };
         if self.memtables.len() > 1 {
-            // [C2] It was begun anew, so that a tree has what it held before, though whoever wrote that may have died ahead of saying
-            // so. Under an older tree three memtables would be needed, and a snapshot has two.
+            // [C2] The segment was begun anew, so a tree has its old content, though the process
+            // that wrote the tree may have died before it published that. With an older tree three
+            // memtables would be needed, and a snapshot has two.
             self.take_tree(tree)?;
         }
         self.memtables.push(Placed::new(other, head, sequence));
         Ok(true)
     }
 
-    /// Append a WAL record and take it over. For whoever holds the writer lock and has looked for room.
+    /// Append a WAL record and add it to the memtable. The caller holds the writer lock and has
+    /// checked for room.
     pub(crate) fn append(
         &mut self,
         tree: &dyn Engine,
@@ -328,24 +336,25 @@ impl State {
         Ok(())
     }
 
-    /// Memory for a transaction's changes; one at a time needs it.
+    /// A write batch with reusable memory. Only one transaction at a time needs it.
     pub(crate) fn take_write_batch(&mut self) -> WriteBatch {
         self.spare_write_batch.take().unwrap_or_else(WriteBatch::new)
     }
 
-    /// Give it back.
+    /// Return a write batch for reuse.
     pub(crate) fn give_write_batch(&mut self, write_batch: WriteBatch) {
         self.spare_write_batch = Some(write_batch.cleared());
     }
 
-    /// The last memtable, if the next WAL record belongs behind it. Else one row goes the long way (`place_to_append`).
+    /// The last memtable, if the next WAL record belongs after it. Otherwise a single row goes
+    /// through a transaction (`place_to_append`).
     #[inline]
     pub(crate) fn last_to_append(&self, segments: &Segments) -> Option<&Placed> {
         self.memtables.last().filter(|placed| placed.goes_on(segments.active(), segments.tail(), segments))
     }
 
-    /// As `append`, for one row whose WAL record is complete but for its head and its check: behind `last_to_append`, in which the key was
-    /// looked up.
+    /// As `append`, for one row whose WAL record lacks only its head and check. Appends after
+    /// `last_to_append`, in which the key was looked up.
     #[inline]
     pub(crate) fn append_one(
         &mut self,
@@ -367,7 +376,7 @@ impl State {
         Ok(())
     }
 
-    /// As `append_one`, of the short WAL record that was begun.
+    /// As `append_one`, for the short WAL record that was begun.
     #[inline]
     pub(crate) fn append_short(&mut self, segments: &Segments, place: Place) -> Result<(), EngineError> {
         let Some(Placed { memtable, pen, segment, head, end, sequence, chain }) = self.memtables.last_mut()
@@ -383,7 +392,7 @@ impl State {
         Ok(())
     }
 
-    /// Where the next WAL record belongs: behind all others.
+    /// The memtable that the next WAL record belongs to.
     fn place_to_append(
         &mut self,
         tree: &dyn Engine,
@@ -391,7 +400,8 @@ impl State {
     ) -> Result<&mut Placed, EngineError> {
         let (active, tail) = (segments.active(), segments.tail());
         let goes_on = |placed: &Placed| placed.goes_on(active, tail, segments);
-        // Else nothing was appended since this segment was begun, or begun anew with another salt.
+        // Otherwise the segment was begun, or begun anew with another salt, and nothing was
+        // appended to it yet.
         if !self.memtables.last().is_some_and(goes_on) && !self.enter_next_segment(tree, segments)? {
             self.restart(tree, segments)?;
         }
@@ -401,7 +411,7 @@ impl State {
         })
     }
 
-    /// Forget the memtables and begin with the tree's newest version.
+    /// Drop the memtables and begin with the tree's newest version.
     fn restart(&mut self, tree: &dyn Engine, segments: &Segments) -> Result<(), EngineError> {
         self.set_tree(tree)?;
         self.memtables.clear();
@@ -416,10 +426,10 @@ impl State {
         Ok(())
     }
 
-    /// Take the tree's newest version, and forget memtables that it has.
+    /// Take the tree's newest version, and drop the memtables that it contains.
     pub(crate) fn take_tree(&mut self, tree: &dyn Engine) -> Result<(), EngineError> {
         self.set_tree(tree)?;
-        // The last one stays, even when the tree has all of it: it says where to go on.
+        // The last memtable stays even if the tree has all of it: it marks where to go on.
         while self.memtables.len() > 1
             && self.memtables.first().is_some_and(|placed| placed.end <= self.applied.position)
         {
@@ -429,14 +439,14 @@ impl State {
     }
 }
 
-/// The tree's newest version, and what it has.
+/// The tree's newest version, and its `applied`.
 pub(crate) fn newest(tree: &dyn Engine) -> Result<(Arc<dyn ReadTxn>, Applied), EngineError> {
     let txn = tree.begin_shared_read()?;
     let applied = applied_of(&*txn)?;
     Ok((txn, applied))
 }
 
-/// Up to where a version of the tree has the log.
+/// The position in the log up to which a version of the tree has everything.
 pub(crate) fn applied_of(source: &(impl catalog::Source + ?Sized)) -> Result<Applied, EngineError> {
     catalog::applied(source).map_err(|error| match error {
         CatalogError::Engine(error) => error,
@@ -457,7 +467,7 @@ mod tests {
     use crate::wal::engine::LoggedEngine;
     use crate::wal::read::LoggedRead;
 
-    /// A tree that counts how often somebody asks it for a value.
+    /// A tree that counts how often a value is read from it.
     struct Asked {
         tree: MemoryEngine,
         count: Arc<AtomicUsize>,
@@ -520,7 +530,7 @@ mod tests {
         let tree = Asked { tree: MemoryEngine::new(), count: Arc::clone(&count) };
         let engine = LoggedEngine::in_memory(Box::new(tree), 1 << 16).unwrap();
         let (tree, segments) = (&*engine.shared.tree, &engine.shared.segments);
-        // Another process, which nobody writes in, so that it keeps no tree.
+        // Another process, which does not write, and so does not cache the tree.
         let mut state = State::new(tree, segments).unwrap();
         for number in 0..4_u8 {
             let asked = count.load(Ordering::Relaxed);
@@ -555,7 +565,7 @@ mod tests {
                 assert!(read.get(Tree::Rows, &[number]).unwrap().is_some(), "row {number}");
             }
             kept.push(read);
-            // Whoever writes the tree dies ahead of saying so.
+            // The process that writes the tree dies before it publishes that.
             assert!(engine.settle(Duration::ZERO, Duration::ZERO).unwrap());
             segments.begin_counting(0);
         }

@@ -1,19 +1,21 @@
-//! How does the log get to the disk, once for all who wait for that?
+//! Group commit: one sync of the log serves all that wait for the disk.
 //!
-//! Whoever needs it there and finds nobody at it syncs all that is acknowledged, for everybody; who comes meanwhile waits for the
-//! next one. In the log's head stand
+//! A process that needs its commits on the disk, and finds no sync running, syncs everything that
+//! is acknowledged, for all waiters. Callers that come later wait for the next sync. The words in
+//! the log's head:
 //!
 //! ```text
 //! word 42  syncer    0, or the member that syncs
-//!      43  round     syncs that have ended; who waits sleeps on its lower half
-//!      44  covered   the position up to which the one that runs will do, or the greatest one: perhaps all
-//!      45  arrived   how many have asked for a sync
-//!      46  served    how many of them had when the last one began
-//!      47  expected  how many are likely to have asked for the next one soon
+//!      43  round     number of syncs that have ended; waiters sleep on its lower half
+//!      44  covered   the position that the running sync covers, or u64::MAX: perhaps everything
+//!      45  arrived   number of calls that have asked for a sync
+//!      46  served    `arrived` when the last sync began
+//!      47  expected  the likely value of `arrived` at the next sync
 //! ```
 //!
-//! None of them is believed: what is on the disk is said by `synced` alone, and it is right to sync at any moment. So whoever has
-//! waited for too long, for one who died or was stopped, syncs for itself.
+//! These words are hints: `synced` alone tells what is on the disk, and a sync is right at any
+//! moment. So a process that has waited for too long, for a syncer that died or was stopped, syncs
+//! by itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -22,57 +24,62 @@ use crate::wal::segments::{
     ARRIVED, COVERED, EXPECTED, FAILED, ROUND, SERVED, SYNCED, SYNCER, Segments, TAIL,
 };
 
-/// Why what is acknowledged may not be on the disk.
+/// Why acknowledged commits may not be on the disk.
 #[derive(Debug)]
 pub(crate) enum SyncError {
-    /// The system has just said so.
+    /// A sync of this call failed.
     Now(std::io::Error),
-    /// It said so before, here or to another process.
+    /// An earlier sync failed, in this process or another one.
     Before(std::io::Error),
 }
 
-/// Which sync failed. The log's word `failed` has these bits, and in its upper half the system's error number.
+/// Which sync failed. The log's word `failed` has these bits, and the system's error number in its
+/// upper half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsynced {
     /// The log, or the name of a file: commits may be lost.
     Log = 1,
-    /// The tree of a process that died: its pages must be written again before the log lets go of what they were written from.
+    /// The tree, left by a process that died. Its pages must be written again before the log
+    /// discards the records that they were written from.
     Tree = 2,
 }
 
-/// After so long who waits looks whether the one who syncs is alive.
+/// After this time a waiter checks whether the syncer is alive.
 const LOOK: Duration = Duration::from_millis(20);
-/// After so long nobody waits for the living either: they may be stopped.
+/// After this time a waiter stops waiting even for a living syncer, which may be stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Nobody waits longer for others who are expected, nor longer than a share of what a sync takes.
+/// The longest time that a syncer waits for expected callers; also limited to a share of a sync's
+/// time.
 const GATHERING_MAX: Duration = Duration::from_millis(1);
 const GATHERING_SHARE: u64 = 2;
-/// Nor for more than so many: while the disk writes for some of them, the others compute what it writes next, and to wait for all of them
-/// would have it stand still.
+/// Do not wait if more than this many callers are expected. While the disk writes for some of them
+/// the others compute their next commit; waiting for all would leave the disk idle.
 const GATHERED_MAX: u64 = 4;
-/// Who waits for a sync stays awake for as long as so many take, unless each of them takes longer than this.
+/// How long a waiter yields before it sleeps, in sync times, unless a sync takes longer than the
+/// maximum.
 const LINGERING_SHARE: u32 = 2;
 const LINGERING_MAX: Duration = Duration::from_micros(250);
-/// What is known of a sync that has yet to begin.
+/// `covered` before a sync has begun.
 const PERHAPS_ALL: u64 = u64::MAX;
 
-/// What a sync is to leave to the system to find out.
+/// How much of the log a sync covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Which pages of the file were written to: the first page says then how far it goes.
+    /// All pages of the file that were written to, found by the system. Afterwards the first page
+    /// tells how far the log goes.
     Whole,
-    /// Nothing, if possible: what commits need.
+    /// Only what commits need, if possible.
     Commits,
 }
 
-/// How long a sync takes, in nanoseconds, as far as this process knows.
+/// How long a sync takes, in nanoseconds, as last measured by this process.
 #[derive(Default)]
 pub(super) struct Pace(AtomicU64);
 
 impl Segments {
-    /// [D1] Have all that is acknowledged now on the disk.
+    /// [D1] Sync all that is acknowledged now to the disk.
     pub(crate) fn sync(&self, extent: Extent) -> Result<(), SyncError> {
-        // Also where the tree alone has everything, which says nothing of its name.
+        // Needed even if the tree has everything: a synced tree says nothing about the file's name.
         self.space().sync_names().map_err(|error| self.fail(error))?;
         let goal = self.load(TAIL);
         if self.is_synced(goal) {
@@ -84,7 +91,7 @@ impl Segments {
         let syncer = self.word(SYNCER);
         let mut waiting: Option<(u64, Instant)> = None;
         loop {
-            // Ahead of all else: a round that ends meanwhile is not slept through.
+            // Load this first, so that a round that ends meanwhile is not slept through.
             let round = self.word(ROUND).load(Ordering::Acquire);
             if self.is_synced(goal) {
                 return Ok(());
@@ -114,8 +121,9 @@ impl Segments {
         }
     }
 
-    /// Give way to others for as long as a sync may take; says whether one has ended meanwhile, or nobody syncs. To be woken takes as long
-    /// as a sync of a quick disk, and the disk would wait for whoever is the next to sync.
+    /// Yield for about as long as a sync takes. True if a sync has ended meanwhile, or none is
+    /// running. Waking a thread takes as long as a sync of a quick disk, which would be idle until
+    /// the next syncer is awake.
     fn is_over_soon(&self, round: u64) -> bool {
         let pace = Duration::from_nanos(self.pace.0.load(Ordering::Relaxed));
         if pace > LINGERING_MAX {
@@ -132,9 +140,10 @@ impl Segments {
         false
     }
 
-    /// Have the disk begin with the WAL record that was just appended at a position, if this process waits for the disk commit by commit, and nobody
-    /// else does or is expected to: the sync is this WAL record's then. The rest of the commit is computed while the disk writes, and costs nothing.
-    /// Where others come it would only be one more write of a page that they write to as well.
+    /// Start to write the WAL record that was just appended to the disk, if this process waits for
+    /// the disk after each commit and no other does or is expected to. The sync is then for this
+    /// WAL record alone, and the rest of the commit is computed while the disk writes. With other
+    /// writers it would only write a page once more that they also write to.
     pub(crate) fn begin_sync(&self, begin: u64, end: u64) {
         let is_alone = self.load(SYNCER) == 0 && self.load(ARRIVED) + 1 >= self.load(EXPECTED);
         let is_last = self.is_synced_often.load(Ordering::Relaxed) && self.is_synced(begin);
@@ -146,28 +155,29 @@ impl Segments {
         }
     }
 
-    /// Sync all that is acknowledged, and let the others know. For whoever has the word of the syncer.
+    /// Sync all that is acknowledged, and wake the waiters. The caller holds the syncer word.
     fn sync_for_all(&self, extent: Extent, arrived: u64) -> Result<(), SyncError> {
-        // Where the one before has died, its word still stands.
+        // If the previous syncer died, its value still stands there.
         self.word(COVERED).store(PERHAPS_ALL, Ordering::Release);
         self.gather();
         let served = self.word(SERVED).swap(self.load(ARRIVED).max(arrived), Ordering::AcqRel);
         let tail = self.word(TAIL).load(Ordering::Acquire);
         self.word(COVERED).store(tail, Ordering::Release);
         let synced = self.sync_until(extent, tail);
-        // Those who came with it, and those who came since, are those who will be there next time.
+        // The callers of this sync, and those that came since, will probably be there next time.
         let both = self.load(ARRIVED).saturating_sub(served);
         self.store(EXPECTED, self.load(SERVED).saturating_add(both));
         self.word(COVERED).store(PERHAPS_ALL, Ordering::Release);
         self.leave_syncer();
         let round = self.word(ROUND).fetch_add(1, Ordering::AcqRel);
         self.space().wake(ROUND, round as u32, u32::MAX);
-        // One of those who came too late is the next to sync, and the others sleep on until it has.
+        // One of those that came too late is the next to sync. The others sleep until it has.
         self.space().wake(ROUND, (round + 1) as u32, 1);
         synced
     }
 
-    /// Wait a moment for others who are likely to come, if they are few: one sync then serves twice as many.
+    /// Wait a moment for callers that are expected, if they are few: one sync then serves twice as
+    /// many.
     fn gather(&self) {
         let expected = self.load(EXPECTED);
         if self.load(ARRIVED) >= expected || expected.saturating_sub(self.load(SERVED)) > GATHERED_MAX {
@@ -193,7 +203,7 @@ impl Segments {
         };
         done.map_err(|error| self.fail(error))?;
         if self.has_failed() {
-            // Perhaps with pages of ours, and the system has told another process.
+            // That sync may have covered pages of ours, with the error reported to another process.
             return Err(SyncError::Before(self.failure()));
         }
         let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -202,23 +212,23 @@ impl Segments {
         Ok(())
     }
 
-    /// Nobody can know any more what the disk has.
+    /// Note a failed sync: what is on the disk is no longer known.
     fn fail(&self, error: std::io::Error) -> SyncError {
         self.note_failure(Unsynced::Log, &error);
         SyncError::Now(error)
     }
 
-    /// Tell all processes that a sync failed, and why.
+    /// Store for all processes that a sync failed, and why.
     pub(crate) fn note_failure(&self, what: Unsynced, error: &std::io::Error) {
         let code = error.raw_os_error().and_then(|code| u64::try_from(code).ok()).unwrap_or(0);
         let noted = what as u64 | code << 32;
-        // The first reason is kept: those that follow are mostly its consequences.
+        // Keep the first reason: later failures are mostly its consequences.
         if self.word(FAILED).compare_exchange(0, noted, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             self.word(FAILED).fetch_or(what as u64, Ordering::AcqRel);
         }
     }
 
-    /// Why the first sync failed, if one did.
+    /// The error of the first failed sync.
     pub(crate) fn failure(&self) -> std::io::Error {
         match i32::try_from(self.word(FAILED).load(Ordering::Acquire) >> 32) {
             Ok(code) if code != 0 => std::io::Error::from_raw_os_error(code),
@@ -226,22 +236,23 @@ impl Segments {
         }
     }
 
-    /// Whether a commit that this process has made is not known to be on the disk.
+    /// Whether a commit of this process may not be on the disk yet.
     pub(crate) fn has_unsynced_of_own(&self) -> bool {
         self.own_end.load(Ordering::Relaxed) > self.word(SYNCED).load(Ordering::Acquire)
     }
 
-    /// Words among which are all that are perhaps not on the disk, and needed up to the tail; `None` where that is best left to the system to
-    /// find out.
+    /// The range of words that has to be written to the disk for everything up to the tail. `None`
+    /// if the system should find out the changed pages by itself.
     ///
-    /// Mostly the last WAL record or two of a segment of which the head, and all before them, was synced already. Where they lie in two pieces, so
-    /// does what is between: a piece of the other segment, which nobody writes to meanwhile. What the log's first page
-    /// says is not believed after a power cut, and not needed.
+    /// Mostly these are the last WAL record or two of a segment whose head and earlier records are
+    /// synced already. If they lie in two pieces, the range includes the piece between, which
+    /// belongs to the other segment; no process writes to that meanwhile. The log's first page is
+    /// not included: after a power cut it is neither trusted nor needed.
     fn words_to_sync(&self, tail: u64) -> Option<std::ops::Range<usize>> {
         let synced = self.word(SYNCED).load(Ordering::Acquire);
         let segment = self.active();
         let head = self.head(segment)?;
-        // Strictly behind the begin: so it was synced since the segment was begun.
+        // Strictly behind the begin, so the log was synced since the segment was begun.
         if synced <= head.begin || tail <= synced || tail - head.begin > self.room() {
             return None;
         }
@@ -257,13 +268,14 @@ impl Segments {
         self.word(SYNCED).load(Ordering::Acquire) >= goal
     }
 
-    /// Say that this member does not sync: if its number stands there, it was another's who died.
+    /// Clear the syncer word if it has this member's number: a dead member with the same number
+    /// left it.
     pub(crate) fn leave_syncer(&self) {
         let own = self.space().member();
         let _ = self.word(SYNCER).compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Nobody syncs, and nobody is expected to: for whoever is alone.
+    /// Reset the words of this module. The caller is alone with the log.
     pub(super) fn begin_syncing(&self) {
         for index in [SYNCER, ROUND, ARRIVED, SERVED, EXPECTED] {
             self.store(index, 0);
@@ -271,18 +283,20 @@ impl Segments {
         self.store(COVERED, PERHAPS_ALL);
     }
 
-    /// [D3] Whether a sync failed, in whichever process: what was not on the disk then may never be, and nobody is told of it twice.
+    /// [D3] Whether a sync failed, in any process. What was not on the disk then may never be, and
+    /// the system does not report it twice.
     pub(crate) fn has_failed(&self) -> bool {
         self.word(FAILED).load(Ordering::Acquire) != 0
     }
 
-    /// Whether the tree of a process that died could not be synced: its pages may be in memory alone, though the system takes them for
-    /// written.
+    /// Whether the tree of a process that died could not be synced. Its pages may be in memory
+    /// alone, although the system considers them written.
     pub(crate) fn has_failed_tree(&self) -> bool {
         self.word(FAILED).load(Ordering::Acquire) & Unsynced::Tree as u64 != 0
     }
 
-    /// Forget that the tree could not be synced: for a process that is alone, and has written its pages again.
+    /// Clear the failure of the tree's sync. The caller is alone and has written the tree's pages
+    /// again.
     pub(crate) fn forget_failed_tree(&self) {
         self.word(FAILED).fetch_and(!(Unsynced::Tree as u64), Ordering::AcqRel);
         if self.load(FAILED) & u64::from(u32::MAX) == 0 {
@@ -290,13 +304,13 @@ impl Segments {
         }
     }
 
-    /// Forget that a sync failed: for whoever is alone, and has written everything into the tree.
+    /// Clear all failures. The caller is alone and has written everything into the tree.
     pub(crate) fn forget_failure(&self) {
         self.store(FAILED, 0);
     }
 
-    /// As `sync`, for a process that has just left the log to the others: of what it finds it stores a failure alone, which
-    /// is true whoever has the log by now.
+    /// As `sync`, for a process that has just left the log to others. It stores only a failure,
+    /// which is true for any process that has the log by now.
     pub(crate) fn sync_in_leaving(&self) -> std::io::Result<()> {
         if self.load(SYNCED) >= self.load(TAIL) {
             return Ok(());
@@ -318,7 +332,8 @@ mod tests {
     use crate::wal::space::MemorySpace;
     use crate::wal::space::noted::{Asked, Noted};
 
-    /// What was asked for since the last look, but for syncs of the whole log: the checkpointer may ask for one at any time.
+    /// The calls since the last look, without syncs of the whole log: the checkpointer may make one
+    /// at any time.
     fn asked_of_parts(asked: &Asked) -> Vec<(&'static str, Range<usize>)> {
         let mut all = std::mem::take(&mut *asked.lock().unwrap());
         all.retain(|(what, _)| *what != "sync of all");
@@ -380,7 +395,8 @@ mod tests {
                 synced.map(|(_, words)| (piece_of(words.start), piece_of(words.end - 1))).collect::<Vec<_>>(),
             );
         }
-        // The first is of a new segment, of which the head is not on the disk yet. Every second piece is of the other segment.
+        // The first WAL record begins a segment, whose head is not on the disk yet. Every second
+        // piece belongs to the other segment.
         let wanted = [vec![], vec![(0, 2)], vec![(2, 2)], vec![(2, 4)], vec![(4, 6)], vec![(6, 6)]];
         assert_eq!(pieces, wanted);
     }

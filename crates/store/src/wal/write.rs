@@ -1,7 +1,8 @@
-//! How does a transaction over tree and log go?
+//! A write transaction over log and tree.
 //!
-//! It gathers its changes in a write batch, which its commit appends to the log. One that grows too large for that goes into the tree:
-//! everything else is written there first, so that the order stays, and what it has gathered follows.
+//! It gathers its changes in a write batch, which its commit appends to the log. A transaction that
+//! grows too large for the log becomes a bulk transaction: everything pending is written to the
+//! tree first, to keep the order, then the batch, and all further changes go into the tree.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,32 +18,32 @@ use crate::wal::read::LoggedRead;
 use crate::wal::recording::Recording;
 use crate::wal::write_batch::WriteBatch;
 
-/// The one transaction that writes.
+/// A write transaction.
 pub(crate) struct LoggedWrite {
     /// Dropped before the locks.
     bulk: Option<Box<Recording>>,
     tree_lock: Option<TreeLock>,
     write_batch: WriteBatch,
     base: LoggedRead,
-    /// Of the key that was found last, its tree and itself; empty where none was.
+    /// The tree and key of the last `find` that found a value. Empty if there was none.
     found: Vec<u8>,
     owner: u64,
-    /// Of a WAL record.
+    /// The largest WAL record.
     size_max: usize,
     key_size_max: usize,
     lock: WriterLock,
-    /// How long it waits for others who write the tree.
+    /// How long it waits for another process that writes the tree.
     patience: Duration,
     shared: Arc<Shared>,
 }
 
-/// A bulk commit takes this much of the positions, so that it stands at one of its own.
+/// How many positions a bulk commit takes, so that it has one of its own.
 const BULK_SIZE: u64 = 8;
-/// A WAL record beyond this takes so long that others are to go on meanwhile.
+/// A larger WAL record takes so long that the GIL is released for its commit.
 const AT_ONCE_SIZE_MAX: usize = 64 << 10;
 
 impl LoggedWrite {
-    /// Begin, with the writer lock.
+    /// Begin with the writer lock.
     pub(crate) fn begin(
         shared: &Arc<Shared>,
         lock: WriterLock,
@@ -53,7 +54,7 @@ impl LoggedWrite {
         Ok(Self::new(shared, lock, (base, write_batch), patience))
     }
 
-    /// Begin with the writer lock, over the newest version, with a write batch that nothing is in.
+    /// Begin with the writer lock, over the newest version, with an empty write batch.
     pub(crate) fn new(
         shared: &Arc<Shared>,
         lock: WriterLock,
@@ -90,7 +91,7 @@ impl LoggedWrite {
         Ok(())
     }
 
-    /// Go on in the tree if this many more bytes would be too many for a WAL record.
+    /// Become a bulk transaction if this many more bytes would be too many for a WAL record.
     fn make_room(&mut self, size: usize) -> Result<(), EngineError> {
         if self.bulk.is_none() && self.write_batch.size() + size > self.size_max {
             self.go_into_tree()?;
@@ -98,7 +99,7 @@ impl LoggedWrite {
         Ok(())
     }
 
-    /// [B1] Write everything there is into the tree, then what was gathered, savepoints included.
+    /// [B1] Write everything pending into the tree, then the batch with its savepoints.
     fn go_into_tree(&mut self) -> Result<(), EngineError> {
         let until = in_a_while(self.patience);
         while self.checkpoint(until)? {}
@@ -121,7 +122,7 @@ impl LoggedWrite {
         Ok(())
     }
 
-    /// [C5] One checkpoint; false when there was nothing to do.
+    /// [C5] Run one checkpoint. False if there was nothing to do.
     fn checkpoint(&self, until: Instant) -> Result<bool, EngineError> {
         match self.shared.checkpoint_within(&self.lock, until).map_err(EngineError::before_commit)? {
             Done::Applied(_) => Ok(true),
@@ -172,9 +173,10 @@ impl LoggedWrite {
             self.checkpoint(in_a_while(self.patience))?;
         }
         while !self.has_room(size) {
-            // Full: what the other segment has goes into the tree, or this one's.
+            // The segment is full: write the other segment into the tree, or else seal and write
+            // this one.
             let done = self.checkpoint(in_a_while(self.patience));
-            // Even if the tree cannot take it, the other segment may have become the active one.
+            // Even if that failed, the other segment may have become the active one.
             if !self.has_room(size) {
                 done?;
             }
@@ -192,19 +194,20 @@ impl LoggedWrite {
         Ok(())
     }
 
-    /// Append where the log cannot grow, or what it has cannot be kept in memory: when the tree has all of it, the next segment needs neither.
+    /// Append although the log cannot grow or the memtable cannot: once the tree has everything,
+    /// the next segment needs neither.
     fn append_anew(&mut self, error: EngineError) -> Result<(), EngineError> {
         let until = in_a_while(self.patience);
         if matches!(error, EngineError::DiskFull(_)) {
-            // Whether there is room was said without a look at the tree.
+            // The check that failed did not know how much room the tree's file has.
             self.shared.learn_room(until)?;
             match self.append() {
                 Err(EngineError::DiskFull(_)) => {}
                 done => return done,
             }
         }
-        // What went wrong with the log is told, not what goes wrong with the tree then. Without room at the begin of the next segment that would be
-        // worse than this one, in which a smaller WAL record may have some.
+        // From here on the first error is returned, not a later one of the tree. If the next
+        // segment has no room at its begin, stay in this one: a smaller WAL record may still fit.
         let segments = &self.shared.segments;
         if segments.reserve_begin(1 - segments.active(), self.write_batch.size()).is_err() {
             return Err(error);
@@ -213,7 +216,7 @@ impl LoggedWrite {
         if self.shared.pending() > 0 {
             return Err(error);
         }
-        // It keeps what the segments held.
+        // The old snapshot keeps the memtables of both segments.
         self.base = self.shared.read()?;
         self.shared.learn_room(until)?;
         self.append()
@@ -240,7 +243,8 @@ impl WriteTxn for LoggedWrite {
     }
 
     fn rows_beyond(&self, table: TableId) -> i64 {
-        // What this transaction writes of a table says everything, and so does a tree with nothing over it.
+        // A table's entry written by this transaction has the full count; so has a tree with
+        // nothing over it.
         if self.bulk.is_some() || self.write_batch.find(Tree::Meta, &table_key(table)).is_some() {
             return 0;
         }
@@ -350,7 +354,7 @@ impl WriteTxn for LoggedWrite {
         parts: [&[u8]; 2],
         may_replace: fn(&[u8]) -> bool,
     ) -> Result<Option<bool>, EngineError> {
-        // What is too long, or goes into the tree, goes the long way.
+        // A long key, or a change that goes into the tree, takes the general path.
         let size = self.write_batch.size() + Self::size_of(key.bytes, &parts);
         if self.bulk.is_some() || size > self.size_max || key.bytes.len() > self.key_size_max {
             return Ok(None);
@@ -382,7 +386,7 @@ impl WriteTxn for LoggedWrite {
     }
 
     fn prefers_append(&self) -> bool {
-        // A write batch is put in order by the checkpoint.
+        // The checkpoint sorts a write batch.
         self.bulk.is_some()
     }
 

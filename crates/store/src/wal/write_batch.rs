@@ -1,11 +1,12 @@
-//! What has a transaction changed so far?
+//! The changes of one transaction.
 //!
-//! The bytes of the WAL record that it will be, and where in them the newest entry of each key stands: looked for from the end while
-//! they are few, and indexed from then on, by hash both times; in order only when somebody walks. Going back to a
-//! savepoint is forgetting entries.
+//! The batch holds the bytes of its future WAL record, and where each key's newest entry is in
+//! them. A few entries are searched from the end; with more there is a hash index. An ordered index
+//! is made only if the transaction walks. A rollback to a savepoint truncates the entries.
 //!
-//! Of a row that was looked up when it was put or deleted it is known whether its table has one more or less. As long as that is so of all
-//! that was changed, the entries say it (`wal_record.rs`), and the catalog need not.
+//! If a row was looked up before it was put or deleted, the batch knows whether its table has one
+//! row more or less. As long as that holds for all changes, the entries are counted (`record.rs`)
+//! and the row counts are not written to the catalog.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,44 +19,45 @@ use crate::wal::record::{self, Change};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-/// Up to this many entries are looked through: a row with three indexes is nine, counts included.
+/// Up to this many entries are searched one by one. A row with three indexes has nine, counts
+/// included.
 const FEW: usize = 16;
-/// Memory for more is given back.
+/// A batch with more memory than this is not reused.
 const SPARE_COUNT_MAX: usize = 1 << 12;
 const SPARE_SIZE_MAX: usize = 1 << 18;
-/// From then on there is room for as many in the index.
+/// The initial capacity of the index.
 const INDEXED_MIN: usize = 28;
 
 /// The changes of one transaction.
 pub(crate) struct WriteBatch {
     bytes: Vec<u8>,
     changes: Vec<Change>,
-    /// Of their keys, whatever the tree.
+    /// The hashes of the keys, without the tree.
     hashes: Vec<u64>,
-    /// The newest entry of each key; only when they are many.
+    /// The newest entry of each key. Only used for many entries.
     index: HashTable<Newest>,
     ordered: Mutex<Ordered>,
     savepoints: Vec<Saved>,
-    /// Changes of which it is not known what they do to the count of a table's rows.
+    /// Number of changes whose effect on a table's row count is unknown.
     uncounted: usize,
-    /// Whether the entries say what is counted.
+    /// Whether the entries are counted.
     counts: bool,
 }
 
-/// What there was at a savepoint.
+/// The state at a savepoint.
 struct Saved {
     size: usize,
     count: usize,
     uncounted: usize,
 }
 
-/// The number of a key's newest entry, and the key's hash, so that growing looks at no key.
+/// The number of a key's newest entry, and the key's hash, so that growing the table reads no keys.
 struct Newest {
     hash: u64,
     number: usize,
 }
 
-/// The newest entries in order, by the tree's number and the key, up to some entry.
+/// The newest entries in order, by the tree's number and the key, of the first `count` changes.
 #[derive(Default)]
 struct Ordered {
     newest: BTreeMap<Box<[u8]>, usize>,
@@ -76,7 +78,8 @@ impl WriteBatch {
         }
     }
 
-    /// Forget everything, for the next transaction, which needs as much memory as this one did, most likely; if that is not much.
+    /// Empty the batch for the next transaction, which probably needs as much memory. Large memory
+    /// is freed.
     pub(crate) fn cleared(mut self) -> Self {
         if self.bytes.capacity() > SPARE_SIZE_MAX || self.changes.capacity() > SPARE_COUNT_MAX {
             return Self::new();
@@ -97,20 +100,20 @@ impl WriteBatch {
         self.add(change, HashedKey::of(key).hash);
     }
 
-    /// Put what stands there already.
+    /// Put a value for a key that exists.
     pub(crate) fn replace(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) {
         let change = record::push_put(&mut self.bytes, tree, key, parts);
         self.add(change, HashedKey::of(key).hash);
     }
 
-    /// Put a row, which was looked up.
+    /// Put a row that was looked up.
     #[inline]
     pub(crate) fn put_row(&mut self, key: HashedKey<'_>, parts: [&[u8]; 2], is_new: bool) {
         let change = record::push_row(&mut self.bytes, key.bytes, parts, is_new);
         self.add(change, key.hash);
     }
 
-    /// Delete what stands there.
+    /// Delete a key that exists.
     pub(crate) fn delete(&mut self, tree: Tree, key: &[u8]) {
         let change = if tree == Tree::Rows {
             record::push_gone(&mut self.bytes, key)
@@ -121,7 +124,7 @@ impl WriteBatch {
         self.add(change, HashedKey::of(key).hash);
     }
 
-    /// Have the entries say which rows came and went; false where that is not known.
+    /// Make the entries counted. False if the effect of some change on the row count is unknown.
     pub(crate) fn count(&mut self) -> bool {
         self.counts = self.uncounted == 0;
         self.counts
@@ -165,7 +168,7 @@ impl WriteBatch {
         }
     }
 
-    /// The entries in order, all of them.
+    /// The ordered index, of all entries.
     fn ordered(&self) -> MutexGuard<'_, Ordered> {
         let mut ordered = self.ordered.lock().unwrap_or_else(PoisonError::into_inner);
         for (number, change) in self.changes.iter().enumerate().skip(ordered.count) {
@@ -175,12 +178,12 @@ impl WriteBatch {
         ordered
     }
 
-    /// What it says of a key.
+    /// What the batch says of a key.
     pub(crate) fn find(&self, tree: Tree, key: &[u8]) -> Option<Said<'_>> {
         if self.is_empty() { None } else { self.find_hashed(tree, HashedKey::of(key)) }
     }
 
-    /// As `find`, of a key whose hash is known.
+    /// As `find`, for a key whose hash is known.
     #[inline]
     pub(crate) fn find_hashed(&self, tree: Tree, key: HashedKey<'_>) -> Option<Said<'_>> {
         let said_if_it = |number: usize| {
@@ -196,7 +199,7 @@ impl WriteBatch {
         said_if_it(self.index.find(key.hash, is_it)?.number)
     }
 
-    /// As [`crate::wal::memtable::Memtable::walk`].
+    /// See [`crate::wal::memtable::Memtable::walk`].
     pub(crate) fn walk<'a>(
         &'a self,
         tree: Tree,
@@ -265,7 +268,7 @@ impl WriteBatch {
         self.savepoints.push(Saved { size, count, uncounted });
     }
 
-    /// Forget what came since the innermost savepoint; false if there is none.
+    /// Drop the changes since the innermost savepoint. False if there is none.
     pub(crate) fn rollback(&mut self) -> bool {
         let Some(Saved { size, count, uncounted }) = self.savepoints.pop() else { return false };
         self.bytes.truncate(size);
@@ -280,12 +283,12 @@ impl WriteBatch {
         true
     }
 
-    /// Forget the innermost savepoint; false if there is none.
+    /// Forget the innermost savepoint and keep its changes. False if there is none.
     pub(crate) fn release(&mut self) -> bool {
         self.savepoints.pop().is_some()
     }
 
-    /// The counts of changes at each savepoint, the outermost first.
+    /// The number of changes at each savepoint, the outermost first.
     pub(crate) fn savepoints(&self) -> impl Iterator<Item = usize> + '_ {
         self.savepoints.iter().map(|saved| saved.count)
     }
@@ -303,12 +306,12 @@ impl WriteBatch {
         self.changes.len()
     }
 
-    /// How many bytes its WAL record will have.
+    /// The size of its WAL record.
     pub(crate) fn size(&self) -> usize {
         record::size_of(&self.bytes)
     }
 
-    /// Complete its WAL record; also the WAL record's check.
+    /// Complete its WAL record. Returns the bytes and the check.
     pub(crate) fn finish(&mut self, sequence: u64, seed: u64) -> (&[u8], u64) {
         if !self.counts {
             record::uncount(&mut self.bytes, &mut self.changes);
@@ -317,7 +320,7 @@ impl WriteBatch {
         (&self.bytes, check)
     }
 
-    /// The bytes of the WAL record, as far as they stand.
+    /// The bytes of the WAL record so far.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -327,7 +330,7 @@ impl WriteBatch {
         self.hashes.iter().copied().zip(&self.changes)
     }
 
-    /// Whether it changes the catalog; of what it does to rows alone a transaction knows.
+    /// Whether it changes the catalog. A counted batch does not.
     pub(crate) fn changes_catalog(&self) -> bool {
         !self.counts && self.changes.iter().any(|change| change.tree == Tree::Meta)
     }

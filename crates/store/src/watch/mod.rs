@@ -1,11 +1,12 @@
-//! Which rows and tables did each commit change?
+//! Watches commits: which rows and tables each one changed.
 //!
-//! A [`Watch`] reads the commits behind a version one after the other (`engine/history.rs`), whoever made them, and says of each what
-//! it did to tables and rows: of a row written twice only the last, of a table that is dropped no rows. It holds nothing of the
-//! database in between, so that nobody has to wait for it, and it keeps no file open.
+//! A [`Watch`] reads the commits after a version one by one (`engine/history.rs`), of all
+//! processes, and reports what each did to tables and rows: only the last change of a row, and no
+//! rows of a dropped table. Between calls it holds no transaction and no lock, and keeps no file
+//! open.
 //!
-//! What a table was called is known for the newest version. For an older one the names given since are taken back, which is
-//! what a first pass over the commits in between is for.
+//! The names of tables are known for the newest version. For an older version, later name changes
+//! are undone; that takes a first pass over the commits in between.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::RangeBounds;
@@ -23,10 +24,10 @@ use crate::error::StoreError;
 use crate::store::Store;
 use crate::txn::scan::Range;
 
-/// What happened to a row, or to a table.
+/// What happened to a row or a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// A row has this record now.
+    /// A row was put, with this record.
     Put {
         /// The key's code.
         key: Vec<u8>,
@@ -34,7 +35,7 @@ pub enum Happened {
         spelling: Vec<u8>,
         /// The record.
         record: Vec<u8>,
-        /// The large values that lie apart from it.
+        /// Its large values.
         large: Vec<LargeValue>,
     },
     /// A row was deleted.
@@ -50,7 +51,7 @@ pub enum Happened {
     Create,
     /// The table was deleted with all its rows.
     Drop,
-    /// The table was given this name.
+    /// The table was renamed.
     Rename {
         /// The new name.
         name: Arc<str>,
@@ -60,24 +61,24 @@ pub enum Happened {
 /// A large value that a record refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LargeValue {
-    /// Its id, by which a snapshot has it as long as the row does.
+    /// Its id. A snapshot finds it as long as the row has it.
     pub id: u64,
-    /// Its bytes, where the same commit wrote them and the history has them.
+    /// Its bytes, if the same commit wrote them and the history has them.
     pub bytes: Option<Arc<[u8]>>,
 }
 
-/// One thing that a commit did.
+/// One change of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The table.
     pub table: TableId,
-    /// What it was called before.
+    /// Its name before the change.
     pub name: Arc<str>,
     /// What happened.
     pub happened: Happened,
 }
 
-/// What one commit did, as far as it is watched.
+/// The watched changes of one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
     /// The version that it made.
@@ -93,30 +94,30 @@ pub enum Watched {
     All,
     /// One table, and of its rows those in a range.
     Table {
-        /// It; `None` when it is still to be made.
+        /// The table, or `None` if it does not exist yet.
         table: Option<TableId>,
-        /// The name with which it will be made.
+        /// The name that identifies it when it is created.
         name: String,
         /// The keys.
         range: Range,
     },
 }
 
-/// What a step of a [`Watch`] came to.
+/// The result of a step of a [`Watch`].
 #[derive(Debug)]
 pub enum Step {
     /// A commit that changed something.
     Changes(Changes),
     /// Nothing so far.
     Nothing,
-    /// The table is gone: nothing will come any more.
+    /// The table was dropped: nothing will follow.
     Over,
 }
 
-/// A place among the commits of a database.
+/// A position in the commits of a database.
 pub struct Watch {
     place: Place,
-    /// Behind this version everything was looked at.
+    /// Everything up to this version was read.
     version: u64,
     commits: VecDeque<Commit>,
     names: BTreeMap<TableId, Arc<str>>,
@@ -126,7 +127,7 @@ pub struct Watch {
 }
 
 impl Store {
-    /// The newest version: one load, so that it can be asked for again and again.
+    /// The newest version. One atomic load, so it may be called again and again.
     ///
     /// # Errors
     /// `Closed`.
@@ -134,7 +135,7 @@ impl Store {
         self.with_database(|database| database.engine.version())
     }
 
-    /// Read what is committed behind a version, or from now on.
+    /// Watch the commits after a version, or from now on.
     ///
     /// # Errors
     /// `HistoryGone` when that is too far back; `VersionAhead`; `Unsupported`; `Closed`.
@@ -146,7 +147,7 @@ impl Store {
         if since > version {
             return Err(StoreError::VersionAhead { path: database.path.clone(), since, version });
         }
-        // Also where nothing was committed: whether it can be watched shows at once.
+        // Even if nothing was committed: an error shows at once if the database cannot be watched.
         let mut place = Place::behind(since);
         let mut names: BTreeMap<TableId, Arc<str>> =
             snapshot.tables()?.into_iter().map(|(name, table)| (table, name.into())).collect();
@@ -192,12 +193,12 @@ fn gone(database: &Database, since: u64) -> StoreError {
     }
 }
 
-/// What was done to names.
+/// A change of a table's name.
 #[derive(Debug)]
 enum NameOp {
     Given(Arc<str>, TableId),
     Taken(Arc<str>),
-    /// The table's own entry is deleted, right behind its name.
+    /// The table's own entry is deleted, right after its name.
     Dropped(TableId),
 }
 
@@ -221,8 +222,8 @@ impl NameOp {
     }
 }
 
-/// Make the names what they were before all this was done. A name is taken from the table that what follows is about: it gets
-/// another one, or is dropped.
+/// Undo these changes of names. A name was taken from the table of the operation that follows: a
+/// rename or a drop.
 fn take_back(names: &mut BTreeMap<TableId, Arc<str>>, ops: &[NameOp]) {
     let mut table = None;
     for op in ops.iter().rev() {
@@ -244,16 +245,16 @@ fn take_back(names: &mut BTreeMap<TableId, Arc<str>>, ops: &[NameOp]) {
 }
 
 impl Watch {
-    /// Behind this version everything was given. What it is a place in changes only with `next`.
+    /// Everything up to this version was returned. Only `next` changes it.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The next commit that changed something of what is watched, if there is one already.
+    /// The next commit that changed something watched, if there is one already.
     ///
     /// # Errors
-    /// `HistoryGone` when commits behind are not known any more; `Closed`; when the file is damaged.
+    /// `HistoryGone` when the next commits are no longer kept; `Closed`; when the file is damaged.
     pub fn next(&mut self, store: &Store) -> Result<Step, StoreError> {
         loop {
             if self.is_over {
@@ -269,7 +270,7 @@ impl Watch {
                     Next::Nothing => return Ok(Step::Nothing),
                     Next::Gone => return Err(gone(&database, self.place.version)),
                 }
-                // The names of new shapes are known from here on.
+                // Load the names of new shapes.
                 drop(database);
                 store.snapshot()?;
                 continue;
@@ -284,9 +285,9 @@ impl Watch {
         }
     }
 
-    /// Wait until something is committed, not much longer than so long; says whether something was. Whoever has waited looks
-    /// again after a 32nd of that time, from 50 microseconds to 10 milliseconds: no system has a word in a file to wait for that
-    /// others would not have to look after with each commit.
+    /// Wait for a commit, not much longer than `patience`. Returns whether there was one. The
+    /// version is polled after a 32nd of the time waited so far, from 50 microseconds to 10
+    /// milliseconds: with a futex, every commit would have to look for waiters.
     ///
     /// # Errors
     /// `Closed`.
@@ -308,7 +309,7 @@ impl Watch {
         }
     }
 
-    /// What a commit did, as far as it is watched; and take over its names.
+    /// The watched changes of a commit. Also applies its name changes.
     fn changes_of(&mut self, commit: &Commit, key_size_max: usize) -> Vec<Change> {
         let written: Vec<Written<'_>> = commit.written().collect();
         let ops: Vec<NameOp> = written.iter().filter_map(NameOp::of).collect();
@@ -340,8 +341,8 @@ impl Watch {
         changes
     }
 
-    /// Find the table that was still to be made: the one to which a commit gives its name, if need be by renaming it. All that the
-    /// commit did to it is told then, under whichever name.
+    /// Find the table that did not exist yet: the one to which the commit gives the watched name,
+    /// perhaps by renaming it. All changes of that commit to it are reported, under any name.
     fn meet(&mut self, ops: &[NameOp], dropped: &HashSet<TableId>) {
         let Watched::Table { table: table @ None, name: wanted, .. } = &mut self.watched else { return };
         let given = ops.iter().filter_map(|op| match op {
@@ -400,18 +401,19 @@ impl Watch {
             }
         };
         if let What::ClearedUpTo(_) = written.what {
-            // Nothing else is told of what was deleted from others before, in the same commit: they are empty as well.
+            // Rows of other tables that were deleted earlier in this commit are not reported: those
+            // tables are empty as well.
             let cleared = self.names.keys().filter(|table| counted.contains(table));
             return cleared.for_each(|table| add(*table, Happened::Clear));
         }
         let Some((table, key)) = split(whole_key) else { return };
-        // What has no name is an index.
+        // A table id without a name is an index.
         if !self.is_watched(table) || !self.is_key_watched(key) || !self.names.contains_key(&table) {
             return;
         }
         let (key, spelling) = (key.to_vec(), spelling.to_vec());
         match written.what {
-            // A damaged cell is found by whoever reads the row.
+            // A damaged cell is skipped here; reading the row reports it.
             What::Value(bytes) => {
                 if let Some(cell) = Cell::parse(bytes) {
                     let large = |id| LargeValue { id, bytes: blobs.get(&id).map(|bytes| Arc::from(*bytes)) };
@@ -424,7 +426,8 @@ impl Watch {
     }
 }
 
-/// The tables of which a commit that clears all rows writes how many there are: those that had any when it began are among them.
+/// The tables whose row counts are written by a commit that clears all rows. All tables that had
+/// rows before it are among them.
 fn counted_anew(written: &[Written<'_>]) -> HashSet<TableId> {
     if !written.iter().any(|written| matches!(written.what, What::ClearedUpTo(_))) {
         return HashSet::new();
@@ -434,7 +437,7 @@ fn counted_anew(written: &[Written<'_>]) -> HashSet<TableId> {
     counts.filter_map(|written| catalog::table_of_key(written.key)).collect()
 }
 
-/// The large values that a commit wrote, by their ids, as far as its history has them.
+/// The large values that a commit wrote, by id, as far as its history has them.
 fn blobs_of<'a>(written: &[Written<'a>]) -> HashMap<u64, &'a [u8]> {
     let blobs = written.iter().filter(|written| written.tree == Tree::Blobs);
     let blobs = blobs.filter_map(|written| match written.what {
@@ -444,15 +447,17 @@ fn blobs_of<'a>(written: &[Written<'a>]) -> HashMap<u64, &'a [u8]> {
     blobs.collect()
 }
 
-/// What a row's cell says of its key: all of it, table id included, where it is a long one, and how it is spelled.
+/// What a row's cell says of its key: the whole key with the table id, if it is long, and its
+/// spelling.
 #[derive(Clone, Copy, Default)]
 struct Said<'a> {
     whole_key: &'a [u8],
     spelling: &'a [u8],
 }
 
-/// What this entry of a commit, or an earlier one of the same row, says of the row's key: before a row is deleted whose key
-/// has to be said, it is written once more without a record (`Transaction::say_key`).
+/// What this entry, or an earlier one of the same row in the commit, says of the row's key. A row
+/// whose row key does not identify it is put again without a record before it is deleted
+/// (`Transaction::say_key`).
 fn said_of<'a>(written: &Written<'a>, said: &mut HashMap<&'a [u8], Said<'a>>) -> Said<'a> {
     let What::Value(bytes) = written.what else { return said.get(written.key).copied().unwrap_or_default() };
     let Some(cell) = Cell::parse(bytes) else { return Said::default() };
@@ -463,7 +468,7 @@ fn said_of<'a>(written: &Written<'a>, said: &mut HashMap<&'a [u8], Said<'a>>) ->
     key
 }
 
-/// Whether each entry is the last one of its row, and of no row that was cleared afterwards.
+/// Whether each entry is the last one of its row, and the row was not cleared afterwards.
 fn last_of_each(written: &[Written<'_>]) -> Vec<bool> {
     let mut holding = vec![true; written.len()];
     let mut seen: HashSet<&[u8]> = HashSet::new();

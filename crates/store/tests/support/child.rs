@@ -1,6 +1,8 @@
-//! What does another process do to a database? The tests start this program and tell it, line by line.
+//! Another process that works on a database. The tests start this program and send commands, line
+//! by line.
 //!
-//! Each line is a command, each answer a line: "ok", what was asked for, or "error" with the variant's name and message.
+//! Each line is a command, each answer a line: "ok", the requested value, or "error" with the
+//! variant's name and message.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a child that panics fails its test")]
 
 use std::io::{BufRead, Write};
@@ -90,7 +92,7 @@ impl Child {
             }
             ["exit"] => std::process::exit(0),
             ["flood", table, first] => self.flood(table, first.parse().unwrap())?,
-            // How many there are in all processes, when those of dead ones are gone.
+            // The number of readers in all processes, without those of dead ones.
             ["readers"] => return Ok(self.store().stats()?.readers.to_string()),
             ["check"] => {
                 let findings = self.store().check()?;
@@ -132,7 +134,7 @@ impl Child {
         Ok("ok".to_owned())
     }
 
-    /// Commit one transaction after the other for as long as we live, and say so after each.
+    /// Commit one transaction after the other for ever, and report each.
     fn flood(&mut self, table: &str, first: u64) -> Result<(), StoreError> {
         for number in first.. {
             let mut transaction = self.store().begin(Duration::from_secs(20))?;
@@ -140,7 +142,7 @@ impl Child {
                 Some(id) => id,
                 None => transaction.create_table(table)?,
             };
-            // Rows that are overwritten, rows that are added, rows that go, and a blob: all say the number.
+            // Rows that are overwritten, added and deleted, and a blob: all have the number.
             let value = number.to_string();
             for name in ["left", "right"] {
                 transaction.put(id, &key(name), b"", &record(&value), &[])?;

@@ -1,4 +1,4 @@
-//! What do the store's tests share? A scratch folder, and chance that can be repeated.
+//! Helpers of the store's tests: a scratch folder, repeatable random numbers, another process.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod words;
@@ -6,7 +6,7 @@ pub mod words;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder of its own for one test, deleted afterwards.
+/// A folder for one test, deleted afterwards.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -43,7 +43,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Chance from a seed (xorshift64*). A failing test prints the seed; `PELLUCID_SEED` repeats it.
+/// Random numbers from a seed (xorshift64*). A failing test prints the seed; `PELLUCID_SEED`
+/// repeats it.
 pub struct Chance(u64);
 
 impl Chance {
@@ -78,13 +79,13 @@ impl Chance {
         (0..size).map(|_| self.next() as u8).collect()
     }
 
-    /// One chance in `n`.
+    /// True with probability 1/n.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 }
 
-/// Another process, which does to a database what it is told.
+/// Another process that executes commands on a database.
 pub struct Child {
     process: std::process::Child,
     answers: std::io::BufReader<std::process::ChildStdout>,
@@ -95,7 +96,7 @@ impl Child {
         Self::from(std::process::Command::new(env!("CARGO_BIN_EXE_pellucid-store-child")))
     }
 
-    /// Start it through a shell that does something first.
+    /// Start it through a shell that runs a command first.
     pub fn through_shell(before: &str) -> Self {
         let mut command = std::process::Command::new("sh");
         let program = env!("CARGO_BIN_EXE_pellucid-store-child");
@@ -108,7 +109,8 @@ impl Child {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = loop {
             match command.spawn() {
-                // A program that was just copied is open for writing in a child that another thread has forked off meanwhile.
+                // A program that was just copied may still be open for writing in a child that
+                // another thread has forked meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
@@ -123,7 +125,7 @@ impl Child {
         self.process.id()
     }
 
-    /// Give a command without waiting for its answer.
+    /// Send a command without waiting for its answer.
     pub fn tell(&mut self, line: &str) {
         use std::io::Write;
         let stdin = self.process.stdin.as_mut().unwrap();
@@ -144,14 +146,14 @@ impl Child {
         self.hear()
     }
 
-    /// Give commands that must succeed.
+    /// Send commands that must succeed.
     pub fn must(&mut self, lines: &[&str]) {
         for line in lines {
             assert_eq!(self.ask(line), "ok", "{line}");
         }
     }
 
-    /// Kill it as the system would, and wait until it is gone.
+    /// Kill it with SIGKILL, and wait until it is gone.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();

@@ -1,9 +1,10 @@
-//! What may a power cut leave of files?
+//! Records file writes and syncs, and builds images of what a power cut may leave.
 //!
-//! This program's own `pwrite`, `fdatasync` and their kin stand in the place of the C library's, for everything that is linked
-//! into it, the engine included: they do what is asked, and look at the files of one folder before and behind it. So it is known what
-//! each page held at which moment, and since when the disk must have it. An image of a moment has every page as it was at
-//! some moment since its last sync, whichever, and torn ones made of several.
+//! This program's own `pwrite`, `fdatasync` and others replace those of the C library, for
+//! everything linked into it, including the engine. They do the system call, and look at the files
+//! of one folder before and after it. So it is known what each page held at each moment, and since
+//! when the disk must have it. An image of a moment has every page as it was at some moment since
+//! its last sync, and torn pages made of several.
 #![allow(unsafe_code)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,10 +19,10 @@ use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 use crate::support::Chance;
 
 const PAGE: usize = 4096;
-/// What a disk writes whole.
+/// A disk writes this many bytes atomically.
 const SECTOR: usize = 512;
-/// What is taken whole of memory that is written to meanwhile, as the log is: a sector may be on its way to the disk with parts
-/// of what stood there a moment later.
+/// The atomic unit of memory that is written to during a sync, as the log is: a sector on its way
+/// to the disk may include parts that were stored a moment later.
 const LINE: usize = 64;
 
 static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
@@ -31,13 +32,13 @@ static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
 pub struct Recorder {
     folder: PathBuf,
     folder_id: u64,
-    /// Which names led to which files, and when that was.
+    /// Which names led to which files, and the time of each moment.
     moments: Vec<(BTreeMap<String, u64>, Instant)>,
     files: HashMap<u64, History>,
     folder_syncs: Vec<Sync>,
 }
 
-/// What a file held, from when on.
+/// The content of a file, with the moments of its changes.
 #[derive(Default)]
 struct History {
     newest: Vec<u8>,
@@ -47,14 +48,14 @@ struct History {
     synced_pages: Vec<SyncedPage>,
 }
 
-/// A page that the disk has, at the least as it was at one moment, from another one on.
+/// A page that the disk has since one moment, at least as new as it was at another one.
 struct SyncedPage {
     page: usize,
     held_at: usize,
     since: usize,
 }
 
-/// A sync, by the last moment before it and the first one behind it.
+/// A sync: the last moment before it and the first one after it.
 #[derive(Clone, Copy)]
 struct Sync {
     begin: usize,
@@ -65,19 +66,19 @@ fn lock() -> MutexGuard<'static, Option<Recorder>> {
     RECORDER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Record what happens in a folder from now on.
+/// Start to record a folder.
 pub fn start(folder: &Path) {
     let folder_id = std::fs::metadata(folder).unwrap().ino();
     *lock() = Some(Recorder { folder: folder.to_owned(), folder_id, ..Recorder::default() });
     look();
 }
 
-/// Note what the files hold now; returns the number of this moment.
+/// Store the current content of the files. Returns the number of this moment.
 pub fn look() -> usize {
     lock().as_mut().unwrap().look()
 }
 
-/// What was recorded.
+/// Stop, and return the record.
 pub fn stop() -> Recorder {
     lock().take().unwrap()
 }
@@ -89,7 +90,8 @@ impl Recorder {
         for entry in std::fs::read_dir(&self.folder).unwrap() {
             let entry = entry.unwrap();
             let name = entry.file_name().to_string_lossy().into_owned();
-            // The engine's lock file says nothing after a restart. What is gone meanwhile was there a moment ago.
+            // The engine's lock file has no meaning after a restart. A file that is gone now was
+            // there a moment ago.
             let Ok(file) = std::fs::File::open(entry.path()) else { continue };
             let id = file.metadata().unwrap().ino();
             if !name.ends_with("-lock") {
@@ -103,17 +105,18 @@ impl Recorder {
         moment
     }
 
-    /// How many moments there were.
+    /// The number of moments.
     pub fn count(&self) -> usize {
         self.moments.len()
     }
 
-    /// When a moment was.
+    /// The time of a moment.
     pub fn time(&self, moment: usize) -> Instant {
         self.moments[moment].1
     }
 
-    /// Up to which moment the disk has what stood in the files whose name ends so, at a later one.
+    /// The moment up to which the disk has the content of the file whose name ends so, seen from a
+    /// later moment.
     pub fn synced_until(&self, suffix: &str, moment: usize) -> Option<usize> {
         let (names, _) = &self.moments[moment];
         let (_, id) = names.iter().find(|(name, _)| name.ends_with(suffix))?;
@@ -122,7 +125,7 @@ impl Recorder {
         sync.and_then(|_| last(&self.files[id].syncs, moment)).map(|sync| sync.begin)
     }
 
-    /// Whether something of this file is on its way to the disk at a moment.
+    /// Whether some content of this file is not synced at a moment.
     pub fn is_unsynced(&self, name: &str, moment: usize) -> bool {
         let Some(history) = self.moments[moment].0.get(name).and_then(|id| self.files.get(id)) else {
             return false;
@@ -132,18 +135,18 @@ impl Recorder {
         history.pages.values().any(|versions| versions.iter().any(is_later))
     }
 
-    /// How long a file was at a moment, or 0.
+    /// The size of a file at a moment, or 0.
     pub fn size(&self, name: &str, moment: usize) -> usize {
         self.moments[moment].0.get(name).map_or(0, |id| self.files[id].size_at(moment))
     }
 
-    /// Whether the disk was ever waited for, for anything of this file.
+    /// Whether any part of this file was ever synced.
     pub fn is_ever_synced(&self, name: &str) -> bool {
         let mut ids = self.moments.iter().filter_map(|(names, _)| names.get(name));
         ids.any(|id| !self.files[id].syncs.is_empty() || !self.files[id].synced_pages.is_empty())
     }
 
-    /// Make, in another folder, what a power cut at a moment may leave.
+    /// Build, in another folder, what a power cut at a moment may leave.
     pub fn leave(&self, moment: usize, chance: &mut Chance, target: &Path) -> String {
         let base = last(&self.folder_syncs, moment).map_or(0, |sync| sync.begin);
         let listed = if chance.one_in(2) { moment } else { base + chance.below(moment - base + 1) };
@@ -160,7 +163,8 @@ impl Recorder {
     }
 }
 
-/// Logs say by its inode which file may not be on the disk yet: here it is another one than where it was written.
+/// A log has the inode of a file that may not be on the disk yet. Here the file has another inode
+/// than where it was written.
 fn keep_newborn(target: &Path) {
     for entry in std::fs::read_dir(target).unwrap() {
         let log = entry.unwrap().path();
@@ -205,10 +209,11 @@ impl History {
         self.sizes.iter().rev().find(|(from, _)| *from <= moment).map_or(0, |(_, size)| *size)
     }
 
-    /// The file as a power cut may leave it: each page as it was at some moment since it was synced.
+    /// The file as a power cut may leave it: each page as it was at some moment since it was
+    /// synced.
     fn image(&self, moment: usize, manner: usize, is_mapped: bool, chance: &mut Chance) -> Vec<u8> {
         let base = last(&self.syncs, moment).map(|sync| sync.begin);
-        // In one manner everything is as it was at one moment: writes have come to the disk in order.
+        // In one manner everything is as it was at one moment: writes reached the disk in order.
         let at = base.unwrap_or(0) + chance.below(moment - base.unwrap_or(0) + 1);
         let size = match manner {
             0 => base.map_or(0, |base| self.size_at(base)),
@@ -248,7 +253,7 @@ impl History {
         image
     }
 
-    /// What a page may hold, oldest first, with the moment from which on it did.
+    /// The possible contents of a page, oldest first, each with the moment at which it began.
     fn versions(&self, page: usize, base: Option<usize>, moment: usize) -> Vec<(usize, &[u8])> {
         static ZEROS: [u8; PAGE] = [0; PAGE];
         let known = self.pages.get(&page).map_or(&[][..], |versions| versions);
@@ -262,14 +267,14 @@ impl History {
     }
 }
 
-/// What a call does to a file.
+/// The effect of a call on a file.
 enum Call {
     Write { offset: usize, size: usize },
     Sync,
     SyncPart { offset: usize, size: usize },
 }
 
-/// Look, do it, look again; only where it is about a file in the folder.
+/// Look, make the call, look again; only for files in the folder.
 fn around(descriptor: c_int, call: &Call, act: impl FnOnce() -> isize) -> isize {
     let id = std::fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|metadata| metadata.ino()).ok();
     let is_synchronous = || flags_of(descriptor) & libc::O_DSYNC != 0;
@@ -340,7 +345,7 @@ fn flags_of(descriptor: c_int) -> c_int {
     flags.and_then(|flags| c_int::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0)
 }
 
-// In the place of the C library's, under both of the names that each of them has there.
+// Replace the C library's functions, under both of the names that each of them has there.
 
 /// `pwrite`.
 ///
@@ -349,7 +354,7 @@ fn flags_of(descriptor: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pwrite(fd: c_int, bytes: *const c_void, size: size_t, offset: off_t) -> ssize_t {
     let call = Call::Write { offset: offset.max(0) as usize, size };
-    // SAFETY: what the caller has promised is what the system call asks for.
+    // SAFETY: the system call requires what the caller has promised.
     around(fd, &call, || unsafe { libc::syscall(libc::SYS_pwrite64, fd, bytes, size, offset) as isize })
 }
 

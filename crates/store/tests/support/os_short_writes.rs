@@ -1,8 +1,9 @@
-//! How does a system write only a part of what it is asked to?
+//! Makes the system write only a part of what is asked for.
 //!
-//! This program's own `pwrite` and its kin stand in the place of the C library's, for everything that is linked into it, the engine
-//! included. They write at most so many bytes in one call, as Linux does beyond 2 GiB, and after so many in all there is no room, as on
-//! a disk that is about to be full.
+//! This program's own `pwrite` and others replace those of the C library, for everything linked
+//! into it, including the engine. They write a limited number of bytes per call, as Linux does
+//! beyond 2 GiB, and after a limited number in all there is no room, as on a disk that is almost
+//! full.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,13 +13,13 @@ use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 static ONCE_MAX: AtomicI64 = AtomicI64::new(i64::MAX);
 static ROOM: AtomicI64 = AtomicI64::new(i64::MAX);
 
-/// Write at most so many bytes in one call from now on, and so many in all.
+/// From now on write at most `once_max` bytes in one call, and `room` bytes in all.
 pub fn limit(once_max: i64, room: i64) {
     ONCE_MAX.store(once_max, Ordering::SeqCst);
     ROOM.store(room, Ordering::SeqCst);
 }
 
-/// As before `limit`.
+/// Remove the limits.
 pub fn unlimit() {
     limit(i64::MAX, i64::MAX);
 }
@@ -26,7 +27,7 @@ pub fn unlimit() {
 fn write(fd: c_int, bytes: *const c_void, size: size_t, offset: off_t) -> ssize_t {
     let room = ROOM.load(Ordering::SeqCst);
     if room <= 0 && size > 0 {
-        // SAFETY: the place of this thread's error number is always there.
+        // SAFETY: this thread's error number is always there.
         unsafe { *libc::__errno_location() = libc::ENOSPC };
         return -1;
     }
@@ -39,7 +40,7 @@ fn write(fd: c_int, bytes: *const c_void, size: size_t, offset: off_t) -> ssize_
     written as ssize_t
 }
 
-// In the place of the C library's, under both of the names that each of them has there.
+// Replace the C library's functions, under both of the names that each of them has there.
 
 /// `pwrite`.
 ///
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn pwrite64(fd: c_int, bytes: *const c_void, size: size_t,
     write(fd, bytes, size, offset)
 }
 
-/// `pwritev`: of the parts up to the limit.
+/// `pwritev`: writes parts up to the limit.
 ///
 /// # Safety
 /// As the C library's.

@@ -1,4 +1,4 @@
-//! The simplest deriver there is: records are texts, and a definition says at which words of a text the parts stand.
+//! A simple deriver for tests: records are texts, and a definition gives the positions of words.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use pellucid_record::key::{KeyEncoder, parts_size, push_part};
 use pellucid_record::{Corrupt, Shapes};
 use pellucid_store::{Derive, Derived, Deriver, Row};
 
-/// "0" has the first word, "1-" the second one in descending order, "*" an entry for each word.
+/// "0" uses the first word, "1-" the second one in descending order, "*" makes an entry for each
+/// word.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
-    /// How many rows were looked at.
+    /// How many rows were derived.
     pub derived: Arc<AtomicU64>,
 }
 
@@ -29,7 +30,7 @@ impl Deriver for Words {
     }
 }
 
-/// The words of a record that `record` of the support has made: a text.
+/// The words of a record made by the support's `record`: a text.
 pub fn words_of(record: &[u8]) -> Vec<String> {
     let text: String =
         String::from_utf8_lossy(record).chars().filter(|c| c.is_ascii_lowercase() || *c == ' ').collect();

@@ -1,11 +1,11 @@
-//! What does a process see that keeps its tree and its memtables from one look to the next?
+//! A process in the model that keeps its tree and its memtables from one look to the next.
 
 use super::{Flaw, Shared, Step, World};
 
-/// Memtables that a snapshot has: one for each segment.
+/// Memtables of a snapshot: one for each segment.
 const LAYERS: usize = 2;
 
-/// A process that looks so many times more.
+/// A process that looks this many times more.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Checkpointer {
     looks_left: u8,
@@ -16,11 +16,11 @@ pub(super) struct Checkpointer {
     memtables: Vec<Memtable>,
 }
 
-/// What it does next.
+/// Its next step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Stage {
     Look,
-    /// Read what is acknowledged; what was when it looked must be in what it sees.
+    /// Read what is acknowledged. Everything acknowledged at the look must become visible.
     Read {
         goal: u8,
         floor: u8,
@@ -34,7 +34,7 @@ enum Stage {
     },
 }
 
-/// What was read of one use of a segment.
+/// The records read from one use of a segment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Memtable {
     segment: usize,
@@ -58,7 +58,7 @@ impl Checkpointer {
         self.memtables.last().map_or(self.kept, Memtable::end)
     }
 
-    /// Forget the memtables that the tree has, but for the last one: it says where to go on.
+    /// Drop the memtables that the tree contains, except for the last one: it marks where to go on.
     fn take_tree(&mut self, shared: &Shared) {
         self.kept = shared.tree.len() as u8;
         while self.memtables.len() > 1 && self.memtables[0].end() <= self.kept {
@@ -95,7 +95,7 @@ impl Checkpointer {
         Step::Keep(self)
     }
 
-    /// Read a WAL record, enter the next segment or begin again.
+    /// Read a WAL record, enter the next segment, or begin again.
     fn read(&mut self, world: &World) {
         let shared = &world.shared;
         let position = self.position();
@@ -110,7 +110,7 @@ impl Checkpointer {
             let (number, has_any) = (1 - last.segment, !last.authors.is_empty());
             let other = &shared.segments[number];
             if has_any && other.salt != 0 && other.begin == position {
-                // [C2] It was begun anew, so that a tree has what it held before.
+                // [C2] The segment was begun anew, so a tree has its old content.
                 if self.memtables.len() >= LAYERS && world.flaw != Flaw::KeptTooLong {
                     self.take_tree(shared);
                 }

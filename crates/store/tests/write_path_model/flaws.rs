@@ -1,42 +1,46 @@
-//! Would the model find what a contract gets wrong?
+//! Wrong contracts, each of which the model must detect.
 
 use super::{Step, World, checkpointer, explore_from, syncs, taken_over, writer};
 
-/// What a contract would get wrong, to see that the model finds it.
+/// An error in the contract that the model must detect.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Flaw {
     None,
-    /// Against W1 and W3: a WAL record is published and acknowledged before it is whole.
+    /// Against W1 and W3: a WAL record is published and acknowledged before it is complete.
     AcknowledgedEarly,
-    /// Against W5: the lock is taken from the living.
+    /// Against W5: the lock is taken from a living process.
     TakenFromTheLiving,
     /// Against C2: a segment is begun anew while it is sealed and not applied.
     SealedTwice,
-    /// Against D4: what was appended while a sync ran is taken for synced.
+    /// Against D4: records that were appended during a sync count as synced.
     SyncedTooMuch,
-    /// Against D4: a sync leaves out the head of a segment that was begun behind all that is synced.
+    /// Against D4: a sync leaves out the head of a segment that was begun after everything synced.
     HeadLeftOut,
-    /// Against R2: nobody says for a dead one what is applied, and a process keeps its tree under a third memtable.
+    /// Against R2: `applied` is not published for a dead process, and a process keeps its tree
+    /// under a third memtable.
     KeptTooLong,
-    /// Against C2: a segment is begun anew while the tree that has it is not on the disk.
+    /// Against C2: a segment is begun anew while the tree with its content is not on the disk.
     TreeUnsynced,
-    /// Against O1: the same, by whoever opens alone.
+    /// Against O1: the same, by a process that opens alone.
     TakenUnsynced,
-    /// Against O1: whoever is the first with a log takes it as its head says.
+    /// Against O1: the first member of a log trusts its head.
     JoinedUntaken,
-    /// Against W6: the lock of a dead one is free before the log is put right, for one who then takes it for whole.
+    /// Against W6: a dead process's lock is free before the log is recovered, and the next process
+    /// takes the log as complete.
     FreedFirst,
-    /// Against O1: whoever opens alone and finds nothing behind the tree leaves what the other segment says.
+    /// Against O1: a process that opens alone and finds nothing behind the tree leaves the content
+    /// of the other segment.
     OtherSegmentLeft,
-    /// Against D5: commits are said to be on the disk while the file need not be.
+    /// Against D5: commits are reported as durable although the file may not be on the disk.
     NewbornLeft,
-    /// Against D5: the tree is written to while the file as it was made need not be on the disk.
+    /// Against D5: the tree is written to although the new file may not be on the disk.
     TreeAheadOfFile,
-    /// Against O1: the file is said to be on the disk ahead of its sync.
+    /// Against O1: the file is reported as durable before its sync.
     NewbornToldFirst,
-    /// Against O1: whoever opens alone says so without a sync.
+    /// Against O1: a process that opens alone does so without a sync.
     NewbornTaken,
-    /// Against W6: the head of a segment is left as a process has left it that died between two stores of it.
+    /// Against W6: the head of a segment stays as a process left it that died between two stores of
+    /// it.
     TornHeadLeft,
 }
 

@@ -1,14 +1,14 @@
-//! What does a reader see that comes for one look?
+//! A reader in the model that takes a single snapshot.
 
 use super::{Shared, Step};
 
-/// A reader that has nothing yet takes one snapshot.
+/// A reader without any state takes one snapshot.
 pub(super) fn read(shared: &Shared, step: Step) -> Step {
     match step {
         Step::Load => {
             let (goal, floor) = (shared.sequence, shared.acknowledged);
             assert!(goal >= floor, "[R3] an acknowledged WAL record is not to be seen: {shared:?}");
-            // Its overlay begins where the tree was when it opened.
+            // Its memtables begin where the tree was when it opened.
             Step::Find { goal, floor, from: 0, seen: Vec::new() }
         }
         Step::Find { goal, floor, from, seen } => {
@@ -53,7 +53,7 @@ pub(super) fn read(shared: &Shared, step: Step) -> Step {
             if applied < from || applied > from + seen.len() as u8 && applied > goal {
                 return overtaken(shared, goal.max(applied), floor);
             }
-            // [R1, R2] The tree, then what the overlay has beyond it.
+            // [R1, R2] The tree, then what the memtables have beyond it.
             let mut view = shared.tree.clone();
             view.extend(seen.iter().skip(usize::from(applied - from)));
             assert!(
@@ -67,7 +67,7 @@ pub(super) fn read(shared: &Shared, step: Step) -> Step {
     }
 }
 
-/// [R6] Begin with what the tree has now.
+/// [R6] Begin with the current tree.
 fn overtaken(shared: &Shared, goal: u8, floor: u8) -> Step {
     Step::Find { goal, floor, from: shared.tree.len() as u8, seen: Vec::new() }
 }

@@ -1,4 +1,4 @@
-//! Which states are there?
+//! Explores the states of the model.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -7,8 +7,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Flaw, Step, World, advance, give_up, takeover};
 
-/// What a state is made of. It is remembered by a hash of that, of which no two are the same among so few millions: the states
-/// themselves took most of the time.
+/// The bytes of a state. A visited state is remembered by a hash of them, which is unique among so
+/// few millions: storing the states themselves took most of the time.
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 
@@ -30,12 +30,12 @@ impl Hasher for Bytes {
     }
 }
 
-/// Visit every state; returns how many there are.
+/// Visit every state. Returns their number.
 pub(super) fn explore(steps: Vec<Step>, deaths: u8, flaw: Flaw) -> usize {
     explore_from(World::new(steps, deaths, flaw, false))
 }
 
-/// The same where writers wait for the disk.
+/// The same with writers that wait for the disk.
 pub(super) fn explore_full(steps: Vec<Step>, deaths: u8, flaw: Flaw) -> usize {
     explore_from(World::new(steps, deaths, flaw, true))
 }

@@ -1,17 +1,17 @@
-//! What does whoever opens alone do to a log, step by step, also behind a power cut?
+//! A process in the model that opens a log alone, step by step, also after a power cut.
 
 use super::{File, Flaw, GONE, Segment, Shared, Step, TORN, World};
 
-/// What it does next.
+/// Its next step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Stage {
-    /// Wait until it is alone, and have the tree on the disk.
+    /// Wait until it is alone, and sync the tree.
     Sync,
-    /// Have nobody take the writer lock for free.
+    /// Mark the writer lock, so that no process takes it as free.
     Close,
-    /// Say what is applied and synced: what the tree has.
+    /// Set `applied` and `synced` to what the tree has.
     Count,
-    /// Begin anew where there is nothing behind the tree, or go on in the last segment.
+    /// Begin anew if there is nothing behind the tree, otherwise go on in the last segment.
     Begin,
     EndBegin,
     Tail,
@@ -20,7 +20,7 @@ pub(super) enum Stage {
     Open,
 }
 
-/// The segment that the log ends in, if there is anything behind the tree.
+/// The segment in which the log ends, if it has anything behind the tree.
 fn last_segment(shared: &Shared) -> Option<usize> {
     let begins = |at: u8| {
         (0..2).find(|segment| {
@@ -41,7 +41,8 @@ pub(super) fn advance(world: &mut World, process: u8, stage: Stage, left: u8) ->
     }
     let after = match stage {
         Stage::Sync => {
-            // With the second flaw it finds another process's half of the work, and takes the log as it is.
+            // With the second flaw it finds another process's half-finished work, and takes the log
+            // as it is.
             let is_half_done = flaw == Flaw::FreedFirst && shared.writer == Some(GONE);
             if flaw == Flaw::JoinedUntaken || is_half_done {
                 return Some(Step::Lock { left, is_bulk: false });
@@ -91,7 +92,7 @@ pub(super) fn advance(world: &mut World, process: u8, stage: Stage, left: u8) ->
         Stage::Open => {
             shared.writer = None;
             shared.file.is_newborn = false;
-            // What was found is sealed and written into the tree before anything is appended.
+            // The recovered records are written into the tree before anything is appended.
             return Some(if shared.has_found {
                 Step::CheckpointLock { left }
             } else {
@@ -117,7 +118,7 @@ fn begin(shared: &mut Shared, flaw: Flaw) {
     }
 }
 
-/// Whether everybody else has ended, or has yet to come.
+/// Whether all other processes have ended, or have not begun yet.
 fn is_alone(world: &World, process: u8) -> bool {
     world.steps.iter().enumerate().all(|(number, step)| {
         number == usize::from(process)
@@ -125,8 +126,8 @@ fn is_alone(world: &World, process: u8) -> bool {
     })
 }
 
-/// What it may find behind a power cut: each image of tree and log, under a first page of any time. Where the file itself is lost, its log goes
-/// too, and all begins anew.
+/// What it may find after a power cut: each image of tree and log, with a first page of any moment.
+/// If the file itself is lost, its log is removed too, and everything begins anew.
 pub(super) fn after_power_cut(world: &World, process: u8) -> Vec<World> {
     if world.cuts_left == 0 || !is_alone(world, process) {
         return Vec::new();

@@ -1,7 +1,8 @@
-//! How does LMDB itself walk?
+//! The LMDB cursor: walks over the entries of a tree, with a call of LMDB for each.
 //!
-//! Each entry is asked of LMDB. That is how write transactions walk, whose changed pages lie outside the map, and all walks where it is not
-//! known where the map lies. The others read the pages themselves (`engine/lmdb/walk.rs`), which is faster, and safe in damaged pages.
+//! Write transactions walk so, whose changed pages are outside the map, and all transactions where
+//! it is not known where the map is. Others read the pages themselves (`engine/lmdb/walk.rs`), which
+//! is faster, and safe in damaged pages.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};
@@ -37,19 +38,19 @@ pub(crate) fn read_error(code: c_int) -> EngineError {
     }
 }
 
-/// A place in one tree of one transaction.
+/// A position in one tree of one transaction.
 pub(crate) struct LmdbCursor<'t> {
     raw: *mut ffi::MDB_cursor,
     environment: &'t Environment,
     direction: Direction,
-    /// The entry that LMDB's cursor stands on and the walk has not given yet.
+    /// The entry at LMDB's cursor, not returned yet.
     pending: Option<Entry<'t>>,
     is_over: bool,
     _txn: PhantomData<&'t ()>,
 }
 
-// SAFETY: a cursor of a NOTLS read transaction may move between threads; one of a write transaction cannot
-// leave `LmdbWrite`'s borrow, whose methods check the thread.
+// SAFETY: a cursor of a NOTLS read transaction may move between threads. One of a write transaction
+// cannot leave the borrow of `LmdbWrite`, whose methods check the thread.
 unsafe impl Send for LmdbCursor<'_> {}
 
 impl<'t> LmdbCursor<'t> {

@@ -1,24 +1,27 @@
-//! How does a database live in a file?
+//! The LMDB engine: a database in a file.
 //!
-//! In LMDB: a copy-on-write B+tree in a memory map. Readers take no lock and read in place; a commit writes
-//! new pages, syncs them, then one of two meta pages in turn, so a crash leaves the commit before it. This
-//! module opens the environment and speaks LMDB's C interface; `engine/lmdb/txn.rs` has its transactions and
-//! cursors, `engine/lmdb/walk.rs` and `engine/lmdb/search.rs` read the pages in the map.
+//! LMDB is a copy-on-write B+tree in a memory map. Readers take no lock and read in place. A commit
+//! writes new pages and syncs them, then one of two meta pages in turn, so a crash leaves the
+//! previous commit. This module opens the environment and wraps LMDB's C interface;
+//! `engine/lmdb/txn.rs` has its transactions and cursors, and `engine/lmdb/walk.rs` and
+//! `engine/lmdb/search.rs` read pages in the map.
 //!
-//! Always: data synced before the meta page (but for the first commit, which `file/stamp.rs` tells from a torn one), no write map
-//! (a stray pointer of the program cannot write into the file), reader places that belong to transactions and not to threads (`NOTLS`),
-//! handles opened once. What the database is called, who may open it, and its lock files are the business of
-//! `file/open.rs`.
+//! Always: data is synced before the meta page (except for the first commit, which `file/stamp.rs`
+//! tells from a torn one). There is no write map, so a stray pointer of the program cannot write
+//! into the file. Reader places belong to transactions, not to threads (`NOTLS`). Handles are
+//! opened once. The name of the database, the permission to open it, and its lock files are the
+//! business of `file/open.rs`.
 //!
-//! **Invariant:** one environment for one file in a process: LMDB knows a process's readers by its PID alone, and closing one
-//! environment frees the places of both. The registry upholds it.
+//! **Invariant:** one environment for one file in a process. LMDB identifies a process's readers by
+//! its PID alone, and closing one environment would free the places of both. The registry upholds
+//! it.
 //!
-//! **Invariant:** LMDB's locks are on an open file of the lock file that is ours (`Environment::lock`), so nothing else in the process can drop
-//! them, and a forked child closes it at once (`file/own_file.rs`).
+//! **Invariant:** LMDB's locks are on an open file of the lock file that is ours
+//! (`Environment::lock`), so no other code in the process can drop them, and a forked child closes
+//! that file at once (`file/own_file.rs`).
 #![allow(unsafe_code)]
 
 pub(crate) mod cursor;
-pub(crate) mod fill;
 pub(crate) mod page;
 pub(crate) mod search;
 pub(crate) mod txn;
@@ -50,25 +53,26 @@ use crate::sys::os;
 use crate::verify::page_proof;
 use crate::verify::pages::{Meta, PageFile, TreeHead};
 
-/// Address space to reserve: more than any disk that this library will meet soon. Only what is touched
-/// costs memory.
+/// The address space to reserve: more than any disk that this library will meet soon. Only what is
+/// touched costs memory.
 const MAP_SIZE_MAX: usize = 1 << 40;
-/// So many databases get that much; each further lot half of what the one before got, down to some size: a process has room for 128
-/// times the most, and whoever takes the last of it leaves none for anybody's log.
+/// The first `MAP_LOT` databases reserve that much, each further lot half as much as the one
+/// before, down to a minimum. A process has address space for 128 times the most; a database that
+/// took the last of it would leave none for the logs.
 const MAP_LOT: usize = 16;
 const MAP_SIZE_MANY: usize = 1 << 36;
-/// Where even this much address space is not to be had, opening fails.
+/// If not even this much address space is available, opening fails.
 const MAP_SIZE_MIN: usize = 1 << 26;
 const MAP_SIZE_UNIT: usize = 1 << 20;
 const NO_ROOM_FOR_FILE: &str = "the map of the file: its size, and 64 MiB at least, of address space";
 /// Environments that are open in this process.
 static OPEN_COUNT: AtomicUsize = AtomicUsize::new(0);
 const READERS_MAX: c_uint = 4096;
-/// From here on a disk is not about to be full.
+/// A disk with this much free room is not about to be full.
 const ROOM_ENOUGH: u64 = 64 << 20;
 /// Bytes of the lock file: LMDB's own part, then 64 for each reader.
 const LOCK_FILE_SIZE: u64 = 192 + 64 * (READERS_MAX as u64 - 1);
-/// The part of it that is in use where few read.
+/// The part of the lock file that is used if there are few readers.
 const LOCK_FILE_FIRST: usize = 4096;
 /// The three trees, and room for what later versions add.
 const TREES_MAX: c_uint = 8;
@@ -78,11 +82,11 @@ const TREES_MAX: c_uint = 8;
 pub struct LmdbOptions {
     /// Never write, and need no right to.
     pub is_read_only: bool,
-    /// Do without the lock file: nobody else can write meanwhile (read-only media).
+    /// Do without the lock file: no other process can write meanwhile (read-only media).
     pub is_lockless: bool,
     /// Create the trees if they are missing.
     pub creates_trees: bool,
-    /// The longest key to store, for tests of what happens to longer ones; 0 is LMDB's own limit.
+    /// The longest key to store, to test longer ones; 0 is LMDB's own limit.
     pub key_size_max: usize,
 }
 
@@ -94,41 +98,42 @@ pub struct LmdbEngine {
     pub(crate) environment: Arc<Environment>,
 }
 
-/// The C environment and what is shared by all that stands in it.
+/// The C environment, and what its transactions share.
 pub(crate) struct Environment {
     raw: *mut ffi::MDB_env,
     handles: [ffi::MDB_dbi; 3],
     key_size_max: usize,
     page_size: usize,
     generation: u64,
-    /// Read transactions that were reset: renewing one costs a tenth of beginning one.
+    /// Reset read transactions: renewing one costs a tenth of beginning one.
     idle_readers: Mutex<Vec<IdleReader>>,
     map_bounds: OnceLock<Option<MapBounds>>,
-    /// Those of the version that was read last.
+    /// The heads of the version that was last read.
     heads: Mutex<Option<Arc<Heads>>>,
     is_broken: AtomicBool,
-    /// What LMDB's locks are on; none where it does without.
+    /// The file with LMDB's locks. `None` without a lock file.
     lock: Option<OwnFile>,
 }
 
-/// Where the trees of one version begin, and where its pages lie: the same for all who read it.
+/// The roots of the trees of one version, and where its pages are. All readers of the version share
+/// it.
 pub(crate) struct Heads {
     pub(crate) version: u64,
-    /// By [`Tree::index`]; of the plain kind.
+    /// By [`Tree::index`]; without special flags.
     pub(crate) trees: [TreeHead; 3],
     pub(crate) bounds: MapBounds,
     pub(crate) page_count: u64,
 }
 
-/// A read transaction that stands nowhere.
+/// A read transaction that was reset.
 struct IdleReader(*mut ffi::MDB_txn);
 
-// SAFETY: with NOTLS a reset read transaction belongs to no thread; whoever takes it out of the pool has it
-// alone.
+// SAFETY: with NOTLS a reset read transaction belongs to no thread; the thread that takes it out of
+// the pool is its only user.
 unsafe impl Send for IdleReader {}
 
-// SAFETY: LMDB's environment may be used by several threads at once (lmdb.h, "mdb_env_open"); the
-// fields beside the pointer are immutable or guarded.
+// SAFETY: LMDB's environment may be used by several threads at once (lmdb.h, "mdb_env_open"). The
+// fields besides the pointer are immutable or guarded.
 unsafe impl Send for Environment {}
 // SAFETY: as above.
 unsafe impl Sync for Environment {}
@@ -142,8 +147,9 @@ impl LmdbEngine {
         Self::open_with(path, options, &mut |_, _| Vec::new())
     }
 
-    /// As `open`, creating the trees, with first entries of the tree `meta` in the same commit: there is never a
-    /// database without them. `entries` gets the version of that commit and the longest key. That commit alone is not synced.
+    /// As `open`, creating the trees, with first entries of the tree `meta` in the same commit: no
+    /// database exists without them. `entries` gets the version of that commit and the longest key.
+    /// That commit alone is not synced.
     ///
     /// # Errors
     /// As `open`.
@@ -193,12 +199,12 @@ impl LmdbEngine {
     }
 }
 
-/// Whether the disk that a file lies on may soon be full.
+/// Whether the file's disk may soon be full.
 pub(crate) fn is_room_short(file: &File) -> bool {
     !os::room_beside(file).is_ok_and(|room| room >= ROOM_ENOUGH)
 }
 
-/// Open the lock file, or create it; none on a file system where no file can be written, for an environment that only reads.
+/// Open or create the lock file. `None` for a read-only environment on a read-only file system.
 fn open_lock_file(path: &Path, options: LmdbOptions) -> Result<Option<OwnFile>, EngineError> {
     let database = path.metadata().ok();
     match side_file::open_or_create(&lock_path_of(path), database.as_ref()) {
@@ -211,26 +217,27 @@ fn open_lock_file(path: &Path, options: LmdbOptions) -> Result<Option<OwnFile>, 
     }
 }
 
-/// Make room for the lock file where room is short. LMDB leaves a hole there and writes to it through a map; on a full disk
-/// that kills the process instead of failing. Elsewhere the hole is better: to free the blocks again, when the last one
-/// closes, takes milliseconds on some disks. Then its first page alone is written, which LMDB touches next: to touch a hole has the system read
-/// all that lies behind it, a tenth of a millisecond of zeros.
+/// Allocate the lock file if the disk is nearly full. LMDB leaves a hole in it and writes to that
+/// through a map; on a full disk this kills the process instead of failing. Otherwise the hole is
+/// better: freeing the blocks at the last close takes milliseconds on some disks. Then only the
+/// first page is written, which LMDB touches next. Touching a hole makes the system read all that
+/// lies behind it, a tenth of a millisecond of zeros.
 fn reserve_lock_file(file: &File, is_new: bool) -> Result<(), EngineError> {
     if !is_room_short(file) {
         if is_new {
-            // Whatever is in the way of that, LMDB will say.
+            // If this fails, LMDB reports the reason.
             let _ = file.write_at(&[0; LOCK_FILE_FIRST], 0);
         }
         return Ok(());
     }
     os::allocate(file, LOCK_FILE_SIZE).or_else(|error| match error.raw_os_error() {
-        // Not every file system can; then the hole has to do.
+        // Not every file system supports it; then the hole has to do.
         Some(libc::EOPNOTSUPP | libc::EINVAL) => Ok(()),
         code => Err(error_of(code.unwrap_or(libc::EIO))),
     })
 }
 
-/// Reserve as much address space as there is to be had, and open.
+/// Reserve as much address space as is available, and open.
 fn open_environment(
     path: &CStr,
     options: LmdbOptions,
@@ -249,8 +256,9 @@ fn open_environment(
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is ours to fill.
         check(unsafe { ffi::mdb_env_create(&raw mut raw) })?;
-        // SAFETY: the environment was created above and is used by nobody else; the path is
-        // NUL-terminated and lives during the call; the lock's descriptor stays open for longer than the environment (`Environment::drop`).
+        // SAFETY: the environment was created above and has no other user. The path is
+        // NUL-terminated and lives during the call. The lock's descriptor stays open longer than
+        // the environment (`Environment::drop`).
         let code = unsafe {
             ffi::mdb_env_set_userctx(raw, ffi::lock_context(lock.unwrap_or(-1)));
             ffi::mdb_env_set_mapsize(raw, map_size);
@@ -275,13 +283,14 @@ fn open_environment(
     }
 }
 
-/// How much address space to ask for beside so many others, which is room for the file to grow, and the least that will do. Where the process
-/// may not use all that there is, some of what the log leaves stays for all else.
+/// How much address space to reserve beside so many other databases, which includes room for the
+/// file to grow; and the least that will do. If the process's address space is limited, some of
+/// what the log leaves stays free.
 fn map_sizes_for(open_count: usize, path: &CStr) -> (usize, usize) {
     const GROWTH: u64 = 4;
-    /// The log's map, and what is left for small pieces of memory.
+    /// The log's map, and a reserve for small allocations.
     const BESIDE: u64 = (64 << 20) + 2 * memory::HEADROOM as u64;
-    /// What the last commits, and pages that are being written, take at most about.
+    /// About the most that memtables, and pages that are being written, take.
     const HEAP_MOST: u64 = 256 << 20;
     let share = MAP_SIZE_MAX.checked_shr((open_count / MAP_LOT) as u32).unwrap_or(0).max(MAP_SIZE_MANY);
     let path = Path::new(OsStr::from_bytes(path.to_bytes()));
@@ -303,7 +312,7 @@ fn open_trees(
 ) -> Result<[ffi::MDB_dbi; 3], EngineError> {
     let creates = options.creates_trees && !options.is_read_only;
     let mut txn = ptr::null_mut();
-    // Of this transaction alone: the next one syncs the whole file ahead of its meta page.
+    // For this transaction alone: the next one syncs the whole file before its meta page.
     let begin_flags = if creates { ffi::MDB_NOSYNC } else { ffi::MDB_RDONLY };
     // SAFETY: the environment is open and `txn` is ours to fill.
     check(unsafe { ffi::mdb_txn_begin(env, ptr::null_mut(), begin_flags, &raw mut txn) })?;
@@ -369,7 +378,7 @@ impl Environment {
     /// See [`Engine::write_again`].
     fn write_again(&self) -> Result<(), EngineError> {
         self.check_usable()?;
-        // What is written is what was read, from the same pages that LMDB has mapped.
+        // The file is read and written through the same page cache that LMDB has mapped.
         os::write_again(&*self.file()?).map_err(EngineError::of_system)
     }
 
@@ -378,33 +387,36 @@ impl Environment {
         let mut descriptor = -1;
         // SAFETY: the environment is open, and the number ours to fill.
         check(unsafe { ffi::mdb_env_get_fd(self.raw, &raw mut descriptor) })?;
-        // SAFETY: the descriptor is open as long as the environment is; it stays LMDB's, since this is never dropped.
+        // SAFETY: the descriptor is open as long as the environment is. It stays LMDB's, since the
+        // file is never dropped.
         Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) }))
     }
 
-    /// The bytes of the newest version, if the file has more.
+    /// The size of the newest version, if the file is longer.
     fn size_to_cut(&self) -> Option<u64> {
         let size = (self.info().me_last_pgno as u64 + 1) * self.page_size as u64;
         (self.page_size > 0 && self.file().ok()?.metadata().ok()?.len() > size).then_some(size)
     }
 
-    /// Give back what transactions have appended that were not committed: until then nobody else has that room, neither the log nor another
-    /// program. For the thread that has LMDB's writer lock, and has changed nothing yet: nobody else makes the file longer. No
-    /// reader looks behind its version's last page, and none has a newer version.
+    /// Truncate what uncommitted transactions have appended to the file: until then neither the log
+    /// nor another program can use that room. The caller has LMDB's writer lock and has changed
+    /// nothing yet, so no other process extends the file. No reader reads beyond its version's last
+    /// page, and none has a newer version.
     ///
-    /// Not where the number of the last page does not agree with what the trees and the list of free pages say: if it is damaged, what
-    /// lies behind it may be in use.
+    /// Nothing is cut if the number of the last page disagrees with the trees and the list of free
+    /// pages: if it is damaged, the pages behind it may be in use.
     pub(crate) fn cut_tail(&self) {
         if let Some(size) = self.size_to_cut()
             && let Ok(file) = self.file()
             && self.newest(&file).is_ok_and(|(pages, meta)| page_proof::counts_all(&pages, &meta))
         {
-            // Else the next transaction that is committed uses it.
+            // If this fails, the next committed transaction uses the room.
             let _ = file.set_len(size);
         }
     }
 
-    /// The pages of the newest version, in the file. For whoever has LMDB's writer lock: nobody else writes.
+    /// The pages of the newest version, in the file. The caller has LMDB's writer lock, so no other
+    /// process writes.
     fn newest<'f>(&self, file: &'f File) -> Result<(PageFile<'f>, Meta), EngineError> {
         let (metas, size) = PageFile::metas(file)
             .and_then(|metas| Ok((metas, file.metadata()?.len())))
@@ -417,7 +429,8 @@ impl Environment {
         Ok((PageFile::new(file, meta.page_size, size), meta))
     }
 
-    /// As `cut_tail`, behind a transaction that was not committed, by a process that nobody else writes the tree beside.
+    /// As `cut_tail`, after an uncommitted transaction. No other process may write the tree
+    /// meanwhile.
     pub(crate) fn give_back(&self) {
         if self.size_to_cut().is_none() || self.check_usable().is_err() {
             return;
@@ -432,7 +445,7 @@ impl Environment {
         unsafe { ffi::mdb_txn_abort(txn) };
     }
 
-    /// Whether this process, and not an ancestor, opened it.
+    /// Whether this process opened it, not a parent before a fork.
     pub(crate) fn is_ours(&self) -> bool {
         self.generation == os::generation()
     }
@@ -447,7 +460,7 @@ impl Environment {
         Ok(())
     }
 
-    /// LMDB gives up on a file when writing its meta page fails; from then on we say so ourselves.
+    /// Note that LMDB has given up on the file: it does so when writing the meta page fails.
     pub(crate) fn mark_broken(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
     }
@@ -457,7 +470,8 @@ impl Environment {
         self.check_usable()?;
         let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(IdleReader(txn)) = idle {
-            // SAFETY: the transaction was reset before it came into the pool, and is ours alone now.
+            // SAFETY: the transaction was reset before it came into the pool, and is ours alone
+            // now.
             let code = unsafe { ffi::mdb_txn_renew(txn) };
             if code == 0 {
                 return Ok(txn);
@@ -485,17 +499,17 @@ impl Environment {
         }
     }
 
-    /// Free the places of processes that died: until then, what they read is kept for them.
+    /// Free the reader places of dead processes: until then, the pages of their snapshots are kept.
     pub(crate) fn free_dead_readers(&self) -> Result<(), EngineError> {
         // SAFETY: the environment is open; the count of dead readers is not asked for.
         check(unsafe { ffi::mdb_reader_check(self.raw, ptr::null_mut()) })
     }
 
-    /// Take a read transaction back that nobody uses any more.
+    /// Return a read transaction that has no user any more.
     pub(crate) fn give_reader(&self, txn: *mut ffi::MDB_txn) {
         const IDLE_MAX: usize = 64;
         if !self.is_ours() {
-            // The reader place belongs to the parent, who still uses it: leak our copy.
+            // The reader place belongs to the parent, which still uses it: leak our copy.
             return;
         }
         // SAFETY: the caller had the transaction alone and gives it away.
@@ -510,7 +524,7 @@ impl Environment {
         }
     }
 
-    /// As [`check`], of a code that a transaction which writes was given.
+    /// As [`check`], for a code that a write transaction got.
     pub(crate) fn check(&self, code: c_int) -> Result<(), EngineError> {
         match code {
             ffi::MDB_MAP_FULL => Err(EngineError::MapTooSmall { reserved: self.info().me_mapsize as u64 }),
@@ -541,13 +555,13 @@ impl Environment {
             me_maxreaders: 0,
             me_numreaders: 0,
         };
-        // SAFETY: the environment is open and `info` is ours to fill; with both pointers given the call
-        // cannot fail.
+        // SAFETY: the environment is open and `info` is ours to fill; with both pointers given the
+        // call cannot fail.
         unsafe { ffi::mdb_env_info(self.raw, &raw mut info) };
         info
     }
 
-    /// The heads of a version, which `find` finds out where it is not the one that was read last.
+    /// The heads of a version. Calls `find` if it is not the version that was last read.
     pub(crate) fn heads(&self, version: u64, find: impl FnOnce() -> Option<Heads>) -> Option<Arc<Heads>> {
         let mut last = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(heads) = last.as_ref().filter(|heads| heads.version == version) {
@@ -557,8 +571,8 @@ impl Environment {
         last.clone()
     }
 
-    /// Where the map lies, found out from an address inside it. `None`: leaf pages cannot be read directly
-    /// here.
+    /// The address of the map, found from an address inside it. `None` if leaf pages cannot be read
+    /// directly here.
     pub(crate) fn map_bounds(&self, address_inside: usize) -> Option<MapBounds> {
         *self.map_bounds.get_or_init(|| MapBounds::find(address_inside, self.page_size))
     }
@@ -571,13 +585,14 @@ impl Drop for Environment {
         }
         let idle = std::mem::take(self.idle_readers.get_mut().unwrap_or_else(PoisonError::into_inner));
         for IdleReader(txn) in idle {
-            // SAFETY: transactions in the pool are used by nobody.
+            // SAFETY: transactions in the pool have no other user.
             unsafe { ffi::mdb_txn_abort(txn) };
         }
         // SAFETY: transactions hold an `Arc` of the environment, so none is left.
         unsafe { ffi::mdb_env_close(self.raw) };
         if let Some(lock) = self.lock.as_ref().and_then(OwnFile::file) {
-            // Behind that, which frees our places. Closing it is not enough where a child that is about to run another program has a copy.
+            // After closing the environment, which frees our places. Closing this file is not
+            // enough if a child that is about to run another program has a copy of it.
             let _ = os::unlock_all_bytes(lock);
         }
         OPEN_COUNT.fetch_sub(1, Ordering::Relaxed);
@@ -650,12 +665,12 @@ impl Engine for LmdbEngine {
 }
 
 impl Environment {
-    /// How many read transactions stand in any process, and the oldest version among them.
+    /// How many read transactions there are in all processes, and the oldest version among them.
     fn readers(&self) -> Result<(u32, Option<u64>), EngineError> {
         unsafe extern "C" fn take_line(line: *const libc::c_char, context: *mut libc::c_void) -> c_int {
             // SAFETY: LMDB passes a NUL-terminated line that lives during the call.
             let line = unsafe { CStr::from_ptr(line) };
-            // SAFETY: `context` is the vector below, which nobody else touches during the call.
+            // SAFETY: `context` is the vector below, which has no other user during the call.
             let lines = unsafe { &mut *context.cast::<Vec<String>>() };
             lines.push(line.to_string_lossy().into_owned());
             0
@@ -667,7 +682,7 @@ impl Environment {
         if code < 0 {
             return Err(error_of(code));
         }
-        // "    pid     thread     txnid": a header, then a line for each place; "-" where it is idle.
+        // " pid thread txnid": a header, then a line for each place; "-" if it is idle.
         let versions = lines.iter().flat_map(|text| text.lines()).filter_map(|line| {
             let mut words = line.split_whitespace();
             let is_reader = words.next()?.parse::<u64>().is_ok();
@@ -687,7 +702,7 @@ pub(crate) fn check(code: c_int) -> Result<(), EngineError> {
     if code == 0 { Ok(()) } else { Err(error_of(code)) }
 }
 
-/// What one of LMDB's codes, or of the operating system's, means to the store.
+/// The store's error for a code of LMDB or of the operating system.
 pub(crate) fn error_of(code: c_int) -> EngineError {
     let damaged = |what| EngineError::Damaged { what, code };
     match code {

@@ -1,17 +1,19 @@
-//! What does a leaf page of LMDB hold?
+//! Reads the entries of LMDB's leaf pages directly in the map.
 //!
 //! ```text
-//! page   := number: u64, pad: u16 = 0, flags: u16, lower: u16, upper: u16, node offset: u16 * n ... nodes
+//! page   := number: u64, pad: u16 = 0, flags: u16, lower: u16, upper: u16,
+//!           node offset: u16 * n ... nodes
 //! node   := size low: u16, size high: u16, flags: u16, key size: u16, key, data
 //! data   := the value, or with flag 1 the u64 number of the overflow page where it begins
 //! ```
 //!
-//! Host byte order; node offsets count from the page's first byte and stand in key order; nodes fill the page
-//! from its end down to `upper`. (LMDB's `mdb.c`: `MDB_page`, `MDB_node`.)
+//! Host byte order. Node offsets count from the page's first byte and are in key order. Nodes fill
+//! the page from its end down to `upper`. (LMDB's `mdb.c`: `MDB_page`, `MDB_node`.)
 //!
-//! LMDB's own cursor costs some 20 ns a row, most of it calls and checks. A scan therefore reads the pages
-//! here, in the map (`engine/lmdb/walk.rs`). Every number is checked against the page and the map before it
-//! is used; whatever does not fit ends the scan with an error. `verify/pages.rs` reads the same layout from the file for `check`.
+//! LMDB's own cursor costs some 20 ns a row, most of it calls and checks. So a scan reads the pages
+//! here, in the map (`engine/lmdb/walk.rs`). Every number is checked against the page and the map
+//! before it is used. If anything does not fit, the scan ends with an error. `verify/pages.rs` reads
+//! the same layout from the file for `check`.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -36,9 +38,9 @@ pub(crate) const PAGE_META: u16 = 0x08;
 pub(crate) const NODE_BIG: u16 = 0x01;
 /// Node flag: the data describes a named tree.
 pub(crate) const NODE_TREE: u16 = 0x02;
-/// What a processor brings from memory at once.
+/// The size of a cache line.
 const LINE_SIZE: usize = 64;
-/// The first page behind the two meta pages, which are written over while others read.
+/// The first page after the two meta pages, which are overwritten while others read.
 const TREE_PAGE_MIN: u64 = 2;
 
 /// Where the file is mapped in this process.
@@ -46,16 +48,17 @@ const TREE_PAGE_MIN: u64 = 2;
 pub(crate) struct MapBounds {
     base: usize,
     page_size: usize,
-    /// How many pages the map has room for: others may have made the file longer than that.
+    /// How many pages the map has room for: other processes may have made the file longer.
     page_count_max: u64,
 }
 
 impl MapBounds {
-    /// Find the mapping that holds an address. LMDB has no call that tells, the system does.
+    /// Find the mapping that holds an address. LMDB has no call for it, but the system does.
     #[cfg(all(target_os = "linux", target_endian = "little"))]
     pub(crate) fn find(address: usize, page_size: usize) -> Option<Self> {
         use std::io::BufRead as _;
-        // A line at a time: the system takes its time for each, and a map of this size mostly lies ahead of all libraries.
+        // Read line by line: each line costs the system time, and a map of this size mostly comes
+        // before all libraries.
         let maps = std::io::BufReader::new(std::fs::File::open("/proc/self/maps").ok()?);
         for line in maps.lines() {
             let line = line.ok()?;
@@ -73,25 +76,25 @@ impl MapBounds {
         None
     }
 
-    /// Elsewhere the plain cursor has to do.
+    /// On other systems the plain cursor has to do.
     #[cfg(not(all(target_os = "linux", target_endian = "little")))]
     pub(crate) fn find(_address: usize, _page_size: usize) -> Option<Self> {
         None
     }
 
-    /// The page with a number, if a tree can have it.
+    /// The page with a number, if a tree can contain it.
     ///
     /// # Safety
-    /// The file has `page_count` pages, and for `'m` none of those that the caller's transaction reaches is
-    /// written to; `number` came from that transaction.
+    /// The file has `page_count` pages, and for `'m` no page that the caller's transaction reaches
+    /// is written to. `number` came from that transaction.
     #[inline]
     pub(crate) unsafe fn page<'m>(self, number: u64, page_count: u64) -> Option<&'m [u8]> {
         if number < TREE_PAGE_MIN || number >= page_count.min(self.page_count_max) {
             return None;
         }
         let offset = usize::try_from(number).ok()?.checked_mul(self.page_size)?;
-        // SAFETY: the page lies in the file and in the map (both checked above), where it stays and is not
-        // written to, as the caller promises.
+        // SAFETY: the page is in the file and in the map (both checked above). It stays there and
+        // is not written to, as the caller promises.
         Some(unsafe { std::slice::from_raw_parts((self.base + offset) as *const u8, self.page_size) })
     }
 }
@@ -106,17 +109,17 @@ pub(crate) struct Pages<'m> {
 
 impl<'m> Pages<'m> {
     /// # Safety
-    /// As that of [`MapBounds::page`], for all numbers that are asked for.
+    /// As for [`MapBounds::page`], for all numbers that are asked for.
     pub(crate) unsafe fn new(bounds: MapBounds, page_count: u64) -> Self {
         Self { bounds, page_count, _version: PhantomData }
     }
 
-    /// Those of a file that was read into memory.
+    /// The pages of a file that was read into memory.
     #[cfg(test)]
     pub(crate) fn of_bytes(bytes: &'m [u8], page_size: usize) -> Self {
         let page_count = (bytes.len() / page_size) as u64;
         let bounds = MapBounds { base: bytes.as_ptr() as usize, page_size, page_count_max: page_count };
-        // SAFETY: so many pages are in the bytes, which are borrowed for `'m`.
+        // SAFETY: the bytes contain this many pages, and are borrowed for `'m`.
         unsafe { Self::new(bounds, page_count) }
     }
 
@@ -152,7 +155,7 @@ impl<'m> Leaf<'m> {
         Leaf { page, bounds, limit, upper: usize::from(read_u16(page, 14)?), count: 0 }.checked(number)
     }
 
-    /// How many entries it has.
+    /// The number of its entries.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -181,12 +184,13 @@ impl<'m> Leaf<'m> {
         (self.page.as_ptr() as usize - self.bounds.base) / self.bounds.page_size
     }
 
-    /// Add these entries in a walk's order, up to one that does not lie in the page or the map.
+    /// Add these entries in a walk's order, up to the first that is not inside the page or the map.
     ///
-    /// Meanwhile ask the processor, where `asks_ahead` says so, for the page behind this one in the file, or before it. A walk
-    /// over pages that were written in order would otherwise wait for memory at each row: processors look ahead only
-    /// within a page. It is asked for a few lines at each entry: with all 64 at once rows were waited for all the
-    /// same, and a sum over them took twice the time. (Why is not known; a bare loop over the pages may ask for all at once.)
+    /// With `asks_ahead`, also prefetch the next page of the file in walking order. Processors look
+    /// ahead only within a page, so a walk over pages that were written in order would otherwise
+    /// wait for memory at each row. A few lines are prefetched with each entry: with all 64 at once
+    /// the walk waited for rows nevertheless, and a sum over them took twice the time. (Why is not
+    /// known; a bare loop over the pages may prefetch all lines at once.)
     #[inline]
     pub(crate) fn push_entries(
         &self,
@@ -220,7 +224,7 @@ impl<'m> Leaf<'m> {
         }
     }
 
-    /// The entry at a node's offset, or `None` where it does not lie in the page or the map.
+    /// The entry at a node's offset. `None` if it is not inside the page or the map.
     #[inline]
     fn entry_at(&self, offset: usize) -> Option<Entry<'m>> {
         if offset < self.upper {
@@ -247,8 +251,8 @@ impl<'m> Leaf<'m> {
         if number < TREE_PAGE_MIN || start.checked_add(size)? > self.limit {
             return None;
         }
-        // SAFETY: the range ends before the last page of file and map does; that it belongs to the same version
-        // as this page, and so stays as it is, is what LMDB itself relies on.
+        // SAFETY: the range ends before the last page of file and map does. That it belongs to the
+        // same version as this page, and so does not change, is what LMDB itself relies on.
         Some(unsafe { std::slice::from_raw_parts((self.bounds.base + start) as *const u8, size) })
     }
 }
@@ -277,7 +281,7 @@ mod tests {
         let found = |map: u64, file: u64| {
             let bounds =
                 MapBounds { base: bytes.as_ptr() as usize, page_size: PAGE_SIZE, page_count_max: map };
-            // SAFETY: there are bytes of as many pages as the greater of the two says.
+            // SAFETY: there is memory for as many pages as the greater of the two says.
             let pages = unsafe { Pages::new(bounds, file) };
             (0..7).filter(|number| pages.page(*number).is_some()).collect::<Vec<u64>>()
         };

@@ -1,13 +1,16 @@
-//! Where in a tree of LMDB's does a key lie?
+//! Searches a key in LMDB's trees, in the map, with prefetching.
 //!
-//! LMDB's own search compares with one key after the other, each with a call, and each waits for memory: of a page it touches six lines or
-//! more, one after the other, and a page of a large tree is in no cache. Here the keys that the next four steps may compare with are
-//! asked for at once; what a key is known to share with all keys of a page is not compared again; and no cursor is made.
+//! LMDB's own search compares with one key after the other, each with a call, and each waits for
+//! memory: it touches six cache lines of a page or more in sequence, and a page of a large tree is
+//! in no cache. Here the keys that the next four steps may compare with are prefetched together.
+//! The prefix that the key shares with all keys of a page is not compared again. And no cursor is
+//! made.
 //!
-//! Pages are read in the map, as by walks (`engine/lmdb/walk.rs`): each number is checked against the page and the map before it is used. Whatever
-//! does not look as it should ends the search without an answer, and a walk is begun there, which says what is wrong. Bytes that a sound tree would not
-//! need compared may differ in a damaged one, so that the entry that was found is compared as a whole: damage may hide one, but no answer is
-//! another key's.
+//! Pages are read in the map, as by walks (`engine/lmdb/walk.rs`): each number is checked against
+//! the page and the map before it is used. If anything does not look as it should, the search ends
+//! without an answer, and a walk searches and reports the error. Bytes that need no comparison in a
+//! sound tree may differ in a damaged one, so the key of the found entry is compared as a whole.
+//! Damage may hide an entry, but never returns another key's.
 
 use std::cmp::Ordering;
 
@@ -18,11 +21,12 @@ use crate::engine::lmdb::page::{
 use crate::sys::os::prefetch;
 use crate::verify::pages::{DEPTH_MAX, TreeHead};
 
-/// What a processor brings from memory at once.
+/// The size of a cache line.
 const LINE_SIZE: usize = 64;
-/// Lines with the head of a page and the offsets of all nodes, where these are not very short.
+/// Cache lines with the head of a page and the offsets of all nodes, unless the nodes are very
+/// short.
 const HEAD_LINES: usize = 3;
-/// Bytes that these take in a page of some forty nodes.
+/// Bytes of head and offsets in a page of some forty nodes.
 const HEAD_SIZE_USUAL: usize = 96;
 
 /// A page does not look as it should: a walk has to search.
@@ -81,14 +85,14 @@ struct Found<'m> {
     leaf: Leaf<'m>,
     /// The first entry that is not below the key.
     index: usize,
-    /// Whether it is the key's.
+    /// Whether that entry has the key.
     is_there: bool,
-    /// What lies beside the leaf.
+    /// The neighbours of the leaf.
     left: Option<Aside>,
     right: Option<Aside>,
 }
 
-/// A page beside the way that was gone, and how many levels of branches there are from it on.
+/// A page beside the path of the search, and the number of branch levels from it on.
 #[derive(Clone, Copy)]
 struct Aside {
     page: u64,
@@ -96,7 +100,7 @@ struct Aside {
 }
 
 impl Aside {
-    /// The leaf at one edge of what lies below it.
+    /// The leaf at one edge of this subtree.
     fn leaf(self, pages: Pages<'_>, edge: impl Fn(usize) -> usize) -> Option<Leaf<'_>> {
         let mut number = self.page;
         for _ in 0..self.branches {
@@ -109,7 +113,7 @@ impl Aside {
 
 impl<'m> Found<'m> {
     fn of(pages: Pages<'m>, tree: &TreeHead, key: &[u8]) -> Option<Self> {
-        // A tree of so few levels is in a cache, once anybody reads in it.
+        // A tree of so few levels is cached as soon as it is read.
         const DEPTH_NEAR: u16 = 3;
         if tree.depth == 0 || tree.depth > DEPTH_MAX {
             return None;
@@ -118,7 +122,8 @@ impl<'m> Found<'m> {
         let mut bounds = Bounds::default();
         for branches in (0..tree.depth - 1).rev() {
             let nodes = Nodes::of(pages.page(number)?, number, PAGE_BRANCH)?;
-            // A branch's first key is never looked at: all below the second one lies there.
+            // A branch's first key is never compared: the first child has everything below the
+            // second key.
             let is_far = branches == 0 && tree.depth > DEPTH_NEAR;
             let (behind, is_there) = nodes.behind(key, 1, is_far, &mut bounds)?;
             let child = if is_there { behind } else { behind - 1 };
@@ -139,8 +144,9 @@ impl<'m> Found<'m> {
     }
 }
 
-/// Ask the processor for what a search looks at first in a leaf: its head, and where the nodes lie that its first steps look at, if they were
-/// written in order and have one size. To know would take waiting for the head.
+/// Prefetch what a search reads first in a leaf: its head, and the nodes of its first steps,
+/// assuming that they were written in order and have one size. Knowing for sure would mean waiting
+/// for the head.
 fn ask_for_leaf(page: &[u8]) {
     const EIGHTHS: usize = 8;
     for line in 0..HEAD_LINES {
@@ -152,7 +158,8 @@ fn ask_for_leaf(page: &[u8]) {
     }
 }
 
-/// How many bytes a key shares with the nearest ones that are known below it and above it: it shares the fewer of them with all between these.
+/// How many bytes a key shares with the nearest known key below it and above it. It shares the
+/// smaller number with all keys in between.
 #[derive(Default)]
 struct Bounds {
     low: usize,
@@ -190,18 +197,20 @@ impl<'m> Nodes<'m> {
         node.get(NODE_HEAD_SIZE..)?.get(..usize::from(read_u16(node, 6)?))
     }
 
-    /// The page below a branch's node.
+    /// The child page of a branch's node.
     #[inline]
     pub(crate) fn child(&self, index: usize) -> Option<u64> {
         let node = self.page.get(self.offset(index)?..)?;
         Some(u64::from(read_u32(node, 0)?) | u64::from(read_u16(node, 4)?) << 32)
     }
 
-    /// Which node from `first` on is a key's, or else how many lie below it, those ahead of `first` included.
+    /// The index of the node with this key, from `first` on; or else how many nodes are below the
+    /// key, including those before `first`.
     #[inline]
     fn behind(&self, key: &[u8], first: usize, is_far: bool, bounds: &mut Bounds) -> Option<(usize, bool)> {
-        // Below the key are all ahead of `low`, and none from `low + count - 1` on. How many are left after a step does not depend on what was
-        // found, so that it is known which nodes the next steps may look at.
+        // All nodes before `low` are below the key, and none from `low + count - 1` on. How many
+        // are left after a step does not depend on the comparison, so the nodes that the next steps
+        // may read are known.
         let (mut low, mut count) = (first, self.offsets.len().saturating_sub(first) + 1);
         let mut step = 0;
         while count > 1 {
@@ -220,11 +229,12 @@ impl<'m> Nodes<'m> {
         Some((low, false))
     }
 
-    /// Ask the processor for the nodes that the next steps of a search may look at, where `known` bytes of their keys will not be.
+    /// Prefetch the nodes that the next steps of a search may read. The first `known` bytes of
+    /// their keys will not be read.
     #[inline]
     fn ask_for(&self, low: usize, mut count: usize, known: usize) {
         const LAST_STEP_COUNT: usize = 1 << (STEPS_ASKED - 1);
-        // From where on the next step may look, one way or another.
+        // Where the next step may start, depending on the comparisons.
         let mut lows = [low; LAST_STEP_COUNT];
         for step in 0..STEPS_ASKED {
             let half = count / 2;
@@ -247,12 +257,13 @@ impl<'m> Nodes<'m> {
         if let Some(offset) = self.offset(node) {
             let node = self.page.as_ptr().wrapping_add(offset);
             prefetch(node);
-            // What is compared first is on the next line as often as not.
+            // The first compared bytes are on the next line as often as not.
             prefetch(node.wrapping_add(NODE_HEAD_SIZE + known + WORD - 1));
         }
     }
 
-    /// How a node's key lies to the one that is looked for, between whose bounds it is, and which it is from now on.
+    /// Compare a node's key with the searched key, which is between the bounds, and update the
+    /// bounds.
     #[inline]
     fn compare(&self, index: usize, key: &[u8], bounds: &mut Bounds) -> Option<Ordering> {
         let (head, rest) = self.page.get(self.offset(index)?..)?.split_first_chunk::<NODE_HEAD_SIZE>()?;
@@ -266,7 +277,7 @@ impl<'m> Nodes<'m> {
     }
 }
 
-/// How a key of a page lies to the one that is looked for, which it is known to share so many bytes with, and how many it shares.
+/// Compare two keys that are known to share `known` bytes. Also returns how many bytes they share.
 #[inline]
 fn compare(one: &[u8], key: &[u8], known: usize) -> (Ordering, usize) {
     let mut at = known;
@@ -286,16 +297,16 @@ fn compare(one: &[u8], key: &[u8], known: usize) -> (Ordering, usize) {
 
 /// Bytes that are compared at once.
 const WORD: usize = 8;
-/// Steps of a search in a page whose nodes are asked for together.
+/// Search steps whose nodes are prefetched together.
 const STEPS_ASKED: u32 = 4;
 
-/// So many bytes as a number that is ordered as they are.
+/// Eight bytes as a number with the same order.
 #[inline]
 fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|word| u64::from_be_bytes(*word))
 }
 
-/// The first bytes of a key, as a number that is ordered as they are.
+/// The first bytes of a key as a number with the same order.
 #[inline]
 fn first_word(key: &[u8]) -> u64 {
     if let Some(first) = key.first_chunk() {
@@ -303,7 +314,7 @@ fn first_word(key: &[u8]) -> u64 {
     }
     let unused = u8::BITS * (WORD - key.len()) as u32;
     match (key.first_chunk(), key.last_chunk()) {
-        // They overlap, in what is the same.
+        // They overlap in equal bytes.
         (Some(first), Some(last)) => {
             u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << unused
         }
@@ -346,12 +357,13 @@ pub(crate) mod tests {
 
     pub(crate) const PAGE_SIZE: usize = 4096;
 
-    /// Keys of two tables, each with those of the other but for one byte; so long that there are branches above branches.
+    /// Keys of two tables that differ in one byte only; so long that there are branches above
+    /// branches.
     fn key_of(number: u64) -> Vec<u8> {
         format!("{}{:0>160}", number % 2, number / 2 * 3).into_bytes()
     }
 
-    /// Values differ in two bytes at least.
+    /// Values differ in at least two bytes.
     fn value_of(number: u64) -> Vec<u8> {
         [number.to_be_bytes(), number.to_be_bytes()].concat()
     }
@@ -360,7 +372,7 @@ pub(crate) mod tests {
 
     /// The bytes of a file whose tree of rows has these entries, and the tree's head.
     pub(crate) fn file_of(entries: &Entries) -> (Vec<u8>, TreeHead) {
-        // Tests of one process run beside each other.
+        // Tests of one process run at the same time.
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("pellucid-search-{}-{number}", std::process::id()));
@@ -420,7 +432,7 @@ pub(crate) mod tests {
             random ^= random << 17;
             (random % count as u64) as usize
         };
-        // There are few branches, and each of them is on many ways.
+        // There are few branches, and each of them is on many paths.
         let all = 2..bytes.len() / PAGE_SIZE;
         let is_branch = |page: &usize| read_u16(&bytes, page * PAGE_SIZE + 10) == Some(PAGE_BRANCH);
         let branches: Vec<usize> = all.clone().filter(is_branch).collect();

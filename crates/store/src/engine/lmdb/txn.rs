@@ -1,22 +1,26 @@
-//! How are LMDB's transactions kept within their rules?
+//! LMDB's transactions, and how its rules for them are kept.
 //!
-//! LMDB's rules, and who upholds them here: a read transaction loads the roots of its trees when they are
-//! first used, which two threads must not do at once (`LmdbRead::warm`); a write transaction belongs to the
-//! thread that began it (every method checks); cursors end before their transaction (lifetimes, and
-//! `LmdbWrite::close_cursors`); nothing of a parent process is touched after a fork (`Environment::is_ours`).
+//! The rules, and what upholds them here:
+//!
+//! - A read transaction loads the roots of its trees on first use, which two threads must not do at
+//!   once (`LmdbRead::warm`).
+//! - A write transaction belongs to the thread that began it (every method checks).
+//! - Cursors end before their transaction (lifetimes, and `LmdbWrite::close_cursors`).
+//! - Nothing of a parent process is touched after a fork (`Environment::is_ours`).
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};
 use std::ptr;
+use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pellucid_lmdb_sys as ffi;
+use pellucid_record::encode::copy;
 
 use crate::engine::estimate;
 use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
-use crate::engine::lmdb::fill::{Filling, entry_size};
-use crate::engine::lmdb::page::{MapBounds, PAGE_HEAD_SIZE, Pages, read_u64};
+use crate::engine::lmdb::page::{MapBounds, Pages, read_u64};
 use crate::engine::lmdb::search::{self, Unsure};
 use crate::engine::lmdb::walk::{self, PageCursor};
 use crate::engine::lmdb::{Environment, Heads, check, error_of};
@@ -26,7 +30,7 @@ use crate::verify::pages::TreeHead;
 
 /// LMDB's handle of the tree that lists free pages.
 const FREE_TREE: ffi::MDB_dbi = 0;
-/// LMDB's handle of the tree that names the others, and has their heads.
+/// LMDB's handle of the tree that has the names and heads of the others.
 const MAIN_TREE: ffi::MDB_dbi = 1;
 
 /// # Safety
@@ -51,16 +55,16 @@ unsafe fn get<'t>(
 pub(crate) struct LmdbRead {
     txn: *mut ffi::MDB_txn,
     environment: Arc<Environment>,
-    /// Which trees' roots are loaded; loading changes the transaction, afterwards reading does not.
+    /// Which trees' roots are loaded. Loading changes the transaction; reading afterwards does not.
     is_warm: [AtomicBool; 3],
     warming: Mutex<()>,
-    /// What searches begin with; None where LMDB has to search.
+    /// What searches in the map begin with. `None` if LMDB has to search.
     heads: OnceLock<Option<Arc<Heads>>>,
 }
 
-// SAFETY: with NOTLS a read transaction may move between threads. Used by several at once it is only read:
-// what LMDB would change in it, the roots, is loaded under `warming` before (`warm`); cursors of read
-// transactions are not linked to it.
+// SAFETY: with NOTLS a read transaction may move between threads. Several threads at once only read
+// it: what LMDB would change in it, the roots, is loaded under `warming` before (`warm`). Cursors
+// of read transactions are not linked to it.
 unsafe impl Send for LmdbRead {}
 // SAFETY: as above.
 unsafe impl Sync for LmdbRead {}
@@ -101,7 +105,7 @@ impl LmdbRead {
         Ok(counts)
     }
 
-    /// What the head of a tree says.
+    /// The statistics in a tree's head.
     fn stat(&self, tree: Tree) -> Result<ffi::MDB_stat, EngineError> {
         let handle = self.warm(tree)?;
         let mut stat = empty_stat();
@@ -110,7 +114,7 @@ impl LmdbRead {
         Ok(stat)
     }
 
-    /// The head of a tree, and where the map lies in which its pages are; `None` where they cannot be read directly.
+    /// The head of a tree, and the map with its pages. `None` if the pages cannot be read directly.
     fn head_of(&self, tree: Tree) -> Result<Option<(TreeHead, MapBounds)>, EngineError> {
         if !self.environment.is_ours() {
             return Err(EngineError::Forked);
@@ -140,8 +144,9 @@ impl LmdbRead {
             self.environment.heads(version, || self.find_heads(version))
         });
         let heads = heads.as_ref()?;
-        // SAFETY: this transaction keeps the pages of its version as they are while `self` is borrowed, and all numbers begin with
-        // the roots of that version's trees; the file had `page_count` pages when they were found, and never has fewer later.
+        // SAFETY: this transaction keeps the pages of its version as they are while `self` is
+        // borrowed, and all numbers begin with the roots of that version's trees. The file had
+        // `page_count` pages when they were found, and never has fewer later.
         let pages = unsafe { Pages::new(heads.bounds, heads.page_count) };
         Some((heads.trees.get(tree.index())?, pages))
     }
@@ -154,7 +159,7 @@ impl LmdbRead {
         trees.iter().all(TreeHead::is_plain).then_some(Heads { version, trees, bounds, page_count })
     }
 
-    /// Pages that hold nothing.
+    /// The number of free pages.
     pub(crate) fn free_pages(&self) -> Result<u64, EngineError> {
         let mut cursor = LmdbCursor::open(self.txn, FREE_TREE, &self.environment)?;
         cursor.start(Start::Edge, Direction::Forward)?;
@@ -230,7 +235,8 @@ impl ReadTxn for LmdbRead {
         cursor.step()
     }
 
-    /// As the tree's head says: this is asked when a file is opened, and nobody has looked at its rows' pages then.
+    /// By the tree's head alone: this is called when a file is opened, before any page with rows
+    /// was verified.
     fn is_empty(&self, tree: Tree) -> Result<bool, EngineError> {
         Ok(self.stat(tree)?.ms_entries == 0)
     }
@@ -244,8 +250,8 @@ impl ReadTxn for LmdbRead {
     ) -> Result<Vec<Vec<u8>>, EngineError> {
         let Some((head, bounds)) = self.head_of(tree)? else { return Ok(Vec::new()) };
         let page_count = self.environment.info().me_last_pgno as u64 + 1;
-        // SAFETY: the numbers come from this transaction, whose pages stay as they are while `self` is borrowed, and the file had
-        // `page_count` pages a moment ago, and never has fewer later.
+        // SAFETY: the numbers come from this transaction, whose pages stay as they are while `self`
+        // is borrowed. The file had `page_count` pages a moment ago, and never has fewer later.
         let page = |number| unsafe { bounds.page(number, page_count) };
         Ok(parts::separators(&head, start, end, count, page))
     }
@@ -264,7 +270,8 @@ impl ReadTxn for LmdbRead {
     }
 }
 
-/// Numbers for threads, cheaper to compare than the standard library's, and never used twice.
+/// A number for the current thread, cheaper to compare than the standard library's, and never used
+/// twice.
 fn current_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     struct Token(u64);
@@ -279,9 +286,9 @@ fn current_thread() -> u64 {
     TOKEN.try_with(|token| token.0).unwrap_or(0)
 }
 
-/// A write transaction that has not ended. Only its thread can give LMDB's lock back, so a transaction that
-/// another thread drops waits here until its own thread writes next, or ends; and a thread that ends takes
-/// its transactions with it.
+/// A write transaction that has not ended. Only its own thread can release LMDB's lock. So if
+/// another thread drops the transaction, it waits here until its own thread writes next, or ends. A
+/// thread that ends aborts its transactions.
 pub(crate) struct LiveWrite {
     txn: *mut ffi::MDB_txn,
     environment: Arc<Environment>,
@@ -294,7 +301,7 @@ unsafe impl Send for LiveWrite {}
 
 static LIVE_WRITES: Mutex<Vec<LiveWrite>> = Mutex::new(Vec::new());
 
-/// The list, for as long as the guard lives.
+/// The list, locked while the guard lives.
 pub(crate) type LiveWrites = MutexGuard<'static, Vec<LiveWrite>>;
 
 pub(crate) fn live_writes() -> LiveWrites {
@@ -305,51 +312,70 @@ pub(crate) fn live_writes() -> LiveWrites {
 fn abort_writes_of(owner: u64, which: fn(&LiveWrite) -> bool) {
     for live in live_writes().extract_if(.., |live| live.owner == owner && which(live)) {
         if live.environment.is_ours() {
-            // SAFETY: we are the thread that began it, and nobody uses it any more: it was dropped, or its
-            // other methods refuse to work in other threads than this, which ends.
+            // SAFETY: we are the thread that began it, and it has no user any more: it was dropped,
+            // or this thread ends, and its other methods refuse to work in other threads.
             unsafe { ffi::mdb_txn_abort(live.txn) };
         }
     }
 }
 
-/// What is known of the end of a tree to which entries are appended one after another.
+/// Append an entry where the cursor stands, if it stands at the tree's end and the page has room.
 ///
-/// `MDB_APPEND` fills pages completely, but searches for the tree's end each time, and for each page on the way among all
-/// that were changed. Where the last page has room, an ordinary put does the same: it finds the cursor at the end. So
-/// the room is counted from when an append has begun a page; where it is not known, it is none. Until LMDB is called again, that room is
-/// filled without it, and the page itself says how much is left, and which key is the last.
-#[derive(Default)]
-struct End {
-    filling: Option<Filling>,
-    /// Where that has ended: the last key, if there is room.
-    key: Vec<u8>,
-    room: usize,
+/// # Safety
+/// As for `mdb_cursor_put`.
+#[inline]
+unsafe fn append_here(
+    cursor: *mut ffi::MDB_cursor,
+    key: *mut ffi::MDB_val,
+    data: *mut ffi::MDB_val,
+) -> c_int {
+    #[cfg(test)]
+    if tests::IS_OFF.get() {
+        return ffi::MDB_NOTFOUND;
+    }
+    // SAFETY: as promised by the caller.
+    let code = unsafe { ffi::pellucid_append(cursor, key, data) };
+    #[cfg(test)]
+    tests::ADDED.set(tests::ADDED.get() + u64::from(code == 0));
+    code
 }
 
-impl End {
-    /// There is so much room behind this key.
-    fn note(&mut self, key: &[u8], room: usize) {
-        self.key.clear();
-        self.key.extend_from_slice(key);
-        self.room = room;
+/// A value of which LMDB is told the size alone.
+fn room_for(parts: &[&[u8]]) -> ffi::MDB_val {
+    ffi::MDB_val { mv_size: parts.iter().map(|part| part.len()).sum(), mv_data: ptr::null_mut() }
+}
+
+/// Write a value, in parts, into the room that LMDB has reserved for it.
+///
+/// # Safety
+/// `data` is room of the size of all parts on a page that LMDB has copied for this transaction.
+unsafe fn write_parts(data: ffi::MDB_val, parts: &[&[u8]]) {
+    let mut target: *mut u8 = data.mv_data.cast();
+    for part in parts {
+        // SAFETY: within that room, as promised by the caller; the parts are borrowed from elsewhere, so they do not overlap.
+        unsafe {
+            copy(slice::from_raw_parts_mut(target, part.len()), part);
+            target = target.add(part.len());
+        }
     }
 }
 
-/// The transaction that writes, with LMDB's nested transactions as savepoints.
+/// A write transaction, with LMDB's nested transactions as savepoints.
 pub(crate) struct LmdbWrite {
-    /// The outermost transaction first; the last is the one to work in.
+    /// The outermost transaction first; changes go into the last.
     txns: Vec<*mut ffi::MDB_txn>,
-    /// One cursor for each tree, kept between calls: what is near the last key is found without a search.
+    /// One cursor for each tree, kept between calls: keys near the last one are found without a
+    /// search.
     cursors: [*mut ffi::MDB_cursor; 3],
-    /// Whether the tree's cursor stands where `find` left it.
+    /// Whether the tree's cursor is still where `find` left it.
     is_found: [bool; 3],
-    ends: [End; 3],
     owner: u64,
     environment: Arc<Environment>,
 }
 
-/// How many write transactions lie between two looks for dead readers: now and then, so that the space that a
-/// dead process reads is not kept for ever; not each time, since it asks the system about each process.
+/// How many write transactions there are between two checks for dead readers. Checks are needed so
+/// that the pages of a dead process are freed some time; not each time, since they ask the system
+/// about each process.
 const READER_CHECK_INTERVAL: usize = 64;
 
 // SAFETY: every method first checks that it runs in the thread that began the transaction.
@@ -368,7 +394,7 @@ impl LmdbWrite {
         if code != 0 {
             return Err(environment.begin_error(code));
         }
-        // What a process has left that died in a transaction.
+        // Remove what a process has left that died in a transaction.
         environment.cut_tail();
         // SAFETY: the transaction is live.
         if (unsafe { ffi::mdb_txn_id(txn) } as usize).is_multiple_of(READER_CHECK_INTERVAL) {
@@ -382,11 +408,10 @@ impl LmdbWrite {
             is_dropped: false,
         });
         let cursors = [ptr::null_mut(); 3];
-        let ends = Default::default();
-        Ok(Self { txns: vec![txn], cursors, is_found: [false; 3], ends, owner, environment })
+        Ok(Self { txns: vec![txn], cursors, is_found: [false; 3], owner, environment })
     }
 
-    /// The transaction to work in, for the thread that may.
+    /// The current transaction, if this thread may use it.
     #[inline]
     fn txn(&self) -> Result<*mut ffi::MDB_txn, EngineError> {
         if self.owner != current_thread() {
@@ -424,72 +449,6 @@ impl LmdbWrite {
             }
         }
         self.is_found = [false; 3];
-        self.ends = Default::default();
-    }
-
-    /// The last page of the tree may be about to change.
-    fn forget_end(&mut self, tree: Tree) {
-        if let Some(end) = self.ends.get_mut(tree.index()) {
-            end.filling = None;
-            end.room = 0;
-        }
-    }
-
-    /// How many leaf pages a tree has.
-    fn leaf_pages(&self, tree: Tree) -> Result<usize, EngineError> {
-        let mut stat = empty_stat();
-        // SAFETY: the transaction is live, `stat` ours to fill.
-        check(unsafe { ffi::mdb_stat(self.txn()?, self.environment.handle(tree), &raw mut stat) })?;
-        Ok(stat.ms_leaf_pages)
-    }
-
-    /// As `append`, where LMDB has to do it.
-    fn append_by_lmdb(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
-        self.check_key(key)?;
-        self.set_found(tree, false);
-        let size = entry_size(key.len(), parts.iter().map(|part| part.len()).sum());
-        self.end_fillings();
-        let room = self.ends.get(tree.index()).filter(|end| key > &end.key[..]).map(|end| end.room);
-        if let Some((room, size)) = room.zip(size).filter(|(room, size)| size <= room) {
-            let code = self.put_with(tree, key, parts, 0)?.0;
-            self.environment.check(code)?;
-            if let Some(end) = self.ends.get_mut(tree.index()) {
-                end.note(key, room - size);
-            }
-            return Ok(true);
-        }
-        self.forget_end(tree);
-        let pages = self.leaf_pages(tree)?;
-        let value = match self.put_with(tree, key, parts, ffi::MDB_APPEND)? {
-            (0, value) => value,
-            (ffi::MDB_KEYEXIST, _) => return Ok(false),
-            (code, _) => return self.environment.check(code).map(|()| false),
-        };
-        let is_begun = self.leaf_pages(tree)? > pages;
-        let page_size = self.environment.page_size();
-        if let (Some(size), true, Some(cursor)) = (size, is_begun, self.cursors.get(tree.index())) {
-            let place = (self.txn()?, self.environment.handle(tree));
-            let sizes = (key.len(), parts.iter().map(|part| part.len()).sum());
-            // SAFETY: the cursor is open in this live transaction, has just put the entry, and that began a page.
-            let filling = unsafe { Filling::begin(place, *cursor, value, sizes, page_size) }?;
-            if let Some(end) = self.ends.get_mut(tree.index()) {
-                end.filling = filling;
-                if end.filling.is_none() {
-                    end.note(key, page_size.saturating_sub(PAGE_HEAD_SIZE + size));
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// LMDB is about to change pages, or to let go of some, in whichever tree.
-    #[inline]
-    fn end_fillings(&mut self) {
-        for end in &mut self.ends {
-            if let Some(filling) = end.filling.take() {
-                end.note(filling.last_key(), filling.room());
-            }
-        }
     }
 
     fn check_key(&self, key: &[u8]) -> Result<(), EngineError> {
@@ -511,7 +470,8 @@ impl LmdbWrite {
         if is_found { Ok(()) } else { Err(EngineError::Misuse("replace or delete without a find")) }
     }
 
-    /// Reserve room for a value and write its parts there; 0 or LMDB's code, and where that is.
+    /// Reserve room for a value and write its parts there. Returns 0 or LMDB's code, and the
+    /// address of the value.
     #[inline]
     fn put_with(
         &mut self,
@@ -519,27 +479,18 @@ impl LmdbWrite {
         key: &[u8],
         parts: &[&[u8]],
         flags: c_uint,
-    ) -> Result<(c_int, *mut u8), EngineError> {
-        self.end_fillings();
+    ) -> Result<c_int, EngineError> {
         let cursor = self.write_cursor(tree)?;
-        let size = parts.iter().map(|part| part.len()).sum();
         let mut key = value_of(key);
-        let mut data = ffi::MDB_val { mv_size: size, mv_data: ptr::null_mut() };
+        let mut data = room_for(parts);
         // SAFETY: the cursor is open and its transaction live; with RESERVE, LMDB reads only the size.
         let code =
             unsafe { ffi::mdb_cursor_put(cursor, &raw mut key, &raw mut data, flags | ffi::MDB_RESERVE) };
         if code == 0 {
-            let mut target: *mut u8 = data.mv_data.cast();
-            for part in parts {
-                // SAFETY: LMDB reserved `size` bytes, the sum of the parts, on a page that it has copied
-                // for this transaction; the parts are borrowed from elsewhere, so they do not overlap.
-                unsafe {
-                    ptr::copy_nonoverlapping(part.as_ptr(), target, part.len());
-                    target = target.add(part.len());
-                }
-            }
+            // SAFETY: LMDB has just reserved the room.
+            unsafe { write_parts(data, parts) };
         }
-        Ok((code, data.mv_data.cast()))
+        Ok(code)
     }
 }
 
@@ -560,7 +511,7 @@ impl WriteTxn for LmdbWrite {
     }
 
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
-        // Changed pages lie outside the map.
+        // Changed pages are outside the map.
         Ok(Box::new(LmdbCursor::open(self.txn()?, self.environment.handle(tree), &self.environment)?))
     }
 
@@ -581,16 +532,13 @@ impl WriteTxn for LmdbWrite {
 
     fn replace_found(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         self.take_found(tree)?;
-        self.forget_end(tree);
-        let code = self.put_with(tree, key, parts, ffi::MDB_CURRENT)?.0;
+        let code = self.put_with(tree, key, parts, ffi::MDB_CURRENT)?;
         self.environment.check(code)
     }
 
     fn delete_found(&mut self, tree: Tree, _key: &[u8]) -> Result<(), EngineError> {
         let cursor = self.write_cursor(tree)?;
         self.take_found(tree)?;
-        self.forget_end(tree);
-        self.end_fillings();
         // SAFETY: the cursor is open, stands on an entry, and its transaction is live.
         self.environment.check(unsafe { ffi::mdb_cursor_del(cursor, 0) })
     }
@@ -598,27 +546,35 @@ impl WriteTxn for LmdbWrite {
     fn put(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<(), EngineError> {
         self.check_key(key)?;
         self.set_found(tree, false);
-        self.forget_end(tree);
-        let code = self.put_with(tree, key, parts, 0)?.0;
+        let code = self.put_with(tree, key, parts, 0)?;
         self.environment.check(code)
     }
 
     #[inline]
     fn append(&mut self, tree: Tree, key: &[u8], parts: &[&[u8]]) -> Result<bool, EngineError> {
-        self.txn()?;
-        let fits = key.len() <= self.environment.key_size_max();
-        let filling = self.ends.get_mut(tree.index()).and_then(|end| end.filling.as_mut()).filter(|_| fits);
-        if filling.is_some_and(|filling| filling.add(key, parts)) {
-            self.set_found(tree, false);
+        self.check_key(key)?;
+        let cursor = self.write_cursor(tree)?;
+        self.set_found(tree, false);
+        let mut bytes = value_of(key);
+        let mut data = room_for(parts);
+        // SAFETY: the cursor is open and its transaction live; LMDB copies the key and reads only the value's size.
+        let code = unsafe { append_here(cursor, &raw mut bytes, &raw mut data) };
+        if code == 0 {
+            // SAFETY: LMDB has just reserved the room.
+            unsafe { write_parts(data, parts) };
             return Ok(true);
         }
-        self.append_by_lmdb(tree, key, parts)
+        match self.put_with(tree, key, parts, ffi::MDB_APPEND)? {
+            ffi::MDB_KEYEXIST => Ok(false),
+            code => self.environment.check(code).map(|()| true),
+        }
     }
 
     fn clear(&mut self, tree: Tree) -> Result<(), EngineError> {
         let txn = self.txn()?;
         self.close_cursors();
-        // SAFETY: the transaction is live and has no cursors; the handle stays valid (0: do not delete it).
+        // SAFETY: the transaction is live and has no cursors; the handle stays valid (0: do not
+        // delete it).
         self.environment.check(unsafe { ffi::mdb_drop(txn, self.environment.handle(tree), 0) })
     }
 
@@ -626,7 +582,8 @@ impl WriteTxn for LmdbWrite {
         let parent = self.txn()?;
         self.close_cursors();
         let mut child = ptr::null_mut();
-        // SAFETY: the environment is open, the parent live and without cursors, `child` ours to fill.
+        // SAFETY: the environment is open, the parent live and without cursors, `child` ours to
+        // fill.
         check(unsafe { ffi::mdb_txn_begin(self.environment.raw(), parent, 0, &raw mut child) })?;
         self.txns.push(child);
         Ok(())
@@ -658,7 +615,7 @@ impl WriteTxn for LmdbWrite {
     fn file_size(&self) -> Result<FileSize, EngineError> {
         self.txn()?;
         let Some(outermost) = self.txns.first() else { return Ok(FileSize::default()) };
-        // SAFETY: the transaction is live, and in this thread nobody changes it meanwhile.
+        // SAFETY: the transaction is live, and this thread does not change it meanwhile.
         let pages = unsafe { ffi::pellucid_txn_pages(*outermost) } as u64;
         let now = self.environment.file()?.metadata().map_err(EngineError::Io)?.len();
         Ok(FileSize { now, after: (pages * self.environment.page_size() as u64).max(now) })
@@ -672,8 +629,8 @@ impl WriteTxn for LmdbWrite {
         live_writes().retain(|live| Some(live.txn) != outermost);
         match outermost {
             Some(txn) => {
-                // SAFETY: the transaction is live, has no cursors, and is not used afterwards; it commits
-                // the ones nested in it.
+                // SAFETY: the transaction is live, has no cursors, and is not used afterwards; it
+                // commits the ones nested in it.
                 let done = self.environment.check(unsafe { ffi::mdb_txn_commit(txn) });
                 done.inspect_err(|_| self.environment.give_back())
             }
@@ -690,7 +647,7 @@ impl Drop for LmdbWrite {
         }
         let mut live = live_writes();
         let Some(index) = live.iter().position(|live| live.txn == txn && live.owner == self.owner) else {
-            // Its thread ended, and took it along.
+            // Its thread has ended and aborted it.
             return;
         };
         if self.owner == current_thread() {
@@ -701,8 +658,126 @@ impl Drop for LmdbWrite {
             unsafe { ffi::mdb_txn_abort(txn) };
             self.environment.give_back();
         } else if let Some(live) = live.get_mut(index) {
-            // Its cursors go with it: LMDB frees those that are open when a transaction ends.
+            // LMDB closes open cursors when their transaction ends.
             live.is_dropped = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::path::PathBuf;
+
+    use crate::engine::lmdb::{LmdbEngine, LmdbOptions};
+    use crate::engine::{Engine, Tree, WriteTxn};
+
+    thread_local! {
+        /// Whether LMDB is to do it all.
+        pub(super) static IS_OFF: Cell<bool> = const { Cell::new(false) };
+        /// How many entries were appended without it.
+        pub(super) static ADDED: Cell<u64> = const { Cell::new(0) };
+    }
+
+    fn append(txn: &mut dyn WriteTxn, tree: Tree, number: u64) {
+        // Odd sizes and even ones, nothing, and what takes pages of its own.
+        let size = match number % 97 {
+            0 => 0,
+            1 => 1_500,
+            2 => 9_000,
+            other => other,
+        } as usize;
+        let key = [&number.to_be_bytes()[..], &vec![7; (number % 13) as usize]].concat();
+        let value = vec![number as u8; size];
+        let (first, second) = value.split_at(size / 3);
+        assert!(txn.append(tree, &key, &[first, second]).unwrap());
+    }
+
+    /// What a checkpoint, a bulk load and whoever changes something in between may ask for.
+    fn written(name: &str) -> Vec<u8> {
+        let path: PathBuf =
+            std::env::temp_dir().join(format!("pellucid-append-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let options = LmdbOptions::default();
+        let engine = LmdbEngine::create(&path, options, &mut |_, _| vec![(vec![1], vec![2])]).unwrap();
+        let mut next = 0;
+        let mut some = |txn: &mut dyn WriteTxn, tree: Tree, count: u64| {
+            for _ in 0..count {
+                next += 1;
+                append(txn, tree, next);
+            }
+        };
+        let mut entries = 1;
+        for round in 0..4 {
+            entries += 5_000 + 70 + 70 + 500 + 300 + 300 + 200 + u64::from(round == 0);
+            let mut txn = engine.begin_write().unwrap();
+            some(&mut *txn, Tree::Rows, 5_000);
+            txn.put(Tree::Meta, b"between", &[&[round; 40]]).unwrap();
+            some(&mut *txn, Tree::Rows, 70);
+            some(&mut *txn, Tree::Blobs, 200);
+            some(&mut *txn, Tree::Rows, 70);
+            txn.savepoint().unwrap();
+            some(&mut *txn, Tree::Rows, 500);
+            txn.rollback().unwrap();
+            txn.savepoint().unwrap();
+            some(&mut *txn, Tree::Rows, 500);
+            txn.release().unwrap();
+            some(&mut *txn, Tree::Rows, 300);
+            for number in [9_u64, 1_000, 4_800, 5_100] {
+                let key = [&number.to_be_bytes()[..], &vec![7; (number % 13) as usize]].concat();
+                entries -= u64::from(txn.delete(Tree::Rows, &key).unwrap());
+            }
+            some(&mut *txn, Tree::Rows, 300);
+            txn.commit().unwrap();
+        }
+        assert_eq!(engine.usage().unwrap().entries.iter().sum::<u64>(), entries);
+        drop(engine);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let _ = std::fs::remove_file(path.with_extension("-lock"));
+        bytes
+    }
+
+    #[test]
+    fn what_is_appended_here_is_as_lmdb_appends_it() {
+        ADDED.set(0);
+        let here = written("here");
+        assert!(ADDED.get() > 10_000, "nearly all of them are written here: {}", ADDED.get());
+        IS_OFF.set(true);
+        let by_lmdb = written("lmdb");
+        IS_OFF.set(false);
+        assert!(here == by_lmdb, "byte for byte");
+    }
+
+    #[test]
+    fn only_a_greater_key_that_is_not_too_long_is_appended() {
+        let path = std::env::temp_dir().join(format!("pellucid-append-order-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let options = LmdbOptions { key_size_max: 40, ..LmdbOptions::default() };
+        let engine = LmdbEngine::create(&path, options, &mut |_, _| Vec::new()).unwrap();
+        let mut txn = engine.begin_write().unwrap();
+        let key = |number: u64| [&b"all of them begin so "[..], &number.to_be_bytes()].concat();
+        let shorter = key(800)[..key(800).len() - 1].to_vec();
+        let refused = [key(800), key(3), shorter, b"all".to_vec(), vec![0]];
+        for (turn, wrong) in refused.iter().enumerate() {
+            let start = 1_000 * turn as u64 + 100;
+            ADDED.set(0);
+            for number in start..start + 701 {
+                assert!(txn.append(Tree::Rows, &key(number), &[b"first"]).unwrap());
+            }
+            assert!(ADDED.get() > 500, "the last one as well");
+            let wrong = if turn == 0 { &key(start + 700) } else { wrong };
+            assert!(!txn.append(Tree::Rows, wrong, &[b"second"]).unwrap(), "{wrong:?}");
+        }
+        for unfit in [vec![], vec![255; 41]] {
+            assert!(txn.append(Tree::Rows, &unfit, &[b"third"]).is_err());
+        }
+        assert!(txn.append(Tree::Rows, &[255; 40], &[b"last"]).unwrap());
+        assert_eq!(txn.get(Tree::Rows, &key(800)).unwrap(), Some(&b"first"[..]));
+        txn.commit().unwrap();
+        let [_, rows, _] = engine.usage().unwrap().entries;
+        assert_eq!(rows, 701 * refused.len() as u64 + 1);
+        std::fs::remove_file(&path).unwrap();
+        let _ = std::fs::remove_file(path.with_extension("-lock"));
     }
 }

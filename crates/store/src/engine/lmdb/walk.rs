@@ -1,10 +1,13 @@
-//! How does a walk go through the pages of one version?
+//! The cursor of readers: walks over the pages of one version, in the map, and checks each page.
 //!
-//! From the root down to a leaf, and from there to the leaf beside it, in the map (`engine/lmdb/page.rs`). Each page is checked once, when the walk comes
-//! to it: its number, its kind, where its entries lie, and that its keys follow those of the leaf before. So a damaged page
-//! is an error that names it. LMDB's own cursor takes some damaged pages for the end of the tree, and reads behind the map in others.
+//! A walk goes from the root down to a leaf, and from there to the next leaf (`engine/lmdb/page.rs`).
+//! It checks each page once, when it comes to it: its number, its kind, where its entries are, and
+//! that its keys follow those of the leaf before. So a damaged page is an error that names it.
+//! LMDB's own cursor takes some damaged pages for the end of the tree, and reads behind the map in
+//! others.
 //!
-//! Not for write transactions, whose changed pages lie outside the map: they have LMDB's cursor (`engine/lmdb/cursor.rs`).
+//! Not for write transactions, whose changed pages are outside the map: they have LMDB's cursor
+//! (`engine/lmdb/cursor.rs`).
 
 use std::ops::Range;
 
@@ -187,7 +190,8 @@ fn out_of_order(leaf: Leaf<'_>) -> Fault {
     Fault { page: leaf.number() as u64, what: "its keys do not follow those before it" }
 }
 
-/// The first index of a range for which something holds, as it does for all behind, or else the range's end; `None` where that cannot be said.
+/// The first index of a range for which `holds` is true, or else the range's end. It must be true for
+/// all indexes after that too. `None` if `holds` does not know.
 fn first_where(range: Range<usize>, holds: impl Fn(usize) -> Option<bool>) -> Option<usize> {
     let (mut low, mut high) = (range.start, range.end);
     while low < high {

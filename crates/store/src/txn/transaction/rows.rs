@@ -1,7 +1,8 @@
-//! How are rows and large values written?
+//! Writes rows and large values.
 //!
-//! A key above every other one goes to the end of its tree without a search, and fills pages completely; any other is looked up
-//! first, since the row that is there may have large values, which go with it.
+//! A key above all others is appended to its tree without a search, and fills pages completely. Any
+//! other key is looked up first, since an existing row may have large values, which are deleted
+//! with it.
 
 use std::sync::atomic::Ordering;
 
@@ -13,16 +14,17 @@ use crate::engine::{Direction, HashedKey, Start, Tree};
 use crate::error::StoreError;
 use crate::txn::scan::Row;
 
-/// What the head of a stored row says, apart from its key.
+/// The head of a stored row, apart from its key.
 pub(crate) struct Found {
     pub(crate) blobs: Vec<u64>,
     spelling: Vec<u8>,
 }
 
 impl Transaction {
-    /// Set a key to a record; says whether the key was there, whose first spelling stays then. `blobs` are the ids of the large values that the
-    /// record refers to: new ones of this transaction, or those that the row had before. Blobs that it had and has
-    /// no more are deleted.
+    /// Set a key to a record. Returns whether the key was there; if so, its first spelling stays.
+    /// `blobs` are the ids of the large values that the record refers to: new ones of this
+    /// transaction, or those that the row had before. Blobs that the row no longer refers to are
+    /// deleted.
     ///
     /// # Errors
     /// `NoSuchTable`, `TooLarge`, `NoSuchBlob` for a blob of another row, or when no room is left.
@@ -67,8 +69,9 @@ impl Transaction {
         }
     }
 
-    /// As `put`, of what nearly all rows are: a record by itself, under a key that is no more than its code, in a table without indexes; `None`,
-    /// and nothing is done, where it is more, or takes the place of more.
+    /// As `put`, for nearly all rows: a record alone, under a key that is just its code, in a table
+    /// without indexes. `None`, and nothing is done, if the row or the one that it replaces is more
+    /// than that.
     fn put_plain(&mut self, table: TableId, key: &[u8], record: &[u8]) -> Result<Option<bool>, StoreError> {
         if !self.is_plain(table)? {
             return Ok(None);
@@ -89,7 +92,8 @@ impl Transaction {
         Ok(put)
     }
 
-    /// Whether a table is there and has no indexes. It is the same one as the last time nearly always, in one transaction after the other.
+    /// Whether a table exists and has no indexes. It is nearly always the same table as the last
+    /// time, across transactions.
     #[inline]
     fn is_plain(&mut self, table: TableId) -> Result<bool, StoreError> {
         if self.plain == Some(table) {
@@ -103,7 +107,8 @@ impl Transaction {
         Ok(is_plain)
     }
 
-    /// A row came, or went. What its table has nobody need know for that, unless somebody knows it already.
+    /// Count a row that was added or deleted. The table's row count is only read if this
+    /// transaction needs it anyway.
     fn count_row(&mut self, table: TableId, more: i64) -> Result<(), StoreError> {
         if self.plain != Some(table) || self.tables.iter().any(|entry| entry.table == table) {
             self.entry(table)?.count(more);
@@ -115,7 +120,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// As `put_row`, of a row that is known not to be there, under a key that is not long.
+    /// As `put_row`, for a row that is known not to be there, under a key that is not long.
     fn put_new_row(
         &mut self,
         table: TableId,
@@ -201,7 +206,7 @@ impl Transaction {
         Ok(old.is_some())
     }
 
-    /// Write the head of a row's cell; returns its check.
+    /// Write the head of a row's cell. Returns its check.
     #[allow(clippy::too_many_arguments, reason = "all that a cell is made of")]
     fn write_head(
         &self,
@@ -222,7 +227,7 @@ impl Transaction {
         check_of(row_key, head, record).to_le_bytes()
     }
 
-    /// Look a row up and stay there; what its head says, if it is there.
+    /// Look a row up and keep the position. Returns its head, if it is there.
     pub(crate) fn find(
         &mut self,
         table: TableId,
@@ -241,7 +246,8 @@ impl Transaction {
         }
     }
 
-    /// Put what is above all rows behind them; false, and nothing is written, where it is not, or where that is no cheaper.
+    /// Append a row above all others. False, and nothing is written, if it is not above them, or if
+    /// appending is no cheaper.
     pub(crate) fn append_row(&mut self, row_key: &[u8], parts: &[&[u8]]) -> Result<bool, StoreError> {
         if !self.is_above_tail(row_key)? {
             return Ok(false);
@@ -255,14 +261,14 @@ impl Transaction {
         Ok(is_appended)
     }
 
-    /// Look for the last row anew, where it was this one.
+    /// Forget the tree's last row if it was this one.
     pub(crate) fn forget_tail(&mut self, row_key: &[u8]) {
         if self.tail.as_deref() == Some(row_key) {
             self.tail = None;
         }
     }
 
-    /// Whether a row key is above all there are.
+    /// Whether a row key is above all row keys of the tree.
     fn is_above_tail(&mut self, row_key: &[u8]) -> Result<bool, StoreError> {
         if !self.reader()?.prefers_append() {
             return Ok(false);
@@ -280,7 +286,7 @@ impl Transaction {
         Ok(is_above)
     }
 
-    /// Delete a row with its blobs; says whether it was there.
+    /// Delete a row with its blobs. Returns whether it was there.
     ///
     /// # Errors
     /// `NoSuchTable`, or when no room is left to copy a page.
@@ -299,7 +305,7 @@ impl Transaction {
         Ok(was_there)
     }
 
-    /// How the key was spelled, if it was there.
+    /// Delete a row. Returns the spelling of its key, if it was there.
     fn delete_row(&mut self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let row_key = RowKey::new(table, key, self.database.key_size_max);
         let row_key = row_key.as_bytes();
@@ -323,8 +329,8 @@ impl Transaction {
         Ok(Some(found.spelling))
     }
 
-    /// Write an empty row under a key that is about to be deleted, where the row key alone does not tell which it is: who watches
-    /// would else not learn it from the delete.
+    /// Write an empty row under a key that is about to be deleted, if the row key alone does not
+    /// identify the key: watchers could not learn the key from the delete.
     pub(super) fn say_key(
         &mut self,
         row_key: &[u8],
@@ -341,8 +347,8 @@ impl Transaction {
         put.map_err(|error| self.failed(error))
     }
 
-    /// Store a value apart and return its id, for a record that is put in this transaction. A blob that no row
-    /// has taken by the commit is not stored.
+    /// Store a large value and return its id, for a record that is put in this transaction. A blob
+    /// that no row refers to at the commit is not stored.
     ///
     /// # Errors
     /// `TooLarge`, or when no room is left.
@@ -363,7 +369,7 @@ impl Transaction {
         Ok(id)
     }
 
-    /// Give blobs to a row: new ones, or those that it has.
+    /// Give blobs to a row: new ones, or those that it had.
     pub(crate) fn attach(&mut self, blobs: &[u64], old: &[u64]) -> Result<(), StoreError> {
         for id in blobs {
             if let Some(index) = self.loose_blobs.iter().position(|loose| loose == id) {

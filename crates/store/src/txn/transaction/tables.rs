@@ -1,7 +1,7 @@
-//! How are tables made, named and emptied?
+//! Creates, names and empties tables.
 //!
-//! A table is a name, an id and a count of rows in the catalog; its rows are those under the id's prefix. An id is never
-//! used again, so that whoever still has it meets nothing, never another table's rows.
+//! A table is a name, an id and a row count in the catalog; its rows are those under the id's
+//! prefix. An id is never used again, so a stale id finds nothing, and never another table's rows.
 
 use super::{TableEntry, Transaction};
 use crate::catalog::cell::Cell;
@@ -14,7 +14,7 @@ use crate::index::all_indexes;
 use crate::txn::scan::Range;
 use crate::wal::CHUNK_KEY;
 
-/// Rows that `clear` looks at before it deletes them.
+/// How many rows `clear` reads before it deletes them.
 const CLEAR_CHUNK: usize = 512;
 
 impl Transaction {
@@ -71,10 +71,10 @@ impl Transaction {
         self.drop_table_while(name, &mut || true)
     }
 
-    /// As `drop_table`; `go_on` is asked between some hundred rows.
+    /// As `drop_table`; `go_on` is called after every few hundred rows.
     ///
     /// # Errors
-    /// `NoSuchTable`; `Stopped`, and nothing is deleted then.
+    /// `NoSuchTable`; `Stopped`, and then nothing is deleted.
     pub fn drop_table_while(
         &mut self,
         name: &str,
@@ -91,7 +91,7 @@ impl Transaction {
         })
     }
 
-    /// Give a table another name; its rows and its id stay.
+    /// Rename a table; its rows and its id stay.
     ///
     /// # Errors
     /// `NoSuchTable`, `TableExists`, `TableName`.
@@ -105,7 +105,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Say how far back changes are to be kept, whoever writes them.
+    /// Set how long changes are kept, for all processes.
     ///
     /// # Errors
     /// When no room is left.
@@ -121,13 +121,13 @@ impl Transaction {
         self.clear_while(table, &mut || true)
     }
 
-    /// As `clear`; `go_on` is asked between some hundred rows.
+    /// As `clear`; `go_on` is called after every few hundred rows.
     ///
     /// # Errors
-    /// As `clear`; `Stopped`, and nothing is deleted then.
+    /// As `clear`; `Stopped`, and then nothing is deleted.
     pub fn clear_while(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
         if self.count(table)? <= CLEAR_CHUNK as u64 {
-            // Done before anybody asks, unless an index has many entries for each row.
+            // Too quick to stop, unless an index has many entries for each row.
             self.keep_next_int_of_all(table)?;
             return self.clear_rows(table, &mut || true);
         }
@@ -145,7 +145,8 @@ impl Transaction {
         let notes = indexes.iter().filter_map(|info| Some(info.building.as_ref()?.notes));
         let mut ids: Vec<TableId> =
             std::iter::once(table).chain(indexes.iter().map(|info| info.id)).collect();
-        // Few rows are told one by one, so that a small table is emptied through the log. A build goes on by the keys of rows that are gone.
+        // Few rows are deleted one by one, so that emptying a small table goes through the log. An
+        // index build in progress needs the keys of deleted rows.
         if self.count(table)? > CLEAR_CHUNK as u64
             && notes.count() == 0
             && self.are_only_tables(&ids)?
@@ -171,7 +172,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Delete rows as `delete` does, which notes each of them for who builds an index.
+    /// Delete rows as `delete` does, which records each of them for an index build.
     fn delete_each(&mut self, table: TableId, go_on: &mut dyn FnMut() -> bool) -> Result<(), StoreError> {
         loop {
             let mut scan = self.scan(table, &Range::ALL, false)?;
@@ -203,7 +204,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Delete the entries of an index with what counts them.
+    /// Delete the entries of an index and their count.
     pub(crate) fn drop_rows(
         &mut self,
         id: TableId,
@@ -214,14 +215,15 @@ impl Transaction {
         self.forget_rows(id)
     }
 
-    /// Delete what counts rows of which there are none.
+    /// Delete the count of a table or index that has no rows.
     pub(crate) fn forget_rows(&mut self, id: TableId) -> Result<(), StoreError> {
         self.delete_meta(&catalog::table_key(id))?;
         self.tables.retain(|entry| entry.table != id);
         Ok(())
     }
 
-    /// Delete every table. Ids go on where they were, and the dictionary stays, since other processes know it.
+    /// Delete every table. Ids are not used again, and the dictionary stays, since other processes
+    /// have it in memory.
     ///
     /// # Errors
     /// When no room is left to copy pages.
@@ -252,7 +254,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Forget all changes that are kept, and that any are to be.
+    /// Delete the history of changes, and the setting to keep one.
     fn forget_history(&mut self) -> Result<(), StoreError> {
         let mut keys = Vec::new();
         {
@@ -273,7 +275,7 @@ impl Transaction {
         self.delete_meta(catalog::KEEP_KEY)
     }
 
-    /// Whether every row there is belongs to one of these tables and indexes.
+    /// Whether every row in the tree belongs to one of these tables and indexes.
     fn are_only_tables(&self, ids: &[TableId]) -> Result<bool, StoreError> {
         let database = &self.database;
         let mut cursor = self.reader()?.cursor(Tree::Rows).map_err(|error| database.error(error))?;
@@ -292,7 +294,7 @@ impl Transaction {
         }
     }
 
-    /// Delete some rows of a table; false when there was none.
+    /// Delete some rows of a table. False when there was none.
     fn clear_chunk(&mut self, table: TableId) -> Result<bool, StoreError> {
         let prefix = Prefix::of(table);
         let end = successor(prefix.as_bytes().to_vec());
@@ -310,7 +312,7 @@ impl Transaction {
                 if end.as_deref().is_some_and(|end| row_key >= end) {
                     break;
                 }
-                // A damaged cell does not keep its table from being cleared.
+                // A damaged cell does not prevent its table from being cleared.
                 let cell = Cell::parse(bytes);
                 blobs.extend(cell.iter().flat_map(Cell::blobs));
                 let said = cell.map(|cell| (cell.spelling.to_vec(), cell.whole_key.to_vec()));
