@@ -1,4 +1,4 @@
-//! The arguments of `pellucid.open` and of other calls that wait or name a file.
+//! Read the arguments of `pellucid.open` and of other calls that wait or name a file.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyBytes, PyDelta, PyInt};
 
 use crate::errors;
 
-/// Longer than anybody waits, and still an Instant when added to now.
+/// The longest timeout, which can still be added to the current Instant.
 const TIMEOUT_SECONDS_MAX: f64 = 1e9;
 
 pub fn mode_of(word: &str) -> PyResult<Mode> {
@@ -46,7 +46,7 @@ pub fn seconds(timeout: &Bound<'_, PyAny>) -> PyResult<f64> {
     errors::argument(timeout, timeout.extract(), "timeout", "a number of seconds")
 }
 
-/// How long to wait, as `timeout` says it.
+/// The duration of the argument `timeout`.
 pub fn seconds_of(timeout: &Bound<'_, PyAny>) -> PyResult<Duration> {
     checked_seconds(seconds(timeout)?)
 }
@@ -58,7 +58,7 @@ pub fn checked_seconds(timeout: f64) -> PyResult<Duration> {
     Ok(Duration::from_secs_f64(timeout.min(TIMEOUT_SECONDS_MAX)))
 }
 
-/// How far back changes are kept, as `keep` says it: bytes or a time.
+/// The argument `keep`, a number of bytes or a time: how much history is kept.
 pub fn keep_of(keep: &Bound<'_, PyAny>) -> PyResult<Keep> {
     if keep.is_instance_of::<PyInt>() && !keep.is_instance_of::<PyBool>() {
         return match keep.extract() {
@@ -85,7 +85,8 @@ pub fn untrusted_flag(untrusted: &Bound<'_, PyAny>) -> PyResult<bool> {
     errors::argument(untrusted, untrusted.extract(), "untrusted", "a bool")
 }
 
-/// A path, as the operating system spells it; what cannot be one is refused as the built-in `open` does it.
+/// A path in the operating system's form. An object that is no path raises the exception that the
+/// built-in `open` raises.
 pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
     let py = target.py();
     let path = py.import("os")?.getattr("fspath")?.call1((target,))?;
@@ -110,11 +111,11 @@ pub fn path_of(target: &Bound<'_, PyAny>) -> PyResult<OsString> {
     Ok(path)
 }
 
-/// The word for a mode, as `mode=` has it.
+/// The word for a mode, as in `mode=`.
 pub fn word_of(mode: Mode) -> &'static str {
     match mode {
         Mode::Read => "r",
-        // A handle that travels, or outlives its process, must not create or empty anything.
+        // A handle that is pickled or used after a fork must not create or empty anything.
         Mode::Write | Mode::Create | Mode::New => "w",
     }
 }

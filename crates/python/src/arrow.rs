@@ -1,7 +1,7 @@
-//! How are rows handed over as columns?
+//! Export rows as Arrow columns.
 //!
-//! The columns are made at once, natively, and given to whoever asks as Arrow's C stream, which takes them without a copy:
-//! polars, pandas, DuckDB, pyarrow. NumPy gets one column (`numpy.rs`).
+//! Native code makes all columns at once, and exports them as Arrow's C stream, which polars,
+//! pandas, DuckDB and pyarrow read without a copy. `numpy.rs` exports one column to NumPy.
 
 use arrow_array::RecordBatchIterator;
 use arrow_array::ffi::FFI_ArrowSchema;
@@ -23,10 +23,11 @@ use crate::values::keys;
 use crate::work::threads::{Parallel, over_parts};
 use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
 
-/// Rows as columns, which any library that knows Arrow takes without a copy.
+/// Rows as columns, which any Arrow library reads without a copy.
 ///
-/// Made by `to_arrow`. It holds all columns in memory, and can be taken any number of times: `pyarrow.table(stream)`,
-/// `polars.DataFrame(stream)`, `duckdb.from_arrow(stream)`. `len` is how many rows there are.
+/// `to_arrow` makes it. It holds all columns in memory, and can be read any number of times:
+/// `pyarrow.table(stream)`, `polars.DataFrame(stream)`, `duckdb.from_arrow(stream)`. `len` is the
+/// number of rows.
 ///
 /// >>> import pellucid, pyarrow
 /// >>> table = pellucid.open(":memory:").table("t")
@@ -44,21 +45,22 @@ pub struct ArrowStream {
 
 #[pymethods]
 impl ArrowStream {
-    /// A capsule with the columns, for a library that takes them; `requested_schema` is not looked at.
+    /// Return a capsule with the columns, for a library that reads them; `requested_schema` is
+    /// ignored.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // A request is a wish, which nobody needs to grant.
+        // The protocol allows ignoring a requested schema.
         let _ = requested_schema;
         let arrow::Table { schema, batches } = self.table.clone();
         let reader = RecordBatchIterator::new(batches.into_iter().map(Ok), schema);
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), c"arrow_array_stream")
     }
 
-    /// A capsule with the names and types of the columns.
+    /// Return a capsule with the names and types of the columns.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(self.table.schema.as_ref());
         let schema = schema.map_err(|error| errors::value_error(error.to_string()))?;
@@ -77,12 +79,12 @@ impl ArrowStream {
     }
 }
 
-/// Gathers columns of rows that lie in a snapshot.
+/// Gathers the columns of rows of a snapshot.
 #[derive(Clone)]
 struct Gather {
     wanted: Wanted,
     known: Kinds,
-    /// Which also has what lies apart from the rows.
+    /// It also has the values stored outside of the records.
     snapshot: Snapshot,
 }
 
@@ -105,7 +107,8 @@ impl Parallel for Gather {
     }
 }
 
-/// Gathers columns of rows of a running transaction, which also has what lies apart from them.
+/// Gathers the columns of rows of a running transaction, which also has the values stored outside
+/// of the records.
 struct GatherInside<'a> {
     wanted: &'a Wanted,
     known: &'a Kinds,
@@ -120,7 +123,7 @@ impl Work for GatherInside<'_> {
     }
 }
 
-/// Gathers columns of what an index tells.
+/// Gathers the columns of rows that are read from index entries.
 struct GatherTold<'a> {
     wanted: &'a Wanted,
     known: &'a Kinds,
@@ -167,7 +170,7 @@ fn gathered(table: &Bound<'_, Table>, source: Source, wanted: &Wanted, known: &K
     part.map_err(|fault| of_fault(table, fault))
 }
 
-/// The columns of rows as they are now.
+/// The columns of the rows as they are now.
 pub fn columns_of<'py>(
     of: &impl Queried<'py>,
     chosen: Option<&[(Box<str>, Node)]>,
@@ -188,7 +191,7 @@ pub fn columns_of<'py>(
         let Some((source, nodes)) = found else { return Ok(arrow::nothing(&wanted_of(&nodes)?)) };
         match gathered(table, source, &wanted_of(&nodes)?, &known)?.finish() {
             Gathered::Done(columns) => return Ok(columns),
-            // The rows are asked for anew: what is walked the last time is one state of the table.
+            // The rows are queried again, so the last walk sees a single state of the table.
             Gathered::Again(kinds) => known = kinds,
             Gathered::Refused(refusal) => return Err(refused(table, &refusal)),
             Gathered::Damaged(Refusal { column, why, .. }) => {
@@ -221,7 +224,7 @@ fn refused(table: &Bound<'_, Table>, refusal: &Refusal) -> PyErr {
     )
 }
 
-/// `to_arrow()` of all fields, or of those that were selected.
+/// `to_arrow()` of all fields, or of the selected ones.
 pub fn to_arrow<'py>(
     of: &impl Queried<'py>,
     chosen: Option<&[(Box<str>, Node)]>,
@@ -241,7 +244,7 @@ pub fn to_arrow<'py>(
     Bound::new(py, ArrowStream { table: columns })
 }
 
-/// A module of somebody else's, for the method `what`.
+/// Imports a module of another library for the method `what`.
 pub fn module<'py>(py: Python<'py>, name: &str, what: &str, pip: &str) -> PyResult<Bound<'py, PyModule>> {
     py.import(name).map_err(|error| {
         if !error.is_instance_of::<PyImportError>(py) {
@@ -253,12 +256,12 @@ pub fn module<'py>(py: Python<'py>, name: &str, what: &str, pip: &str) -> PyResu
     })
 }
 
-/// The columns as a DataFrame of polars.
+/// The columns as a polars DataFrame.
 pub fn to_polars<'py>(stream: &Bound<'py, ArrowStream>) -> PyResult<Bound<'py, PyAny>> {
     module(stream.py(), "polars", "to_polars", "polars")?.getattr("DataFrame")?.call1((stream,))
 }
 
-/// The columns as a DataFrame of pandas.
+/// The columns as a pandas DataFrame.
 pub fn to_pandas<'py>(stream: &Bound<'py, ArrowStream>) -> PyResult<Bound<'py, PyAny>> {
     let py = stream.py();
     module(py, "pandas", "to_pandas", "pandas pyarrow")?;

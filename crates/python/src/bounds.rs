@@ -1,4 +1,4 @@
-//! Which part of a table do `start`, `stop` and `prefix` say?
+//! The part of a table given by `start`, `stop` and `prefix`.
 
 use std::ops::Bound as Edge;
 
@@ -9,14 +9,14 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::values::keys;
 
-/// A part of a table, in key order or against it.
+/// A part of a table, in the order of its keys or in reverse order.
 #[derive(Clone)]
 pub struct Bounds {
-    /// The keys.
+    /// The range of keys.
     pub range: Range,
-    /// Whether against the order of the keys.
+    /// Whether in reverse order.
     pub reverse: bool,
-    /// Whether that is every row.
+    /// Whether the range has every row.
     pub is_all: bool,
 }
 
@@ -26,7 +26,7 @@ impl Bounds {
         Self { range: Range::ALL, reverse: false, is_all: true }
     }
 
-    /// The bounds that the keyword arguments of `keys`, `values`, `items` and `range` say.
+    /// The bounds for the keyword arguments of `keys`, `values`, `items` and `range`.
     pub fn new(
         table: &str,
         start: Option<&Bound<'_, PyAny>>,
@@ -65,7 +65,7 @@ impl Bounds {
         Ok(Self { range, reverse, is_all: false })
     }
 
-    /// Whether a key lies within.
+    /// Whether a key lies within the bounds.
     pub fn holds(&self, key: &[u8]) -> bool {
         let is_behind_start = match &self.range.start {
             Edge::Included(start) => key >= &start[..],

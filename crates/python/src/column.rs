@@ -1,7 +1,7 @@
-//! What do the fields of all rows come to? The Python face of `pellucid-query`.
+//! Columns and aggregates of a field path over all rows, computed by `pellucid-query`.
 //!
-//! The walks run in Rust with the GIL released. Where a value turns up that only Python can add or
-//! compare (a Decimal, a big int), the same walk is done once more with Python objects.
+//! The walks run in Rust with the GIL released. If they find a value that only Python can add or
+//! compare (some Decimals, a big int), the same walk is repeated with Python objects.
 
 use std::ops::ControlFlow;
 
@@ -31,7 +31,7 @@ use crate::work::walks::{Queried, Source, Stop, Walked, Work, of_fault, over};
 pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
     let mut steps = Vec::new();
     for step in crate::expression::operand::field_path(argument)? {
-        // A bool is an int.
+        // A bool is an int, too.
         if let Ok(index) = step.cast::<PyInt>()
             && let Ok(index) = index.extract()
         {
@@ -53,7 +53,7 @@ pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
     Ok(steps)
 }
 
-/// The expression that a field path or an expression is.
+/// The node of a field path or of an expression.
 pub fn node_of(argument: &Bound<'_, PyAny>) -> PyResult<Node> {
     if let Ok(expression) = argument.cast_exact::<Expression>() {
         return Ok(expression.get().node().clone());
@@ -71,7 +71,8 @@ pub fn column_of(node: &Node) -> PyResult<Column> {
     Column::new(node).map_err(|error| errors::value_error(error.to_string()))
 }
 
-/// As `over_parts`, for what an expression comes to in rows as they are now; None where the table does not exist.
+/// As `over_parts`, for the values of an expression in the rows as they are now; None if the table
+/// does not exist.
 fn parts_now<'py, W: Parallel>(
     of: &impl Queried<'py>,
     path: &Bound<'py, PyAny>,
@@ -126,12 +127,12 @@ pub fn sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     }
 }
 
-/// Whether Python adds up to what was added here: Decimals under a context that keeps 28 digits.
+/// Whether Python would compute the same sum: for Decimals, its context must keep 28 digits.
 fn adds_as_here(py: Python<'_>, sums: &Sums) -> PyResult<bool> {
     Ok(sums.decimals.count() == 0 || scalars::keeps_digits(py)?)
 }
 
-/// The sum that Python makes of values that have none in Rust.
+/// Adds up values in Python that Rust cannot add.
 fn by_python<'py>(
     of: &impl Queried<'py>,
     path: &Bound<'py, PyAny>,
@@ -159,7 +160,8 @@ fn by_python<'py>(
     })
 }
 
-/// What ints and floats come to in any order, and the ints among them that are too large for the sum; None where there are other numbers.
+/// The sum of ints and floats, independent of their order, and the ints that are too large for it;
+/// None if there are other numbers.
 fn of_ints_and_floats<'py>(values: &Bound<'py, PyList>) -> PyResult<Option<(Sum, Bound<'py, PyList>)>> {
     let (mut sum, large) = (Sum::default(), PyList::empty(values.py()));
     for value in values {
@@ -184,7 +186,7 @@ pub fn of_sum<'py>(py: Python<'py>, sum: &Sum) -> PyResult<Bound<'py, PyAny>> {
     })
 }
 
-/// Says of whose values Python's own error tells that they have no sum, or no mean.
+/// Adds to Python's own exception which values have no sum or no mean.
 fn no_sum<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>, error: PyErr) -> PyErr {
     let py = of.table().py();
     errors::arithmetic(py, error, |why| {
@@ -232,11 +234,11 @@ fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     let kind = py.import("numbers")?.getattr("Number")?;
     let branches = node_of(path)?.branches();
     let values = column(of, path)?;
-    // Who has stored scalars of NumPy has imported it to get them back.
+    // A program that stored NumPy scalars has imported NumPy to read them back.
     let numpy = py.import("sys")?.getattr("modules")?.call_method1("get", ("numpy",))?;
     let scalar = if numpy.is_none() { None } else { Some(numpy.getattr("generic")?) };
     let add = |value: Bound<'py, PyAny>| {
-        // A scalar is the number that it equals: those of NumPy's types of a few bytes wrap around.
+        // A NumPy scalar becomes a Python number, since small NumPy types wrap around.
         let value = match &scalar {
             Some(scalar) if value.is_instance(scalar)? => value.call_method0("item")?,
             _ => value,
@@ -247,7 +249,7 @@ fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     for value in values.iter() {
         signals.step(py)?;
         if branches {
-            // A list for each row.
+            // With `each()`, each row has a list of values.
             value.try_iter()?.try_for_each(|element| add(element?))?;
         } else {
             add(value)?;
@@ -306,7 +308,8 @@ fn extreme<'py>(
             Extreme::Datetime(value) => dates::new_datetime(py, value, None),
         },
         Some(Outcome::Foreign) => {
-            // Of unlike types, or without an order of their own: the order in which rows come decides.
+            // The values have unlike types, or no order of their own: the order of the rows
+            // decides.
             group::extreme(of, &node, which)
         }
     }
@@ -350,7 +353,7 @@ pub fn count<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<
     Ok(parts_now(of, path, Count)?.unwrap_or(0))
 }
 
-/// `table.column(path)`: a list of the values, None where a row has no such field.
+/// `table.column(path)`: a list of the values, None for a row without the field.
 pub fn column<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
     let (table, mut values) = (of.table(), Vec::new());
     if let Some((source, nodes)) = of.source_of(&[node_of(path)?], Walked::ByOne)? {
@@ -365,11 +368,11 @@ pub fn column<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult
             Ok(())
         })?;
     }
-    // To append each to a list took a seventh of the time.
+    // Appending each value to a Python list took a seventh of the time.
     PyList::new(table.py(), values)
 }
 
-/// Whether it is the first part of what an entry tells.
+/// Whether the expression is the first part of an index entry.
 fn is_first_part(node: &Node) -> bool {
     match node.kind() {
         expression::Kind::Field(expression::Source::Record, path) => {
@@ -379,10 +382,11 @@ fn is_first_part(node: &Node) -> bool {
     }
 }
 
-/// Shows what the columns come to in each row to `visit`, as plain objects; None where a value is missing.
+/// Calls `visit` with the values of the columns in each row, as plain objects; a missing value is
+/// None.
 ///
 /// # Errors
-/// What `visit` raises, and as `over`.
+/// What `visit` raises, and those of `over`.
 pub fn for_each_values<'py>(
     of: &impl Queried<'py>,
     nodes: &[Node],
@@ -401,7 +405,7 @@ fn see_source<'py>(
     mut visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
 ) -> PyResult<()> {
     let columns = nodes.iter().map(column_of).collect::<PyResult<Vec<_>>>()?;
-    // Nobody's transaction is lent: values are made into objects where they lie.
+    // These rows need no transaction, so values are made into objects without a copy.
     let rows = match rows {
         Rows::Pinned(mut scan) => {
             let snapshot = scan.snapshot().clone();
@@ -436,7 +440,7 @@ fn see_source<'py>(
     Ok(())
 }
 
-/// As `for_each_values`, over rows that stay where they are meanwhile.
+/// As `for_each_values`, over rows whose bytes stay in place meanwhile.
 fn see_values<'py, S: Shapes + ?Sized>(
     table: &Bound<'py, Table>,
     rows: &mut impl Walk,
@@ -489,7 +493,7 @@ fn object_in<'py, S: Shapes + ?Sized>(
     }
 }
 
-/// The values of columns in row after row, each as a record of its own.
+/// Collects the values of columns in all rows, each as a record of its own.
 struct CollectValues(Vec<Column>);
 
 impl Work for CollectValues {
@@ -519,7 +523,7 @@ impl Work for CollectValues {
     }
 }
 
-/// The kinds of walk that a transaction may give.
+/// The `Rows` for a scan of a transaction.
 pub fn rows_of(scan: TransactionScan) -> Rows {
     match scan {
         TransactionScan::Clean(scan) => Rows::Pinned(scan),

@@ -1,9 +1,10 @@
-//! What do all handles of one open database share?
+//! The state that all handles of one open database share.
 //!
-//! The store, the names of its shapes, the pickle policy, and the transaction that is running, if one is.
-//! A transaction belongs to the thread that opened it and, in asyncio, to the task: others wait for
-//! the writer lock. It is bound by identity, not by a context variable, since a copied context
-//! (`asyncio.to_thread`, a child task) would carry the variable into another thread or task.
+//! It has the store, the names of its shapes, the pickle policy, and the running transaction, if
+//! there is one. A transaction belongs to the thread that opened it and, in asyncio, to the task;
+//! other threads and tasks wait for the writer lock. The owner is compared by identity. A context
+//! variable would not do, since a copied context (`asyncio.to_thread`, a child task) would carry it
+//! into another thread or task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,60 +27,63 @@ use crate::values::hooks::PicklePolicy;
 use crate::values::names::{Names, Source};
 use crate::values::row::Gate;
 
-/// Gates of transactions, and handles, that are kept without asking whether anybody uses them.
+/// How many gates of transactions, and of pending handles, are kept before unused ones are removed.
 const GATE_COUNT_MIN: usize = 16;
 
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 
-/// Whose the transaction is that `with db.transaction():` has opened.
+/// The owner of the transaction that `with db.transaction():` has opened.
 struct Owner {
-    // Unique in the process: an iterator over one transaction must not go on in the next.
+    // Unique in the process: an iterator over one transaction must not go on in the next one.
     serial: u64,
-    // The first of its own shapes that the names have not been told of.
+    // The id of the first of its own shapes that `names` does not know yet.
     next_draft: u32,
-    // Of the rows read or changed in it, since the last savepoint that was taken back.
+    // The gate of the rows read or changed in it since the last rollback to a savepoint.
     gate: GilRc<Gate>,
     fate: GilRc<GilValue<Fate>>,
     thread: u64,
     task: Option<Py<PyAny>>,
 }
 
-/// An open database, under all its handles.
+/// The shared state of an open database.
 pub struct Core {
-    /// The file, or the memory.
+    /// The store: a file, or memory.
     pub store: Arc<Store>,
     /// The names of its shapes.
     pub names: GilRc<Names>,
     /// Open until `close`.
     pub gate: GilRc<Gate>,
-    /// What to do with pickles.
+    /// The pickle policy.
     pub policy: PicklePolicy,
     /// How long to wait for locks.
     pub timeout: Duration,
-    /// As the user gave it, for messages.
+    /// The path as the user gave it, for messages.
     pub target: String,
-    /// Why it cannot be written to, if it cannot.
+    /// Why the database cannot be written to; None if it can.
     pub read_only: Option<&'static str>,
-    // Of the transactions whose rows may still be in use, and how many are kept before the rest is let go.
+    // The gates of transactions whose rows may still be in use, and how many are kept before unused
+    // ones are removed.
     gates: GilCell<(Vec<GilRc<Gate>>, usize)>,
-    // Of handles on tables that they have not seen yet, and how many are kept before the rest is let go.
+    // The state of handles that have not found their tables yet, and how many are kept before
+    // unused ones are removed.
     pending: GilCell<(Vec<GilRc<Standing>>, usize)>,
-    // Touched by `begin`, `end` and `in_serial` alone, and by none of them while it is lent: a long walk
-    // lets signal handlers run, which may come here again.
+    // Only `begin`, `end` and `lend` use it, and none of them while it is lent: a long walk runs
+    // signal handlers, which may call here again.
     running: GilCell<Option<Transaction>>,
     owner: GilCell<Option<Owner>>,
     is_running: GilValue<bool>,
     is_lent: GilValue<bool>,
-    // Its context went while it was lent: it is taken back when it comes home.
+    // Set when the context was dropped while the transaction was lent: it is rolled back on its
+    // return.
     is_abandoned: GilValue<bool>,
     stored_count: GilValue<u64>,
-    // The open database, so that a row need not ask the store for it; none before the first, and where somebody wants
-    // nobody to have it: so many do.
+    // A hold on the open store, which saves asking the store for each row. None before the first
+    // row, and while `without_hold` runs: `hold_bans` counts these calls.
     hold: GilCell<Option<Hold>>,
     hold_bans: GilValue<u32>,
 }
 
-/// Takes the running transaction back when it is dropped.
+/// Ends the loan of the running transaction when it is dropped.
 struct Loan<'a>(&'a GilValue<bool>);
 
 impl Drop for Loan<'_> {
@@ -89,7 +93,7 @@ impl Drop for Loan<'_> {
 }
 
 impl Core {
-    /// A core around a store that has just been opened.
+    /// The shared state for a store that has just been opened.
     pub fn new(
         store: Store,
         policy: PicklePolicy,
@@ -135,8 +139,8 @@ impl Core {
         }
     }
 
-    /// Run `work` on the open database, if it can be had at once. It may make objects of values, which runs no code of the user's, and so
-    /// does not come back here.
+    /// Runs `work` with the hold on the open store, if there is one now. `work` may make objects,
+    /// which runs no user code, so it does not call this again.
     #[inline]
     pub fn with_hold<R>(
         &self,
@@ -150,7 +154,7 @@ impl Core {
         })
     }
 
-    /// Have the open database at hand from the next row on.
+    /// Takes a hold on the store, for the next row.
     #[cold]
     fn take_hold(&self, py: Python<'_>) {
         if self.hold_bans.get() == 0
@@ -161,7 +165,8 @@ impl Core {
         }
     }
 
-    /// Let go of the open database, until `work` is done, which wants nobody else to have it.
+    /// Releases the hold on the store while `work` runs, which needs exclusive access to the
+    /// database.
     pub fn without_hold<R>(&self, py: Python<'_>, work: impl FnOnce() -> R) -> R {
         self.hold_bans.set(self.hold_bans.get() + 1);
         drop(self.hold.with(py, Option::take));
@@ -170,18 +175,18 @@ impl Core {
         done
     }
 
-    /// What a transaction raises at its end where the database was closed in its block.
+    /// The exception at the end of a transaction if the database was closed in its block.
     pub fn closed_within(&self, py: Python<'_>) -> PyErr {
         let now = "what this transaction wrote was dropped; close it after the block";
         errors::closed(py, &format!("database {}", self.target), now)
     }
 
-    /// Why nothing can be written, if so.
+    /// Why the database cannot be written to; None if it can.
     pub fn why_read_only(&self) -> Option<&'static str> {
         self.read_only
     }
 
-    /// Whether the running transaction is the caller's.
+    /// Whether the running transaction belongs to the caller.
     #[inline]
     pub fn is_mine(&self, py: Python<'_>) -> bool {
         self.is_running.get() && self.is_mine_slow(py)
@@ -197,21 +202,21 @@ impl Core {
         });
         match task {
             None => false,
-            // Opened outside of asyncio: whatever runs in this thread is inside.
+            // It was opened outside of asyncio, so all code in this thread is inside.
             Some(None) => true,
             Some(Some(task)) => current_task(py).is_some_and(|current| current.as_ptr() as usize == task),
         }
     }
 
-    /// Whether a transaction of this very thread, but of another task, is running: to wait for it
-    /// would be to wait for oneself.
+    /// Whether another task of this thread has the running transaction: waiting for it would be a
+    /// deadlock.
     fn is_own_thread_busy(&self, py: Python<'_>) -> bool {
         let thread = thread_number();
         self.is_running.get()
             && self.owner.with(py, |owner| owner.as_ref().is_some_and(|owner| owner.thread == thread))
     }
 
-    /// Begin a transaction for the caller.
+    /// Begins a transaction for the caller.
     pub fn begin(&self, py: Python<'_>) -> PyResult<()> {
         let transaction = self.lock(py)?;
         let next_draft = transaction.shapes().start();
@@ -223,7 +228,7 @@ impl Core {
             thread: thread_number(),
             task: current_task(py),
         };
-        // Both places are empty: nobody else has the writer lock.
+        // Both are empty, since this thread has the writer lock.
         let old = self.running.with(py, |slot| slot.replace(transaction));
         let old_owner = self.owner.with(py, |slot| slot.replace(owner));
         self.is_running.set(true);
@@ -244,9 +249,10 @@ impl Core {
                 ),
             ));
         }
-        // Whoever gives up the GIL may have to wait for it with the writer lock in hand, and all other writers with them.
+        // Tried first without releasing the GIL: a thread that releases it may have to wait for it
+        // while it has the writer lock, together with all other writers.
         let begun = self.store.begin_at_once(self.timeout).transpose();
-        // Signals are handled in the main thread; the others need not ask for the GIL.
+        // Only the main thread handles signals; other threads need not take the GIL to check them.
         let hears = is_first_thread();
         let mut go_on = || !(hears && is_interrupted());
         let begun = begun
@@ -254,7 +260,7 @@ impl Core {
         begun.map_err(|error| store_errors::of_store(py, error))
     }
 
-    /// Raises where an operation of the running transaction is under way, further up the stack.
+    /// Raises if an operation of the running transaction is in progress further up the stack.
     pub fn check_not_lent(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_lent.get() {
             return Err(errors::raise(
@@ -267,17 +273,17 @@ impl Core {
         Ok(())
     }
 
-    /// Counts the values that were stored through this handle.
+    /// How many values were stored through this database's handles.
     pub fn stored_count(&self) -> u64 {
         self.stored_count.get()
     }
 
-    /// A value has been stored.
+    /// Counts a stored value.
     pub fn count_stored(&self) {
         self.stored_count.set(self.stored_count.get().wrapping_add(1));
     }
 
-    /// End the caller's transaction: commit it, or drop it.
+    /// Ends the caller's transaction: commits it or rolls it back.
     pub fn end(&self, py: Python<'_>, commit: bool) -> PyResult<()> {
         self.check_not_lent(py)?;
         self.is_running.set(false);
@@ -287,7 +293,7 @@ impl Core {
             return Ok(());
         };
         drop(task);
-        // Where another thread has closed the database meanwhile, what was not committed is dropped.
+        // If another thread has closed the database meanwhile, the transaction is rolled back.
         let is_open = self.gate.is_open();
         let result = self.finish(py, transaction, commit && is_open, serial);
         if commit && is_open && result.is_ok() {
@@ -300,7 +306,7 @@ impl Core {
         if commit && !is_open { self.check_open(py) } else { Ok(()) }
     }
 
-    /// Take back what the caller's transaction did since a savepoint.
+    /// Rolls the caller's transaction back to a savepoint.
     pub fn roll_back_to(&self, py: Python<'_>, savepoint: Savepoint) -> PyResult<()> {
         self.in_running(py, |transaction| transaction.rollback_to(savepoint))?;
         let gate = self.transaction_gate(py);
@@ -316,7 +322,7 @@ impl Core {
         Ok(())
     }
 
-    /// Where it will be said what has become of what the caller's transaction does now; None outside of one.
+    /// Where the outcome of the caller's transaction will be set; None outside of a transaction.
     pub fn running_fate(&self, py: Python<'_>) -> Option<GilRc<GilValue<Fate>>> {
         if !self.is_mine(py) {
             return None;
@@ -330,7 +336,7 @@ impl Core {
         self.gates.with(py, |(gates, count_max)| {
             if gates.len() >= *count_max {
                 gates.retain(|gate| GilRc::owner_count(gate) > 1);
-                // Doubled, so that many records that are kept do not make each transaction look at all.
+                // Doubled, so that with many kept records not every transaction checks all gates.
                 *count_max = (gates.len() * 2).max(GATE_COUNT_MIN);
             }
             gates.push(gate.clone());
@@ -338,7 +344,7 @@ impl Core {
         gate
     }
 
-    /// A handle was made for a table that is not there yet.
+    /// Registers a handle whose table does not exist yet.
     pub fn add_pending(&self, py: Python<'_>, standing: GilRc<Standing>) {
         self.pending.with(py, |(pending, count_max)| {
             if pending.len() >= *count_max {
@@ -349,7 +355,8 @@ impl Core {
         });
     }
 
-    /// Take a table's name away by `work`, so that handles that were made for the name before the table was go on with it.
+    /// Drops or renames a table by `work`. Handles that were made for its name before the table
+    /// existed are bound to the table first.
     pub fn unname(
         &self,
         py: Python<'_>,
@@ -370,7 +377,7 @@ impl Core {
         Ok(())
     }
 
-    /// Rows can no longer be read.
+    /// Closes all gates, so that rows can no longer be read.
     pub fn close_gates(&self, py: Python<'_>) {
         self.gate.close();
         for gate in self.gates.with(py, |(gates, _)| std::mem::take(gates)) {
@@ -378,7 +385,7 @@ impl Core {
         }
     }
 
-    /// The gate of rows that are read now.
+    /// The gate for rows that are read now.
     #[inline]
     pub fn row_gate(&self, py: Python<'_>) -> GilRc<Gate> {
         if !self.is_mine(py) {
@@ -387,12 +394,13 @@ impl Core {
         self.running_gate(py).unwrap_or_else(|| self.gate.clone())
     }
 
-    /// The gate of rows that are read now in the running transaction, whosoever it is.
+    /// The gate for rows that are read now in the running transaction, whichever thread it belongs
+    /// to.
     pub fn running_gate(&self, py: Python<'_>) -> Option<GilRc<Gate>> {
         self.owner.with(py, |owner| owner.as_ref().map(|owner| owner.gate.clone()))
     }
 
-    /// Tell the names of shapes that the caller's transaction has made by itself, where a change of a
+    /// Adds the shapes to `names` that the caller's transaction made itself, when a change of a
     /// record gave it another list of keys.
     pub fn learn_drafts(&self, py: Python<'_>) {
         let known = self.owner.with(py, |owner| owner.as_ref().map(|owner| (owner.serial, owner.next_draft)));
@@ -409,7 +417,7 @@ impl Core {
         }
     }
 
-    /// Which transaction of the caller's is running.
+    /// The serial of the caller's running transaction.
     pub fn running_serial(&self, py: Python<'_>) -> Option<u64> {
         if !self.is_mine(py) {
             return None;
@@ -417,13 +425,14 @@ impl Core {
         self.serial(py)
     }
 
-    /// Which transaction is running, whosoever it is.
+    /// The serial of the running transaction, whichever thread it belongs to.
     pub fn serial(&self, py: Python<'_>) -> Option<u64> {
         self.owner.with(py, |owner| owner.as_ref().map(|owner| owner.serial))
     }
 
-    /// `serial` is that of the transaction, or 0 for one that made no drafts. As soon as the store lets go
-    /// of its lock the next transaction may make some.
+    /// Commits or rolls back a transaction. `serial` is its serial, or 0 if it has no drafts.
+    /// Drafts are handled right after the store releases its lock, since the next transaction may
+    /// then make new ones.
     fn finish(
         &self,
         py: Python<'_>,
@@ -457,7 +466,7 @@ impl Core {
         }
     }
 
-    /// Run `work` in the caller's transaction, which must be running (`is_mine`).
+    /// Runs `work` in the caller's transaction, which must be running (`is_mine`).
     pub fn in_running<R>(
         &self,
         py: Python<'_>,
@@ -466,13 +475,13 @@ impl Core {
         self.check_not_lent(py)?;
         match self.lend(py, work) {
             Some(result) => result.map_err(|error| store_errors::of_store(py, error)),
-            // Closed by code that ran meanwhile: a generator's, a value's own.
+            // Code that ran meanwhile has closed it: that of a generator, or of a value's class.
             None if !self.gate.is_open() => Err(self.closed_within(py)),
             None => Err(errors::raise(py, "TransactionError", "no transaction is running")),
         }
     }
-    /// Run `work` in the transaction with this serial; None where that is over, or in use further up the
-    /// stack. Makes no Python object.
+    /// Runs `work` in the transaction with this serial; None if it is over, or in use further up
+    /// the stack. Makes no Python object.
     pub fn in_serial<R>(
         &self,
         py: Python<'_>,
@@ -496,7 +505,7 @@ impl Core {
         result
     }
 
-    /// Take the running transaction back, from whichever thread: nobody is left who could end it.
+    /// Rolls the running transaction back, from any thread, when no code is left that could end it.
     pub fn abandon(&self, py: Python<'_>) {
         if self.is_lent.get() {
             self.is_abandoned.set(true);
@@ -513,7 +522,7 @@ impl Core {
         }
     }
 
-    /// Run `work` in the caller's transaction, or in one of its own that is committed at once.
+    /// Runs `work` in the caller's transaction, or in its own one that is committed at once.
     ///
     /// `work` runs no Python code.
     pub fn write<R>(
@@ -534,8 +543,8 @@ impl Core {
         }
     }
 
-    /// As `write`, for what takes long: `work` runs with the GIL released, but inside the caller's own transaction. `prepare`, ahead of it,
-    /// has the GIL.
+    /// As `write`, for long work: `work` runs with the GIL released, unless it runs in the caller's
+    /// own transaction. `prepare` runs before it, with the GIL held.
     pub fn write_released<P: Send>(
         &self,
         py: Python<'_>,
@@ -557,7 +566,7 @@ impl Core {
         done.map_err(|error| store_errors::of_store(py, error))
     }
 
-    /// A snapshot of what is committed.
+    /// A snapshot of the committed state.
     #[inline]
     pub fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         self.check_open(py)?;
@@ -565,11 +574,11 @@ impl Core {
     }
 }
 
-/// The asyncio task that is running, if asyncio is in use at all.
+/// The running asyncio task, if the program uses asyncio.
 fn current_task(py: Python<'_>) -> Option<Py<PyAny>> {
     callbacks::code_may_run(py);
     let asyncio = modules::loaded(intern!(py, "asyncio"))?;
-    // Outside of a running loop there is no task, and to ask for one raises.
+    // Without a running loop there is no task, and asking for it would raise.
     if asyncio.call_method0(intern!(py, "_get_running_loop")).ok()?.is_none() {
         return None;
     }

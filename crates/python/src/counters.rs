@@ -1,4 +1,4 @@
-//! How much work was done? Counts that tests read, so that "in place" is counted and not claimed.
+//! Counters of the work done, which tests read to prove that records are read and changed in place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,45 +12,45 @@ static FIELDS_DECODED: AtomicU64 = AtomicU64::new(0);
 static SLOTS_OVERWRITTEN: AtomicU64 = AtomicU64::new(0);
 
 fn add(counter: &AtomicU64, count: u64) {
-    // Read and written with the GIL held, apart from nothing: no atomic addition is needed, whose
-    // 5 ns would show in a field access.
+    // Read and written with the GIL held, so no atomic addition is needed, whose 5 ns would show in
+    // a field access.
     counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
 }
 
-/// A dict, list, tuple or set has been walked by the encoder.
+/// Counts a dict, list, tuple or set that the encoder has walked.
 #[inline]
 pub fn container_encoded() {
     add(&CONTAINERS_ENCODED, 1);
 }
 
-/// The encoder has been started for a value.
+/// Counts a start of the encoder for a value.
 #[inline]
 pub fn value_encoded() {
     add(&VALUES_ENCODED, 1);
 }
 
-/// A change has rebuilt this many containers from their slots, copying what is in them verbatim.
+/// Counts containers that a change has rebuilt from their slots, copying their content verbatim.
 pub fn containers_rebuilt(count: u64) {
     add(&CONTAINERS_REBUILT, count);
 }
 
-/// An access has made the object of one field.
+/// Counts a field whose object an access has made.
 #[inline]
 pub fn field_decoded() {
     add(&FIELDS_DECODED, 1);
 }
 
-/// A change has written one slot, and nothing else.
+/// Counts a change that has written one slot and nothing else.
 pub fn slot_overwritten() {
     add(&SLOTS_OVERWRITTEN, 1);
 }
 
-/// Counts of the work done in this process, for tests and for the curious.
+/// Return counters of the work done in this process, for tests and for curious users.
 ///
 /// `values_encoded` counts starts of the encoder, `containers_encoded` the dicts, lists, tuples and
-/// sets it walked; `containers_rebuilt` those that a change put together again from their
-/// slots; `fields_decoded` the fields whose objects were made by the slow path or inside a handle;
-/// `slots_overwritten` the changes that wrote one slot and nothing else.
+/// sets that it walked. `containers_rebuilt` counts containers that a change rebuilt from their
+/// slots. `fields_decoded` counts fields whose objects were made by the slow path or inside of a
+/// handle. `slots_overwritten` counts changes that wrote one slot and nothing else.
 ///
 /// >>> import pellucid
 /// >>> sorted(pellucid.counters())[:2]

@@ -1,4 +1,4 @@
-//! What does `pellucid.open` give?
+//! The class `Database`, which `pellucid.open` returns.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::values::hooks::PicklePolicy;
 use crate::values::row::Gate;
 use crate::watch::WatchHandle;
 
-/// The table that a database is itself a mapping over.
+/// The name of the table behind the database's own mapping.
 const DEFAULT_TABLE: &str = "default";
 /// An open database: a mapping over its default table, with other tables beside it.
 ///
-/// Safe to share between threads. A handle can be pickled (it opens the file again) and survives a
-/// fork. Use it as a context manager, or call `close()`.
+/// It can be shared between threads. A handle can be pickled (unpickling opens the file again) and
+/// survives a fork. Use it as a context manager, or call `close()`.
 ///
 /// >>> import pellucid
 /// >>> with pellucid.open(":memory:") as db:
@@ -52,7 +52,7 @@ fn new_name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
 }
 
 impl Database {
-    /// The handle on a store that has just been opened.
+    /// A handle on a store that has just been opened.
     #[allow(clippy::too_many_arguments, reason = "the arguments of open(), resolved")]
     pub fn new(
         py: Python<'_>,
@@ -84,7 +84,7 @@ impl Database {
         Py::new(py, Self { core, default, mode, durability, path, is_untrusted, snapshots })
     }
 
-    /// The table that it is itself a mapping over.
+    /// The table behind the database's own mapping.
     pub fn default<'py>(&self, py: Python<'py>) -> &Bound<'py, Table> {
         self.default.bind(py)
     }
@@ -106,11 +106,12 @@ impl Database {
         self.close(py)
     }
 
-    /// Close the database; its records, tables and snapshots can then no longer be used.
+    /// Close the database. Its records, tables and snapshots can no longer be used.
     ///
-    /// Closing twice does nothing. A transaction that is running is dropped. Where the disk has no room for what the log has,
-    /// `DatabaseWarning` says how much is needed: the log stays beside the file then, and the two belong together. Where the file
-    /// was deleted or replaced while it was open, `LostCommitsWarning` says that what was committed is lost.
+    /// Closing twice does nothing. A running transaction is rolled back. If the disk has no room to
+    /// move the log into the file, `DatabaseWarning` says how much is needed: the log then stays
+    /// beside the file, and the two belong together. If the file was deleted or replaced while it
+    /// was open, `LostCommitsWarning` says that commits are lost.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if !self.core.gate.is_open() {
             return Ok(());
@@ -118,7 +119,8 @@ impl Database {
         if self.core.is_mine(py) {
             self.core.end(py, false)?;
         }
-        // A transaction of another thread goes on up to its end, and is dropped there (`Core::end`).
+        // A transaction of another thread goes on to its end, where it is rolled back
+        // (`Core::end`).
         self.core.close_gates(py);
         for gate in self.snapshots.with(py, std::mem::take) {
             gate.close();
@@ -141,16 +143,17 @@ impl Database {
         self.path.clone()
     }
 
-    /// The table `name`, which is made when it is first written to.
+    /// Return the table `name`; the first write creates it.
     ///
-    /// With `type`, rows come back as instances of that class (a dataclass, `NamedTuple`, Enum, attrs or pydantic class
-    /// or msgspec Struct), made whole and detached, instead of as records; so do its fields, by their annotations:
-    /// `list[Pet]`, `dict[str, Pet]`, `Pet | None`. Only instances of exactly that class can be stored through such a
-    /// table (`WrongClass`); a changed instance is saved by assigning it, or by `edit`.
+    /// With `type`, rows are returned as instances of that class (a dataclass, `NamedTuple`, Enum,
+    /// attrs or pydantic class or msgspec Struct), built whole and detached, instead of as records.
+    /// The annotations of the class apply to its fields, too: `list[Pet]`, `dict[str, Pet]`,
+    /// `Pet | None`. Such a table stores only instances of exactly that class (`WrongClass`). To
+    /// save a changed instance, assign it again, or use `edit`.
     ///
-    /// A stored instance was initialised before it was stored. So its fields are set as they are, and neither `__init__`
-    /// nor `__post_init__`, converters or validators run again. With `run_init=True` each read calls the class
-    /// with the stored fields, and they run.
+    /// A stored instance was initialised before it was stored. So its fields are set as they are:
+    /// neither `__init__` nor `__post_init__`, converters or validators run again. With
+    /// `run_init=True`, each read calls the class with the stored fields, and they do run.
     ///
     /// >>> import dataclasses, pellucid
     /// >>> @dataclasses.dataclass
@@ -176,7 +179,7 @@ impl Database {
         Py::new(py, Table::new(py, self.core.clone(), name, class_of(r#type, run_init)?))
     }
 
-    /// The names of all tables, sorted.
+    /// Return the names of all tables, sorted.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let tables = if self.core.is_mine(py) {
             self.core.in_running(py, |transaction| transaction.tables())?
@@ -186,9 +189,9 @@ impl Database {
         Ok(tables.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Delete a table with all its rows; `KeyError` where there is none of that name.
+    /// Delete a table with all its rows; raises `KeyError` if there is none of that name.
     ///
-    /// Handles on it raise `StaleTable` from then on, also when a new table gets the name.
+    /// Handles on the table raise `StaleTable` from then on, even if a new table gets the name.
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -207,8 +210,9 @@ impl Database {
             .unname(py, &name, |transaction| transaction.drop_table_while(&name, &mut || signals.go_on()))
     }
 
-    /// Give a table another name; `KeyError` where there is none of the old, `ValueError` where there
-    /// is one of the new. Handles on it, and records of it, go on with it, in other processes too.
+    /// Rename a table. Raises `KeyError` if there is none of the old name, and `ValueError` if
+    /// there is one of the new name. Handles on the table and its records stay valid, in other
+    /// processes too.
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -227,13 +231,14 @@ impl Database {
         self.core.unname(py, &name, |transaction| transaction.rename_table(&name, &new_name))
     }
 
-    /// A transaction, as a context manager: all of its writes or none; inside another, a savepoint.
+    /// Return a transaction, as a context manager: all of its writes are stored, or none. Inside of
+    /// another transaction, it is a savepoint.
     fn transaction(&self, py: Python<'_>) -> PyResult<TransactionContext> {
         self.check_writable(py)?;
         Ok(TransactionContext::new(self.core.clone()))
     }
 
-    /// A frozen, consistent view of everything, as a context manager.
+    /// Return a frozen, consistent view of the whole database, as a context manager.
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -260,13 +265,15 @@ impl Database {
         Py::new(py, SnapshotHandle::new(self.core.clone(), snapshot, gate, default))
     }
 
-    /// An iterator over what is committed from now on, or was since a version: by any process, in the order of the commits.
+    /// Return an iterator over the changes that any process commits, in the order of the commits:
+    /// from now on, or since a version.
     ///
-    /// It gives a `Change` for each row that was put or deleted, and for each table that was cleared, created, dropped or
-    /// renamed; it waits for the next one, or ends when none has come for `timeout` seconds. `since` is the version behind which
-    /// it begins: `snapshot.version`, `change.version` of a change that `is_last`, `watch.version`. Raises `HistoryGone`
-    /// where not everything since then is known any more: how far back that goes, `keep=` of `pellucid.open` says. Nobody has
-    /// to wait for who watches slowly.
+    /// It gives a `Change` for each row that was put or deleted, and for each table that was
+    /// cleared, created, dropped or renamed. It waits for the next change, and ends if none comes
+    /// within `timeout` seconds. It begins after the version `since`, which can be
+    /// `snapshot.version`, the `change.version` of a change that `is_last`, or `watch.version`.
+    /// Raises `HistoryGone` if the changes since then are not all kept any more; `keep=` of
+    /// `pellucid.open` says how long they are kept. A slow watch makes no writer wait.
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -287,39 +294,39 @@ impl Database {
         WatchHandle::new(py, &self.core, None, since, timeout)
     }
 
-    /// Make everything committed so far durable: it survives a power cut.
+    /// Make all commits so far durable, so that they survive a power cut.
     ///
-    /// Raises `DatabaseError` where the disk does not take it, or the file was deleted or replaced while it was open: then
-    /// `backup` saves it.
+    /// Raises `DatabaseError` if the disk does not accept them, or if the file was deleted or
+    /// replaced while it was open; in that case, `backup` saves the data.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.core.check_open(py)?;
         callbacks::released(py, || self.core.store.sync()).map_err(|error| store_errors::of_store(py, error))
     }
 
-    /// Figures about the database, as a dict of ints. Sizes are in bytes, all else is a count; those of the file are
-    /// 0 for ":memory:".
+    /// Return statistics of the database, as a dict of ints. Sizes are in bytes, all other figures
+    /// are counts. Figures about the file are 0 for ":memory:".
     ///
-    ///     version             the newest version of the data: grows with each commit
+    ///     version             the newest version of the data, which grows with each commit
     ///     tables              tables
     ///     rows                rows, in all tables
     ///     indexes             indexes, of all tables
-    ///     index_entries       entries of all of them
-    ///     entry_writes        entries that were written or deleted by this process since it opened the database
-    ///     blobs               large values that lie apart from their records
-    ///     shapes              lists of field names that records share; they only grow
-    ///     file_size           bytes of the file
-    ///     page_size           bytes of a page of it
+    ///     index_entries       entries, in all indexes
+    ///     entry_writes        entries written or deleted by this process since opening
+    ///     blobs               large values stored outside of their records
+    ///     shapes              lists of field names that records share; their number only grows
+    ///     file_size           size of the file
+    ///     page_size           size of a page of the file
     ///     pages               pages up to the last one in use
-    ///     free_pages          pages among them that hold nothing and will be used again
-    ///     map_size            bytes of address space reserved for the file; no memory and no disk
-    ///     log_pending         bytes of commits in the log that are not written into the file yet
-    ///     history_size        bytes of changes that are kept for those who watch, by `keep=`
-    ///     log_recovered       commits found in the log when it was opened, left by a process that died
-    ///     readers             places among the readers of the file in use now, in all processes: 1 or 2 with nothing
-    ///                         open, as stats() takes one itself and a process keeps one between its checkpoints
-    ///     reader_slots        how many such places there are
-    ///     oldest_reader_lag   versions of the file (checkpoints) that the oldest reader is behind; what was freed
-    ///                         since keeps its pages
+    ///     free_pages          pages among them that are empty and will be reused
+    ///     map_size            address space reserved for the file; takes no memory and no disk
+    ///     log_pending         commits in the log that are not in the file yet, in bytes
+    ///     history_size        changes kept for watches, by `keep=`, in bytes
+    ///     log_recovered       commits of a process that died, found in the log on opening
+    ///     readers             reader slots in use now, in all processes: 1 or 2 with nothing open,
+    ///                         as stats() takes one and a process keeps one between checkpoints
+    ///     reader_slots        reader slots of the file
+    ///     oldest_reader_lag   versions of the file (checkpoints) that the oldest reader is behind;
+    ///                         pages freed since then cannot be reused
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -332,7 +339,8 @@ impl Database {
         crate::report::stats(py, &stats)
     }
 
-    /// Read everything and check it; the list of what is wrong, empty where nothing is.
+    /// Read and check the whole database; return a list of the problems found, which is empty if
+    /// there are none.
     ///
     /// >>> import pellucid
     /// >>> pellucid.open(":memory:").check()
@@ -345,7 +353,8 @@ impl Database {
         PyList::new(py, crate::report::findings(py, &self.core, &findings))
     }
 
-    /// Copy the database to a new file while it is in use; the copy equals a snapshot. Where Ctrl-C ends it, there is no file.
+    /// Copy the database to a new file while it is in use; the copy equals a snapshot. If Ctrl-C
+    /// interrupts it, there is no new file.
     fn backup(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         self.core.check_open(py)?;
         let path = path_of(path)?;
@@ -356,7 +365,8 @@ impl Database {
         .map_err(|error| store_errors::of_store(py, error))
     }
 
-    /// Rewrite the file without its free space; nobody else may have it open (`Busy`). Where Ctrl-C ends it, the file is as it was.
+    /// Rewrite the file without its free space. Raises `Busy` if the file is open anywhere else. If
+    /// Ctrl-C interrupts it, the file stays as it was.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         self.check_writable(py)?;
         let (timeout, mut signals) = (self.core.timeout, Signals::new());
@@ -382,7 +392,7 @@ impl Database {
         arguments.set_item("durability", durability)?;
         arguments.set_item("timeout", this.core.timeout.as_secs_f64())?;
         arguments.set_item("untrusted", this.is_untrusted)?;
-        // Whoever unpickles decides anew whether stored values may run code.
+        // The program that unpickles must decide anew whether stored values may run code.
         if !policy.is_allow {
             arguments.set_item("pickle", policy.object(py))?;
         }
@@ -404,7 +414,7 @@ impl Database {
         errors::shown(py, "pellucid.Database", text)
     }
 
-    // The mapping: the default table's own methods.
+    // The mapping: methods of the default table.
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         self.default(py).len()
@@ -463,7 +473,7 @@ impl Database {
         crate::put::write::append(self.default(py), value)
     }
 
-    /// Append all values to the default table, in one transaction; see `Table.extend`.
+    /// Append all values to the default table in one transaction; see `Table.extend`.
     fn extend<'py>(&self, py: Python<'py>, values: &Bound<'py, PyAny>) -> PyResult<usize> {
         crate::put::write::extend(self.default(py), values)
     }

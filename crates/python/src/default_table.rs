@@ -1,7 +1,8 @@
-//! The methods that a database has of its default table: `db.sum("age")` is `db.table("default").sum("age")`.
+//! Give databases the methods of their default table.
 //!
-//! Each is one descriptor on the class, which gives the table's own bound method, with its signature and its docstring. What
-//! runs in a loop over rows (`db[key]`, `get`, `append`) is written out in `database.rs` instead.
+//! `db.sum("age")` is `db.table("default").sum("age")`. Each method is a descriptor on the class,
+//! which returns the table's own bound method, with its signature and its docstring. `database.rs`
+//! implements those that loops over rows call (`db[key]`, `get`, `append`).
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
@@ -51,7 +52,7 @@ const METHODS: &[&str] = &[
     "column",
 ];
 
-/// A method of the default table, as an attribute of databases.
+/// The descriptor of one method of the default table, as an attribute of `Database`.
 #[pyclass(frozen, module = "pellucid", name = "DefaultTableMethod")]
 pub struct DefaultTableMethod {
     name: Py<PyString>,

@@ -1,7 +1,7 @@
-//! Which Python exception says what went wrong?
+//! Make Python exceptions and their messages.
 //!
-//! The classes are the table in `pellucid/errors.py`; this file makes their messages. Each says
-//! what, where, which limit, and what to do now.
+//! The classes are listed in `pellucid/errors.py`; this file makes their messages. Each message
+//! says what happened, where, which limit applies, and what to do now.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{
@@ -27,7 +27,7 @@ pub fn raise(py: Python<'_>, class: &str, message: impl Into<String>) -> PyErr {
     }
 }
 
-/// Whether an error is of this class of ours.
+/// Whether an error is an instance of this class of `pellucid.errors`.
 pub fn is_of(py: Python<'_>, error: &PyErr, class: &str) -> bool {
     let class = py.import("pellucid.errors").and_then(|module| module.getattr(class));
     class.is_ok_and(|class| error.matches(py, class).unwrap_or(false))
@@ -43,7 +43,8 @@ pub fn type_error(message: impl Into<String>) -> PyErr {
     PyTypeError::new_err(message.into())
 }
 
-/// What was `extracted` from the argument `name`; a `TypeError` that says which one it is, what came and what is wanted.
+/// The value `extracted` from the argument `name`; a `TypeError` becomes one that names the
+/// argument, the given type and the wanted one.
 pub fn argument<T>(
     object: &Bound<'_, PyAny>,
     extracted: PyResult<T>,
@@ -58,30 +59,31 @@ pub fn argument<T>(
     Err(type_error(format!("{name} has to be {wanted}, not {}", kind.name()?)))
 }
 
-/// The argument `name`, which is True or False.
+/// Reads the argument `name`, which is True or False.
 fn flag(object: &Bound<'_, PyAny>, name: &str) -> PyResult<bool> {
     argument(object, object.extract(), name, "True or False")
 }
 
-/// The argument `reverse`.
+/// Reads the argument `reverse`.
 pub fn reverse_flag(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     flag(object, "reverse")
 }
 
-/// The argument `unique`.
+/// Reads the argument `unique`.
 pub fn unique_flag(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     flag(object, "unique")
 }
 
-/// The argument `analyze`.
+/// Reads the argument `analyze`.
 pub fn analyze_flag(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     flag(object, "analyze")
 }
 
-/// The text of a str, where it is to be UTF-8; `what` names the argument, and `kind` what cannot have a lone surrogate.
+/// The text of a str that must be UTF-8; `what` names the argument, and `kind` what cannot have a
+/// lone surrogate.
 ///
 /// # Errors
-/// `ValueError` for one with a lone surrogate.
+/// `ValueError` for a str with a lone surrogate.
 pub fn utf8<'a>(text: &'a Bound<'_, PyString>, what: &str, kind: &str) -> PyResult<&'a str> {
     text.to_str().map_err(|error| {
         if !error.is_instance_of::<PyUnicodeEncodeError>(text.py()) {
@@ -92,12 +94,12 @@ pub fn utf8<'a>(text: &'a Bound<'_, PyString>, what: &str, kind: &str) -> PyResu
     })
 }
 
-/// What failed as arithmetic does, of Python's own class, with what to do about it; anything else is as it was.
+/// Adds advice to an arithmetic exception, and keeps its class; other exceptions are unchanged.
 pub fn arithmetic(py: Python<'_>, error: PyErr, message: impl FnOnce(&str) -> String) -> PyErr {
     if !error.is_instance_of::<PyArithmeticError>(py) {
         return error;
     }
-    // What decimal raises has a list of signals in place of a text.
+    // Exceptions of `decimal` have a list of signals instead of a text.
     let class = error.get_type(py);
     let text = if error.is_instance_of::<PyOverflowError>(py) {
         error.value(py).to_string()
@@ -109,14 +111,14 @@ pub fn arithmetic(py: Python<'_>, error: PyErr, message: impl FnOnce(&str) -> St
     raised
 }
 
-/// The argument `name`, the name of a table or of an index: a str that can be stored as UTF-8.
+/// Reads the argument `name`, the name of a table or an index: a str that can be stored as UTF-8.
 pub fn name_argument(object: &Bound<'_, PyAny>, name: &str, what: &str) -> PyResult<String> {
     let text = object.cast::<PyString>().map_err(PyErr::from);
     let text = argument(object, text, name, &format!("the name of {what}, a str"))?;
     Ok(utf8(text, name, "no name can have; choose one that can be written as UTF-8")?.to_owned())
 }
 
-/// What `update` takes that is no mapping.
+/// Iterates over the argument of `update` if it is not a mapping.
 pub fn pairs<'py>(other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
     let wanted = "a mapping or an iterable of pairs of key and value";
     argument(other, other.try_iter(), "the argument of update()", wanted)
@@ -128,7 +130,7 @@ pub fn public_names(object: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     Ok(names.into_iter().filter(|name| !name.starts_with('_')).collect())
 }
 
-/// What somebody who wrote `word` may have meant.
+/// The word that is most similar to a misspelt one.
 pub fn close_match<'py>(
     py: Python<'py>,
     word: &str,
@@ -145,14 +147,14 @@ pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{ending}")
 }
 
-/// `an int`, `a list`: what an object is.
+/// The type of an object with its article: `an int`, `a list`.
 pub fn a_kind(object: &Bound<'_, PyAny>) -> PyResult<String> {
     let name = object.get_type().name()?.to_string();
     let begins_with_vowel = name.starts_with(['a', 'e', 'i', 'o', 'A', 'E', 'I', 'O']);
     Ok(format!("{} {name}", if begins_with_vowel { "an" } else { "a" }))
 }
 
-/// A mistake of ours that no input should reach.
+/// An error in pellucid itself, which no input should cause.
 pub fn internal(what: &str) -> PyErr {
     PySystemError::new_err(format!("{what}; this is a bug in pellucid, please report it"))
 }
@@ -172,23 +174,24 @@ pub fn corrupt_record(py: Python<'_>, message: String) -> PyErr {
     raise(py, "CorruptRecord", message)
 }
 
-/// A change of what cannot be changed.
+/// `ReadOnly`, with the reason.
 pub fn read_only(py: Python<'_>, why: &str) -> PyErr {
     raise(py, "ReadOnly", why)
 }
 
-/// A handle that was used after its close, and what to do instead.
+/// `Closed`, for a handle that was used after its close; `now` says what to do instead.
 pub fn closed(py: Python<'_>, what: &str, now: &str) -> PyErr {
     raise(py, "Closed", format!("{what} is closed; {now}"))
 }
 
-/// A snapshot that was used after its close.
+/// `Closed`, for a snapshot.
 pub fn closed_snapshot(py: Python<'_>) -> PyErr {
     closed(py, "this snapshot", "take another one with db.snapshot()")
 }
 
-/// What `repr` shows of a handle of the class `class`: the error itself where its value cannot be read.
-/// Debuggers, loggers and failing tests call it at times when nothing else works.
+/// The text of `repr` for a handle of the class `class`; if its value cannot be read, the text
+/// shows the error. Debuggers, loggers and failing tests call `repr` at times when nothing else
+/// works.
 pub fn shown(py: Python<'_>, class: &str, text: PyResult<String>) -> PyResult<String> {
     let error = match text {
         Ok(text) => return Ok(text),
@@ -205,12 +208,12 @@ pub fn shown(py: Python<'_>, class: &str, text: PyResult<String>) -> PyResult<St
     Ok(format!("<{class}, {why}: {}>", error.value(py)))
 }
 
-/// A key that cannot be stored.
+/// `UnsupportedKey`, for an object that cannot be a key.
 pub fn unsupported_key(table: &str, key: &Bound<'_, PyAny>, why: &str, steps: &[usize]) -> PyErr {
     unsupported(("key", &format!("of table {table:?}")), key, why, steps)
 }
 
-/// A value that no index can have.
+/// `UnsupportedKey`, for a value that no index can have.
 pub fn unsupported_value(index: &str, value: &Bound<'_, PyAny>, why: &str, steps: &[usize]) -> PyErr {
     unsupported(("value", &format!("for index {index:?}")), value, why, steps)
 }
@@ -227,7 +230,7 @@ fn unsupported((what, of): (&str, &str), key: &Bound<'_, PyAny>, why: &str, step
     raise(key.py(), "UnsupportedKey", format!("{what} {shown} {of}{place} {why}"))
 }
 
-/// What an object shows of itself, as far as a message can bear it.
+/// The `repr` of an object, shortened for a message.
 pub fn brief(object: &Bound<'_, PyAny>) -> String {
     shorten(object.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string()))
 }
@@ -241,12 +244,12 @@ pub fn shorten(text: String) -> String {
     }
 }
 
-/// A list index out of range, as a list says it.
+/// `IndexError` with a list's own message.
 pub fn index_out_of_range(what: &str) -> PyErr {
     PyIndexError::new_err(format!("{what} out of range"))
 }
 
-/// What work raises that a signal has stopped: what its handler raised.
+/// The exception for work that a signal has stopped: the one that its handler raised.
 pub fn stopped(py: Python<'_>) -> PyErr {
     PyErr::take(py).unwrap_or_else(|| pyo3::exceptions::PyKeyboardInterrupt::new_err(()))
 }

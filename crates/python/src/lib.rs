@@ -1,8 +1,9 @@
-//! How does Python see records, tables and databases?
+//! The Python module of pellucid: records, tables and databases as Python objects.
 //!
-//! One file for each Python type. `hot/` holds the raw CPython slots and all `unsafe`; everything else
-//! is written against PyO3. Records are read through `pellucid-record`, kept by `pellucid-store`, and
-//! computed over by `pellucid-query`.
+//! `hot/` has raw access to CPython, and `values/` stored values as Python objects; `table/`,
+//! `query/`, `index/`, `expression/`, `put/` and `work/` have the rest, with one file for each
+//! Python type. Most code is written against PyO3. Records are read through `pellucid-record`,
+//! stored by `pellucid-store`, and computed over by `pellucid-query`.
 #![deny(unsafe_code)]
 #![allow(clippy::needless_pass_by_value, reason = "an argument of a Python method is what PyO3 hands over")]
 #![allow(clippy::doc_link_with_quotes, reason = "the comments of Python's methods are in Python's manner")]
@@ -58,11 +59,12 @@ compile_error!(
 );
 
 /// The compiled part of pellucid.
-// `GilCell` is `Sync` because of the GIL. A bare `#[pymodule]` would declare that it is not needed.
+// `GilCell` is `Sync` only because of the GIL. A bare `#[pymodule]` would declare that the module
+// does not need it.
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    // Before any class is made: classes are made once in a process.
+    // Before any class is made, since classes are made once in a process.
     hot::gil::check_interpreter(py)?;
     hot::text::check_layout(py)?;
     for function in [
@@ -70,7 +72,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(values::bytes::loads, module)?,
         wrap_pyfunction!(values::bytes::validate, module)?,
         wrap_pyfunction!(counters::counters, module)?,
-        wrap_pyfunction!(expression::handle::parse, module)?,
+        wrap_pyfunction!(expression::text::parse, module)?,
         wrap_pyfunction!(open::limit_log, module)?,
         wrap_pyfunction!(open::open, module)?,
         wrap_pyfunction!(query::group::count, module)?,
@@ -114,7 +116,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     values::alloc::install_tracked::<Record>(py)?;
     values::alloc::install_tracked::<RecordList>(py)?;
     module.add("view", values::functions::view_function(module)?)?;
-    // The abstract classes make isinstance() and structural pattern matching see what these are.
+    // Registered with the abstract classes, for isinstance() and structural pattern matching.
     let abc = py.import("collections.abc")?;
     for class in [py.get_type::<Record>(), py.get_type::<Table>(), py.get_type::<Database>()] {
         abc.getattr("MutableMapping")?.call_method1("register", (class,))?;

@@ -1,6 +1,7 @@
-//! How does NumPy get a column?
+//! Export a column as a NumPy array.
 //!
-//! Numbers, bools and times are copied into an array of NumPy's own type; everything else comes as Python objects.
+//! Numbers, bools and times are copied into an array of a native NumPy type; other values become
+//! Python objects.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -23,7 +24,7 @@ use crate::hot::arrow::elements;
 use crate::work::threads::{Parallel, over_parts};
 use crate::work::walks::{Queried, Stop, Walked, Work};
 
-/// What NumPy has for "no time".
+/// NumPy's bits for NaT, "not a time".
 const NOT_A_TIME: i64 = i64::MIN;
 
 /// `to_numpy(path)`.
@@ -63,7 +64,7 @@ impl Parallel for GatherNumbers {
     }
 }
 
-/// A new array of NumPy's with these numbers.
+/// A new NumPy array with these numbers.
 fn copied<'py, T: Element>(
     numpy: &Bound<'py, PyModule>,
     dtype: &str,
@@ -81,7 +82,7 @@ fn copied<'py, T: Element>(
     Ok(array)
 }
 
-/// `to_numpy(path)` where values are not all ints, and not all floats.
+/// `to_numpy(path)` for values that are neither all ints nor all floats.
 fn of_any_type<'py>(
     of: &impl Queried<'py>,
     path: &Bound<'py, PyAny>,
@@ -130,7 +131,7 @@ fn of_any_type<'py>(
     }
 }
 
-/// A new array of NumPy's, of which each part of the column fills its share.
+/// A new NumPy array, filled in turn from each part of the column.
 fn filled<'py, T: Element>(
     numpy: &Bound<'py, PyModule>,
     dtype: &str,
@@ -149,7 +150,7 @@ fn filled<'py, T: Element>(
     Ok(array)
 }
 
-/// Numbers of which none is missing.
+/// Copies numbers without missing ones.
 fn whole<T: ArrowPrimitiveType>(part: &ArrayRef, places: &mut [T::Native]) {
     let values = part.as_primitive::<T>().values();
     if places.len() == values.len() {
@@ -157,14 +158,14 @@ fn whole<T: ArrowPrimitiveType>(part: &ArrayRef, places: &mut [T::Native]) {
     }
 }
 
-/// Numbers, with NaN where one is missing.
+/// Copies numbers; a missing one becomes NaN.
 fn floats<T: ArrowPrimitiveType>(part: &ArrayRef, places: &mut [f64], of: impl Fn(T::Native) -> f64) {
     for (value, place) in part.as_primitive::<T>().iter().zip(places) {
         *place = value.map_or(f64::NAN, &of);
     }
 }
 
-/// Times, with NaT where one is missing.
+/// Copies times; a missing one becomes NaT.
 fn times<'py, T: ArrowPrimitiveType<Native = i64>>(
     numpy: &Bound<'py, PyModule>,
     parts: &[ArrayRef],

@@ -1,4 +1,4 @@
-//! What does `pellucid.open` take?
+//! The function `pellucid.open`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,15 +21,15 @@ use crate::values::hooks::PicklePolicy;
 /// See [`limit_log`].
 static LOG_AREA_SIZE: AtomicUsize = AtomicUsize::new(0);
 
-/// Give databases that are opened from now on a log with segments of so many bytes, which is soon full: for tests. 0 is the
-/// usual size.
+/// Give databases that are opened from now on a log with segments of this many bytes, so that tests
+/// can fill it quickly. 0 means the usual size.
 #[pyfunction]
 #[pyo3(name = "_limit_log")]
 pub fn limit_log(segment_size: usize) {
     LOG_AREA_SIZE.store(segment_size, Ordering::Relaxed);
 }
 
-/// Issue a warning of the store's, at the line that called us.
+/// Issues a warning of the store at the line that called us.
 pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
     let class = match warning {
         Warning::LostCommits { .. } | Warning::LogMissing { .. } | Warning::FileDeleted { .. } => {
@@ -43,23 +43,25 @@ pub fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
     Ok(())
 }
 
-/// Open a database.
+/// Open a database and return its handle.
 ///
-/// `target` is a path (str, bytes or `PathLike`), or ":memory:". `mode` is as in `dbm.open`: "r" only
-/// reads, "w" writes, "c" (the default) also creates, "n" empties. `pickle` is "deny" (the default),
-/// "allow", or a list of globals that stored pickles may use (`"mypkg.models.*"`: all classes of that module). To read a
-/// pickle is to run code of whoever wrote it. `timeout` is how many seconds to wait for locks of others. `untrusted=True`
-/// opens a file that a stranger made: with mode "r" only, through a verified copy.
+/// `target` is a path (str, bytes or `PathLike`), or ":memory:". `mode` is as in `dbm.open`: "r"
+/// only reads, "w" writes, "c" (the default) also creates, "n" empties. `pickle` is "deny" (the
+/// default), "allow", or a list of globals that stored pickles may use (`"mypkg.models.*"`: all
+/// classes of that module). Reading a pickle runs code chosen by its author. `timeout` is how many
+/// seconds to wait for locks of other processes and threads. `untrusted=True` opens a file from an
+/// untrusted source, only with mode "r" and through a verified copy.
 ///
-/// `durability` says what a commit survives once it has returned: "process" (the default) the death of
-/// the process, and a power cut unless that comes within a second; "full" any power cut, since each
-/// commit is synced to the disk before it returns.
+/// `durability` says what a commit survives once it has returned. With "process" (the default) it
+/// survives the death of the process, and a power cut, unless that comes within a second. With
+/// "full" it survives any power cut, since each commit is synced to the disk before it returns.
 ///
-/// `keep` says how far back `watch(since=...)` goes, from now on and whoever writes: so many bytes of changes, or a
-/// `datetime.timedelta`. 0 keeps what costs nothing, the last seconds; None (the default) leaves it as it was said last.
+/// `keep` says how far back `watch(since=...)` goes, from now on and for all writers: a number of
+/// bytes of changes, or a `datetime.timedelta`. 0 keeps the last seconds, which costs nothing; None
+/// (the default) leaves the setting unchanged.
 ///
-/// Raises `FileNotFoundError`, `IsADirectoryError` and `PermissionError` as the built-in `open` does;
-/// `NotADatabase`, `DatabaseCorrupt`, `NewerFormat`, `Busy`, `DatabaseError`.
+/// Raises `FileNotFoundError`, `IsADirectoryError` and `PermissionError` as the built-in `open`
+/// does, and `NotADatabase`, `DatabaseCorrupt`, `NewerFormat`, `Busy` and `DatabaseError`.
 ///
 /// >>> import pellucid
 /// >>> db = pellucid.open(":memory:")

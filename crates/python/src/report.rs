@@ -1,4 +1,4 @@
-//! What do the store's figures and findings look like in Python?
+//! Convert statistics and check results of the store to Python objects.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,8 @@ use pyo3::types::PyDict;
 use crate::core::Core;
 use crate::values::keys;
 
-/// The figures of a database, as `Database.stats()` gives them: sizes in bytes, everything else counts.
+/// The statistics of a database for `Database.stats()`: sizes in bytes, all other figures are
+/// counts.
 pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
     let result = PyDict::new(py);
     for (name, value) in [
@@ -38,9 +39,10 @@ pub fn stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>
     Ok(result)
 }
 
-/// What a check has found, in words: a row by its table and key, as far as both can still be read.
+/// The problems that a check has found, as texts; a row is shown by its table and key if both can
+/// be read.
 pub fn findings(py: Python<'_>, core: &Core, findings: &[Finding]) -> Vec<String> {
-    // A damaged catalog is a finding of its own, and then the names are missing here.
+    // A damaged catalog is a problem of its own; the names are missing here in that case.
     let snapshot = core.store.snapshot();
     let tables = snapshot.and_then(|snapshot| snapshot.tables()).unwrap_or_default();
     let names: HashMap<_, _> = tables.into_iter().map(|(name, id)| (id, name)).collect();

@@ -1,4 +1,4 @@
-//! Ctrl-C and other signals, noticed in the midst of native work.
+//! Handle Ctrl-C and other signals during native work.
 
 use pellucid_query::stoppable::Pace;
 use pyo3::prelude::*;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::hot::callbacks;
 
-/// Whether Ctrl-C waits to be noticed.
+/// Runs pending signal handlers; true if one has raised, which leaves its exception set.
 pub fn is_interrupted() -> bool {
     Python::attach(|py| match callbacks::check_signals(py) {
         Ok(()) => false,
@@ -17,27 +17,28 @@ pub fn is_interrupted() -> bool {
     })
 }
 
-/// As `is_interrupted`, in work that has the GIL: whoever waits for it gets it first.
+/// As `is_interrupted`, for work that holds the GIL: threads that wait for the GIL get it first.
 pub fn is_interrupted_at_turn() -> bool {
     Python::attach(|py| callbacks::released(py, || ()));
     is_interrupted()
 }
 
-/// Looks at signals now and then, in work that calls no Python of its own: so often that Ctrl-C is answered within 100 ms, however long a step takes.
+/// Checks signals from time to time during native work, often enough to answer Ctrl-C within 100
+/// ms, however long a step takes.
 pub struct Signals(Pace<fn() -> bool>);
 
 impl Signals {
-    /// Looks as steps are made.
+    /// Checks signals and does nothing else.
     pub fn new() -> Self {
         Self(Pace::new(is_interrupted))
     }
 
-    /// The same in work that has the GIL, and lets other threads have their turn.
+    /// Checks signals and lets other threads have the GIL, for work that holds it.
     pub fn by_turns() -> Self {
         Self(Pace::by_turns(is_interrupted_at_turn))
     }
 
-    /// Says that a step was made.
+    /// Counts a step.
     ///
     /// # Errors
     /// What a signal handler raises.
@@ -46,7 +47,8 @@ impl Signals {
         self.0.step().map_err(|_| errors::stopped(py))
     }
 
-    /// Says that a step was made, and whether to go on: for the store, which raises `Stopped` then (`store_errors::of_store`).
+    /// Counts a step, and says whether to go on. For the store, which raises `Stopped` if not
+    /// (`store_errors::of_store`).
     #[inline]
     pub fn go_on(&mut self) -> bool {
         self.0.step().is_ok()

@@ -1,4 +1,4 @@
-//! What does `db.snapshot()` give?
+//! The class `Snapshot`, which `db.snapshot()` returns.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ const UNCHANGING: &str = "a snapshot does not change; write through the database
 
 /// A frozen view of a database: a mapping over the default table as it was.
 ///
-/// Its records raise `StaleRecord` once it is closed. A snapshot that stays open keeps the space of
-/// what is deleted meanwhile: `db.stats()` shows how far behind the oldest is.
+/// Its records raise `StaleRecord` after it is closed. An open snapshot keeps the space of all data
+/// that is deleted meanwhile; `db.stats()` shows how far the oldest one is behind.
 ///
 /// >>> import pellucid
 /// >>> db = pellucid.open(":memory:")
@@ -41,7 +41,7 @@ pub struct SnapshotHandle {
 }
 
 impl SnapshotHandle {
-    /// A handle whose rows are readable while `gate` is open.
+    /// A handle whose rows can be read while `gate` is open.
     pub fn new(core: Arc<Core>, snapshot: Snapshot, gate: GilRc<Gate>, default: Py<Table>) -> Self {
         let (snapshot, default) = (GilCell::new(Some(snapshot)), GilCell::new(Some(default)));
         Self { core, snapshot, gate, default }
@@ -70,22 +70,25 @@ impl SnapshotHandle {
         self.close(py);
     }
 
-    /// Let go of the snapshot; its records can then no longer be used. Closing twice does nothing.
+    /// Close the snapshot. Its records can no longer be used. Closing twice does nothing.
     ///
-    /// What it keeps on the disk is free for use again when nobody refers to one of its records any more.
+    /// The space that it keeps on the disk can be reused when no reference to any of its records is
+    /// left.
     fn close(&self, py: Python<'_>) {
         self.gate.close();
         drop(self.default.with(py, Option::take));
         drop(self.snapshot.with(py, Option::take));
     }
 
-    /// The version of the database that it sees: `db.watch(since=snapshot.version)` gives what came afterwards.
+    /// The version of the database that the snapshot shows; `db.watch(since=snapshot.version)`
+    /// gives the changes since.
     #[getter]
     fn version(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.inner(py)?.version())
     }
 
-    /// The table `name` as it was; it reads only. `type` and `run_init` are as in `Database.table`.
+    /// Return the table `name` as it was, read-only. `type` and `run_init` are as in
+    /// `Database.table`.
     #[pyo3(signature = (name, /, *, r#type=None, run_init=false))]
     fn table(
         &self,
@@ -99,7 +102,7 @@ impl SnapshotHandle {
         Py::new(py, Table::of_snapshot(self.core.clone(), name, class, snapshot, self.gate.clone()))
     }
 
-    /// The names of all tables, sorted.
+    /// Return the names of all tables, sorted.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let tables = self.inner(py)?.tables().map_err(|error| store_errors::of_store(py, error))?;
         Ok(tables.into_iter().map(|(name, _)| name).collect())
@@ -140,7 +143,7 @@ impl SnapshotHandle {
         self.default(py)?.call_method0("__reversed__")
     }
 
-    /// The value under `key` of the default table, or `default`.
+    /// Return the value of `key` in the default table, or `default`.
     #[pyo3(signature = (key, default=None, /))]
     fn get<'py>(
         &self,
@@ -151,7 +154,7 @@ impl SnapshotHandle {
         Ok(Table::lookup(&self.default(py)?, key)?.or(default).unwrap_or_else(|| py.None().into_bound(py)))
     }
 
-    /// A live view of the default table's keys; bounds as for `Table.keys`.
+    /// Return a live view of the default table's keys. Bounds are as for `Table.keys`.
     #[pyo3(
         signature = (*arguments, **bounds),
         text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
@@ -165,7 +168,7 @@ impl SnapshotHandle {
         self.default(py)?.call_method("keys", arguments, bounds)
     }
 
-    /// A live view of the default table's values; bounds as for `Table.keys`.
+    /// Return a live view of the default table's values. Bounds are as for `Table.keys`.
     #[pyo3(
         signature = (*arguments, **bounds),
         text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
@@ -179,7 +182,7 @@ impl SnapshotHandle {
         self.default(py)?.call_method("values", arguments, bounds)
     }
 
-    /// A live view of the default table's items; bounds as for `Table.keys`.
+    /// Return a live view of the default table's items. Bounds are as for `Table.keys`.
     #[pyo3(
         signature = (*arguments, **bounds),
         text_signature = "($self, *, start=None, stop=None, prefix=None, reverse=False)"
@@ -193,7 +196,8 @@ impl SnapshotHandle {
         self.default(py)?.call_method("items", arguments, bounds)
     }
 
-    /// An iterator over the values of the default table whose keys lie in a range; see `Table.range`.
+    /// Return an iterator over the values of the default table whose keys lie in a range; see
+    /// `Table.range`.
     #[pyo3(
         signature = (*arguments, **bounds),
         text_signature = "($self, start=None, stop=None, *, prefix=None, reverse=False)"
@@ -207,27 +211,28 @@ impl SnapshotHandle {
         self.default(py)?.call_method("range", arguments, bounds)
     }
 
-    /// The first key of the default table and its value; None where it is empty.
+    /// Return the first key of the default table and its value; None if the table is empty.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method0("first")
     }
 
-    /// The last key of the default table and its value; None where it is empty.
+    /// Return the last key of the default table and its value; None if the table is empty.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method0("last")
     }
 
-    /// The indexes of the default table, by name; see `Table.indexes`.
+    /// Return the indexes of the default table by name; see `Table.indexes`.
     fn indexes(&self, py: Python<'_>) -> PyResult<Vec<IndexDescription>> {
         describe::all(&self.default(py)?)
     }
 
-    /// The index of this name of the default table; see `Table.index`.
+    /// Return the index of this name of the default table; see `Table.index`.
     fn index(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<Index> {
         Index::new(&self.default(py)?, making::name_of(name)?)
     }
 
-    /// The rows of the default table of which all these conditions are true; see `Table.where`.
+    /// Return the rows of the default table for which all these conditions are true; see
+    /// `Table.where`.
     #[pyo3(signature = (*conditions, **fields), text_signature = "($self, *conditions)")]
     fn r#where<'py>(
         &self,
@@ -238,7 +243,7 @@ impl SnapshotHandle {
         self.default(py)?.call_method("where", conditions, fields)
     }
 
-    /// The rows of the default table whose fields equal these values; see `Table.find`.
+    /// Return the rows of the default table whose fields equal these values; see `Table.find`.
     #[pyo3(signature = (*arguments, **fields), text_signature = "($self, **fields)")]
     fn find<'py>(
         &self,
@@ -249,12 +254,13 @@ impl SnapshotHandle {
         self.default(py)?.call_method("find", arguments, fields)
     }
 
-    /// The rows of the default table for which a function returns something true; see `Table.filter`.
+    /// Return the rows of the default table for which a function returns a true value; see
+    /// `Table.filter`.
     fn filter<'py>(&self, py: Python<'py>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method1("filter", (function,))
     }
 
-    /// The rows of the default table in an order; see `Table.order_by`.
+    /// Return the rows of the default table in an order; see `Table.order_by`.
     #[pyo3(signature = (*expressions, **keywords), text_signature = "($self, *expressions)")]
     fn order_by<'py>(
         &self,
@@ -265,27 +271,27 @@ impl SnapshotHandle {
         self.default(py)?.call_method("order_by", expressions, keywords)
     }
 
-    /// The first rows of the default table; see `Table.limit`.
+    /// Return the first rows of the default table; see `Table.limit`.
     fn limit<'py>(&self, py: Python<'py>, count: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method1("limit", (count,))
     }
 
-    /// The rows of the default table without the first ones; see `Table.offset`.
+    /// Return the rows of the default table without the first ones; see `Table.offset`.
     fn offset<'py>(&self, py: Python<'py>, count: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method1("offset", (count,))
     }
 
-    /// The rows of the default table as a list; see `Table.to_list`.
+    /// Return the rows of the default table as a list; see `Table.to_list`.
     fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method0("to_list")
     }
 
-    /// The rows of the default table as plain dicts; see `Table.to_dicts`.
+    /// Return the rows of the default table as plain dicts; see `Table.to_dicts`.
     fn to_dicts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method0("to_dicts")
     }
 
-    /// Dicts of expressions over the default table; see `Table.select`.
+    /// Return dicts of expressions over the default table; see `Table.select`.
     #[pyo3(signature = (*expressions, **named))]
     fn select<'py>(
         &self,
@@ -296,7 +302,7 @@ impl SnapshotHandle {
         self.default(py)?.call_method("select", expressions, named)
     }
 
-    /// The rows of the default table in groups; see `Table.group_by`.
+    /// Return the rows of the default table in groups; see `Table.group_by`.
     #[pyo3(signature = (*expressions, **named))]
     fn group_by<'py>(
         &self,
@@ -307,7 +313,7 @@ impl SnapshotHandle {
         self.default(py)?.call_method("group_by", expressions, named)
     }
 
-    /// What all rows of the default table come to; see `Table.agg`.
+    /// Return aggregates of all rows of the default table; see `Table.agg`.
     #[pyo3(signature = (*arguments, **aggregates), text_signature = "($self, **aggregates)")]
     fn agg<'py>(
         &self,
@@ -318,7 +324,7 @@ impl SnapshotHandle {
         self.default(py)?.call_method("agg", arguments, aggregates)
     }
 
-    /// `to_arrow()`, for a library that asks for it: `polars.DataFrame(snapshot)`.
+    /// Return `to_arrow()` to a library that asks for it: `polars.DataFrame(snapshot)`.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -328,53 +334,54 @@ impl SnapshotHandle {
         self.default(py)?.call_method1("__arrow_c_stream__", (requested_schema,))
     }
 
-    /// The rows of the default table as columns; see `Table.to_arrow`.
+    /// Return the rows of the default table as columns; see `Table.to_arrow`.
     fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method0("to_arrow")
     }
 
-    /// The rows of the default table as a DataFrame of polars.
+    /// Return the rows of the default table as a polars DataFrame.
     fn to_polars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method0("to_polars")
     }
 
-    /// The rows of the default table as a DataFrame of pandas.
+    /// Return the rows of the default table as a pandas DataFrame.
     fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method0("to_pandas")
     }
 
-    /// The values at a field path of the default table as an array of NumPy; see `Table.to_numpy`.
+    /// Return the values at a field path of the default table as a NumPy array; see
+    /// `Table.to_numpy`.
     fn to_numpy<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method1("to_numpy", (path,))
     }
 
-    /// The sum of the numbers at a field path of the default table; see `Table.sum`.
+    /// Return the sum of the numbers at a field path of the default table; see `Table.sum`.
     fn sum<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         column::sum(&self.default(py)?, path)
     }
 
-    /// The least value at a field path of the default table; see `Table.min`.
+    /// Return the least value at a field path of the default table; see `Table.min`.
     fn min<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         column::least(&self.default(py)?, path)
     }
 
-    /// The greatest value at a field path of the default table; see `Table.max`.
+    /// Return the greatest value at a field path of the default table; see `Table.max`.
     fn max<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         column::greatest(&self.default(py)?, path)
     }
 
-    /// The mean of the numbers at a field path of the default table; see `Table.mean`.
+    /// Return the mean of the numbers at a field path of the default table; see `Table.mean`.
     fn mean<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         column::mean(&self.default(py)?, path)
     }
 
-    /// How many rows of the default table have a value at a field path; see `Table.count`.
+    /// Return how many rows of the default table have a value at a field path; see `Table.count`.
     #[pyo3(signature = (path=None))]
     fn count<'py>(&self, py: Python<'py>, path: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         self.default(py)?.call_method1("count", (path,))
     }
 
-    /// The values at a field path of all rows of the default table; see `Table.column`.
+    /// Return the values at a field path of all rows of the default table; see `Table.column`.
     fn column<'py>(&self, py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         column::column(&self.default(py)?, path)
     }

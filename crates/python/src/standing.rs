@@ -1,4 +1,5 @@
-//! The table that a handle stands for, apart from the handle, so that a transaction can change it.
+//! The table that a handle stands for, kept outside of the handle so that the database can change
+//! it.
 
 use std::sync::Arc;
 
@@ -7,40 +8,43 @@ use pyo3::prelude::*;
 
 use crate::hot::gil::{GilCell, GilRc, GilValue, Shared};
 
-/// What has become of what a transaction did, since the last savepoint that was taken back.
+/// The outcome of a transaction's work since the last rollback to a savepoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is not over.
+    /// The transaction is still running.
     Open,
     /// Committed.
     Kept,
-    /// Dropped: it never was.
+    /// Rolled back.
     TakenBack,
 }
 
-/// A table, and the fate of the transaction in which it was met: if that is taken back, so may be the table, and its id
-/// be given to another.
+/// A table, and the outcome of the transaction in which the handle found it. After a rollback, the
+/// table may be gone and its id may be given to another one.
 pub type Met = (TableId, Option<GilRc<GilValue<Fate>>>);
 
-/// Which table a handle stands for. Apart from it, so that it can be told of a table that it has not seen yet.
+/// The table that a handle stands for. It is kept outside of the handle, so that the database can
+/// inform it about a table that the handle has not found yet.
 pub struct Standing {
     /// The name that the handle was made for.
     pub given: Arc<str>,
-    /// The one found last, where the table was renamed since.
+    /// The name found last, which differs if the table was renamed.
     pub name: GilCell<Arc<str>>,
-    /// The table, once it was met.
+    /// The table, once it was found.
     pub table: GilCell<Option<Met>>,
 }
 
 impl Shared for Standing {}
 
 impl Standing {
-    /// Whether it may have to be told still: it knows of no table, or of one that is not committed.
+    /// Whether the handle may still need information: it knows no table, or one that is not
+    /// committed.
     pub fn is_pending(&self, py: Python<'_>) -> bool {
         self.table.with(py, |table| !matches!(table, Some((_, None))))
     }
 
-    /// The table of this name is this one, and about to lose the name. Whoever waits for one to be made stands for it.
+    /// Binds the handle to the table of this name, which is about to lose the name, if the handle
+    /// has no table yet.
     pub fn meet(&self, py: Python<'_>, name: &str, id: TableId, fate: Option<GilRc<GilValue<Fate>>>) {
         self.settle(py);
         if self.table.with(py, |table| table.is_none()) && self.name.with(py, |own| **own == *name) {
@@ -48,7 +52,8 @@ impl Standing {
         }
     }
 
-    /// Stand for a name alone again, the first one, where the table was met in a transaction that is taken back.
+    /// Forgets a table that was found in a transaction that was rolled back; the handle then stands
+    /// for its first name again.
     pub fn settle(&self, py: Python<'_>) {
         let is_gone = self.table.with(
             py,

@@ -1,4 +1,4 @@
-//! Exceptions for errors of the store: the class by what the caller can do, the store's own message.
+//! Convert errors of the store to exceptions.
 
 use pellucid_query::index::{Definition, Keys};
 use pellucid_record::key::split_stand_in;
@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 use crate::errors::{close_match, of_system, raise, shorten, stopped, value_error};
 use crate::values::keys;
 
-/// What an error of the store raises: the class by what the caller can do, the store's own message.
+/// The exception for an error of the store. Its class says what the caller can do; the message is
+/// the store's own.
 pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
     if let Some((path, message)) = error.beside_path() {
         // ENOENT, EISDIR and EEXIST have these numbers on every system that Python runs on.
@@ -76,7 +77,7 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
     }
 }
 
-/// What is wrong with an index.
+/// The exception for an error of an index.
 fn of_index(py: Python<'_>, error: &IndexError, message: String) -> PyErr {
     let class = match error {
         IndexError::NotUnique(refused) => {
@@ -97,7 +98,7 @@ fn of_index(py: Python<'_>, error: &IndexError, message: String) -> PyErr {
     raise(py, class, message)
 }
 
-/// `UniqueError` with what was refused.
+/// `UniqueError`, with the refused row and value.
 fn not_unique(py: Python<'_>, refused: &NotUnique) -> PyResult<PyErr> {
     let definition = Definition::parse(&refused.definition).map_err(value_error)?;
     let split = Keys::of(&definition);

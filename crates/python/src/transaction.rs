@@ -1,4 +1,4 @@
-//! What does `with db.transaction():` give, and `table.edit(key)`?
+//! The transaction context manager behind `with db.transaction():` and `table.edit(key)`.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::store_errors;
 
 /// A transaction, as a context manager.
 ///
-/// Several writes to several tables, all or none: an exception that leaves the block drops them.
-/// A transaction inside another is a savepoint of it.
+/// It makes several writes to several tables that are stored all or none: an exception that leaves
+/// the block rolls them back. A transaction inside of another one is a savepoint.
 ///
 /// >>> import pellucid
 /// >>> db = pellucid.open(":memory:")
@@ -31,16 +31,16 @@ pub struct TransactionContext {
     core: Arc<Core>,
     entered: GilValue<Option<Entered>>,
     has_ended: GilValue<bool>,
-    // Where, for whoever forgets to leave it.
+    // The line where it was entered, for the warning about a block that was never left.
     site: GilCell<Option<CallSite>>,
 }
 
-/// What a block that has been entered is.
+/// The state of a block that has been entered.
 #[derive(Clone, Copy)]
 struct Entered {
-    /// The transaction.
+    /// The serial of its transaction.
     serial: Option<u64>,
-    /// None for the transaction itself.
+    /// The savepoint of an inner block; None for the transaction itself.
     savepoint: Option<Savepoint>,
 }
 
@@ -50,7 +50,7 @@ impl TransactionContext {
         Self { core, entered: GilValue::new(None), has_ended: GilValue::new(false), site: GilCell::new(None) }
     }
 
-    /// Begin it.
+    /// Begins the transaction, or a savepoint.
     pub fn enter(&self, py: Python<'_>) -> PyResult<()> {
         if self.entered.get().is_some() {
             return Err(errors::raise(
@@ -70,7 +70,7 @@ impl TransactionContext {
         Ok(())
     }
 
-    /// Begin it for a block of the user's.
+    /// Begins the transaction for a block of the user, and notes the line.
     pub fn enter_block(&self, py: Python<'_>) -> PyResult<()> {
         self.enter(py)?;
         let site = CallSite::here(py);
@@ -78,18 +78,20 @@ impl TransactionContext {
         Ok(())
     }
 
-    /// Nobody can leave the block any more: let others write, and say so.
+    /// Handles a context that was dropped before its block was left: rolls the transaction back, so
+    /// that other threads can write, and issues a warning.
     #[cold]
     fn abandon(&self, py: Python<'_>, entered: Entered) {
         if entered.serial.is_none() || self.core.serial(py) != entered.serial {
             return;
         }
         let (what, done) = match entered.savepoint {
-            // What was done since may be meant for the transaction around it, which still has its end before it.
+            // The work since the savepoint may be meant for the outer transaction, which can still
+            // be ended.
             Some(_) => ("a transaction within another", "what it did belongs to the one around it"),
             None => ("a transaction", "it has been rolled back"),
         };
-        // Whatever raised may have let go of the context as well.
+        // An exception may be in flight, and may have caused the drop.
         let raised = PyErr::take(py);
         if entered.savepoint.is_none() {
             self.core.abandon(py);
@@ -110,7 +112,7 @@ impl TransactionContext {
         }
     }
 
-    /// End it: keep what it did, or drop it.
+    /// Ends the transaction or savepoint: keeps its work, or rolls it back.
     pub fn exit(&self, py: Python<'_>, keep: bool) -> PyResult<()> {
         let Some(entered) = self.entered.get() else {
             let what = if self.has_ended.get() {
@@ -123,7 +125,8 @@ impl TransactionContext {
         self.has_ended.set(true);
         self.core.check_not_lent(py)?;
         if !self.core.gate.is_open() && !self.core.is_mine(py) {
-            // `close` has dropped it, so there is nothing left to end: only who wanted it kept must know.
+            // `close` has rolled it back, so there is nothing left to end. Only a caller that
+            // wanted to keep the work gets an exception.
             self.entered.set(None);
             return if keep { Err(self.core.closed_within(py)) } else { Ok(()) };
         }
@@ -138,7 +141,7 @@ impl TransactionContext {
                 "a transaction must end in the thread and task that opened it; it is still open there",
             ));
         }
-        // Only now: a refused exit leaves the transaction to its owner.
+        // Only now, so that after a refused exit the transaction still belongs to its owner.
         self.entered.set(None);
         match entered.savepoint {
             None => self.core.end(py, keep),
@@ -148,7 +151,7 @@ impl TransactionContext {
     }
 }
 
-/// What leaving a block raises whose transaction, or the one around it, has ended.
+/// The exception for leaving a block whose transaction, or the one around it, has ended.
 fn over(py: Python<'_>) -> PyErr {
     errors::raise(py, "TransactionError", "this transaction is over: the one around it has ended before it")
 }
@@ -190,7 +193,7 @@ impl TransactionContext {
     }
 }
 
-/// Run `work` in a transaction.
+/// Runs `work` in a transaction.
 pub fn within<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
     let context = TransactionContext::new(core.clone());
     context.enter(py)?;
@@ -203,7 +206,7 @@ pub fn within<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResu
     }
 }
 
-/// As `within`, for many rows: entries of indexes are written at the end, in order.
+/// As `within`, for many rows: index entries are written at the end, in order.
 pub fn within_batch<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
     let mut refused = None;
     let done = within(py, core, || {
@@ -228,7 +231,8 @@ pub fn within_batch<R>(py: Python<'_>, core: &Arc<Core>, work: impl FnOnce() -> 
     }
 }
 
-/// What a batch raises that was taken back, where the row that has the value was one of its own, of a part that had been written; else None.
+/// The exception for a batch that was rolled back, if the row that has the value already was one of
+/// the batch itself and had been written; otherwise None.
 fn settled(py: Python<'_>, core: &Arc<Core>, mut refused: NotUnique) -> Option<PyErr> {
     let has_it = if core.is_mine(py) {
         core.in_running(py, |transaction| transaction.has_refused(&refused)).ok()?

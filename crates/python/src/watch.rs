@@ -1,7 +1,8 @@
-//! What do `db.watch()` and `table.watch()` give?
+//! The iterators over changes that `db.watch()` and `table.watch()` return.
 //!
-//! The store's `Watch` reads commits; here rows become keys and records, and the waiting is done: with the GIL released, in slices
-//! after which signals are looked at and whether the database is still open. Between two steps nothing is held of it.
+//! The store's `Watch` reads commits; this file turns rows into keys and records, and waits. It
+//! waits with the GIL released, in slices; after each one it checks signals, and whether the
+//! database is still open. Between two steps it holds nothing of the database.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,12 +26,12 @@ use crate::values::home::Home;
 use crate::values::keys;
 use crate::values::row::Row;
 
-/// How long signals may have to wait.
+/// The longest wait before signals are checked.
 const SLICE: Duration = Duration::from_millis(50);
 
 const WATCHED: &str = "this is what a commit has written, which does not change; write through the table";
 
-/// One thing that a commit did: see `Database.watch`.
+/// One change of a commit: see `Database.watch`.
 ///
 /// >>> import pellucid
 /// >>> db = pellucid.open(":memory:")
@@ -42,17 +43,17 @@ const WATCHED: &str = "this is what a commit has written, which does not change;
 /// Change(version=2, table='default', kind='put', key='ann', value={'age': 30}, is_last=True)
 #[pyclass(frozen, get_all, module = "pellucid", name = "Change")]
 pub struct ChangeHandle {
-    /// The version of the database that the commit made; the same for all that it did.
+    /// The version of the database that the commit made; the same for all of its changes.
     version: u64,
-    /// The name that the table had.
+    /// The name of the table at that time.
     table: Py<PyString>,
-    /// "put", "delete" and "clear" are about rows, "create", "drop" and "rename" about the table.
+    /// "put", "delete" and "clear" concern rows; "create", "drop" and "rename" concern the table.
     kind: &'static str,
-    /// The key of the row; None where it is about the whole table.
+    /// The key of the row; None for a change of the whole table.
     key: Py<PyAny>,
-    /// What a put has put there; the new name of a table that was renamed; else None.
+    /// The new value for "put", the new name of the table for "rename", and None for other kinds.
     value: Py<PyAny>,
-    /// Whether it is the last thing that the commit did, of what is watched.
+    /// Whether this is the last change of the commit that the watch gives.
     is_last: bool,
 }
 
@@ -79,7 +80,7 @@ impl ChangeHandle {
     }
 }
 
-/// An iterator over what is committed, by whichever process: see `Database.watch`.
+/// An iterator over the changes that any process commits: see `Database.watch`.
 ///
 /// >>> import pellucid
 /// >>> db = pellucid.open(":memory:")
@@ -91,24 +92,25 @@ impl ChangeHandle {
 pub struct WatchHandle {
     core: Arc<Core>,
     timeout: Option<Duration>,
-    /// The version up to which everything was given; beside the rest, which whoever waits has to himself.
+    /// The version up to which all changes were given. It lies outside of the mutex, which a
+    /// waiting thread holds.
     given: AtomicU64,
     state: Mutex<State>,
 }
 
 struct State {
     watch: pellucid_store::Watch,
-    /// What is left of the commit that is being given, and its version.
+    /// The remaining changes of the current commit, and its version.
     pending: VecDeque<Change>,
     version: u64,
     is_over: bool,
-    /// Handles that the rows are read through; those of all tables, unless one table is watched.
+    /// The handles that rows are read through: of all tables, or of the one that is watched.
     tables: HashMap<TableId, Py<Table>>,
     table: Option<Py<Table>>,
 }
 
 impl WatchHandle {
-    /// Watch everything, or one table.
+    /// A watch on all tables, or on one.
     pub fn new(
         py: Python<'_>,
         core: &Arc<Core>,
@@ -133,7 +135,7 @@ impl WatchHandle {
         Py::new(py, Self { core: core.clone(), timeout, given, state: Mutex::new(state) })
     }
 
-    /// What is next; None where nothing came for as long as was to be waited, or nothing will.
+    /// The next change; None if none came before the timeout, or if none will come.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<ChangeHandle>>> {
         self.core.check_open(py)?;
         let mut guard = match self.state.try_lock() {
@@ -178,7 +180,8 @@ impl WatchHandle {
         let (version, is_last) = (state.version, state.pending.len() == 1);
         let table = self.table(py, &mut state.tables, state.table.as_ref(), change)?;
         let object = self.object_of(py, change, version, is_last, &table)?;
-        // The change leaves the queue only now: where making its object raises, the next step gives it again.
+        // The change leaves the queue only now: if making its object raises, the next step tries
+        // again.
         state.pending.pop_front();
         if is_last {
             self.given.store(version, Ordering::Relaxed);
@@ -186,7 +189,7 @@ impl WatchHandle {
         Ok(Some(object))
     }
 
-    /// The handle through which the rows of a table are read.
+    /// The handle that the rows of a table are read through.
     fn table(
         &self,
         py: Python<'_>,
@@ -256,7 +259,8 @@ impl WatchHandle {
         self.next(py)
     }
 
-    /// The version up to which everything was given: where another watch goes on, with `since=`.
+    /// The version up to which all changes were given; another watch can continue there with
+    /// `since=`.
     #[getter]
     fn version(&self) -> u64 {
         self.given.load(Ordering::Relaxed)
@@ -270,7 +274,7 @@ impl WatchHandle {
     }
 }
 
-/// The version that `since` is.
+/// Reads the argument `since`, a version.
 fn since_of(since: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
     let Some(since) = since else { return Ok(None) };
     if since.is_instance_of::<PyBool>() || !since.is_instance_of::<PyInt>() {

@@ -1,4 +1,4 @@
-//! `Aggregate`: what `agg` makes of the values of an expression in many rows.
+//! The class `Aggregate`: a computation over the values of an expression in many rows.
 
 use pellucid_query::Extremes;
 use pellucid_query::expression::Node;
@@ -9,7 +9,7 @@ use pyo3::types::PyTuple;
 use crate::errors;
 use crate::expression::handle::Expression;
 
-/// What is made of a group's values, or of a query's: `count()`, `F.age.mean()`.
+/// A computation over the values of a group or a query: `count()`, `F.age.mean()`.
 ///
 /// >>> import pellucid
 /// >>> from pellucid import F, count
@@ -19,36 +19,37 @@ use crate::expression::handle::Expression;
 /// {'n': 2, 'mean': 25.0}
 #[pyclass(frozen, module = "pellucid", name = "Aggregate")]
 pub struct Aggregate {
-    /// What is made of the values.
+    /// The kind of computation.
     pub kind: Kind,
     /// The expression; None to count rows.
     pub node: Option<Node>,
 }
 
-/// What is made of values.
+/// The kinds of aggregates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// How many there are.
+    /// The number of values.
     Count,
     /// Their sum.
     Sum,
     /// Their mean.
     Mean,
-    /// The least.
+    /// The least value.
     Least,
-    /// The greatest.
+    /// The greatest value.
     Greatest,
 }
 
 impl Aggregate {
-    /// The aggregate of an expression, or, to count, of rows.
+    /// The aggregate of an expression, or of rows, to count them.
     pub fn new(kind: Kind, node: Option<Node>) -> Self {
         Self { kind, node }
     }
 }
 
 impl Aggregate {
-    /// The expression of which it is the least or the greatest value, if it is.
+    /// The expression of a `min` or `max` aggregate, and which of the two it is; None for other
+    /// kinds.
     pub fn extreme(&self) -> Option<(&Node, Extremes)> {
         let which = match self.kind {
             Kind::Least => Extremes::Least,
@@ -58,7 +59,7 @@ impl Aggregate {
         self.node.as_ref().map(|node| (node, which))
     }
 
-    /// The method of an expression that makes it.
+    /// The name of the method of `Expression` that makes this aggregate.
     pub fn name(&self) -> &'static str {
         match self.kind {
             Kind::Count => "count",
@@ -69,7 +70,7 @@ impl Aggregate {
         }
     }
 
-    /// What it is of what: `sum of n * price`.
+    /// A text for messages: `sum of n * price`.
     pub fn shown(&self) -> String {
         let name = self.name();
         match &self.node {
@@ -97,7 +98,7 @@ impl Aggregate {
         slf.as_ptr() as u64
     }
 
-    /// As it was made: `Expression.sum(expression)`, `pellucid.count()`.
+    /// Pickles it as the call that makes it: `Expression.sum(expression)`, `pellucid.count()`.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let Some(node) = &self.node else {
             return Ok((py.import("pellucid")?.getattr("count")?, PyTuple::empty(py)));

@@ -1,7 +1,8 @@
-//! Which value is a scalar of somebody else's, such as `numpy.datetime64` or `pandas.Timestamp`?
+//! Convert scalars of other libraries, such as `numpy.datetime64` or `pandas.Timestamp`.
 //!
-//! As a constant it is the value of Python's own types that it equals, to the microsecond: fields have those. What has parts of a microsecond, or
-//! is no moment that Python has, is refused; it would equal nothing, and say so in silence. What is no moment (NaT) is NaN, which equals nothing.
+//! As a constant, such a scalar is converted to the equal value of Python's own types, which fields
+//! hold. A time with parts of a microsecond, or outside of the range of Python's types, is refused:
+//! it would equal nothing, without an error. NaT becomes NaN, which equals nothing.
 
 use pellucid_record::Value;
 use pellucid_record::value::Double;
@@ -11,18 +12,18 @@ use pyo3::types::{PyDate, PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyTi
 use crate::errors;
 use crate::values::dates;
 
-/// What an object stands for.
+/// The converted scalar.
 pub enum Foreign<'py> {
     /// An object of Python's own types.
     Object(Bound<'py, PyAny>),
-    /// A value that no such object is.
+    /// A value without such an object.
     Value(Value),
 }
 
-/// What a scalar of another library stands for; None for any other object.
+/// Converts a scalar of another library; None for any other object.
 ///
 /// # Errors
-/// `UnsupportedValue` for a moment that Python does not have.
+/// `UnsupportedValue` for a time that Python's types cannot hold.
 pub fn scalar<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Foreign<'py>>> {
     if let Ok(moment) = object.cast::<PyDateTime>() {
         return if moment.is_exact_instance_of::<PyDateTime>() {
@@ -48,7 +49,7 @@ fn nothing<'py>() -> Foreign<'py> {
     Foreign::Value(Value::Float(Double(f64::NAN)))
 }
 
-/// Says why an object is no constant.
+/// The exception for an object that cannot be a constant.
 fn refused(object: &Bound<'_, PyAny>, why: &str) -> PyErr {
     let shown = object.repr().map(|text| text.to_string()).unwrap_or_default();
     errors::raise(
@@ -60,9 +61,9 @@ fn refused(object: &Bound<'_, PyAny>, why: &str) -> PyErr {
 
 const FINER: &str = "it has parts of a microsecond, and datetimes and timedeltas have none; round it, or make it a datetime, first";
 
-/// Whether it is pandas' NaT, or has nanoseconds.
+/// Whether the object is pandas' NaT; raises if it has nanoseconds.
 fn is_nothing(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    // pandas' NaT is an instance of datetime.
+    // pandas' NaT is an instance of datetime, and does not equal itself.
     if object.ne(object)? {
         return Ok(true);
     }
@@ -86,7 +87,7 @@ fn datetime<'py>(moment: &Bound<'py, PyDateTime>) -> PyResult<Foreign<'py>> {
     if let Some(foreign) = &zone
         && dates::zone_bytes(foreign.as_any())?.is_none()
     {
-        // Of pytz, or dateutil: the same instant.
+        // A zone of pytz or dateutil: converted to the same instant in UTC.
         let utc = pyo3::types::PyTzInfo::utc(py)?.to_owned();
         moment = moment.call_method1("astimezone", (&utc,))?;
         zone = Some(utc);
@@ -128,7 +129,7 @@ fn of_numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Foreign<'py>>> {
         "M" | "m" => of_moment(&numpy, object, &dtype, kind == "M").map(Some),
         "b" | "i" | "u" | "f" | "U" | "S" => {
             let item = object.call_method0("item")?;
-            // A float of more digits than Python's is not the one that it would become.
+            // A float with more digits than Python's differs from the converted one.
             let is_same = kind != "f" || item.eq(object)? || item.ne(&item)?;
             if item.is_instance(&numpy.getattr("generic")?)? || !is_same {
                 return Err(refused(object, "no number of Python's equals it"));

@@ -1,8 +1,8 @@
-//! How does Python say a condition, or a computed value?
+//! The class `Expression`: a condition or a computed value, built with Python operators.
 //!
-//! `F.age >= 21` makes an [`Expression`], which is a value: nothing is read until a query runs it, without Python. `==` makes a
-//! condition, too, so that equality of two expressions is `same_as`. `operand.rs` makes expressions of Python's values, `python_text.rs`
-//! shows one as it is typed. Not here: what an expression comes to (`pellucid-query`).
+//! `F.age >= 21` makes an [`Expression`], a description that a query runs later, without Python.
+//! `==` makes a condition, too, so `same_as` tests for equality. `operand.rs` makes expressions of
+//! Python values, `python_text.rs` shows them as Python code; `pellucid-query` evaluates them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -12,9 +12,9 @@ use pellucid_query::expression::{
 };
 use pellucid_record::Value;
 use pyo3::basic::CompareOp;
-use pyo3::exceptions::{PyAttributeError, PyUnicodeEncodeError};
+use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PySlice, PyString, PyTuple};
+use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 
 use super::aggregate::{self, Aggregate};
 use super::operand::{condition, key_step, operand, refuse_condition, term, values_of};
@@ -22,15 +22,17 @@ use super::sort_by::SortBy;
 use super::{method, python_text, words};
 use crate::errors;
 
-/// A condition or a computed value over the fields of a record, made of `pellucid.F` and operators.
+/// A condition or computed value over the fields of a record, built from `F` and operators.
 ///
-/// `F.age` and `F["age"]` are the field, `F.name.last` one in another, `F.parts[0]` an element of a list, `F.tags.each()` each of
-/// them, `pellucid.KEY` the row's key. An attribute is always a field, whatever its name: `F.year` is the field `year`. To call one applies its last
-/// name as a function: `F.born.year()` is the year of `born`.
+/// `F.age` and `F["age"]` are the field `age`, `F.name.last` is a nested field, `F.parts[0]` an
+/// element of a list, `F.tags.each()` any of its elements, and `pellucid.KEY` the row's key. An
+/// attribute is always a field, whatever its name: `F.year` is the field `year`. A call applies the
+/// last name as a function: `F.born.year()` is the year of `born`.
 ///
-/// Nothing is true or false before it meets a record: `&`, `|` and `~` stand for `and`, `or` and `not`, and since they bind tighter than
-/// comparisons, these stand in parentheses. A field that is missing, or of an unlike type, makes each comparison False, and
-/// `!=` is exactly `~(==)`. Two expressions are compared by `same_as`. `str` is the text that `pellucid.parse` reads.
+/// An expression is neither true nor false by itself. Write `&`, `|` and `~` for `and`, `or` and
+/// `not`, and put comparisons in parentheses, since these operators bind tighter. If a field is
+/// missing or has an unlike type, every comparison with it is False, and `!=` is exactly `~(==)`.
+/// `same_as` compares two expressions. `str` gives the text that `pellucid.parse` reads.
 ///
 /// >>> from pellucid import F
 /// >>> (F.age >= 21) & F.name.last.startswith("B")
@@ -40,19 +42,19 @@ use crate::errors;
 #[pyclass(frozen, module = "pellucid", name = "Expression")]
 pub struct Expression {
     pub(super) node: Node,
-    /// Whether its last step is an attribute's, so that it may be the name of a function.
+    /// Whether its last step is an attribute, so that a call may apply it as a function.
     is_attribute: bool,
 }
 
-/// An expression as it is typed in Python, for messages.
+/// An expression as Python code, for messages.
 pub fn shown(py: Python<'_>, node: &Node) -> String {
     python_text::of(py, node).unwrap_or_else(|_| node.to_string())
 }
 
-/// The expression of this kind.
+/// Makes an expression of this kind.
 ///
 /// # Errors
-/// `ValueError` where it nests too deep.
+/// `ValueError` if it nests too deep.
 fn made(kind: Kind) -> PyResult<Expression> {
     match expression::Expression::new(kind) {
         Ok(node) => Ok(Expression::of(node)),
@@ -61,17 +63,18 @@ fn made(kind: Kind) -> PyResult<Expression> {
 }
 
 impl Expression {
-    /// The value that is the whole record, or the row's key.
+    /// The expression for the whole record, or for the row's key.
     pub fn root(source: Source) -> PyResult<Self> {
         made(Kind::Field(source, Vec::new()))
     }
 
-    /// The object of a node.
+    /// The Python object for a node.
     pub fn of(node: Node) -> Self {
         Self { node, is_attribute: false }
     }
 
-    /// The path ahead of its last name, and that, where it may be a function: `F.born` and `year` of `F.born.year`.
+    /// The path up to its last name, and that name, if a call may apply it as a function: `F.born`
+    /// and `year` for `F.born.year`.
     fn as_call(&self) -> Option<(Self, &str)> {
         let Kind::Field(source, path) = self.node.kind() else { return None };
         let (Step::Field(name), above) = path.split_last()? else { return None };
@@ -79,13 +82,13 @@ impl Expression {
         self.is_attribute.then_some((above, name))
     }
 
-    /// The call of which the parentheses may have been forgotten, for messages: `F.born.year()` for `F.born.year`.
+    /// The call that a user may have meant, for messages: `F.born.year()` for `F.born.year`.
     pub fn meant_call(&self, py: Python<'_>) -> Option<String> {
         let (above, name) = self.as_call()?;
         method::is_name(py, name).then(|| format!("{}.{name}()", shown(py, &above.node)))
     }
 
-    /// What it says.
+    /// The node of the expression.
     pub fn node(&self) -> &Node {
         &self.node
     }
@@ -93,7 +96,7 @@ impl Expression {
     fn compare(&self, comparison: Comparison, other: &Bound<'_, PyAny>) -> PyResult<Self> {
         let is_bare = !other.is_exact_instance_of::<Self>();
         let other = operand(other)?;
-        // Such a condition is seldom compared, and often a comparison that lacks its parentheses.
+        // Users seldom compare such a condition; mostly, a comparison lacks its parentheses.
         let is_condition = matches!(self.node.kind(), Kind::And(_) | Kind::Or(_) | Kind::Not(_));
         if is_condition && is_bare && !matches!(other.kind(), Kind::Literal(Value::Bool(_))) {
             return Err(errors::type_error(format!(
@@ -114,10 +117,11 @@ impl Expression {
         made(Kind::Arithmetic(operation, term(operation, other)?, self.node.clone()))
     }
 
-    /// What is in a string, in bytes or, anywhere, in a container. Nothing begins or ends with what is no text, and nothing would be found.
+    /// A search for `piece` in a string, in bytes or, with `Anywhere`, in a container. For the
+    /// start and the end, `piece` must be text, since nothing else could be found there.
     fn has(&self, part: Part, piece: &Bound<'_, PyAny>) -> PyResult<Self> {
         let (field, word) = (python_text::short(&self.node), part.word());
-        // What Python's own str takes.
+        // Python's own str takes tuples.
         let is_several = piece.is_instance_of::<PyTuple>()
             || piece.is_instance_of::<PyList>()
             || piece.is_instance_of::<PySet>()
@@ -142,7 +146,7 @@ impl Expression {
         made(Kind::Call(function, self.node.clone()))
     }
 
-    /// The path that goes on with this step; the text says why there is none.
+    /// The path with one more step; the text says why there is none.
     fn stepped(&self, step: Step) -> Result<Self, String> {
         let Kind::Field(source, path) = self.node.kind() else {
             return Err(format!("{} is computed, and has no parts to choose from", self.node.brief()));
@@ -177,7 +181,7 @@ fn no_floor_division(node: &Node) -> PyErr {
 
 #[pymethods]
 impl Expression {
-    /// `NumPy`'s scalars leave operators with an expression to it.
+    /// None makes NumPy's scalars leave operators with an expression to the expression.
     #[classattr]
     #[pyo3(name = "__array_ufunc__")]
     fn array_ufunc() -> Option<()> {
@@ -189,7 +193,7 @@ impl Expression {
         name: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let expression = slf.get();
-        // What the interpreter and its libraries ask for is no field.
+        // Dunder names, which the interpreter and libraries look up, are not fields.
         let is_field = matches!(expression.node.kind(), Kind::Field(Source::Record, _))
             && name.to_str().is_ok_and(|name| !is_dunder(name));
         if is_field && let Ok(field) = expression.stepped(Step::Field(name.to_str()?.into())) {
@@ -458,7 +462,7 @@ impl Expression {
         self.reflected(Operation::Remainder, other)
     }
 
-    /// Whether it lies between two values, or is one of them.
+    /// Return the condition that the value lies between two values, both included.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.age.between(20, 30))
@@ -467,10 +471,10 @@ impl Expression {
         made(Kind::Between(self.node.clone(), operand(least)?, operand(greatest)?))
     }
 
-    /// Whether it equals any of the values.
+    /// Return the condition that the value equals any of these values.
     ///
-    /// `values` is any iterable of values, which are written down at once: a set of them is in one order. `TypeError` for a str, of
-    /// which each character would be one.
+    /// `values` is any iterable. It is read at once; the values of a set get a fixed order. Raises
+    /// `TypeError` for a str, since each of its characters would be a value.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.city.isin(["Bath", "York"]))
@@ -487,29 +491,30 @@ impl Expression {
         made(Kind::IsIn(self.node.clone(), values_of(values)?))
     }
 
-    /// Whether a string, or bytes, begins with `prefix`.
+    /// Return the condition that a string or bytes begins with `prefix`.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.name.startswith("B"))
     /// name startswith 'B'
     #[pyo3(signature = (prefix, *others), text_signature = "($self, prefix)")]
     fn startswith(&self, prefix: &Bound<'_, PyAny>, others: &Bound<'_, PyTuple>) -> PyResult<Self> {
-        // As Python's own takes none but one, and where to begin.
+        // Unlike Python's own method, it takes only one prefix and no position.
         self.has(Part::Start, if others.is_empty() { prefix } else { others.as_any() })
     }
 
-    /// Whether a string, or bytes, ends with `suffix`.
+    /// Return the condition that a string or bytes ends with `suffix`.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.name.endswith("n"))
     /// name endswith 'n'
     #[pyo3(signature = (suffix, *others), text_signature = "($self, suffix)")]
     fn endswith(&self, suffix: &Bound<'_, PyAny>, others: &Bound<'_, PyTuple>) -> PyResult<Self> {
-        // As Python's own takes none but one, and where to begin.
+        // Unlike Python's own method, it takes only one suffix and no position.
         self.has(Part::End, if others.is_empty() { suffix } else { others.as_any() })
     }
 
-    /// Whether `part` is in it: a string in a string, an element in a list, tuple or set, a key in a dict.
+    /// Return the condition that the value contains `part`: a string contains a string, a list,
+    /// tuple or set an element, a dict a key.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.tags.contains("a"))
@@ -525,10 +530,11 @@ impl Expression {
         self.has(Part::Anywhere, part)
     }
 
-    /// Whether a regular expression is found anywhere in a string.
+    /// Return the condition that a regular expression matches anywhere in a string.
     ///
-    /// The syntax is that of Python's `re`, and what is found is what `re.search` finds, in linear time: without backreferences and
-    /// looking around. `ValueError` where it is none. `^` and `$` hold it to the ends.
+    /// The syntax is that of Python's `re` without backreferences and lookaround; it finds what
+    /// `re.search` finds, in linear time. Raises `ValueError` for other patterns. `^` and `$`
+    /// anchor.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.name.matches("^B.*n$"))
@@ -561,7 +567,7 @@ impl Expression {
         made(Kind::Matches(self.node.clone(), text))
     }
 
-    /// Whether there is such a field, be it None.
+    /// Return the condition that the field exists; its value may be None.
     ///
     /// >>> from pellucid import F
     /// >>> print(~F.email.exists())
@@ -570,7 +576,7 @@ impl Expression {
         made(Kind::Exists(self.node.clone()))
     }
 
-    /// Whether None stands there. A missing field is not None.
+    /// Return the condition that the value is None. A missing field is not None.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.email.is_none())
@@ -579,7 +585,7 @@ impl Expression {
         made(Kind::IsNone(self.node.clone()))
     }
 
-    /// The characters of a string, the bytes of bytes, the elements of a container.
+    /// Return how many characters a string has, bytes has bytes, or a container has elements.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.tags.length() > 2)
@@ -588,7 +594,7 @@ impl Expression {
         self.call(Function::Length)
     }
 
-    /// The string in lower case.
+    /// Return the string in lower case.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.email.lower() == "ann@bath.example")
@@ -597,7 +603,7 @@ impl Expression {
         self.call(Function::Lower)
     }
 
-    /// The string in upper case.
+    /// Return the string in upper case.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.code.upper() == "BA1")
@@ -606,7 +612,7 @@ impl Expression {
         self.call(Function::Upper)
     }
 
-    /// The number without its sign, as `abs(...)` of it.
+    /// Return the number without its sign, as `abs(...)` does.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.balance.abs() < 1)
@@ -615,7 +621,7 @@ impl Expression {
         self.call(Function::Abs)
     }
 
-    /// The year of a date or datetime.
+    /// Return the year of a date or datetime.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.born.year() == 2000)
@@ -624,7 +630,7 @@ impl Expression {
         self.call(Function::Year)
     }
 
-    /// The month of a date or datetime, 1 to 12.
+    /// Return the month of a date or datetime, 1 to 12.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.born.month() == 12)
@@ -633,7 +639,7 @@ impl Expression {
         self.call(Function::Month)
     }
 
-    /// The day of the month of a date or datetime.
+    /// Return the day of the month of a date or datetime.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.born.day() == 31)
@@ -642,7 +648,7 @@ impl Expression {
         self.call(Function::Day)
     }
 
-    /// Each element of a list, tuple or set: a condition is true if it is for any of them.
+    /// Return each element of a list, tuple or set: a condition is true if it is true for any.
     ///
     /// >>> from pellucid import F
     /// >>> print(F.people.each().name == "Ann")
@@ -651,7 +657,7 @@ impl Expression {
         self.stepped(Step::Each).map_err(errors::type_error)
     }
 
-    /// For `order_by`: from the greatest to the least.
+    /// Return a descending order for `order_by`: from the greatest to the least.
     ///
     /// >>> from pellucid import F
     /// >>> F.age.desc()
@@ -660,12 +666,12 @@ impl Expression {
         SortBy::new(self.node.clone(), true)
     }
 
-    /// For `order_by`: from the least to the greatest, as without it.
+    /// Return an ascending order (the default) for `order_by`: from the least to the greatest.
     fn asc(&self) -> SortBy {
         SortBy::new(self.node.clone(), false)
     }
 
-    /// For `agg`: how many rows have a value there; None is one, a missing field is not.
+    /// Return an aggregate for `agg`: how many rows have a value there, None included.
     fn count(&self) -> PyResult<Aggregate> {
         if matches!(self.node.kind(), Kind::Field(Source::Record, path) if path.is_empty()) {
             return Err(errors::type_error(
@@ -676,7 +682,7 @@ impl Expression {
         Ok(Aggregate::new(aggregate::Kind::Count, Some(self.node.clone())))
     }
 
-    /// For `agg`: what the numbers add up to; 0 where there are none.
+    /// Return an aggregate for `agg`: the sum of the numbers; 0 if there are none.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -689,22 +695,22 @@ impl Expression {
         Aggregate::new(aggregate::Kind::Sum, Some(self.node.clone()))
     }
 
-    /// For `agg`: the mean of the numbers; None where there are none.
+    /// Return an aggregate for `agg`: the mean of the numbers; None if there are none.
     fn mean(&self) -> Aggregate {
         Aggregate::new(aggregate::Kind::Mean, Some(self.node.clone()))
     }
 
-    /// For `agg`: the least value that is not None, in the order of keys.
+    /// Return an aggregate for `agg`: the least value that is not None, in the order of keys.
     fn min(&self) -> Aggregate {
         Aggregate::new(aggregate::Kind::Least, Some(self.node.clone()))
     }
 
-    /// For `agg`: the greatest value that is not None, in the order of keys.
+    /// Return an aggregate for `agg`: the greatest value that is not None, in the order of keys.
     fn max(&self) -> Aggregate {
         Aggregate::new(aggregate::Kind::Greatest, Some(self.node.clone()))
     }
 
-    /// Whether the other is the same expression; `==` makes a condition.
+    /// Return whether the other is the same expression. (`==` makes a condition.)
     ///
     /// >>> from pellucid import F
     /// >>> (F.age == 1).same_as(F.age == 1), (F.age == 1).same_as(F.age == 2)
@@ -732,57 +738,4 @@ impl Expression {
     fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
         slf
     }
-}
-
-/// The expression of a text, such as `str` of one gives.
-///
-/// The language is that of the reference, "Expressions". Raises `ParseError`, a `ValueError`, which says where and what was
-/// expected there.
-///
-/// >>> import pellucid
-/// >>> pellucid.parse("age >= 21 and name.last startswith 'B'")
-/// (F.age >= 21) & F.name.last.startswith('B')
-#[pyfunction]
-pub fn parse(text: &Bound<'_, PyAny>) -> PyResult<Expression> {
-    let py = text.py();
-    let Ok(text) = text.cast::<PyString>() else {
-        let kind = text.get_type();
-        return Err(errors::type_error(format!(
-            "parse() takes the text of an expression, not {}",
-            kind.name()?
-        )));
-    };
-    let refused = |(line, column): (usize, usize), message: String| {
-        let raised = errors::raise(py, "ParseError", message);
-        let value = raised.value(py);
-        let set = value.setattr("line", line).and_then(|()| value.setattr("column", column));
-        set.err().unwrap_or(raised)
-    };
-    let utf8 = match text.to_str() {
-        Ok(utf8) => utf8,
-        Err(error) if error.is_instance_of::<PyUnicodeEncodeError>(py) => {
-            let (place, code) = surrogate_in(text, &error)?;
-            let message = format!(
-                "line {}, column {}: a lone surrogate, which no text of an expression can have; in a string it is written \\u{code:04x}",
-                place.0, place.1
-            );
-            return Err(refused(place, message));
-        }
-        Err(error) => return Err(error),
-    };
-    expression::parse(utf8)
-        .map(Expression::of)
-        .map_err(|error| refused((error.line, error.column), error.to_string()))
-}
-
-/// In which line and column, from 1 on, a text has the surrogate that cannot be encoded, and which one it is.
-fn surrogate_in(text: &Bound<'_, PyString>, error: &PyErr) -> PyResult<((usize, usize), u32)> {
-    let py = text.py();
-    let start: usize = error.value(py).getattr("start")?.extract()?;
-    let before = text.get_item(PySlice::new(py, 0, start as isize, 1))?.cast_into::<PyString>()?;
-    let before = before.to_str()?;
-    let line = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|character| *character != '\n').count() + 1;
-    let code = py.import("builtins")?.call_method1("ord", (text.get_item(start)?,))?.extract()?;
-    Ok(((line, column), code))
 }

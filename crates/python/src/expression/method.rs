@@ -1,7 +1,8 @@
-//! What is an attribute of a computed expression, where it is not called?
+//! Methods of computed expressions that are looked up but not called.
 //!
-//! A [`Method`] such as `F.name.lower().startswith`, which is called as any method is. A method of Python's own would equal nothing, and say so in
-//! silence. An attribute of a path is a field, and to call that applies the method of its last name (`of_name`).
+//! `F.name.lower().startswith` without a call is a [`Method`], which can be called like any method.
+//! A plain Python method in a comparison would equal nothing, without an error. An attribute of a
+//! path is a field, and calling it applies the method of its last name (`of_name`).
 
 use pellucid_query::expression::Node;
 use pyo3::basic::CompareOp;
@@ -13,9 +14,10 @@ use crate::errors;
 use crate::expression::handle::Expression;
 use crate::expression::python_text;
 
-/// A method of a computed expression that was not called yet: `F.name.lower().startswith` without `(...)`.
+/// A method of a computed expression that was not called: `F.name.lower().startswith` without
+/// `(...)`.
 ///
-/// All it can do is be called, and every operator says so with a `TypeError`.
+/// It can only be called; every operator raises a `TypeError` that says so.
 #[pyclass(frozen, module = "pellucid", name = "Method")]
 pub struct Method {
     node: Node,
@@ -23,7 +25,7 @@ pub struct Method {
     function: Py<PyAny>,
 }
 
-/// The attribute of an expression that Python found: as it is, or for a method one that says what it is no good for.
+/// The attribute that Python found on an expression; a method is wrapped in a `Method`.
 pub fn attribute<'py>(
     expression: &Bound<'py, Expression>,
     name: &Bound<'py, PyString>,
@@ -37,10 +39,11 @@ pub fn attribute<'py>(
     Ok(Bound::new(expression.py(), method)?.into_any())
 }
 
-/// The method of expressions that has this name, to be called with an expression first; `None` where there is none.
+/// The method of expressions with this name, to be called with an expression as first argument;
+/// `None` if there is none.
 ///
 /// # Errors
-/// What looking it up raises.
+/// What the lookup raises.
 pub fn of_name<'py>(py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     let class = py.get_type::<Expression>();
     let method = class.getattr_opt(name)?.filter(|_| !name.starts_with('_'));
@@ -52,10 +55,10 @@ pub fn is_name(py: Python<'_>, name: &str) -> bool {
     of_name(py, name).is_ok_and(|method| method.is_some())
 }
 
-/// Refuses a method where a value is wanted.
+/// Refuses a method in place of a value.
 ///
 /// # Errors
-/// `TypeError` for a method, with what to write instead.
+/// `TypeError` for a method, with a hint what to write instead.
 pub fn refuse(object: &Bound<'_, PyAny>) -> PyResult<()> {
     match object.cast_exact::<Method>() {
         Ok(method) => method.get().refuse(object.py()),
@@ -70,7 +73,7 @@ impl Method {
         format!("{} is the method {name}(), which is called: {called}", called.trim_end_matches("()"))
     }
 
-    /// How it is called.
+    /// The call as Python code.
     pub fn called(&self, py: Python<'_>) -> String {
         format!("{}.{}()", python_text::operand(py, &self.node), self.name.bind(py).to_string_lossy())
     }
@@ -82,7 +85,7 @@ impl Method {
 
 #[pymethods]
 impl Method {
-    /// NumPy's scalars leave operators to it.
+    /// None makes NumPy's scalars leave operators with a method to the method.
     #[classattr]
     #[pyo3(name = "__array_ufunc__")]
     fn array_ufunc() -> Option<()> {

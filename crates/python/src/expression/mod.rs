@@ -1,4 +1,4 @@
-//! Expressions of fields, as Python writes them with `F`.
+//! Expressions over fields, which Python code builds with `F`.
 
 pub mod aggregate;
 pub mod foreign;
@@ -7,4 +7,5 @@ pub mod method;
 pub mod operand;
 pub mod python_text;
 pub mod sort_by;
+pub mod text;
 pub mod words;

@@ -1,4 +1,4 @@
-//! Which expression, or which value in one, is a Python object?
+//! Turn Python objects into expressions and into the values in them.
 
 use pellucid_query::Fault;
 use pellucid_query::expression::{self, Among, Kind, Node, Operation, Step};
@@ -19,10 +19,10 @@ use crate::query::plan::refuse_aggregate;
 use crate::signals::is_interrupted;
 use crate::values::{bytes, path};
 
-/// The expression that an object is.
+/// The node of an `Expression` object.
 ///
 /// # Errors
-/// `TypeError` for anything but an `Expression`, with what to write instead.
+/// `TypeError` for anything else, with a hint what to write instead.
 pub fn node_of(object: &Bound<'_, PyAny>) -> PyResult<Node> {
     if let Ok(expression) = object.cast_exact::<Expression>() {
         return Ok(expression.get().node().clone());
@@ -45,10 +45,11 @@ pub fn node_of(object: &Bound<'_, PyAny>) -> PyResult<Node> {
     )))
 }
 
-/// The value that stands for an object in an expression.
+/// The value for an object in an expression.
 ///
 /// # Errors
-/// `UnsupportedValue` where no record can hold it, `TypeError` for an expression that is no literal.
+/// `UnsupportedValue` if no record can hold it, `TypeError` for an expression that is not a
+/// literal.
 pub fn literal_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     if let Some(value) = plain(object) {
         return Ok(value);
@@ -72,19 +73,20 @@ pub fn literal_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     literal_of_own(object)
 }
 
-/// Refuses what is no value of a row, and looks as if it were: a method that was not called, an aggregate, an order.
+/// Refuses objects that look like values but have none in a row: a method that was not called, an
+/// aggregate, an order.
 ///
 /// # Errors
-/// `TypeError`, with what to write instead.
+/// `TypeError`, with a hint what to write instead.
 pub fn refuse_unready(object: &Bound<'_, PyAny>) -> PyResult<()> {
     method::refuse(object)?;
     refuse_aggregate(object)
 }
 
-/// Refuses to count the values of a condition, which has one in every row.
+/// Refuses to count the values of a condition, since a condition has a value in every row.
 ///
 /// # Errors
-/// `TypeError`, with what counts the rows of which it is true.
+/// `TypeError`, with a hint how to count the rows for which it is true.
 pub fn refuse_condition(node: &Node) -> PyResult<()> {
     if !node.is_condition() {
         return Ok(());
@@ -96,10 +98,11 @@ pub fn refuse_condition(node: &Node) -> PyResult<()> {
     )))
 }
 
-/// The path of a field that `argument` names, as [`path::parse`] has it; an expression is refused by its own text.
+/// The steps of a field path, as [`path::parse`] returns them; expressions are refused with a
+/// message of their own.
 ///
 /// # Errors
-/// `TypeError` for what names no field, `ValueError` for an empty path.
+/// `TypeError` for an object that is not a path, `ValueError` for an empty path.
 pub fn field_path<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     refuse_unready(argument)?;
     if argument.is_instance_of::<Expression>() {
@@ -112,10 +115,10 @@ pub fn field_path<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, 
     path::parse(argument)
 }
 
-/// The value that equals an object, as `literal_of` has it; None for what no record can hold.
+/// The value that equals an object, as `literal_of` returns it; None if no record can hold one.
 ///
 /// # Errors
-/// As `literal_of`, but for such.
+/// Those of `literal_of`, except `UnsupportedValue`.
 pub fn equal_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     if let Some(value) = plain(object) {
         return Ok(Some(value));
@@ -136,7 +139,7 @@ pub fn equal_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     }
 }
 
-/// As `literal_of`, for what is no scalar of another library.
+/// As `literal_of`, for an object that is not a scalar of another library.
 fn literal_of_own(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     if let Some(value) = plain(object) {
         return Ok(value);
@@ -151,7 +154,7 @@ fn literal_of_own(object: &Bound<'_, PyAny>) -> PyResult<Value> {
         Err(error) if is_unsupported(py, &error) => error,
         done => return done,
     };
-    // No record has such an object, but what it equals.
+    // No record has an instance of a subclass of str or int, but it may have an equal value.
     if let Some(value) = base_of(object)? {
         return Ok(value);
     }
@@ -165,7 +168,7 @@ fn literal_of_own(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     Err(raised)
 }
 
-/// The values of a tuple in which there are scalars of other libraries; None where there is none.
+/// The values of a tuple with scalars of other libraries; None if it has none.
 fn elements_of(tuple: &Bound<'_, PyTuple>) -> PyResult<Option<Vec<Value>>> {
     let mut has_foreign = false;
     let mut elements = Vec::with_capacity(tuple.len());
@@ -185,7 +188,7 @@ fn elements_of(tuple: &Bound<'_, PyTuple>) -> PyResult<Option<Vec<Value>>> {
     elements.into_iter().map(value).collect::<PyResult<_>>().map(Some)
 }
 
-/// The number or the text that an instance of a subclass of one is.
+/// The number, text or bytes of an instance of a subclass.
 fn base_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     let py = object.py();
     let base = if let Ok(text) = object.cast::<PyString>() {
@@ -210,7 +213,7 @@ fn is_unsupported(py: Python<'_>, error: &PyErr) -> bool {
     error.get_type(py).name().is_ok_and(|name| name.to_str().is_ok_and(|name| name == "UnsupportedValue"))
 }
 
-/// What most literals are.
+/// The value of the most frequent literals.
 fn plain(object: &Bound<'_, PyAny>) -> Option<Value> {
     if object.is_none() {
         Some(Value::None)
@@ -221,17 +224,17 @@ fn plain(object: &Bound<'_, PyAny>) -> Option<Value> {
     } else if let Ok(value) = object.cast_exact::<PyFloat>() {
         Some(Value::Float(Double(value.value())))
     } else if let Ok(value) = object.cast_exact::<PyString>() {
-        // Lone surrogates are for the encoder.
+        // The encoder handles lone surrogates.
         value.to_str().ok().map(|text| Value::Str(text.to_owned()))
     } else {
         None
     }
 }
 
-/// The expression that an object is, or stands for.
+/// The node of an `Expression`, or a literal for any other object.
 ///
 /// # Errors
-/// As `literal_of`.
+/// Those of `literal_of`.
 pub fn operand(object: &Bound<'_, PyAny>) -> PyResult<Node> {
     match object.cast_exact::<Expression>() {
         Ok(expression) => Ok(expression.get().node().clone()),
@@ -239,7 +242,7 @@ pub fn operand(object: &Bound<'_, PyAny>) -> PyResult<Node> {
     }
 }
 
-/// Whether nothing is computed with such a value, whatever the other one.
+/// Whether arithmetic with such a value never has a result, whatever the other operand is.
 pub fn is_no_term(value: &Value) -> bool {
     matches!(
         value,
@@ -247,7 +250,7 @@ pub fn is_no_term(value: &Value) -> bool {
     )
 }
 
-/// What is computed with: as `operand`, but for values of which nothing ever comes.
+/// An operand of arithmetic: as `operand`, but refuses values that never give a result.
 pub fn term(operation: Operation, object: &Bound<'_, PyAny>) -> PyResult<Node> {
     let node = operand(object)?;
     if !object.is_exact_instance_of::<Expression>()
@@ -264,7 +267,7 @@ pub fn term(operation: Operation, object: &Bound<'_, PyAny>) -> PyResult<Node> {
     Ok(node)
 }
 
-/// The condition on the other side of `&` or `|`.
+/// The operand of `&` or `|`, which must be a condition.
 pub fn condition(object: &Bound<'_, PyAny>, sign: &str) -> PyResult<Node> {
     if let Ok(node) = node_of(object) {
         return Ok(node);
@@ -278,7 +281,7 @@ pub fn condition(object: &Bound<'_, PyAny>, sign: &str) -> PyResult<Node> {
     )))
 }
 
-/// The step that an index in brackets is.
+/// The step for an index in brackets.
 pub fn key_step(key: &Bound<'_, PyAny>) -> PyResult<Step> {
     if key.is_exact_instance_of::<PySlice>() {
         return Err(errors::type_error(
@@ -291,10 +294,10 @@ pub fn key_step(key: &Bound<'_, PyAny>) -> PyResult<Step> {
     })
 }
 
-/// The values of an iterable, however many.
+/// The values of an iterable of any length.
 ///
 /// # Errors
-/// As `literal_of`, and what a signal handler raises.
+/// Those of `literal_of`, and what a signal handler raises.
 pub fn values_of(values: &Bound<'_, PyAny>) -> PyResult<Among> {
     refuse_unready(values)?;
     let is_text = values.is_instance_of::<PyString>()
@@ -308,7 +311,7 @@ pub fn values_of(values: &Bound<'_, PyAny>) -> PyResult<Among> {
     }
     let (py, mut pace) = (values.py(), Pace::new(is_interrupted as fn() -> bool));
     let mut found = Many::default();
-    // The order of a set of Python's is another one in each process.
+    // The order of a Python set differs from process to process.
     let is_set = values.is_exact_instance_of::<PySet>() || values.is_exact_instance_of::<PyFrozenSet>();
     if is_set
         && values.len()? <= SET_COUNT_FEW
@@ -336,10 +339,10 @@ pub fn values_of(values: &Bound<'_, PyAny>) -> PyResult<Among> {
     expression::many(found, &mut pace).map_err(|_| errors::stopped(py))
 }
 
-/// Elements of a set that are written down at once: some milliseconds.
+/// Larger sets are encoded with checks for signals; this many take some milliseconds.
 const SET_COUNT_FEW: usize = 1 << 14;
 
-/// The elements of a set of many in one order, whichever they had.
+/// The elements of a large set in a fixed order, that of their records.
 fn in_order(elements: Many<Value>, pace: &mut Pace<fn() -> bool>) -> Result<Many<Value>, Fault> {
     let mut coded = Many::default();
     for value in elements.into_rest() {

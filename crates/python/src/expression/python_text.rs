@@ -1,7 +1,8 @@
-//! How is an expression typed in Python?
+//! Show an expression as Python code.
 //!
-//! The text of `repr` makes the same expression when it is evaluated, where `F`, `KEY` and `pellucid` mean ours, and `datetime`, `Decimal`, `UUID`
-//! and `zoneinfo` what Python shows by these names. What cannot be typed so is a text for `pellucid.parse`.
+//! Evaluating the text of `repr` makes the same expression, where `F`, `KEY` and `pellucid` are
+//! ours, and `datetime`, `Decimal`, `UUID` and `zoneinfo` are what Python's own `repr` means. An
+//! expression that cannot be written so is shown as a call of `pellucid.parse`.
 
 use pellucid_query::expression::{Chain, Comparison, Expression, Kind, Node, Operation, Source, Step};
 use pellucid_record::Value;
@@ -12,7 +13,7 @@ use pyo3::types::PyString;
 use crate::expression::operand::{is_no_term, literal_of};
 use crate::values::bytes;
 
-/// How tightly Python's operators bind: comparisons loosest of all.
+/// The precedence of Python's operators: comparisons bind loosest.
 mod level {
     pub const COMPARE: u8 = 1;
     pub const OR: u8 = 2;
@@ -23,10 +24,10 @@ mod level {
     pub const PRIMARY: u8 = 7;
 }
 
-/// Ints of more bits have more digits than Python reads.
+/// Ints with more bytes have more digits than Python parses.
 const DECIMAL_BYTES_MAX: usize = 1700;
 
-/// The text of an expression in Python.
+/// The expression as Python code.
 pub fn of(py: Python<'_>, node: &Node) -> PyResult<String> {
     let mut shower =
         Shower { py, is_keyword: py.import("keyword")?.getattr("iskeyword")?, out: String::new() };
@@ -34,13 +35,13 @@ pub fn of(py: Python<'_>, node: &Node) -> PyResult<String> {
     Ok(shower.out)
 }
 
-/// The text of what has attributes: in parentheses where it needs some.
+/// The same as the operand of an attribute access: in parentheses if it needs them.
 pub fn operand(py: Python<'_>, node: &Node) -> String {
     let text = of(py, node).unwrap_or_else(|_| node.to_string());
     if level_of(node.kind()) == level::PRIMARY { text } else { format!("({text})") }
 }
 
-/// A path, or its stand-in, for messages.
+/// The path, or an example of one, for messages.
 pub fn short(node: &Node) -> String {
     match node.kind() {
         Kind::Field(Source::Record, path) if !path.is_empty() => format!("F.{node}"),
@@ -70,7 +71,7 @@ fn level_of_operation(operation: Operation) -> u8 {
 }
 
 impl Shower<'_> {
-    /// Appends what is an `Expression` for Python, too.
+    /// Appends a node so that Python evaluates it to an `Expression`.
     fn push(&mut self, node: &Node, least: u8) -> PyResult<()> {
         if level_of(node.kind()) >= least {
             return self.push_kind(node);
@@ -81,7 +82,7 @@ impl Shower<'_> {
         Ok(())
     }
 
-    /// Appends what stands beside an `Expression`: a value is itself.
+    /// Appends a node that stands beside an `Expression`, where a literal is a plain value.
     fn push_beside(&mut self, node: &Node, least: u8) -> PyResult<()> {
         match node.kind() {
             Kind::Literal(value) => self.push_value(value),
@@ -163,7 +164,8 @@ impl Shower<'_> {
     fn push_comparison(&mut self, comparison: Comparison, one: &Node, other: &Node) -> PyResult<()> {
         self.push(one, level::OR)?;
         self.out.extend([" ", comparison.sign(), " "]);
-        // What `Expression.compare` takes for a lack of parentheses.
+        // `Expression.compare` refuses a condition beside a plain value, as a comparison without
+        // parentheses.
         let is_condition = matches!(one.kind(), Kind::And(_) | Kind::Or(_) | Kind::Not(_));
         if is_condition && !matches!(other.kind(), Kind::Literal(Value::Bool(_))) {
             self.push(other, level::OR)
@@ -174,13 +176,13 @@ impl Shower<'_> {
 
     fn push_arithmetic(&mut self, operation: Operation, one: &Node, other: &Node) -> PyResult<()> {
         let own = level_of_operation(operation);
-        // A string formats what stands behind its `%`.
+        // A Python string would format the operand after its `%`.
         let formats = operation == Operation::Remainder
             && matches!(
                 one.kind(),
                 Kind::Literal(Value::Str(_) | Value::Surrogates(_) | Value::Bytes(_) | Value::Bytearray(_))
             );
-        // What Python refuses beside an expression, a text may have.
+        // Python refuses such a literal beside an expression, but `pellucid.parse` reads it.
         let is_refused = |node: &Node| matches!(node.kind(), Kind::Literal(value) if is_no_term(value));
         if formats || matches!(other.kind(), Kind::Literal(_)) || is_refused(one) {
             self.push(one, own)?;
@@ -233,7 +235,7 @@ impl Shower<'_> {
 
     /// Whether `.name` leads to the field of this name.
     fn is_attribute(&self, name: &str) -> PyResult<bool> {
-        // Python takes some other characters for one.
+        // ASCII only, since Python normalizes some other characters in names.
         let is_name = name.starts_with(|first: char| first == '_' || first.is_ascii_alphabetic())
             && name.chars().all(|character| character == '_' || character.is_ascii_alphanumeric());
         let is_special = name.starts_with("__") && name.ends_with("__");
@@ -252,7 +254,7 @@ impl Shower<'_> {
         self.push_parsed(&Expression::literal(value.clone()))
     }
 
-    /// Appends a value as Python shows it, if that makes the same one.
+    /// Appends a value as Python shows it; false if that would not make the same value.
     fn try_push_value(&mut self, value: &Value) -> PyResult<bool> {
         match value {
             Value::Float(number) if !number.0.is_finite() => {

@@ -1,4 +1,4 @@
-//! `SortBy`: an expression, and whether its order is turned round.
+//! The class `SortBy`: an expression to sort by, and the direction.
 
 use pellucid_query::expression::{Kind, Node};
 use pyo3::basic::CompareOp;
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::expression::handle::{Expression, shown};
 
-/// What `order_by` is given to turn an order round.
+/// An argument of `order_by` with a direction.
 ///
 /// >>> from pellucid import F
 /// >>> F.age.desc()
@@ -16,7 +16,7 @@ use crate::expression::handle::{Expression, shown};
 pub struct SortBy {
     /// The expression.
     pub node: Node,
-    /// Whether the greatest comes first.
+    /// Whether the greatest value comes first.
     pub is_descending: bool,
 }
 
@@ -40,7 +40,7 @@ impl SortBy {
         slf.as_ptr() as u64
     }
 
-    /// As it was made: `Expression.desc(expression)`.
+    /// Pickles it as the call that makes it: `Expression.desc(expression)`.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Expression,))> {
         let make = py.get_type::<Expression>().getattr(if self.is_descending { "desc" } else { "asc" })?;
         Ok((make, (Expression::of(self.node.clone()),)))

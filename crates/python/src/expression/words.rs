@@ -1,6 +1,6 @@
-//! What to write in place of a function that other libraries have and expressions do not.
+//! Hints for functions that other libraries have and expressions do not.
 
-/// Functions of others, and what to write instead.
+/// Names of such functions, and what to write instead.
 const FUNCTION_WORDS: &[(&[&str], &str)] = &[
     (&["len", "size"], "write length()"),
     (
@@ -44,7 +44,7 @@ const FUNCTION_WORDS: &[(&[&str], &str)] = &[
     (&["cast", "astype", "map", "apply"], ".filter(lambda row: ...) computes it in Python"),
 ];
 
-/// What to write in place of a function that expressions do not have.
+/// What to write instead of a function that expressions do not have.
 pub fn of_function(name: &str) -> Option<&'static str> {
     FUNCTION_WORDS.iter().find(|(words, _)| words.contains(&name)).map(|(_, instead)| *instead)
 }

@@ -1,15 +1,16 @@
-//! How do columns cross into memory that is not ours, and out of it?
+//! Move columns of numbers and Arrow arrays between pellucid and other libraries.
 //!
 //! Invariants:
 //!
-//! 1. Elements of somebody else's array are written while the GIL is held and none of his code runs, in an array that was
-//!    made for us and is initialized.
-//! 2. What a capsule of Arrow's names holds is the C struct of that name, as its maker promises: a Python object cannot make
-//!    such a capsule, only native code can. Its contents are moved out, so that nobody else uses or releases them; one that was
-//!    taken before is marked so.
-//! 3. A stream's functions are called with the stream that they came from, by one thread at a time, before it is released.
-//! 4. Every array is validated in full before a value of it is looked at. What cannot be told from the data alone, that a
-//!    buffer is as long as its array says, is its maker's promise.
+//! 1. We write the elements of a NumPy array while we hold the GIL and no Python code runs. The
+//!    array was made for us and is initialized.
+//! 2. A capsule with one of Arrow's names holds the C struct of that name: only native code can
+//!    make such a capsule, and its maker promises it. We move the contents out, so that no other
+//!    owner uses or releases them; a struct that was taken before is marked as released.
+//! 3. A stream's functions are called with the stream that they came from, by one thread at a time,
+//!    before it is released.
+//! 4. Every array is validated in full before one of its values is read. One thing cannot be
+//!    validated from the data: that a buffer is as long as its array says. Its maker promises that.
 
 use std::ffi::{CStr, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,15 +26,15 @@ use pyo3::exceptions::{PySystemError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-/// Bools, of which a byte has 8, and as many nulls and structs beside them.
+/// How many elements one byte may stand for: 8 bools, plus as many nulls and structs beside them.
 const ELEMENTS_PER_BYTE_MAX: usize = 16;
-/// Elements of an array that has no data at all.
+/// How many elements an array without any data may have.
 const UNBACKED_COUNT_MAX: usize = 1 << 24;
 
-/// Shows the elements of an array that was made for us to `fill`, which calls no Python.
+/// Passes the elements of an array that was made for us to `fill`, which must call no Python code.
 ///
 /// # Errors
-/// It is no array of one dimension of such elements, or cannot be written to.
+/// The array is not one-dimensional, has other elements, or is read-only.
 pub fn elements<T: Element>(array: &Bound<'_, PyAny>, fill: impl FnOnce(&mut [T])) -> PyResult<()> {
     let buffer = PyBuffer::<T>::get(array)?;
     if buffer.readonly() || !buffer.is_c_contiguous() {
@@ -42,14 +43,15 @@ pub fn elements<T: Element>(array: &Bound<'_, PyAny>, fill: impl FnOnce(&mut [T]
         ));
     }
     if buffer.item_count() > 0 {
-        // SAFETY: the exporter has so many initialized elements of this type there, aligned for it, and keeps them there while
-        // the buffer lives; nobody else reads or writes them meanwhile (invariant 1).
+        // SAFETY: the exporter has that many initialized elements of this type, aligned for it, and
+        // keeps them while the buffer lives; no other code reads or writes them meanwhile
+        // (invariant 1).
         fill(unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast(), buffer.item_count()) });
     }
     Ok(())
 }
 
-/// Arrays that somebody hands over, one after the other, all of one type.
+/// Arrow arrays from another library, read one after the other; all have one type.
 pub struct Incoming {
     data_type: DataType,
     source: Source,
@@ -60,32 +62,33 @@ enum Source {
     Array(Option<FFI_ArrowArray>),
 }
 
-/// Why there is no next array.
+/// Why the next array cannot be read.
 pub enum Broken {
-    /// The stream says so.
+    /// The stream reported an error.
     Raised(String),
-    /// What it gave is not what it should be.
+    /// The stream or the array breaks the rules of Arrow's C interface.
     Damaged(String),
-    /// Arrow has no such type: the column, and the type as the schema writes it.
+    /// A type that Arrow does not define: the column, and the type as the schema writes it.
     Unknown(String, String),
 }
 
 impl Incoming {
-    /// What an object hands over as a stream, or as one array.
+    /// Reads the object's `__arrow_c_stream__()`, or its `__arrow_c_array__()` as a single array.
     ///
     /// # Errors
-    /// What its method raises; `TypeError` where that gives no capsule of this kind.
+    /// What that method raises; `TypeError` if it returns no capsule of the right name.
     pub fn of(object: &Bound<'_, PyAny>, is_stream: bool) -> PyResult<Result<Self, Broken>> {
         if is_stream {
             let given = object.call_method0("__arrow_c_stream__")?;
-            // SAFETY: the struct of a stream; an empty one is left in its place.
+            // SAFETY: the struct of a stream; an empty struct replaces it in the capsule.
             let stream = unsafe { FFI_ArrowArrayStream::from_raw(contents(&given, c"arrow_array_stream")?) };
             return Ok(Self::of_stream(stream));
         }
         let given = object.call_method0("__arrow_c_array__")?.cast_into::<PyTuple>()?;
         let (schema, array) = (given.get_item(0)?, given.get_item(1)?);
         let (schema, array) = (contents(&schema, c"arrow_schema")?, contents(&array, c"arrow_array")?);
-        // SAFETY: the structs of a schema and an array; empty ones are left in their places.
+        // SAFETY: the structs of a schema and an array; empty structs replace them in their
+        // capsules.
         let (schema, array) = unsafe { (FFI_ArrowSchema::from_raw(schema), FFI_ArrowArray::from_raw(array)) };
         if array.is_released() {
             return Ok(Err(Broken::Damaged("its array was taken before".into())));
@@ -106,10 +109,11 @@ impl Incoming {
         Ok(Self { data_type: type_of(&schema)?, source: Source::Stream(stream) })
     }
 
-    /// The next array; None behind the last. Runs the maker's code, which takes the GIL if it needs it.
+    /// The next array; None after the last one. Runs code of the array's maker, which takes the GIL
+    /// if it needs it.
     ///
     /// # Errors
-    /// There is none.
+    /// The stream failed, or its array is damaged.
     pub fn next(&mut self) -> Result<Option<ArrayRef>, Broken> {
         let array = match &mut self.source {
             Source::Array(array) => match array.take() {
@@ -130,7 +134,7 @@ impl Incoming {
                 array
             }
         };
-        // Arrow's import asserts what it relies on.
+        // Arrow's import panics where the array breaks a rule that it relies on.
         let data_type = self.data_type.clone();
         match catch_unwind(AssertUnwindSafe(|| checked(array, data_type))) {
             Ok(Ok(array)) => Ok(Some(array)),
@@ -145,8 +149,8 @@ fn checked(array: FFI_ArrowArray, data_type: DataType) -> Result<ArrayRef, Arrow
         return Err(ArrowError::InvalidArgumentError("an array's last offset is below zero".into()));
     }
     let read_as = without_nulls(&array, &data_type);
-    // SAFETY: an array as the C interface has it (invariant 2); what is in its buffers is looked at by `validate_full`
-    // first (invariant 4).
+    // SAFETY: an array as the C interface defines it (invariant 2); `validate_full` checks the
+    // content of its buffers before they are read (invariant 4).
     let mut data = unsafe { from_ffi_and_data_type(array, read_as.clone()) }?;
     if read_as != data_type {
         data = with_nulls(data, &data_type)?;
@@ -156,8 +160,8 @@ fn checked(array: FFI_ArrowArray, data_type: DataType) -> Result<ArrayRef, Arrow
     Ok(make_array(data))
 }
 
-/// Whether the last offset of some strings or bytes is below zero. Arrow's import takes it for the length of a buffer, before
-/// it validates anything.
+/// Whether the last offset of an array of strings or bytes is negative. Arrow's import uses it as
+/// the length of a buffer before it validates anything.
 fn ends_below_zero(array: &FFI_ArrowArray, data_type: &DataType) -> bool {
     let inner = |index: usize, kind: &DataType| {
         index < array.num_children() && ends_below_zero(array.child(index), kind)
@@ -182,7 +186,7 @@ fn ends_below_zero(array: &FFI_ArrowArray, data_type: &DataType) -> bool {
     }
 }
 
-/// The last offset of an array of strings or bytes; None where none has to be there.
+/// The last offset of an array of strings or bytes; None if the array needs no offsets.
 fn last_offset<T: Copy>(array: &FFI_ArrowArray) -> Option<T> {
     let count = array.len().checked_add(array.offset()).filter(|count| *count > 0)?;
     if array.num_buffers() < 3 {
@@ -192,12 +196,14 @@ fn last_offset<T: Copy>(array: &FFI_ArrowArray) -> Option<T> {
     if offsets.is_null() {
         return None;
     }
-    // SAFETY: the buffer of offsets has one more than there are elements, as its maker promises (invariant 4).
+    // SAFETY: the buffer of offsets has one more offset than there are elements, as its maker
+    // promises (invariant 4).
     Some(unsafe { offsets.add(count).read_unaligned() })
 }
 
-/// Refuses an array of more elements than its bytes may have: nulls, lists of size 0, structs without fields and runs have any
-/// number of elements in none, and each row of theirs takes memory here.
+/// Refuses an array with more elements than its bytes can hold. Nulls, lists of size 0, structs
+/// without fields and runs can have any number of elements in no bytes, but each row takes memory
+/// here.
 fn check_backed(data: &ArrayData) -> Result<(), ArrowError> {
     fn count(data: &ArrayData) -> usize {
         data.child_data().iter().map(count).fold(data.len(), usize::saturating_add)
@@ -211,7 +217,8 @@ fn check_backed(data: &ArrayData) -> Result<(), ArrowError> {
     )))
 }
 
-/// The type with empty structs in place of nulls that have a validity buffer: polars gives them one, and Arrow's import refuses it.
+/// Replaces null types that have a validity buffer by empty structs: polars gives nulls such a
+/// buffer, and Arrow's import refuses it.
 fn without_nulls(array: &FFI_ArrowArray, data_type: &DataType) -> DataType {
     let child = |index: usize, field: &FieldRef| {
         if index >= array.num_children() {
@@ -232,7 +239,7 @@ fn without_nulls(array: &FFI_ArrowArray, data_type: &DataType) -> DataType {
     }
 }
 
-/// The array as what it is, with its nulls.
+/// Gives the array its real type back: the nulls that `without_nulls` replaced.
 fn with_nulls(data: ArrayData, data_type: &DataType) -> Result<ArrayData, ArrowError> {
     if *data_type == DataType::Null {
         return Ok(ArrayData::new_null(data_type, data.len()));
@@ -249,7 +256,7 @@ fn with_nulls(data: ArrayData, data_type: &DataType) -> Result<ArrayData, ArrowE
     data.into_builder().data_type(data_type.clone()).child_data(children).build()
 }
 
-/// What the capsule of this name holds.
+/// The pointer in a capsule, which must have this name.
 fn contents<T>(capsule: &Bound<'_, PyAny>, name: &'static CStr) -> PyResult<*mut T> {
     let wrong = |_| {
         let class = capsule.get_type().name().map(|name| name.to_string()).unwrap_or_default();
@@ -262,7 +269,7 @@ fn contents<T>(capsule: &Bound<'_, PyAny>, name: &'static CStr) -> PyResult<*mut
     Ok(found.pointer_checked(Some(name)).map_err(wrong)?.as_ptr().cast())
 }
 
-/// What a schema says of its rows.
+/// The type of the rows that a schema describes.
 fn type_of(schema: &FFI_ArrowSchema) -> Result<DataType, Broken> {
     let field = catch_unwind(AssertUnwindSafe(|| Field::try_from(schema)));
     match field {
@@ -272,7 +279,7 @@ fn type_of(schema: &FFI_ArrowSchema) -> Result<DataType, Broken> {
     }
 }
 
-/// The first column of a type that polars alone has.
+/// Finds the first column whose type only polars defines.
 fn unknown(schema: &FFI_ArrowSchema, within: &str) -> Option<Broken> {
     let found = catch_unwind(AssertUnwindSafe(|| {
         let name = schema.name().unwrap_or_default();
@@ -285,10 +292,10 @@ fn unknown(schema: &FFI_ArrowSchema, within: &str) -> Option<Broken> {
     found.ok().flatten()
 }
 
-/// What a stream says of its last failure.
+/// The stream's message about its last error.
 fn raised(stream: &mut FFI_ArrowArrayStream, status: c_int) -> Broken {
     if let Some(get_last_error) = stream.get_last_error() {
-        // SAFETY: the stream's own function (invariant 3); what it returns stays until the next call.
+        // SAFETY: the stream's own function (invariant 3); the string lives until the next call.
         let message = unsafe {
             let message = get_last_error(&raw mut *stream);
             (!message.is_null()).then(|| CStr::from_ptr(message).to_string_lossy().into_owned())

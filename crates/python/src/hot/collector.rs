@@ -3,15 +3,15 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Keeps the cyclic garbage collector from running while it lives.
+/// Keeps the cyclic garbage collector from running until this is dropped.
 pub struct CollectorPause {
     was_enabled: bool,
 }
 
 impl CollectorPause {
-    /// Pause the collector; a pause inside a pause does nothing.
+    /// Pauses the collector; a pause inside a pause does nothing.
     pub fn new(_py: Python<'_>) -> Self {
-        // SAFETY: the token proves the GIL; returns whether it was enabled.
+        // SAFETY: the token proves the GIL. The call returns whether the collector was enabled.
         Self { was_enabled: unsafe { ffi::PyGC_Disable() } == 1 }
     }
 }

@@ -1,4 +1,4 @@
-//! How is state shared between handles when the GIL is the lock?
+//! State that handles share, with the GIL as its lock.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -9,14 +9,14 @@ use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::{PyClass, ffi};
 
-/// A value that only the holder of the GIL touches.
+/// A value that only the thread with the GIL reads and writes.
 ///
-/// The module declares that it uses the GIL (free-threaded builds switch it back on), so a
-/// `Python<'py>` token is the lock.
+/// The module declares that it needs the GIL (free-threaded builds switch it back on), so a
+/// `Python<'py>` token proves that the thread has the lock.
 #[derive(Default)]
 pub struct GilCell<T>(UnsafeCell<T>);
 
-// SAFETY: the content is reached through `with` alone, which wants a GIL token.
+// SAFETY: the content is reached only through `with`, which takes a GIL token, and `peek`.
 unsafe impl<T: Send> Sync for GilCell<T> {}
 
 impl<T> GilCell<T> {
@@ -25,10 +25,10 @@ impl<T> GilCell<T> {
         Self(UnsafeCell::new(value))
     }
 
-    /// Run `work` on the content.
+    /// Runs `work` on the content.
     ///
     /// `work` must not call into Python, directly or by dropping a Python object: another thread,
-    /// or a finalizer in this one, would reach the content a second time.
+    /// or a finalizer in this one, could then reach the content a second time.
     #[inline]
     pub fn with<R>(&self, _py: Python<'_>, work: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: the token proves that this thread holds the GIL, and `work` neither releases it
@@ -39,11 +39,12 @@ impl<T> GilCell<T> {
 }
 
 impl<T> GilCell<T> {
-    /// The content, for reading: `with` without a closure, whose captures a hot path pays for.
+    /// The content for reading: `with` without a closure, since captures of a closure cost time on
+    /// a hot path.
     ///
     /// # Safety
-    /// No `with` of this cell runs while the reference lives, so nothing is called meanwhile that
-    /// could come back here.
+    /// No `with` of this cell may run while the reference lives, so the caller calls nothing
+    /// meanwhile that could come back to this cell.
     #[inline]
     pub unsafe fn peek(&self, _py: Python<'_>) -> &T {
         // SAFETY: the token proves the GIL; the caller promises the rest.
@@ -51,12 +52,12 @@ impl<T> GilCell<T> {
     }
 }
 
-/// A copyable value that only the holder of the GIL touches: one load, one store.
+/// A copyable value that only the thread with the GIL reads and writes: one load, one store.
 #[derive(Default)]
 pub struct GilValue<T: Copy>(std::cell::Cell<T>);
 
-// SAFETY: as for `GilCell`; both accesses happen with the GIL held (each caller stands below a
-// slot that CPython called, or below PyO3), and neither can be interrupted.
+// SAFETY: as for `GilCell`; both accesses happen with the GIL held (every caller runs below a slot
+// that CPython called, or below PyO3), and no other code runs within them.
 unsafe impl<T: Copy + Send> Sync for GilValue<T> {}
 
 impl<T: Copy> GilValue<T> {
@@ -65,7 +66,7 @@ impl<T: Copy> GilValue<T> {
         Self(std::cell::Cell::new(value))
     }
 
-    /// The value now.
+    /// The current value.
     #[inline]
     pub fn get(&self) -> T {
         self.0.get()
@@ -78,9 +79,9 @@ impl<T: Copy> GilValue<T> {
     }
 }
 
-/// A shared value whose count of owners is kept under the GIL: `Arc` without its atomic operations.
+/// A shared value whose reference count is guarded by the GIL: `Arc` without atomic operations.
 ///
-/// A row, its names and its gate are shared by each handle on them; with `Arc` the five atomic
+/// All handles of a row share the row, its names and its gate. With `Arc`, the five atomic
 /// operations of making and dropping one view were a quarter of its time.
 pub struct GilRc<T: Shared> {
     inner: NonNull<Counted<T>>,
@@ -91,18 +92,20 @@ struct Counted<T> {
     value: T,
 }
 
-// SAFETY: counts are touched by `clone` and `drop` alone. Both happen with the GIL held: every owner is
-// (part of) a Python object or lives on the stack of a call from Python, and what is moved into a
-// closure that runs without the GIL (`py.detach`) is never one of these (the compiler cannot see that;
-// the debug assertion in `drop` can).
+// SAFETY: only `clone` and `drop` change the count. Both run with the GIL held: every owner is
+// (part of) a Python object or lives on the stack of a call from Python. None is ever moved into a
+// closure that runs without the GIL (`py.detach`). The compiler cannot check that; the debug
+// assertion in `drop` does.
 unsafe impl<T: Shared + Send + Sync> Send for GilRc<T> {}
 // SAFETY: as above.
 unsafe impl<T: Shared + Send + Sync> Sync for GilRc<T> {}
 
-/// Freed blocks of one type that are kept to be used again, without the general allocator: for values that come and go with
-/// each access. (A `malloc` and a `free` were an eighth of all instructions of `view(buf).age`.)
+/// Freed blocks of one type, kept for reuse without the general allocator: for values that are made
+/// and dropped with each access. (A `malloc` and a `free` were an eighth of all instructions of
+/// `view(buf).age`.)
 ///
-/// Invariant: a kept block came from the global allocator with the layout of this one type, and nothing in it is live.
+/// Invariant: a kept block came from the global allocator with the layout of this type, and holds
+/// no live value.
 pub struct Spare(GilCell<SpareBlocks>);
 
 const SPARE_COUNT: usize = 32;
@@ -112,11 +115,11 @@ struct SpareBlocks {
     count: usize,
 }
 
-// SAFETY: the blocks are memory that nobody else knows of, touched with the GIL held alone.
+// SAFETY: no other code knows these blocks, and they are touched only with the GIL held.
 unsafe impl Send for SpareBlocks {}
 
 impl Spare {
-    /// No block yet.
+    /// An empty list of blocks.
     pub const fn new() -> Self {
         Self(GilCell::new(SpareBlocks { blocks: [std::ptr::null_mut(); SPARE_COUNT], count: 0 }))
     }
@@ -130,7 +133,7 @@ impl Spare {
         })
     }
 
-    /// Whether the block was kept.
+    /// Keeps the block if there is room, and says whether it did.
     #[inline]
     fn keep(&self, py: Python<'_>, block: *mut u8) -> bool {
         self.0.with(py, |spare| match spare.blocks.get_mut(spare.count) {
@@ -144,9 +147,9 @@ impl Spare {
     }
 }
 
-/// What a `GilRc` may share.
+/// A type that a `GilRc` may share.
 pub trait Shared: Sized {
-    /// The memory that is kept for values of this type; none where they live long.
+    /// The blocks that are kept for values of this type; None for types whose values live long.
     #[inline]
     fn spare() -> Option<&'static Spare> {
         None
@@ -156,18 +159,19 @@ pub trait Shared: Sized {
 impl<T: Copy> Shared for GilValue<T> {}
 
 impl<T: Shared> GilRc<T> {
-    /// A first owner of `value`.
+    /// The first owner of `value`.
     #[inline]
     pub fn new(value: T) -> Self {
         Self::make(|| value)
     }
 
-    /// A first owner of what `make` gives, which is written where it stays: the block is there before it.
+    /// The first owner of what `make` returns. The block is allocated first, so that the value is
+    /// written straight into it.
     #[inline(always)]
     pub fn make(make: impl FnOnce() -> T) -> Self {
         const { assert!(size_of::<Counted<T>>() > 0) };
         let layout = std::alloc::Layout::new::<Counted<T>>();
-        // SAFETY: owners are made with the GIL held, as they are dropped.
+        // SAFETY: owners are made, as they are dropped, with the GIL held.
         let py = unsafe { Python::assume_attached() };
         let kept = T::spare().map_or(std::ptr::null_mut(), |spare| spare.take(py));
         let Some(inner) = NonNull::new(kept.cast::<Counted<T>>()).or_else(|| {
@@ -176,7 +180,7 @@ impl<T: Shared> GilRc<T> {
         }) else {
             std::alloc::handle_alloc_error(layout)
         };
-        // SAFETY: memory of this layout in which nothing is live.
+        // SAFETY: memory of this layout that holds no live value.
         unsafe { inner.write(Counted { count: Cell::new(1), value: make() }) };
         Self { inner }
     }
@@ -189,7 +193,7 @@ impl<T: Shared> GilRc<T> {
 
     #[inline]
     fn counted(&self) -> &Counted<T> {
-        // SAFETY: freed by the last owner's drop alone, and `self` is an owner.
+        // SAFETY: only the drop of the last owner frees the block, and `self` is an owner.
         unsafe { self.inner.as_ref() }
     }
 }
@@ -207,7 +211,7 @@ impl<T: Shared> Clone for GilRc<T> {
     #[inline]
     fn clone(&self) -> Self {
         let count = &self.counted().count;
-        // A wrap-around would need more owners than memory has room for.
+        // An overflow would need more owners than fit into memory.
         count.set(count.get() + 1);
         Self { inner: self.inner }
     }
@@ -216,13 +220,13 @@ impl<T: Shared> Clone for GilRc<T> {
 impl<T: Shared> Drop for GilRc<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: asks CPython whether this thread holds the GIL; callable at any time.
+        // SAFETY: asks CPython whether this thread holds the GIL; may be called at any time.
         debug_assert!(unsafe { pyo3::ffi::PyGILState_Check() } == 1, "a GilRc was dropped without the GIL");
         let count = &self.counted().count;
         if count.get() == 1 {
-            // SAFETY: the last owner, as with all below; the content is not looked at again.
+            // SAFETY: this is the last owner, and the content is not used again.
             unsafe { self.inner.drop_in_place() };
-            // SAFETY: the GIL is held, see above.
+            // SAFETY: the GIL is held (checked above).
             let py = unsafe { Python::assume_attached() };
             let block = self.inner.as_ptr().cast::<u8>();
             if !T::spare().is_some_and(|spare| spare.keep(py, block)) {
@@ -235,20 +239,19 @@ impl<T: Shared> Drop for GilRc<T> {
     }
 }
 
-/// Drop what holds references of PyO3's kind (`Py`, `PyErr`), and release them at once.
+/// Drops a value that holds PyO3 references (`Py`, `PyErr`) and releases them at once.
 ///
-/// Below a raw slot PyO3 would put them on a list for later (see `Strong`).
+/// Below a raw slot, PyO3 would put them on a list of deferred decrements (see `Strong`).
 #[cold]
 pub fn release<T>(value: T) {
-    // As within any call that came through PyO3.
     Python::attach(|_py| drop(value));
 }
 
-/// Make `error` the current exception.
+/// Makes `error` the current exception.
 #[cold]
 pub fn restore(error: PyErr) {
-    // Making the exception out of a class and its arguments drops both: see `release`. PyO3 panics where
-    // there is no memory for it, and a panic must not leave a slot.
+    // PyO3 makes the exception from a class and its arguments and drops both: see `release`. It
+    // panics if there is no memory, and a panic must not leave a slot.
     let restored = std::panic::AssertUnwindSafe(|| Python::attach(|py| error.restore(py)));
     if std::panic::catch_unwind(restored).is_err() {
         // SAFETY: the GIL is held, as everywhere below a slot.
@@ -256,22 +259,23 @@ pub fn restore(error: PyErr) {
     }
 }
 
-/// An owned reference to a Python object that is released at once when it is dropped.
+/// An owned reference to a Python object that is released as soon as it is dropped.
 ///
-/// PyO3's `Py` releases at once only inside of a call that came through PyO3; below a raw slot it would
-/// put the object on a list for later, which costs more, keeps memory, and leaves counts too high.
+/// PyO3's `Py` does that only inside of a call that came through PyO3. Below a raw slot it would
+/// defer the decrement to a list, which costs more, keeps memory, and leaves reference counts too
+/// high.
 pub struct Strong<T> {
     object: NonNull<ffi::PyObject>,
     kind: PhantomData<T>,
 }
 
-// SAFETY: counts change with the GIL held alone; owners move as `GilRc`'s do.
+// SAFETY: counts change only with the GIL held; owners move as those of `GilRc` do.
 unsafe impl<T> Send for Strong<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Strong<T> {}
 
 impl<T> Strong<T> {
-    /// A further reference to the object.
+    /// Takes a new reference to the object.
     #[inline]
     pub fn new(object: &Bound<'_, T>) -> Self {
         // SAFETY: a live object, the token in it proves the GIL; never null.
@@ -279,7 +283,7 @@ impl<T> Strong<T> {
         Self { object, kind: PhantomData }
     }
 
-    /// A further reference to the same object.
+    /// Takes another reference to the same object.
     #[inline]
     pub fn clone_ref(&self, _py: Python<'_>) -> Self {
         // SAFETY: a live object, since `self` owns a reference; the token proves the GIL.
@@ -287,23 +291,23 @@ impl<T> Strong<T> {
         Self { object: self.object, kind: PhantomData }
     }
 
-    /// The object, for PyO3.
+    /// The object as a PyO3 reference.
     #[inline]
     pub fn bind<'a, 'py>(&'a self, py: Python<'py>) -> Borrowed<'a, 'py, T> {
-        // SAFETY: a live object, since `self` owns a reference; it was a `T` when it came.
+        // SAFETY: a live object, since `self` owns a reference; it was a `T` when this was made.
         unsafe { Borrowed::from_ptr(py, self.object.as_ptr()).cast_unchecked() }
     }
 
-    /// The object, for PyO3, with this reference.
+    /// Hands this reference over to PyO3.
     #[inline]
     pub fn into_bound(self, py: Python<'_>) -> Bound<'_, T> {
         let object = self.object.as_ptr();
         std::mem::forget(self);
-        // SAFETY: the reference that was owned here; it was a `T` when it came.
+        // SAFETY: the reference that `self` owned; it was a `T` when this was made.
         unsafe { Bound::from_owned_ptr(py, object).cast_into_unchecked() }
     }
 
-    /// How many references to the object there are, this one included.
+    /// The object's reference count, this reference included.
     #[inline]
     pub fn reference_count(&self) -> isize {
         // SAFETY: a live object, since `self` owns a reference.
@@ -312,13 +316,14 @@ impl<T> Strong<T> {
 }
 
 impl<T: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync> Strong<T> {
-    /// The Rust part of an object of ours.
+    /// The Rust part of one of our objects.
     #[inline]
     pub fn get(&self) -> &T {
         // SAFETY: owners are used with the GIL held; the object lives as long as `self`.
         let py = unsafe { Python::assume_attached() };
         let content: *const T = self.bind(py).get();
-        // SAFETY: the content of a live object whose class is frozen: nobody has it mutably.
+        // SAFETY: the content of a live object whose class is frozen: there is no mutable reference
+        // to it.
         unsafe { &*content }
     }
 }
@@ -326,13 +331,13 @@ impl<T: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync> Strong<T> 
 impl<T> Drop for Strong<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: owned, and dropped with the GIL held, as a `GilRc` is.
+        // SAFETY: `self` owns the reference, and is dropped with the GIL held, as a `GilRc` is.
         unsafe { ffi::Py_DECREF(self.object.as_ptr()) };
     }
 }
 
-/// Refuses every interpreter of the process but the first: what this crate keeps in statics (classes, interned names,
-/// shapes) belongs to that one, and the lock that guards it is that one's.
+/// Refuses every interpreter of the process but the main one: this crate's statics (classes,
+/// interned names, shapes) belong to that interpreter, and its GIL guards them.
 ///
 /// # Errors
 /// `ImportError` in a subinterpreter.

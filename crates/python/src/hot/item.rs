@@ -1,17 +1,16 @@
-//! What is in hand while a dict is walked?
+//! References to the current key and value while native code walks a dict.
 //!
-//! Borrowed references to one item after the other, and strong ones for as long as code of the user's
-//! may run.
+//! They are borrowed from one item to the next, and strong while the user's code may run.
 
 use pellucid_record::encode::Simple;
 use pyo3::ffi;
 
 use crate::hot::text;
 
-/// A reference to an object, borrowed unless somebody says otherwise.
+/// A reference to an object, borrowed unless stated otherwise.
 pub type Object = *mut ffi::PyObject;
 
-/// A strong reference for the time that user code may run.
+/// A strong reference, held while the user's code may run.
 pub struct Held(pub Object);
 
 impl Held {
@@ -35,7 +34,7 @@ impl Drop for Held {
     }
 }
 
-/// A place in a dict: borrowed references to a key and its value.
+/// A position in a dict, with borrowed references to its key and value.
 #[derive(Clone, Copy)]
 pub struct Item {
     position: ffi::Py_ssize_t,
@@ -46,13 +45,13 @@ pub struct Item {
 }
 
 impl Item {
-    /// Ahead of the first item.
+    /// The position ahead of the first item.
     #[inline]
     pub fn before_first() -> Self {
         Self { position: 0, key: std::ptr::null_mut(), value: std::ptr::null_mut() }
     }
 
-    /// Goes to the next item; false behind the last.
+    /// Moves to the next item; false after the last one.
     ///
     /// # Safety
     /// `dict` is a live dict.
@@ -63,7 +62,8 @@ impl Item {
     }
 }
 
-/// The value of an object that cannot fail to have one, runs no code and reaches no other object; None for any other.
+/// The value of an object whose conversion cannot fail, runs no Python code and reaches no other
+/// object; None for any other object.
 ///
 /// # Safety
 /// `object` is live, and outlives the result.

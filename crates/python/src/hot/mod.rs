@@ -1,9 +1,9 @@
-//! Where does this project touch CPython's objects by hand?
+//! Raw access to CPython's objects: the lowest layer of the binding.
 //!
-//! In this folder alone, because a user's loop runs through it. Each file says its invariants on top;
-//! common to all: the GIL is held (`Python<'py>` tokens prove it, or CPython's contract for a slot),
-//! borrowed references are used before any code of the user's can run, and every number read
-//! from a record is checked against its bytes before it becomes an address.
+//! This folder has the unsafe code that knows no pellucid type; each file states its invariants at
+//! the top. Common to all: the GIL is held (a `Python<'py>` token proves it, or CPython's contract
+//! for a slot), borrowed references are used before any of the user's code can run, and every
+//! number read from a record is checked against its bytes before it becomes an address.
 #![expect(clippy::inline_always, reason = "what a call returns in memory is waited for; each is measured")]
 
 pub mod arrow;

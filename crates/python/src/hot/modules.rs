@@ -1,24 +1,25 @@
-//! Which modules does the program have?
+//! Look up modules that are already imported, without importing them.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-/// The module of this name, if somebody has imported it. An import that may fail, and the exception that says so, would be an
-/// eighth of a short transaction.
+/// The module of this name if it is already imported. A failing import with its exception would be
+/// an eighth of a short transaction.
 pub fn loaded<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
     let py = name.py();
-    // SAFETY: the GIL is held, as `py` says, and `name` is a live object; the call gives a reference of our own, or none.
+    // SAFETY: `py` proves the GIL, and `name` is a live object; the call returns a new reference or
+    // null.
     let found = unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyImport_GetModule(name.as_ptr())) };
     if found.is_none() {
-        // None of that name is no error; where `sys.modules` is no dict there may be one.
+        // A missing module sets no exception; a `sys.modules` that is not a dict may.
         drop(PyErr::take(py));
     }
     found
 }
 
-/// Whether `object` is exactly of a class of a module that may never have been imported: then it
-/// cannot be, and the module stays unloaded.
+/// Whether `object` is an instance of exactly this class. If its module was never imported the
+/// answer is no, and the module stays unloaded.
 pub fn is_instance_of(object: &Bound<'_, PyAny>, module: &str, class: &str) -> PyResult<bool> {
     let py = object.py();
     let kind = object.get_type();

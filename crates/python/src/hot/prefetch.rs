@@ -1,6 +1,6 @@
-//! Memory that is asked for ahead of its use.
+//! Prefetching memory into the processor's caches.
 
-/// Asks for the memory at an address; nothing is read, so that any address will do.
+/// Prefetches the memory at an address. Nothing is read, so any address is allowed.
 #[inline(always)]
 pub fn ask_for(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

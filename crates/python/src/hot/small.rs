@@ -1,4 +1,4 @@
-//! How are the smallest objects made without a call?
+//! Make small ints without a call into CPython.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -10,14 +10,14 @@ const COUNT: usize = 262;
 
 struct Ints([*mut ffi::PyObject; COUNT]);
 
-// SAFETY: references that are owned for the life of the process, touched with the GIL held alone.
+// SAFETY: references owned for the life of the process, touched only with the GIL held.
 unsafe impl Send for Ints {}
 
-/// CPython's own small ints: asking for one through `PyLong_FromLongLong` costs 2 ns of the 9 that a
-/// field access takes.
+/// CPython's own small ints. Getting one through `PyLong_FromLongLong` would cost 2 ns of the 9 ns
+/// that a field access takes.
 static INTS: GilCell<Ints> = GilCell::new(Ints([std::ptr::null_mut(); COUNT]));
 
-/// Fetch the small ints, once.
+/// Fetches the small ints, once.
 pub fn install(py: Python<'_>) {
     for index in 0..COUNT {
         // SAFETY: the token proves the GIL; small ints live as long as the interpreter.
@@ -41,7 +41,7 @@ pub unsafe fn new_int(value: i64) -> *mut ffi::PyObject {
     let index = value.wrapping_sub(FIRST).cast_unsigned();
     // SAFETY: nothing is called meanwhile.
     let ints = unsafe { INTS.peek(py) };
-    // SAFETY: a live int, for `install` has run before there was any record; the GIL is held.
+    // SAFETY: a live int, since `install` has run before any record existed; the GIL is held.
     unsafe {
         match ints.0.get(index as usize) {
             Some(small) => {

@@ -1,7 +1,7 @@
-//! How do the characters of a str, and the digits of an int, get into bytes, and back?
+//! Convert str and int objects to bytes, and bytes to str objects.
 //!
-//! ASCII strings are read where they lie and made with one copy. Everything else goes through
-//! CPython's own codec; lone surrogates through "surrogatepass".
+//! ASCII strings are read in place and made with one copy. All others go through CPython's own
+//! codec, and lone surrogates through "surrogatepass".
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
@@ -19,12 +19,12 @@ pub enum Utf8<'py> {
 }
 
 impl Utf8<'_> {
-    /// The bytes, whatever holds them.
+    /// The bytes of any variant.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Utf8::Ascii(bytes) => bytes,
             Utf8::Encoded(object) | Utf8::Surrogates(object) => {
-                // SAFETY: both variants are made from a successful encoding alone, which gives an
+                // SAFETY: both variants are made only from a successful encoding, which gives an
                 // exact bytes object; bytes do not change, and `self` keeps the object alive.
                 unsafe { bytes_of(object.as_ptr()) }
             }
@@ -45,8 +45,9 @@ pub unsafe fn bytes_of<'a>(object: *mut ffi::PyObject) -> &'a [u8] {
     }
 }
 
-/// The bits `compact` and `ascii` of a str's state: `Include/cpython/unicodeobject.h`, the same from Python 3.10 to 3.15 in
-/// builds with the GIL. From 3.14 on pyo3-ffi has no accessors for them. `check_layout` compares them with real strings.
+/// The bits `compact` and `ascii` of a str's state, from `Include/cpython/unicodeobject.h`: the
+/// same from Python 3.10 to 3.15 in builds with the GIL. For 3.14 and later pyo3-ffi has no
+/// accessors for them. `check_layout` tests them on real strings.
 const COMPACT_ASCII: u32 = if cfg!(target_endian = "little") { 0b11 << 5 } else { 0b11 << 25 };
 
 /// The characters of a compact ASCII str, or None for any other str.
@@ -55,8 +56,8 @@ const COMPACT_ASCII: u32 = if cfg!(target_endian = "little") { 0b11 << 5 } else 
 /// `object` is a live str that outlives the result.
 #[inline]
 pub unsafe fn ascii_of<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
-    // SAFETY: the caller promises a str. A compact ASCII str keeps its characters right behind
-    // its head, one byte each, and never changes them.
+    // SAFETY: the caller promises a str. A compact ASCII str has its characters right after its
+    // head, one byte each, and they never change.
     unsafe {
         if (*object.cast::<ffi::PyASCIIObject>()).state & COMPACT_ASCII != COMPACT_ASCII {
             return None;
@@ -73,7 +74,7 @@ pub unsafe fn ascii_of<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
 pub fn check_layout(py: Python<'_>) -> PyResult<()> {
     let compact = PyString::new(py, "compact");
     let latin = PyString::new(py, "caf\u{e9}");
-    // An instance of a subclass keeps its characters elsewhere: it is ASCII, but not compact.
+    // An instance of a subclass has its characters elsewhere: it is ASCII, but not compact.
     let elsewhere =
         py.eval(c"type('Elsewhere', (str,), {})('elsewhere')", None, None)?.cast_into::<PyString>()?;
     if ascii(&compact) == Some(b"compact") && ascii(&latin).is_none() && ascii(&elsewhere).is_none() {
@@ -85,10 +86,10 @@ pub fn check_layout(py: Python<'_>) -> PyResult<()> {
     )))
 }
 
-/// The UTF-8 bytes of `object`, a str or an instance of a subclass of it.
+/// The UTF-8 bytes of a str or of an instance of a subclass of str.
 ///
 /// # Errors
-/// `MemoryError` alone.
+/// Only `MemoryError`.
 ///
 /// # Safety
 /// `object` is a live str that outlives the result.
@@ -105,7 +106,7 @@ pub unsafe fn utf8_of(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<Ut
 /// The UTF-8 bytes of a str.
 ///
 /// # Errors
-/// `MemoryError` alone.
+/// Only `MemoryError`.
 #[inline]
 pub fn characters<'a, 'py>(value: &'a Bound<'py, PyString>) -> PyResult<Utf8<'a>>
 where
@@ -115,18 +116,18 @@ where
     unsafe { utf8_of(value.py(), value.as_ptr()) }
 }
 
-/// The characters of an ASCII str; None for any other.
+/// The characters of an ASCII str; None for any other str.
 #[inline]
 pub fn ascii<'a>(value: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
     // SAFETY: a live str, borrowed for as long as the result.
     unsafe { ascii_of(value.as_ptr()) }
 }
 
-/// The value of an int of 64 bits; None beyond.
+/// The value of an int that fits 64 bits; None for any other.
 #[inline]
 pub fn small_int(value: &Bound<'_, PyInt>) -> Option<i64> {
     let mut overflow = 0;
-    // SAFETY: a live int; for an int no code of the user's runs and nothing is raised.
+    // SAFETY: a live int; for an int this runs no user code and raises nothing.
     let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(value.as_ptr(), &raw mut overflow) };
     (overflow == 0).then_some(value)
 }
@@ -148,15 +149,16 @@ unsafe fn utf8_of_any(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<Ut
     }
 }
 
-/// A new str of UTF-8 bytes; null with `UnicodeDecodeError` set where they are not.
+/// A new str from UTF-8 bytes; null with `UnicodeDecodeError` set if they are not UTF-8.
 ///
 /// # Safety
 /// The caller holds the GIL.
 #[inline]
 pub unsafe fn new_str(bytes: &[u8]) -> *mut ffi::PyObject {
-    // PyUnicode_FromStringAndSize gives the cached object for the empty and the one-character
-    // string; above that, checking for ASCII ourselves saves its state machine (about 8 ns). Short strings are looked at
-    // and copied in two words that may overlap: a call of memcpy would take as long as all the rest.
+    // For zero and one bytes, CPython gives its cached str. For longer ones, checking for ASCII
+    // ourselves saves the state machine of CPython's decoder (about 8 ns). Short strings are
+    // checked and copied as two words that may overlap: a call of memcpy would take as long as all
+    // the rest.
     // SAFETY: as promised by the caller.
     unsafe {
         match bytes.len() {
@@ -171,13 +173,14 @@ pub unsafe fn new_str(bytes: &[u8]) -> *mut ffi::PyObject {
     }
 }
 
-/// A new str of `N` to `2 * N` bytes.
+/// A new str of `N` to `2 * N` bytes, copied as its first and its last `N` bytes.
 ///
 /// # Safety
 /// As for `new_str`.
 #[inline(always)]
 unsafe fn new_of_ends<const N: usize>(bytes: &[u8]) -> *mut ffi::PyObject {
-    // SAFETY: as promised by the caller; there is room for `bytes.len()` bytes, which are at least N.
+    // SAFETY: as promised by the caller; there is room for `bytes.len()` bytes,
+    // which are at least N.
     unsafe {
         let (Some(first), Some(last)) = (bytes.first_chunk::<N>(), bytes.last_chunk::<N>()) else {
             return decoded(bytes);
@@ -192,13 +195,14 @@ unsafe fn new_of_ends<const N: usize>(bytes: &[u8]) -> *mut ffi::PyObject {
     }
 }
 
-/// A new str of `size` ASCII characters, which `write` puts there.
+/// A new str of `size` ASCII characters, which `write` fills in.
 ///
 /// # Safety
 /// The caller holds the GIL, and `write` writes `size` bytes below 0x80.
 #[inline(always)]
 unsafe fn new_ascii(size: usize, write: impl FnOnce(*mut u8)) -> *mut ffi::PyObject {
-    // SAFETY: a str made for maxchar 127 has `size` writable bytes behind its head until it is handed out.
+    // SAFETY: a str made for maxchar 127 has `size` writable bytes after its head until it is
+    // handed out.
     unsafe {
         let object = ffi::PyUnicode_New(size as ffi::Py_ssize_t, 127);
         if !object.is_null() {
@@ -218,19 +222,19 @@ unsafe fn decoded(bytes: &[u8]) -> *mut ffi::PyObject {
     }
 }
 
-/// A str of UTF-8 bytes, for the paths that are not hot.
+/// A str from UTF-8 bytes, for paths that are not hot.
 ///
 /// # Errors
-/// `UnicodeDecodeError` where the bytes are no UTF-8.
+/// `UnicodeDecodeError` if the bytes are not UTF-8.
 pub fn utf8<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: the token proves the GIL; a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, new_str(bytes)) }
 }
 
-/// A str of bytes in which surrogates stand as if they were characters.
+/// A str from bytes that may hold lone surrogates, encoded like other characters.
 ///
 /// # Errors
-/// `UnicodeDecodeError` where the bytes are not even that.
+/// `UnicodeDecodeError` if the bytes are not valid even then.
 pub fn with_surrogates<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: pointer and size come from one slice, the error name is a C string; a new reference,
     // or null with an exception set.
@@ -244,10 +248,10 @@ pub fn with_surrogates<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py
     }
 }
 
-/// A `bytes` of data of any size.
+/// A `bytes` object with a copy of `data`, of any size.
 ///
 /// # Errors
-/// `MemoryError`: PyO3's own constructor would panic.
+/// `MemoryError`, where PyO3's own constructor would panic.
 pub fn bytes<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     // SAFETY: pointer and size come from one slice; a new `bytes`, or null with an exception set.
     unsafe {
@@ -256,7 +260,7 @@ pub fn bytes<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyBytes>>
     }
 }
 
-/// A `bytearray` of data of any size.
+/// A `bytearray` with a copy of `data`, of any size.
 ///
 /// # Errors
 /// `MemoryError`, as for `bytes`.

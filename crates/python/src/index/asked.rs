@@ -1,6 +1,7 @@
-//! Which entries does a caller ask an index for?
+//! Turn the arguments of index methods into ranges of entries.
 //!
-//! Values, prefixes and bounds are given as Python objects; entries lie in the order of their codes.
+//! Callers pass values, prefixes and bounds as Python objects; entries lie in the order of their
+//! codes.
 
 use pellucid_query::index::{beginning_with, between, push_wanted, turned_prefix};
 use pellucid_record::key::{KeyEncoder, prefix_range, push_part};
@@ -14,7 +15,8 @@ use crate::index::handle::{Index, Known};
 use crate::values::keys::{self, Key, Refusal};
 
 impl Index {
-    /// The codes of the parts that `value` says: one, or of a compound index as many as it has elements. None where no row can have them.
+    /// The codes of the parts in `value`: one part, or for a compound index one for each element of
+    /// a tuple. None if no row can have such a value.
     pub(super) fn parts_of(
         &self,
         known: &Known,
@@ -68,8 +70,9 @@ impl Index {
         }
     }
 
-    /// The entries that begin as `prefix` says: a str or bytes begins texts of the first part, a tuple is the first parts, or begins
-    /// the tuples of the only one.
+    /// The entries that begin with `prefix`. A str or bytes is the beginning of texts in the first
+    /// part. A tuple has the first parts, or, with only one part, is the beginning of values that
+    /// are tuples.
     pub(super) fn prefix_range(&self, known: &Known, prefix: &Bound<'_, PyAny>) -> PyResult<Range> {
         let is_tuple = prefix.is_instance_of::<PyTuple>();
         if is_tuple && known.keys.count() > 1 {
@@ -90,7 +93,8 @@ impl Index {
         Ok(Range::half_open(found.start, found.end))
     }
 
-    /// Refuses a tuple of one value that the only part has, where no value is a tuple: of several parts it would be the first.
+    /// Refuses a tuple of one value if the only part of the index has that value and no value is a
+    /// tuple: the caller wrote it as for an index with several parts.
     pub(super) fn refuse_one_part(&self, asked: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = asked.py();
         let Some(tuple) = asked.cast::<PyTuple>().ok().filter(|tuple| tuple.len() == 1) else {
@@ -105,7 +109,7 @@ impl Index {
             && has(&self.prefix_range(&known, PyTuple::empty(py).as_any())?)?.is_none()
         {
             let (name, is_none, value) = (&self.name, value.is_none(), value.repr()?);
-            // As a bound, None is none.
+            // As a bound, None means no bound.
             let behind =
                 if is_none { String::new() } else { format!(", range({value}) those from there on") };
             return Err(errors::type_error(format!(
@@ -115,7 +119,7 @@ impl Index {
         Ok(())
     }
 
-    /// As `refuse_one_part`, of what is a bound.
+    /// As `refuse_one_part`, for bounds.
     pub(super) fn refuse_bounds(
         &self,
         start: Option<&Bound<'_, PyAny>>,
@@ -124,7 +128,7 @@ impl Index {
         [start, stop].into_iter().flatten().try_for_each(|bound| self.refuse_one_part(bound))
     }
 
-    /// The entries from `start` on, up to `stop`.
+    /// The entries from `start` up to `stop`, which is excluded.
     pub(super) fn between(
         &self,
         known: &Known,
@@ -138,7 +142,7 @@ impl Index {
     }
 }
 
-/// Appends the code of one part.
+/// Adds the code of one part.
 pub(super) fn push_value(
     encoder: &mut KeyEncoder,
     is_descending: bool,
@@ -154,7 +158,8 @@ pub(super) fn push_value(
         }
     });
     let Some(why @ Refusal::Unsupported { .. }) = refusal else { return refusal.map_or(Ok(()), Err) };
-    // What equals a value in a condition is that value here: a number of NumPy's, a member of an IntEnum.
+    // An object that equals a value in a condition stands for that value here, too: a NumPy number,
+    // a member of an IntEnum.
     let Some(equal) = operand::equal_of(value)? else { return Err(why) };
     encoder.reset(mark);
     if push_part(encoder, is_descending, |encoder| push_wanted(encoder, &equal)) { Ok(()) } else { Err(why) }

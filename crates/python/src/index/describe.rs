@@ -1,4 +1,4 @@
-//! What is known of an index?
+//! Describe the indexes of a table.
 
 use pellucid_query::index::Definition;
 use pellucid_store::{IndexInfo, StoreError};
@@ -11,7 +11,7 @@ use crate::expression::sort_by::SortBy;
 use crate::store_errors;
 use crate::table::handle::Table;
 
-/// What an index is made of, and how far it is.
+/// The definition of an index, and its state.
 ///
 /// >>> import pellucid
 /// >>> from pellucid import F
@@ -40,7 +40,7 @@ impl IndexDescription {
     }
 }
 
-/// Those of all indexes of a table, by name.
+/// The descriptions of all indexes of a table, by name.
 pub fn all(table: &Bound<'_, Table>) -> PyResult<Vec<IndexDescription>> {
     let (py, this) = (table.py(), table.get());
     let found: Vec<(IndexInfo, u64)> = if this.is_in_transaction(py) {
@@ -65,13 +65,14 @@ pub fn all(table: &Bound<'_, Table>) -> PyResult<Vec<IndexDescription>> {
 
 #[pymethods]
 impl IndexDescription {
-    /// Its name.
+    /// The index's name.
     #[getter]
     fn name(&self) -> &str {
         &self.info.name
     }
 
-    /// What it is made of: an `Expression` for each part, or a `SortBy` where that is descending.
+    /// What the index consists of: an `Expression` for each part, or a `SortBy` for a descending
+    /// part.
     #[getter]
     fn parts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let mut parts = Vec::new();
@@ -91,19 +92,19 @@ impl IndexDescription {
         self.info.is_unique
     }
 
-    /// The condition that rows with an entry fulfil; None where all rows may have one.
+    /// The condition for rows to have an entry; None if there is none.
     #[getter]
     fn r#where(&self) -> Option<Expression> {
         self.definition.condition.clone().map(Expression::of)
     }
 
-    /// `"ready"`, or `"building"` while it has not all rows.
+    /// `"ready"`, or `"building"` while entries of some rows are missing.
     #[getter]
     fn state(&self) -> &'static str {
         if self.info.building.is_some() { "building" } else { "ready" }
     }
 
-    /// How many entries it has.
+    /// How many entries the index has.
     #[getter]
     fn entries(&self) -> u64 {
         self.entries

@@ -1,8 +1,9 @@
-//! How are rows found by an index, and how is one made?
+//! The class `Index`: find rows by an index.
 //!
-//! A handle is a table and a name: what stands behind the name is looked for with each call, and is kept as long as the catalog has not
-//! changed. So a handle goes on with an index that was built anew, and says so where there is none any more. `index/asked.rs` reads what
-//! a caller asks for, `index/making.rs` makes and drops, `index/pairs.rs` walks over values and row keys.
+//! A handle is a table and a name. Each call looks up the index with that name, and the result is
+//! kept until the catalog changes. So a handle also works with an index that was rebuilt, and
+//! raises if there is none any more. `index/asked.rs` reads the arguments, `index/making.rs`
+//! creates and drops indexes, `index/pairs.rs` iterates over values and row keys.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -31,11 +32,11 @@ use crate::table::reading::Rows;
 use crate::values::keys::{Key, Refusal};
 use crate::values::views::Shows;
 
-/// What stands behind the name of an index, and how its entries are taken apart.
+/// An index of the catalog, and how to split its entries.
 pub struct Known {
     pub(super) info: IndexInfo,
     pub(super) keys: Keys,
-    /// Whether rows may have more than one entry: by `each()`.
+    /// Whether rows may have more than one entry, because of `each()`.
     pub(super) branches: bool,
 }
 
@@ -47,23 +48,24 @@ impl Known {
     }
 }
 
-/// Where an index is read: as a snapshot has it, or the caller's transaction.
+/// Where the index is read: in a snapshot, or in the caller's transaction.
 pub(super) enum Place {
     Snapshot(Snapshot),
     Transaction,
 }
 
-/// The entries of an index, one after the other.
+/// An iterator over the entries of an index.
 pub(super) enum Entries {
     Pinned(Box<Scan>),
     Inside(TransactionScan),
 }
 
-/// An index of a table: rows by what is in them.
+/// An index of a table, which finds rows by their content.
 ///
-/// `table.index(name)` gives it. Values are what the index is made of: of an index with several parts a tuple, or one of the first few where
-/// a method says so. Rows come in the order of the index, as they are now, or in the snapshot whose table it is; with `each()` a row comes once
-/// for each of its elements that is asked for.
+/// `table.index(name)` returns it. A value of the index is what its definition computes: for
+/// several parts a tuple, or a tuple of the first few where a method says so. Rows come in the
+/// order of the index, as they are now, or as they are in the snapshot of the table. With `each()`,
+/// a row comes once for each of its elements that match.
 ///
 /// >>> import pellucid
 /// >>> from pellucid import F
@@ -77,12 +79,12 @@ pub(super) enum Entries {
 pub struct Index {
     pub(super) table: Py<Table>,
     pub(super) name: String,
-    // What was found last: in a transaction or not, and when the catalog had this number.
+    // The last result: whether it was within a transaction, and the number of the catalog's state.
     pub(super) seen: GilCell<Option<(bool, u64, Arc<Known>)>>,
 }
 
 impl Index {
-    /// The index of this name, which must be there.
+    /// The index of this name, which must exist.
     pub fn new(table: &Bound<'_, Table>, name: String) -> PyResult<Self> {
         let index = Self { table: table.clone().unbind(), name, seen: GilCell::new(None) };
         index.look(table.py())?;
@@ -95,7 +97,7 @@ impl Index {
         StoreError::Index(Box::new(IndexError::Missing { table, index: self.name.clone(), others }))
     }
 
-    /// What stands behind the name, taken from what was seen where it is the same.
+    /// The index for a name, reused from `seen` if it has not changed.
     fn known(&self, py: Python<'_>, seen: (bool, u64), info: IndexInfo) -> Result<Arc<Known>, StoreError> {
         let same = |known: &Known| known.info == info;
         let old = self.seen.with(py, |seen| seen.as_ref().map(|(_, _, known)| Arc::clone(known)));
@@ -121,12 +123,12 @@ impl Index {
         })
     }
 
-    /// The index as it is now.
+    /// The index in its current state.
     fn look(&self, py: Python<'_>) -> PyResult<(Place, Arc<Known>)> {
         let table = self.table.get();
         if table.is_in_transaction(py) {
             let known = table.core().in_running(py, |transaction| {
-                // Those of a batch that is not over.
+                // Entries of a batch that is not finished yet.
                 transaction.flush_entries()?;
                 let serial = transaction.catalog_serial();
                 if let Some(known) = self.seen(py, true, serial) {
@@ -153,7 +155,7 @@ impl Index {
         Ok((Place::Snapshot(snapshot), known))
     }
 
-    /// As `look`, of an index that has all rows.
+    /// As `look`, for an index that is complete.
     #[inline]
     pub(super) fn ready(&self, py: Python<'_>) -> PyResult<(Place, Arc<Known>)> {
         let (place, known) = self.look(py)?;
@@ -190,7 +192,7 @@ impl Index {
         }
     }
 
-    /// The rows of entries in a range.
+    /// An iterator over the rows of the entries in a range.
     fn rows<'py>(
         &self,
         py: Python<'py>,
@@ -209,7 +211,7 @@ impl Index {
         Table::iterate_rows(self.table.bind(py), rows, None, Shows::Values)
     }
 
-    /// What `work` makes of the first entry in a range.
+    /// The result of `work` for the first entry in a range.
     pub(super) fn first_entry<R>(
         &self,
         py: Python<'_>,
@@ -238,7 +240,7 @@ impl Index {
         Ok(count)
     }
 
-    /// Shows all entries in a range to `visit`.
+    /// Calls `visit` for all entries in a range.
     fn for_entries(
         &self,
         py: Python<'_>,
@@ -275,7 +277,7 @@ impl Index {
         }
     }
 
-    /// The keys of the rows that have an entry in these ranges: in order, each once.
+    /// The keys of the rows with an entry in these ranges, in order and each once.
     fn row_keys(
         &self,
         py: Python<'_>,
@@ -294,12 +296,12 @@ impl Index {
             })?;
         }
         keys.sort_unstable_by(|one, other| one.code.cmp(&other.code));
-        // With each(), a row may have a number and the Decimal that equals it.
+        // With each(), a row may have both a number and the Decimal that equals it.
         keys.dedup_by(|one, other| one.code == other.code);
         Ok(keys)
     }
 
-    /// The ranges of what equals a value and is of another family, as far as any entry lies there.
+    /// The ranges of equal values of the other family (see `twins_of`), if they have any entry.
     fn twin_ranges(
         &self,
         py: Python<'_>,
@@ -317,13 +319,14 @@ impl Index {
     }
 }
 
-/// The codes of the parts that equal what `value` says and are of another family: of a Decimal the number, of a number the Decimal.
+/// The codes of parts that equal `value`, but are of the other family: the number for a Decimal,
+/// the Decimal for a number.
 fn twins_of(known: &Known, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
     let values = match value.cast::<PyTuple>() {
         Ok(tuple) if known.keys.count() > 1 => tuple.iter().collect(),
         _ => vec![value.clone()],
     };
-    // Each part as it is, then as its twin: of a few, all combinations.
+    // Each part as it is and as its twin: with several parts, all combinations.
     let mut found: Vec<(KeyEncoder, bool)> = vec![(KeyEncoder::new(), false)];
     for (encoder, _) in &mut found {
         encoder.clear_for_parts();
@@ -352,7 +355,7 @@ fn twins_of(known: &Known, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
     Ok(others.map(|(encoder, _)| encoder.parts().to_vec()).collect())
 }
 
-/// Whether it may have a twin of another family.
+/// Whether the value may have a twin of the other family.
 fn is_number(value: &Bound<'_, PyAny>) -> bool {
     !(value.is_exact_instance_of::<PyString>() || value.is_none() || value.is_exact_instance_of::<PyBytes>())
 }
@@ -365,13 +368,13 @@ impl Index {
         &self.name
     }
 
-    /// The table whose rows it has.
+    /// The table that the index belongs to.
     #[getter]
     fn table(&self, py: Python<'_>) -> Py<Table> {
         self.table.clone_ref(py)
     }
 
-    /// The first row that has this value, in the order of the index; `default` where none has.
+    /// Return the first row with this value, in the order of the index; `default` if there is none.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -401,7 +404,8 @@ impl Index {
         Ok(default.unwrap_or_else(|| py.None().into_bound(py)))
     }
 
-    /// All rows that have this value, in the order of the index, which is that of their keys; or against it.
+    /// Return all rows with this value, in the order of the index, which is that of their keys.
+    /// With `reverse=True`, in reverse order.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -420,7 +424,7 @@ impl Index {
         if let Some(rows) = self.rows_of_twins(value, reverse)? {
             return Ok(rows);
         }
-        // What no row can have lies nowhere.
+        // An empty range, for a value that no row can have.
         let nowhere = || Range::half_open(Vec::new(), Vec::new());
         self.rows(
             value.py(),
@@ -439,7 +443,7 @@ impl Index {
         )))
     }
 
-    /// Whether any row has this value.
+    /// Return whether any row has this value.
     fn __contains__(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = value.py();
         let (place, known) = self.ready(py)?;
@@ -459,10 +463,11 @@ impl Index {
         Ok(false)
     }
 
-    /// The rows from the value `start` on, up to `stop`, which is left out; in the order of the index, or against it.
+    /// Return the rows from the value `start` up to `stop`, which is excluded, in the order of the
+    /// index. With `reverse=True`, in reverse order.
     ///
-    /// None leaves that side open. Of a compound index, a tuple of the first few parts will do. Where the first part is descending, `start` is
-    /// the greater one.
+    /// None leaves that side open. For a compound index, a tuple of the first few parts is enough.
+    /// If the first part is descending, `start` is the greater value.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -484,9 +489,11 @@ impl Index {
         self.rows(py, |known| self.between(known, start, stop), reverse)
     }
 
-    /// The rows whose text begins so; of a compound index, those whose first parts are these: `prefix((21,))`.
+    /// Return the rows whose text begins with a prefix; for a compound index, those with these
+    /// first parts: `prefix((21,))`.
     ///
-    /// Of an index with one part a tuple begins values that are tuples; all rows of a value are what `get_all` gives.
+    /// For an index with one part, a tuple is the beginning of values that are tuples. To get all
+    /// rows of one value, use `get_all`.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -506,7 +513,7 @@ impl Index {
         self.rows(prefix.py(), |known| self.prefix_range(known, prefix), reverse)
     }
 
-    /// All rows that have an entry, in the order of the index.
+    /// Return all rows with an entry, in the order of the index.
     #[pyo3(signature = (*, reverse=false))]
     fn values<'py>(
         &self,
@@ -516,19 +523,19 @@ impl Index {
         self.rows(py, |_| Ok(Range::ALL), reverse)
     }
 
-    /// The first row in the order of the index; None where it has no entry.
+    /// Return the first row in the order of the index; None if the index is empty.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (place, known) = self.ready(py)?;
         self.row_of_first(py, &place, &known, &Range::ALL, false)
     }
 
-    /// The last row in the order of the index; None where it has no entry.
+    /// Return the last row in the order of the index; None if the index is empty.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (place, known) = self.ready(py)?;
         self.row_of_first(py, &place, &known, &Range::ALL, true)
     }
 
-    /// How many rows have this value.
+    /// Return how many rows have this value.
     fn count(&self, value: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = value.py();
         let (place, known) = self.ready(py)?;
@@ -541,7 +548,8 @@ impl Index {
         ranges.try_fold(0, |count, range| Ok(count + self.count_in(py, (&place, &known), &range)?))
     }
 
-    /// Pairs of value and row key, from `start` on, up to `stop`; no row is read. Bounds as for `range`.
+    /// Return pairs of value and row key, from `start` up to `stop`, without reading rows. Bounds
+    /// are as for `range`.
     #[pyo3(signature = (start=None, stop=None, *, reverse=false))]
     fn keys(
         &self,
@@ -581,7 +589,7 @@ impl Index {
         Ok(count as usize)
     }
 
-    /// An index is there, with or without entries.
+    /// True for an index without entries, too.
     #[allow(clippy::unused_self, reason = "a method of Python's")]
     fn __bool__(&self) -> bool {
         true
@@ -601,7 +609,8 @@ impl Index {
 }
 
 impl Index {
-    /// All rows with this number, where some have it as a Decimal and some do not: in the order of their keys. None where all have it as one.
+    /// All rows with this number, in the order of their keys, if some rows have it as a Decimal and
+    /// others do not. None if all have it as the same.
     fn rows_of_twins<'py>(
         &self,
         value: &Bound<'py, PyAny>,

@@ -1,4 +1,4 @@
-//! How is an index made, dropped and built anew?
+//! Create, drop and rebuild indexes.
 
 use pellucid_query::expression::parse_index;
 use pellucid_query::index::Definition;
@@ -13,12 +13,12 @@ use crate::query::plan::sort_part;
 use crate::store_errors;
 use crate::table::handle::Table;
 
-/// The argument `name` of what wants the name of an index.
+/// Reads the argument `name`, the name of an index.
 pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
     errors::name_argument(name, "name", "an index")
 }
 
-/// The text of what an index is made of.
+/// The text of an index's definition.
 fn definition_of(
     name: &str,
     parts: &Bound<'_, PyAny>,
@@ -35,12 +35,12 @@ fn definition_of(
     let condition = condition.map(node_of).transpose()?;
     let refused = |why: String| errors::value_error(format!("index {name:?}: {why}"));
     let text = Definition::new((parts, condition)).map_err(refused)?.to_string();
-    // What is read back is what was meant.
+    // The text must be readable again.
     parse_index(&text).map_err(|error| refused(error.to_string()))?;
     Ok(text)
 }
 
-/// Who is told how far it is; and what that raised.
+/// The function that reports progress, and the exception that it raised.
 struct Progress {
     function: Option<Py<PyAny>>,
     raised: Option<PyErr>,
@@ -60,7 +60,7 @@ impl Progress {
         Ok(Self { function: function.map(|function| function.clone().unbind()), raised: None })
     }
 
-    /// Whether to go on.
+    /// Reports progress; false if the work should stop.
     fn tell(&mut self, done: u64, total: u64) -> bool {
         let told = Python::attach(|py| {
             callbacks::check_signals(py)?;
@@ -74,7 +74,7 @@ impl Progress {
     }
 }
 
-/// Does `work` in the caller's transaction, or in one of its own with the GIL released.
+/// Does `work` in the caller's transaction, or in its own one with the GIL released.
 fn within(
     table: &Bound<'_, Table>,
     progress: Option<&Bound<'_, PyAny>>,

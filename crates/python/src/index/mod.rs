@@ -1,4 +1,4 @@
-//! Indexes: reading by one, making and describing them.
+//! Indexes: finding rows by them, creating and describing them.
 
 pub mod asked;
 pub mod describe;

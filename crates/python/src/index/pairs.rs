@@ -1,4 +1,4 @@
-//! Which values does an index have, and under which keys are their rows?
+//! Iterate over the values of an index and the keys of their rows.
 
 use std::sync::Arc;
 
@@ -29,16 +29,18 @@ pub struct IndexKeys {
     pub(super) table: Py<Table>,
     pub(super) known: Arc<Known>,
     pub(super) entries: GilCell<Option<Entries>>,
-    // Until signals are looked at: what is made of it all at once, as by `list`, runs no Python that would look at them.
+    // How many entries are left before signals are checked: a consumer in C, such as `list`, runs
+    // no Python code that would check them.
     pub(super) left: GilValue<u32>,
-    // Of the transaction in which it was made.
+    // The serial of the transaction in which the iterator was made.
     pub(super) serial: Option<u64>,
 }
 
-/// Entries between two looks at signals: far below a millisecond.
+/// How many entries come between two checks for signals: far less than a millisecond.
 const SIGNAL_INTERVAL: u32 = 64;
 
-/// None has another code in a tuple, and so in an entry, than by itself (`pellucid_record::key`).
+/// The code of None in a tuple, and so in an entry, which differs from its code as a key
+/// (`pellucid_record::key`).
 const NONE_AS_PART: [u8; 2] = [0x00, 0xFF];
 
 #[pymethods]
@@ -79,7 +81,8 @@ impl IndexKeys {
             && !self.known.keys.is_descending(0)
             && parts.parts != NONE_AS_PART
         {
-            // As a key by itself: most indexes have one part, and to make a tuple first took a third of the time.
+            // Read as a single key: most indexes have one part, and making a tuple first took a
+            // third of the time.
             let value = keys::object_of(py, parts.parts, parts.spelling)?;
             let key = keys::object_of(py, parts.key, parts.key_spelling)?;
             return Ok(Some(PyTuple::new(py, [value, key])?.into_any()));

@@ -1,7 +1,8 @@
-//! How do the columns of somebody else become rows?
+//! Store the columns of another library's tables as rows.
 //!
-//! Batch by batch: taken and turned into records with the GIL released, then put, some thousand rows at a time, within one
-//! transaction. A stream that breaks off takes all of it back.
+//! The columns arrive in batches. Each batch is read and turned into records with the GIL released;
+//! then its rows are stored, some thousand at a time. All batches belong to one transaction: if the
+//! stream breaks off, none of its rows is stored.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -26,14 +27,16 @@ use crate::transaction;
 use crate::values::dates;
 use crate::values::encode::APART_SIZE_MIN;
 
-/// Rows that are put before others may have the GIL, and signals are looked at, at most: some milliseconds.
+/// The most rows that are stored before other threads may have the GIL and signals are checked:
+/// they take some milliseconds.
 const CHUNK_ROW_COUNT: usize = 4096;
-/// Where they took longer, there will be fewer of them.
+/// If storing them takes longer, the next chunk has fewer rows.
 const CHUNK_TIME_MAX: Duration = Duration::from_millis(10);
 
-/// How an object hands over columns, if it does: true as a stream, false as one array.
+/// Whether an object offers Arrow columns: true as a stream, false as one array, None not at all.
 pub fn hands_over(object: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
-    // Ours are rows: what is copied from one table to another stays what it is.
+    // Queries and tables of pellucid are stored as rows, so that a copy from table to table is
+    // exact.
     if object.is_exact_instance_of::<Query>() || object.is_exact_instance_of::<Table>() {
         return Ok(None);
     }
@@ -44,7 +47,7 @@ pub fn hands_over(object: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     Ok(class.hasattr("__arrow_c_array__")?.then_some(false))
 }
 
-/// `table.extend(columns)`: how many rows there were.
+/// `table.extend(columns)`; returns how many rows there were.
 pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: bool) -> PyResult<usize> {
     let (py, this) = (table.py(), table.get());
     if let Some(class) = &this.class {
@@ -66,7 +69,7 @@ pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: b
         let serial = core.running_serial(py);
         let id = core.in_running(py, |transaction| this.id_for_writing(py, transaction))?;
         let mut loading = Loading::new(table, id);
-        // The stream's own code may have stored something: perhaps here.
+        // The stream's own code may have stored rows in this table.
         let mut stored_count = None;
         while let Some(array) =
             callbacks::released(py, || incoming.next()).map_err(|broken| of_broken(py, broken, this))?
@@ -90,7 +93,7 @@ pub fn extend(table: &Bound<'_, Table>, columns: &Bound<'_, PyAny>, is_stream: b
     })
 }
 
-/// Says whose columns another library cannot make Arrow of, where that is what it raises: mixed objects of pandas.
+/// Turns an exception of Arrow, as for mixed objects of pandas, into one that names the table.
 fn no_arrow(columns: &Bound<'_, PyAny>, error: PyErr, table: &Table) -> PyErr {
     let py = columns.py();
     let class = error.get_type(py);
@@ -113,13 +116,13 @@ fn no_arrow(columns: &Bound<'_, PyAny>, error: PyErr, table: &Table) -> PyErr {
     raised
 }
 
-/// A load under way.
+/// The state of one load.
 struct Loading<'a, 'py> {
     table: &'a Bound<'py, Table>,
     id: TableId,
     next: i64,
     count: usize,
-    /// Rows that are put next.
+    /// How many rows the next chunk has.
     chunk: usize,
     shapes: HashMap<Vec<String>, Option<u32>>,
     encoder: Encoder,
@@ -140,7 +143,7 @@ impl<'a, 'py> Loading<'a, 'py> {
         }
     }
 
-    /// Puts the rows of a batch.
+    /// Stores the rows of a batch.
     fn put(&mut self, mut writer: Writer) -> PyResult<()> {
         let (py, this) = (self.table.py(), self.table.get());
         let core = this.core();
@@ -168,7 +171,7 @@ impl<'a, 'py> Loading<'a, 'py> {
             self.put_records()?;
             callbacks::check_signals(py)?;
             start += count;
-            // Large rows, and those of indexed tables, take longer.
+            // Large rows and rows of indexed tables take longer.
             let is_slow = began.elapsed() > CHUNK_TIME_MAX;
             self.chunk =
                 if is_slow { (self.chunk / 4).max(1) } else { (self.chunk * 2).min(CHUNK_ROW_COUNT) };
@@ -217,7 +220,7 @@ impl<'a, 'py> Loading<'a, 'py> {
     }
 }
 
-/// The shape for all dicts with these names; None where they can have none.
+/// The shape for all dicts with these names; None if no shape can have them.
 fn shape_of(
     table: &Bound<'_, Table>,
     id: TableId,
@@ -226,7 +229,7 @@ fn shape_of(
     is_root: bool,
 ) -> Result<Option<u32>, StoreError> {
     let (py, core) = (table.py(), table.get().core());
-    // There are many of them, so they count as often as it takes.
+    // A column has many rows, so this counts as enough sightings to admit the shape.
     let mut sighting = Sighting::Keyed;
     for _ in 0..ADMISSION_SIGHTING {
         sighting = core.store.sight(id, names, is_root)?;
@@ -249,12 +252,12 @@ fn shape_of(
     }
 }
 
-/// The zones that Python knows.
+/// Time zones from Python's `zoneinfo`.
 struct PythonZones<'py> {
     py: Python<'py>,
 }
 
-/// Within a quarter of an hour a zone rarely changes its offset; whether it does is looked at.
+/// A zone rarely changes its offset within a quarter of an hour; the code checks whether it does.
 const QUARTER: i64 = 15 * 60 * 1_000_000;
 
 impl PythonZones<'_> {
@@ -271,7 +274,7 @@ impl PythonZones<'_> {
     fn all(&self, zone: &str, instants: &[i64]) -> PyResult<Vec<(i64, bool)>> {
         let zone =
             self.py.import("zoneinfo")?.getattr("ZoneInfo")?.call1((zone,))?.cast_into::<PyTzInfo>()?;
-        // None: it changes within this quarter.
+        // None means that the offset changes within this quarter of an hour.
         let mut quarters: HashMap<i64, Option<(i64, bool)>> = HashMap::new();
         let mut found = Vec::with_capacity(instants.len());
         for micros in instants {
@@ -309,7 +312,8 @@ fn of_unfit(py: Python<'_>, unfit: &Unfit, table: &Table) -> PyErr {
     errors::raise(py, "UnsupportedValue", message)
 }
 
-/// Refuses a frame of polars with a column of Python objects: it hands over their addresses, as bytes, and does not say so.
+/// Refuses a polars frame with a column of Python objects: polars hands over their addresses as
+/// bytes, without saying so.
 fn refuse_objects(columns: &Bound<'_, PyAny>, table: &Table) -> PyResult<()> {
     let py = columns.py();
     let class = columns.get_type();

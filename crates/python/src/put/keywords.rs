@@ -1,6 +1,7 @@
-//! What is meant by `table.update(age=5)`?
+//! Check the keyword arguments of `table.update(age=5)`.
 //!
-//! The row 5 under the key "age", as of any dict. Of a query it is the field of all rows; where that may have been meant, it is said.
+//! As with any dict, this sets the row under the key "age" to 5. On a query it would set the field
+//! of all rows. Where the caller may have meant that, a warning says so.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDate, PyDateTime, PyDict, PyFloat, PyInt, PyList, PyString};
@@ -10,10 +11,11 @@ use crate::expression::handle::Expression;
 use crate::table::handle::Table;
 use crate::values::handles::Record;
 
-/// Refuses expressions, which no row can be, and warns of what reads as if a field were to be set.
+/// Refuses expressions, which no row can be, and warns about a call that looks as if it should set
+/// a field.
 ///
 /// # Errors
-/// `UnsupportedValue`; a warning that is an error.
+/// `UnsupportedValue`; a warning, if the program turns warnings into errors.
 pub fn check(table: &Bound<'_, Table>, more: &Bound<'_, PyDict>) -> PyResult<()> {
     let py = table.py();
     let name = || table.get().name(py);
@@ -42,7 +44,7 @@ pub fn check(table: &Bound<'_, Table>, more: &Bound<'_, PyDict>) -> PyResult<()>
     Ok(())
 }
 
-/// Whether it is stored as a value that is no record.
+/// Whether the value is stored as something other than a record.
 fn is_plain(value: &Bound<'_, PyAny>) -> bool {
     value.is_none()
         || value.is_exact_instance_of::<PyString>()
@@ -55,7 +57,7 @@ fn is_plain(value: &Bound<'_, PyAny>) -> bool {
         || value.is_exact_instance_of::<PyList>()
 }
 
-/// Whether the table's first row has a field of this name, and no row has it as its key.
+/// Whether the table's first row has a field of this name, while no row has this name as its key.
 fn is_field(table: &Bound<'_, Table>, field: &Bound<'_, PyAny>) -> PyResult<bool> {
     let Some((_, first)) = Table::edge(table, false)? else { return Ok(false) };
     let is_record = first.is_instance_of::<Record>();

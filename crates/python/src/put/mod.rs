@@ -1,4 +1,4 @@
-//! Writing rows: one value, many, and columns of other libraries.
+//! Writing rows: single values, several values, and columns of other libraries.
 
 pub mod columns;
 pub mod keywords;

@@ -1,8 +1,8 @@
-//! How does a value get into a table?
+//! Store values in a table.
 //!
-//! Values are encoded before the writer lock is taken, since that may run code of the user's. What
-//! only the lock can give, the ids of new shapes and of values that lie apart, is written into the
-//! finished bytes under it: both have fixed places.
+//! Values are encoded before the writer lock is taken, since encoding may run the user's code. Only
+//! the holder of the lock can assign ids to new shapes and to values stored outside of the record.
+//! Both have fixed places in the finished bytes, and are written there under the lock.
 
 use pellucid_record::envelope::renumber;
 use pellucid_record::error::Corrupt;
@@ -31,7 +31,7 @@ use crate::values::names::{Met, Names, ShapeNames};
 use crate::values::row::Row;
 use crate::values::{path, row_errors};
 
-/// The shapes of an encoded record: those of the database, and those still to be admitted.
+/// The shapes of an encoded record: those of the database, and those that are still to be admitted.
 struct WithPending<'a> {
     names: &'a Names,
     pending: &'a [Box<ShapeNames>],
@@ -46,18 +46,19 @@ impl Shapes for WithPending<'_> {
     }
 }
 
-/// A record that is ready to be stored, and the values that lie apart from it.
+/// A record that is ready to be stored, and the values stored outside of it.
 pub struct Settled {
     /// The record.
     pub record: Vec<u8>,
-    /// The ids of the values that lie apart.
+    /// The ids of the values stored outside of it.
     pub blobs: Vec<u64>,
 }
 
-/// Encode a value for `table`; `place` names it in messages.
+/// Encodes a value for `table`; `place` names it in messages.
 ///
 /// # Errors
-/// `UnsupportedValue` and its like, what the value's own code raises, `TransactionError` where that has ended the transaction.
+/// `UnsupportedValue` and related exceptions; what the value's own code raises; `TransactionError`
+/// if that code has ended the transaction.
 pub fn encode_for<'py>(
     table: &Bound<'py, Table>,
     value: &Bound<'py, PyAny>,
@@ -67,7 +68,7 @@ pub fn encode_for<'py>(
     encode_within(table, value, transaction, place)
 }
 
-/// As `encode_for`, for the caller's transaction with this serial, if one is running.
+/// As `encode_for`, for the caller's transaction with this serial, if there is one.
 fn encode_within<'py>(
     table: &Bound<'py, Table>,
     value: &Bound<'py, PyAny>,
@@ -78,8 +79,8 @@ fn encode_within<'py>(
     let core = table.get().core();
     let target = Target::Table { table: table.get(), transaction: transaction.unwrap_or(0) };
     let encoded = encode_object(py, &core.names, target, &core.policy, value, place)?;
-    // The record may name shapes that this transaction has made; they went with it. It is no other thread's nor task's by now: a serial is
-    // never used again.
+    // The record may use shapes that this transaction made, and those ended with it. The serial
+    // cannot belong to another thread or task by now, since serials are never reused.
     if transaction.is_some() && core.serial(py) != transaction {
         return Err(errors::raise(
             py,
@@ -91,10 +92,11 @@ fn encode_within<'py>(
     Ok(encoded)
 }
 
-/// Give a record the ids that it lacks; None where it lacks none and can be stored as it is.
+/// Writes the missing ids into a record; None if none is missing, so the record can be stored as it
+/// is.
 ///
 /// # Errors
-/// What the store refuses.
+/// Errors of the store.
 pub fn settle(
     py: Python<'_>,
     core: &Core,
@@ -139,7 +141,8 @@ pub fn settle(
     Ok(Some(Settled { record, blobs }))
 }
 
-/// Where the ids of values that lie apart stand in a record, in the order in which they were written.
+/// The offsets of the ids of values stored outside of the record, in the order in which they were
+/// encoded.
 pub(super) fn apart_places<S: Shapes>(record: &[u8], shapes: &S) -> Result<Vec<usize>, Corrupt> {
     let mut places = Vec::new();
     if let Root::Container(container) = root(record, shapes)? {
@@ -158,7 +161,7 @@ fn add_apart_places<S: Shapes>(
     while let Some(slot) = walker.next(record, shapes)? {
         match slot {
             Slot::Container(inner) => walker.consumed(add_apart_places(record, shapes, inner, places)?)?,
-            // The payload's first byte is the value's own tag, the id stands behind it.
+            // The payload's first byte is the value's own tag; the id follows it.
             Slot::Heap { tag: tag::APART, offset, .. } => places.push(offset as usize + 1),
             Slot::Heap { tag: tag::REGISTERED, payload, offset } => {
                 let end = offset + payload.len() as u32;
@@ -170,7 +173,7 @@ fn add_apart_places<S: Shapes>(
     Ok(walker.end())
 }
 
-/// Put an encoded value under a key, in a transaction.
+/// Stores an encoded value under a key, in a transaction.
 fn store(
     py: Python<'_>,
     core: &Core,
@@ -188,42 +191,38 @@ fn store(
 }
 
 /// `table[key] = value`.
+///
+/// A plain value is put in a commit of its own if nothing is in the way (`try_put`). Anything else
+/// goes through a transaction: the caller's, or one of its own.
 pub fn put<'py>(
     table: &Bound<'py, Table>,
     key: &Bound<'py, PyAny>,
     value: &Bound<'py, PyAny>,
 ) -> PyResult<()> {
-    let py = table.py();
-    let this = table.get();
+    let (py, this) = (table.py(), table.get());
     this.check_writable(py)?;
-    if let Some(serial) = this.core().running_serial(py) {
-        return put_within(table, key, value, serial);
-    }
+    let core = this.core();
+    let running = core.running_serial(py);
     let stored_key = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
-    if stored_key.spelling.is_empty() && put_scalar_at_once(py, this, &stored_key.bytes, value)? {
-        keys::recycle(py, stored_key);
-        return Ok(());
-    }
     let place = || place_of(table, key);
     this.check_class(value, place)?;
-    let encoded = encode_for(table, value, place)?;
-    let core = this.core();
-    if stored_key.spelling.is_empty() && put_at_once(py, this, &stored_key.bytes, &encoded)? {
-        encode::recycle(py, encoded.encoder);
-        keys::recycle(py, stored_key);
-        return Ok(());
-    }
-    // Ahead of the lock: code of the value's may have begun a transaction.
-    let keep_drafts = core.is_mine(py);
-    let id = core.write(py, |transaction| {
-        let id = this.id_for_writing(py, transaction)?;
-        store(py, core, transaction, id, (&stored_key.bytes, &stored_key.spelling), &encoded, keep_drafts)?;
-        Ok(id)
-    })?;
-    if !core.is_mine(py) {
-        this.identity().stand_for(py, id);
+    let encoded = encode_within(table, value, running, place)?;
+    if running.is_some() || !try_put(py, this, &stored_key, &encoded)? {
+        // The value's own code may have begun a transaction, and not after this.
+        let is_mine = running.is_some() || core.is_mine(py);
+        let put = |transaction: &mut Transaction| {
+            let id = this.id_for_writing(py, transaction)?;
+            let key = (&stored_key.bytes[..], &stored_key.spelling[..]);
+            store(py, core, transaction, id, key, &encoded, is_mine).map(|_| id)
+        };
+        if is_mine {
+            core.in_running(py, put)?;
+        } else {
+            this.identity().stand_for(py, core.write(py, put)?);
+        }
     }
     encode::recycle(py, encoded.encoder);
+    keys::recycle(py, stored_key);
     Ok(())
 }
 
@@ -232,60 +231,22 @@ fn place_of(table: &Bound<'_, Table>, key: &Bound<'_, PyAny>) -> String {
     format!("the value for key {key} of table {:?}", table.get().name(table.py()))
 }
 
-/// `table[key] = value` within the caller's transaction with this serial: whose it is was asked, and is not asked again.
-fn put_within<'py>(
-    table: &Bound<'py, Table>,
-    key: &Bound<'py, PyAny>,
-    value: &Bound<'py, PyAny>,
-    serial: u64,
-) -> PyResult<()> {
-    let (py, this) = (table.py(), table.get());
-    let key_bytes = keys::try_key_of(key).map_err(|refusal| refusal.raised(&this.name(py), key))?;
-    let place = || place_of(table, key);
-    this.check_class(value, place)?;
-    let encoded = encode_within(table, value, Some(serial), place)?;
-    let core = this.core();
-    core.in_running(py, |transaction| {
-        let id = this.id_for_writing(py, transaction)?;
-        store(py, core, transaction, id, (&key_bytes.bytes, &key_bytes.spelling), &encoded, true).map(|_| ())
-    })?;
-    encode::recycle(py, encoded.encoder);
-    keys::recycle(py, key_bytes);
-    Ok(())
-}
-
-/// Put a value that is no container under a key in a commit of its own, if nothing is in the way.
-#[inline]
-fn put_scalar_at_once(py: Python<'_>, table: &Table, key: &[u8], value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let core = table.core();
-    if table.class.is_some() || core.is_mine(py) {
-        return Ok(false);
-    }
-    let Some(encoder) = encode::scalar(py, value) else { return Ok(false) };
-    let put = table.at_once(py, |known| core.store.put_at_once(known, key, encoder.bytes()))?;
-    encode::recycle(py, encoder);
-    if put.is_some() {
-        counters::value_encoded();
-        core.count_stored();
-    }
-    Ok(put.is_some())
-}
-
 /// Put an encoded value under a key in a commit of its own, if nothing is in the way.
 #[inline]
-fn put_at_once(py: Python<'_>, table: &Table, key: &[u8], encoded: &Encoded) -> PyResult<bool> {
-    if !encoded.pending.is_empty() || !encoded.apart.is_empty() {
+fn try_put(py: Python<'_>, table: &Table, key: &Key, encoded: &Encoded) -> PyResult<bool> {
+    if !key.spelling.is_empty() || !encoded.pending.is_empty() || !encoded.apart.is_empty() {
         return Ok(false);
     }
     let core = table.core();
-    let put = table.at_once(py, |known| core.store.put_at_once(known, key, encoded.encoder.bytes()))?;
+    let put =
+        table.at_once(py, |known| core.store.put_at_once(known, &key.bytes, encoded.encoder.bytes()))?;
     if put.is_some() {
         core.count_stored();
     }
     Ok(put.is_some())
 }
 
-/// Delete a key; says whether it was there.
+/// Deletes a key; returns whether it was there.
 pub fn delete(table: &Bound<'_, Table>, key: &Key) -> PyResult<bool> {
     let this = table.get();
     let py = table.py();
@@ -298,7 +259,7 @@ pub fn delete(table: &Bound<'_, Table>, key: &Key) -> PyResult<bool> {
     })
 }
 
-/// `table.append(value)`: the key it got.
+/// `table.append(value)`; returns the new key.
 pub fn append<'py>(table: &Bound<'py, Table>, value: &Bound<'py, PyAny>) -> PyResult<i64> {
     let py = table.py();
     let this = table.get();
@@ -337,8 +298,8 @@ pub(super) fn no_next(table: &str) -> PyErr {
     ))
 }
 
-/// Append an encoded value in a commit of its own, if nothing is in the way: the key it got. What the next key is is known as long as nobody
-/// else commits.
+/// Appends an encoded value in a commit of its own, if the short way is possible, and returns the
+/// new key. The next key is remembered for as long as no other commit follows.
 fn append_at_once(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<Option<i64>> {
     if !encoded.pending.is_empty() || !encoded.apart.is_empty() {
         return Ok(None);
@@ -380,7 +341,7 @@ fn append_at_once(py: Python<'_>, table: &Table, encoded: &Encoded) -> PyResult<
     Ok(appended)
 }
 
-/// `table.extend(values)`: how many there were.
+/// `table.extend(values)`; returns how many values there were.
 pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<usize> {
     let py = table.py();
     let this = table.get();
@@ -410,7 +371,7 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
             this.check_class(&value, place)?;
             let encoded = encode_for(table, &value, place)?;
             if core.stored_count() != stored_count {
-                // The iterator, or the value's own code, has stored something itself: perhaps here.
+                // The iterator or the value's own code has stored something, perhaps in this table.
                 let behind = core.in_running(py, |transaction| {
                     check_same(py, this, transaction, id)?;
                     transaction.next_int(id)
@@ -433,7 +394,8 @@ pub fn extend(table: &Bound<'_, Table>, values: &Bound<'_, PyAny>) -> PyResult<u
     })
 }
 
-/// Refuses to go on with a table that was dropped by what gave the values, also where another one has got its name.
+/// Refuses to go on if the iterator or a value's code has dropped the table, even if a new table
+/// has its name.
 pub(super) fn check_same(
     py: Python<'_>,
     table: &Table,
@@ -446,7 +408,7 @@ pub(super) fn check_same(
     Err(StoreError::TableDropped { table: table.name(py).to_string() })
 }
 
-/// Refuses what is one row, of which each key or character would become one.
+/// Refuses a single row, since each of its keys or characters would become a row.
 fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
     let kind = values.get_type();
     if kind.name()? == "LazyFrame" && values.hasattr("collect")? {
@@ -468,7 +430,7 @@ fn refuse_one_row(values: &Bound<'_, PyAny>) -> PyResult<()> {
     )))
 }
 
-/// What `dict.update` takes: a mapping, or pairs.
+/// Stores the argument of `dict.update`: a mapping, or pairs.
 pub fn update_from<'py>(table: &Bound<'py, Table>, other: &Bound<'py, PyAny>) -> PyResult<()> {
     if let Ok(dict) = other.cast::<PyDict>() {
         let mut signals = Signals::new();
@@ -527,23 +489,24 @@ fn encode_parts(
     values.iter().enumerate().map(|(number, value)| encode_for(table, value, || what(number))).collect()
 }
 
-/// There is no row under the key of `row` any more.
+/// `KeyError` for a row whose key has no record any more.
 fn missing_row(py: Python<'_>, row: &Row) -> PyErr {
-    // A copy, for what is made may wake the collector, whose finalizers may change the row.
+    // The key is copied: making an object may start the collector, whose finalizers may change the
+    // row.
     let key = row.key().to_vec();
     keys::object_of(py, &key, &[]).map_or_else(|error| error, |key| errors::missing(&key))
 }
 
 /// Why a change was not made.
 enum Unchanged {
-    /// It does not do what whoever asked for it saw.
+    /// The record has changed, so that the change means something else now.
     Misfit(Fit),
-    /// It cannot be made.
+    /// The change is not possible.
     Impossible(PatchError),
 }
 
 impl Table {
-    /// Apply a change to a record as it is stored now, and show the result in `row`.
+    /// Applies a change to a record as it is stored now, and shows the result in `row`.
     pub fn change_record(
         &self,
         table: &Bound<'_, Self>,
@@ -614,18 +577,20 @@ impl Table {
         }
     }
 
-    /// Shows in `row` what is stored now, where another thread has shown its change since this one's was made: that may be the later of
-    /// both, since who commits first need not have the GIL first.
+    /// Shows in `row` what is stored now, if another thread has shown its own change since this
+    /// thread's commit. Either change may be the later one: the thread that commits first need not
+    /// get the GIL first.
     fn show_last(table: &Bound<'_, Self>, row: &Row) -> PyResult<()> {
-        // Where the record is gone by now, or is of another kind, the row shows what it showed last.
+        // If the record is gone or is of another kind by now, the row keeps what it showed last.
         Self::read_anew(table, row).map(|_| ())
     }
 
-    /// As `overwrite`, in a commit of its own, if nothing is in the way.
+    /// As `overwrite`, in a commit of its own, if the short way is possible.
     fn overwrite_at_once(&self, py: Python<'_>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
         let core = self.core();
         let names = &*core.names;
-        // The store's lock is held below; a shape that has to be asked for is found the long way.
+        // The store's lock is held below, so a shape that the store must be asked for takes the
+        // long way.
         let met = Met(names);
         let done = self.at_once(py, |known| {
             core.store.change_at_once(known, row.key(), |old, out| {
@@ -637,12 +602,12 @@ impl Table {
                 let fit = edit.fits(record, row.bytes(), &met);
                 let is_written = fit == Ok(Fit::Fits)
                     && edit.with(&[], |steps, _| patch::overwrite(record, &met, steps, slot)) == Ok(true);
-                // What others have changed since is shown the long way.
+                // If another writer has changed the record since, the long way shows that.
                 (is_written && is_as_read).then_some(())
             })
         })?;
         if done.is_some() {
-            // The same again where it was read.
+            // Makes the same change in the row.
             row.with_own_bytes(py, |record| {
                 edit.with(&[], |steps, _| patch::overwrite(record, names, steps, slot))
             })
@@ -653,7 +618,8 @@ impl Table {
         Ok(done.is_some())
     }
 
-    /// Write a scalar over the one that is stored, if it fits; nothing is encoded, and the row is searched for once.
+    /// Overwrites the stored scalar, if the new one fits. Nothing is encoded, and the row is looked
+    /// up once.
     fn overwrite(&self, table: &Bound<'_, Self>, row: &Row, edit: &Edit, slot: &Slot<'_>) -> PyResult<bool> {
         let py = table.py();
         if self.overwrite_at_once(py, row, edit, slot)? {
@@ -681,7 +647,7 @@ impl Table {
                 if row.version() != version {
                     return Self::show_last(table, row).map(|()| true);
                 }
-                // Where others have changed it since, nothing stands where it stood.
+                // If another writer has changed the record since, the places in it may have moved.
                 if !is_as_read {
                     row.note_others(py, &record);
                 }
@@ -689,7 +655,7 @@ impl Table {
                 row.gate.set(self.row_gate(py));
                 Ok(true)
             }
-            // A field that is not there yet is no error of a `Set`: the slow way adds it.
+            // A missing field is no error for `Set`: the slow path adds it.
             Some((_, Ok(false) | Err::<_, PatchError>(_), _)) => Ok(false),
         }
     }

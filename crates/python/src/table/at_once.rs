@@ -1,8 +1,8 @@
-//! How is one row read or written at once, as a dict would do it?
+//! Read or write a single row on the short way, without a snapshot or a transaction.
 //!
-//! Outside of a transaction most of what is done with a table is one key at a time. The store does that without a
-//! snapshot and without a transaction where nobody is in the way (`AtOnce`); everything else goes the long way, which does
-//! the same and can wait.
+//! Outside of a transaction, most accesses to a table concern one key. The store does these without
+//! a snapshot and without a transaction if no other writer is in the way (`AtOnce`). All other
+//! accesses go the long way, which does the same and can wait.
 
 use pellucid_record::encode::{SHORT_RECORD_SIZE, Simple, short_record};
 use pellucid_record::key::{SHORT_KEY_SIZE, short_key};
@@ -19,9 +19,9 @@ use crate::values::decode;
 use crate::values::home::Home;
 use crate::values::row::Row;
 
-/// What stands under a key.
+/// The value stored under a key.
 enum Shown<'py> {
-    /// A value that was made on the spot.
+    /// A scalar, already decoded.
     Scalar(Bound<'py, PyAny>),
     Row(Row),
 }
@@ -37,7 +37,7 @@ impl<'py> Shown<'py> {
 }
 
 impl Table {
-    /// Run `work`, knowing which table it is; `None` where that is not to be done at once.
+    /// Runs `work` with the table's id; `None` if the short way is not possible.
     #[inline]
     pub fn at_once<R>(
         &self,
@@ -51,7 +51,8 @@ impl Table {
         for _ in 0..TRIES {
             let known = match self.identity.known() {
                 Some(known) => known,
-                // Looks, and knows it from then on. What is wrong with the table the long way says.
+                // Looks up the table, and knows it from then on. The long way raises errors about
+                // the table.
                 None => match self.id_in(py, &self.snapshot(py)?).ok().and_then(|_| self.identity.known()) {
                     Some(known) => known,
                     None => return Ok(None),
@@ -66,7 +67,7 @@ impl Table {
         Ok(None)
     }
 
-    /// The value under a key, if there is one and that can be told at once.
+    /// The value of a key, if the short way is possible.
     pub(super) fn value_at_once<'py>(
         slf: &Bound<'py, Self>,
         key: &[u8],
@@ -86,7 +87,8 @@ impl Table {
         })
     }
 
-    /// The value under a str, where that is short, there is one, and nothing is in the way. What this does not do, the general way does.
+    /// The value of a short str key, if there is one and the short way is possible. The general way
+    /// does all else.
     #[inline]
     pub fn value_of_short<'py>(slf: &Bound<'py, Self>, text: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut room = [0; SHORT_KEY_SIZE];
@@ -95,7 +97,7 @@ impl Table {
             return Ok(None);
         }
         let Some(roomy) = short_key(text, &mut room) else { return Ok(None) };
-        // Apart: a row is large, and would be moved with each scalar.
+        // Two variables, since a row is large and would be moved together with each scalar.
         let (mut scalar, mut row) = (None, None);
         this.at_once(py, |known| {
             this.core.with_hold(py, |hold| {
@@ -113,7 +115,8 @@ impl Table {
         }
     }
 
-    /// Put a small value under a str that is short, if nothing is in the way; says whether it did.
+    /// Stores a small value under a short str key if the short way is possible; returns whether it
+    /// did.
     #[inline]
     pub fn put_short(&self, py: Python<'_>, key: &[u8], value: Simple<'_>) -> PyResult<bool> {
         if self.class.is_some() || !self.core.gate.is_open() {
@@ -132,7 +135,8 @@ impl Table {
         Ok(put.is_some())
     }
 
-    /// A row of what is stored, or the value itself. Runs no code of the user's: others wait for the store meanwhile.
+    /// The decoded scalar, or a row. Runs no user code, since other threads wait for the store
+    /// meanwhile.
     fn shown<'py>(slf: &Bound<'py, Self>, key: &[u8], record: &[u8]) -> Shown<'py> {
         match Self::scalar(slf.get(), slf.py(), record) {
             Some(value) => Shown::Scalar(value),
@@ -140,7 +144,7 @@ impl Table {
         }
     }
 
-    /// What is stored, where that is one value by itself.
+    /// The decoded value of a record that is a single scalar.
     #[inline]
     fn scalar<'py>(this: &Self, py: Python<'py>, record: &[u8]) -> Option<Bound<'py, PyAny>> {
         if record.first().is_some_and(|byte| Kind::from_number(byte >> 4).is_none())

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::transaction::TransactionContext;
 
-/// One record under edit, as a context manager: many changes, one commit.
+/// A context manager to edit one record: many changes, one commit.
 ///
 /// >>> import pellucid
 /// >>> db = pellucid.open(":memory:")
@@ -22,7 +22,7 @@ pub struct EditContext {
     table: Py<Table>,
     key: Py<PyAny>,
     transaction: TransactionContext,
-    // What the block was given, where that is made whole and knows nothing of the table.
+    // The value given to the block, if it is a plain object that does not save its own changes.
     made: GilCell<Option<Py<PyAny>>>,
 }
 
@@ -42,7 +42,7 @@ impl EditContext {
         Ok(value)
     }
 
-    /// Store what was made whole again; a record has saved its changes by itself.
+    /// Stores a plain object again; a record has saved its changes itself.
     fn save(&self, py: Python<'_>) -> PyResult<()> {
         match self.made.with(py, Option::take) {
             Some(value) => crate::put::write::put(self.table.bind(py), self.key.bind(py), value.bind(py)),
@@ -78,7 +78,7 @@ impl EditContext {
         traceback: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         let _ = (error, traceback);
-        // Of another thread or task, it is refused there, and goes on.
+        // In another thread or task, `exit` raises, and the transaction goes on.
         if !kind.is_none() || !self.table.get().core().is_mine(py) {
             return self.transaction.exit(py, false).map(|()| false);
         }

@@ -1,4 +1,4 @@
-//! Which table does a handle stand for, in whose eyes, and may it be written to?
+//! The class `Table`: a handle on a table, in a database, a transaction or a snapshot.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::values::home::Sightings;
 use crate::values::keys::Key;
 use crate::values::row::{Gate, Row};
 
-/// The argument `name` of what wants the name of a table.
+/// Reads the argument `name`, the name of a table.
 pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
     errors::name_argument(name, "name", "a table")
 }
 
 /// A named, ordered mapping inside a database.
 ///
-/// A complete `MutableMapping`: keys are str, bytes, int, float, bool, None, date, datetime, UUID,
-/// Decimal and tuples of these, in order; values are anything a record can hold. A dict comes back
-/// as a `Record`, a list as a `RecordList`.
+/// It is a complete `MutableMapping`. Keys are str, bytes, int, float, bool, None, date, datetime,
+/// UUID, Decimal and tuples of these, kept in order. Values are any objects that a record can hold.
+/// A stored dict is returned as a `Record`, a list as a `RecordList`.
 ///
 /// >>> import pellucid
 /// >>> people = pellucid.open(":memory:").table("people")
@@ -38,24 +38,25 @@ pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {
 pub struct Table {
     pub(super) core: Arc<Core>,
     pub(super) identity: Identity,
-    /// The class that rows come back as, if the table was opened with one.
+    /// The class of the returned rows, if the table was opened with one.
     pub class: Option<RowClass>,
-    // A snapshot's table reads from it, and never changes.
+    // A snapshot's table reads from this snapshot, and never changes.
     pub(super) frozen: Option<Frozen>,
-    /// The indexes that a query saw last.
+    /// The indexes that the last query found.
     pub indexes: Seen,
 }
 
-/// What a snapshot's table reads from, and whether that is still open.
+/// The snapshot that a table reads from, and the gate that says whether it is still open.
 pub type Frozen = (Snapshot, GilRc<Gate>);
 
 const SNAPSHOT: &str = "this belongs to a snapshot, which does not change; write through the database";
 
 impl Table {
-    /// The table `name` of a database; it is made when first written to.
+    /// The table `name` of a database; the first write creates it.
     pub fn new(py: Python<'_>, core: Arc<Core>, name: String, class: Option<RowClass>) -> Self {
         let table = Self::over(core, Identity::new(name, false), class, None);
-        // Known from here on, if it exists. What goes wrong here goes wrong at the first use, and is said there.
+        // Looks up the table's id, if the table exists. An error here occurs again on the first
+        // use, which raises it.
         let _ = table.id(py);
         if let Some(standing) = table.identity.pending(py) {
             table.core.add_pending(py, standing);
@@ -63,7 +64,8 @@ impl Table {
         table
     }
 
-    /// The table that has this name, whichever that is: what a database is itself a mapping over.
+    /// The table that has this name at the time of each access: a database uses it for its own
+    /// mapping.
     pub fn by_name(core: Arc<Core>, name: &str) -> Self {
         Self::over(core, Identity::new(name.to_owned(), true), None, None)
     }
@@ -83,22 +85,22 @@ impl Table {
         Self { core, identity, class, frozen, indexes: Seen::default() }
     }
 
-    /// What it shares with the other handles of its database.
+    /// The state shared by all handles of the database.
     pub fn core(&self) -> &Arc<Core> {
         &self.core
     }
 
-    /// Its name, as it was when the table was used last.
+    /// The table's name when this handle was used last.
     pub fn name(&self, py: Python<'_>) -> Arc<str> {
         self.identity.name(py)
     }
 
-    /// Which table it is, however it is called.
+    /// The identity of the table, which survives renaming.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Whether both are handles on one table.
+    /// Whether both are handles on the same table.
     pub fn is_same_as(&self, py: Python<'_>, other: &Table) -> bool {
         Arc::ptr_eq(&self.core, &other.core) && self.name(py) == other.name(py)
     }
@@ -107,7 +109,7 @@ impl Table {
         self.frozen.as_ref().map_or(&self.core.gate, |(_, gate)| gate)
     }
 
-    /// The gate of rows that are read now.
+    /// The gate for rows that are read now.
     pub fn row_gate(&self, py: Python<'_>) -> GilRc<Gate> {
         match &self.frozen {
             Some((_, gate)) => gate.clone(),
@@ -115,7 +117,8 @@ impl Table {
         }
     }
 
-    /// Let a row show what is stored under its key now; false where that is nothing of its kind.
+    /// Makes a row show the value stored under its key now; false if there is none, or none of its
+    /// kind.
     pub fn read_anew(slf: &Bound<'_, Self>, row: &Row) -> PyResult<bool> {
         let py = slf.py();
         let key = Key { bytes: row.key().to_vec(), spelling: Vec::new() };
@@ -135,7 +138,7 @@ impl Table {
         if self.frozen.is_some() { Some(SNAPSHOT) } else { self.core.why_read_only() }
     }
 
-    /// Raises where the table cannot be written to.
+    /// Raises if the table cannot be written to.
     pub fn check_writable(&self, py: Python<'_>) -> PyResult<()> {
         self.core.check_open(py)?;
         match self.why_frozen() {
@@ -144,7 +147,7 @@ impl Table {
         }
     }
 
-    /// What the handle reads: what is committed, or its snapshot.
+    /// The snapshot that the handle reads from: its own, or one of the latest commit.
     pub fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         match &self.frozen {
             Some((snapshot, gate)) if gate.is_open() => Ok(snapshot.clone()),
@@ -153,17 +156,17 @@ impl Table {
         }
     }
 
-    /// Whether the handle reads what the caller's transaction has.
+    /// Whether the handle reads the state of the caller's transaction.
     pub fn is_in_transaction(&self, py: Python<'_>) -> bool {
         self.frozen.is_none() && self.core.is_mine(py)
     }
 
-    /// The table's id in a snapshot; None where that has no such table.
+    /// The table's id in a snapshot; None if the snapshot has no such table.
     pub fn id_in(&self, py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<TableId>> {
         self.identity.in_snapshot(py, &self.core, snapshot).map_err(|error| store_errors::of_store(py, error))
     }
 
-    /// The table's id in a transaction; None where there is no such table yet.
+    /// The table's id in a transaction; None if there is no such table yet.
     pub fn id_in_transaction(
         &self,
         py: Python<'_>,
@@ -172,7 +175,7 @@ impl Table {
         self.identity.in_transaction(py, &self.core, transaction)
     }
 
-    /// The same for a row of it, which is gone with its table.
+    /// The same for a row of the table, which is gone if its table was dropped.
     pub fn id_of_row(
         &self,
         py: Python<'_>,
@@ -184,7 +187,7 @@ impl Table {
         }
     }
 
-    /// The id within a transaction that is about to write; the table is made if need be.
+    /// The id within a transaction that is about to write; creates the table if it does not exist.
     pub fn id_for_writing(
         &self,
         py: Python<'_>,
@@ -193,7 +196,7 @@ impl Table {
         self.identity.for_writing(py, &self.core, transaction)
     }
 
-    /// The table's id, as the caller sees it; None where there is no such table yet.
+    /// The table's id, as the caller sees it; None if there is no such table yet.
     pub(super) fn id(&self, py: Python<'_>) -> PyResult<Option<TableId>> {
         if self.is_in_transaction(py) {
             return self.core.in_running(py, |transaction| self.id_in_transaction(py, transaction));
@@ -201,12 +204,13 @@ impl Table {
         self.id_in(py, &self.snapshot(py)?)
     }
 
-    /// The id in what is committed; None where the table is still to be made, or its transaction to be committed.
+    /// The committed table's id; None if the table does not exist yet or its transaction is not
+    /// committed.
     pub(super) fn id_to_watch(&self, py: Python<'_>) -> PyResult<Option<TableId>> {
         let snapshot = self.core.snapshot(py)?;
         let failed = |error| store_errors::of_store(py, error);
         let id = self.identity.in_committed(py, &self.core, &snapshot).map_err(failed)?;
-        // Whether it is still there, and under which name it will be made.
+        // Checks that the table still exists, and the name that it will be created under.
         if id.is_none() && self.id(py)?.is_some() && snapshot.table(&self.name(py)).map_err(failed)?.is_some()
         {
             let message = format!(

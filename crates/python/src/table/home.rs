@@ -1,4 +1,4 @@
-//! What tables do for the rows that belong to them.
+//! Implement the calls of rows to their tables.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::values::home::TableCalls;
 use crate::values::hooks::PicklePolicy;
 use crate::values::row::Row;
 
-/// The calls of `Table`.
+/// The implementation of `TableCalls` for `Table`.
 pub struct Calls;
 
-/// The table that a row belongs to: rows are made with no other object.
+/// The table that a row belongs to: every row is made with a `Table` object.
 fn table_of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, Table>> {
     object.cast::<Table>().map_err(|_| errors::internal("a row belongs to an object that is no table"))
 }

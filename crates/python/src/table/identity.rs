@@ -1,12 +1,14 @@
-//! Which table does a handle stand for, when tables are renamed and dropped?
+//! The identity of the table behind a handle, when tables are renamed and dropped.
 //!
-//! A handle is made for a name. From when the table exists the handle stands for the table itself, by its id, which
-//! is never used again: it goes on with it under another name, whichever process gave that, and raises
-//! `StaleTable` once the table is dropped. It never turns by itself to another table that has got the name since: what
-//! was meant for the one would be written into the other. A handle that has not been used since its table was made is told
-//! of it when the table is renamed or dropped through the same database; what another process renames before that, it never knew.
+//! A handle is made for a name. As soon as the table exists, the handle stands for that table by
+//! its id, which is never reused. So the handle follows the table to another name, whichever
+//! process has renamed it, and raises `StaleTable` once the table is dropped. It never switches to
+//! another table that has taken the name, since writes meant for the first table would go to the
+//! second. If a handle has not been used since its table was created, a rename or drop through the
+//! same database informs it; a rename by another process before the first use goes unnoticed.
 //!
-//! A database's own handle stays with the name "default", and a snapshot's needs no more than its name.
+//! A database's own handle stays with the name "default", and a snapshot's handle needs only its
+//! name.
 
 use std::sync::Arc;
 
@@ -17,20 +19,20 @@ use crate::core::Core;
 use crate::hot::gil::{GilCell, GilRc, GilValue};
 use crate::standing::{Fate, Standing};
 
-/// What a handle knows of its table.
+/// The knowledge of a handle about its table.
 pub struct Identity {
     standing: GilRc<Standing>,
     stays_with_name: bool,
-    // Found in this version of the catalog.
+    // The table's id, found in this version of the catalog.
     seen: GilValue<Option<Known>>,
-    // The table, a version, and the int key that append() gives next in that one.
+    // The table, a version, and the int key that the next append() gets in that version.
     next_key: GilValue<Option<(TableId, u64, i64)>>,
-    // Found in a transaction, while its catalog had this serial.
+    // The table's id, found in a transaction whose catalog had this serial.
     seen_within: GilValue<Option<(u64, TableId)>>,
 }
 
 impl Identity {
-    /// Of a table that has this name, or will have it.
+    /// The identity of a table that has, or will have, this name.
     pub fn new(name: String, stays_with_name: bool) -> Self {
         let given = Arc::from(name);
         let standing = Standing { name: GilCell::new(Arc::clone(&given)), given, table: GilCell::new(None) };
@@ -43,20 +45,21 @@ impl Identity {
         }
     }
 
-    /// What is to be told when the table of its name gets another one, if the handle has not seen it yet.
+    /// The `Standing` to inform when the table of its name is renamed, if the handle has not found
+    /// the table yet.
     pub fn pending(&self, py: Python<'_>) -> Option<GilRc<Standing>> {
         (!self.stays_with_name && self.standing.is_pending(py)).then(|| self.standing.clone())
     }
 
-    /// The table's name, as it was when it was looked for last.
+    /// The table's name when it was last looked up.
     pub fn name(&self, py: Python<'_>) -> Arc<str> {
         self.standing.name.with(py, |name| name.clone())
     }
 
-    /// The table's id in a snapshot; None where there is none of its name yet.
+    /// The table's id in a snapshot; None if there is no table of its name yet.
     ///
     /// # Errors
-    /// `TableDropped`; when the catalog is damaged.
+    /// `TableDropped`; errors for a damaged catalog.
     #[inline]
     pub fn in_snapshot(
         &self,
@@ -71,11 +74,11 @@ impl Identity {
         }
     }
 
-    /// The table's id in what is committed, also for a caller whose running transaction makes it: then there is none yet, and
-    /// `name` is what the transaction calls it.
+    /// The committed table's id, also for a caller whose running transaction creates the table:
+    /// then there is none yet, and `name` is its name in the transaction.
     ///
     /// # Errors
-    /// `TableDropped`; when the catalog is damaged.
+    /// `TableDropped`; errors for a damaged catalog.
     pub fn in_committed(
         &self,
         py: Python<'_>,
@@ -91,23 +94,23 @@ impl Identity {
         }
     }
 
-    /// The table, and the version of the catalog in which it was found last.
+    /// The table, and the version of the catalog in which it was last found.
     #[inline]
     pub fn known(&self) -> Option<Known> {
         self.seen.get()
     }
 
-    /// The table, a version, and the int key that `append` gives next in that one, if that was noted.
+    /// The table, a version, and the int key that the next `append` gets in that version, if known.
     pub fn next_key(&self) -> Option<(TableId, u64, i64)> {
         self.next_key.get()
     }
 
-    /// Note them.
+    /// Sets the value of `next_key`.
     pub fn note_next_key(&self, next: Option<(TableId, u64, i64)>) {
         self.next_key.set(next);
     }
 
-    /// The catalog has changed since.
+    /// Forgets the version, because the catalog has changed.
     pub fn forget_version(&self) {
         self.seen.set(None);
     }
@@ -129,7 +132,7 @@ impl Identity {
         Ok(id)
     }
 
-    /// The same in a transaction: the caller's that is running, or one that is about to be committed.
+    /// The same in a transaction: the caller's running one, or one that is about to be committed.
     #[inline]
     pub fn in_transaction(
         &self,
@@ -137,11 +140,12 @@ impl Identity {
         core: &Core,
         transaction: &Transaction,
     ) -> Result<Option<TableId>, StoreError> {
-        // What nearly every write in a transaction meets: to look the name up was an eighth of setting a field.
+        // The most frequent case for writes in a transaction: looking up the name was an eighth of
+        // the time of setting a field.
         match self.seen_within.get() {
             Some((serial, id)) if serial == transaction.catalog_serial() => Ok(Some(id)),
             _ => match self.seen.get() {
-                // Found in what was committed, and nobody has changed the catalog since.
+                // Found in the committed state, and the catalog has not changed since.
                 Some(seen) if transaction.catalog_version() == Some(seen.version) => {
                     self.seen_within.set(Some((transaction.catalog_serial(), seen.table)));
                     Ok(Some(seen.table))
@@ -159,7 +163,7 @@ impl Identity {
     ) -> Result<Option<TableId>, StoreError> {
         self.standing.settle(py);
         let found = self.standing.name.with(py, |name| transaction.table(name))?;
-        // What nearly every write of its own meets.
+        // The most frequent case for writes that are a transaction of their own.
         let id = if self
             .standing
             .table
@@ -190,7 +194,7 @@ impl Identity {
         Ok(id)
     }
 
-    /// The same in a transaction that is about to write: the table is made if need be.
+    /// The same in a transaction that is about to write; creates the table if it does not exist.
     pub fn for_writing(
         &self,
         py: Python<'_>,
@@ -201,19 +205,20 @@ impl Identity {
             return Ok(id);
         }
         let id = transaction.create_table(&self.name(py))?;
-        // One of its own is not committed yet: see `stand_for`.
+        // A transaction of its own is not committed yet: see `stand_for`.
         if core.is_mine(py) {
             self.met(py, core, id);
         }
         Ok(id)
     }
 
-    /// The table is committed, and has this id.
+    /// Notes that the committed table has this id.
     pub fn stand_for(&self, py: Python<'_>, id: TableId) {
         self.stand_for_since(py, id, None);
     }
 
-    /// The table was found, or made, in a transaction. In one that is not running it was there before.
+    /// Notes the id of a table that was found or created in a transaction. If the caller has no
+    /// running transaction, the table existed before.
     fn met(&self, py: Python<'_>, core: &Core, id: TableId) {
         self.stand_for_since(py, id, core.running_fate(py));
     }
@@ -224,7 +229,7 @@ impl Identity {
         }
     }
 
-    /// The table that the handle stands for, as far as the caller can see it.
+    /// The table that the handle stands for, if the caller can see it.
     fn table(&self, py: Python<'_>, core: &Core) -> Option<TableId> {
         let (id, fate) = self.standing.table.with(py, |table| table.clone())?;
         let Some(fate) = fate else { return Some(id) };
@@ -237,7 +242,7 @@ impl Identity {
         matches!(fate.get(), Fate::Kept).then_some(id)
     }
 
-    /// What the table is now, if `found` has its name now.
+    /// The handle's table now; `found` is the table that has its name now.
     fn resolve(
         &self,
         py: Python<'_>,

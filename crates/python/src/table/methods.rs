@@ -1,4 +1,4 @@
-//! The methods of `Table` that Python sees.
+//! The Python methods of `Table`.
 
 use crate::arrow::{self, ArrowStream};
 use crate::bounds::Bounds;
@@ -25,7 +25,7 @@ use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
 #[pymethods]
 impl Table {
-    // `Table[Person]` in an annotation that Python evaluates.
+    // For `Table[Person]` in an annotation that Python evaluates.
     #[classmethod]
     fn __class_getitem__<'py>(
         cls: &Bound<'py, PyType>,
@@ -34,7 +34,7 @@ impl Table {
         cls.py().import("types")?.getattr("GenericAlias")?.call1((cls, item))
     }
 
-    /// The table's name. It changes with `Database.rename_table`: the handle goes on with the table.
+    /// The table's name. `Database.rename_table` changes it, and the handle follows the table.
     #[getter(name)]
     fn get_name(&self, py: Python<'_>) -> PyResult<String> {
         if self.gate().is_open() {
@@ -78,7 +78,7 @@ impl Table {
         Self::iterate(slf, &Bounds::all(), Shows::Keys, true)
     }
 
-    /// The value under `key`, or `default`.
+    /// Return the value of `key`, or `default`.
     #[pyo3(signature = (key, default=None, /))]
     fn get<'py>(
         slf: &Bound<'py, Self>,
@@ -88,7 +88,8 @@ impl Table {
         Ok(Self::lookup(slf, key)?.or(default).unwrap_or_else(|| slf.py().None().into_bound(slf.py())))
     }
 
-    /// A live view of the keys; of those from `start` on, below `stop`, beginning with `prefix`.
+    /// Return a live view of the keys: of all, or of those from `start` on, below `stop`, or
+    /// beginning with `prefix`.
     #[pyo3(signature = (*, start=None, stop=None, prefix=None, reverse=false))]
     fn keys(
         slf: &Bound<'_, Self>,
@@ -101,7 +102,7 @@ impl Table {
         DictKeys::of(slf.py(), Range(slf.clone().unbind(), bounds))
     }
 
-    /// A live view of the values, in the order of the keys; bounds as for `keys`.
+    /// Return a live view of the values, in the order of the keys. Bounds are as for `keys`.
     #[pyo3(signature = (*, start=None, stop=None, prefix=None, reverse=false))]
     fn values(
         slf: &Bound<'_, Self>,
@@ -114,7 +115,7 @@ impl Table {
         DictValues::of(slf.py(), Range(slf.clone().unbind(), bounds))
     }
 
-    /// A live view of pairs of key and value; bounds as for `keys`.
+    /// Return a live view of pairs of key and value. Bounds are as for `keys`.
     #[pyo3(signature = (*, start=None, stop=None, prefix=None, reverse=false))]
     fn items(
         slf: &Bound<'_, Self>,
@@ -127,7 +128,7 @@ impl Table {
         DictItems::of(slf.py(), Range(slf.clone().unbind(), bounds))
     }
 
-    /// An iterator over the values whose keys lie in a range; bounds as for `keys`.
+    /// Return an iterator over the values whose keys lie in a range. Bounds are as for `keys`.
     ///
     /// None for `start` or `stop` leaves that side open.
     ///
@@ -148,17 +149,18 @@ impl Table {
         Self::iterate(slf, &bounds, Shows::Values, false)
     }
 
-    /// The first key and its value; None in an empty table.
+    /// Return the first key and its value; None if the table is empty.
     fn first<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
         Self::edge(slf, false)
     }
 
-    /// The last key and its value; None in an empty table.
+    /// Return the last key and its value; None if the table is empty.
     fn last<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
         Self::edge(slf, true)
     }
 
-    /// Store a value under the next int: one more than the greatest number that is a key, or ever was one. Returns the key.
+    /// Store a value under the next int, and return that key. It is one more than the greatest
+    /// number that is, or ever was, a key.
     ///
     /// >>> import pellucid
     /// >>> log = pellucid.open(":memory:").table("log")
@@ -171,11 +173,12 @@ impl Table {
         Ok(write::append(slf, value)?.into_pyobject(slf.py())?.into_any())
     }
 
-    /// Append all values, in one transaction. Returns how many there were.
+    /// Append all values in one transaction, and return how many there were.
     ///
-    /// Columns are appended row by row, natively: any Arrow stream or array, a DataFrame of polars or pandas, a pyarrow Table.
-    /// What is null is None. `UnsupportedValue` names a column that has no place in a record; `StreamError` where the
-    /// stream breaks off, or is damaged.
+    /// Columns are stored as rows by native code: any Arrow stream or array, a polars or pandas
+    /// DataFrame, a pyarrow Table. Nulls become None. Raises `UnsupportedValue`, with the name of
+    /// the column, if a record cannot hold its type, and `StreamError` if the stream breaks off or
+    /// is damaged.
     fn extend(slf: &Bound<'_, Self>, values: &Bound<'_, PyAny>) -> PyResult<usize> {
         write::extend(slf, values)
     }
@@ -228,7 +231,8 @@ impl Table {
         })
     }
 
-    /// The value under `key`, which is set to `default` first where there is none; one transaction.
+    /// Return the value of `key`; if there is none, set it to `default` first. It is one
+    /// transaction.
     #[pyo3(signature = (key, default=None, /))]
     fn setdefault<'py>(
         slf: &Bound<'py, Self>,
@@ -250,10 +254,11 @@ impl Table {
         })
     }
 
-    /// Set many keys in one transaction: from a mapping, from pairs, by keyword.
+    /// Set many keys in one transaction, from a mapping, from pairs, or by keyword.
     ///
-    /// Keywords are keys, as those of `dict.update`. A field of all rows is set by `table.where().update(age=5)`; `DatabaseWarning` where
-    /// that seems to be meant: the rows are records with a field of that name, and no key is called so.
+    /// Keywords are keys, as those of `dict.update`. To set a field of all rows, use
+    /// `table.where().update(age=5)`. A `DatabaseWarning` says so if that may be meant: if the rows
+    /// are records with a field of that name, and no row has that key.
     #[pyo3(signature = (other=None, /, **more))]
     fn update(
         slf: &Bound<'_, Self>,
@@ -273,7 +278,7 @@ impl Table {
         })
     }
 
-    /// Remove all rows, in one transaction. Where Ctrl-C ends it, all of them stay.
+    /// Remove all rows in one transaction. If Ctrl-C interrupts it, all rows stay.
     fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         this.check_writable(py)?;
@@ -288,9 +293,10 @@ impl Table {
         )
     }
 
-    /// As `Database.watch`, for this table alone, and of its rows those whose keys lie in a range; bounds as for `keys`.
+    /// Watch this table only, and of its rows those whose keys lie in a range. See
+    /// `Database.watch`; bounds are as for `keys`.
     ///
-    /// It goes on with the table under another name, and ends after the table was dropped.
+    /// The watch follows the table to another name, and ends after the table was dropped.
     ///
     /// >>> import pellucid
     /// >>> people = pellucid.open(":memory:").table("people")
@@ -317,9 +323,11 @@ impl Table {
         WatchHandle::new(py, &this.core, Some((slf.clone().unbind(), id, bounds)), since, timeout)
     }
 
-    /// Many changes of one record in one commit, as a context manager; an exception drops them.
+    /// Return a context manager for many changes of one record in one commit; an exception discards
+    /// them.
     ///
-    /// What is no record, an instance of the table's class or a set, is stored again at the end of the block.
+    /// A value that is not a record, such as an instance of the table's class or a set, is stored
+    /// again at the end of the block.
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -334,10 +342,11 @@ impl Table {
         Ok(EditContext::new(slf.clone().unbind(), key.unbind()))
     }
 
-    /// The sum of the numbers at a field path, over all rows.
+    /// Return the sum of the numbers at a field path, over all rows.
     ///
-    /// Rows where it is missing or no number do not count, as rows need not have the same fields: 0 where none has
-    /// it (`count` tells). Ints are added exactly, bools count as ints.
+    /// Rows whose field is missing or not a number are left out, since rows need not have the same
+    /// fields. The sum is 0 if no row has the field (`count` shows that). Ints are added exactly,
+    /// and bools count as ints.
     ///
     /// >>> import pellucid
     /// >>> table = pellucid.open(":memory:").table("t")
@@ -349,25 +358,27 @@ impl Table {
         crate::column::sum(slf, path)
     }
 
-    /// The least value at a field path; None where no row has one.
+    /// Return the least value at a field path; None if no row has one.
     ///
-    /// Rows where it is missing or None do not count. Values of unlike types are ordered as rows are by `order_by`, numbers and Decimals by what they
-    /// are worth.
+    /// Rows whose field is missing or None are left out. Values of different types are ordered as
+    /// in `order_by`, numbers and Decimals by their numeric value.
     fn min<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         crate::column::least(slf, path)
     }
 
-    /// The greatest value at a field path; None where no row has one. As `min` otherwise.
+    /// Return the greatest value at a field path; None if no row has one. Rows are left out as in
+    /// `min`.
     fn max<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         crate::column::greatest(slf, path)
     }
 
-    /// The mean of the numbers at a field path; None where no row has one. As `sum` otherwise.
+    /// Return the mean of the numbers at a field path; None if no row has one. Rows are left out as
+    /// in `sum`.
     fn mean<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         crate::column::mean(slf, path)
     }
 
-    /// The rows of which all these conditions are true: a query, see `Query`.
+    /// Return the rows for which all these conditions are true, as a query: see `Query`.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -384,7 +395,7 @@ impl Table {
         of_table(slf).r#where(conditions, fields)
     }
 
-    /// The rows whose fields equal these values: a query, see `Query.find`.
+    /// Return the rows whose fields equal these values, as a query: see `Query.find`.
     #[pyo3(signature = (*arguments, **fields), text_signature = "($self, **fields)")]
     fn find(
         slf: &Bound<'_, Self>,
@@ -394,12 +405,14 @@ impl Table {
         of_table(slf).find(arguments, fields)
     }
 
-    /// The rows for which a Python function returns something true: a query, see `Query.filter`.
+    /// Return the rows for which a Python function returns a true value, as a query: see
+    /// `Query.filter`.
     fn filter(slf: &Bound<'_, Self>, function: &Bound<'_, PyAny>) -> PyResult<Query> {
         of_table(slf).filter(function)
     }
 
-    /// All rows in the order of these expressions or field paths: a query, see `Query.order_by`.
+    /// Return all rows in the order of these expressions or field paths, as a query: see
+    /// `Query.order_by`.
     #[pyo3(signature = (*expressions, **keywords), text_signature = "($self, *expressions)")]
     fn order_by(
         slf: &Bound<'_, Self>,
@@ -409,27 +422,28 @@ impl Table {
         of_table(slf).order_by(expressions, keywords)
     }
 
-    /// The first `count` rows, at most: a query, see `Query.limit`.
+    /// Return at most the first `count` rows, as a query: see `Query.limit`.
     fn limit(slf: &Bound<'_, Self>, count: &Bound<'_, PyAny>) -> PyResult<Query> {
         of_table(slf).limit(count)
     }
 
-    /// The rows without the first `count`: a query, see `Query.offset`.
+    /// Return the rows without the first `count`, as a query: see `Query.offset`.
     fn offset(slf: &Bound<'_, Self>, count: &Bound<'_, PyAny>) -> PyResult<Query> {
         of_table(slf).offset(count)
     }
 
-    /// All rows as a list: records, or what else they are.
+    /// Return all rows as a list of records or other values.
     fn to_list<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         query::ends::to_list(&Bound::new(slf.py(), of_table(slf))?)
     }
 
-    /// All rows as plain dicts, or what else their values are.
+    /// Return all rows as plain dicts or other plain values.
     fn to_dicts<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         query::ends::to_dicts(&Bound::new(slf.py(), of_table(slf))?)
     }
 
-    /// Dicts of these expressions or field paths, in place of records: a query, see `Query.select`.
+    /// Return dicts of these expressions or field paths instead of records, as a query: see
+    /// `Query.select`.
     #[pyo3(signature = (*expressions, **named))]
     fn select(
         slf: &Bound<'_, Self>,
@@ -439,7 +453,7 @@ impl Table {
         of_table(slf).select(expressions, named)
     }
 
-    /// All rows in groups; see `Query.group_by`.
+    /// Return all rows in groups; see `Query.group_by`.
     #[pyo3(signature = (*expressions, **named))]
     fn group_by(
         slf: &Bound<'_, Self>,
@@ -449,7 +463,7 @@ impl Table {
         Groups::new(&Bound::new(slf.py(), of_table(slf))?, expressions, named)
     }
 
-    /// What all rows come to, in a dict; see `Query.agg`.
+    /// Return aggregates of all rows in a dict; see `Query.agg`.
     #[pyo3(signature = (*arguments, **aggregates), text_signature = "($self, **aggregates)")]
     fn agg<'py>(
         slf: &Bound<'py, Self>,
@@ -460,10 +474,10 @@ impl Table {
         query::group::whole(&Bound::new(slf.py(), of_table(slf))?, aggregates)
     }
 
-    /// How many rows have a value at a field path (`None` counts, a missing field does not); without
-    /// a path, how many rows there are.
+    /// Return how many rows have a value at a field path (`None` counts, a missing field does not).
+    /// Without a path, return how many rows there are.
     ///
-    /// 0 says that no row has such a field: that a path is spelt wrong, if there are rows.
+    /// 0 means that no row has such a field; if the table has rows, the path may be misspelt.
     #[pyo3(signature = (path=None))]
     fn count(slf: &Bound<'_, Self>, path: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
         match path {
@@ -472,17 +486,18 @@ impl Table {
         }
     }
 
-    /// The values at a field path of all rows, in key order; None where a row has none.
+    /// Return the values at a field path of all rows, in key order; None for a row without one.
     fn column<'py>(slf: &Bound<'py, Self>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         crate::column::column(slf, path)
     }
 
-    /// All rows as columns, which any library that knows Arrow takes without a copy: an `ArrowStream`; see `Query.to_arrow`.
+    /// Return all rows as columns, in an `ArrowStream` that any Arrow library reads without a copy;
+    /// see `Query.to_arrow`.
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ArrowStream>> {
         arrow::to_arrow(slf, None)
     }
 
-    /// `to_arrow()`, for a library that asks for it: `polars.DataFrame(table)`.
+    /// Return `to_arrow()` to a library that asks for it: `polars.DataFrame(table)`.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         slf: &Bound<'py, Self>,
@@ -491,20 +506,22 @@ impl Table {
         arrow::to_arrow(slf, None)?.call_method1("__arrow_c_stream__", (requested_schema,))
     }
 
-    /// All rows as a DataFrame of polars.
+    /// Return all rows as a polars DataFrame.
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         arrow::to_polars(&arrow::to_arrow(slf, None)?)
     }
 
-    /// All rows as a DataFrame of pandas.
+    /// Return all rows as a pandas DataFrame.
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         arrow::to_pandas(&arrow::to_arrow(slf, None)?)
     }
 
-    /// The values at a field path of all rows, in key order, as an array of NumPy.
+    /// Return the values at a field path of all rows, in key order, as a NumPy array.
     ///
-    /// int64, float64, bool, datetime64[us] (UTC where they are aware), datetime64[D], timedelta64[us]; else objects, as
-    /// `column` has them. Where a row has none: NaN, which makes floats of ints, NaT, and None among objects and bools.
+    /// Its type is int64, float64, bool, datetime64[us] (in UTC if the values are aware),
+    /// datetime64[D] or timedelta64[us]; for other values it has objects, as in `column`. A row
+    /// without a value gives NaN, which turns ints into floats, or NaT; among objects and bools it
+    /// gives None.
     ///
     /// >>> import pellucid
     /// >>> table = pellucid.open(":memory:").table("t")
@@ -516,14 +533,17 @@ impl Table {
         crate::numpy::to_numpy(slf, path)
     }
 
-    /// Make an index, and fill it with the rows that are there: rows are found by what is in them from then on, at once.
+    /// Create an index and fill it with the existing rows. From then on, queries and `index()` find
+    /// rows by their content without reading all of them.
     ///
-    /// `parts` is an expression (`F.age`), a field path, or a tuple of these; `F.age.desc()` turns the order round, `F.tags.each()` makes an
-    /// entry for each element. Rows where a part is missing, or cannot be a key, have no entry; None is a value. With `unique=True` no two
-    /// rows may have the same: `UniqueError`. With `where=` only rows of which it is true have entries. `progress` is called with how many
-    /// rows were looked at, of how many.
+    /// `parts` is an expression (`F.age`), a field path, or a tuple of these. `F.age.desc()`
+    /// reverses the order; `F.tags.each()` makes an entry for each element. A row has no entry if
+    /// one of its parts is missing or cannot be a key; None is a value. With `unique=True`, two
+    /// rows with the same value raise `UniqueError`. With `where=`, only rows for which that
+    /// condition is true have entries. `progress` is called with the number of rows done, and of
+    /// all rows.
     ///
-    /// The same index once more is nothing; another one of its name raises `ValueError`.
+    /// If the same index exists, nothing happens; another index of that name raises `ValueError`.
     ///
     /// >>> import pellucid
     /// >>> from pellucid import F
@@ -544,12 +564,13 @@ impl Table {
         making::create(slf, &making::name_of(name)?, parts, unique, r#where, progress)
     }
 
-    /// Remove an index; `NoSuchIndex` where there is none of this name.
+    /// Remove an index; raises `NoSuchIndex` if there is none of this name.
     fn drop_index(slf: &Bound<'_, Self>, name: &Bound<'_, PyAny>) -> PyResult<()> {
         making::drop_index(slf, &making::name_of(name)?)
     }
 
-    /// Make the entries of an index anew from the rows: what mends one of which `check()` says that they do not agree.
+    /// Make all entries of an index anew from the rows. This repairs an index that `check()`
+    /// reports as different from its rows.
     #[pyo3(signature = (name, *, progress=None))]
     fn rebuild_index(
         slf: &Bound<'_, Self>,
@@ -559,12 +580,12 @@ impl Table {
         making::rebuild(slf, &making::name_of(name)?, progress)
     }
 
-    /// The indexes of this table, by name: an `IndexInfo` each.
+    /// Return the indexes of this table by name, each as an `IndexInfo`.
     fn indexes(slf: &Bound<'_, Self>) -> PyResult<Vec<IndexDescription>> {
         crate::index::describe::all(slf)
     }
 
-    /// The index of this name; `NoSuchIndex` where there is none.
+    /// Return the index of this name; raises `NoSuchIndex` if there is none.
     fn index(slf: &Bound<'_, Self>, name: &Bound<'_, PyAny>) -> PyResult<Index> {
         Index::new(slf, making::name_of(name)?)
     }

@@ -1,4 +1,4 @@
-//! Tables: the object, which table it stands for, and how its rows are read.
+//! Tables: the class, the identity of a table behind a handle, and reading and iterating its rows.
 
 pub mod at_once;
 pub mod edit;

@@ -1,5 +1,5 @@
-//! Which rows does a table's handle find, and whose: those committed, those of a snapshot, or those of
-//! the transaction that is running?
+//! Read rows through a table's handle: committed rows, rows of a snapshot, or rows of the running
+//! transaction.
 
 use pellucid_query::{Copied, Indexed, IndexedInside, Listed, Selection, ToldRows};
 use pellucid_record::view::Slot;
@@ -21,26 +21,27 @@ use crate::values::row::Row;
 use crate::values::views::{Shows, Viewed};
 use crate::values::{bytes, decode};
 
-/// A walk over rows, as they were when it began.
+/// An iterator over rows, as they were when it began.
 pub enum Rows {
-    /// Over a snapshot: bytes stay in place.
+    /// Over a snapshot; the bytes stay in place.
     Pinned(Box<Scan>),
     /// Over the state of a transaction that has changed something.
     Inside(TransactionScan),
-    /// Under a list of keys of a snapshot.
+    /// By a list of keys, in a snapshot.
     Listed(Box<Listed>),
-    /// Copied out of a transaction that has changed something.
+    /// Copies of rows of a transaction that has changed something.
     Copied(Copied),
-    /// By the entries of an index of a snapshot.
+    /// By the entries of an index, in a snapshot.
     Indexed(Box<Indexed>),
-    /// By those of an index as a transaction has it.
+    /// By the entries of an index, in a transaction.
     IndexedInside(Box<IndexedInside>),
-    /// What entries of an index, or keys alone, tell of them; and whether they are those of a running transaction.
+    /// Rows rebuilt from the entries of a covering index or from keys alone; true if they are those
+    /// of a running transaction.
     Told(Box<ToldRows>, bool),
 }
 
 impl Rows {
-    /// The snapshot that they are read from, where it is not the state of a transaction.
+    /// The snapshot that the rows are read from; None for the state of a transaction.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         match self {
             Self::Pinned(scan) => Some(scan.snapshot()),
@@ -51,7 +52,7 @@ impl Rows {
     }
 }
 
-/// The key that `object` is; None where it is none, and so can be under no row.
+/// Converts an object to a key; None if it cannot be one, so that no row has it.
 pub(super) fn storable(object: &Bound<'_, PyAny>) -> PyResult<Option<Key>> {
     match keys::try_key_of(object) {
         Ok(key) => Ok(Some(key)),
@@ -61,7 +62,7 @@ pub(super) fn storable(object: &Bound<'_, PyAny>) -> PyResult<Option<Key>> {
 }
 
 impl Table {
-    /// The row under a key, as an owned copy.
+    /// The row of a key, as an owned copy.
     pub(super) fn row(slf: &Bound<'_, Self>, key: &Key) -> PyResult<Option<GilRc<Row>>> {
         let py = slf.py();
         let this = slf.get();
@@ -88,14 +89,15 @@ impl Table {
         Ok(cell.map(|cell| {
             let row = own(cell.record);
             if this.class.is_some() && cell.has_blobs() {
-                // It is made whole at once, and another process may replace it meanwhile.
+                // The object is built whole at once, and another process may replace the large
+                // values meanwhile.
                 row.attach(py, snapshot.clone());
             }
             row
         }))
     }
 
-    /// Whether there is a row under a key.
+    /// Whether a key has a row.
     pub(super) fn has(&self, py: Python<'_>, key: &Key) -> PyResult<bool> {
         self.core.check_open(py)?;
         if let Some(has) =
@@ -116,7 +118,7 @@ impl Table {
         Ok(snapshot.get(id, &key.bytes).map_err(|error| store_errors::of_store(py, error))?.is_some())
     }
 
-    /// The value under a key, or None; a key that cannot be stored is under none.
+    /// The value of a key, or None; also None for an object that cannot be a key.
     pub fn lookup<'py>(
         slf: &Bound<'py, Self>,
         key: &Bound<'py, PyAny>,
@@ -130,12 +132,12 @@ impl Table {
         value
     }
 
-    /// The value under a key, as the caller sees it now.
+    /// The value of a key, as the caller sees it now.
     pub fn value_of<'py>(slf: &Bound<'py, Self>, key: &Key) -> PyResult<Option<Bound<'py, PyAny>>> {
         Self::row(slf, key)?.map(|row| value_of_row(slf.py(), row)).transpose()
     }
 
-    /// The value under a key of this very table in a snapshot.
+    /// The value of a key of this table in a snapshot.
     pub fn value_in<'py>(
         slf: &Bound<'py, Self>,
         snapshot: &Snapshot,
@@ -151,7 +153,7 @@ impl Table {
         value_of_row(py, GilRc::new(row)).map(Some)
     }
 
-    /// Raises where the snapshot or the database of the table was closed.
+    /// Raises if the snapshot or the database of the table was closed.
     pub fn check_gate(&self, py: Python<'_>) -> PyResult<()> {
         if self.gate().is_open() {
             return Ok(());
@@ -228,7 +230,7 @@ impl Table {
         Ok(count as usize)
     }
 
-    /// The rows within bounds, as they are now; None where the table does not exist yet.
+    /// The rows within bounds, as they are now; None if the table does not exist yet.
     pub fn rows(&self, py: Python<'_>, bounds: &Bounds, reverse: bool) -> PyResult<Option<Rows>> {
         let reverse = bounds.reverse != reverse;
         if self.is_in_transaction(py) {
@@ -248,7 +250,7 @@ impl Table {
         Ok(Some(Rows::Pinned(Box::new(scan))))
     }
 
-    /// An iterator over what `shows` says, within bounds.
+    /// An iterator over the keys, values or items within bounds.
     pub fn iterate<'py>(
         slf: &Bound<'py, Self>,
         bounds: &Bounds,
@@ -263,7 +265,8 @@ impl Table {
         Self::iterate_rows(slf, rows, None, shows)
     }
 
-    /// An iterator over what `shows` says of rows; of those that `selection` takes, if there is one.
+    /// An iterator over the keys, values or items of rows; only those that `selection` takes, if
+    /// there is one.
     pub fn iterate_rows<'py>(
         slf: &Bound<'py, Self>,
         rows: Rows,
@@ -277,8 +280,8 @@ impl Table {
         Ok(Bound::new(slf.py(), iterator)?.into_any())
     }
 
-    /// The bytes of a value that lies apart; in `snapshot`, if the record came from one, and in the running transaction, which may
-    /// have stored it.
+    /// The bytes of a value stored outside of a record: from `snapshot`, if the record came from
+    /// one, or from the running transaction, which may have stored it.
     pub fn apart(&self, py: Python<'_>, snapshot: Option<&Snapshot>, id: u64) -> PyResult<Option<Vec<u8>>> {
         let found = |result: Result<&[u8], StoreError>| match result {
             Ok(data) => {
@@ -303,8 +306,8 @@ impl Table {
         found(self.snapshot(py)?.blob(id)).map_err(|error| store_errors::of_store(py, error))
     }
 
-    /// What stands in a slot of a record, in plain containers; `key` is its row's. Large values are those of `snapshot`, if the record came
-    /// from one.
+    /// The value in a slot of a record, in plain containers; `key` is the row's. Large values come
+    /// from `snapshot`, if the record did.
     pub fn plain_part<'py>(
         slf: &Bound<'py, Self>,
         key: &[u8],
@@ -316,7 +319,7 @@ impl Table {
         decode::plain(slf.py(), &Reading::new(&row), slot)
     }
 
-    /// The value of a record that stands alone, in plain containers; large values as in `plain_part`.
+    /// The value of a record, in plain containers; large values as in `plain_part`.
     pub fn plain_record<'py>(
         slf: &Bound<'py, Self>,
         record: &[u8],
@@ -351,7 +354,7 @@ impl Table {
     }
 }
 
-/// The rows of a table whose keys lie in a range, as its views show them.
+/// The rows of a table whose keys lie in a range, for its views.
 pub struct Range(pub Py<Table>, pub Bounds);
 
 impl Viewed for Range {

@@ -1,4 +1,4 @@
-//! The indexes of a table that queries may use, kept for each state of the catalog.
+//! Cache the indexes of a table that queries may use, for one state of the catalog.
 
 use std::sync::Arc;
 
@@ -9,32 +9,33 @@ use pyo3::prelude::*;
 
 use crate::hot::gil::GilCell;
 
-/// An index that has all its rows.
+/// An index that is complete.
 pub struct Ready {
-    /// What the catalog says of it.
+    /// Its entry in the catalog.
     pub info: IndexInfo,
-    /// What it is made of.
+    /// Its parts and condition.
     pub definition: Definition,
-    /// How its entries are taken apart.
+    /// How to split its entries.
     pub keys: Keys,
-    /// What is to be known of it to choose a way, but for how many entries it has.
+    /// The data for choosing an access path, except the number of entries.
     pub candidate: Candidate,
 }
 
 /// The indexes of one table, by name.
 pub type Indexes = Arc<Vec<Ready>>;
 
-/// A table, whether in a transaction, and the number that stands for the state of the catalog.
+/// A table, whether in a transaction, and the number of the catalog's state.
 pub type State = (TableId, bool, u64);
 
-/// What was found last, and when.
+/// The indexes found last, and the state in which they were found.
 #[derive(Default)]
 pub struct Seen(GilCell<Option<(State, Indexes)>>);
 
 impl Ready {
-    /// What the catalog says of an index, made use of.
+    /// Parses the catalog's entry of an index.
     pub fn of(info: IndexInfo) -> Option<Self> {
-        // One that a newer version has written, and this one does not understand, is not used.
+        // An index with a definition of a newer version, which this version cannot parse, is not
+        // used.
         let definition = Definition::parse(&info.definition).ok()?;
         let candidate = Candidate {
             name: info.name.to_string(),
@@ -48,7 +49,7 @@ impl Ready {
 }
 
 impl Seen {
-    /// The indexes that were seen in this state of the catalog, or those that `read` reads.
+    /// The cached indexes of this state of the catalog; otherwise those that `read` returns.
     pub fn get_or_read(
         &self,
         py: Python<'_>,

@@ -1,17 +1,18 @@
-//! How does a loop over a table get its rows?
+//! The iterator over the rows of a table.
 //!
-//! `for row in table.values()` calls `tp_iternext` below, which makes no object it can avoid: rows
-//! borrow their bytes from the snapshot, and the record object that was given out two steps ago is
-//! used again if nobody has kept it. Two, since the loop's variable still holds the last one when
-//! the next is asked for. Invariants:
+//! `for row in table.values()` calls `tp_iternext` below, which avoids making objects. Rows borrow
+//! their bytes from the snapshot, and the iterator reuses the record object that it returned two
+//! steps ago if no one else holds a reference to it. Two steps, since the loop's variable still
+//! holds the last record when the next one is requested. Invariants:
 //!
-//! 1. A record is used again only if this iterator holds the sole reference to it, and that record
-//!    the sole one to its row, and the row is still pinned to this scan's snapshot.
-//! 2. A record that somebody has kept gets its own copy of the bytes, so that it neither changes nor
-//!    keeps the snapshot alive. Other rows are copies from the start; they hold the snapshot as long
-//!    as a record would, if they have large values, which lie apart and are read when asked for.
-//! 3. Nothing that runs while the iterator's state is borrowed calls into Python code: it makes and
-//!    releases records, ints, strs and tuples alone; rarer keys and values are made afterwards.
+//! 1. A record is reused only if this iterator holds the only reference to it, that record the only
+//!    one to its row, and the row is still pinned to this scan's snapshot.
+//! 2. A record that other code keeps gets its own copy of the bytes, so that it does not change and
+//!    does not keep the snapshot alive. Other rows are copies from the start. If they have large
+//!    values, which are stored outside of the record and read on access, they hold the snapshot for
+//!    as long as a record would.
+//! 3. While the iterator's state is borrowed, no Python code runs: only records, ints, strs and
+//!    tuples are made and released. Rarer keys and values are made afterwards.
 #![allow(unsafe_code)]
 
 use std::ops::ControlFlow;
@@ -53,38 +54,39 @@ use crate::values::{alloc, row_errors};
 #[pyclass(frozen, module = "pellucid", name = "RowIterator")]
 pub struct RowIterator {
     walk: GilCell<Option<Walk>>,
-    /// Says when other threads are to have their turn.
+    /// Decides when other threads get the GIL.
     turns: GilCell<Pace<fn() -> bool>>,
     shows: Shows,
     gate: GilRc<Gate>,
-    // The transaction that `Rows::Inside` walks over, and who knows whether it is still running.
+    // The table and the transaction that `Rows::Inside` walks over; the table knows whether that
+    // one is still running.
     inside: Option<(Strong<Table>, u64)>,
 }
 
 struct Walk {
     rows: Rows,
-    // Which of them are shown; None: all.
+    // Which rows are shown; None means all.
     selection: Option<Selection>,
     shapes: GilRc<Names>,
-    // Where the rows' bytes stay while this lives; None inside a transaction that has changed
-    // something: there rows are copies.
+    // The snapshot that keeps the rows' bytes in place; None inside a transaction that has changed
+    // something, where rows are copies.
     snapshot: Option<Snapshot>,
     source: RowSource,
-    // Of the transaction that `Rows::Inside` walks over.
+    // The serial of the transaction that `Rows::Inside` walks over.
     serial: u64,
-    // The record given out last but one, and the last.
+    // The record returned two steps ago, and the last one.
     recent: [Option<Strong<Record>>; 2],
-    // The same of rows that are copies, where these have large values.
+    // The same for rows that are copies and have large values.
     recent_large: [Option<GilRc<Row>>; 2],
-    // The key of the last step, in memory that is used again.
+    // The key of the last step, in a buffer that is reused.
     key: Key,
-    // The scan stands at a row that is wanted.
+    // Whether the scan stands at a row that matches.
     is_found: bool,
-    // Some thread looks for the next row that is wanted, with the GIL released; the scan is with it.
+    // Whether a thread searches for the next match with the GIL released; that thread has the scan.
     is_lent: bool,
-    // What a search came upon, for the step that can say so.
+    // The failure of a search, for the step that can raise it.
     failure: Option<Box<Failure>>,
-    // Matches that may still be shown by the quick step before the other one has its turn.
+    // How many matches the quick step may still return before the full step takes its turn.
     quick_left: u32,
 }
 
@@ -97,7 +99,7 @@ impl Key {
     }
 }
 
-/// What all rows of a walk have in common.
+/// The data that all rows of a walk share.
 pub struct RowSource {
     gate: GilRc<Gate>,
     names: GilRc<Names>,
@@ -105,21 +107,23 @@ pub struct RowSource {
     frozen: Option<&'static str>,
 }
 
-/// What a step has found, to be made into an object outside of the borrow (invariant 3). Its key, where
-/// it is asked for, stands in the walk.
+/// The result of a step, from which the object is made outside of the borrow (invariant 3). The
+/// walk has its key, if keys are shown.
 enum Step {
     Done,
     Key,
     Record(Strong<Record>),
     Other(GilRc<Row>),
-    // None of some rows was wanted: the search goes on with the GIL released, and signals are looked at.
+    // None of the rows so far matched: the search continues with the GIL released, after a check of
+    // signals.
     Pause,
 }
 
-/// Rows that are passed over before the GIL is released. Each release costs a call of the interpreter's, and may hand the GIL to another thread.
+/// How many rows are skipped before the GIL is released. Each release costs a call of the
+/// interpreter, and may hand the GIL to another thread.
 const PAUSE_INTERVAL: u32 = 256;
 
-/// Why there is no step; made into an exception outside of the borrow.
+/// Why a step failed; made into an exception outside of the borrow.
 enum Failure {
     Store(StoreError),
     IsOver,
@@ -172,8 +176,9 @@ impl RowIterator {
         errors::raise(py, "TransactionError", why)
     }
 
-    /// Most steps are the same: a record is shown that is at hand, in the object of the last step but one. What else may happen made this
-    /// one too large to stand in one piece, and a loop took twice as long.
+    /// The most frequent step: the next record is at hand, and is returned in the object from two
+    /// steps ago. With all other cases inlined, this function was so large that a loop took twice
+    /// as long.
     #[inline]
     fn step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if self.shows == Shows::Values && self.inside.is_none() && self.gate.is_open() {
@@ -191,7 +196,8 @@ impl RowIterator {
 
     #[inline(never)]
     fn step_any<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        // A list that is made of this looks at no signal, and lets no other thread run. The quick way comes here at the end of each page.
+        // When `list` consumes this iterator, no other code checks signals or lets other threads
+        // run. The quick step gets here at the end of each page.
         if self.turns.with(py, |pace| pace.step().is_err()) {
             callbacks::released(py, || ());
         }
@@ -237,7 +243,7 @@ impl RowIterator {
             }
         })?;
         if matches!(step, Step::Done) {
-            // Lets go of the snapshot, and gives kept rows their copies (Walk::drop).
+            // Releases the snapshot, and gives kept rows their copies (Walk::drop).
             drop(self.walk.with(py, Option::take));
             return Ok(None);
         }
@@ -253,7 +259,8 @@ impl RowIterator {
         }
     }
 
-    /// Looks for the next row that is wanted with the GIL released. Another thread that asks this iterator meanwhile waits.
+    /// Searches for the next match with the GIL released. Another thread that steps this iterator
+    /// meanwhile waits.
     fn seek_released(&self, py: Python<'_>) -> Result<(), Failure> {
         let Some((mut scan, mut selection)) = self.walk.with(py, |walk| walk.as_mut().and_then(Walk::lend))
         else {
@@ -276,8 +283,9 @@ impl RowIterator {
         sought.map(|_| ())
     }
 
-    /// The key of the step just made, where keys are shown. It was taken out of the walk with the step: making
-    /// an object of it, or of the value, may let another thread take the next one.
+    /// The key of the last step, if keys are shown. It was taken out of the walk together with the
+    /// step: making an object from it, or from the value, may let another thread take the next
+    /// step.
     #[inline]
     fn key<'py>(&self, py: Python<'py>, key: Key) -> PyResult<Option<Bound<'py, PyAny>>> {
         if self.shows == Shows::Values {
@@ -291,7 +299,7 @@ impl RowIterator {
 }
 
 impl Walk {
-    /// The next record, if it is at hand and an object is there to be used again.
+    /// The next record, if it is at hand and an object can be reused.
     #[inline]
     fn step_at_hand(&mut self, py: Python<'_>) -> Option<Strong<Record>> {
         let (Rows::Pinned(scan), None) = (&mut self.rows, &self.selection) else { return None };
@@ -306,10 +314,11 @@ impl Walk {
         Some(record)
     }
 
-    /// As `step_at_hand`, of rows of which only some are wanted: the next of those, if it is not far. Where there is none, or something
-    /// else is to be said, the other step finds what was found here.
+    /// As `step_at_hand`, where only some rows are wanted: the next match, if it is near. If there
+    /// is none, or something else must be raised, the full step continues where this one stopped.
     ///
-    /// That one for each match took a tenth of the time of a loop over one row in ten, of which the rows between take the most.
+    /// Taking the full step for each match was a tenth of the time of a loop over one row in ten,
+    /// which spends most of its time on the rows between.
     #[inline(never)]
     fn step_to_wanted(&mut self, py: Python<'_>) -> Option<Strong<Record>> {
         let (Rows::Pinned(scan), Some(selection), Some(snapshot)) =
@@ -322,7 +331,8 @@ impl Walk {
             if self.failure.is_some() {
                 return None;
             }
-            // Signals are looked at by the other step, which has its turn now and then, however many rows are wanted.
+            // The full step checks signals, and has its turn from time to time, however many rows
+            // match.
             if self.quick_left == 0 {
                 self.quick_left = PAUSE_INTERVAL;
                 return None;
@@ -393,7 +403,7 @@ impl Walk {
         }
         let source = &self.source;
         if !is_dict(row) || source.table.get().class.is_some() {
-            // A list, or a value that is made whole: its row stands for itself alone.
+            // A list, or a value that is built whole, gets a row of its own.
             let copy = GilRc::new(source.owned(py, row));
             let is_large = scan.gave_large();
             return self.given(py, copy, is_large);
@@ -415,7 +425,8 @@ impl Walk {
         Ok(Step::Record(record))
     }
 
-    /// The step that gives a copy of a row. Its large values, if it has any, are read from the walk's snapshot until that is two steps on.
+    /// The step for a copy of a row. Its large values, if it has any, are read from the walk's
+    /// snapshot until the walk is two steps further.
     #[inline]
     fn given(&mut self, py: Python<'_>, row: GilRc<Row>, is_large: bool) -> Result<Step, Failure> {
         if is_large || !matches!(self.recent_large, [None, None]) {
@@ -429,7 +440,8 @@ impl Walk {
         if let Some(row) = row {
             let snapshot = match &self.snapshot {
                 Some(snapshot) => snapshot.clone(),
-                // What a transaction has not stored itself is in the newest one, whatever it has done to it since.
+                // The newest snapshot has all large values that the transaction has not stored
+                // itself, whatever it has done to them since.
                 None => self.source.table.get().core().store.snapshot().map_err(Failure::Store)?,
             };
             row.attach(py, snapshot);
@@ -441,7 +453,7 @@ impl Walk {
         Ok(())
     }
 
-    /// What is needed to look for the next row, unless somebody has it already.
+    /// Hands out the scan and the selection for a search, unless another thread has them already.
     fn lend(&mut self) -> Option<(Box<Scan>, Selection)> {
         if self.is_lent || !matches!(self.rows, Rows::Pinned(_)) {
             return None;
@@ -466,7 +478,8 @@ impl Walk {
         self.is_lent = false;
     }
 
-    /// A step over rows that are not a scan's, past a few that are not wanted: they are copied.
+    /// A step over rows that do not come from a scan, past a few that do not match; the rows are
+    /// copied.
     fn step_apart(&mut self, py: Python<'_>, shows: Shows) -> Result<Step, Failure> {
         let core: &Core = self.source.table.get().core();
         let is_inside = match &self.rows {
@@ -474,16 +487,17 @@ impl Walk {
             Rows::Pinned(_) | Rows::Listed(_) | Rows::Indexed(_) | Rows::Told(_, false) => false,
         };
         if is_inside && self.serial > 0 {
-            // Of the transaction, which may have been taken back to a savepoint since the last step.
+            // The gate of the transaction, which may have been rolled back to a savepoint since the
+            // last step.
             self.source.gate = core.running_gate(py).ok_or(Failure::IsOver)?;
         }
         let (source, key) = (&self.source, &mut self.key);
         if let Rows::Told(rows, _) = &mut self.rows {
-            // Who asks for rows is given rows, so that keys are asked for here, all of those.
+            // Only keys are read this way, and all of them match: a query for rows gets rows.
             return Ok(rows.next(|row| key.copy_from(row)).map_or(Step::Done, |()| Step::Key));
         }
         let (selection, shapes) = (&mut self.selection, &*self.shapes);
-        // Told beside the row: rows are large, and are moved from hand to hand as it is.
+        // Returned beside the row: rows are large, and moving them is costly enough.
         let mut is_large = false;
         let mut show = |row: StoredRow<'_>, has_large: bool, large: &dyn Large| {
             is_large = has_large;
@@ -534,7 +548,7 @@ impl Walk {
     }
 }
 
-/// Rows apart from a scan that are looked at between two looks at signals.
+/// How many rows that do not come from a scan are read between two checks for signals.
 const APART_COUNT: u32 = 64;
 
 #[inline]
@@ -543,14 +557,14 @@ fn is_dict(row: StoredRow<'_>) -> bool {
     first.is_some_and(|byte| byte >> 4 == Kind::Shaped as u8 || byte >> 4 == Kind::Keyed as u8)
 }
 
-/// Where a search for the next row that is wanted has come to.
+/// The result of a search for the next match.
 enum Sought {
     Row,
     End,
     Pause,
 }
 
-/// Goes on to the next row that is wanted, unless it is late; that is asked for each row.
+/// Moves to the next match, unless `is_late` says to pause; it is called for each row.
 fn seek<S: Shapes + ?Sized>(
     scan: &mut Scan,
     selection: &mut Selection,
@@ -572,7 +586,7 @@ fn seek<S: Shapes + ?Sized>(
 }
 
 impl RowSource {
-    /// Rows of this table, to be read while the gate is open.
+    /// The data for rows of this table, which may be read while the gate is open.
     pub fn new(
         gate: GilRc<Gate>,
         names: GilRc<Names>,
@@ -598,8 +612,8 @@ impl RowSource {
     }
 }
 
-/// Let the record that was given out two steps ago stand for `row`, if nobody has kept it; if
-/// somebody has, it gets its own copy (invariants 1 and 2).
+/// Makes the record that was returned two steps ago stand for `row`, if no one else holds it;
+/// otherwise gives that record its own copy (invariants 1 and 2).
 #[inline]
 fn reuse(py: Python<'_>, record: &Strong<Record>, row: StoredRow<'_>) -> bool {
     let node = &record.get().node;
@@ -610,7 +624,8 @@ fn reuse(py: Python<'_>, record: &Strong<Record>, row: StoredRow<'_>) -> bool {
     if !node.row.is_pinned() {
         return false;
     }
-    // SAFETY: the bytes lie in the snapshot that the row's holder pins, and nobody else has the row.
+    // SAFETY: the bytes lie in the snapshot that the row's holder pins, and the row has no other
+    // owner.
     unsafe { node.row.move_to(row.record, row.key) };
     node.forget();
     true
@@ -660,11 +675,11 @@ impl RowIterator {
 /// `tp_iternext` of `RowIterator`.
 ///
 /// # Safety
-/// CPython calls it with a `RowIterator`, the GIL held.
+/// CPython calls it with a `RowIterator`, and with the GIL held.
 unsafe extern "C" fn iternext(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: called from the interpreter, so the GIL is held.
     let py = unsafe { Python::assume_attached() };
-    // SAFETY: this is the slot of `RowIterator` alone, which cannot be subclassed.
+    // SAFETY: only `RowIterator` has this slot, and it cannot be subclassed.
     let iterator = unsafe { Borrowed::from_ptr(py, object).cast_unchecked::<RowIterator>() };
     let step = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| iterator.get().step(py)))
         .unwrap_or_else(|_| Err(errors::internal("a scan panicked")));
@@ -678,10 +693,10 @@ unsafe extern "C" fn iternext(object: *mut ffi::PyObject) -> *mut ffi::PyObject 
     }
 }
 
-/// Put the slot above into the type that PyO3 has made; its own adds 10 ns a row.
+/// Puts the slot above into the type that PyO3 has made; PyO3's own slot adds 10 ns a row.
 pub fn install(py: Python<'_>) {
     let kind = py.get_type::<RowIterator>().as_type_ptr();
-    // SAFETY: a heap type of ours, not yet seen by anyone.
+    // SAFETY: a heap type of ours that no other code has seen yet.
     unsafe {
         (*kind).tp_iternext = Some(iternext);
         ffi::PyType_Modified(kind);

@@ -1,10 +1,11 @@
-//! How does `table[key]` reach the store, and `db[key]`?
+//! The fast slots for `table[key]` and `db[key]`.
 //!
-//! Most keys are short strings, most tables are asked for what they have, and much of what is put is one small value. That is done here at once, ahead of the
-//! slots that PyO3 has made: they count how often the GIL was taken, and take any key, any value and any table. What is not done here, and
-//! whatever goes wrong before it is begun, is left to them.
+//! Most keys are short strings, most lookups find a value, and many stored values are one small
+//! scalar. These slots handle that case ahead of PyO3's own slots, which count acquisitions of the
+//! GIL and accept any key, value and table. All other cases, and every error before the work
+//! begins, are left to PyO3's slots.
 //!
-//! Invariant: the slots of a class are kept before there is any object of it.
+//! Invariant: PyO3's slots of a class are saved before it has any object.
 #![allow(unsafe_code)]
 #![expect(clippy::inline_always, reason = "what a call returns in memory is waited for; each is measured")]
 
@@ -32,7 +33,7 @@ type Slots = GilValue<General>;
 
 /// A class whose objects are each a mapping over one table.
 trait OverTable: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync {
-    /// Its slots.
+    /// PyO3's slots of the class.
     fn general() -> &'static Slots;
 
     /// The table of an object.
@@ -65,7 +66,7 @@ impl OverTable for Database {
     }
 }
 
-/// No panic leaves a slot.
+/// Turns a panic into an exception, since no panic may leave a slot.
 #[inline(always)]
 fn tried<R>(work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
@@ -73,20 +74,20 @@ fn tried<R>(work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
 }
 
 /// # Safety
-/// `object` is a live one of this class.
+/// `object` is a live object of this class.
 #[inline(always)]
 unsafe fn typed<'a, T>(py: Python<'_>, object: *mut ffi::PyObject) -> Borrowed<'a, '_, T> {
     // SAFETY: as promised by the caller.
     unsafe { Borrowed::from_ptr(py, object).cast_unchecked::<T>() }
 }
 
-/// The characters of a str that is ASCII.
+/// The characters of an ASCII str; None for any other object.
 ///
 /// # Safety
 /// `object` is live, and outlives the result.
 #[inline(always)]
 unsafe fn characters<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
-    // SAFETY: as promised by the caller; the type is looked at.
+    // SAFETY: as promised by the caller; the type is checked here.
     unsafe {
         if ffi::Py_TYPE(object) == &raw mut ffi::PyUnicode_Type { text::ascii_of(object) } else { None }
     }
@@ -95,12 +96,12 @@ unsafe fn characters<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
 /// `mp_subscript` of a class.
 ///
 /// # Safety
-/// CPython calls it with an object of the class and any object, the GIL held.
+/// CPython calls it with an object of the class and any object, and with the GIL held.
 unsafe extern "C" fn subscript<T: OverTable>(
     object: *mut ffi::PyObject,
     key: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: called from the interpreter, so the GIL is held; objects live for the time of the call.
+    // SAFETY: called from the interpreter, so the GIL is held; the objects live during the call.
     let (py, characters) = unsafe { (Python::assume_attached(), characters(key)) };
     if let Some(characters) = characters {
         // SAFETY: as promised by the caller.
@@ -118,24 +119,25 @@ unsafe extern "C" fn subscript<T: OverTable>(
         gil::restore(errors::internal("a mapping has no slot"));
         return std::ptr::null_mut();
     };
-    // SAFETY: the slot of this very class, called as CPython would.
+    // SAFETY: the slot of this class, called as CPython would.
     unsafe { general(object, key) }
 }
 
 /// `mp_ass_subscript` of a class.
 ///
 /// # Safety
-/// CPython calls it with an object of the class, any object, and any object or null, the GIL held.
+/// CPython calls it with an object of the class, any object, and any object or null, and with the
+/// GIL held.
 unsafe extern "C" fn ass_subscript<T: OverTable>(
     object: *mut ffi::PyObject,
     key: *mut ffi::PyObject,
     value: *mut ffi::PyObject,
 ) -> std::ffi::c_int {
-    // SAFETY: called from the interpreter, so the GIL is held; objects live for the time of the call.
+    // SAFETY: called from the interpreter, so the GIL is held; the objects live during the call.
     let (py, characters) = unsafe { (Python::assume_attached(), characters(key)) };
     if let Some(characters) = characters
         && !value.is_null()
-        // SAFETY: a live object, for the time of the call.
+        // SAFETY: a live object, during the call.
         && let Some(value) = unsafe { item::simple(value) }
     {
         // SAFETY: as promised by the caller.
@@ -153,11 +155,11 @@ unsafe extern "C" fn ass_subscript<T: OverTable>(
         gil::restore(errors::internal("a mapping has no slot"));
         return -1;
     };
-    // SAFETY: the slot of this very class, called as CPython would.
+    // SAFETY: the slot of this class, called as CPython would.
     unsafe { general(object, key, value) }
 }
 
-/// Put the slots above ahead of those that PyO3 has made.
+/// Puts the slots above ahead of those that PyO3 has made.
 pub fn install(py: Python<'_>) {
     install_for::<Table>(py);
     install_for::<Database>(py);
@@ -165,8 +167,8 @@ pub fn install(py: Python<'_>) {
 
 fn install_for<T: OverTable>(py: Python<'_>) {
     let kind = py.get_type::<T>().as_type_ptr();
-    // SAFETY: a heap type of ours, not yet seen by anyone, which cannot be subclassed; `tp_as_mapping` of a heap type points to its
-    // own table.
+    // SAFETY: a heap type of ours that no other code has seen yet and that cannot be subclassed;
+    // `tp_as_mapping` of a heap type points to its own table.
     unsafe {
         let mapping = (*kind).tp_as_mapping;
         T::general().set(General { get: (*mapping).mp_subscript, set: (*mapping).mp_ass_subscript });

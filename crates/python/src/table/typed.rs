@@ -1,7 +1,8 @@
-//! What goes in and out where a table was opened with a class (`type=`)?
+//! Check and build the instances of a table that was opened with a class (`type=`).
 //!
-//! Nothing in a record names its class. So what goes in is of exactly the table's class, and what comes out is made one by
-//! `pellucid.instances`, whole and detached; a record that does not make one raises, and is still there without the class.
+//! A record does not name its class. So the table accepts only instances of exactly its class, and
+//! `pellucid.instances` builds each returned row into one, whole and detached. A record that does
+//! not fit the class raises, and can still be read without the class.
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -14,15 +15,15 @@ use crate::values::bytes::{self, handle_of_row};
 use crate::values::row::Row;
 use crate::values::{hooks, row_errors};
 
-/// What rows of a table come back as.
+/// The class of a table's rows.
 pub struct RowClass {
-    /// Their class.
+    /// The class.
     pub python: Py<PyType>,
-    /// Whether each read calls it with the stored fields, instead of setting them.
+    /// Whether each read calls the class with the stored fields, instead of setting them.
     pub run_init: bool,
 }
 
-/// The class that `type=` says; None where it says none.
+/// The class given as `type=`; None if none is given.
 pub fn class_of(argument: Option<&Bound<'_, PyAny>>, run_init: bool) -> PyResult<Option<RowClass>> {
     let Some(argument) = argument else {
         return if run_init {
@@ -44,12 +45,13 @@ pub fn class_of(argument: Option<&Bound<'_, PyAny>>, run_init: bool) -> PyResult
     }
 }
 
-/// What a row of a table looks like from outside.
+/// The Python object for a row of a table.
 pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny>> {
     let table = row.table.as_ref().map(|table| table.bind(py));
     let class = table.as_ref().and_then(|table| table.cast_exact::<Table>().ok()?.get().class.as_ref());
     let Some(class) = class else { return handle_of_row(py, row) };
-    // Attached anew, for the errors that Python code drops on its way: a scan comes here from a raw slot.
+    // Attached again, to release exceptions that Python code drops on its way: a scan calls this
+    // from a raw slot.
     Python::attach(|_py| {
         hooks::build(class.python.bind(py), &bytes::plain_of_row(py, &row)?, class.run_init).map_err(
             |error| {
@@ -89,12 +91,12 @@ impl Table {
         }
     }
 
-    /// Raises where `value` is not of the table's class; `place` names it.
+    /// Raises if `value` is not an instance of the table's class; `place` names it.
     pub fn check_class(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
         let py = value.py();
         let Some(class) = &self.class else { return Ok(()) };
         let class = class.python.bind(py);
-        // What admits a value may be the user's.
+        // The check may call the user's code.
         callbacks::code_may_run(py);
         if value.get_type().is(class) || hooks::admits(class, value)? {
             return Ok(());

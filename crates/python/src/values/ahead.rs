@@ -1,13 +1,14 @@
-//! What will be read next of a long list, and is not in the processor's caches?
+//! Prefetch the objects in a long list that the encoder will read next.
 //!
-//! A record that is a dict of dicts and lists lies all over memory: each object behind the pointer to it, its table or its array behind
-//! another one. Loading a million records from a list went by waiting for them, for more than half of the time. So some elements
-//! ahead of the one that is being written, every object below is asked for once: first its head; some elements later, when the
-//! head has come, its table or its array; when that has come, the heads of what is in it. A queue of objects in this order is
-//! all there is to it.
+//! The objects of a record that is a dict of dicts and lists lie scattered in memory: each object
+//! behind a pointer, its table or array behind another one. Waiting for cache misses took more than
+//! half of the time of loading a million records from a list. So every object of an element is
+//! prefetched some elements before that element is encoded. First comes the object's head; some
+//! elements later, when the head has arrived, its table or array; when that has arrived, the heads
+//! of the objects in it. One queue of objects does all of this.
 //!
-//! Invariant: what is in the queue is borrowed. Where Python code may have run since the last step (`callbacks.rs`), the queue
-//! is emptied before any object in it is read.
+//! Invariant: references in the queue are borrowed. If Python code may have run since the last step
+//! (`callbacks.rs`), the queue is emptied before any of its objects is read.
 #![allow(unsafe_code)]
 
 use pyo3::ffi;
@@ -18,22 +19,25 @@ use crate::hot::callbacks;
 use crate::hot::item::{Item, Object};
 use crate::hot::prefetch::ask_for;
 
-/// How many elements ahead their heads are asked for: all levels of one have come when its turn is.
+/// How many elements ahead heads are prefetched: enough for all levels of an element to arrive in
+/// time.
 const ELEMENTS_AHEAD: isize = 24;
-/// How many elements are written while an object waits in the queue.
+/// How many elements are encoded between two prefetches of one object.
 const ELEMENTS_WAITED: usize = 2;
-/// Elements of a list below, and items of a dict, that are looked at: a large one keeps the memory busy by itself.
+/// How many elements of a nested list or items of a dict are prefetched: a larger one keeps the
+/// memory busy by itself.
 const PART_COUNT_MAX: isize = 32;
-/// Elements with fewer dicts and lists in them, on so many levels, are not worth it.
+/// Elements with fewer dicts and lists than this on the counted levels are not worth the
+/// prefetching.
 const CONTAINER_COUNT_MIN: usize = 3;
 const LEVELS_COUNTED: u32 = 2;
-/// What does not fit the queue is not asked for.
+/// Objects that do not fit into the queue are not prefetched.
 const QUEUE_SIZE: usize = 512;
 
-/// Shorter lists are read without looking ahead.
+/// Shorter lists are encoded without prefetching.
 pub const LIST_COUNT_MIN: isize = 64;
 
-/// An object in the queue: its head has been asked for, or its table or array.
+/// An object in the queue, whose head (or, with `for_parts`, table or array) is being prefetched.
 #[derive(Clone, Copy)]
 struct Waiting {
     object: Object,
@@ -41,19 +45,19 @@ struct Waiting {
     since: usize,
 }
 
-/// What is asked for ahead in one list.
+/// The queue of prefetches for one list.
 pub struct Ahead {
     queue: [Waiting; QUEUE_SIZE],
     first: usize,
     end: usize,
-    /// The element to be asked for next.
+    /// The index of the element to prefetch next.
     next: isize,
     steps: usize,
     epoch: u64,
 }
 
 impl Ahead {
-    /// Nothing has been asked for.
+    /// An empty queue.
     pub fn new(py: Python<'_>) -> Self {
         let nothing = Waiting { object: std::ptr::null_mut(), for_parts: false, since: 0 };
         Self {
@@ -66,20 +70,23 @@ impl Ahead {
         }
     }
 
-    /// Whether looking ahead pays for elements like this one: those that hold a few dicts and lists. One that is flat lies
-    /// together in memory, and what is done here would take longer than to wait for it.
+    /// Whether prefetching pays for elements like this one: those that hold a few dicts and lists.
+    /// A flat element lies close together in memory, and the prefetching would take longer than the
+    /// wait for it.
     ///
     /// # Safety
-    /// `element` is a live object, the GIL is held.
+    /// `element` is a live object, and the GIL is held.
     pub unsafe fn is_worth_it(element: Object) -> bool {
         // SAFETY: as promised by the caller.
         unsafe { containers_in(element, LEVELS_COUNTED) >= CONTAINER_COUNT_MIN }
     }
 
-    /// Asks for some more of what is behind `index` in a list, where the element at `index` is about to be read.
+    /// Prefetches more objects of the elements after `index`; the element at `index` is encoded
+    /// next.
     ///
     /// # Safety
-    /// `list` is a live list, the same each time, and `callbacks` knows of all Python code that ran since the last step.
+    /// `list` is a live list, the same in each call, and `callbacks` counts all Python code that
+    /// ran since the last step.
     #[inline]
     pub unsafe fn step(&mut self, py: Python<'_>, list: Object, index: isize) {
         let epoch = callbacks::epoch(py);
@@ -89,8 +96,9 @@ impl Ahead {
         }
         self.next = self.next.max(index + 1);
         self.steps += 1;
-        // SAFETY: the list is live, and elements are compared with its size as it is; objects in the queue live, for no
-        // code has run that could have freed them or taken them out of the list.
+        // SAFETY: the list is live, and indexes are compared with its current size. Objects in the
+        // queue live, since no code has run that could have freed them or taken them out of the
+        // list.
         unsafe {
             let size = ffi::PyList_GET_SIZE(list);
             while self.next <= index + ELEMENTS_AHEAD && self.next < size {
@@ -111,7 +119,7 @@ impl Ahead {
         }
     }
 
-    /// Asks for the head of an object.
+    /// Prefetches the head of an object.
     #[inline(always)]
     fn want(&mut self, object: Object) {
         ask_for(object.cast());
@@ -132,7 +140,7 @@ impl Ahead {
     /// A live object.
     #[inline(always)]
     unsafe fn head_has_come(&mut self, object: Object) {
-        // SAFETY: a live object; an exact dict, or list, has the head of one.
+        // SAFETY: a live object; an exact dict or list has the layout of one.
         unsafe {
             let kind = ffi::Py_TYPE(object);
             let parts = if kind == &raw mut ffi::PyDict_Type {
@@ -170,13 +178,13 @@ impl Ahead {
     }
 }
 
-/// How many dicts and lists there are in a dict or list, down to some level.
+/// How many dicts and lists a dict or list holds, on this many levels.
 ///
 /// # Safety
 /// As for `is_worth_it`.
 unsafe fn containers_in(object: Object, levels: u32) -> usize {
     let mut count = 0;
-    // SAFETY: a live object; exact types; what it holds is live, and nothing below runs code.
+    // SAFETY: a live object of an exact type; the objects in it are live, and no code runs here.
     unsafe {
         let mut look_at = |part: Object| {
             let kind = ffi::Py_TYPE(part);
@@ -201,17 +209,17 @@ unsafe fn containers_in(object: Object, levels: u32) -> usize {
     count
 }
 
-/// What is asked for ahead while somebody goes through a value, if that is a long list.
+/// The prefetching of a loop over a value; it does nothing unless the value is a long list.
 pub struct Walk<'a, 'py> {
     list: Option<(&'a Bound<'py, PyList>, Box<Ahead>)>,
     index: isize,
 }
 
 impl<'a, 'py> Walk<'a, 'py> {
-    /// A walk over `values` from its first element on.
+    /// A walk over `values` from its first element.
     pub fn over(values: &'a Bound<'py, PyAny>) -> Self {
         let is_worth_it = |list: &&'a Bound<'py, PyList>| {
-            // SAFETY: a live list that is not empty holds its first element.
+            // SAFETY: a live list that is not empty has a first element.
             list.len() as isize >= LIST_COUNT_MIN
                 && unsafe { Ahead::is_worth_it(ffi::PyList_GET_ITEM(list.as_ptr(), 0)) }
         };
@@ -219,11 +227,12 @@ impl<'a, 'py> Walk<'a, 'py> {
         Self { list: list.map(|list| (list, Box::new(Ahead::new(values.py())))), index: 0 }
     }
 
-    /// The next element is about to be read.
+    /// Call this before each element is read.
     #[inline]
     pub fn step(&mut self) {
         if let Some((list, ahead)) = &mut self.list {
-            // SAFETY: a live list; all that runs Python code between elements tells `callbacks` (the invariant above).
+            // SAFETY: a live list; all code that runs Python code between elements calls
+            // `callbacks` (the invariant above).
             unsafe { ahead.step(list.py(), list.as_ptr(), self.index) };
             self.index += 1;
         }

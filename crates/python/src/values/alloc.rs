@@ -1,24 +1,27 @@
-//! How is a `Record` or a `RecordList` made and freed?
+//! Make and free `Record` and `RecordList` handles.
 //!
-//! Handles come and go with each access (`view(buf).age`, `rec.address.city`), so that allocating
-//! them is most of their price; and a million of them must not wake the garbage collector. PyO3 gives
-//! each class the collector's header and frees behind a guard that counts acquisitions of the GIL; for
-//! these two classes both are taken back before the first instance is made, and a few freed blocks
-//! are kept to be used again.
+//! Each access makes and drops handles (`view(buf).age`, `rec.address.city`), so allocation is most
+//! of their cost, and a million of them must not start the garbage collector. PyO3 gives each class
+//! the collector's header, and frees instances behind a guard that counts acquisitions of the GIL.
+//! `install` removes both from these two classes before the first instance is made. A few freed
+//! blocks are kept for reuse.
 //!
-//! Handles on a buffer whose own type takes part in garbage collection (a memoryview, an mmap, a subclass of bytearray) are
-//! the exception: such a buffer can hold a handle on itself. They are of a subclass that CPython's collector knows, of the
-//! same name. It is told each reference once: the root handle tells the buffer, which the row holds; a handle below tells
-//! its parent, and so keeps the root handle.
+//! One kind of handle needs the collector: handles on a buffer whose own type takes part in garbage
+//! collection (a memoryview, an mmap, a subclass of bytearray), since such a buffer can hold a
+//! handle on itself. Those handles belong to a subclass of the same name that the collector tracks.
+//! Each reference is visited once: the root handle visits the buffer, which the row holds; a nested
+//! handle visits its parent, and so keeps the root handle alive.
 //!
 //! Invariants:
 //!
-//! 1. A kept block has the size of an object of its pool's type, and nothing in it is live.
-//! 2. The content stands where PyO3 put it in the first instance, which `install` looked at; a
-//!    type's layout does not change.
-//! 3. No instance is older than the change of its type's flags; so all instances of the class itself have no collector's
-//!    header and came from the object allocator, and all of the subclass have one and came from the collector's.
-//! 4. A row over a buffer that the collector knows has one root handle, which each handle below it keeps.
+//! 1. A kept block has the size of an object of its pool's type, and holds no live value.
+//! 2. The content lies where PyO3 put it in the first instance, which `install` has measured; the
+//!    layout of a type does not change.
+//! 3. The flags of the type change before its first instance. So all instances of the class itself
+//!    have no collector's header and come from the object allocator; all instances of the subclass
+//!    have one and come from the collector's allocator.
+//! 4. A row over a tracked buffer has one root handle, and every handle below it keeps that one
+//!    alive.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
@@ -37,13 +40,13 @@ struct Kept {
     count: usize,
 }
 
-// SAFETY: the blocks are memory that nobody else knows of, touched with the GIL held alone.
+// SAFETY: no other code knows these blocks, and they are touched only with the GIL held.
 unsafe impl Send for Kept {}
 
 #[derive(Clone, Copy)]
 struct Layout {
     kind: *mut ffi::PyTypeObject,
-    /// The subclass of those that the collector knows.
+    /// The subclass whose instances the collector tracks.
     tracked: *mut ffi::PyTypeObject,
     content_offset: usize,
 }
@@ -51,14 +54,14 @@ struct Layout {
 // SAFETY: the type objects live as long as the process.
 unsafe impl Send for Layout {}
 
-/// The memory of one type's objects.
+/// The layout of one type's objects, and the freed blocks kept for them.
 pub struct Pool {
     kept: GilCell<Kept>,
     layout: GilValue<Layout>,
 }
 
 impl Pool {
-    /// The memory of a type that has none yet.
+    /// An empty pool, for a type that `install` has not seen yet.
     pub const fn new() -> Self {
         let kept = Kept { blocks: [std::ptr::null_mut(); KEPT_COUNT], count: 0 };
         let none = std::ptr::null_mut();
@@ -67,19 +70,19 @@ impl Pool {
     }
 }
 
-/// A class whose objects are nothing but a place in a row.
+/// A class whose objects hold a place in a row and nothing else.
 pub trait Handle: PyClass + PyTypeInfo {
-    /// The name of the class, with that of its module.
+    /// The full name of the class, module included.
     const FULL_NAME: &'static CStr;
     /// The handle at `node`.
     fn at(node: Node) -> Self;
-    /// Where it is.
+    /// The place that this handle stands for.
     fn node(&self) -> &Node;
-    /// The memory of these handles.
+    /// The pool of this class.
     fn pool() -> &'static Pool;
-    /// Where the content of an object stands.
+    /// The address of the content of an object.
     fn address(object: &Bound<'_, Self>) -> usize;
-    /// A handle made the general way, to look at.
+    /// A handle made by PyO3's own constructor, from which `install` reads the layout.
     ///
     /// # Errors
     /// `MemoryError`.
@@ -101,8 +104,8 @@ pub fn new_handle<T: Handle>(py: Python<'_>, node: Node) -> PyResult<Bound<'_, T
         kept.count = kept.count.checked_sub(1)?;
         kept.blocks.get(kept.count).copied()
     });
-    // SAFETY: a block of the right size with nothing live in it (invariant 1), or a new one of the
-    // type's size. Its content is written before anyone sees the object (invariant 2).
+    // SAFETY: a kept block of the right size without a live value (invariant 1), or a new one of
+    // the type's size. Its content is written before any other code sees the object (invariant 2).
     unsafe {
         let block = if let Some(block) = block {
             block
@@ -119,13 +122,13 @@ pub fn new_handle<T: Handle>(py: Python<'_>, node: Node) -> PyResult<Bound<'_, T
     }
 }
 
-/// A new handle that the collector knows.
+/// A new handle that the collector tracks.
 #[cold]
 #[inline(never)]
 fn new_tracked<T: Handle>(py: Python<'_>, node: Node) -> PyResult<Bound<'_, T>> {
     let layout = T::pool().layout.get();
-    // SAFETY: the subclass has the layout of its base (invariant 2). The collector is told of the object when its content
-    // is written, not before.
+    // SAFETY: the subclass has the layout of its base (invariant 2). The collector tracks the
+    // object only after its content is written.
     unsafe {
         let object = ffi::PyObject_GC_New::<ffi::PyObject>(layout.tracked);
         let object = Bound::from_owned_ptr_or_err(py, object)?;
@@ -135,19 +138,19 @@ fn new_tracked<T: Handle>(py: Python<'_>, node: Node) -> PyResult<Bound<'_, T>> 
     }
 }
 
-/// Where the content of an object stands.
+/// The address of the content of an object.
 ///
 /// # Safety
-/// `object` is of that layout.
+/// `object` has that layout.
 unsafe fn content_of<T: Handle>(object: *mut ffi::PyObject, layout: Layout) -> *mut T {
     // SAFETY: invariant 2.
     unsafe { object.cast::<u8>().add(layout.content_offset).cast::<T>() }
 }
 
-/// `tp_traverse` of a handle that the collector knows.
+/// `tp_traverse` of a tracked handle.
 ///
 /// # Safety
-/// The collector calls it with a live object of the subclass, the GIL held.
+/// The collector calls it with a live object of the subclass and the GIL held.
 unsafe extern "C" fn traverse<T: Handle>(
     object: *mut ffi::PyObject,
     visit: ffi::visitproc,
@@ -161,8 +164,8 @@ unsafe extern "C" fn traverse<T: Handle>(
         Some((parent, _)) => parent.bind(py).as_ptr(),
         None => node.row.exporter(py),
     };
-    // SAFETY: the references that this object owns, by itself or as the one that stands for its row (invariant 4), and
-    // that to its type. Visiting runs no Python code.
+    // SAFETY: the references that this object owns, itself or for its row (invariant 4), and the
+    // one to its type. Visiting runs no Python code.
     unsafe {
         for object in [ffi::Py_TYPE(object).cast(), held] {
             if !object.is_null() {
@@ -176,14 +179,14 @@ unsafe extern "C" fn traverse<T: Handle>(
     0
 }
 
-/// `tp_dealloc` of a handle that the collector knows.
+/// `tp_dealloc` of a tracked handle.
 ///
 /// # Safety
 /// As for `dealloc`.
 unsafe extern "C" fn dealloc_tracked<T: Handle>(object: *mut ffi::PyObject) {
     let layout = T::pool().layout.get();
-    // SAFETY: a live object of the subclass (invariant 3), which nothing refers to; the collector forgets it before its
-    // content goes, whose release may run Python code.
+    // SAFETY: a live object of the subclass (invariant 3) without references to it. It is untracked
+    // before its content is dropped, since the drop may run Python code.
     unsafe {
         ffi::PyObject_GC_UnTrack(object.cast());
         std::ptr::drop_in_place(content_of::<T>(object, layout));
@@ -195,14 +198,14 @@ unsafe extern "C" fn dealloc_tracked<T: Handle>(object: *mut ffi::PyObject) {
 /// `tp_dealloc` of a handle.
 ///
 /// # Safety
-/// CPython calls it with a `T` that nobody refers to, the GIL held.
+/// CPython calls it with a `T` that has no references left, and with the GIL held.
 unsafe extern "C" fn dealloc<T: Handle>(object: *mut ffi::PyObject) {
     // SAFETY: called from the interpreter, so the GIL is held.
     let py = unsafe { Python::assume_attached() };
     let pool = T::pool();
     let layout = pool.layout.get();
-    // SAFETY: the content of a live object (invariant 2), which nobody reads any more. Dropping it may
-    // release other objects, even run their code, but cannot reach this one.
+    // SAFETY: the content of a live object (invariant 2), which no code reads any more. Dropping it
+    // may release other objects and even run their code, but that code cannot reach this object.
     unsafe { std::ptr::drop_in_place(content_of::<T>(object, layout)) };
     let is_kept = pool.kept.with(py, |kept| match kept.blocks.get_mut(kept.count) {
         Some(place) => {
@@ -222,14 +225,14 @@ unsafe extern "C" fn dealloc<T: Handle>(object: *mut ffi::PyObject) {
     }
 }
 
-/// Take the type out of the collector's care and set its slots, before there is an instance.
+/// Takes the type away from the collector and sets its slots, before it has any instance.
 ///
 /// # Errors
 /// `MemoryError`.
 pub fn install<T: Handle>(py: Python<'_>) -> PyResult<()> {
     let kind = py.get_type::<T>().as_type_ptr();
-    // SAFETY: a heap type of ours that has no instance and no subclass (it is final). Without the
-    // flag the general allocator gives plain memory, which the plain free takes back.
+    // SAFETY: a heap type of ours without instances and without subclasses (it is final). Without
+    // the flag, the general allocator gives plain memory, and the plain free takes it back.
     unsafe {
         (*kind).tp_flags &= !ffi::Py_TPFLAGS_HAVE_GC;
         (*kind).tp_traverse = None;
@@ -240,12 +243,13 @@ pub fn install<T: Handle>(py: Python<'_>) -> PyResult<()> {
     }
     let sample = T::sample(py)?;
     let content_offset = T::address(&sample) - sample.as_ptr() as usize;
-    // The sample is freed by what stands here.
+    // Dropping the sample calls the new `dealloc`, which needs this layout.
     T::pool().layout.set(Layout { kind, tracked: std::ptr::null_mut(), content_offset });
     Ok(())
 }
 
-/// Make the subclass of handles that the collector knows, once all slots of the class are set, which it inherits.
+/// Makes the tracked subclass of the handles. It inherits the slots of the class, so all of them
+/// must be set before.
 ///
 /// # Errors
 /// `MemoryError`.
@@ -265,8 +269,8 @@ pub fn install_tracked<T: Handle>(py: Python<'_>) -> PyResult<()> {
     };
     let base = py.get_type::<T>();
     let kind = base.as_type_ptr();
-    // SAFETY: a heap type of ours, which is open for a subclass for the time of this call. The spec is read during the call,
-    // and sizes of 0 are those of the base.
+    // SAFETY: a heap type of ours, open for subclasses during this call only. CPython reads the
+    // spec during the call, and takes sizes of 0 from the base.
     let tracked = unsafe {
         (*kind).tp_flags |= ffi::Py_TPFLAGS_BASETYPE;
         let tracked = ffi::PyType_FromSpecWithBases(&raw mut spec, base.as_ptr());
@@ -274,7 +278,7 @@ pub fn install_tracked<T: Handle>(py: Python<'_>) -> PyResult<()> {
         Bound::from_owned_ptr_or_err(py, tracked)?
     };
     let layout = T::pool().layout.get();
-    // It lives as long as the process, as its base does.
+    // The subclass lives as long as the process, like its base.
     T::pool().layout.set(Layout { tracked: tracked.into_ptr().cast(), ..layout });
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! How does a record offer its bytes to whoever wants a buffer?
+//! Implement the buffer protocol for `Record` and `RecordList`.
 //!
-//! `bytes(rec)`, a file's `write(rec)`, a database driver's parameter: all get the record as a
-//! self-contained envelope. The two slots are set by hand, so that no `unsafe` method stands outside
-//! of this folder.
+//! `bytes(rec)`, a file's `write(rec)` and a parameter of a database driver get the record as a
+//! self-contained envelope. The two slots are set by hand, since PyO3's `__getbuffer__` would be an
+//! `unsafe` method in the files of the two classes.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -15,19 +15,19 @@ use crate::values::field::guarded;
 use crate::values::handles::{Record, RecordList};
 use crate::values::node::Node;
 
-/// Fill `view` with the envelope of `node`.
+/// Fills `view` with the envelope of `node`.
 ///
 /// # Safety
-/// `view` and `flags` are those of a `bf_getbuffer` call.
+/// `view` and `flags` are the arguments of a `bf_getbuffer` call.
 unsafe fn fill(py: Python<'_>, node: &Node, view: *mut ffi::Py_buffer, flags: c_int) -> c_int {
     let bytes = guarded(py, || Python::attach(|_py| bytes::sealed(node, py).map(Bound::into_any)));
     if bytes.is_null() {
-        // SAFETY: the interpreter wants no object in a view that was not filled.
+        // SAFETY: the interpreter wants null as the object of a view that was not filled.
         unsafe { (*view).obj = std::ptr::null_mut() };
         return -1;
     }
-    // SAFETY: a new reference, made above; the rest as promised by the caller. The view's object
-    // becomes the bytes object, so that its release, not ours, follows.
+    // SAFETY: a new reference, made above; the rest as promised by the caller. The bytes object
+    // becomes the view's object, so that releasing the view calls its slot, not ours.
     unsafe {
         let status = ffi::PyObject_GetBuffer(bytes, view, flags);
         ffi::Py_DECREF(bytes);
@@ -43,7 +43,7 @@ unsafe extern "C" fn record_getbuffer(
 ) -> c_int {
     // SAFETY: called from the interpreter, so the GIL is held.
     let py = unsafe { Python::assume_attached() };
-    // SAFETY: this is the slot of `Record` alone, which cannot be subclassed.
+    // SAFETY: only `Record` has this slot, and it cannot be subclassed.
     let record = unsafe { Borrowed::from_ptr(py, object).cast_unchecked::<Record>() };
     // SAFETY: the view and the flags of this call.
     unsafe { fill(py, &record.get().node, view, flags) }
@@ -57,18 +57,18 @@ unsafe extern "C" fn list_getbuffer(
 ) -> c_int {
     // SAFETY: called from the interpreter, so the GIL is held.
     let py = unsafe { Python::assume_attached() };
-    // SAFETY: this is the slot of `RecordList` alone, which cannot be subclassed.
+    // SAFETY: only `RecordList` has this slot, and it cannot be subclassed.
     let list = unsafe { Borrowed::from_ptr(py, object).cast_unchecked::<RecordList>() };
     // SAFETY: the view and the flags of this call.
     unsafe { fill(py, &list.get().node, view, flags) }
 }
 
-/// Put the slots above into the types that PyO3 has made.
+/// Puts the slots above into the types that PyO3 has made.
 pub fn install(py: Python<'_>) {
     let record = py.get_type::<Record>().as_type_ptr();
     let list = py.get_type::<RecordList>().as_type_ptr();
-    // SAFETY: heap types of ours, not yet seen by anyone; `tp_as_buffer` of a heap type points to
-    // its own table.
+    // SAFETY: heap types of ours that no other code has seen yet; `tp_as_buffer` of a heap type
+    // points to its own table.
     unsafe {
         (*(*record).tp_as_buffer).bf_getbuffer = Some(record_getbuffer);
         (*(*list).tp_as_buffer).bf_getbuffer = Some(list_getbuffer);

@@ -1,8 +1,8 @@
-//! How do values travel outside a database?
+//! Encode values into self-contained bytes, and read them back.
 //!
-//! `dumps` makes an envelope: a record with the tables that it needs. `view` reads one where it
-//! lies; it resolves the tables once for equal bytes, so that viewing the next record of the same
-//! make costs a comparison of a hundred bytes. `loads` decodes all of it.
+//! `dumps` makes an envelope: a record together with the shape tables that it needs. `view` reads
+//! an envelope in place. It resolves equal tables only once, so viewing the next record of the same
+//! shapes costs one comparison of about a hundred bytes. `loads` decodes the whole value.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -32,23 +32,24 @@ use crate::values::reading::Reading;
 use crate::values::row::{Gate, Holder, Row};
 use crate::values::{alloc, decode, row_errors, scalars};
 
-/// Shapes that `dumps` remembers before it starts over.
+/// How many shapes `dumps` remembers before it starts over.
 const REMEMBERED_SHAPE_COUNT_MAX: usize = 4096;
-/// From this size on a value is decoded with the garbage collector paused.
+/// Values of this size or more are decoded with the garbage collector paused.
 const PAUSE_SIZE_MIN: usize = 4096;
-/// Envelope tables that `view` remembers, how large they may be, and how much memory the names made of them may take: a name
-/// is one byte or two in each shape after the first.
+/// How many envelope tables `view` remembers, how large they may be, and how much memory their
+/// names may take (a name takes one or two bytes in each shape after the first).
 const REMEMBERED_TABLES_COUNT_MAX: usize = 1024;
 const REMEMBERED_TABLES_SIZE_MAX: usize = 16 * 1024;
 const REMEMBERED_MEMORY_MAX: usize = 32 << 20;
-/// About what is allocated for the names of one envelope, for each shape of it, and for each name in a shape.
+/// Estimates of the memory for the names of one envelope, for each of its shapes, and for each name
+/// in a shape.
 const NAMES_MEMORY: usize = 2048;
 const SHAPE_MEMORY: usize = 256;
 const NAME_MEMORY: usize = 128;
 
 struct Written {
     names: Option<GilRc<Names>>,
-    // The tables sealed last, with the shapes they are of: the next envelope mostly has the same.
+    // The tables sealed last, and the shapes in them: the next envelope mostly has the same.
     used: Vec<usize>,
     tables: Arc<envelope::Tables>,
 }
@@ -60,11 +61,11 @@ impl Written {
 }
 
 static WRITTEN: GilCell<Option<Written>> = GilCell::new(None);
-/// What `view` remembers: the tables seen last, and all of them by their bytes.
+/// The tables that `view` remembers: the last ones, and all of them by their bytes.
 struct Viewed {
     last: Option<(Box<[u8]>, GilRc<Names>)>,
     all: Option<HashMap<Box<[u8]>, GilRc<Names>>>,
-    /// About what `all` takes.
+    /// Estimated memory of `all`.
     memory: usize,
 }
 
@@ -88,14 +89,14 @@ fn names_for_writing(py: Python<'_>) -> GilRc<Names> {
                 used: Vec::new(),
                 tables: Arc::new(envelope::Tables::default()),
             };
-            // The old names are dropped out here: releasing them touches Python objects.
+            // The old names are dropped outside of the cell: releasing them touches Python objects.
             drop(WRITTEN.with(py, |written| written.replace(fresh)));
             names
         }
     }
 }
 
-/// The tables for these shapes, which `ShapeNames` own.
+/// The envelope tables for these shapes, which `ShapeNames` own.
 fn tables_for(
     py: Python<'_>,
     names: &GilRc<Names>,
@@ -113,7 +114,8 @@ fn tables_for(
     }
     let tables = Arc::new(tables_of(&shapes()));
     WRITTEN.with(py, |written| {
-        // While user code ran the names may have been replaced: addresses of the old ones mean nothing then.
+        // User code may have replaced the names meanwhile; the addresses of old names mean nothing
+        // then.
         if let Some(written) = written.as_mut().filter(|written| written.is_of(names)) {
             written.used.clear();
             written.used.extend(used.iter().map(|shape| *shape as usize));
@@ -126,20 +128,20 @@ fn tables_for(
 fn tables_of(shapes: &[Shape]) -> envelope::Tables {
     let mut tables = envelope::Tables::new();
     for shape in shapes {
-        // They are distinct and at most as many as an envelope has, so each gets the next id.
+        // The shapes are distinct, and no more than fit an envelope, so each gets the next id.
         let id = tables.admit(shape.names());
         debug_assert!(id.is_some(), "an envelope has room for its shapes");
     }
     tables
 }
 
-/// Self-contained packed bytes of a value.
+/// Encode a value into self-contained bytes.
 ///
-/// `pickle` is what to do with objects that only pickle can write: "deny" (the default), "allow", or
-/// a list of the globals that may occur.
+/// `pickle` says what to do with objects that only pickle can write: "deny" (the default), "allow",
+/// or a list of the globals that may occur.
 ///
-/// Raises `UnsupportedValue` with the path of what cannot be stored, `RecordTooLarge` beyond 4 GiB
-/// or 64 nested containers.
+/// Raises `UnsupportedValue` with the path of the part that cannot be stored, and `RecordTooLarge`
+/// beyond 4 GiB or 64 nested containers.
 ///
 /// >>> import pellucid
 /// >>> data = pellucid.dumps({"name": "Ann", "age": 30})
@@ -206,7 +208,8 @@ pub fn encode_object<'py>(
     }
 }
 
-/// Says of a value that is nested too deep whether that is because it contains itself, and where.
+/// If a value is nested too deep because it contains itself, changes the failure to say so, and
+/// where.
 fn find_cycle(object: &Bound<'_, PyAny>, failure: &mut encode::Failure) {
     if !matches!(failure.reason, encode::Reason::TooDeep) {
         return;
@@ -217,7 +220,7 @@ fn find_cycle(object: &Bound<'_, PyAny>, failure: &mut encode::Failure) {
         let Some(inner) = inner else { return };
         if seen.iter().any(|outer| outer.is(&inner)) {
             failure.reason = encode::Reason::Cycle;
-            // The steps stand innermost first.
+            // The innermost step comes first.
             failure.path.drain(..failure.path.len() - index - 1);
             return;
         }
@@ -225,14 +228,14 @@ fn find_cycle(object: &Bound<'_, PyAny>, failure: &mut encode::Failure) {
     }
 }
 
-/// Values of a change, encoded.
+/// The encoded values of a change.
 pub struct Values {
-    /// One for each value.
+    /// One entry for each value.
     pub encoded: Vec<Encoded>,
 }
 
 impl Values {
-    /// Encodes with the shapes of a detached record's own tables.
+    /// Encodes the values with the shapes of a detached record's own tables.
     pub fn for_own_shapes(
         py: Python<'_>,
         names: &Names,
@@ -246,7 +249,7 @@ impl Values {
         Ok(Self { encoded })
     }
 
-    /// The bytes of each.
+    /// The bytes of each value.
     pub fn bytes(&self) -> Vec<&[u8]> {
         self.encoded.iter().map(|encoded| encoded.encoder.bytes()).collect()
     }
@@ -254,7 +257,7 @@ impl Values {
 
 /// The names for an envelope's tables.
 fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Names>> {
-    // A stream of records of one make finds its tables at the first look.
+    // In a stream of records with equal tables, the first comparison finds them.
     let last = VIEWED.with(py, |viewed| match &viewed.last {
         Some((tables, names)) if **tables == *envelope.tables => Some(names.clone()),
         _ => None,
@@ -279,12 +282,13 @@ fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Na
             all.insert(envelope.tables.into(), names.clone());
             forgotten
         });
-        // Out here: releasing names touches Python objects.
+        // Outside of the cell: releasing names touches Python objects.
         drop(forgotten);
         names
     };
     let old = VIEWED.with(py, |viewed| match &mut viewed.last {
-        // The same memory again, where it fits: records of two makes in turn allocate nothing.
+        // Reuses the memory if the size is the same: a stream of two alternating kinds of records
+        // allocates nothing.
         Some((tables, last)) if tables.len() == envelope.tables.len() => {
             tables.copy_from_slice(envelope.tables);
             (None, Some(std::mem::replace(last, names.clone())))
@@ -295,7 +299,7 @@ fn names_of_tables(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<GilRc<Na
     Ok(names)
 }
 
-/// The names for an envelope's tables, made anew, and about what memory they take.
+/// New names for an envelope's tables, and an estimate of their memory.
 fn own_names(py: Python<'_>, envelope: &Envelope<'_>) -> PyResult<(GilRc<Names>, usize)> {
     let dictionary = Dictionary::new();
     let mut memory = NAMES_MEMORY + envelope.tables.len();
@@ -316,7 +320,7 @@ fn damaged(py: Python<'_>, error: &pellucid_record::Corrupt) -> PyErr {
     errors::corrupt_record(py, format!("these bytes are no pellucid value: {error}"))
 }
 
-/// Damage in an envelope: that its end is missing, where that is what is wrong.
+/// The exception for a damaged envelope; it says so if the end of the envelope is missing.
 #[cold]
 fn damaged_envelope(py: Python<'_>, bytes: &[u8], error: &Corrupt) -> PyErr {
     match envelope::CutOff::of(bytes) {
@@ -367,7 +371,7 @@ fn parse<'a>(py: Python<'_>, bytes: &'a [u8]) -> PyResult<Envelope<'a>> {
     Envelope::parse(bytes).map_err(|error| damaged_envelope(py, bytes, &error))
 }
 
-/// The bytes of a buffer object, and what keeps them.
+/// The bytes of a buffer object, and the reference that keeps them alive.
 fn open_buffer(buffer: &Bound<'_, PyAny>) -> PyResult<(crate::values::row::Span, Holder)> {
     if let Ok(bytes) = buffer.cast_exact::<PyBytes>() {
         return Ok((crate::values::row::Span::of(bytes.as_bytes()), Holder::Bytes(Strong::new(bytes))));
@@ -375,7 +379,7 @@ fn open_buffer(buffer: &Bound<'_, PyAny>) -> PyResult<(crate::values::row::Span,
     let opened = PyBuffer::<u8>::get(buffer);
     let buffer = opened.map_err(|error| {
         let py = buffer.py();
-        // Elements that are no bytes, and a memoryview that was released.
+        // The elements are not bytes, or the memoryview was released.
         if error.is_instance_of::<PyBufferError>(py) || error.is_instance_of::<PyValueError>(py) {
             let message =
                 format!("the buffer cannot be read as bytes: {}; make bytes of it first", error.value(py));
@@ -393,10 +397,10 @@ fn open_buffer(buffer: &Bound<'_, PyAny>) -> PyResult<(crate::values::row::Span,
 
 const VIEW_WHY: &str = "a view of bytes cannot be changed; make a detached copy with rec.copy()";
 
-/// Read packed bytes in place; `values/functions.rs` makes the Python function of it.
+/// Reads packed bytes in place; `values/functions.rs` makes the Python function from it.
 ///
 /// # Errors
-/// `CorruptRecord` where the buffer is no envelope, `TypeError` where it is no buffer.
+/// `CorruptRecord` if the buffer is not an envelope, `TypeError` if the object is not a buffer.
 #[inline]
 pub fn view<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match view_of_known(buffer) {
@@ -405,8 +409,8 @@ pub fn view<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// A dict in a bytes object whose tables are those that were seen last: a stream of records of one make. All in one piece,
-/// since what a call hands over in memory is waited for.
+/// A dict in a bytes object whose tables equal the last ones, as in a stream of records with equal
+/// tables. It is one inlined function, since results that a call returns in memory cost a wait.
 #[inline]
 fn view_of_known<'py>(buffer: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let py = buffer.py();
@@ -442,9 +446,10 @@ fn view_of_any<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     handle_of_row(py, GilRc::make(|| span.into_row(record, holder, names, gate, Some(VIEW_WHY))))
 }
 
-/// Decode packed bytes completely, into plain dicts, lists and scalars.
+/// Decode packed bytes completely into plain dicts, lists and scalars.
 ///
-/// The checksum is checked. `pickle` is as in `open`: pickles in the value are denied unless allowed.
+/// The checksum is checked. `pickle` is as in `open`: pickles in the value are denied unless
+/// allowed.
 ///
 /// >>> import pellucid
 /// >>> pellucid.loads(pellucid.dumps([1, "two", None]))
@@ -469,9 +474,9 @@ pub fn loads<'py>(
     plain_of_row(py, &GilRc::new(row))
 }
 
-/// Check packed bytes completely: the checksum, and every rule of the format.
+/// Check packed bytes completely: the checksum and every rule of the format.
 ///
-/// Raises `CorruptRecord` with the offset of the first damage; returns None where there is none.
+/// Raises `CorruptRecord` with the offset of the first damage; returns None if there is none.
 ///
 /// >>> import pellucid
 /// >>> pellucid.validate(pellucid.dumps({"a": 1}))
@@ -484,7 +489,7 @@ pub fn validate(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
     envelope::validate(bytes).map(|_| ()).map_err(|error| damaged_envelope(py, bytes, &error))
 }
 
-/// What a row's value looks like from outside: a handle, or the scalar itself.
+/// The Python object for a row's value: a handle for a container, or the scalar itself.
 pub fn handle_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny>> {
     // The upper nibble of the first byte is the kind.
     match row.bytes().first().map(|byte| Kind::from_number(byte >> 4)) {
@@ -503,10 +508,10 @@ pub fn handle_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAn
     }
 }
 
-/// The whole value of a row in plain objects.
+/// Decodes the whole value of a row into plain objects.
 pub fn plain_of_row<'py>(py: Python<'py>, row: &GilRc<Row>) -> PyResult<Bound<'py, PyAny>> {
-    // What is being made holds no garbage, and walking it again and again to look for some took
-    // two thirds of the time of a large `loads`.
+    // The new objects hold no garbage, and the collector's repeated walks over them took two thirds
+    // of the time of a large `loads`.
     let _pause =
         (row.bytes().len() >= PAUSE_SIZE_MIN).then(|| crate::hot::collector::CollectorPause::new(py));
     let reading = Reading::new(row);
@@ -518,31 +523,30 @@ pub fn plain_of_row<'py>(py: Python<'py>, row: &GilRc<Row>) -> PyResult<Bound<'p
     }
 }
 
-/// The self-contained bytes of what a handle stands for.
+/// The self-contained bytes of the value at a handle's place.
 pub fn sealed<'py>(node: &Node, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
     let place = node.container(py)?;
     let plain = decode::plain(py, &Reading::new(&node.row), &Slot::Container(place))?;
-    // What was read under the row's policy may be written under the same.
+    // A value that was read under the row's policy may be written under the same policy.
     let policy = node.row.policy(py);
     seal_object(py, &plain, &policy)
 }
 
-/// A detached, changeable handle on an envelope's record, under the policy of what it is a copy of.
+/// A detached, changeable handle on an envelope's record, with the pickle policy of its original.
 pub fn detached_handle<'py>(
     py: Python<'py>,
     sealed: &[u8],
     policy: PicklePolicy,
 ) -> PyResult<Bound<'py, PyAny>> {
     let envelope = parse(py, sealed)?;
-    // Tables of its own, not the remembered ones: a change may add shapes.
+    // It gets its own tables, not the remembered ones, since a change may add shapes.
     let (names, _) = own_names(py, &envelope)?;
     let mut row = Row::owned(envelope.record, &[], names, always_open(py), None, None);
     row.own_policy = (!policy.is_deny()).then(|| Box::new(policy));
     handle_of_row(py, GilRc::new(row))
 }
 
-/// An object as a record of its own, as `own_record` makes it; None where it is of a type that has no
-/// place in one.
+/// An object as a record of its own, made by `own_record`; None if no record can hold its type.
 pub fn key_record(key: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     match own_record(key, &PicklePolicy::DENY) {
         Ok((record, _)) => Ok(Some(record)),
@@ -566,10 +570,10 @@ pub fn own_record(
     Ok((record, names))
 }
 
-/// An object as a value that needs no shapes; `place` names it in messages.
+/// Converts an object to a value that needs no shapes; `place` names it in messages.
 ///
 /// # Errors
-/// `UnsupportedValue` where no record can hold it.
+/// `UnsupportedValue` if no record can hold it.
 pub fn value_of(object: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<Value> {
     let py = object.py();
     let names = names_for_writing(py);
@@ -578,16 +582,16 @@ pub fn value_of(object: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> Py
     value.map_err(|error| errors::corrupt_record(py, format!("the value cannot be read back: {error}")))
 }
 
-/// The object of a value.
+/// Converts a value to a Python object.
 ///
 /// # Errors
-/// What its making raises.
+/// Whatever making the object raises.
 pub fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     let record = pellucid_record::encode_value(value, &mut NoShapes);
     key_object(py, &record.map_err(|error| errors::value_error(error.to_string()))?)
 }
 
-/// The object of a key's record.
+/// Decodes the record of a key into a Python object.
 pub fn key_object<'py>(py: Python<'py>, record: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let names = names_for_writing(py);
     plain_of_row(py, &GilRc::new(Row::owned(record, &[], names, always_open(py), None, None)))

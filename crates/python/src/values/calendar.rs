@@ -1,10 +1,10 @@
-//! Which day is this? Python's proleptic Gregorian calendar as plain arithmetic.
+//! Convert dates to ordinals and back: Python's proleptic Gregorian calendar as plain arithmetic.
 
 const DAYS_PER_ERA: i64 = 146_097; // 400 years
 
 /// The ordinal of a date; 0001-01-01 is 1. The arguments are those of a valid `datetime.date`.
 pub fn ordinal_of(year: i32, month: u8, day: u8) -> u32 {
-    // Years are counted from March, so that the leap day is the last one of its year.
+    // Years start in March, so that the leap day is the last day of its year.
     let (year, month, day) = (i64::from(year), i64::from(month), i64::from(day));
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));

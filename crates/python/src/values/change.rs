@@ -1,9 +1,10 @@
-//! How does a change of a record become lasting?
+//! Save a change of a part of a record.
 //!
-//! A change is a path and what to do at its end. An attached record hands it to its table, which
-//! applies it to the record as it is stored *now*, so that what others have changed in other fields
-//! stays; the handle then shows the result. A detached record applies it to its own bytes. A scalar
-//! that fits the slot of the old one is written over it, and no encoder runs.
+//! A change is a path and an action at its end. An attached record hands the change to its table,
+//! which applies it to the record as it is stored *now*, so that changes by other processes and
+//! threads to other fields are kept; the handle then shows the result. A detached record applies
+//! the change to its own bytes. A scalar that fits the slot of the old one overwrites it in place,
+//! and no encoder runs.
 
 use pellucid_record::error::Corrupt;
 use pellucid_record::patch::{self, Change, PatchError, ShapeBook};
@@ -23,7 +24,7 @@ use crate::values::node::{Node, Step, is_dict};
 use crate::values::row::Row;
 use crate::values::{path, row_errors};
 
-/// What to do at the end of a path; values are indexes into the encoded values beside it.
+/// The action at the end of a path; values are indexes into the encoded values beside it.
 #[derive(Clone, Copy)]
 pub enum Action {
     /// Set the field or element to the first value.
@@ -34,43 +35,46 @@ pub enum Action {
     Insert(i64),
     /// Append all values to a list.
     Append,
-    /// Put all values in the place of these elements of a list.
+    /// Replace these elements of a list by all values.
     Splice(i64, i64),
-    /// Remove everything.
+    /// Remove all fields or elements.
     Clear,
 }
 
-/// One change, ready for any number of records: the path, the action, the values' bytes.
+/// One change that can be applied to any number of records: the path and the action. The encoded
+/// values are kept apart.
 pub struct Edit {
-    /// From the root of the record.
+    /// The path from the root of the record.
     pub path: Vec<Step>,
-    /// What to do there.
+    /// The action at its end.
     pub action: Action,
-    /// How many of the steps lead to the handle through which it is done.
+    /// How many of the steps lead to the handle that the change was made through.
     pub depth: usize,
-    /// Whether that handle is a dict's, not a list's.
+    /// Whether that handle is a dict and not a list.
     pub is_dict: bool,
 }
 
-/// Whether a change through a handle does what whoever asked for it saw.
+/// Whether a change through a handle still applies to the place that the handle shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// It does.
     Fits,
-    /// Something of another kind stands where the handle leads: an int is an index in one and a key in the other.
+    /// The place now holds a container of another kind: an int is an index in a list, but a key in
+    /// a dict.
     OtherKind,
-    /// The list at the first so many steps has changed so that an index leads to another element of it.
+    /// The list at this many steps has changed, so that an index means another element.
     Moved(usize),
 }
 
 impl Edit {
-    /// Whether the change means in `record` what it meant in `shown`, which the handle was read from: others may have
-    /// put something else there, or have taken elements out of a list before the one that the handle stands for.
+    /// Whether the change means the same in `record` as in `shown`, which the handle was read from.
+    /// Another writer may have replaced the container, or removed elements of a list ahead of the
+    /// handle's place.
     pub fn fits<S: Shapes>(&self, record: &[u8], shown: &[u8], shapes: &S) -> Result<Fit, Corrupt> {
         let path = self.path.get(..self.depth).unwrap_or(&self.path);
         match borrowed(path, |steps| pellucid_record::path::resolve(record, shapes, steps))? {
             Some(Root::Container(place)) if is_dict(place.kind) != self.is_dict => return Ok(Fit::OtherKind),
-            // The change itself finds out what is wrong, and says at which step.
+            // Applying the change will fail, and the error will name the step.
             _ => {}
         }
         if record == shown {
@@ -94,7 +98,7 @@ impl Edit {
         Ok(if is_moved { Fit::Moved(self.path.len()) } else { Fit::Fits })
     }
 
-    /// Whether any of the first `reaches` elements of the list at the first `depth` steps may stand elsewhere.
+    /// Whether any of the first `reaches` elements of the list at this depth may have moved.
     fn is_moved<S: Shapes>(
         &self,
         record: &[u8],
@@ -111,7 +115,7 @@ impl Edit {
         Ok(from.is_some_and(|from| reaches < 0 || i64::from(from) < reaches))
     }
 
-    /// Which elements of which list stand elsewhere once the change is made: the list's path, and the first of them.
+    /// Which elements move when the change is applied: the path of their list, and the first index.
     pub fn moves(&self) -> Option<(&[Step], i64)> {
         let (list, from) = match (self.action, self.path.split_last()) {
             (Action::Delete, Some((Step::Index(index), list))) => (list, *index),
@@ -119,11 +123,11 @@ impl Edit {
             (Action::Clear, _) if !self.is_dict => (&*self.path, 0),
             _ => return None,
         };
-        // From the end: whichever that is.
+        // A negative index counts from the end, so any element may move.
         Some((list, from.max(0)))
     }
 
-    /// Runs `work` with the change as the record crate wants it.
+    /// Runs `work` with the steps and the change in the types of the record crate.
     pub fn with<R>(
         &self,
         values: &[&[u8]],
@@ -142,7 +146,7 @@ impl Edit {
     }
 }
 
-/// Runs `work` with the steps as the record crate wants them; no memory is asked for where they are few, as they mostly are.
+/// Runs `work` with the steps in the type of the record crate; up to four steps need no allocation.
 fn borrowed<R>(path: &[Step], work: impl FnOnce(&[pellucid_record::path::Step<'_>]) -> R) -> R {
     let mut few = [pellucid_record::path::Step::Index(0); 4];
     if let Some(few) = few.get_mut(..path.len()) {
@@ -154,7 +158,7 @@ fn borrowed<R>(path: &[Step], work: impl FnOnce(&[pellucid_record::path::Step<'_
     work(&path.iter().map(Step::borrowed).collect::<Vec<_>>())
 }
 
-/// Do `action` at `step` from `node` (or at `node` itself) with these values, and save it.
+/// Does `action` at `step` from `node` (or at `node` itself) with these values, and saves it.
 pub fn change(
     py: Python<'_>,
     node: &Node,
@@ -162,7 +166,7 @@ pub fn change(
     action: Action,
     values: &[Bound<'_, PyAny>],
 ) -> PyResult<()> {
-    // Also finds out whether the place is still there, before anything is written.
+    // This also fails if the place is gone, before anything is written.
     node.container(py)?;
     let row = &*node.row;
     if let Some(why) = row.frozen {
@@ -178,7 +182,7 @@ pub fn change(
     }
 }
 
-/// The slot of a value that may be written over another one without encoding anything.
+/// The slot of a value that can overwrite another one without an encoder.
 pub fn slot_of<'a>(action: Action, values: &'a [Bound<'_, PyAny>]) -> Option<Slot<'a>> {
     let (Action::Set, [value]) = (action, values) else { return None };
     if let Ok(value) = value.cast_exact::<PyInt>() {
@@ -226,7 +230,7 @@ fn change_detached(py: Python<'_>, row: &Row, edit: &Edit, values: &[Bound<'_, P
     }
 }
 
-/// The shapes of a detached record: its own tables grow as needed.
+/// The shapes of a detached record: its own tables, to which it may add.
 struct OwnBook<'a> {
     names: &'a Names,
 }
@@ -244,13 +248,14 @@ impl ShapeBook for OwnBook<'_> {
             Source::Own(_) => {
                 dictionary.find(names).or_else(|| dictionary.push(Shape::new(names).ok()?).ok())
             }
-            // A detached record never has a database's shapes; if it had, it must not add any.
+            // A detached record never has a database's shapes; if it had, it would not be allowed
+            // to add any.
             Source::Store(..) => dictionary.find(names),
         }
     }
 }
 
-/// A change through a handle of something that has been replaced by something else.
+/// The exception for a change through a handle whose container was replaced by another value.
 fn replaced(py: Python<'_>, row: &Row, edit: &Edit) -> PyErr {
     let place = path::show(py, edit.path.get(..edit.depth).unwrap_or_default());
     PyKeyError::new_err(format!(
@@ -260,7 +265,7 @@ fn replaced(py: Python<'_>, row: &Row, edit: &Edit) -> PyErr {
     ))
 }
 
-/// A change through a handle that does not do what whoever asked for it saw.
+/// The exception for a change that does not fit the record any more.
 pub fn of_fit(py: Python<'_>, row: &Row, edit: &Edit, fit: Fit) -> PyErr {
     match fit {
         Fit::Moved(depth) => row_errors::moved(py, row, edit.path.get(..depth).unwrap_or_default()),
@@ -268,7 +273,7 @@ pub fn of_fit(py: Python<'_>, row: &Row, edit: &Edit, fit: Fit) -> PyErr {
     }
 }
 
-/// What a change that was not possible raises.
+/// The exception for a change that could not be applied.
 pub fn of_patch(py: Python<'_>, row: &Row, edit: &Edit, error: &PatchError) -> PyErr {
     let place = path::show(py, &edit.path);
     // The path of the record itself is empty.
@@ -301,7 +306,7 @@ pub fn of_patch(py: Python<'_>, row: &Row, edit: &Edit, error: &PatchError) -> P
     }
 }
 
-/// Which part of a path is what by now, in the words that it was written in.
+/// Says which part of the path is no longer a container, with the path as the user writes it.
 fn why_not_changed(py: Python<'_>, edit: &Edit, error: &PatchError) -> String {
     let (PatchError::NotAContainer { step } | PatchError::Immutable { step }) = error else {
         return error.to_string();
@@ -356,12 +361,12 @@ pub fn delete_field(record: &Bound<'_, Record>, key: &Bound<'_, PyAny>) -> PyRes
     change(py, &record.get().node, Some(step), Action::Delete, &[])
 }
 
-/// Remove everything from a dict or list.
+/// Removes everything from a dict or list.
 pub fn clear(handle: &Bound<'_, PyAny>, node: &Node) -> PyResult<()> {
     change(handle.py(), node, None, Action::Clear, &[])
 }
 
-/// Several fields in one commit.
+/// Sets several fields in one commit.
 pub fn update(record: &Bound<'_, Record>, fields: &Bound<'_, PyDict>) -> PyResult<()> {
     let py = record.py();
     let mut set_all = || -> PyResult<()> {
@@ -379,7 +384,7 @@ pub fn update(record: &Bound<'_, Record>, fields: &Bound<'_, PyDict>) -> PyResul
     }
 }
 
-/// A detached handle on a copy of what `node` stands for.
+/// A detached handle on a copy of the value at `node`.
 pub fn detached_copy<'py>(handle: &Bound<'py, PyAny>, node: &Node) -> PyResult<Bound<'py, PyAny>> {
     let py = handle.py();
     let sealed = bytes::sealed(node, py)?;

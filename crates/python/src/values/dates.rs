@@ -1,4 +1,5 @@
-//! Dates, times, spans of time and zones: their numbers in a record, and their Python objects.
+//! Convert dates, times, timedeltas and time zones between Python objects and the numbers in a
+//! record.
 
 use pellucid_record::layout::MICROS_PER_DAY;
 use pellucid_record::payload::is_zone_key;
@@ -14,7 +15,8 @@ use crate::values::calendar::{date_of, ordinal_of};
 
 const ZONE_FIXED: u8 = 1;
 const ZONE_NAMED: u8 = 2;
-/// Stands before a fixed zone's name that is empty or begins with it: no name at all is another thing.
+/// Written before a fixed zone's name that is empty or begins with this character, so that an empty
+/// name differs from no name.
 const ZONE_NAME_ESCAPE: char = '\0';
 
 /// Microseconds of the time of day, times 2, plus fold.
@@ -41,7 +43,7 @@ pub fn offset_micros(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     Ok(delta_micros(offset.cast::<PyDelta>()?))
 }
 
-/// The zone as the format writes it; None where only pickle could.
+/// The bytes of a zone in the format; None if only pickle can store it.
 pub fn zone_bytes(zone: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     if is_instance_of(zone, "datetime", "timezone")? {
         let arguments = zone.call_method0("__getinitargs__")?.cast_into::<PyTuple>()?;
@@ -58,7 +60,7 @@ pub fn zone_bytes(zone: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     }
     if is_instance_of(zone, "zoneinfo", "ZoneInfo")? {
         let key = zone.getattr("key")?;
-        // One that was read from a file of the user's may have any key, or none.
+        // A zone that was read from a user's file may have any key, or none.
         if let Ok(key) = key.extract::<String>()
             && is_zone_key(&key)
         {
@@ -70,7 +72,7 @@ pub fn zone_bytes(zone: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     Ok(None)
 }
 
-/// The zone that `bytes` stand for.
+/// The zone that `bytes` describe.
 pub fn zone_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let text = |bytes: &[u8]| {
         String::from_utf8(bytes.to_vec()).map_err(|_| errors::value_error("a time zone's name is not UTF-8"))
@@ -83,7 +85,8 @@ pub fn zone_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>
                 return Err(errors::value_error("a time zone's offset is a day or more"));
             }
             let delta = delta(py, offset)?;
-            // Names are copied before Python code runs, which may change the row that they lie in.
+            // Names are copied before Python code runs, since that code may change the row that
+            // holds them.
             let name = text(name)?;
             let class = py.import("datetime")?.getattr("timezone")?;
             match name.strip_prefix(ZONE_NAME_ESCAPE) {
@@ -98,7 +101,8 @@ pub fn zone_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>
                 return Err(errors::value_error("a time zone's key is no path of zones"));
             }
             py.import("zoneinfo")?.getattr("ZoneInfo")?.call1((&key,)).map_err(|error| {
-                // That there is no such zone here is for the caller to know; what is no zone's file is not.
+                // A file that describes no zone becomes a ValueError. The exception for a zone that
+                // this machine does not have is passed on: the caller handles it.
                 let is_no_zone =
                     error.is_instance_of::<PyOSError>(py) || error.is_instance_of::<PyValueError>(py);
                 if is_no_zone {
@@ -126,7 +130,7 @@ pub fn delta(py: Python<'_>, micros: i64) -> PyResult<Bound<'_, PyDelta>> {
     )
 }
 
-/// A date, by its ordinal.
+/// The date with this ordinal.
 pub fn new_date(py: Python<'_>, ordinal: u32) -> PyResult<Bound<'_, PyAny>> {
     if ordinal == 0 || ordinal > pellucid_record::layout::DATE_ORDINAL_MAX {
         return Err(errors::value_error("a date's ordinal is out of range"));
@@ -135,7 +139,7 @@ pub fn new_date(py: Python<'_>, ordinal: u32) -> PyResult<Bound<'_, PyAny>> {
     Ok(PyDate::new(py, year, month, day)?.into_any())
 }
 
-/// A datetime of its bits; `zone` makes it aware.
+/// The datetime with these bits; `zone` makes it aware.
 pub fn new_datetime<'py>(
     py: Python<'py>,
     bits: i64,

@@ -1,9 +1,9 @@
-//! How do record bytes become Python objects?
+//! Decode record bytes into Python objects.
 //!
-//! Two ways. A *handle* is what an access gives: scalars are made, a dict becomes a `Record` and a
-//! list a `RecordList` that have decoded nothing yet. A *plain* value is what `loads`, `to_dict` and
-//! `copy` give: everything is made, linear in the size of the bytes, since each heap entry must
-//! begin at or behind the end of the one before.
+//! There are two ways. An access returns a *handle*: scalars are decoded, a dict becomes a `Record`
+//! and a list a `RecordList` that have decoded nothing yet. `loads`, `to_dict` and `copy` return a
+//! *plain* value: everything is decoded. That is linear in the size of the bytes, since each heap
+//! entry must begin at or after the end of the one before.
 #![allow(unsafe_code)]
 
 use pellucid_record::encode::Simple;
@@ -24,10 +24,10 @@ use crate::values::reading::Reading;
 use crate::values::row::Row;
 use crate::values::{alloc, row_errors, scalars};
 
-/// Elements of a set, or keys of a dict, that are added before signals are looked at.
+/// How many elements of a set, or keys of a dict, are added between two checks for signals.
 const ADDED_BETWEEN_SIGNALS: u32 = 64;
 
-/// What an access to `slot` gives. `step` is how to get there from `parent`.
+/// The object that an access to `slot` returns. `step` leads to it from `parent`.
 pub fn handle<'py>(
     parent: &Bound<'py, PyAny>,
     reading: &Reading<'_>,
@@ -68,7 +68,7 @@ fn unmade_field<'py>(
     Err(scalars::unmade(py, reading, &slot, Some(crate::values::path::show(py, &path)), error))
 }
 
-/// A tuple cannot change, but a list in it can: its elements are handles as well.
+/// A tuple cannot change, but a list in it can, so its elements are handles as well.
 fn tuple_of_handles<'py>(
     parent: &Bound<'py, PyAny>,
     reading: &Reading<'_>,
@@ -82,12 +82,12 @@ fn tuple_of_handles<'py>(
     if !has_containers {
         return plain(py, reading, &Slot::Container(*place));
     }
-    // The tuple's own handle is what its elements' paths lead through.
+    // The paths of the elements lead through the tuple's own handle.
     let through = alloc::new_handle::<RecordList>(py, Node::child(reading, parent, step, *place)?)?;
     tuple_handles(through.as_any(), reading, place)
 }
 
-/// The elements of the tuple that `through` stands for, as handles.
+/// The tuple of handles on the elements of the tuple that `through` stands for.
 pub fn tuple_handles<'py>(
     through: &Bound<'py, PyAny>,
     reading: &Reading<'_>,
@@ -98,11 +98,12 @@ pub fn tuple_handles<'py>(
     Ok(pyo3::types::PyTuple::new(py, elements)?.into_any())
 }
 
-/// Some elements of the list or tuple that `through` stands for, as handles, all of one state of the row. `indexes` rise, or
-/// they fall.
+/// Handles on some elements of the list or tuple that `through` stands for, all from one state of
+/// the row. `indexes` must be in rising or in falling order.
 ///
-/// The container is walked, and no two elements share bytes: tuples in tuples are made at once, and of a few hostile
-/// bytes, in which each tuple stood twice in the one around it, there were 2^64 of them.
+/// The container is walked, and no two elements may share bytes. Nested tuples are made at once, so
+/// a few hostile bytes, in which each tuple stood twice in the one around it, would give 2^64 of
+/// them.
 pub fn element_handles<'py>(
     through: &Bound<'py, PyAny>,
     reading: &Reading<'_>,
@@ -110,7 +111,8 @@ pub fn element_handles<'py>(
     indexes: impl Iterator<Item = u32>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let (py, row) = (through.py(), reading.row());
-    // From here on changes are noted: what one element runs may move those whose handles are still to be made.
+    // From here on the row records changes: code that one element runs may move elements whose
+    // handles do not exist yet.
     row.has_element();
     let indexes: Vec<u32> = indexes.collect();
     let falls = indexes.first() > indexes.last();
@@ -133,7 +135,7 @@ pub fn element_handles<'py>(
     Ok(elements)
 }
 
-/// The object of a slot that holds no container.
+/// The object of a slot that is not a container.
 fn scalar<'py>(py: Python<'py>, reading: &Reading<'_>, slot: Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
     let decoder = Decoder::new(py, reading);
     let object = decoder.slot(&slot, 0)?;
@@ -141,15 +143,16 @@ fn scalar<'py>(py: Python<'py>, reading: &Reading<'_>, slot: Slot<'_>) -> PyResu
     Ok(unsafe { Bound::from_owned_ptr(py, object) })
 }
 
-/// The object of a slot that stands for itself; None where a row is needed to make it, or where there is no memory. Runs no
-/// Python code: callers hold locks.
+/// The object of a slot that needs no row to decode; None for other slots, or if there is no
+/// memory. Runs no Python code, since callers hold locks.
 #[inline]
 pub fn simple<'py>(py: Python<'py>, slot: &Slot<'_>) -> Option<Bound<'py, PyAny>> {
     // SAFETY: these make new objects from plain values, with the GIL held.
     unsafe {
         let object = match *slot {
             Slot::Str(characters) if characters.is_ascii() => text::new_str(characters),
-            // To refuse what is no text makes an exception, and that may wake the collector.
+            // Refusing bytes that are not UTF-8 makes an exception, and that may start the
+            // collector.
             Slot::Str(characters) if std::str::from_utf8(characters).is_err() => return None,
             Slot::Str(characters) => text::new_str(characters),
             Slot::Int(value) => small::new_int(value),
@@ -160,19 +163,19 @@ pub fn simple<'py>(py: Python<'py>, slot: &Slot<'_>) -> Option<Bound<'py, PyAny>
             _ => return None,
         };
         if object.is_null() {
-            // The row's own way says what is wrong with it.
+            // The slow path through the row raises the right error.
             ffi::PyErr_Clear();
         }
         Bound::from_owned_ptr_or_opt(py, object)
     }
 }
 
-/// The whole value of `slot`, in plain dicts, lists and so on.
+/// The whole value of `slot` in plain dicts, lists and scalars.
 pub fn plain<'py>(py: Python<'py>, reading: &Reading<'_>, slot: &Slot<'_>) -> PyResult<Bound<'py, PyAny>> {
     plain_at(py, reading, slot, 1)
 }
 
-/// As `plain`, within `depth` containers already.
+/// As `plain`, inside of `depth` containers.
 pub fn plain_at<'py>(
     py: Python<'py>,
     reading: &Reading<'_>,
@@ -185,12 +188,12 @@ pub fn plain_at<'py>(
     Ok(unsafe { Bound::from_owned_ptr(py, object) })
 }
 
-/// Makes plain objects out of one row.
+/// Makes plain objects from one row.
 struct Decoder<'a, 'py> {
     py: Python<'py>,
     reading: &'a Reading<'a>,
     row: &'a GilRc<Row>,
-    /// What is being read: Python code that runs meanwhile may change the row, but not these.
+    /// The bytes of this reading: Python code may change the row meanwhile, but not these bytes.
     bytes: &'a [u8],
 }
 
@@ -230,7 +233,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         row_errors::undecodable(self.py, self.row, PyErr::fetch(self.py))
     }
 
-    /// A key or an element that has no hash: nothing that was written from a dict or a set.
+    /// The exception for a key or element without a hash: no dict or set was encoded that way.
     #[cold]
     fn unhashable(&self) -> PyErr {
         let error = PyErr::fetch(self.py);
@@ -243,7 +246,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         wrapped
     }
 
-    /// A new object for what the slot holds; `depth` counts the containers around it.
+    /// A new object for the slot; `depth` counts the containers around it.
     #[inline]
     fn slot(&self, slot: &Slot<'_>, depth: u32) -> PyResult<Object> {
         // SAFETY: these make new objects from plain values, with the GIL held.
@@ -267,7 +270,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.own(object)
     }
 
-    /// A new object for a container, and where the container ends.
+    /// A new object for a container, and the offset where the container ends.
     fn container(&self, place: &Container, depth: u32) -> PyResult<(Object, u32)> {
         if depth > DEPTH_MAX {
             return Err(self.damage(&Corrupt::new(Damage::Depth, place.start as usize)));
@@ -289,8 +292,9 @@ impl<'a, 'py> Decoder<'a, 'py> {
         row_errors::corrupt_row(self.py, self.row, error)
     }
 
-    /// The next element if it is a simple value; None, and nothing has been taken, where `next_any` is to be asked. Most of a
-    /// large value is such elements: in the loops below they are made without a call of ours, or a result in memory.
+    /// The next element if it is a simple value. None leaves the walker where it was; call
+    /// `next_any` then. Most elements of a large value are simple: in the loops below they are made
+    /// without a function call, and without a result that goes through memory.
     #[inline(always)]
     fn next_simple(&self, walker: &mut Walker) -> Option<PyResult<Object>> {
         let simple = walker.next_simple(self.bytes)?;
@@ -308,7 +312,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Some(self.own(object))
     }
 
-    /// The next element; null where a field is absent, None behind the last.
+    /// The next element; null for an absent field, None after the last element.
     #[inline(always)]
     fn next(&self, walker: &mut Walker, depth: u32) -> PyResult<Option<Object>> {
         match self.next_simple(walker) {
@@ -336,7 +340,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.slot(&slot, depth).map(Some)
     }
 
-    /// The next element of a container in which none may be absent.
+    /// The next element of a container that may not have absent elements.
     #[inline]
     fn next_present(&self, walker: &mut Walker, depth: u32) -> PyResult<Object> {
         match self.next(walker, depth)? {
@@ -352,7 +356,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.fields(walker, shape, depth)
     }
 
-    /// The dict of a shape whose slots `walker` is about to walk.
+    /// The dict of a shape; `walker` stands ahead of its slots.
     #[inline(always)]
     fn fields(&self, walker: &mut Walker, shape: &ShapeNames, depth: u32) -> PyResult<Object> {
         // SAFETY: makes a new object.
@@ -367,7 +371,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 },
             };
             let value = Owned(value);
-            // SAFETY: a dict, a live str with a known hash, a live value; no code of users runs.
+            // SAFETY: a dict, a live str with a known hash, a live value; no user code runs.
             if unsafe { ffi::PyDict_SetItem(dict.0, *key, value.0) } < 0 {
                 return Err(self.failure());
             }
@@ -375,9 +379,10 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(dict.into_raw())
     }
 
-    /// The next element if it is a shaped dict, which is what most elements of long lists are; None, and nothing has been
-    /// taken, where it is not. In one piece with the loop over the list: the place of a dict is never put together in
-    /// memory, to be waited for (`view.rs`), which was a tenth of the time of a list of small dicts.
+    /// The next element if it is a shaped dict, as most elements of long lists are. None leaves the
+    /// walker where it was. It is inlined into the loop over the list, so that the place of a dict
+    /// is never written to memory and read back (`view.rs`): that wait was a tenth of the time of a
+    /// list of small dicts.
     #[inline(always)]
     fn next_dict(&self, walker: &mut Walker, depth: u32) -> Option<PyResult<Object>> {
         if depth >= DEPTH_MAX {
@@ -420,16 +425,16 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(dict.into_raw())
     }
 
-    /// Looks at signals after some of the keys or elements that were added: if all have one hash, as the multiples of
-    /// 2^61 - 1 have, CPython compares each with all before it.
+    /// Checks signals after every few keys or elements: if all have the same hash, as the multiples
+    /// of 2^61 - 1 do, CPython compares each one with all before it.
     #[inline]
     fn added(&self, count: u32) -> PyResult<()> {
         if count.is_multiple_of(ADDED_BETWEEN_SIGNALS) { callbacks::check_signals(self.py) } else { Ok(()) }
     }
 
     fn list(&self, walker: &mut Walker, place: &Container, depth: u32) -> PyResult<Object> {
-        // SAFETY: a list of empty places; each is filled below before anyone sees it, and a list
-        // with empty places may be released.
+        // SAFETY: a list of empty places. Each is filled below before any other code sees the list,
+        // and a list with empty places may be released.
         let list = Owned(self.own(unsafe { ffi::PyList_New(place.len() as ffi::Py_ssize_t) })?);
         for index in 0..place.len() {
             let value = match self.next_dict(walker, depth) {
@@ -454,7 +459,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     fn set(&self, walker: &mut Walker, place: &Container, depth: u32) -> PyResult<Object> {
-        // SAFETY: makes a new object; a frozenset may be filled while no one else has it.
+        // SAFETY: makes a new object; a frozenset may be filled while no other code has it.
         let set = Owned(self.own(unsafe {
             if place.kind == Kind::Set {
                 ffi::PySet_New(std::ptr::null_mut())

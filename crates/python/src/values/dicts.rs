@@ -1,12 +1,15 @@
-//! How is a long list of dicts that are alike written?
+//! Encode a long list of dicts with the same keys.
 //!
-//! It does not fit the processor's caches, and what a dict holds lies behind three pointers in turn: list, dict, table, value.
-//! A third of the time of `dumps` of 100,000 small dicts went by waiting for them, and most of the rest was opening and closing
-//! a container for each. So the walk is three deep: heads and tables are asked for some elements ahead; the values of the
-//! next dicts are gathered, and asked for; and a dict of nothing but simple values is written at once (`Encoder::flat`).
-//! CPython's tables themselves are not looked into: only the address of one is used, everything else is told by `PyDict_Next`.
+//! Such a list does not fit the processor's caches, and a value of a dict lies behind three
+//! pointers: list, dict, table, value. Waiting for them took a third of the time of `dumps` of
+//! 100,000 small dicts, and opening and closing a container for each dict took most of the rest. So
+//! the walk is three stages deep: heads and tables are prefetched some elements ahead; the values
+//! of the next dicts are gathered and prefetched; and a dict with only simple values is written in
+//! one call (`Encoder::flat`). This code does not read CPython's tables: it uses only their
+//! addresses, and gets all else from `PyDict_Next`.
 //!
-//! Invariant: what was gathered is borrowed. It is used, or forgotten, before anything runs that could change a dict.
+//! Invariant: gathered values are borrowed. They are used or forgotten before anything runs that
+//! could change a dict.
 #![allow(unsafe_code)]
 
 use pellucid_record::encode::Simple;
@@ -18,20 +21,21 @@ use crate::hot::prefetch::ask_for;
 use crate::values::encode::{Encoding, Outcome};
 use crate::values::names::{Names, ShapeNames, is_same_name};
 
-/// How far ahead the head of an element is asked for, the table of a dict, and its values.
+/// How far ahead the head of an element, the table of a dict, and its values are prefetched.
 const HEADS_AHEAD: isize = 16;
 const TABLES_AHEAD: isize = 8;
 const VALUES_AHEAD: usize = 2;
-/// Lists shorter than this are written plainly.
+/// Shorter lists are encoded one element at a time.
 pub const LIST_COUNT_MIN: isize = 16;
-/// Values of a dict that are gathered; larger dicts are written plainly.
+/// How many values of a dict are gathered; larger dicts are encoded the general way.
 const VALUE_COUNT_MAX: usize = 24;
 
-/// What a dict that was not alike costs, in what one that was saves, and how much of that is kept: rare ones do no harm.
+/// The credit lost by a dict of other keys, measured in dicts that match, and the largest credit:
+/// rare exceptions do no harm.
 const CREDIT_LOST: i32 = 4;
 const CREDIT_MAX: i32 = 64;
 
-/// A dict of a known shape and its values, borrowed; of none where `dict` is null.
+/// A dict of a known shape and its values, borrowed; null as `dict` means none.
 #[derive(Clone, Copy)]
 struct Gathered {
     dict: Object,
@@ -44,13 +48,14 @@ impl Gathered {
         Self { dict: std::ptr::null_mut(), shape: std::ptr::null(), values: [std::ptr::null_mut(); _] };
 }
 
-/// Asks for what the elements some way behind `index` of a list will need.
+/// Prefetches the objects that elements some way after `index` of a list need.
 ///
 /// # Safety
-/// `list` is a live list, the GIL is held.
+/// `list` is a live list, and the GIL is held.
 #[inline(always)]
 pub unsafe fn look_ahead(list: Object, index: ffi::Py_ssize_t) {
-    // SAFETY: both elements lie inside the list as it is now, which holds them; an exact dict has the head of one.
+    // SAFETY: both elements lie inside the list at its current size, and it holds them; an exact
+    // dict has the layout of one.
     unsafe {
         let size = ffi::PyList_GET_SIZE(list);
         if index + HEADS_AHEAD < size {
@@ -68,20 +73,22 @@ pub unsafe fn look_ahead(list: Object, index: ffi::Py_ssize_t) {
 }
 
 impl Encoding<'_, '_> {
-    /// Writes the elements of a list, most of which may be dicts that are alike. Returns the index behind
-    /// the last one written: all, or those before it turned out that they are not.
+    /// Encodes the elements of a list while most are dicts of the same keys. Returns the index
+    /// after the last element written: the end of the list, or the place where too many dicts
+    /// differed.
     ///
     /// # Safety
-    /// `list` is a live list, the GIL is held.
+    /// `list` is a live list, and the GIL is held.
     #[inline(never)]
     pub(super) unsafe fn dicts(&mut self, list: Object, depth: u32) -> Outcome<ffi::Py_ssize_t> {
         let mut ring = [Gathered::NOTHING; VALUES_AHEAD + 1];
-        // The first dict may be the first of its shape, too.
+        // The first dict may also be the first of its shape.
         let mut credit = 4 * CREDIT_LOST;
         let mut latest: *const ShapeNames = std::ptr::null();
         let (mut index, mut gathered) = (0, 0);
-        // SAFETY: indexes are compared with the size of the list as it is; the list holds its elements, and what was
-        // gathered is forgotten when anything but `write_gathered` has run (the invariant above).
+        // SAFETY: indexes are compared with the list's current size, and the list holds its
+        // elements. Gathered values are forgotten whenever anything but `write_gathered` has run
+        // (the invariant above).
         unsafe {
             while index < ffi::PyList_GET_SIZE(list) && credit >= 0 {
                 look_ahead(list, index);
@@ -104,7 +111,7 @@ impl Encoding<'_, '_> {
                     credit -= CREDIT_LOST;
                     latest = std::ptr::null();
                     self.element(object, index as usize, depth)?;
-                    // Code may have run.
+                    // Python code may have run.
                     gathered = index + 1;
                 }
                 index += 1;
@@ -113,12 +120,13 @@ impl Encoding<'_, '_> {
         Ok(index)
     }
 
-    /// Gathers the values of `object` if it is a dict of the shape that its first key and its size lead to.
+    /// Gathers the values of `object` if it is a dict of the shape guessed from its first key and
+    /// its size.
     #[inline(always)]
     unsafe fn gather(&self, object: Object, place: &mut Gathered, latest: &mut *const ShapeNames) {
         place.dict = std::ptr::null_mut();
-        // SAFETY: live objects; an exact dict; no code of the user's runs, for keys are compared as exact str. A shape
-        // lives as long as its `Names`, which this encoding borrows.
+        // SAFETY: live objects and an exact dict; no user code runs, since keys are compared as
+        // exact str. A shape lives as long as its `Names`, which this encoding borrows.
         unsafe {
             if ffi::Py_TYPE(object) != &raw mut ffi::PyDict_Type {
                 return;
@@ -151,10 +159,12 @@ impl Encoding<'_, '_> {
         }
     }
 
-    /// Writes a dict that was gathered; false where it is to be written plainly, and nothing has been.
+    /// Writes a gathered dict. False means that nothing was written, and the general way must write
+    /// it.
     #[inline(always)]
     unsafe fn write_gathered(&mut self, found: &Gathered) -> bool {
-        // SAFETY: nothing has run since the dict was gathered that could have changed it, so its values live.
+        // SAFETY: nothing has run since the dict was gathered that could have changed it, so its
+        // values live.
         unsafe {
             let shape = &*found.shape;
             let value = |index: usize| -> Option<Simple<'_>> { simple(*found.values.get(index)?) };

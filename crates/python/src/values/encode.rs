@@ -1,19 +1,19 @@
-//! How do Python objects become record bytes?
+//! Encode Python objects into record bytes.
 //!
-//! The exact built-in types are read straight from their objects; no code of the user's runs for
-//! them. Everything else goes to `scalars.rs` (dates, decimals ...) and from there to the hooks
-//! (dataclasses, registered classes, pickle), where user code may run; therefore every object is held
-//! by a reference of ours while anything but an exact built-in below it is written, and sizes
-//! are checked again afterwards.
+//! Exact built-in types are read straight from their objects, and no user code runs for them. All
+//! other types go to `scalars.rs` (dates, decimals ...) and from there to the hooks (dataclasses,
+//! registered classes, pickle), where user code may run. Therefore the encoder holds its own
+//! reference to each object while it encodes anything inside that is not an exact built-in, and
+//! reads sizes again afterwards.
 //!
-//! What the profile taught: the shape of a dict is guessed from its first key and its size, and the
-//! guess is verified by comparing addresses while the values are written. That leaves one
-//! comparison a key; looking each key list up in a hash table cost a third of the whole encoding.
+//! The shape of a dict is guessed from its first key and its size, and the guess is verified by
+//! comparing addresses while the values are written. That costs one comparison for each key;
+//! looking up each key list in a hash table took a third of the time of all encoding.
 #![allow(unsafe_code)]
 
 mod dict;
 
-use pellucid_record::encode::{Encoder, Simple};
+use pellucid_record::encode::Encoder;
 use pellucid_record::error::EncodeError;
 use pellucid_record::layout::{DEPTH_MAX, ENVELOPE_SHAPE_COUNT_MAX, Kind, tag};
 use pellucid_record::shape::Shape;
@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 use crate::counters;
 use crate::hot::callbacks;
 use crate::hot::gil::GilCell;
-use crate::hot::item::{self, Held, Object};
+use crate::hot::item::{Held, Object};
 use crate::hot::text::{self, Utf8};
 use crate::values::ahead::{self, Ahead};
 use crate::values::home::Sightings;
@@ -31,25 +31,26 @@ use crate::values::hooks::PicklePolicy;
 use crate::values::names::{Names, ShapeNames};
 use crate::values::{dicts, members, scalars};
 
-/// Strings, bytes and arrays of this size and more lie apart from the record, in a database.
+/// In a database, strings, bytes and arrays of this size or more are stored outside of the record.
 pub const APART_SIZE_MIN: usize = 32 * 1024;
 
-/// Ids from here on stand for shapes that are not in the dictionary yet (`Encoded::pending`).
+/// Ids from here on are provisional: for shapes that are not in the dictionary yet
+/// (`Encoded::pending`).
 pub const PROVISIONAL_ID: u32 = 0x80_0000;
 
-/// Why a value cannot be encoded, and where in it.
+/// Why a value cannot be encoded, and which part of it.
 #[derive(Debug)]
 pub struct Failure {
-    /// What is wrong.
+    /// The reason.
     pub reason: Reason,
-    /// The keys and indexes that lead there, innermost first.
+    /// The keys and indexes that lead to the part, innermost first.
     pub path: Vec<Py<PyAny>>,
 }
 
-/// What is wrong with a value.
+/// The reason why a value cannot be encoded.
 #[derive(Debug)]
 pub enum Reason {
-    /// A type that has no place in the format.
+    /// A type that the format cannot store.
     Unsupported(Py<PyAny>),
     /// An object that cannot be a key of a stored dict, or a member of a stored set, and why.
     Member(Py<PyAny>, &'static str),
@@ -59,14 +60,14 @@ pub enum Reason {
     TooDeep,
     /// A limit of the format.
     Encode(EncodeError),
-    /// An exception of the value's own code, or out of memory.
+    /// An exception from the value's own code, or `MemoryError`.
     Python(PyErr),
 }
 
 /// The result of encoding one object; the failure is boxed, since it is rare and large.
 pub type Outcome<T = ()> = Result<T, Box<Failure>>;
 
-/// A failure without a path yet.
+/// A failure with an empty path.
 #[cold]
 pub fn fail<T>(reason: Reason) -> Outcome<T> {
     Err(Box::new(Failure { reason, path: Vec::new() }))
@@ -85,33 +86,34 @@ impl From<EncodeError> for Box<Failure> {
     }
 }
 
-/// Whom the record is made for.
+/// Where the record will be stored.
 pub enum Target<'a> {
-    /// An envelope: shapes are admitted at first sight and numbered in order of use.
+    /// An envelope: shapes are admitted on first sight and numbered in order of use.
     Envelope {
         /// Unique for this envelope.
         number: u64,
         /// The shapes used so far; their index is their id in the envelope.
         used: Vec<*const ShapeNames>,
     },
-    /// A detached record: shapes are admitted at first sight to its own tables.
+    /// A detached record: shapes are admitted to its own tables on first sight.
     Own,
     /// A table of a database.
     Table {
-        /// The table, which counts sightings of key lists.
+        /// The table, which counts how often it has seen a key list.
         table: &'a dyn Sightings,
-        /// The number of the running transaction, whose drafts may be used; 0 outside of one.
+        /// The number of the running transaction, whose draft shapes may be used; 0 outside of a
+        /// transaction.
         transaction: u64,
     },
 }
 
 impl Target<'_> {
-    /// Whether no shape can be added any more.
+    /// Whether no more shapes can be added.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Target::Envelope { used, .. } if used.len() >= ENVELOPE_SHAPE_COUNT_MAX)
     }
 
-    /// The id under which a shape may be written now, if it may.
+    /// The id under which this record may use the shape; None if it may not.
     #[inline]
     pub(super) fn usable_id(&mut self, shape: &ShapeNames) -> Option<u32> {
         match self {
@@ -122,12 +124,13 @@ impl Target<'_> {
             }
             Target::Envelope { number, used } => {
                 let (owner, id) = shape.local.get();
-                // Its place may have been taken back since (`take_back`), and be another's.
+                // `take_back` may have removed the shape since, and another one may have its id.
                 if owner == *number && used.get(id as usize).is_some_and(|one| std::ptr::eq(*one, shape)) {
                     return Some(id);
                 }
-                // A later envelope, made by user code or another thread while this one is, has put its
-                // own number there; it stays, since that one may not be finished either.
+                // A later envelope, made by user code or another thread during this encoding, has
+                // put its own number there. That number stays, since the later envelope may not be
+                // finished either.
                 let is_taken = owner > *number;
                 if is_taken && let Some(id) = used.iter().position(|one| std::ptr::eq(*one, shape)) {
                     return Some(id as u32);
@@ -146,11 +149,11 @@ impl Target<'_> {
     }
 }
 
-/// One encoding under way.
+/// The state of one encoding.
 pub struct Encoding<'a, 'py> {
     /// The interpreter.
     pub py: Python<'py>,
-    /// Where the bytes go.
+    /// The encoder that the bytes go to.
     pub encoder: Encoder,
     /// What to do with objects that only pickle can write.
     pub policy: &'a PicklePolicy,
@@ -158,17 +161,19 @@ pub struct Encoding<'a, 'py> {
     pub(super) target: Target<'a>,
     pending: Vec<Box<ShapeNames>>,
     apart: Vec<Vec<u8>>,
-    // Within a key of a dict or a member of a set: their bytes are compared, so nothing of them lies apart.
+    // Inside of a key of a dict or a member of a set: their bytes are compared, so no part of them
+    // is stored outside of the record.
     is_member: bool,
-    /// Whether this is about how a key or member would be stored: those in it are not looked at in turn.
+    /// Whether this only tests how a key or member would be stored: the keys and members inside of
+    /// it are not checked in turn.
     pub is_trial: bool,
-    // Room for the addresses of a dict's keys.
+    // Buffer for the addresses of a dict's keys.
     pointers: Vec<Object>,
-    // How many objects are being written as other objects that stand for them.
+    // How many stand-ins (see `stand_in`) are nested at the moment.
     stand_in_count: u32,
 }
 
-/// How much an encoding has gathered beside the bytes: shapes used, shapes pending, values apart.
+/// The sizes of the lists beside the bytes: shapes used, shapes pending, values stored apart.
 #[derive(Clone, Copy)]
 struct Mark {
     used: usize,
@@ -176,23 +181,23 @@ struct Mark {
     apart: usize,
 }
 
-/// What an encoding has made.
+/// The result of an encoding.
 pub struct Encoded {
     /// The encoder, whose `bytes` are the record.
     pub encoder: Encoder,
-    /// Shapes to be admitted; the record says `PROVISIONAL_ID` plus their index.
+    /// Shapes to be admitted; the record refers to them by `PROVISIONAL_ID` plus their index.
     pub pending: Vec<Box<ShapeNames>>,
-    /// Values that lie apart, in the order of their references.
+    /// Values to be stored outside of the record, in the order of their references.
     pub apart: Vec<Vec<u8>>,
-    /// The shapes used, for an envelope.
+    /// The shapes used, if this is an envelope.
     pub used: Vec<*const ShapeNames>,
 }
 
 static SPARE: GilCell<Vec<Encoder>> = GilCell::new(Vec::new());
-// Growing a buffer anew for each large `dumps` cost a tenth of it in page faults.
+// Allocating a new buffer for each large `dumps` cost a tenth of its time in page faults.
 const SPARE_SIZE_MAX: usize = 16 << 20;
 
-/// Give an encoder back for the next encoding.
+/// Gives an encoder back for the next encoding.
 pub fn recycle(py: Python<'_>, mut encoder: Encoder) {
     encoder.clear();
     if encoder.capacity() <= SPARE_SIZE_MAX {
@@ -204,35 +209,15 @@ pub fn recycle(py: Python<'_>, mut encoder: Encoder) {
     }
 }
 
-/// A record of an object that is no container, cannot fail to be written, and runs no code; None for any other. Half of what an
-/// encoding costs is to be ready for anything else.
-#[inline]
-pub fn scalar(py: Python<'_>, object: &Bound<'_, PyAny>) -> Option<Encoder> {
-    // SAFETY: a live object, borrowed for as long as the result.
-    let value = unsafe { item::simple(object.as_ptr()) }?;
-    if matches!(value, Simple::Str(text) if text.len() >= APART_SIZE_MIN) {
-        return None;
-    }
-    let mut encoder = SPARE.with(py, Vec::pop).unwrap_or_default();
-    match value {
-        Simple::Str(text) => encoder.str(text),
-        Simple::Int(value) => encoder.int(value),
-        Simple::Float(value) => encoder.float(value),
-        Simple::Bool(value) => encoder.bool(value),
-        Simple::None => encoder.none(),
-    }
-    Some(encoder)
-}
-
 /// The shapes that an encoding has used.
 pub fn shapes_of(used: &[*const ShapeNames]) -> Vec<Shape> {
     // SAFETY: they are shapes of the `Names` that the encoding borrowed, whose boxes live as long
-    // as it does; the caller still holds it.
+    // as the `Names`; the caller still holds it.
     used.iter().map(|shape| unsafe { (**shape).shape.clone() }).collect()
 }
 
 impl<'a, 'py> Encoding<'a, 'py> {
-    /// An encoding for `target`, whose shapes `names` knows.
+    /// A new encoding for `target`, with the shapes that `names` knows.
     pub fn new(py: Python<'py>, names: &'a Names, target: Target<'a>, policy: &'a PicklePolicy) -> Self {
         let encoder = SPARE.with(py, Vec::pop).unwrap_or_default();
         Self {
@@ -250,7 +235,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
         }
     }
 
-    /// An encoding of a part that becomes a payload of this one.
+    /// A new encoding for a part that becomes a payload of this one.
     pub fn part<'b>(&self, policy: &'b PicklePolicy) -> Encoding<'b, 'py>
     where
         'a: 'b,
@@ -259,7 +244,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
         Encoding::new(self.py, self.names, target, policy)
     }
 
-    /// What has been made.
+    /// The result.
     pub fn finish(self) -> Encoded {
         let used = match self.target {
             Target::Envelope { used, .. } => used,
@@ -268,7 +253,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
         Encoded { encoder: self.encoder, pending: self.pending, apart: self.apart, used }
     }
 
-    /// The shapes that are known.
+    /// The known shapes.
     #[inline]
     pub(super) fn names(&self) -> &'a Names {
         self.names
@@ -277,10 +262,10 @@ impl<'a, 'py> Encoding<'a, 'py> {
     /// Writes `object`; `depth` counts the containers around it.
     ///
     /// # Safety
-    /// `object` is live and stays so during the call.
+    /// `object` is live, and stays so during the call.
     #[inline]
     pub unsafe fn value(&mut self, object: Object, depth: u32) -> Outcome {
-        // SAFETY: each branch has checked the exact type that its accessor wants.
+        // SAFETY: each branch has checked the exact type that its accessor needs.
         unsafe {
             let kind = ffi::Py_TYPE(object);
             if kind == &raw mut ffi::PyUnicode_Type {
@@ -334,7 +319,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
                 Ok(())
             }
             Utf8::Surrogates(bytes) => {
-                // An exception was made on the way.
+                // `utf8_of` has made and cleared an exception.
                 callbacks::code_may_run(self.py);
                 // SAFETY: an encoding gives an exact bytes object.
                 let bytes = unsafe { text::bytes_of(bytes.as_ptr()) };
@@ -361,11 +346,12 @@ impl<'a, 'py> Encoding<'a, 'py> {
         Ok(())
     }
 
-    /// Writes bytes under `tag`, apart where they are large and the record is a database's.
+    /// Writes bytes under `tag`; in a database, large bytes are stored outside of the record.
     pub fn payload(&mut self, tag: u8, bytes: &[u8], depth: u32) -> Outcome {
         let may_lie_apart = depth > 0 && !self.is_member && matches!(self.target, Target::Table { .. });
         if may_lie_apart && bytes.len() >= APART_SIZE_MIN {
-            // The id is written over it under the writer lock (put.rs), which alone can give one.
+            // `put/write.rs` replaces this number by the real id under the writer lock, since only
+            // its holder can assign ids.
             let id = self.apart.len() as u64;
             let mut reference = [0; 17];
             let (head, rest) = reference.split_at_mut(1);
@@ -388,8 +374,8 @@ impl<'a, 'py> Encoding<'a, 'py> {
         Ok(())
     }
 
-    /// Writes an object in the place of another, for which it stands: an Enum's value, the dict of a
-    /// dataclass. User code says what that is, and may name one for ever.
+    /// Writes an object in place of another one: the value of an Enum, the dict of a dataclass.
+    /// User code chooses the stand-in, and could chain them for ever.
     pub fn stand_in(&mut self, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
         if self.stand_in_count >= 2 * DEPTH_MAX {
             return fail(Reason::TooDeep);
@@ -400,7 +386,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
         outcome
     }
 
-    /// Writes `object`, which the caller holds.
+    /// Writes `object`; the caller holds a reference to it.
     pub fn bound_value(&mut self, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
         // SAFETY: a live object.
         unsafe { self.value(object.as_ptr(), depth) }
@@ -439,7 +425,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
                 && ffi::PyList_GET_SIZE(list) - index >= ahead::LIST_COUNT_MIN
                 && Ahead::is_worth_it(ffi::PyList_GET_ITEM(list, index));
             let mut ahead = is_worth_it.then(|| Box::new(Ahead::new(self.py)));
-            // The size is read again each time: user code below may have changed the list.
+            // The size is read again each time, since user code may have changed the list.
             while index < ffi::PyList_GET_SIZE(list) {
                 match &mut ahead {
                     Some(ahead) => ahead.step(self.py, list, index),
@@ -455,9 +441,9 @@ impl<'a, 'py> Encoding<'a, 'py> {
 
     #[inline]
     pub(super) unsafe fn element(&mut self, object: Object, index: usize, depth: u32) -> Outcome {
-        // SAFETY: live: its container holds it until code runs, and then `Held` does.
+        // SAFETY: the object is live: its container holds it until code runs, and then `Held` does.
         unsafe {
-            // A list of dicts is what a long list mostly is.
+            // Dicts are tested first, since most long lists hold dicts.
             let is_dict = ffi::Py_TYPE(object) == &raw mut ffi::PyDict_Type;
             if !is_dict && self.plain(object) {
                 return Ok(());
@@ -491,7 +477,7 @@ impl<'a, 'py> Encoding<'a, 'py> {
     unsafe fn set(&mut self, set: Object, kind: Kind, depth: u32) -> Outcome {
         Self::check_depth(depth)?;
         counters::container_encoded();
-        // An iterator is made.
+        // The call makes an iterator, which may start the collector.
         callbacks::code_may_run(self.py);
         // SAFETY: a live set; iterating gives new references.
         let set = unsafe { Bound::from_borrowed_ptr(self.py, set) };

@@ -1,22 +1,23 @@
-//! What is in this field? As fast as a dict answers.
+//! Read a field of a record by name, as fast as a dict does.
 //!
-//! `rec.age` comes here straight from the interpreter, without an argument tuple, a method object or
-//! a borrow check between. One table for the process remembers, for (name object, dictionary, head
-//! of the container), where the tag and the slot of that field stand; a hit reads two places and
-//! makes one object. Measured on the way here (CPython 3.11): PyO3's `__getattr__` runs after a
-//! failed ordinary lookup, whose exception alone costs 300 ns and more; its `__getattribute__`
-//! costs 5 ns over a slot of our own.
+//! The interpreter calls this slot for `rec.age` directly, without an argument tuple, a method
+//! object or a borrow check. One cache for the process maps (name object, dictionary, head of the
+//! container) to the offsets of the field's tag and slot; a hit reads two places and makes one
+//! object. Measured on CPython 3.11: PyO3's `__getattr__` runs after a failed ordinary lookup,
+//! whose exception alone costs 300 ns and more; its `__getattribute__` costs 5 ns more than our own
+//! slot.
 //!
-//! Invariants of the table:
+//! Invariants of the cache:
 //!
 //! 1. An entry owns a reference to its name, so no other string can have that address meanwhile.
 //! 2. An entry is found only under the serial of the dictionary that it was made for (names.rs).
-//! 3. A hit proves nothing about the bytes: each access compares their size with `size_min`, behind which neither the
-//!    tag nor the slot reaches, and looks at the tag.
+//! 3. A hit proves nothing about the bytes: each access compares their size with `size_min`, which
+//!    covers the tag and the slot, and checks the tag.
 //!
-//! What the profile taught: the machine executes a hit faster than it can retire it, so that only fewer instructions help. An
-//! int in a slot of 8 bytes, the commonest field of a record, is therefore made where the entry is found; all else is a
-//! tail call. Before that, a hit was 82 instructions; it is 54.
+//! The profile showed that the processor executes a hit faster than it can retire it, so only fewer
+//! instructions help. An int in a slot of 8 bytes, the most frequent field of a record, is
+//! therefore decoded where the entry is found; all else is a tail call. This reduced a hit from 82
+//! instructions to 54.
 #![allow(unsafe_code)]
 
 use pellucid_record::layout::{Kind, read_varint, tag};
@@ -38,11 +39,11 @@ struct Entry {
     name: *mut ffi::PyObject,
     head: u64,
     serial: u32,
-    // A shape has at most 512 names, so that all its slots lie within 5 KB.
+    // A shape has at most 512 names, so all its slots lie within 5 KB.
     tag_offset: u16,
     slot_offset: u16,
     heap_start: u16,
-    /// Tag and slot lie in the first so many bytes of the container.
+    /// Tag and slot lie within this many first bytes of the container.
     size_min: u16,
     width_log2: u8,
 }
@@ -59,14 +60,14 @@ const EMPTY: Entry = Entry {
     width_log2: 0,
 };
 
-/// Two places for each field: one by name alone, where the processor can look before it has read the
-/// record's head; and one by name and head, for fields that many shapes have.
+/// Each field has two entries. The one by name alone can be found before the record's head is read;
+/// the one by name and head serves fields that many shapes have.
 struct Table {
     by_name: [Entry; ENTRY_COUNT],
     by_head: [Entry; ENTRY_COUNT],
 }
 
-// SAFETY: the names are owned references, touched with the GIL held alone.
+// SAFETY: the names are owned references, touched only with the GIL held.
 unsafe impl Send for Table {}
 
 static TABLE: GilCell<Table> =
@@ -79,13 +80,13 @@ fn spot_by_name(name: *mut ffi::PyObject) -> usize {
 
 #[inline]
 fn spot_by_head(name: *mut ffi::PyObject, head: u64) -> usize {
-    // The low byte of the head is kind and version, the shape id stands from bit 32 on.
+    // The low byte of the head is kind and version; the shape id begins at bit 32.
     let mixed = (name as u64 >> 4) ^ (head >> 32).wrapping_mul(0x9E37_79B9) ^ (head >> 8);
     (mixed as usize) % ENTRY_COUNT
 }
 
-/// The head of the dict that `node` stands for, as the table knows it, and its bytes; None where
-/// the slow path has to look closer.
+/// The head of the dict at `node`, as the cache uses it, and the dict's bytes; None if the slow
+/// path is needed.
 #[inline]
 fn head_and_bytes(node: &Node) -> Option<(u64, &[u8])> {
     let bytes = node.row.bytes();
@@ -105,7 +106,7 @@ fn nested_head(place: &Container) -> u64 {
     1 << 63 | u64::from(place.shape) << 32 | u64::from(place.width_log2) << 8 | place.kind as u64
 }
 
-/// The value of the field `name`, or null where the table does not know it.
+/// The value of the field `name`; null if the cache does not have it.
 ///
 /// # Safety
 /// The GIL is held and `name` is a live str.
@@ -116,7 +117,8 @@ unsafe fn cached(py: Python<'_>, node: &Node, name: *mut ffi::PyObject) -> *mut 
     }
     let Some((head, bytes)) = head_and_bytes(node) else { return std::ptr::null_mut() };
     let serial = node.row.names.serial();
-    // SAFETY: strs, ints and floats are made below, which runs no code; nothing is remembered here.
+    // SAFETY: the code below makes strs, ints and floats, which runs no code, and it changes no
+    // entry.
     let table = unsafe { TABLE.peek(py) };
     let mut entry = table.by_name.get(spot_by_name(name)).unwrap_or(&EMPTY);
     if entry.name != name || entry.head != head || entry.serial != serial {
@@ -142,7 +144,7 @@ unsafe fn cached(py: Python<'_>, node: &Node, name: *mut ffi::PyObject) -> *mut 
     }
 }
 
-/// Makes the object of a slot of 1, 2 or 4 bytes, if it is one of the common kinds; else null.
+/// The object of a slot of 1, 2 or 4 bytes if it has one of the common tags; otherwise null.
 #[inline(never)]
 unsafe fn read_narrow(bytes: &[u8], entry: &Entry) -> *mut ffi::PyObject {
     let Some(&tag) = bytes.get(usize::from(entry.tag_offset)) else { return std::ptr::null_mut() };
@@ -177,7 +179,7 @@ unsafe fn read_narrow(bytes: &[u8], entry: &Entry) -> *mut ffi::PyObject {
     }
 }
 
-/// Makes the object of a slot of 8 bytes, if it is one of the common kinds; else null.
+/// The object of a slot of 8 bytes if it has one of the common tags; otherwise null.
 #[inline(never)]
 unsafe fn read_wide(bytes: &[u8], entry: &Entry) -> *mut ffi::PyObject {
     let (Some(&tag), Some(slot)) = (
@@ -222,7 +224,8 @@ unsafe fn new_reference(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     object
 }
 
-/// A failure here is damage: the slow path finds it again and says where.
+/// Clears the exception: a failure here means damage, and the slow path finds it again and says
+/// where.
 #[inline]
 unsafe fn or_clear(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     if object.is_null() {
@@ -232,7 +235,7 @@ unsafe fn or_clear(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     object
 }
 
-/// Remember where the field `name` of this container stands.
+/// Adds the offsets of the field `name` of this container to the cache.
 fn remember(py: Python<'_>, row: &Row, place: &Container, index: u32, name: *mut ffi::PyObject) {
     if place.kind != Kind::Shaped {
         return;
@@ -258,7 +261,8 @@ fn remember(py: Python<'_>, row: &Row, place: &Container, index: u32, name: *mut
         heap_start: (place.heap_start() - place.start) as u16,
         width_log2: place.width_log2,
     };
-    // The place by name belongs to the shape that was met last; the one by head stays.
+    // The entry by name belongs to the shape that was read last; the one by head stays for each
+    // shape.
     for is_by_head in [false, true] {
         // SAFETY: `name` is one of the dictionary's live interned names (field_by_object); the
         // reference is released when the entry is replaced (invariant 1).
@@ -272,13 +276,14 @@ fn remember(py: Python<'_>, row: &Row, place: &Container, index: u32, name: *mut
             place.map(|old| std::mem::replace(old, entry))
         });
         if let Some(old) = old {
-            // SAFETY: owned by the entry, which is gone. A str has no finalizer that could come back.
+            // SAFETY: the replaced entry owned it. A str has no finalizer that could come back
+            // here.
             unsafe { ffi::Py_XDECREF(old.name) };
         }
     }
 }
 
-/// The slot that `step` leads to in these bytes of `row`, or None where there is nothing.
+/// The slot that `step` leads to in these bytes of `row`; None if there is none.
 pub fn slot_at<'a>(
     py: Python<'_>,
     row: &Row,
@@ -299,7 +304,7 @@ pub fn slot_at<'a>(
     }
 }
 
-/// The value of a field of a shaped dict, by a str object; None where it has no such field.
+/// The value of a field of a shaped dict, by a str object; None if the dict has no such field.
 ///
 /// # Safety
 /// `name` is a live str and the GIL is held.
@@ -323,9 +328,9 @@ unsafe fn field_by_object<'py>(
             Ok(slot) => slot,
             Err(error) => return Err(row_errors::corrupt_row(py, row, &error)),
         };
-        // Only the dictionary's own object is remembered: an equal string at another address
-        // comes this way each time, a literal in code is this very object. The names of methods never
-        // are: `rec.items` would find what `rec["items"]` has left.
+        // Only the dictionary's own name object is cached: a literal in code is that very object,
+        // and an equal string at another address takes this slow path each time. Names of methods
+        // are never cached: otherwise `rec.items` would find the entry that `rec["items"]` made.
         let is_ours = shape
             .shape
             .name(index as u32)
@@ -338,17 +343,17 @@ unsafe fn field_by_object<'py>(
     }
     // SAFETY: as promised by the caller.
     let name = unsafe { Bound::from_borrowed_ptr(py, name) };
-    // Keys that are no plain names go through the encoder, which drops what it need not raise.
+    // Keys that are no plain names go through the encoder, which makes and drops exceptions.
     Python::attach(|_py| crate::values::record::get_item(record, &name))
 }
 
-/// The record that a slot was called for.
+/// The record that CPython called a slot for.
 ///
 /// # Safety
 /// `object` is a live `Record`, for as long as the result is used; the GIL is held.
 #[inline(always)]
 unsafe fn record_of<'a>(py: Python<'_>, object: *mut ffi::PyObject) -> Borrowed<'a, '_, Record> {
-    // SAFETY: as promised by the caller; saying that it is not null spares a check of it.
+    // SAFETY: as promised by the caller; stating that the pointer is not null saves a check.
     unsafe {
         std::hint::assert_unchecked(!object.is_null());
         Borrowed::from_ptr(py, object).cast_unchecked::<Record>()
@@ -358,13 +363,13 @@ unsafe fn record_of<'a>(py: Python<'_>, object: *mut ffi::PyObject) -> Borrowed<
 /// `tp_getattro` of `Record`.
 ///
 /// # Safety
-/// CPython calls it with a `Record` and a str, the GIL held.
+/// CPython calls it with a `Record` and a str, and with the GIL held.
 pub unsafe extern "C" fn record_getattro(
     object: *mut ffi::PyObject,
     name: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: called from the interpreter, so the GIL is held; this is the slot of `Record` alone, which cannot be
-    // subclassed; `name` is a str, as CPython promises.
+    // SAFETY: called from the interpreter, so the GIL is held; only `Record` has this slot, and it
+    // cannot be subclassed; `name` is a str, as CPython promises.
     unsafe {
         let py = Python::assume_attached();
         let value = cached(py, &record_of(py, object).get().node, name);
@@ -403,15 +408,15 @@ unsafe extern "C" fn getattro_slow(
 /// `mp_subscript` of `Record`.
 ///
 /// # Safety
-/// CPython calls it with a `Record` and any object, the GIL held.
+/// CPython calls it with a `Record` and any object, and with the GIL held.
 pub unsafe extern "C" fn record_subscript(
     object: *mut ffi::PyObject,
     key: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // Another type's address is never that of a name in the table (invariant 1): no check of the
-    // type is needed before a hit.
-    // SAFETY: called from the interpreter, so the GIL is held; this is the slot of `Record` alone, which cannot be
-    // subclassed; `key` is compared by address alone until it is known to be in the table.
+    // An object of another type never has the address of a cached name (invariant 1), so a hit
+    // needs no check of the type.
+    // SAFETY: called from the interpreter, so the GIL is held; only `Record` has this slot, and it
+    // cannot be subclassed; `key` is only compared by address until it is known to be in the cache.
     unsafe {
         let py = Python::assume_attached();
         let value = cached(py, &record_of(py, object).get().node, key);
@@ -434,7 +439,7 @@ unsafe extern "C" fn subscript_slow(
     guarded(py, || {
         // SAFETY: a live object.
         let found = if unsafe { ffi::PyUnicode_CheckExact(key) } != 0 {
-            // SAFETY: just seen to be a str.
+            // SAFETY: it is a str, as the check above found.
             unsafe { field_by_object(&record, key) }?
         } else {
             // SAFETY: a live object.
@@ -445,7 +450,7 @@ unsafe extern "C" fn subscript_slow(
     })
 }
 
-/// Runs `work` for a C slot: an error becomes the current exception, and so does a panic.
+/// Runs `work` for a C slot: an error or a panic becomes the current exception.
 pub fn guarded<'py>(
     _py: Python<'py>,
     work: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
@@ -461,15 +466,15 @@ pub fn guarded<'py>(
     }
 }
 
-/// Put the slots above into the type that PyO3 has made.
+/// Puts the slots above into the type that PyO3 has made.
 ///
-/// PyO3 fills `tp_getattro` only with a wrapper that costs 5 ns; the two slots of this file are
-/// set by hand, once, before any instance exists.
+/// PyO3 can fill `tp_getattro` only with a wrapper that costs 5 ns. So the two slots of this file
+/// are set by hand, once, before any instance exists.
 pub fn install(py: Python<'_>) {
     let record = py.get_type::<Record>();
     let record = record.as_type_ptr();
-    // SAFETY: a heap type of ours, not yet seen by anyone; `tp_as_mapping` of a heap type points
-    // to its own table.
+    // SAFETY: a heap type of ours that no other code has seen yet; `tp_as_mapping` of a heap type
+    // points to its own table.
     unsafe {
         (*record).tp_getattro = Some(record_getattro);
         let mapping = (*record).tp_as_mapping;
@@ -478,8 +483,8 @@ pub fn install(py: Python<'_>) {
     }
 }
 
-/// The str that the interpreter passed as an attribute's name.
+/// The name that the interpreter passed to a slot.
 pub fn borrowed_name(py: Python<'_>, name: *mut ffi::PyObject) -> Bound<'_, PyAny> {
-    // SAFETY: the caller of the slot holds the name for the time of the call.
+    // SAFETY: the caller of the slot holds the name during the call.
     unsafe { Bound::from_borrowed_ptr(py, name) }
 }

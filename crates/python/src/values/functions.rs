@@ -1,8 +1,7 @@
-//! Which functions of the module are called by hand?
+//! Define the functions of the module that bypass PyO3's calling convention.
 //!
-//! `view` takes one argument and does little: the general way of calling a Rust function from Python,
-//! with its array of arguments and names, would be a fifth of its time. Beside it stands the favour that a
-//! large `loads` asks of CPython.
+//! `view` takes one argument and does little: PyO3's general way to call a Rust function, with an
+//! array of arguments and names, would be a fifth of its time.
 #![allow(unsafe_code)]
 
 use pyo3::ffi;
@@ -30,12 +29,12 @@ bounds; damage raises `CorruptRecord`. The checksum is not looked at: see `valid
 unsafe extern "C" fn view(_module: *mut ffi::PyObject, buffer: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: called from the interpreter, so the GIL is held.
     let py = unsafe { Python::assume_attached() };
-    // SAFETY: the caller holds the argument for the time of the call.
+    // SAFETY: the caller holds the argument during the call.
     let buffer = unsafe { Borrowed::from_ptr(py, buffer) };
     guarded(py, || bytes::view(&buffer))
 }
 
-/// The Python function `view` for `module`.
+/// Makes the Python function `view` for `module`.
 pub fn view_function<'py>(module: &Bound<'py, PyModule>) -> PyResult<Bound<'py, PyAny>> {
     let definition = ffi::PyMethodDef {
         ml_name: c"view".as_ptr(),
@@ -44,9 +43,9 @@ pub fn view_function<'py>(module: &Bound<'py, PyModule>) -> PyResult<Bound<'py, 
         ml_doc: VIEW_DOC.as_ptr(),
     };
     let name = module.name()?;
-    // The definition must outlive the function, which lives as long as the process.
+    // The function lives as long as the process, and needs its definition for as long.
     let definition = Box::leak(Box::new(definition));
-    // SAFETY: a valid definition that is never freed; the module's name as a str.
+    // SAFETY: a valid definition that is never freed, and the module's name as a str.
     unsafe {
         let function = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), name.as_ptr());
         Bound::from_owned_ptr_or_err(module.py(), function)

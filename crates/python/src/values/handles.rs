@@ -1,4 +1,5 @@
-//! `Record` and `RecordList`: a place in a row, as an object. Their methods are in `record.rs` and `record_list.rs`.
+//! The classes `Record` and `RecordList`: a place in a row, as a Python object. Their methods are
+//! in `record.rs` and `record_list.rs`.
 
 use std::ffi::CStr;
 
@@ -13,12 +14,13 @@ use crate::values::row::{Gate, Row};
 
 /// A stored dict, read in place.
 ///
-/// Fields are attributes and items; nothing is decoded but the field that is asked for. A record of
-/// a table is attached: what is set, deleted or appended in it, at any depth, is saved at once.
+/// Fields are attributes and items, and an access decodes only the field that it reads. A record of
+/// a table is attached: fields and elements that you set, delete or append in it, at any depth, are
+/// saved at once.
 ///
-/// That holds for dicts and lists, in tuples too. A set, a bytearray, or an object of a registered class or a pickle is
-/// made anew each time that it is read, and stands alone: `rec.s.add(1)` changes a copy and is not saved,
-/// `rec.s |= {1}` is. A NumPy array is read-only.
+/// That holds for dicts and lists, also inside of tuples. A set, a bytearray, and an object of a
+/// registered class or a pickle are copies, made anew by each access: `rec.s.add(1)` changes a copy
+/// and is not saved, while `rec.s |= {1}` is. A NumPy array is read-only.
 ///
 /// >>> import pellucid
 /// >>> db = pellucid.open(":memory:")
@@ -34,14 +36,14 @@ use crate::values::row::{Gate, Row};
 /// ['baker', 'cook']
 #[pyclass(frozen, mapping, module = "pellucid", name = "Record")]
 pub struct Record {
-    /// Its place.
+    /// The place of the dict.
     pub node: Node,
 }
 
 /// A stored list, read in place.
 ///
-/// A `MutableSequence`. In a record of a table it is attached: what is appended, set or removed is
-/// saved at once, and this list alone is encoded again.
+/// It is a `MutableSequence`. In a record of a table it is attached: elements that you append, set
+/// or remove are saved at once, and only this list is encoded again.
 ///
 /// >>> import pellucid
 /// >>> db = pellucid.open(":memory:")
@@ -52,7 +54,7 @@ pub struct Record {
 /// (4, 4, [1, 2, 3, 4])
 #[pyclass(frozen, sequence, module = "pellucid", name = "RecordList")]
 pub struct RecordList {
-    /// Its place.
+    /// The place of the list.
     pub node: Node,
 }
 
@@ -110,14 +112,14 @@ impl Handle for RecordList {
     }
 }
 
-/// A place in an empty row: what the memory of a handle looks like is looked up in one at it.
+/// A place in an empty row, for the sample handle whose memory layout `alloc` measures.
 fn sample_node() -> Node {
     let names = GilRc::new(Names::new(Source::Own(Dictionary::new())));
     let row = Row::owned(&[], &[], names, Gate::new(), None, None);
     Node::root(GilRc::new(row), false)
 }
 
-/// The node of a handle of ours.
+/// The node of one of our handles.
 pub fn node_of<'a>(handle: &'a Bound<'_, PyAny>) -> PyResult<&'a Node> {
     if let Ok(record) = handle.cast_exact::<Record>() {
         return Ok(&record.get().node);
@@ -125,7 +127,7 @@ pub fn node_of<'a>(handle: &'a Bound<'_, PyAny>) -> PyResult<&'a Node> {
     if let Ok(list) = handle.cast_exact::<RecordList>() {
         return Ok(&list.get().node);
     }
-    // Those that the collector knows are of subclasses.
+    // Handles that the collector tracks belong to subclasses.
     match handle.cast::<Record>() {
         Ok(record) => Ok(&record.get().node),
         Err(_) => Ok(&handle.cast::<RecordList>()?.get().node),

@@ -1,7 +1,8 @@
-//! The table that a stored row belongs to, as the row sees it.
+//! The table that a stored row belongs to, as the row's code sees it.
 //!
-//! Values do not know tables: a row keeps a reference to the object, and calls it through [`TableCalls`], which the class of
-//! tables implements. There is one such class, so its calls are registered once and a row is no larger for them.
+//! The value modules know no tables. A row keeps a reference to the table object and calls it
+//! through [`TableCalls`], which the class of tables implements. There is only one such class, so
+//! its calls are registered once, and a row needs no further field for them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,15 +16,16 @@ use crate::values::change::Edit;
 use crate::values::hooks::PicklePolicy;
 use crate::values::row::Row;
 
-/// What a row asks of its table. Each call gets the table as the object that it was registered for.
+/// The calls of a row to its table. Each gets the table as the object that the row was made with.
 pub trait TableCalls: Sync {
     /// The table's name, for messages.
     fn name(&self, table: &Bound<'_, PyAny>) -> Arc<str>;
 
-    /// What its database does with pickles.
+    /// The pickle policy of its database.
     fn policy(&self, table: &Bound<'_, PyAny>) -> PicklePolicy;
 
-    /// The bytes of a large value, from `snapshot` if the record came from one; None where it is no longer there.
+    /// The bytes of a large value, read from `snapshot` if the record came from one; None if it is
+    /// gone.
     ///
     /// # Errors
     /// What the store raises.
@@ -34,16 +36,17 @@ pub trait TableCalls: Sync {
         id: u64,
     ) -> PyResult<Option<Vec<u8>>>;
 
-    /// Make a row show what is stored under its key now; false where that is nothing of its kind.
+    /// Makes a row show the value stored under its key now; false if there is none, or none of its
+    /// kind.
     ///
     /// # Errors
     /// What the store raises.
     fn read_anew(&self, table: &Bound<'_, PyAny>, row: &Row) -> PyResult<bool>;
 
-    /// Apply a change to a record as it is stored now, and show the result in `row`.
+    /// Applies a change to a record as it is stored now, and shows the result in `row`.
     ///
     /// # Errors
-    /// What makes the change impossible, and what the store raises.
+    /// If the change is not possible; and what the store raises.
     fn change(
         &self,
         table: &Bound<'_, PyAny>,
@@ -52,7 +55,7 @@ pub trait TableCalls: Sync {
         values: &[Bound<'_, PyAny>],
     ) -> PyResult<()>;
 
-    /// Run `work` in one transaction of the table's database.
+    /// Runs `work` in one transaction of the table's database.
     ///
     /// # Errors
     /// What `work` raises, and what the commit raises.
@@ -63,17 +66,17 @@ pub trait TableCalls: Sync {
     ) -> PyResult<()>;
 }
 
-/// What an encoding asks of the table that it writes for.
+/// The call of an encoding to the table that it writes for.
 pub trait Sightings {
-    /// What to do with a list of keys that is no known shape.
+    /// Decides what to do with a list of keys that has no known shape.
     fn sight(&self, py: Python<'_>, names: &[&str], is_root: bool) -> Sighting;
 }
 
 static CALLS: OnceLock<&'static dyn TableCalls> = OnceLock::new();
 
-/// Registers what tables do for their rows, before there is a row.
+/// Registers the calls of tables, before any row exists.
 pub fn install(calls: &'static dyn TableCalls) {
-    // A second import of the module registers the same.
+    // A second import of the module registers the same calls.
     let _ = CALLS.set(calls);
 }
 
@@ -85,7 +88,7 @@ fn unregistered() -> PyErr {
 pub struct Home(Strong<PyAny>);
 
 impl Home {
-    /// This table, an object of the class whose calls are registered.
+    /// A reference to this table, an object of the class whose calls are registered.
     #[inline]
     pub fn new<T>(table: &Bound<'_, T>) -> Self {
         Self(Strong::new(table.as_any()))
@@ -97,7 +100,7 @@ impl Home {
         self.0.bind(py)
     }
 
-    /// A further reference to the same table.
+    /// Another reference to the same table.
     #[inline]
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
         Self(self.0.clone_ref(py))
@@ -116,7 +119,7 @@ impl Home {
         self.call(py, |calls, table| calls.name(table)).unwrap_or_else(|| Arc::from(""))
     }
 
-    /// What its database does with pickles.
+    /// The pickle policy of its database.
     pub fn policy(&self, py: Python<'_>) -> PicklePolicy {
         self.call(py, |calls, table| calls.policy(table)).unwrap_or(PicklePolicy::DENY)
     }
@@ -146,7 +149,7 @@ impl Home {
     /// As [`TableCalls::change`].
     ///
     /// # Errors
-    /// What makes the change impossible, and what the store raises.
+    /// If the change is not possible; and what the store raises.
     pub fn change(
         &self,
         py: Python<'_>,

@@ -1,7 +1,7 @@
-//! Which objects does Python code encode and decode?
+//! Call the Python code that encodes and decodes objects of other types.
 //!
-//! What has no exact built-in type is handed to `pellucid.objects` (one module, imported when first
-//! needed), which says in plain values what to write.
+//! Objects that are not of an exact built-in type go to `pellucid.objects` (one module, imported on
+//! first use), which returns plain values for the encoder to write.
 
 use pellucid_record::layout::{Kind, SCALAR_HEAD_SIZE, tag};
 use pyo3::prelude::*;
@@ -12,22 +12,22 @@ use crate::hot::gil::Strong;
 use crate::hot::text;
 use crate::values::encode::{Encoding, Outcome, Reason, fail};
 
-/// What may be done with pickles: the value of `pickle=` in `open`, `dumps` and `loads`.
+/// Which pickles may be written and read: the value of `pickle=` in `open`, `dumps` and `loads`.
 pub struct PicklePolicy {
-    // None: "deny". It is the default, and costs nothing to make.
+    // None means "deny", the default, which costs nothing to make.
     object: Option<Strong<PyAny>>,
-    /// Whether every pickle is read.
+    /// Whether all pickles may be read.
     pub is_allow: bool,
 }
 
 impl PicklePolicy {
-    /// Pickles are neither written nor read.
+    /// The policy that refuses to write or read pickles.
     pub const DENY: Self = Self { object: None, is_allow: false };
 
-    /// The policy that `argument` states: "deny", "allow", or an iterable of names of globals.
+    /// The policy for an argument: "deny", "allow", or an iterable of names of globals.
     ///
     /// # Errors
-    /// `ValueError` for another word, and for a name that can stand for no global.
+    /// `ValueError` for another word, and for a name that no global can have.
     pub fn new(argument: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(argument) = argument else { return Ok(Self::DENY) };
         if let Ok(word) = argument.cast::<PyString>() {
@@ -57,17 +57,17 @@ impl PicklePolicy {
         Ok(Self { object: Some(Strong::new(globals.as_any())), is_allow: false })
     }
 
-    /// Whether pickles are neither written nor read.
+    /// Whether writing and reading pickles are refused.
     pub fn is_deny(&self) -> bool {
         self.object.is_none()
     }
 
-    /// The same policy, for another owner.
+    /// Another reference to the same policy.
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
         Self { object: self.object.as_ref().map(|object| object.clone_ref(py)), is_allow: self.is_allow }
     }
 
-    /// As `pickle=` was given.
+    /// The policy as the argument of `pickle=`.
     pub fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         match &self.object {
             Some(object) => object.clone_ref(py).into_bound(py),
@@ -84,7 +84,7 @@ fn pickles(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import("pellucid.pickles")
 }
 
-/// Writes an object of no type that the native code knows.
+/// Encodes an object whose type the native code does not know.
 pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
     let py = encoding.py;
     let said = objects(py)?.call_method1("encode", (object, encoding.policy.object(py)))?;
@@ -111,28 +111,29 @@ pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>,
     }
 }
 
-/// What to do with an object that cannot be stored, for the message that refuses it.
+/// A hint how to store an object of this type, for the message of the exception.
 pub fn way_out(object: &Bound<'_, PyAny>) -> PyResult<String> {
     objects(object.py())?.call_method1("way_out", (object,))?.extract()
 }
 
-/// Writes a NumPy array: its head as a nested tuple, its data behind it.
+/// Encodes a NumPy array: its head as a nested tuple, its data after that.
 fn array<'py>(encoding: &mut Encoding<'_, 'py>, said: &Bound<'py, PyTuple>, depth: u32) -> Outcome {
     let data = said.get_item(4)?.cast_into::<PyBytes>().map_err(PyErr::from)?;
-    // Made apart from the record first: whether it goes into it depends on its size.
+    // It is encoded apart first, since its size decides whether it goes into the record.
     let mut part = encoding.part(&PicklePolicy::DENY);
     part.encoder.begin_payload(tag::NDARRAY);
     part.encoder.begin(Kind::Tuple, 4, 0)?;
     for index in 1..3 {
         part.bound_value(&said.get_item(index)?, depth + 2)?;
     }
-    // Flags and data offset are the encoder's to write: it alone knows where the data will stand.
+    // The encoder writes flags and data offset, since only the encoder knows where the data will
+    // lie.
     part.encoder.end_ndarray(said.get_item(3)?.extract()?, data.as_bytes())?;
     let payload = part.finish().encoder.take().split_off(SCALAR_HEAD_SIZE);
     encoding.payload(tag::NDARRAY, &payload, depth)
 }
 
-/// The instance of a registered class.
+/// Makes the instance of a registered class.
 pub fn decode_registered<'py>(
     name: &Bound<'py, PyAny>,
     value: &Bound<'py, PyAny>,
@@ -140,7 +141,7 @@ pub fn decode_registered<'py>(
     objects(name.py())?.call_method1("decode_registered", (name, value))
 }
 
-/// The object of a pickle, if the policy allows it.
+/// Loads the object of a pickle if the policy allows it.
 pub fn decode_pickle<'py>(
     py: Python<'py>,
     data: &[u8],
@@ -163,12 +164,12 @@ pub fn decode_pickle<'py>(
             ),
         ));
     }
-    // The bytes first: an import may run code that writes to a viewed buffer.
+    // The bytes are copied first: the import may run code that writes to a viewed buffer.
     let data = text::bytes(py, data)?;
     pickles(py)?.call_method1("decode", (data, policy.object(py)))
 }
 
-/// The NumPy array, or scalar, that a payload describes; it shares `data`.
+/// Makes the NumPy array or scalar that a payload describes; it shares `data`.
 pub fn decode_array<'py>(
     head: &Bound<'py, PyTuple>,
     data: &Bound<'py, PyAny>,
@@ -177,7 +178,7 @@ pub fn decode_array<'py>(
     objects(py)?.call_method1("decode_array", (head.get_item(0)?, head.get_item(1)?, head.get_item(2)?, data))
 }
 
-/// An instance of the class that a table was opened with (`type=`).
+/// Makes an instance of the class that a table was opened with (`type=`).
 pub fn build<'py>(
     class: &Bound<'py, PyType>,
     value: &Bound<'py, PyAny>,
@@ -196,7 +197,7 @@ pub fn foreign_field(class: &Bound<'_, PyType>, names: &[&str]) -> PyResult<Opti
     class.py().import("pellucid.classes")?.call_method1("foreign_field", (class, names.to_vec()))?.extract()
 }
 
-/// Whether a table of a class takes a value whose class is not exactly that.
+/// Whether a table with a class accepts a value that is not of exactly that class.
 pub fn admits(class: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     class.py().import("pellucid.classes")?.call_method1("admits", (class, value))?.extract()
 }

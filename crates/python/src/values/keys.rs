@@ -1,4 +1,4 @@
-//! How does a Python key become ordered bytes, and back?
+//! Convert Python keys to bytes that sort as they do, and back.
 
 use pellucid_record::key::{KeyEncoder, KeyError, KeyPart, KeyReader, PlainKey, plain_key};
 use pyo3::prelude::*;
@@ -14,25 +14,25 @@ use crate::hot::text;
 use crate::values::calendar::ordinal_of;
 use crate::values::dates;
 
-/// A key as the store wants it.
+/// A key in the form that the store takes.
 #[derive(Clone, Default)]
 pub struct Key {
     /// Bytes that sort as the key does.
     pub bytes: Vec<u8>,
-    /// What they do not tell.
+    /// The details of the key that those bytes lack.
     pub spelling: Vec<u8>,
 }
 
-/// Why an object is no key.
+/// Why an object cannot be a key.
 pub enum Refusal {
-    /// It has no place in the order; the steps lead to the offending part of a tuple.
+    /// It has no place in the order of keys; the steps lead to the part of a tuple that has none.
     Unsupported {
-        /// What is wrong with it.
+        /// The reason.
         why: String,
-        /// Positions in nested tuples.
+        /// Positions in nested tuples, outermost first.
         steps: Vec<usize>,
     },
-    /// Its own code raised.
+    /// The object's own code raised.
     Raised(PyErr),
 }
 
@@ -46,15 +46,15 @@ fn refuse<T>(why: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::Unsupported { why: why.into(), steps: Vec::new() })
 }
 
-/// The key that `object` is.
+/// Converts an object to a key.
 ///
 /// # Errors
-/// `UnsupportedKey` in the name of `table`.
+/// `UnsupportedKey` with the name of `table`.
 pub fn key_of(table: &str, object: &Bound<'_, PyAny>) -> PyResult<Key> {
     try_key_of(object).map_err(|refusal| refusal.raised(table, object))
 }
 
-/// The key that `object` is, or why it is none.
+/// Converts an object to a key, or says why it is not one.
 #[inline]
 pub fn try_key_of(object: &Bound<'_, PyAny>) -> Result<Key, Refusal> {
     let mut encoder = KeyEncoder::with_buffer(SPARE.with(object.py(), std::mem::take));
@@ -66,10 +66,10 @@ pub fn try_key_of(object: &Bound<'_, PyAny>) -> Result<Key, Refusal> {
     Ok(Key { bytes, spelling })
 }
 
-/// The memory of the last key that nobody wants any more: most keys are encoded, looked up and dropped.
+/// The buffer of the last key that was dropped: most keys are encoded, looked up and dropped.
 static SPARE: GilCell<Vec<u8>> = GilCell::new(Vec::new());
 
-/// Give a key's memory back for the next one.
+/// Gives a key's buffer back for the next key.
 #[inline]
 pub fn recycle(py: Python<'_>, key: Key) {
     const SIZE_MAX: usize = 4096;
@@ -81,7 +81,7 @@ pub fn recycle(py: Python<'_>, key: Key) {
 }
 
 impl Refusal {
-    /// `UnsupportedKey` in the name of `table`, or what the object's own code raised.
+    /// `UnsupportedKey` with the name of `table`, or the exception of the object's own code.
     #[cold]
     pub fn raised(self, table: &str, object: &Bound<'_, PyAny>) -> PyErr {
         match self {
@@ -90,7 +90,7 @@ impl Refusal {
         }
     }
 
-    /// The same of a value that is looked for in an index.
+    /// The same for a value that is looked up in an index.
     #[cold]
     pub fn raised_by_index(self, index: &str, value: &Bound<'_, PyAny>) -> PyErr {
         match self {
@@ -100,10 +100,10 @@ impl Refusal {
     }
 }
 
-/// Push the key that `object` is.
+/// Adds an object to a key.
 ///
 /// # Errors
-/// Why it is none; a part of it may have been pushed.
+/// Why the object cannot be a key; a part of it may have been added by then.
 pub fn push(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), Refusal> {
     if let Ok(value) = object.cast_exact::<PyString>() {
         encoder.str(text::characters(value)?.bytes());
@@ -176,7 +176,7 @@ fn push_rare(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), 
             return Ok(());
         }
     }
-    // With its module: NumPy's bool is no bool.
+    // With its module, since NumPy's bool is not Python's.
     let kind = object.get_type().fully_qualified_name()?;
     let kind = kind.to_str()?;
     let instead = if kind == "list" {
@@ -230,10 +230,10 @@ fn of_key_error(error: &KeyError) -> Result<(), Refusal> {
     }
 }
 
-/// The Python object of a stored key.
+/// Converts a stored key to a Python object.
 ///
 /// # Errors
-/// `CorruptRecord` where the bytes are no key.
+/// `CorruptRecord` if the bytes are not a key.
 pub fn object_of<'py>(py: Python<'py>, bytes: &[u8], spelling: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     match plain_key(bytes, spelling) {
         Some(PlainKey::Str(characters)) => {

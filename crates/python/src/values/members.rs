@@ -1,8 +1,8 @@
-//! Which objects may be keys of a stored dict, or members of a stored set?
+//! Check which objects may be keys of a stored dict or members of a stored set.
 //!
-//! Those that come back as something that can be one, and as no other one of the same dict or set. Plain
-//! ones always do. An Enum comes back as its value, though, and a `NamedTuple` as a dict: such are looked at
-//! as they would be stored, before anything is written.
+//! A key or member must be hashable when it is read back, and differ from all others of its dict or
+//! set. Plain objects always fulfil that. But an Enum is read back as its value, and a `NamedTuple`
+//! as a dict, so such objects are checked in their stored form before anything is written.
 
 use pellucid_record::keyed::{CanonicalKey, UNORDERED};
 use pellucid_record::layout::{Kind, tag};
@@ -20,7 +20,7 @@ const UNHASHABLE: &str = "is stored as a dict, list or set, and could not be a k
 const SAME: &str = "is stored as the same key or member as another one beside it, and one of the two would be \
                     lost; make their values differ";
 
-/// Refuses objects that could not be read again as keys or members, or that two would be one.
+/// Refuses objects that would not be hashable when read back, and objects that would be equal.
 pub fn check(
     policy: &PicklePolicy,
     members: &[Bound<'_, PyAny>],
@@ -37,7 +37,7 @@ pub fn check(
                 None => fail(Reason::Member(member.clone().unbind(), UNHASHABLE)),
             }
         };
-        // NaN and other keys without an order may be equal in their bytes and yet two.
+        // NaN and other keys without an order may have equal bytes and yet be two keys.
         if let Some(key) = stored().map_err(|failure| (index, failure))?
             && !seen.insert(key)
         {
@@ -47,7 +47,7 @@ pub fn check(
     Ok(())
 }
 
-/// Whether equal objects of this class, and only those, are stored as the same.
+/// Whether objects of this class have equal stored forms exactly if they are equal.
 fn is_plain(member: &Bound<'_, PyAny>) -> bool {
     member.is_exact_instance_of::<PyString>()
         || member.is_exact_instance_of::<PyInt>()
@@ -57,7 +57,7 @@ fn is_plain(member: &Bound<'_, PyAny>) -> bool {
         || member.is_none()
 }
 
-/// The canonical bytes of a key's record; None where it cannot be a key.
+/// The canonical bytes of a key's record; None if it cannot be a key.
 fn canonical<S: Shapes>(record: &[u8], shapes: &S) -> Option<Vec<u8>> {
     let slot = match root(record, shapes).ok()? {
         Root::Container(container) => Slot::Container(container),
@@ -76,7 +76,7 @@ fn is_hashable<S: Shapes>(record: &[u8], shapes: &S, slot: &Slot<'_>) -> bool {
             _ => false,
         },
         Slot::Heap { tag: tag::BYTEARRAY, .. } => false,
-        // What is looked up is compared by its bytes, and a dict's have shapes in them, which differ
+        // Keys are compared by their bytes, and the bytes of a dict contain shape ids, which differ
         // between databases.
         Slot::Heap { tag: tag::REGISTERED, .. } => slot
             .payload_container(record, shapes)
@@ -87,7 +87,7 @@ fn is_hashable<S: Shapes>(record: &[u8], shapes: &S, slot: &Slot<'_>) -> bool {
     }
 }
 
-/// Where the container ends, if all of its elements are hashable.
+/// The offset where the container ends if all of its elements are hashable; otherwise None.
 fn are_hashable<S: Shapes>(record: &[u8], shapes: &S, container: Container) -> Option<u32> {
     let mut walker = Walker::new(container);
     while let Some(slot) = walker.next(record, shapes).ok()? {

@@ -1,6 +1,7 @@
-//! Stored values as Python objects: encoding, decoding, and the handles that read a record in place.
+//! Stored values as Python objects: encoding, decoding, and handles that read a record in place.
 //!
-//! Nothing here knows a table or a database; what a row needs of its table goes through `home.rs`.
+//! This folder knows no tables and no databases; `home.rs` has the trait by which a row asks its
+//! table.
 #![expect(clippy::inline_always, reason = "what a call returns in memory is waited for; each is measured")]
 #![expect(
     clippy::vec_box,

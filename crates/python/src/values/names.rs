@@ -1,15 +1,16 @@
-//! Which field names, as Python objects, does a shape id stand for?
+//! The field names of shapes, as interned Python objects.
 //!
-//! Each dictionary of shapes (a database's, an envelope's) has one `Names` beside it: its names as
-//! interned str objects, so that decoding makes no strings for keys and a lookup by name is a
-//! comparison of pointers. Invariants:
+//! Each dictionary of shapes (a database's, an envelope's) has one `Names` with its names as
+//! interned str objects. So decoding makes no strings for keys, and a lookup by name compares
+//! pointers. Invariants:
 //!
-//! 1. A `ShapeNames` owns references to its names, and lives as long as its `Names`; an address
-//!    compared with one of its names therefore cannot have been reused.
-//! 2. `serial` is unique in the process and changes when ids are taken back (an aborted
-//!    transaction): whatever remembers a shape id remembers the serial beside it.
-//! 3. A draft (a shape that a running transaction made) is written by that transaction alone, which it
-//!    remembers by its serial: another one may begin before the end of the first is known here.
+//! 1. A `ShapeNames` owns references to its names, and lives as long as its `Names`. So an address
+//!    compared with one of its names cannot have been reused.
+//! 2. `serial` is unique in the process, and changes when ids are taken back (by an aborted
+//!    transaction): every cache of shape ids stores the serial with them.
+//! 3. Only the transaction that made a draft (a shape that is not committed yet) writes it. The
+//!    draft has that transaction's serial, since another transaction may begin before this module
+//!    learns that the first one has ended.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -29,14 +30,14 @@ use crate::hot::text;
 /// Where the shapes of a `Names` are defined.
 #[expect(clippy::large_enum_variant, reason = "there is one for each `Names`, and it is never moved")]
 pub enum Source {
-    /// By these tables alone: an envelope's, or those of `dumps`.
+    /// Only these tables: an envelope's, or those of `dumps`.
     Own(Dictionary),
-    /// By a database: the dictionary as it was at the start, and who knows more.
+    /// A database: its dictionary as it was when opened, and the store that knows later shapes.
     Store(Arc<Store>, Arc<Dictionary>),
 }
 
 impl Source {
-    /// The dictionary that holds the names.
+    /// The dictionary with the shapes.
     pub fn dictionary(&self) -> &Dictionary {
         match self {
             Source::Own(dictionary) => dictionary,
@@ -51,27 +52,29 @@ pub struct ShapeNames {
     pub id: u32,
     /// The names, owned, in slot order.
     pub keys: Box<[*mut ffi::PyObject]>,
-    /// The same shape for the record crate; a draft is in no dictionary yet.
+    /// The same shape for the record crate; the dictionary does not have a draft yet.
     pub shape: Shape,
-    /// The serial of the transaction that made it and is still running; 0 once it is everyone's.
+    /// The serial of the running transaction that made it; 0 once it is committed.
     pub draft_of: GilValue<u64>,
-    /// log2 of the slot width of the last dict of this shape that was written: mostly the next one's, too.
+    /// log2 of the slot width of the dict of this shape that was written last; the next one mostly
+    /// has the same.
     pub width_log2: GilValue<u8>,
-    /// The id within the envelope that is being made, valid while the first equals its number.
+    /// The number of an envelope, and the shape's id in it; valid only for the envelope of that
+    /// number.
     pub local: GilValue<(u64, u32)>,
 }
 
 // SAFETY: the pointers are interned str objects that this struct owns; they are read, and finally
 // released, with the GIL held (`Drop` takes it).
 unsafe impl Send for ShapeNames {}
-// SAFETY: as above; the cells are `Sync` by their own argument.
+// SAFETY: as above; the cells are `Sync` for the reasons given at `GilValue`.
 unsafe impl Sync for ShapeNames {}
 
 impl ShapeNames {
-    /// The names of `shape`, as interned objects.
+    /// Interns the names of `shape`.
     ///
-    /// They become immortal on some versions of Python; a dictionary is capped, so what that may
-    /// cost is capped as well.
+    /// Some versions of Python keep them for ever; a dictionary's size is limited, and so is this
+    /// memory.
     pub fn new(py: Python<'_>, id: u32, shape: Shape, draft_of: u64) -> Box<Self> {
         let keys = shape.names().iter().map(|name| PyString::intern(py, name).into_ptr()).collect();
         Box::new(Self {
@@ -87,7 +90,8 @@ impl ShapeNames {
 
 impl Drop for ShapeNames {
     fn drop(&mut self) {
-        // Without an interpreter (at its end) the names are left alone: they go with the process.
+        // When the interpreter has shut down, the names are not released: they end with the
+        // process.
         Python::try_attach(|_py| {
             for key in &self.keys {
                 // SAFETY: owned since `new`, released once, with the GIL held.
@@ -98,18 +102,18 @@ impl Drop for ShapeNames {
 }
 
 const GUESS_COUNT: usize = 512;
-/// From so many wrong guesses on, a spot is known to be that of several shapes.
+/// After this many wrong guesses, a spot counts as shared by several shapes.
 const WRONG_GUESSES_MAX: u8 = 8;
 
-/// What changes as shapes are met; all boxes stay where they are once made (invariant 1).
+/// The shapes seen so far; a box never moves once it is made (invariant 1).
 struct Known {
     by_id: Vec<Option<Box<ShapeNames>>>,
     by_keys: HashMap<u64, Vec<u32>, BuildHasherDefault<Hashed>>,
     guesses: Vec<*const ShapeNames>,
-    // How often the guess at each spot was wrong, up to a few.
+    // How often the guess at each spot was wrong, up to `WRONG_GUESSES_MAX`.
     wrong_guesses: [u8; GUESS_COUNT],
-    // Shapes taken back after an abort, by their keys: an encoder further up the stack may still hold them.
-    // They are used again when the same transaction is tried again, as is usual.
+    // Shapes taken back after an abort, by their keys: an encoder further up the stack may still
+    // hold them. They are reused when the same transaction runs again, as is usual.
     withdrawn: HashMap<u64, Vec<Box<ShapeNames>>>,
 }
 
@@ -155,7 +159,7 @@ impl Names {
         }
     }
 
-    /// The number that stands for this dictionary in caches (invariant 2).
+    /// The number that identifies this dictionary in caches (invariant 2).
     #[inline]
     pub fn serial(&self) -> u32 {
         self.serial.get()
@@ -166,7 +170,7 @@ impl Names {
         &self.source
     }
 
-    /// The names of shape `id`, or None where the dictionary has no such shape.
+    /// The names of shape `id`; None if the dictionary has no such shape.
     pub fn named(&self, py: Python<'_>, id: u32) -> Option<&ShapeNames> {
         if let Some(shape) = self.met_as(py, id) {
             return Some(shape);
@@ -175,18 +179,18 @@ impl Names {
         Some(self.insert(py, ShapeNames::new(py, id, shape, 0)))
     }
 
-    /// A shape that the dictionary lacked: other processes may have added it; or this is a forked
-    /// child, whose store has a dictionary of its own.
+    /// Asks the store for a shape that the dictionary lacks: another process may have added it, or
+    /// this is a forked child, whose store has its own dictionary.
     #[cold]
     fn ask_store(&self, id: u32) -> Option<Shape> {
         let Source::Store(store, _) = &self.source else { return None };
-        // A snapshot brings the store's dictionary up to date. A failure leaves the id unknown,
-        // which the reader reports with its place.
+        // A snapshot brings the store's dictionary up to date. If it fails, the id stays unknown,
+        // and the reader reports that with the place.
         drop(store.snapshot().ok()?);
         store.dictionary().ok()?.shape(id).cloned()
     }
 
-    /// The shape `id`, if it has been met here.
+    /// The shape `id`, if this `Names` has loaded it.
     pub fn met_as(&self, py: Python<'_>, id: u32) -> Option<&ShapeNames> {
         let found = self.known.with(py, |known| {
             known.by_id.get(id as usize).and_then(|entry| entry.as_deref()).map(std::ptr::from_ref)
@@ -195,12 +199,12 @@ impl Names {
         found.map(|shape| unsafe { &*shape })
     }
 
-    /// Remember a shape that the running transaction, whose serial that is, has made.
+    /// Adds a shape that the running transaction with this serial has made.
     pub fn add_draft(&self, py: Python<'_>, id: u32, shape: Shape, serial: u64) -> &ShapeNames {
         self.insert(py, ShapeNames::new(py, id, shape, serial))
     }
 
-    /// The transaction has been committed: its shapes are everyone's.
+    /// Makes the drafts of a committed transaction usable for all.
     pub fn keep_drafts(&self, py: Python<'_>, serial: u64) {
         if serial == 0 {
             return;
@@ -212,7 +216,7 @@ impl Names {
         });
     }
 
-    /// The transaction has been dropped: its ids will be given to other shapes.
+    /// Takes back the drafts of an aborted transaction, whose ids will be given to other shapes.
     pub fn withdraw_drafts(&self, py: Python<'_>, serial: u64) {
         if serial == 0 {
             return;
@@ -270,7 +274,7 @@ impl Names {
         unsafe { &*pointer }
     }
 
-    /// The shape whose names are these interned objects, if it has been met here.
+    /// The shape whose names are these interned objects, if this `Names` has loaded it.
     pub fn by_keys(&self, py: Python<'_>, keys: &[*mut ffi::PyObject]) -> Option<&ShapeNames> {
         let found = self.known.with(py, |known| {
             known.by_keys.get(&hash_keys(keys))?.iter().find_map(|id| {
@@ -282,21 +286,21 @@ impl Names {
         found.map(|shape| unsafe { &*shape })
     }
 
-    /// The shape that the last dict with this first key and size had.
+    /// The shape of the last dict with this first key and size.
     #[inline]
     pub fn guess(&self, py: Python<'_>, spot: usize) -> Option<&ShapeNames> {
         let pointer = self
             .known
             .with(py, |known| known.guesses.get(spot % GUESS_COUNT).copied().unwrap_or(std::ptr::null()));
-        // SAFETY: null, or into a box that lives as long as `self` (invariant 1).
+        // SAFETY: null, or a pointer into a box that lives as long as `self` (invariant 1).
         unsafe { pointer.as_ref() }
     }
 
-    /// Remember the shape of a dict for `guess`.
+    /// Sets the shape that `guess` returns for this spot.
     #[inline]
     pub fn set_guess(&self, py: Python<'_>, spot: usize, shape: &ShapeNames) {
         self.known.with(py, |known| {
-            // Names that only read never guess.
+            // Allocated on first use: names that are only read never guess.
             if known.guesses.is_empty() {
                 known.guesses.resize(GUESS_COUNT, std::ptr::null());
             }
@@ -306,7 +310,7 @@ impl Names {
         });
     }
 
-    /// The shape guessed at this spot was not the dict's.
+    /// Counts a wrong guess at this spot.
     #[cold]
     pub fn note_wrong_guess(&self, py: Python<'_>, spot: usize) {
         self.known.with(py, |known| {
@@ -316,26 +320,26 @@ impl Names {
         });
     }
 
-    /// Whether guesses at this spot have been wrong more often than a few first ones may be.
+    /// Whether guesses at this spot have been wrong too often.
     #[inline]
     pub fn is_varied(&self, py: Python<'_>, spot: usize) -> bool {
         self.known
             .with(py, |known| known.wrong_guesses.get(spot % GUESS_COUNT).copied() >= Some(WRONG_GUESSES_MAX))
     }
 
-    /// The place in the table of guesses for a dict: its first key and its size.
+    /// The spot in the table of guesses for a dict's first key and its size.
     ///
     /// # Safety
     /// `first_key` is a live str that is a key of a dict, so that its hash has been computed.
     #[inline]
     pub unsafe fn guess_spot(first_key: *mut ffi::PyObject, count: usize) -> usize {
-        // By hash, not by address: keys that a JSON parser made are other objects each time.
+        // By hash and not by address, since keys that a JSON parser made are new objects each time.
         // SAFETY: each str begins with this head.
         let hash = unsafe { (*first_key.cast::<ffi::PyASCIIObject>()).hash } as usize;
         hash.wrapping_add(count.wrapping_mul(7))
     }
 
-    /// How many shapes have been met.
+    /// How many shapes the dictionary has.
     pub fn count(&self) -> usize {
         self.source.dictionary().len() as usize
     }
@@ -345,11 +349,12 @@ fn hash_keys(keys: &[*mut ffi::PyObject]) -> u64 {
     let hash = keys.iter().fold(keys.len() as u64, |hash, key| {
         (hash.rotate_left(5) ^ (*key as u64 >> 4)).wrapping_mul(0x517c_c1b7_2722_0a95)
     });
-    // The best bits of a product are the upper ones; a table looks at both ends.
+    // The upper bits of a product are mixed best, and a hash table uses both ends.
     hash ^ hash >> 32
 }
 
-/// The hasher of numbers that are hashes: to hash them again was a tenth of finding a dict's shape by its keys.
+/// A hasher for numbers that are already hashes: hashing them again was a tenth of the time of
+/// finding a dict's shape by its keys.
 #[derive(Default)]
 struct Hashed(u64);
 
@@ -387,18 +392,18 @@ impl Shapes for Names {
 }
 
 impl Names {
-    /// A shape that is in no dictionary of ours: a draft, or one that the store has to be asked for.
+    /// A shape that the dictionary lacks: a draft, or one that the store must be asked for.
     #[cold]
     fn met(&self, id: u32) -> Option<&Shape> {
-        // SAFETY: handles, the only users of `Names`, work with the GIL held; whoever releases
-        // it for a long scan reads through the store's own dictionary.
+        // SAFETY: only handles use `Names`, and they hold the GIL; code that releases it for a long
+        // scan reads through the store's own dictionary.
         let py = unsafe { Python::assume_attached() };
         self.named(py, id).map(|shape| &shape.shape)
     }
 }
 
-/// Those shapes that are known without asking the store: for code that runs while the store's own locks are held, where a
-/// question would wait for itself. Any other shape is missing here.
+/// The shapes that are known without asking the store, for code that runs under the store's locks,
+/// where a question to the store would deadlock. It does not have any other shape.
 pub struct Met<'a>(pub &'a Names);
 
 impl Shapes for Met<'_> {
@@ -410,7 +415,7 @@ impl Shapes for Met<'_> {
     }
 }
 
-/// Whether two str objects hold the same characters.
+/// Whether two str objects have the same characters.
 ///
 /// # Safety
 /// Both are live str objects; the GIL is held.

@@ -1,8 +1,8 @@
-//! Which place in a row does a handle stand for?
+//! The place in a row that a handle stands for.
 //!
 //! A handle (`Record`, `RecordList`) is a row and a *path* in it: the parent handle and one step
-//! from there. The place that the path led to is remembered with the row's version; when another
-//! handle has changed the row, the next access walks the path again. So `tags = rec.tags;
+//! from there. The place that the path leads to is cached with the row's version. If another handle
+//! has changed the row, the next access walks the path again. So `tags = rec.tags;
 //! tags.append("x"); rec.tags` show one list, as with a dict.
 
 use pellucid_record::error::{Corrupt, Damage};
@@ -16,19 +16,19 @@ use crate::values::reading::Reading;
 use crate::values::row::Row;
 use crate::values::{handles, row_errors};
 
-/// One step from a container to what it holds.
+/// One step from a container to an element of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A field of a dict, by name.
     Field(Box<str>),
-    /// An entry of a dict, by a key that is no str, as a record of its own.
+    /// An entry of a dict, by a key that is not a str, as a record of its own.
     Key(Box<[u8]>),
     /// An element of a list or tuple.
     Index(i64),
 }
 
 impl Step {
-    /// The same, owned.
+    /// An owned copy of a step.
     pub fn of(step: path::Step<'_>) -> Self {
         match step {
             path::Step::Field(name) => Step::Field(name.into()),
@@ -37,7 +37,7 @@ impl Step {
         }
     }
 
-    /// The same for the record crate.
+    /// The step in the type of the record crate.
     pub fn borrowed(&self) -> path::Step<'_> {
         match self {
             Step::Field(name) => path::Step::Field(name),
@@ -49,12 +49,12 @@ impl Step {
 
 /// A handle's place in its row.
 pub struct Node {
-    /// The value it looks into.
+    /// The row that holds the value.
     pub row: GilRc<Row>,
-    /// The handle it was reached from, and the step from there; None at the root.
+    /// The handle that this one was reached from, and the step from there; None at the root.
     pub parent: Option<(Strong<PyAny>, Step)>,
-    /// Whether it stands for a dict; else for a list or tuple. It never changes: where something of the
-    /// other kind has been put in its place, the handle leads nowhere.
+    /// Whether the handle stands for a dict, and not for a list or tuple. This never changes: if
+    /// the value is replaced by one of the other kind, the handle raises.
     pub is_dict: bool,
     depth: u8,
     place: GilValue<Option<Container>>,
@@ -62,17 +62,17 @@ pub struct Node {
 }
 
 impl Node {
-    /// The root of a row; its place is looked up when first needed.
+    /// The root of a row; its place is looked up on first use.
     #[inline]
     pub fn root(row: GilRc<Row>, is_dict: bool) -> Self {
         Self { row, parent: None, is_dict, depth: 0, place: GilValue::new(None), seen: GilValue::new(0) }
     }
 
-    /// The container at `place` in what is being read, to which `step` leads from `parent`.
+    /// The node of the container at `place` in this reading; `step` leads there from `parent`.
     ///
     /// # Errors
-    /// `CorruptRecord` where containers nest deeper than any that was written: a handle keeps all those around
-    /// it, and they are released one within the other.
+    /// `CorruptRecord` if containers nest deeper than the format allows: a handle keeps all handles
+    /// around it, and their releases are nested.
     pub fn child(
         reading: &Reading<'_>,
         parent: &Bound<'_, PyAny>,
@@ -94,30 +94,30 @@ impl Node {
             is_dict: is_dict(place.kind),
             depth,
             place: GilValue::new(Some(place)),
-            // Where the row has been changed since, the place is looked up again.
+            // If the row has changed since, the place is looked up again.
             seen: GilValue::new(reading.version()),
         })
     }
 
-    /// The place, if it is known and still right: for the fast paths.
+    /// The cached place if it is still valid, for the fast paths.
     #[inline]
     pub fn known_place(&self) -> Option<Container> {
         if self.seen.get() == self.row.version() { self.place.get() } else { None }
     }
 
-    /// Forget the place: the row has been moved to another record.
+    /// Drops the cached place, because the row has moved to another record.
     #[inline]
     pub fn forget(&self) {
         self.place.set(None);
     }
 
-    /// Raises `StaleRecord` where the snapshot or database is closed.
+    /// Raises `StaleRecord` if the snapshot or database is closed.
     #[inline]
     pub fn check_open(&self, py: Python<'_>) -> PyResult<()> {
         if self.row.gate.is_open() { Ok(()) } else { self.read_anew(py) }
     }
 
-    /// After its transaction was taken back, a row shows what is stored instead.
+    /// Reloads the row from the table after its transaction was rolled back.
     #[cold]
     fn read_anew(&self, py: Python<'_>) -> PyResult<()> {
         match &self.row.table {
@@ -132,11 +132,11 @@ impl Node {
         }
     }
 
-    /// The container that this handle stands for.
+    /// The container at this handle's place.
     ///
     /// # Errors
-    /// `StaleRecord` after a close, `CorruptRecord` for damage, `KeyError` where the path leads
-    /// nowhere any more.
+    /// `StaleRecord` after a close, `CorruptRecord` for damage, `KeyError` if the path leads to
+    /// nothing any more.
     #[inline]
     pub fn container(&self, py: Python<'_>) -> PyResult<Container> {
         self.check_open(py)?;
@@ -162,7 +162,7 @@ impl Node {
                 }
             }
         };
-        // A list may stand where a dict stood: this handle stands for what was there.
+        // A list may have replaced a dict; this handle stands for the old value only.
         if self.place.get().is_some_and(|old| is_dict(old.kind) != is_dict(place.kind)) {
             return Err(row_errors::gone(py, self));
         }
@@ -171,11 +171,11 @@ impl Node {
         Ok(place)
     }
 
-    /// Raises where a list on the way has changed so that an index leads to another element: a change through this
-    /// handle would go to that.
+    /// Raises if a list on the path has changed so that an index means another element, since a
+    /// change through this handle would go to that element.
     fn check_moved(&self, py: Python<'_>) -> PyResult<()> {
         if !matches!(self.parent, Some((_, Step::Index(_)))) {
-            // What is around it was looked at before.
+            // The call for the parent's place has checked the steps before.
             return Ok(());
         }
         let path = self.path(py)?;
@@ -207,7 +207,7 @@ impl Node {
     }
 }
 
-/// Whether a container of this kind is a dict, and its handle a `Record`.
+/// Whether a container of this kind is a dict, with a `Record` as its handle.
 #[inline]
 pub fn is_dict(kind: Kind) -> bool {
     matches!(kind, Kind::Shaped | Kind::Keyed)

@@ -1,4 +1,4 @@
-//! How does a user name a place in a record?
+//! Parse and show the paths by which users name places in a record.
 
 use pellucid_query::expression::DEPTH_MAX;
 use pyo3::prelude::*;
@@ -7,9 +7,9 @@ use pyo3::types::{PyList, PyString, PyTuple};
 use crate::errors;
 use crate::values::node::Step;
 
-/// The path that `argument` names: `"address.city"` splits at dots, a tuple is exact.
+/// Splits a path into steps: `"address.city"` at its dots; a tuple is taken as it is.
 ///
-/// In a tuple an int is an index of a list, or a key of a dict that has such.
+/// In a tuple, an int is the index of a list, or a key of a dict that has int keys.
 ///
 /// # Errors
 /// `TypeError` for anything else, `ValueError` for an empty path.
@@ -46,7 +46,8 @@ pub fn parse<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny
     Ok(steps)
 }
 
-/// Refuses a path in text that is typed as one of an expression is: it would lead to a field that is called so, and make one in an update.
+/// Refuses a text path that uses the syntax of expressions: it would name a field literally called
+/// that, and an update would create this field.
 fn refuse_steps(path: &str) -> PyResult<()> {
     let is_index = |name: &str| {
         let inner = name.strip_suffix(']').and_then(|name| name.rsplit_once('[')).map(|(_, inner)| inner);
@@ -79,10 +80,11 @@ fn refuse_steps(path: &str) -> PyResult<()> {
     )))
 }
 
-/// The step that leads to the field `key` of a dict; None where no record can have such a key.
+/// The step to the field `key` of a dict; None if no record can have such a key.
 ///
 /// # Errors
-/// What the key's own code raises; `TypeError` for what no dict has as a key, such as a list.
+/// What the key's own code raises; `TypeError` for an object that no dict can have as a key, such
+/// as a list.
 pub fn field_step(key: &Bound<'_, PyAny>) -> PyResult<Option<Step>> {
     if let Ok(name) = key.cast_exact::<PyString>()
         && let Ok(name) = name.to_str()
@@ -93,7 +95,7 @@ pub fn field_step(key: &Bound<'_, PyAny>) -> PyResult<Option<Step>> {
     Ok(crate::values::bytes::key_record(key)?.map(|key| Step::Key(key.into_boxed_slice())))
 }
 
-/// A path for people: `['a'][3]`.
+/// A path as a person reads it: `['a'][3]`.
 pub fn show(py: Python<'_>, steps: &[Step]) -> String {
     steps
         .iter()

@@ -1,18 +1,20 @@
-//! How does a decoder read one state of a row, while Python code that it calls, or another thread, changes the row?
+//! Keep one state of a row readable while Python code or another thread changes the row.
 //!
-//! A decoder of a whole value calls Python code between two fields: a decode function, an import, a `__hash__`. That code can
-//! change the record that is being decoded, or let another thread do it. A `Reading` keeps the bytes as they are for that
-//! long: it counts itself in the row, and a change of a row that is being read goes to a copy. A change of any other row
-//! stays in place, so the price of this is one look at a counter.
+//! A decoder of a whole value calls Python code between two fields: a decode function, an import, a
+//! `__hash__`. That code can change the record that is being decoded, or let another thread change
+//! it. A `Reading` keeps the bytes unchanged for that long: it counts itself in the row, and a
+//! change of a row with readings goes to a copy. A change of any other row is made in place, so
+//! this costs one test of a counter.
 //!
-//! The one exception is a view of a buffer that the program itself can write to: its bytes are the program's. They stay in
-//! place and in memory, and each read checks its bounds, but what the program writes there meanwhile is what is read.
+//! The one exception is a view of a buffer that the program itself can write to: those bytes belong
+//! to the program. They stay in memory at their place, and each read checks its bounds, but a read
+//! sees what the program has written meanwhile.
 #![allow(unsafe_code)]
 
 use crate::hot::gil::GilRc;
 use crate::values::row::Row;
 
-/// The bytes of a row as they were when this was made.
+/// The bytes of a row as they were when the reading began.
 pub struct Reading<'a> {
     row: &'a GilRc<Row>,
     data: *const u8,
@@ -21,7 +23,7 @@ pub struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// A reading of the present bytes of `row`.
+    /// A reading of the current bytes of `row`.
     #[inline]
     pub fn new(row: &'a GilRc<Row>) -> Self {
         let (data, size) = row.begin_reading();
@@ -31,17 +33,18 @@ impl<'a> Reading<'a> {
     /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the row keeps these bytes where they are until `end_reading` (row.rs), which the drop of `self` calls.
+        // SAFETY: the row keeps these bytes where they are until `end_reading` (row.rs), which the
+        // drop of `self` calls.
         unsafe { std::slice::from_raw_parts(self.data, self.size) }
     }
 
-    /// The row, whose bytes may be others by now.
+    /// The row, which may have other bytes by now.
     #[inline]
     pub fn row(&self) -> &'a GilRc<Row> {
         self.row
     }
 
-    /// The version of the row to which places in these bytes belong.
+    /// The version of the row that places in these bytes belong to.
     #[inline]
     pub fn version(&self) -> u32 {
         self.version

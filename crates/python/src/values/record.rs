@@ -1,7 +1,8 @@
-//! How does a stored dict look like a dict?
+//! The methods of `Record`: a stored dict with the interface of a dict.
 //!
-//! `Record` is a `MutableMapping` whose fields are read where they lie. The hot slots (`rec.age`,
-//! `rec["age"]`) are in `values/field.rs`; here is the rest of the mapping. Changes go to `save.rs`.
+//! `Record` is a `MutableMapping` whose fields are read in place. The hot slots (`rec.age`,
+//! `rec["age"]`) are in `field.rs`; this file has the rest of the mapping. Changes go to
+//! `change.rs`.
 
 use pellucid_record::layout::Kind;
 use pellucid_record::view::{Container, Slot, Walker};
@@ -16,8 +17,9 @@ use crate::values::reading::Reading;
 use crate::values::views::{DictItems, DictKeys, DictValues, Shows, Viewed};
 use crate::values::{change, decode, field, path, row_errors};
 
-/// The attribute names that are methods; all other names are fields. Frozen: a later verb becomes
-/// a function of the module, so that no release takes a field's name away.
+/// The attribute names that are methods; all other names are fields. The list is frozen: a verb
+/// that is added later becomes a function of the module, so that no release takes a field's name
+/// away.
 const METHODS: [&[u8]; 12] = [
     b"get",
     b"keys",
@@ -33,12 +35,12 @@ const METHODS: [&[u8]; 12] = [
     b"path",
 ];
 
-/// Whether an attribute of this name is ours and no field.
+/// Whether an attribute of this name is a method or a dunder, and not a field.
 pub fn is_reserved(name: &[u8]) -> bool {
     METHODS.contains(&name) || (name.starts_with(b"__") && name.ends_with(b"__"))
 }
 
-/// The value of an item, or None where there is no such key.
+/// The value of an item; None if there is no such key.
 pub fn get_item<'py>(
     record: &Bound<'py, Record>,
     key: &Bound<'py, PyAny>,
@@ -46,7 +48,7 @@ pub fn get_item<'py>(
     let py = record.py();
     let node = &record.get().node;
     node.check_open(py)?;
-    // Ahead of the place: the key's own code may change the record.
+    // Before the place is looked up, since the key's own code may change the record.
     let Some(step) = path::field_step(key)? else { return Ok(None) };
     let place = node.container(py)?;
     let reading = Reading::new(&node.row);
@@ -64,7 +66,7 @@ pub fn to_dict<'py>(record: &Bound<'py, Record>) -> PyResult<Bound<'py, PyAny>> 
     decode::plain(py, &Reading::new(&node.row), &Slot::Container(place))
 }
 
-/// The keys that are there, in order.
+/// The keys of the fields that are present, in order.
 pub fn keys<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let node = &record.get().node;
     let place = node.container(record.py())?;
@@ -76,7 +78,8 @@ pub fn keys<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<Bound<'py, PyAny>>
     Ok(keys)
 }
 
-/// Calls `visit` with the key and the slot of each field that is there, all of one state of the record.
+/// Calls `visit` with the key and the slot of each field that is present, all from one state of the
+/// record.
 fn for_each<'py>(
     record: &Bound<'py, Record>,
     reading: &Reading<'_>,
@@ -85,7 +88,7 @@ fn for_each<'py>(
 ) -> PyResult<()> {
     let py = record.py();
     let (row, bytes) = (reading.row(), reading.bytes());
-    // No two values share bytes: a copy of each takes no more than the record does.
+    // No two values may share bytes, so copies of all of them take no more than the record does.
     let mut walker = Walker::new(*place);
     let mut next =
         || walker.next_bounded(bytes, &*row.names).map_err(|error| row_errors::corrupt_row(py, row, &error));
@@ -109,12 +112,12 @@ fn for_each<'py>(
     Ok(())
 }
 
-/// The values that are there, in order.
+/// The values that are present, in order.
 pub fn values<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     items(record).map(|items| items.into_iter().map(|(_, value)| value).collect())
 }
 
-/// Keys and values that are there, in order.
+/// The keys and values that are present, in order.
 pub fn items<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
     let node = &record.get().node;
     let place = node.container(record.py())?;
@@ -129,7 +132,7 @@ pub fn items<'py>(record: &Bound<'py, Record>) -> PyResult<Vec<(Bound<'py, PyAny
     Ok(items)
 }
 
-/// How many fields there are.
+/// How many fields are present.
 pub fn len(record: &Bound<'_, Record>) -> PyResult<usize> {
     let py = record.py();
     let node = &record.get().node;
@@ -194,7 +197,7 @@ impl Record {
         Ok(PyList::new(slf.py(), keys)?.try_iter()?.into_any())
     }
 
-    /// The value of a field, or `default` where there is none.
+    /// Return the value of a field, or `default` if there is no such field.
     #[pyo3(signature = (key, default=None, /))]
     fn get<'py>(
         slf: &Bound<'py, Self>,
@@ -204,22 +207,22 @@ impl Record {
         Ok(get_item(slf, key)?.or(default).unwrap_or_else(|| slf.py().None().into_bound(slf.py())))
     }
 
-    /// The field names, as a live view.
+    /// Return the field names as a live view.
     fn keys(slf: &Bound<'_, Self>) -> PyResult<Py<DictKeys>> {
         DictKeys::of(slf.py(), Fields(slf.clone().unbind()))
     }
 
-    /// The values, as a live view.
+    /// Return the values as a live view.
     fn values(slf: &Bound<'_, Self>) -> PyResult<Py<DictValues>> {
         DictValues::of(slf.py(), Fields(slf.clone().unbind()))
     }
 
-    /// Pairs of field name and value, as a live view.
+    /// Return pairs of field name and value as a live view.
     fn items(slf: &Bound<'_, Self>) -> PyResult<Py<DictItems>> {
         DictItems::of(slf.py(), Fields(slf.clone().unbind()))
     }
 
-    /// Remove a field and return its value, in plain containers.
+    /// Remove a field and return its value in plain containers.
     #[pyo3(signature = (key, /, *default))]
     fn pop<'py>(
         slf: &Bound<'py, Self>,
@@ -246,7 +249,7 @@ impl Record {
         Ok((key, value))
     }
 
-    /// The value of a field, which is set to `default` first where there is none.
+    /// Return the value of a field; if there is none, set it to `default` first.
     #[pyo3(signature = (key, default=None, /))]
     fn setdefault<'py>(
         slf: &Bound<'py, Self>,
@@ -261,7 +264,7 @@ impl Record {
         Self::__getitem__(slf, key)
     }
 
-    /// Set several fields in one commit: from a mapping, from pairs, by keyword.
+    /// Set several fields in one commit, from a mapping, from pairs, or by keyword.
     #[pyo3(signature = (other=None, /, **fields))]
     fn update(
         slf: &Bound<'_, Self>,
@@ -287,7 +290,8 @@ impl Record {
         change::clear(slf.as_any(), &slf.get().node)
     }
 
-    /// A detached record with the same fields: changes stay in it until it is assigned to a key.
+    /// Return a detached record with the same fields: changes stay in it until it is assigned to a
+    /// key.
     fn copy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         change::detached_copy(slf.as_any(), &slf.get().node)
     }
@@ -300,12 +304,12 @@ impl Record {
         Self::copy(slf)
     }
 
-    /// The whole record in plain dicts, lists and scalars.
+    /// Return the whole record as plain dicts, lists and scalars.
     fn to_dict<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         to_dict(slf)
     }
 
-    /// The value at a path such as `"address.city"` or `("address", "city")`, or `default`.
+    /// Return the value at a path such as `"address.city"` or `("address", "city")`, or `default`.
     #[pyo3(signature = (path, default=None, /))]
     fn path<'py>(
         slf: &Bound<'py, Self>,
@@ -381,7 +385,7 @@ impl Record {
     }
 }
 
-/// The fields of a record, as its views show them.
+/// The fields of a record, for its views.
 struct Fields(Py<Record>);
 
 impl Viewed for Fields {
@@ -421,7 +425,8 @@ fn union<'py>(left: &Bound<'py, PyAny>, right: &Bound<'py, PyAny>) -> PyResult<B
     left.bitor(right)
 }
 
-/// `value`, if it is a handle, in plain containers: what `pop` returns no longer stands anywhere.
+/// Converts a handle to plain containers: a value that `pop` returns has no place in a record any
+/// more.
 pub fn detached<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if let Ok(record) = value.cast::<Record>() {
         return to_dict(record);

@@ -1,4 +1,4 @@
-//! How does a stored list look like a list?
+//! The methods of `RecordList`: a stored list with the interface of a list.
 
 use pellucid_record::view::{Slot, Walker};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
@@ -40,7 +40,8 @@ fn at<'py>(list: &Bound<'py, RecordList>, index: usize) -> PyResult<Option<Bound
     }
 }
 
-/// The elements that `choose` takes of the list's number of elements, as handles, all of one state of the list.
+/// Handles on the elements that `choose` selects, given their count; all from one state of the
+/// list.
 fn elements<'py, I: Iterator<Item = u32>>(
     list: &Bound<'py, RecordList>,
     choose: impl FnOnce(u32) -> PyResult<I>,
@@ -51,12 +52,13 @@ fn elements<'py, I: Iterator<Item = u32>>(
     decode::element_handles(list.as_any(), &Reading::new(&node.row), &place, indexes)
 }
 
-/// The elements of a slice, as handles.
+/// Handles on the elements of a slice.
 fn slice_of<'py>(
     list: &Bound<'py, RecordList>,
     slice: &Bound<'py, PySlice>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    // Once ahead of the place: what the bounds are may be code of the user's, that changes the list.
+    // The bounds are converted once before the place is looked up, since they may be the user's
+    // objects, whose code can change the list.
     slice.indices(len(list)? as isize)?;
     elements(list, |count| {
         let indices = slice.indices(count as isize)?;
@@ -64,13 +66,13 @@ fn slice_of<'py>(
     })
 }
 
-/// One step of a path from a list; None where it leads nowhere.
+/// One step of a path from a list; None if it leads to nothing.
 pub fn step_into<'py>(
     here: &Bound<'py, PyAny>,
     step: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Ok(list) = here.cast::<RecordList>() else {
-        // Inside a tuple or a scalar: tuples are plain and can be indexed.
+        // A tuple or a scalar: tuples are plain objects, and can be indexed.
         return match (here.cast::<PyTuple>(), step.cast::<PyInt>()) {
             (Ok(tuple), Ok(_)) => Ok(tuple.as_any().get_item(step).ok()),
             _ => Ok(None),
@@ -79,7 +81,7 @@ pub fn step_into<'py>(
     match step.cast::<PyInt>() {
         Ok(_) => match step.extract().map(|index| normalize(list, index)) {
             Ok(index) => index?.map_or(Ok(None), |index| at(list, index)),
-            // Beyond all lists.
+            // The index is too large for any list.
             Err(_) => Ok(None),
         },
         Err(_) => Ok(None),
@@ -94,7 +96,7 @@ fn normalize(list: &Bound<'_, RecordList>, index: isize) -> PyResult<Option<usiz
 
 fn index_of(list: &Bound<'_, RecordList>, key: &Bound<'_, PyAny>, what: &str) -> PyResult<usize> {
     let index: isize = key.extract().map_err(|error: PyErr| {
-        // As a list has it: whatever the key's own __index__ raises is not ours to change.
+        // As a list does: other exceptions of the key's own `__index__` are passed on unchanged.
         if error.is_instance_of::<PyOverflowError>(key.py()) {
             errors::index_out_of_range(what)
         } else if error.is_instance_of::<PyTypeError>(key.py()) {
@@ -120,7 +122,7 @@ fn change(
     change::change(list.py(), &list.get().node, step.map(|index| Step::Index(index as i64)), action, values)
 }
 
-/// The list as a plain one after `work`, put in the place of the stored one.
+/// Applies `work` to a plain copy of the list, and replaces the stored list by the result.
 fn rework<'py>(
     list: &Bound<'py, RecordList>,
     work: impl FnOnce(&Bound<'py, PyList>) -> PyResult<()>,
@@ -210,7 +212,7 @@ impl RecordList {
         change(slf, None, Action::Insert(index as i64), std::slice::from_ref(value))
     }
 
-    /// Remove an element, by default the last, and return it in plain containers.
+    /// Remove an element, by default the last one, and return it in plain containers.
     #[pyo3(signature = (index=-1, /), text_signature = "($self, index=-1, /)")]
     fn pop<'py>(slf: &Bound<'py, Self>, index: isize) -> PyResult<Bound<'py, PyAny>> {
         let Some(index) = normalize(slf, index)? else {
@@ -240,13 +242,13 @@ impl RecordList {
         change::clear(slf.as_any(), &slf.get().node)
     }
 
-    /// The index of the first element that equals `value`, within `start` and `stop`.
+    /// Return the index of the first element that equals `value`, from `start` to `stop`.
     #[pyo3(signature = (*arguments), text_signature = "($self, value, start=0, stop=9223372036854775807, /)")]
     fn index<'py>(slf: &Bound<'py, Self>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         to_list(slf)?.call_method1("index", arguments)
     }
 
-    /// How many elements equal `value`.
+    /// Return how many elements equal `value`.
     fn count<'py>(slf: &Bound<'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         to_list(slf)?.call_method1("count", (detached(value)?,))
     }
@@ -256,7 +258,8 @@ impl RecordList {
         rework(slf, pyo3::types::PyListMethods::reverse)
     }
 
-    /// Sort the list in place. `key` is given elements in plain containers, dicts and lists, not records.
+    /// Sort the list in place. `key` gets each element in plain containers (dicts and lists), not
+    /// as a record.
     ///
     /// >>> import pellucid
     /// >>> db = pellucid.open(":memory:")
@@ -269,7 +272,7 @@ impl RecordList {
         rework(slf, |plain| plain.as_any().call_method("sort", (), options).map(|_| ()))
     }
 
-    /// A detached list with the same elements.
+    /// Return a detached list with the same elements.
     fn copy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         change::detached_copy(slf.as_any(), &slf.get().node)
     }
@@ -282,7 +285,7 @@ impl RecordList {
         Self::copy(slf)
     }
 
-    /// The whole list in plain containers.
+    /// Return the whole list in plain containers.
     fn to_list<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         to_list(slf)
     }
@@ -340,7 +343,7 @@ impl RecordList {
     }
 }
 
-/// The iterator of a list: like that of a list, it sees what is appended before it comes to the end.
+/// The iterator of a stored list. As with a list's, elements appended before its end are included.
 ///
 /// >>> import pellucid
 /// >>> numbers = iter(pellucid.view(pellucid.dumps([1, 2])))
@@ -349,9 +352,11 @@ impl RecordList {
 #[pyclass(frozen, module = "pellucid", name = "ListIterator")]
 pub struct ListIterator {
     list: Py<RecordList>,
-    // None once it has come to the end: it stays there, whatever is appended later.
+    // None after the end was reached: the iterator stays there, even if elements are appended
+    // later.
     next: GilValue<Option<u32>>,
-    /// The version of the row that is walked, and the walk: no two elements share bytes, as in `decode::element_handles`.
+    /// The row's version during the walk, and the walk: no two elements may share bytes, as in
+    /// `decode::element_handles`.
     walk: GilValue<Option<(u32, Walker)>>,
 }
 
@@ -373,7 +378,7 @@ impl ListIterator {
         let version = node.row.version();
         let mut walker = match self.walk.get() {
             Some((seen, walker)) if seen == version && walker.index() == index => walker,
-            // The list was changed: its elements stand elsewhere.
+            // The list has changed, so its elements may have moved.
             _ => Walker::at(place, index),
         };
         let reading = Reading::new(&node.row);

@@ -1,15 +1,15 @@
-//! Where do the bytes that a record handle reads lie, and what keeps them there?
+//! The bytes that record handles read, and the holder that keeps them in memory.
 //!
 //! A `Row` is one stored value: bytes, and a holder that keeps them. All handles into one value (a
-//! record, the list in it, the dict in that) share one row. Invariants:
+//! record, the list in it, the dict in that list) share one row. Invariants:
 //!
-//! 1. `bytes()` is valid until the holder changes; no caller keeps the slice across a call that could
-//!    run Python code or change the row. Code that decodes more than one value takes a `Reading`, whose bytes stay what they
-//!    are: a change meanwhile goes to a copy.
-//! 2. A row over a snapshot is read only while its gate is open; the snapshot itself lives as
-//!    long as the holder, so even a missed gate could not dangle.
-//! 3. `version` grows when the bytes change otherwise than in place: places found earlier are
-//!    then wrong and have to be looked up again.
+//! 1. `bytes()` is valid until the holder changes; no caller keeps the slice across a call that
+//!    could run Python code or change the row. Code that decodes more than one value takes a
+//!    `Reading`, whose bytes do not change: a change meanwhile goes to a copy.
+//! 2. A row over a snapshot is read only while its gate is open. The snapshot itself lives as long
+//!    as the holder, so even a missing test of the gate could not leave a dangling pointer.
+//! 3. `version` grows when the bytes change other than in place: places found earlier are then
+//!    wrong and must be looked up again.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::values::names::Names;
 use crate::values::node::Step;
 use crate::values::row_errors;
 
-/// Whether what rows were read from is still there: a snapshot, a database, a transaction.
+/// Whether the source of rows is still open: a snapshot, a database or a transaction.
 pub struct Gate(GilValue<State>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ enum State {
 }
 
 impl Gate {
-    /// A gate that is open.
+    /// An open gate.
     pub fn new() -> GilRc<Self> {
         GilRc::new(Self(GilValue::new(State::Open)))
     }
@@ -50,17 +50,18 @@ impl Gate {
         self.0.get() == State::Open
     }
 
-    /// From now on, rows raise `StaleRecord`.
+    /// Closes the gate: from now on, its rows raise `StaleRecord`.
     pub fn close(&self) {
         self.0.set(State::Closed);
     }
 
-    /// The transaction was taken back: from now on, rows are read anew.
+    /// Notes that the transaction was rolled back: from now on, its rows are reloaded from the
+    /// table.
     pub fn take_back(&self) {
         self.0.set(State::TakenBack);
     }
 
-    /// Whether rows are to be read anew.
+    /// Whether rows must be reloaded.
     pub fn is_taken_back(&self) -> bool {
         self.0.get() == State::TakenBack
     }
@@ -68,7 +69,7 @@ impl Gate {
 
 impl Shared for Gate {}
 
-/// The gate of a row: another one once the row has been changed in a transaction.
+/// The gate of a row; a change of the row within a transaction replaces it.
 pub struct RowGate(GilCell<GilRc<Gate>>);
 
 impl RowGate {
@@ -78,7 +79,7 @@ impl RowGate {
 
     #[inline]
     fn with<R>(&self, work: impl FnOnce(&mut GilRc<Gate>) -> R) -> R {
-        // SAFETY: rows are used with the GIL held alone.
+        // SAFETY: rows are used only with the GIL held.
         self.0.with(unsafe { Python::assume_attached() }, work)
     }
 
@@ -93,36 +94,38 @@ impl RowGate {
         self.with(|gate| gate.clone())
     }
 
-    /// From now on, the row is of this transaction or database.
+    /// Assigns the row to this transaction or database.
     pub fn set(&self, new: GilRc<Gate>) {
         drop(self.with(|gate| std::mem::replace(gate, new)));
     }
 }
 
-/// What keeps the bytes of a row where they are.
+/// The owner of a row's bytes.
 pub enum Holder {
     /// The row's own copy: the record, then its key.
     Owned(Box<[u8]>),
-    /// A buffer of the user's, which `view` reads.
+    /// A buffer of the user's that `view` reads.
     Buffer(PyBuffer<u8>),
     /// A bytes object.
     Bytes(Strong<pyo3::types::PyBytes>),
     /// A page of the database, through the snapshot that pins it.
     Snapshot(Snapshot),
-    /// The row's own copy, and the snapshot in which its large values are that lie apart. Boxed, so that other rows are no larger.
+    /// The row's own copy, and the snapshot that has the large values stored outside of the record.
+    /// Boxed, to keep other rows small.
     Apart(Box<(Box<[u8]>, Snapshot)>),
-    /// As `Apart`, of what a commit has written: large values that it wrote itself need not be in the snapshot any more.
+    /// As `Apart`, for a change that a watch reports: it brings the large values that its commit
+    /// wrote, since the snapshot may not have them any more.
     Told(Box<Told>),
 }
 
-/// What a commit has put under a key, with its large values.
+/// The row that a commit wrote, with its large values.
 pub struct Told {
     _copy: Box<[u8]>,
     snapshot: Snapshot,
     large: Vec<LargeValue>,
 }
 
-/// One stored value under any number of handles.
+/// One stored value, shared by any number of handles.
 pub struct Row {
     data: GilValue<*const u8>,
     size: GilValue<usize>,
@@ -130,21 +133,21 @@ pub struct Row {
     key_size: GilValue<usize>,
     version: GilValue<u32>,
     is_pinned: GilValue<bool>,
-    /// Whether a handle on an element of a list was ever made, for which `moves` are noted.
+    /// Whether a handle on an element of a list was ever made; only then are `moves` recorded.
     has_elements: GilValue<bool>,
-    /// How many `Reading`s there are of the present bytes.
+    /// How many `Reading`s of the current bytes exist.
     readers: GilValue<u32>,
     aside: GilCell<Option<Box<Aside>>>,
     holder: GilCell<Holder>,
     /// The names of its shapes.
     pub names: GilRc<Names>,
-    /// Open while it may be read.
+    /// Open while the row may be read.
     pub gate: RowGate,
-    /// The table that it is attached to; None: changes stay in this row.
+    /// The table that the row is attached to; None if changes stay in this row.
     pub table: Option<Home>,
-    /// Why it cannot be changed, if it cannot.
+    /// Why the row cannot be changed; None if it can.
     pub frozen: Option<&'static str>,
-    /// What to do with pickles in it, where no table says so.
+    /// The pickle policy, if no table determines it.
     pub own_policy: Option<Box<PicklePolicy>>,
     is_tracked: bool,
 }
@@ -157,14 +160,14 @@ impl Shared for Row {
     }
 }
 
-// SAFETY: the pointers lead into what `holder` keeps; they and the holder are used with the GIL
-// held alone.
+// SAFETY: the pointers lead into memory that `holder` keeps; they and the holder are used only with
+// the GIL held.
 unsafe impl Send for Row {}
 // SAFETY: as above.
 unsafe impl Sync for Row {}
 
 impl Row {
-    /// A row over its own copy of a record and its key (empty where it has none).
+    /// A row over its own copy of a record and its key (empty if there is none).
     pub fn owned(
         record: &[u8],
         key: &[u8],
@@ -178,7 +181,7 @@ impl Row {
         Self {
             data: GilValue::new(data),
             size: GilValue::new(record.len()),
-            // The key's bytes are the tail of the same box; with an empty one, its end.
+            // The key's bytes are the tail of the same box; for an empty key, its end.
             key_data: GilValue::new(data.wrapping_add(record.len())),
             key_size: GilValue::new(key.len()),
             version: GilValue::new(0),
@@ -199,7 +202,7 @@ impl Row {
     /// A row over bytes that `holder` keeps.
     ///
     /// # Safety
-    /// `record` and `key` lie in what `holder` keeps alive and unmoved.
+    /// `record` and `key` lie in memory that `holder` keeps alive and unmoved.
     pub unsafe fn borrowed(
         record: &[u8],
         key: &[u8],
@@ -229,7 +232,7 @@ impl Row {
         }
     }
 
-    /// Puts this memory, a record of `size` bytes and its key behind it, in the place of the present one.
+    /// Replaces the row's memory by a copy: a record of `size` bytes, followed by its key.
     fn exchange(&self, py: Python<'_>, copy: Box<[u8]>, size: usize) {
         let (old_data, readers) = (self.data.get(), self.readers.get());
         self.data.set(copy.as_ptr());
@@ -239,7 +242,7 @@ impl Row {
         self.is_pinned.set(false);
         let old = self.holder.with(py, |holder| std::mem::replace(holder, Holder::Owned(copy)));
         if readers == 0 {
-            // Outside of the cell: a buffer's release may run Python code.
+            // Dropped outside of the cell, since the release of a buffer may run Python code.
             drop(old);
         } else {
             self.readers.set(0);
@@ -248,14 +251,14 @@ impl Row {
         }
     }
 
-    /// A `Reading` of the present bytes begins.
+    /// Begins a `Reading` of the current bytes.
     #[inline]
     pub(super) fn begin_reading(&self) -> (*const u8, usize) {
         self.readers.set(self.readers.get() + 1);
         (self.data.get(), self.size.get())
     }
 
-    /// The `Reading` of the bytes at `data` is over.
+    /// Ends a `Reading` of the bytes at `data`.
     #[inline]
     pub(super) fn end_reading(&self, data: *const u8) {
         if self.data.get() == data && self.readers.get() > 0 {
@@ -276,7 +279,7 @@ impl Row {
             old.readers -= 1;
             (old.readers == 0).then(|| retired.swap_remove(index))
         });
-        // Outside of the cell, as in `exchange`.
+        // Dropped outside of the cell, as in `exchange`.
         drop(released);
     }
 
@@ -288,7 +291,7 @@ impl Row {
         unsafe { std::slice::from_raw_parts(data, self.size.get()) }
     }
 
-    /// The key's bytes: the code of the key, without its spelling (invariant 1).
+    /// The bytes of the key, without its spelling (invariant 1).
     #[inline]
     pub fn key(&self) -> &[u8] {
         let data = self.key_data.get();
@@ -296,13 +299,13 @@ impl Row {
         unsafe { std::slice::from_raw_parts(data, self.key_size.get()) }
     }
 
-    /// Whether the collector has to know handles on it: the holder is a buffer that may hold one of them.
+    /// Whether the collector must track handles on this row: its buffer may hold one of them.
     #[inline]
     pub fn is_tracked(&self) -> bool {
         self.is_tracked
     }
 
-    /// The object whose buffer the row holds, borrowed; null where it holds none.
+    /// The object whose buffer the row holds, borrowed; null if it holds none.
     pub fn exporter(&self, py: Python<'_>) -> *mut pyo3::ffi::PyObject {
         self.holder.with(py, |holder| match holder {
             Holder::Buffer(buffer) => exporter_of(buffer),
@@ -310,17 +313,17 @@ impl Row {
         })
     }
 
-    /// Counts the changes after which places have to be looked up again.
+    /// The number of changes after which places must be looked up again.
     #[inline]
     pub fn version(&self) -> u32 {
         self.version.get()
     }
 
-    /// Let a row that no one else holds stand for another record of the same snapshot.
+    /// Moves a row without other owners to another record of the same snapshot.
     ///
     /// # Safety
     /// `record` and `key` lie in the snapshot that this row's holder pins, and the caller is the
-    /// only one who has this row.
+    /// row's only owner.
     #[inline]
     pub unsafe fn move_to(&self, record: &[u8], key: &[u8]) {
         self.data.set(record.as_ptr());
@@ -329,35 +332,36 @@ impl Row {
         self.key_size.set(key.len());
     }
 
-    /// Whether the bytes lie in a snapshot that this row keeps.
+    /// Whether the bytes lie in a snapshot that this row pins.
     #[inline]
     pub fn is_pinned(&self) -> bool {
         self.is_pinned.get()
     }
 
-    /// Have large values that lie apart read from `snapshot` until the row is detached.
+    /// Reads large values stored outside of the record from `snapshot`, until the row is detached.
     pub fn attach(&self, py: Python<'_>, snapshot: Snapshot) {
         self.holder.with(py, |holder| {
             if let Holder::Owned(copy) = holder {
-                // The bytes stay where they are: the box that has them moves.
+                // The bytes do not move: only the box that owns them is moved.
                 let copy = std::mem::take(copy);
                 *holder = Holder::Apart(Box::new((copy, snapshot)));
             }
         });
     }
 
-    /// Have large values that lie apart read from those that a commit wrote, or else from `snapshot`.
+    /// Reads large values stored outside of the record from those that the commit wrote, or else
+    /// from `snapshot`.
     pub fn attach_told(&self, py: Python<'_>, snapshot: Snapshot, large: Vec<LargeValue>) {
         self.holder.with(py, |holder| {
             if let Holder::Owned(copy) = holder {
-                // The bytes stay where they are: the box that has them moves.
+                // The bytes do not move: only the box that owns them is moved.
                 let copy = std::mem::take(copy);
                 *holder = Holder::Told(Box::new(Told { _copy: copy, snapshot, large }));
             }
         });
     }
 
-    /// Copy the bytes out of the snapshot and let go of it.
+    /// Copies the bytes out of the snapshot and releases it.
     pub fn detach(&self, py: Python<'_>) {
         if self.is_pinned() {
             self.exchange(py, copy_of(self.bytes(), self.key()), self.size.get());
@@ -367,26 +371,29 @@ impl Row {
                     let copy = std::mem::take(&mut held.0);
                     Some(std::mem::replace(holder, Holder::Owned(copy)))
                 }
-                // What is told of is told whole, for as long as the change is kept.
+                // The change of a watch keeps its snapshot and large values for as long as the user
+                // keeps it.
                 _ => None,
             }));
         }
     }
 
-    /// A handle on an element of a list is made.
+    /// Notes that a handle on an element of a list is made.
     #[inline]
     pub fn has_element(&self) {
         self.has_elements.set(true);
     }
 
-    /// The list, as a number of steps, of which this path takes an element that may stand elsewhere since version `seen`.
+    /// The list on this path, as a number of steps, whose element may have moved since version
+    /// `seen`.
     pub fn moved_on(&self, py: Python<'_>, path: &[Step], seen: u32) -> Option<usize> {
         self.aside.with(py, |aside| {
             aside.as_ref().and_then(|aside| aside.moves.iter().find_map(|moved| moved.concerns(path, seen)))
         })
     }
 
-    /// Note which elements of lists stand elsewhere in `record`, in which there is also what others have changed.
+    /// Records which elements of lists have moved in `record`, which includes changes by other
+    /// writers.
     pub fn note_others(&self, py: Python<'_>, record: &[u8]) {
         if !self.has_elements.get() {
             return;
@@ -397,7 +404,7 @@ impl Row {
             moves.push(Move { list: list.iter().map(|step| Step::of(*step)).collect(), from, version });
         });
         if compared.is_err() {
-            // What is damaged is not compared; no handle on an element is trusted then.
+            // Damaged bytes cannot be compared, so all handles on elements become invalid.
             moves = vec![Move { list: Vec::new(), from: EVERYWHERE, version }];
         }
         for one in moves {
@@ -405,7 +412,8 @@ impl Row {
         }
     }
 
-    /// Adds one, and forgets those which it tells as well: so there are few, however often a list changes.
+    /// Adds a move and drops the older ones that it covers, so there are few, however often a list
+    /// changes.
     fn add_move(&self, py: Python<'_>, new: Move) {
         self.aside.with(py, |aside| {
             let moves = &mut aside.get_or_insert_default().moves;
@@ -414,8 +422,8 @@ impl Row {
         });
     }
 
-    /// Put other record bytes in the place of the present ones, under the same key. `moves`: the elements of this list
-    /// stand elsewhere now, from this one on.
+    /// Replaces the record's bytes, under the same key. `moves`: a list whose elements have moved,
+    /// and the first index that has.
     pub fn replace(&self, py: Python<'_>, record: &[u8], moves: Option<(&[Step], i64)>) {
         if let (Some((list, from)), true) = (moves, self.has_elements.get()) {
             let version = self.version.get().wrapping_add(1);
@@ -426,8 +434,9 @@ impl Row {
         self.version.set(self.version.get().wrapping_add(1));
     }
 
-    /// Put these record bytes, and the memory that they are in, in the place of the present ones, under the same key.
-    /// `is_alike`: they have the same layout, only a slot's content differs.
+    /// Replaces the record's bytes by this vector, under the same key, without a copy of the
+    /// record. `is_alike` says that both have the same layout and only the content of a slot
+    /// differs.
     pub fn take_over(&self, py: Python<'_>, mut record: Vec<u8>, is_alike: bool) {
         let size = record.len();
         record.extend_from_slice(self.key());
@@ -437,7 +446,7 @@ impl Row {
         }
     }
 
-    /// Run `work` on the row's own, writable copy of the record. Places in it stay where they are.
+    /// Runs `work` on the row's own, writable copy of the record. It must not move places in it.
     pub fn with_own_bytes<R>(&self, py: Python<'_>, work: impl FnOnce(&mut [u8]) -> R) -> R {
         let is_owned = self.holder.with(py, |holder| matches!(holder, Holder::Owned(_)));
         if !is_owned || self.readers.get() > 0 {
@@ -450,7 +459,7 @@ impl Row {
         })
     }
 
-    /// What to do with pickles in this value.
+    /// The pickle policy for this value.
     pub fn policy(&self, py: Python<'_>) -> PicklePolicy {
         match (&self.own_policy, &self.table) {
             (Some(policy), _) => policy.clone_ref(py),
@@ -459,7 +468,7 @@ impl Row {
         }
     }
 
-    /// The snapshot that it was read from, while it keeps that.
+    /// The snapshot that the row was read from, if the row still has it.
     pub fn snapshot(&self, py: Python<'_>) -> Option<Snapshot> {
         self.holder.with(py, |holder| match holder {
             Holder::Snapshot(snapshot) => Some(snapshot.clone()),
@@ -469,12 +478,12 @@ impl Row {
         })
     }
 
-    /// Whether it is what a commit has put there, as a watch gives it.
+    /// Whether the row belongs to a change that a watch reports.
     pub fn is_told(&self, py: Python<'_>) -> bool {
         self.holder.with(py, |holder| matches!(holder, Holder::Told(_)))
     }
 
-    /// The bytes of a large value that came with the row.
+    /// The bytes of a large value that the change of a watch brings along.
     fn told(&self, py: Python<'_>, id: u64) -> Option<Arc<[u8]>> {
         self.holder.with(py, |holder| match holder {
             Holder::Told(told) => told.large.iter().find(|large| large.id == id)?.bytes.clone(),
@@ -482,10 +491,11 @@ impl Row {
         })
     }
 
-    /// The bytes of a value that lies apart.
+    /// The bytes of a value stored outside of the record.
     ///
     /// # Errors
-    /// `CorruptRecord` where the database no longer has it, or has another size of it.
+    /// `StaleRecord` if the database no longer has it; `ValueError` if its size differs from the
+    /// record's.
     pub fn apart(&self, py: Python<'_>, id: u64, size: u64) -> PyResult<Vec<u8>> {
         let Some(table) = &self.table else {
             return Err(errors::value_error("a value lies apart, but these bytes belong to no database"));
@@ -503,25 +513,26 @@ impl Row {
         }
     }
 
-    /// A row for a part of `row` that lies apart, under the same policy.
+    /// A row for a part of `row` that is stored outside of it, with the same pickle policy.
     pub fn part(py: Python<'_>, row: &Row, data: &[u8]) -> Self {
         let part = Self::owned(data, &[], row.names.clone(), row.gate.share(), None, row.frozen);
         Self { own_policy: Some(Box::new(row.policy(py))), ..part }
     }
 }
 
-/// What few rows have. Boxed, so that the others are no larger.
+/// The fields that few rows need. Boxed, to keep the other rows small.
 #[derive(Default)]
 struct Aside {
-    /// What has moved in the lists of the row since it was read, while there are handles on elements of them.
+    /// The moves in the lists of the row since it was read, recorded while handles on their
+    /// elements exist.
     moves: Vec<Move>,
     retired: Vec<Retired>,
 }
 
-/// Bytes that the row had, and which are still being read.
+/// Old bytes of the row that a `Reading` still uses.
 struct Retired {
     data: *const u8,
-    /// How many `Reading`s there are of them; never 0.
+    /// How many `Reading`s of these bytes exist; never 0.
     readers: u32,
     #[expect(dead_code, reason = "it keeps the bytes where they are")]
     holder: Holder,
@@ -530,14 +541,14 @@ struct Retired {
 // SAFETY: as for `Row`.
 unsafe impl Send for Retired {}
 
-/// All elements of all lists: no list has so many.
+/// Stands for all elements of all lists: no list has this many elements.
 const EVERYWHERE: u32 = u32::MAX;
 
 struct Move {
     list: Vec<Step>,
-    /// The first element that may stand elsewhere.
+    /// The first element that may have moved.
     from: u32,
-    /// The version of the row in which it does.
+    /// The version of the row after the move.
     version: u32,
 }
 
@@ -555,12 +566,12 @@ impl Move {
 }
 
 fn exporter_of(buffer: &PyBuffer<u8>) -> *mut pyo3::ffi::PyObject {
-    // SAFETY: buffers are looked at with the GIL held alone.
+    // SAFETY: buffers are used only with the GIL held.
     let py = unsafe { Python::assume_attached() };
     buffer.obj(py).map_or(std::ptr::null_mut(), Bound::as_ptr)
 }
 
-/// Whether what keeps the bytes takes part in garbage collection.
+/// Whether the owner of the bytes takes part in garbage collection.
 fn is_collected(holder: &Holder) -> bool {
     let Holder::Buffer(buffer) = holder else { return false };
     let exporter = exporter_of(buffer);
@@ -575,7 +586,7 @@ fn copy_of(record: &[u8], key: &[u8]) -> Box<[u8]> {
     copy.into_boxed_slice()
 }
 
-/// Bytes inside a holder that is still on its way into a row.
+/// Bytes inside of a holder that is not part of a row yet.
 #[derive(Clone, Copy)]
 pub struct Span {
     data: *const u8,
@@ -583,23 +594,23 @@ pub struct Span {
 }
 
 impl Span {
-    /// These bytes.
+    /// The span of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self { data: bytes.as_ptr(), size: bytes.len() }
     }
 
-    /// The bytes of a contiguous buffer.
+    /// The span of a contiguous buffer.
     pub fn of_buffer(buffer: &PyBuffer<u8>) -> Self {
         Self { data: buffer.buf_ptr().cast(), size: buffer.len_bytes() }
     }
 
-    /// The bytes, for as long as the holder that keeps them is borrowed.
+    /// The bytes, borrowed as long as their holder.
     pub fn bytes<'a>(&self, _holder: &'a Holder) -> &'a [u8] {
         if self.size == 0 {
             return &[];
         }
-        // SAFETY: made by the two functions above from what the holder keeps. A writable buffer may
-        // change under us; what is read from it is checked at each access, and copied first
+        // SAFETY: the two functions above make spans from the holder's memory. Other code may
+        // change a writable buffer meanwhile; each access checks what it reads, and copies it first
         // where two reads must agree.
         unsafe { std::slice::from_raw_parts(self.data, self.size) }
     }
@@ -618,7 +629,7 @@ impl Span {
         let end = self.size.min(offset.saturating_add(size));
         let data = self.data.wrapping_add(offset.min(end));
         let is_tracked = is_collected(&holder);
-        // Built where it stays: moving it from hand to hand cost a tenth of a `view`.
+        // Built in place: moving the row from function to function cost a tenth of a `view`.
         Row {
             data: GilValue::new(data),
             size: GilValue::new(end - offset.min(end)),

@@ -1,4 +1,4 @@
-//! Exceptions about a stored value: damage, staleness, and what cannot be encoded.
+//! Exceptions about stored values: damage, staleness, and values that cannot be encoded.
 
 use pellucid_record::error::{Corrupt, Damage, EncodeError};
 use pyo3::exceptions::{
@@ -17,13 +17,13 @@ use crate::values::row::Row;
 
 /// `AttributeError` for a field that a record does not have.
 pub fn no_attribute(record: &Bound<'_, Record>, name: *mut pyo3::ffi::PyObject) -> PyErr {
-    // SAFETY: only `hot::field` calls this, with the str that the interpreter passed.
+    // `name` is the str that the interpreter passed to the slot.
     let name = crate::values::field::borrowed_name(record.py(), name);
     let shown = name.repr().map(|text| text.to_string()).unwrap_or_default();
     PyAttributeError::new_err(format!("the record has no field {shown}"))
 }
 
-/// A record of a closed snapshot or database.
+/// `StaleRecord` for a record of a closed snapshot or database.
 pub fn stale(py: Python<'_>) -> PyErr {
     raise(
         py,
@@ -33,7 +33,7 @@ pub fn stale(py: Python<'_>) -> PyErr {
     )
 }
 
-/// A value that lay apart from a record has gone with a later change of it.
+/// `StaleRecord` for a large value, stored outside of the record, that a later change has removed.
 pub fn stale_apart(py: Python<'_>, row: &Row) -> PyErr {
     if row.is_told(py) {
         return raise(
@@ -58,7 +58,7 @@ pub fn stale_apart(py: Python<'_>, row: &Row) -> PyErr {
     )
 }
 
-/// The path that a handle stands for leads nowhere any more.
+/// `KeyError` for a handle whose path leads to nothing any more.
 pub fn gone(py: Python<'_>, node: &Node) -> PyErr {
     let record = describe(py, &node.row);
     let what = match node.path(py) {
@@ -75,7 +75,7 @@ pub fn gone(py: Python<'_>, node: &Node) -> PyErr {
     PyKeyError::new_err(format!("{what} {why}"))
 }
 
-/// A list has changed so that an index leads to another element of it.
+/// `KeyError` for a list that has changed so that an index means another element.
 pub fn moved(py: Python<'_>, row: &Row, list: &[Step]) -> PyErr {
     let list = crate::values::path::show(py, list);
     let list = if list.is_empty() { String::new() } else { format!(" at {list}") };
@@ -86,10 +86,11 @@ pub fn moved(py: Python<'_>, row: &Row, list: &[Step]) -> PyErr {
     ))
 }
 
-/// `record 'ann' of table 'people'`, as far as it is known.
+/// `record 'ann' of table 'people'`, as far as that is known.
 pub fn describe(py: Python<'_>, row: &Row) -> String {
     let Some(table) = &row.table else { return "this record".to_owned() };
-    // A copy: an object that is made may wake the collector, whose finalizers may change the row.
+    // The key is copied: making an object may start the collector, whose finalizers may change the
+    // row.
     let key = row.key().to_vec();
     let key = keys::object_of(py, &key, &[])
         .and_then(|key| key.repr().map(|text| text.to_string()))
@@ -97,7 +98,7 @@ pub fn describe(py: Python<'_>, row: &Row) -> String {
     format!("record {key} of table {:?}", table.name(py))
 }
 
-/// `CorruptRecord` for damage that a reader met.
+/// `CorruptRecord` for damage that a reader found.
 pub fn corrupt_row(py: Python<'_>, row: &Row, error: &Corrupt) -> PyErr {
     let advice = if row.table.is_some() {
         "the other records are not affected; run db.check() to see how far the damage goes"
@@ -121,11 +122,11 @@ pub fn corrupt_key(py: Python<'_>, table: &str, key: &[u8], error: &Corrupt) -> 
     )
 }
 
-/// What it raises that code which is not ours did not make a stored object: a decode function, a pickle's class, or the lack of them. The message
-/// names the record, and where in it the object is. Errors of others keep their class, and get the place as a note.
+/// Adds the place to an error of a decode function or of a pickle: the record, and where in it the
+/// object is. Errors that are not pellucid's keep their class and get the place as a note.
 ///
-/// `AttributeError` and `KeyError` would say that the record has no such field, so that `getattr(rec, name, default)` gives the default: they become
-/// an `UnreadableValue`.
+/// `AttributeError` and `KeyError` would say that the record has no such field, and
+/// `getattr(rec, name, default)` would return the default. They become an `UnreadableValue`.
 pub fn unmade(py: Python<'_>, row: &Row, at: Option<String>, error: PyErr) -> PyErr {
     let value = error.value(py);
     let Ok(class) = error.get_type(py).name().map(|name| name.to_string()) else { return error };
@@ -164,9 +165,9 @@ pub fn unmade(py: Python<'_>, row: &Row, at: Option<String>, error: PyErr) -> Py
     error
 }
 
-/// Damage that showed when an object was to be made: its `ValueError` becomes a `CorruptRecord`.
+/// Turns a `ValueError` from decoding damaged bytes into a `CorruptRecord`.
 pub fn undecodable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
-    // What follows makes objects, for which there may be no room.
+    // The code below makes objects, for which there may be no memory.
     if error.is_instance_of::<PyMemoryError>(py) {
         return error;
     }
@@ -188,7 +189,8 @@ pub fn undecodable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
     wrapped
 }
 
-/// Which byte of a record is no UTF-8, where Python says which of a text in it. If the same bytes stand there twice, both are damaged.
+/// The offset of the byte of a record that is not UTF-8, from the text and the position that Python
+/// reports. If the same text occurs twice in the record, both are damaged.
 fn text_offset(py: Python<'_>, row: &Row, error: &PyErr) -> Option<usize> {
     let value = error.value(py).cast::<PyUnicodeDecodeError>().ok()?;
     let start: usize = value.getattr("start").ok()?.extract().ok()?;
@@ -210,7 +212,7 @@ fn of_pickling(py: Python<'_>, error: PyErr, place: &str) -> PyErr {
     error
 }
 
-/// What a failed encoding raises. `place` names what was being written.
+/// The exception for a failed encoding. `place` names the value in the message.
 pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
     let mut path = String::new();
     for step in failure.path.iter().rev() {

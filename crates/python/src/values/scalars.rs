@@ -1,7 +1,7 @@
-//! How do dates, decimals and their like look in a record?
+//! Encode and decode dates, decimals and other scalars of the standard library.
 //!
-//! The types of the standard library that are neither numbers nor text: each is written by the fields
-//! that make it up (docs/format.md, "Tags"), so that reading needs no parsing and no pickle.
+//! These types are neither numbers nor text. Each is written as the fields that make it up
+//! (docs/format.md, "Tags"), so that reading needs no parsing and no pickle.
 
 use pellucid_record::layout::{Kind, MICROS_PER_DAY, tag};
 use pellucid_record::view::{Container, Slot};
@@ -24,7 +24,8 @@ use crate::values::reading::Reading;
 use crate::values::row::Row;
 use crate::values::{decode, hooks, row_errors};
 
-/// Writes an object that is no exact dict, list, tuple, set, str, bytes, number, bool or None.
+/// Encodes an object that is not exactly a dict, list, tuple, set, str, bytes, number, bool or
+/// None.
 pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>, depth: u32) -> Outcome {
     if let Ok(value) = object.cast_exact::<PyDateTime>() {
         return encode_datetime(encoding, value, depth);
@@ -34,7 +35,7 @@ pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>,
         return Ok(());
     }
     if let Ok(value) = object.cast_exact::<PyByteArray>() {
-        // A copy: a bytearray may change under us.
+        // Copied, since the bytearray may change during the call.
         return encoding.payload(tag::BYTEARRAY, &value.to_vec(), depth);
     }
     if let Ok(value) = object.cast_exact::<PyDelta>() {
@@ -75,9 +76,9 @@ pub fn encode<'py>(encoding: &mut Encoding<'_, 'py>, object: &Bound<'py, PyAny>,
     hooks::encode(encoding, object, depth)
 }
 
-/// Two's complement, little-endian, as short as it goes.
+/// The value in two's complement, little-endian, in as few bytes as possible.
 pub fn bigint_bytes(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    // -n needs the bits of n - 1, and a sign.
+    // -n needs the bits of n - 1, plus a sign.
     let magnitude = if value.lt(0)? { value.add(1)? } else { value.clone() };
     let bits: usize = magnitude.call_method0("bit_length")?.extract()?;
     let keywords = PyDict::new(value.py());
@@ -116,7 +117,7 @@ fn encode_time<'py>(encoding: &mut Encoding<'_, 'py>, value: &Bound<'py, PyTime>
     Ok(())
 }
 
-/// The object of a slot that `decode` does not make by itself.
+/// The object of a slot that `values/decode.rs` passes on.
 pub fn decode<'py>(
     py: Python<'py>,
     reading: &Reading<'_>,
@@ -156,7 +157,7 @@ fn damaged() -> PyErr {
     errors::value_error("a payload is not what its tag promises")
 }
 
-/// The little-endian i64 at `at`.
+/// The little-endian i64 at offset `at`.
 fn word(payload: &[u8], at: usize) -> PyResult<i64> {
     let bytes = payload.get(at..).and_then(|rest| rest.first_chunk()).ok_or_else(damaged)?;
     Ok(i64::from_le_bytes(*bytes))
@@ -182,7 +183,8 @@ fn from_payload<'py>(
         }
         tag::DECIMAL => {
             let written = pellucid_record::payload::decimal(payload).ok_or_else(damaged)?;
-            // An object of its own first, here and below: an import may run code that writes to a viewed buffer.
+            // Copied into an object first, here and below: an import may run code that writes to a
+            // viewed buffer.
             let written = PyString::new(py, written);
             py.import("decimal")?.getattr("Decimal")?.call1((written,))
         }
@@ -233,7 +235,7 @@ fn moment<'py>(py: Python<'py>, tag: u8, payload: &[u8]) -> PyResult<Bound<'py, 
     Ok(time.into_any())
 }
 
-/// The tuple at the beginning of a payload.
+/// The tuple at the start of a payload.
 fn nested_tuple<'py>(
     py: Python<'py>,
     reading: &Reading<'_>,
@@ -265,7 +267,8 @@ fn array<'py>(
     hooks::decode_array(&head.cast_into::<PyTuple>()?, data.as_any())
 }
 
-/// A value that lies apart: its bytes come from the database, and are then read as its tag says.
+/// A value stored outside of the record: reads its bytes from the database, then decodes them by
+/// its tag.
 fn apart<'py>(py: Python<'py>, row: &GilRc<Row>, payload: &[u8], depth: u32) -> PyResult<Bound<'py, PyAny>> {
     let reference: &[u8; 17] =
         payload.try_into().map_err(|_| errors::value_error("a reference to a value apart is damaged"))?;
@@ -288,18 +291,19 @@ fn apart<'py>(py: Python<'py>, row: &GilRc<Row>, payload: &[u8], depth: u32) -> 
     }
 }
 
-/// Whether sums of Decimals that have up to 28 digits are exact here: under Python's default context, or one that keeps more.
+/// Whether sums of Decimals with up to 28 digits are exact here: under Python's default context, or
+/// one with a higher precision.
 pub fn keeps_digits(py: Python<'_>) -> PyResult<bool> {
-    // Numbers of no more than 60 digits behind the point have no smaller exponents.
+    // Numbers with at most 60 digits after the point have no smaller exponents.
     const EXPONENT: i64 = 100;
-    // Who has not imported it has changed no context.
+    // A program that has not imported `decimal` has changed no context.
     let decimal = py.import("sys")?.getattr("modules")?.call_method1("get", ("decimal",))?;
     if decimal.is_none() {
         return Ok(true);
     }
     let context = decimal.call_method0("getcontext")?;
     let of = |name: &str| -> PyResult<i64> { context.getattr(name)?.extract() };
-    // Rounded down, what adds up to nothing is -0.
+    // With ROUND_FLOOR, a sum of zero is -0.
     let is_floor = context.getattr("rounding")?.eq("ROUND_FLOOR")?;
     Ok(!is_floor
         && of("prec")? >= 28

@@ -1,8 +1,8 @@
-//! What do `keys()`, `values()` and `items()` give?
+//! The views that `keys()`, `values()` and `items()` return.
 //!
-//! Live views, as a dict's: they show what is there when they are looked at. Key and item views are
-//! sets. One class for each, over records and tables alike, and their code in one that all three extend; iterating a table's view is the
-//! table's own native iterator.
+//! They are live views, as a dict's: they show the current content. Views of keys and items are
+//! sets. There is one class for each, for records and tables alike, and all three extend
+//! `DictView`, which has the code. Iterating a table's view uses the table's own native iterator.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -23,20 +23,20 @@ pub trait Viewed: Send + Sync {
     /// What reading it raises.
     fn len(&self, py: Python<'_>) -> PyResult<usize>;
 
-    /// An iterator over what the view shows.
+    /// An iterator over the keys, values or items.
     ///
     /// # Errors
     /// What reading it raises.
     fn iterate<'py>(&self, py: Python<'py>, shows: Shows, reverse: bool) -> PyResult<Bound<'py, PyAny>>;
 
-    /// The value under a key; None where there is none.
+    /// The value of a key; None if there is none.
     ///
     /// # Errors
     /// What reading it raises.
     fn get<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>;
 }
 
-/// What a view shows.
+/// Which part of the mapping a view shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Shows {
     /// Keys.
@@ -47,10 +47,11 @@ pub enum Shows {
     Items,
 }
 
-/// A live view of a record's or a table's keys, values or items.
+/// A live view of the keys, values or items of a record or a table.
 ///
-/// Like a dict's: sized, iterable both ways, a set where its elements have hashes. Unlike a dict's, an
-/// iteration over a table sees the state at its start, whatever is written meanwhile.
+/// As a dict's views, it is sized, iterable both ways, and a set if its elements have hashes.
+/// Unlike with a dict's, an iteration over a table sees the state at its start, even if the table
+/// changes meanwhile.
 ///
 /// >>> import pellucid
 /// >>> table = pellucid.open(":memory:").table("t")
@@ -64,7 +65,7 @@ pub struct DictView {
     shows: Shows,
 }
 
-/// What `keys()` gives: a `DictView` that is a `collections.abc.KeysView`.
+/// The view that `keys()` returns: a `DictView` that is a `collections.abc.KeysView`.
 ///
 /// >>> import collections.abc, pellucid
 /// >>> record = pellucid.view(pellucid.dumps({"a": 1, "b": 2}))
@@ -73,7 +74,7 @@ pub struct DictView {
 #[pyclass(frozen, extends = DictView, module = "pellucid", name = "DictKeys")]
 pub struct DictKeys;
 
-/// What `values()` gives: a `DictView` that is a `collections.abc.ValuesView`.
+/// The view that `values()` returns: a `DictView` that is a `collections.abc.ValuesView`.
 ///
 /// >>> import collections.abc, pellucid
 /// >>> record = pellucid.view(pellucid.dumps({"a": 1, "b": 2}))
@@ -82,7 +83,7 @@ pub struct DictKeys;
 #[pyclass(frozen, extends = DictView, module = "pellucid", name = "DictValues")]
 pub struct DictValues;
 
-/// What `items()` gives: a `DictView` that is a `collections.abc.ItemsView`.
+/// The view that `items()` returns: a `DictView` that is a `collections.abc.ItemsView`.
 ///
 /// >>> import collections.abc, pellucid
 /// >>> record = pellucid.view(pellucid.dumps({"a": 1, "b": 2}))
@@ -112,7 +113,7 @@ impl DictItems {
     }
 }
 
-/// Tells the abstract classes of `collections.abc` about the views.
+/// Adds the views to the module, and registers them with the abstract classes of `collections.abc`.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<DictView>()?;
@@ -137,7 +138,7 @@ impl DictView {
         }
         let set = PySet::empty(py)?;
         for element in self.owner.iterate(py, self.shows, false)?.try_iter()? {
-            // The items of a dict of dicts have no hash, and neither have those of records.
+            // Raises for items whose values are dicts or records, since these have no hash.
             set.add(element?)?;
         }
         Ok(set)
@@ -261,7 +262,7 @@ impl DictView {
         self.operate(py, other, "symmetric_difference", true)
     }
 
-    /// Whether the two have no element in common.
+    /// Return whether the two have no element in common.
     fn isdisjoint(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.to_set(py)?.call_method1("isdisjoint", (other,))?.extract()
     }
@@ -284,7 +285,7 @@ impl DictView {
         if !is_set {
             return Ok(py.NotImplemented().into_bound(py));
         }
-        // By membership, as a dict's views do it: items need no hash for it.
+        // By membership, as a dict's views do it, which needs no hash of the items.
         let (mine, theirs) = (slf.len()?, other.len()?);
         let result = match operation {
             CompareOp::Eq => mine == theirs && all_in(slf.as_any(), other)?,
@@ -297,7 +298,7 @@ impl DictView {
         Ok(result.into_pyobject(py)?.to_owned().into_any())
     }
 
-    /// The mapping that this is a view of.
+    /// The mapping whose content this view shows.
     #[getter]
     fn mapping<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.owner.object().bind(py).clone()

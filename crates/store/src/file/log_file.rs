@@ -294,8 +294,8 @@ fn lasting_member(file: &File) -> Option<u32> {
 }
 
 fn living_member(file: &File) -> Option<u32> {
-    // A forked child keeps its dead parent's lock through its map of the log. In another PID
-    // namespace it is impossible to check whether a process lives; its PID is returned as 0.
+    // A forked child keeps its dead parent's lock until it has closed its descriptors. In another
+    // PID namespace it is impossible to check whether a process lives; its PID is returned as 0.
     let own = os::pid_namespace();
     let of_log = map::namespace_of(file);
     let is_here = |namespace: u32| match namespace {

@@ -133,8 +133,9 @@ impl FileSpace {
         if !(HEAD_SIZE..=size).contains(&file.metadata()?.len()) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // A map holds the open file that it was made from, and a forked child inherits the map: locks on that open file would
-        // outlive this process for as long as the child lives. So the map is made from another one.
+        // A map holds the open file that it was made from, and a forked child inherits the map.
+        // Locks on that open file would outlive this process for as long as the child lives. So the
+        // map is made from another open file.
         let mapped = side_file::open(path, is_writable)?;
         if same_file(path, &file).is_none() || same_file(path, &mapped).is_none() {
             return Err(io::Error::other("another process replaced it meanwhile; open the database again"));
@@ -594,11 +595,12 @@ mod tests {
         let open = |data| FileSpace::open(&path, HEAD_SIZE as usize / 8 + 1024, data, true).unwrap();
         let (dead, other) = (open(Some(&data)), open(None));
         assert!(!other.if_gone(dead.member, &mut || {}), "it lives");
-        // As a death leaves it: the descriptor is closed, the lock was not given back, and a child has the map.
+        // As after a death: the descriptor is closed, the lock was not released, and a child has
+        // the map.
         let (member, descriptor) = (dead.member, dead.own_file().unwrap().as_raw_fd());
         std::mem::forget(dead);
         os::no_longer_close_in_children(descriptor);
-        // SAFETY: its owner was forgotten and closes it no more.
+        // SAFETY: its owner was forgotten, so nothing else closes it.
         unsafe { libc::close(descriptor) };
         assert!(other.if_gone(member, &mut || {}));
         std::fs::remove_file(path).unwrap();

@@ -1,7 +1,8 @@
-//! How does a dict become a shaped dict, or a keyed map?
+//! Encode a dict as a shaped dict or as a keyed map.
 //!
-//! Its shape is guessed from its first key and its size, and verified by comparing addresses while the values are written;
-//! then looked for by all its keys; then made, if dicts like it have been seen before.
+//! The shape is first guessed from the dict's first key and its size, and verified by comparing
+//! addresses while the values are written. If the guess fails, the shape is looked up by all keys.
+//! If there is none, it is made, provided that the table has seen such dicts before.
 #![allow(unsafe_code)]
 
 use pellucid_record::encode::Simple;
@@ -17,10 +18,10 @@ use crate::hot::item::{Held, Item, Object, simple};
 use crate::values::encode::{APART_SIZE_MIN, Encoding, Mark, Outcome, PROVISIONAL_ID, Target};
 use crate::values::names::{Names, ShapeNames, is_same_name};
 
-/// Dicts of more items than this are never gathered.
+/// Dicts with more items than this are not gathered.
 const FEW: usize = 24;
 
-/// The items of a dict, borrowed, in their order.
+/// The items of a dict in their order, borrowed.
 struct Items {
     keys: [Object; FEW],
     values: [Object; FEW],
@@ -34,7 +35,7 @@ impl Default for Items {
 }
 
 impl Items {
-    /// Takes the items of a dict that has `count`; false where a key is no exact str.
+    /// Gathers the `count` items of a dict; false if a key is not an exact str.
     ///
     /// # Safety
     /// `dict` is a live exact dict.
@@ -53,10 +54,10 @@ impl Items {
         true
     }
 
-    /// Holds the items from `first` on.
+    /// Takes references to the items from `first` on.
     ///
     /// # Safety
-    /// They are live, and so many were gathered.
+    /// The items are live, and `count` of them were gathered.
     unsafe fn hold_from(&self, first: usize, count: usize) -> HeldItems<'_> {
         let part = first..count;
         let (keys, values) = (self.keys.get(part.clone()), self.values.get(part));
@@ -120,8 +121,9 @@ impl<'py> Encoding<'_, 'py> {
         }
     }
 
-    /// As `dict`, where dicts of several shapes begin alike and have one size: the items are gathered, and the key list is
-    /// looked for, before a byte is written. A wrong guess that was half written took longer, and half of them were wrong.
+    /// As `dict`, for dicts of several shapes that share their first key and their size: the items
+    /// are gathered and the key list is looked up before any byte is written. Half of the guesses
+    /// were wrong for such dicts, and a wrong guess that was half written took longer.
     #[inline(never)]
     unsafe fn dict_of_items(&mut self, dict: Object, count: usize, spot: usize, depth: u32) -> Outcome {
         let mut items = Items::default();
@@ -135,7 +137,7 @@ impl<'py> Encoding<'_, 'py> {
                 shape.keys.len() == count
                     && shape.keys.iter().zip(keys).all(|(one, two)| is_same_name(*one, *two))
             };
-            // Keys that a parser made are other objects than the names.
+            // Keys that a parser made are other objects than the interned names.
             let by_characters = || self.names.guess(self.py, spot).filter(is_same);
             if let Some(shape) = self.names.by_keys(self.py, keys).or_else(by_characters)
                 && let Some(id) = self.target.usable_id(shape)
@@ -146,7 +148,7 @@ impl<'py> Encoding<'_, 'py> {
         }
     }
 
-    /// Writes the gathered items of a dict as that shape, whose keys are theirs.
+    /// Writes the gathered items of a dict as a shape with the same keys.
     unsafe fn shaped_of_items(
         &mut self,
         dict: Object,
@@ -158,15 +160,16 @@ impl<'py> Encoding<'_, 'py> {
         let count = shape.keys.len();
         self.encoder.begin_as_wide(Kind::Shaped, count as u32, id, shape.width_log2.get())?;
         let values = items.values.get(..count).unwrap_or_default();
-        // SAFETY: the dict holds its items until code runs, which a simple value does not; from the first one on that is
-        // not simple, all are held.
+        // SAFETY: the dict holds its items until code runs. Simple values run none; from the first
+        // other value on, the encoding holds all items.
         unsafe {
             let simple_count = values.iter().take_while(|value| self.plain(**value)).count();
             if simple_count < count {
                 let held = items.hold_from(simple_count, count);
                 self.members(items, simple_count, count, depth)?;
                 drop(held);
-                // What is written is the dict as it was; who changes it meanwhile is told, as by Python's own iterators.
+                // The record has the dict as it was. If user code has changed its size meanwhile,
+                // that is an error, as with Python's own iterators.
                 let count_now = (*dict.cast::<ffi::PyDictObject>()).ma_used as usize;
                 if count_now != count {
                     let announced = count as u32;
@@ -179,7 +182,7 @@ impl<'py> Encoding<'_, 'py> {
         Ok(())
     }
 
-    /// Writes the values of gathered items from `first` on, which are held.
+    /// Writes the values of gathered items from `first` on; the caller holds them.
     unsafe fn members(&mut self, items: &Items, first: usize, count: usize, depth: u32) -> Outcome {
         for (key, value) in items.keys.iter().zip(&items.values).take(count).skip(first) {
             // SAFETY: both are held.
@@ -192,15 +195,16 @@ impl<'py> Encoding<'_, 'py> {
         Ok(())
     }
 
-    /// What has been gathered so far beside the bytes.
+    /// The current sizes of the lists beside the bytes.
     #[inline]
     fn mark(&self) -> Mark {
         let used = if let Target::Envelope { used, .. } = &self.target { used.len() } else { 0 };
         Mark { used, pending: self.pending.len(), apart: self.apart.len() }
     }
 
-    /// Forgets what was gathered since, for bytes that were abandoned: an envelope must not name shapes
-    /// that nothing in it has, nor a database keep large values that no record refers to.
+    /// Removes what was added to the lists since, because its bytes were abandoned: an envelope
+    /// must not name shapes that it does not use, and a database must not keep large values without
+    /// a reference.
     #[cold]
     fn take_back(&mut self, mark: Mark) {
         self.pending.truncate(mark.pending);
@@ -210,9 +214,9 @@ impl<'py> Encoding<'_, 'py> {
         }
     }
 
-    /// Writes the dict as that shape, if its keys are the shape's; otherwise no byte remains. `item` is
-    /// the dict's first: a call of `PyDict_Next` is 3 ns, so none is made twice, nor one to be
-    /// told that the dict has ended.
+    /// Writes the dict in that shape if its keys are the shape's; otherwise leaves no byte behind.
+    /// `item` is the first item of the dict: a call of `PyDict_Next` takes 3 ns, so none is
+    /// repeated, and none is made only to learn that the dict has ended.
     unsafe fn shaped(
         &mut self,
         dict: Object,
@@ -224,8 +228,8 @@ impl<'py> Encoding<'_, 'py> {
         let count = shape.keys.len() as u32;
         self.encoder.begin_as_wide(Kind::Shaped, count, id, shape.width_log2.get())?;
         let mut names = shape.keys.iter();
-        // SAFETY: an exact dict, live during the call; PyDict_Next checks its position against the
-        // dict as it is, so even a change by user code below cannot lead outside.
+        // SAFETY: an exact dict, live during the call. PyDict_Next checks its position against the
+        // dict as it is, so even if user code changes the dict, the position stays inside.
         unsafe {
             while let Some(name) = names.next() {
                 let is_next = *name == item.key
@@ -246,7 +250,7 @@ impl<'py> Encoding<'_, 'py> {
         Ok(true)
     }
 
-    /// Writes the value of a key, holding both while user code may run.
+    /// Writes the value of a key, and holds both while user code may run.
     #[inline]
     unsafe fn member(&mut self, key: Object, value: Object, depth: u32) -> Outcome {
         // SAFETY: both are live: the dict holds them until code runs, and then `Held` does.
@@ -259,7 +263,8 @@ impl<'py> Encoding<'_, 'py> {
         }
     }
 
-    /// Writes a value that cannot fail, runs no code and reaches no other object; false for any other.
+    /// Writes a value whose encoding cannot fail, runs no code and reaches no other object; false
+    /// for any other.
     #[inline(always)]
     pub(super) unsafe fn plain(&mut self, object: Object) -> bool {
         // SAFETY: a live object.
@@ -275,13 +280,13 @@ impl<'py> Encoding<'_, 'py> {
         true
     }
 
-    /// Looks the dict's key list up: by the addresses of its keys as they are, then by those of the
-    /// interned strings that equal them; or asks for its admission.
+    /// Looks up the dict's key list: first by the addresses of its keys, then by those of equal
+    /// interned strings. If there is none, tries to admit the key list as a new shape.
     unsafe fn dict_by_keys(&mut self, dict: Object, count: usize, spot: usize, depth: u32) -> Outcome {
         let mut pointers = std::mem::take(&mut self.pointers);
         pointers.clear();
         let mut item = Item::before_first();
-        // SAFETY: an exact dict; nothing below runs user code before its keys are held.
+        // SAFETY: an exact dict; no user code runs here before its keys are held.
         unsafe {
             while item.advance(dict) {
                 if ffi::PyUnicode_CheckExact(item.key) == 0 {
@@ -311,7 +316,8 @@ impl<'py> Encoding<'_, 'py> {
                 // SAFETY: as promised by the caller.
                 unsafe { self.shaped_or_keyed(dict, count, shape, id, depth) }
             }
-            // A draft of another thread's transaction, or an envelope that is full. (Its names have met all that they have.)
+            // The shape is a draft of another thread's transaction, or the envelope is full. (The
+            // names of an envelope have loaded all of their shapes, so there is none left to find.)
             // SAFETY: as promised by the caller.
             None if keys.is_empty() || self.target.is_full() => unsafe { self.keyed(dict, count, depth) },
             // SAFETY: as promised by the caller.
@@ -336,7 +342,7 @@ impl<'py> Encoding<'_, 'py> {
         // SAFETY: as promised by the caller.
         unsafe {
             let Some(index) = index else { return self.keyed(dict, keys.len(), depth) };
-            // The box stays where it is while `pending` grows.
+            // The box does not move while `pending` grows.
             let shape: *const ShapeNames = match self.pending.get(index) {
                 Some(shape) => &raw const **shape,
                 None => return self.keyed(dict, keys.len(), depth),
@@ -361,20 +367,20 @@ impl<'py> Encoding<'_, 'py> {
                 return Ok(());
             }
             self.take_back(mark);
-            // Only a dict that its own values' code has changed meanwhile comes here.
+            // Only a dict that was changed meanwhile by code of its own values gets here.
             self.keyed(dict, count, depth)
         }
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "reads as its siblings do")]
-    /// What becomes of a key list that is no shape yet: the index of a pending shape, or None for
-    /// a keyed map.
+    /// Decides about a key list that has no shape yet: the index of a pending shape, or None for a
+    /// keyed map.
     fn sight(&mut self, keys: &[Bound<'py, PyString>], is_root: bool) -> Outcome<Option<usize>> {
         let mut names = Vec::with_capacity(keys.len());
         for key in keys {
             match key.to_str() {
                 Ok(name) => names.push(name),
-                // A lone surrogate: no name of a shape.
+                // Names with lone surrogates cannot be in a shape.
                 Err(_) => return Ok(None),
             }
         }
@@ -391,7 +397,7 @@ impl<'py> Encoding<'_, 'py> {
         let id = match sighting {
             Sighting::Keyed => return Ok(None),
             Sighting::Known(id) => {
-                // Committed, but not met here yet: from now on `by_keys` finds it.
+                // Committed, but new to these names: from now on `by_keys` finds it.
                 let _ = self.names.named(self.py, id);
                 id
             }
@@ -409,7 +415,7 @@ impl<'py> Encoding<'_, 'py> {
         Ok(Some(self.pending.len() - 1))
     }
 
-    /// Tables of our own take every shape at once; the pending copy carries the id to be written.
+    /// Tables of our own admit every shape at once; the pending copy has the id to be written.
     fn admit_to_own_tables(&mut self, mut shape: Box<ShapeNames>) -> Option<Box<ShapeNames>> {
         let dictionary = self.names.source().dictionary();
         let id =

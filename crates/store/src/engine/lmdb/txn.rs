@@ -340,7 +340,7 @@ unsafe fn append_here(
     code
 }
 
-/// A value of which LMDB is told the size alone.
+/// A value with a size and no bytes: LMDB reserves room for it.
 fn room_for(parts: &[&[u8]]) -> ffi::MDB_val {
     ffi::MDB_val { mv_size: parts.iter().map(|part| part.len()).sum(), mv_data: ptr::null_mut() }
 }
@@ -352,7 +352,8 @@ fn room_for(parts: &[&[u8]]) -> ffi::MDB_val {
 unsafe fn write_parts(data: ffi::MDB_val, parts: &[&[u8]]) {
     let mut target: *mut u8 = data.mv_data.cast();
     for part in parts {
-        // SAFETY: within that room, as promised by the caller; the parts are borrowed from elsewhere, so they do not overlap.
+        // SAFETY: within that room, as promised by the caller. The parts are borrowed from
+        // elsewhere, so they do not overlap.
         unsafe {
             copy(slice::from_raw_parts_mut(target, part.len()), part);
             target = target.add(part.len());
@@ -483,7 +484,8 @@ impl LmdbWrite {
         let cursor = self.write_cursor(tree)?;
         let mut key = value_of(key);
         let mut data = room_for(parts);
-        // SAFETY: the cursor is open and its transaction live; with RESERVE, LMDB reads only the size.
+        // SAFETY: the cursor is open and its transaction live; with RESERVE, LMDB reads only the
+        // size.
         let code =
             unsafe { ffi::mdb_cursor_put(cursor, &raw mut key, &raw mut data, flags | ffi::MDB_RESERVE) };
         if code == 0 {
@@ -557,7 +559,8 @@ impl WriteTxn for LmdbWrite {
         self.set_found(tree, false);
         let mut bytes = value_of(key);
         let mut data = room_for(parts);
-        // SAFETY: the cursor is open and its transaction live; LMDB copies the key and reads only the value's size.
+        // SAFETY: the cursor is open and its transaction live; LMDB copies the key and reads only
+        // the value's size.
         let code = unsafe { append_here(cursor, &raw mut bytes, &raw mut data) };
         if code == 0 {
             // SAFETY: LMDB has just reserved the room.
@@ -673,14 +676,14 @@ mod tests {
     use crate::engine::{Engine, Tree, WriteTxn};
 
     thread_local! {
-        /// Whether LMDB is to do it all.
+        /// Whether LMDB does all appends itself.
         pub(super) static IS_OFF: Cell<bool> = const { Cell::new(false) };
-        /// How many entries were appended without it.
+        /// How many entries `append_here` has appended.
         pub(super) static ADDED: Cell<u64> = const { Cell::new(0) };
     }
 
     fn append(txn: &mut dyn WriteTxn, tree: Tree, number: u64) {
-        // Odd sizes and even ones, nothing, and what takes pages of its own.
+        // Odd and even sizes, an empty value, and one that takes pages of its own.
         let size = match number % 97 {
             0 => 0,
             1 => 1_500,
@@ -693,7 +696,7 @@ mod tests {
         assert!(txn.append(tree, &key, &[first, second]).unwrap());
     }
 
-    /// What a checkpoint, a bulk load and whoever changes something in between may ask for.
+    /// The file after appends as checkpoints and bulk loads make them, with other changes between.
     fn written(name: &str) -> Vec<u8> {
         let path: PathBuf =
             std::env::temp_dir().join(format!("pellucid-append-{name}-{}", std::process::id()));
