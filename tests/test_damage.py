@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -83,6 +84,77 @@ def leaf_pages(data: bytes) -> list[int]:
     heads = (data[at + 10 : at + 14] for at in range(0, len(data), 4096))
     fill = [struct.unpack("<HH", head) for head in heads]
     return [number for number, (kind, lower) in enumerate(fill) if kind == 2 and lower > 60]
+
+
+WAYS: dict[str, Callable[[pellucid.Database], object]] = {
+    "list": list,
+    "reversed": lambda db: list(reversed(db)),
+    "values": lambda db: list(db.values()),
+    "items": lambda db: list(db.items()),
+    "range": lambda db: list(db.range(start=10)),
+    "sum": lambda db: db.sum("a"),
+    "column": lambda db: db.column("s"),
+    "count": lambda db: db.where(F.a >= 0).count(),
+    "group_by": lambda db: db.group_by("a").agg(n=pellucid.count()).to_list(),
+    "to_dicts": lambda db: db.to_dicts(),
+    "to_arrow": lambda db: db.to_arrow(),
+    "backup": lambda db: db.backup(f"{db.path}.copy"),
+    "compact": lambda db: db.compact(),
+}
+
+
+@pytest.mark.parametrize("byte", [b"\x00", b"\x55", b"\xff"])
+def test_no_walk_ends_silently_at_a_damaged_page(tmp_path: Path, byte: bytes) -> None:
+    path = tmp_path / "a.pel"
+    with pellucid.open(path) as db:
+        db.update({n: {"a": n, "s": f"text {n:06}"} for n in range(4000)})
+    data = bytearray(path.read_bytes())
+    page = data.find(b"text 002000") // 4096
+    data[page * 4096 : (page + 1) * 4096] = byte * 4096
+    path.write_bytes(data)
+    with pellucid.open(path) as db:
+        for name, way in WAYS.items():
+            with pytest.raises(
+                pellucid.DatabaseCorrupt, match=f"is damaged at page {page}: it is not the leaf"
+            ):
+                pytest.fail(f"{name}: {way(db)}")
+        # What lies on other pages is there: one by one, and in ranges on either side.
+        found = {}
+        for n in range(4000):
+            with contextlib.suppress(pellucid.DatabaseCorrupt):
+                found[n] = db[n].a
+        assert all(n == a for n, a in found.items())
+        lost = sorted(set(range(4000)) - found.keys())
+        assert 0 < len(lost) < 200
+        assert 2000 in lost
+        assert [row.a for row in db.range(start=lost[-1] + 1)] == list(range(lost[-1] + 1, 4000))
+        assert len(db) - len(found) == len(lost)
+    assert not (tmp_path / "a.pel.copy").exists()
+
+
+@pytest.mark.parametrize("kept", [0, 12, 16, 32] * 3)
+def test_a_leaf_of_garbage_ends_no_process(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "a.pel"
+    with pellucid.open(path) as db:
+        db.update({n: {"a": n, "s": f"text {n:06}"} for n in range(4000)})
+    data = bytearray(path.read_bytes())
+    place = data.find(b"text 002000") // 4096 * 4096
+    # Behind its number and its kind, or where its entries begin and end, or the first of their offsets.
+    data[place + kept : place + 4096] = secrets.token_bytes(4096 - kept)
+    path.write_bytes(data)
+
+    def work() -> None:
+        with pellucid.open(path, "r") as db:
+            for name, way in WAYS.items():
+                if name in ("backup", "compact"):
+                    continue
+                with pytest.raises((pellucid.DatabaseCorrupt, pellucid.CorruptRecord)):
+                    way(db)
+            with pytest.raises((pellucid.DatabaseCorrupt, pellucid.CorruptRecord, KeyError)):
+                _ = db[2000].a
+
+    told = tmp_path / "told"
+    assert flips._forked(work, told) == 0, told.read_text() if told.exists() else "a signal"
 
 
 def flip(path: Path, at: int) -> None:

@@ -95,7 +95,7 @@ def test_an_older_file_beside_a_later_log_is_refused_and_both_stay(path: Path, t
     with Child(path) as child:
         child("db.update({n: 'x' for n in range(30)}); db.sync()")
         shutil.copy(path, older)
-        # A bulk commit begins the segment anew that the older file would go on with; the other one ends before.
+        # A bulk commit begins the segment anew that the older file would go on with. The other ends before.
         child("db.update({n: 'y' * 100 for n in range(100_000)}); db['last'] = 1")
         child.kill()
     newer = path.read_bytes()

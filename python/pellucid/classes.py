@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-__all__ = ["Field", "admits", "as_plain", "fields", "is_enum", "kind_of"]
+__all__ = [
+    "Field",
+    "admits",
+    "as_plain",
+    "check_row_class",
+    "fields",
+    "foreign_field",
+    "is_enum",
+    "kind_of",
+]
 
 
 def as_plain(value: Any) -> tuple[object] | None:
@@ -47,6 +56,36 @@ def admits(cls: type, value: object) -> bool:
     An instance of a subclass would not come back as one. A plain type like int has no fields to lose.
     """
     return isinstance(value, cls) and kind_of(cls) is None
+
+
+def check_row_class(cls: Any) -> None:
+    """`TypeError` for a class of which no value is an instance, so that a table of it would take none."""
+    typing = sys.modules.get("typing")
+    kind = None
+    if hasattr(cls, "__total__") and hasattr(cls, "__required_keys__"):
+        kind = "is a TypedDict, and its rows are plain dicts"
+    elif typing is not None and cls is typing.Any:
+        kind = "is no class"
+    elif getattr(cls, "_is_protocol", False):
+        kind = "is a Protocol, which makes no instances"
+    if kind is not None:
+        raise TypeError(
+            f"type= is the class that rows come back as, and {cls.__qualname__} {kind}; open the table "
+            "without type= for records, or make it a dataclass"
+        )
+
+
+def foreign_field(cls: Any, names: list[str]) -> str | None:
+    """What is wrong with the first of these names that is no field of `cls`; None where there is none."""
+    kind = kind_of(cls)
+    if kind is None or (kind == "model" and cls.model_config.get("extra") == "allow"):
+        return None
+    known = fields(cls, kind)
+    for name in names:
+        if name not in known:
+            listed = ", ".join(map(repr, known)) or "none"
+            return f"{cls.__qualname__} has no field {name!r}; its fields are {listed}"
+    return None
 
 
 # Which classes have fields, and which fields are they?

@@ -12,6 +12,7 @@ an `AttributeError`.
     |-- CorruptRecord           ValueError       bytes that are not a record
     |-- PickleDenied            ValueError       a stored pickle that the policy does not allow
     |-- UnregisteredType        LookupError      a stored object whose class is not registered
+    |-- UnreadableValue         ValueError       a stored object that could not be made
     |-- ParseError              ValueError       a text that is not an expression
     |-- StaleRecord             ReferenceError   a record of a closed snapshot or database
     |-- StaleTable              ReferenceError   a table that has been dropped
@@ -63,6 +64,7 @@ __all__ = [
     "TooManyGroups",
     "TransactionError",
     "UniqueError",
+    "UnreadableValue",
     "UnregisteredType",
     "UnsupportedKey",
     "UnsupportedValue",
@@ -100,6 +102,13 @@ class PickleDenied(Error, ValueError):
 
 class UnregisteredType(Error, LookupError):
     """A stored object whose class is not registered in this process."""
+
+
+class UnreadableValue(Error, ValueError):
+    """A stored object whose decode function, or what its pickle calls, raised `AttributeError` or `KeyError`.
+
+    That error is its `__cause__`: passed on as it is, it would say that the record has no such field.
+    """
 
 
 class ParseError(Error, ValueError):

@@ -120,7 +120,10 @@ class _Instance(_Maker):
             raise _Misfit(_holds(value, self.cls))
         if not self.takes_more and not value.keys() <= self.fields.keys():
             other = next(name for name in value if name not in self.fields)
-            raise _Misfit(self._unlike(f"has a field {other!r}, which {self.cls.__name__} does not have"))
+            raise _Misfit(
+                f"has a field {other!r}, which {self.cls.__name__} does not have; give the class that field, "
+                "delete it from the record, or read the record without type="
+            )
         makers = self._makers() if self.makers is None else self.makers
         if makers:
             value = {
@@ -130,12 +133,16 @@ class _Instance(_Maker):
         if not self.required <= value.keys():
             missing = next(name for name in self.fields if name in self.required and name not in value)
             raise _Misfit(
-                self._unlike(f"has no field {missing!r}, and {self.cls.__name__} has no default for it")
+                f"has no field {missing!r}, and {self.cls.__name__} has no default for it; give it one, or "
+                "read the record without type="
             )
         try:
             return self.finish(value)
         except TypeError as error:
-            raise _Misfit(self._unlike(f"does not make a {self.cls.__name__}: {error}")) from error
+            raise _Misfit(
+                f"does not make a {self.cls.__name__}: {error}; change the class, or read the record "
+                "without type="
+            ) from error
 
     def _makers(self) -> dict[str, _Maker]:
         hints = _hints(self.cls)
@@ -167,9 +174,6 @@ class _Instance(_Maker):
             return instance
 
         return constructed
-
-    def _unlike(self, what: str) -> str:
-        return f"{what}; give the class that field or a default, or read the record without type="
 
 
 class _Parts(_Maker):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["decode_array", "decode_registered", "encode", "register", "way_out"]
+__all__ = ["decode_array", "decode_registered", "encode", "instead_of", "register", "way_out"]
 
 _BY_CLASS: dict[type, tuple[str, Callable[[Any], object]]] = {}
 _BY_NAME: dict[str, Callable[[Any], object]] = {}
@@ -119,7 +119,7 @@ def encode(value: object, policy: str | tuple[str, ...]) -> tuple[object, ...] |
         return None
     from pellucid import pickles
 
-    return ("pickle", pickles.encode(value, policy))
+    return ("pickle", pickles.encode(value, policy, instead_of))
 
 
 def way_out(value: Any) -> str:
@@ -139,6 +139,9 @@ def way_out(value: Any) -> str:
         'allow pickles with pickle="allow" or a list of globals in open() or dumps(); note that reading a '
         "pickle runs code of its author"
     )
+    data_only = instead_of(value)
+    if data_only is not None:
+        return f", which has no place in a record; {data_only}"
     numpy = sys.modules.get("numpy")
     if numpy is not None and type(value) is numpy.ndarray:
         # Do not suggest register(): the class is stored as it is, and its other arrays would change too.
@@ -146,6 +149,9 @@ def way_out(value: Any) -> str:
             f" and dtype {value.dtype}, which holds Python objects; give it a dtype without them "
             f"(value.astype), store value.tolist(), or {if_pickled}"
         )
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and value is getattr(pandas, "NA", pandas):
+        return ", which stands for no value; store None"
     special = _way_out_of_zone(value) or _way_out_of_columns(value)
     if special is not None:
         return f"{special}, or {if_pickled}"
@@ -173,6 +179,37 @@ def way_out(value: Any) -> str:
         f", which has no place in a record; store {instead}, register the class with "
         f"pellucid.register({cls.__name__}, encode, decode), or {if_pickled}"
     )
+
+
+def instead_of(value: Any) -> str | None:
+    """What to store for code and for what runs, which no registration or pickle brings back."""
+    import io
+    import types
+    from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator
+
+    by_name = (
+        types.FunctionType,
+        types.BuiltinFunctionType,
+        types.MethodType,
+        types.MethodWrapperType,
+        types.WrapperDescriptorType,
+        types.MethodDescriptorType,
+    )
+    if isinstance(value, by_name):
+        return "store the function's name, and look the function up by it (a dict of your functions by name)"
+    if isinstance(value, type):
+        return "store the class's name, and look the class up by it; or did you mean an instance of it?"
+    if isinstance(value, types.ModuleType):
+        return "store the module's name, value.__name__, and import it with importlib.import_module(name)"
+    if isinstance(value, io.IOBase):
+        return "store what the file holds, value.read(), or its path"
+    if isinstance(value, (AsyncGenerator, Coroutine)):
+        return "await it, and store its result"
+    if isinstance(value, (Generator, Iterator)):
+        return "store list(value)"
+    if value is Ellipsis or value is NotImplemented:
+        return "store None, or a str that stands for it"
+    return None
 
 
 def _way_out_of_zone(value: Any) -> str | None:

@@ -22,13 +22,14 @@ from __future__ import annotations
 import copyreg
 import functools
 import io
+import itertools
 import pickle
 import struct
 import sys
 import types
 from fnmatch import fnmatchcase
 
-from pellucid.errors import PickleDenied
+from pellucid.errors import PickleDenied, UnsupportedValue
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["check_globals", "decode", "encode"]
+__all__ = ["check_globals", "decode", "encode", "wanted"]
 
 WILDCARDS = frozenset("*?[")
 BOUND_METHODS = (types.MethodType, types.BuiltinMethodType)
@@ -44,13 +45,52 @@ MISSING = object()
 SHARED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 
 
-def encode(value: object, policy: str | tuple[str, ...]) -> bytes:
-    """Return the pickle of a value, if `policy` allows it to be loaded again."""
-    data = pickle.dumps(value, protocol=5)
+def encode(
+    value: object, policy: str | tuple[str, ...], advise: Callable[[object], str | None] = lambda _: None
+) -> bytes:
+    """The pickle of a value, if `policy` allows to load it again.
+
+    Where there is none, `advise` says what to store instead.
+    """
+    cls = type(value)
+    try:
+        data = pickle.dumps(value, protocol=5)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        # The native encoder puts the place in front of it.
+        instead = advise(value)
+        raise UnsupportedValue(
+            f", of type {cls.__module__}.{cls.__qualname__}, cannot be pickled: {error}"
+            + (f"; {instead}" if instead else "")
+        ) from error
     if not isinstance(policy, str):
-        # Refuse now what the same policy could not read back later.
-        decode(data, policy)
+        # What could not be read back under the same policy is refused now, not then.
+        try:
+            decode(data, policy)
+        except PickleDenied as error:
+            why = str(error).replace("a stored pickle", "its pickle", 1)
+            raise PickleDenied(
+                f", of type {cls.__module__}.{cls.__qualname__}, would be a pickle that cannot be read back: "
+                f"{why}"
+            ) from None
     return data
+
+
+def wanted(data: bytes) -> str | None:
+    """The first class or function that a pickle names, mostly that of its object; runs nothing of it."""
+    import pickletools
+
+    texts: list[str] = []
+    try:
+        for operation, argument, _ in itertools.islice(pickletools.genops(data), 100):
+            if operation.name == "GLOBAL":
+                return str(argument).replace(" ", ".")
+            if operation.name == "STACK_GLOBAL":
+                return ".".join(texts[-2:]) if len(texts) > 1 else None
+            if "UNICODE" in operation.name:
+                texts.append(str(argument))
+    except Exception:  # Whatever is wrong with it: this is for a message alone.
+        return None
+    return None
 
 
 def decode(data: bytes, policy: str | tuple[str, ...]) -> object:

@@ -18,13 +18,18 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::hot::gil::{GilCell, GilRc, GilValue};
-use crate::hot::{callbacks, modules};
+use crate::hot::gil::GilCell;
+use crate::hot::gil::GilRc;
+use crate::hot::gil::GilValue;
+use crate::hot::callbacks;
+use crate::hot::modules;
 use crate::signals::is_interrupted;
-use crate::standing::{Fate, Standing};
+use crate::standing::Fate;
+use crate::standing::Standing;
 use crate::store_errors;
 use crate::values::hooks::PicklePolicy;
-use crate::values::names::{Names, Source};
+use crate::values::names::Names;
+use crate::values::names::Source;
 use crate::values::row::Gate;
 
 /// How many gates of transactions, and of pending handles, are kept before unused ones are removed.
@@ -130,7 +135,12 @@ impl Core {
         if self.gate.is_open() {
             Ok(())
         } else {
-            Err(errors::closed(py, &format!("database {}", self.target), "open it again"))
+            let now = if self.target == "\":memory:\"" {
+                "what was in memory is gone; open \":memory:\" for an empty one, or a path to keep what you store"
+            } else {
+                "open it again"
+            };
+            Err(errors::closed(py, &format!("database {}", self.target), now))
         }
     }
 

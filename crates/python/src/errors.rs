@@ -9,7 +9,7 @@ use pyo3::exceptions::{
     PyTypeError, PyUnicodeEncodeError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyIterator, PyString, PyType};
+use pyo3::types::{PyIterator, PySlice, PyString, PyType};
 
 use crate::hot::callbacks;
 
@@ -159,8 +159,13 @@ pub fn internal(what: &str) -> PyErr {
     PySystemError::new_err(format!("{what}; this is a bug in pellucid, please report it"))
 }
 
-/// `KeyError` with the key itself, as a dict raises it.
+/// `KeyError` with the key itself, as a dict raises it; `TypeError` for a slice, which is meant for what `range` gives.
 pub fn missing(key: &Bound<'_, PyAny>) -> PyErr {
+    if key.is_instance_of::<PySlice>() {
+        return type_error(
+            "a slice is no key; range(start, stop) of a table gives the rows of a range of keys",
+        );
+    }
     PyKeyError::new_err((key.clone().unbind(),))
 }
 

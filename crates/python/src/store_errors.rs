@@ -6,7 +6,12 @@ use pellucid_store::{IndexError, NotUnique, StoreError};
 use pyo3::exceptions::{PyKeyError, PyMemoryError};
 use pyo3::prelude::*;
 
-use crate::errors::{close_match, of_system, raise, shorten, stopped, value_error};
+use crate::errors::close_match;
+use crate::errors::of_system;
+use crate::errors::raise;
+use crate::errors::shorten;
+use crate::errors::stopped;
+use crate::errors::value_error;
 use crate::values::keys;
 
 /// The exception for an error of the store. Its class says what the caller can do; the message is
@@ -15,7 +20,9 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
     if let Some((path, message)) = error.beside_path() {
         // ENOENT, EISDIR and EEXIST have these numbers on every system that Python runs on.
         let (class, number) = match &error {
-            StoreError::IsDirectory { .. } => ("IsADirectoryError", Some(21)),
+            StoreError::IsDirectory { .. } | StoreError::NamesDirectory { .. } => {
+                ("IsADirectoryError", Some(21))
+            }
             StoreError::TargetExists { .. } => ("FileExistsError", Some(17)),
             StoreError::AccessDenied { source, .. } | StoreError::BesideDenied { source, .. } => {
                 ("PermissionError", source.raw_os_error())
@@ -66,7 +73,7 @@ pub fn of_store(py: Python<'_>, error: StoreError) -> PyErr {
         StoreError::DiskFull { source, .. }
         | StoreError::NoRoomForLog { source, .. }
         | StoreError::SyncFailed { source, .. }
-        | StoreError::Io { source, .. } => source.raw_os_error(),
+        | StoreError::Io { source, .. } => pellucid_store::system_number(source),
         _ => None,
     };
     match number.map(|number| raised.value(py).setattr("errno", number)) {

@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 use crate::core::Core;
 use crate::errors;
 use crate::hot::call_site::CallSite;
-use crate::hot::gil::{GilCell, GilValue};
+use crate::hot::gil::GilCell;
+use crate::hot::gil::GilValue;
 use crate::signals::Signals;
 use crate::store_errors;
 
@@ -30,6 +31,7 @@ use crate::store_errors;
 pub struct TransactionContext {
     core: Arc<Core>,
     entered: GilValue<Option<Entered>>,
+    has_ended: GilValue<bool>,
     // The line where it was entered, for the warning about a block that was never left.
     site: GilCell<Option<CallSite>>,
 }
@@ -46,7 +48,7 @@ struct Entered {
 impl TransactionContext {
     /// A transaction that begins when it is entered.
     pub fn new(core: Arc<Core>) -> Self {
-        Self { core, entered: GilValue::new(None), site: GilCell::new(None) }
+        Self { core, entered: GilValue::new(None), has_ended: GilValue::new(false), site: GilCell::new(None) }
     }
 
     /// Begins the transaction, or a savepoint.
@@ -114,8 +116,14 @@ impl TransactionContext {
     /// Ends the transaction or savepoint: keeps its work, or rolls it back.
     pub fn exit(&self, py: Python<'_>, keep: bool) -> PyResult<()> {
         let Some(entered) = self.entered.get() else {
-            return Err(errors::raise(py, "TransactionError", "this transaction was never entered"));
+            let what = if self.has_ended.get() {
+                "this transaction has ended already; call db.transaction() for another one"
+            } else {
+                "this transaction was never entered; use it in a with statement"
+            };
+            return Err(errors::raise(py, "TransactionError", what));
         };
+        self.has_ended.set(true);
         self.core.check_not_lent(py)?;
         if !self.core.gate.is_open() && !self.core.is_mine(py) {
             // `close` has rolled it back, so there is nothing left to end. Only a caller that

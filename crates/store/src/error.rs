@@ -12,8 +12,9 @@ use pellucid_record::{Corrupt, ShapeError};
 use crate::engine::EngineError;
 use crate::file::side_file::Strange;
 use crate::index::IndexError;
-use crate::sys::memory;
+use crate::sys::{memory, os};
 use crate::txn::writer_lock::command_of;
+use crate::wal::room::Reserved;
 
 /// A process that holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +86,11 @@ pub enum StoreError {
     },
     /// The path is a directory.
     IsDirectory {
+        /// The path that was asked for.
+        path: String,
+    },
+    /// The path ends as a directory's does, and no directory is there.
+    NamesDirectory {
         /// The path that was asked for.
         path: String,
     },
@@ -398,7 +404,7 @@ impl StoreError {
             Some(libc::EACCES | libc::EPERM) => Self::AccessDenied { path, source, is_readable: false },
             Some(libc::ENOMEM) => Self::NoMemory { what: "pages of the database" },
             Some(libc::EROFS) => Self::ReadOnly { path, why: "its file system is mounted read-only" },
-            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Self::DiskFull { path, source },
+            _ if os::is_of_room(&source) => Self::DiskFull { path, source },
             _ => Self::Io { action, path, source },
         }
     }
@@ -432,6 +438,9 @@ impl StoreError {
             Self::NotCreatable { path } => (path, "no file can be created there".to_owned()),
             Self::NoFolder { path } => (path, "no such folder".to_owned()),
             Self::IsDirectory { path } => (path, "it is a directory".to_owned()),
+            Self::NamesDirectory { path } => {
+                (path, "it ends with a slash, as a directory's path does".to_owned())
+            }
             Self::TargetExists { path } => (path, "it exists already".to_owned()),
             Self::AccessDenied { path, is_readable, .. } => {
                 (path, format!("no permission{}", if *is_readable { " to write it" } else { "" }))
@@ -451,6 +460,7 @@ impl StoreError {
             Self::NotCreatable { path } => write!(out, "'{path}' cannot be created"),
             Self::NoFolder { path } => write!(out, "there is no folder for '{path}'"),
             Self::IsDirectory { path } => write!(out, "'{path}' is a directory"),
+            Self::NamesDirectory { path } => write!(out, "'{path}' ends with a slash"),
             Self::NotADatabase { path, what } => write!(out, "'{path}' is not a pellucid database: {what}"),
             Self::Truncated { path, size, needed } => {
                 write!(out, "'{path}' has {size} bytes, but its pages need {needed}: its end was cut off")
@@ -507,9 +517,7 @@ impl StoreError {
             Self::Broken { path } => write!(out, "'{path}' takes no more writes: one failed at the disk"),
             Self::MapTooSmall { path, reserved } => fmt_outgrown(out, path, *reserved),
             Self::NoMemory { what } => write!(out, "not enough memory for {what}{}", memory::Limit),
-            Self::TransactionTooLarge { path } => {
-                write!(out, "one transaction changes too many pages of '{path}'")
-            }
+            Self::TransactionTooLarge { path } => write!(out, "one transaction changes too much of '{path}'"),
             Self::Unsupported { what } => write!(out, "{what}"),
             Self::Index(error) => write!(out, "{error}"),
             Self::Io { action, path, source } => write!(out, "cannot {action} '{path}': {source}"),
@@ -523,10 +531,14 @@ impl StoreError {
             Self::NotCreatable { .. } => "choose another folder",
             Self::NoFolder { .. } => "create it first",
             Self::IsDirectory { .. } => "a database is a single file",
+            Self::NamesDirectory { .. } => "a database is a single file: leave the slash out",
             Self::NotADatabase { .. } => "it was left as it is",
             Self::NewerFormat { .. } => "upgrade pellucid to read it",
             Self::DiskFull { source, .. } if source.raw_os_error() == Some(libc::EFBIG) => {
                 "nothing of this was written: a file may not become that long there; raise the limit (ulimit -f), or use another file system"
+            }
+            Self::DiskFull { source, .. } if Reserved::of(source).is_some() => {
+                "nothing of this was written: delete rows, free room on the disk, or move the database to a larger one"
             }
             Self::DiskFull { .. } => "nothing of this was written: make room, and try again",
             Self::TargetExists { .. } => "delete it first, or choose another name",
@@ -563,6 +575,9 @@ impl StoreError {
             }
             Self::Broken { .. } => {
                 "it can be read, and what was committed is there: close it, in every process, and open it again"
+            }
+            Self::Io { source, .. } if source.raw_os_error() == Some(libc::ELOOP) => {
+                "a symbolic link there leads back to itself: remove the link, or choose another path"
             }
             Self::Io { source, .. } if source.raw_os_error() == Some(libc::ENAMETOOLONG) => {
                 "choose a shorter name: those of the files beside a database are five bytes longer"

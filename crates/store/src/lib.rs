@@ -31,7 +31,7 @@ pub use index::{
     Building, Derive, Derived, Deriver, IndexError, IndexInfo, KeepOn, NotUnique, Reached, range_of_parts,
 };
 pub use store::{Durability, Mode, OpenOptions, Store};
-pub use sys::os::{is_first_thread, thread_number};
+pub use sys::os::{is_first_thread, system_number, thread_number};
 pub use txn::reader::Reader;
 pub use txn::scan::{Range, Row, Scan};
 pub use txn::single::{Hold, Known, key_of_roomy};

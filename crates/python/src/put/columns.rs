@@ -18,9 +18,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDateTime, PyDelta, PyType, PyTzInfo};
 
 use crate::errors;
-use crate::hot::arrow::{Broken, Incoming};
+use crate::hot::arrow::Broken;
+use crate::hot::arrow::Incoming;
 use crate::hot::callbacks;
-use crate::put::write::{apart_places, check_same, no_next};
+use crate::put::write::apart_places;
+use crate::put::write::check_same;
+use crate::put::write::no_next;
 use crate::query::handle::Query;
 use crate::table::handle::Table;
 use crate::transaction;

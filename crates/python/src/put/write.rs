@@ -24,11 +24,21 @@ use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::ahead::Walk;
 use crate::values::bytes::encode_object;
-use crate::values::change::{self, Edit, Fit};
-use crate::values::encode::{self, Encoded, PROVISIONAL_ID, Target};
-use crate::values::keys::{self, Key};
-use crate::values::names::{Met, Names, ShapeNames};
+use crate::values::change;
+use crate::values::change::Action;
+use crate::values::change::Edit;
+use crate::values::change::Fit;
+use crate::values::encode;
+use crate::values::encode::Encoded;
+use crate::values::encode::PROVISIONAL_ID;
+use crate::values::encode::Target;
+use crate::values::keys;
+use crate::values::keys::Key;
+use crate::values::names::Met;
+use crate::values::names::Names;
+use crate::values::names::ShapeNames;
 use crate::values::row::Row;
+use crate::values::path;
 use crate::values::row_errors;
 
 /// The shapes of an encoded record: those of the database, and those that are still to be admitted.
@@ -473,14 +483,20 @@ fn encode_parts(
     values: &[Bound<'_, PyAny>],
 ) -> PyResult<Vec<Encoded>> {
     let py = table.py();
-    let what = || {
-        format!(
-            "the value for {} of {}",
-            crate::values::path::show(py, &edit.path),
-            row_errors::describe(py, row)
-        )
+    let what = |number: usize| {
+        let (path, record) = (path::show(py, &edit.path), row_errors::describe(py, row));
+        let of_list = if path.is_empty() { record.clone() } else { format!("{path} of {record}") };
+        let nth = if values.len() > 1 { format!("value {number} (from 0)") } else { "the value".to_owned() };
+        match edit.action {
+            Action::Append => format!("{nth} to append to {of_list}"),
+            Action::Insert(index) => format!("the value to insert at [{index}] of {of_list}"),
+            Action::Splice(start, _) => {
+                format!("the value for {path}[{}] of {record}", start + number as i64)
+            }
+            _ => format!("the value for {of_list}"),
+        }
     };
-    values.iter().map(|value| encode_for(table, value, what)).collect()
+    values.iter().enumerate().map(|(number, value)| encode_for(table, value, || what(number))).collect()
 }
 
 /// `KeyError` for a row whose key has no record any more.

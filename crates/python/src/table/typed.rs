@@ -11,9 +11,11 @@ use crate::errors;
 use crate::hot::callbacks;
 use crate::hot::gil::GilRc;
 use crate::table::handle::Table;
-use crate::values::bytes::{self, handle_of_row};
+use crate::values::bytes;
+use crate::values::bytes::handle_of_row;
 use crate::values::row::Row;
-use crate::values::{hooks, row_errors};
+use crate::values::hooks;
+use crate::values::row_errors;
 
 /// The class of a table's rows.
 pub struct RowClass {
@@ -33,7 +35,11 @@ pub fn class_of(argument: Option<&Bound<'_, PyAny>>, run_init: bool) -> PyResult
         };
     };
     match argument.cast::<PyType>() {
-        Ok(class) => Ok(Some(RowClass { python: class.clone().unbind(), run_init })),
+        Ok(class) => {
+            hooks::check_row_class(class)?;
+            Ok(Some(RowClass { python: class.clone().unbind(), run_init }))
+        }
+        // Not a class on Python 3.10.
         Err(_) => Err(errors::type_error(format!(
             "type= is the class that rows come back as, not {}; what a field of it holds, its annotations say",
             argument.repr()?
@@ -68,6 +74,25 @@ pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny
 }
 
 impl Table {
+    /// Raises where the table's class has not all fields of these names: its rows could not be read with them.
+    pub fn check_fields<'a>(&self, py: Python<'_>, names: impl Iterator<Item = &'a str>) -> PyResult<()> {
+        let Some(class) = &self.class else { return Ok(()) };
+        let class = class.python.bind(py);
+        let names: Vec<&str> = names.collect();
+        match hooks::foreign_field(class, &names)? {
+            None => Ok(()),
+            Some(why) => Err(errors::raise(
+                py,
+                "WrongClass",
+                format!(
+                    "update() of table {:?}, which was opened with type={}: {why}; nothing was written",
+                    self.name(py),
+                    class.name()?
+                ),
+            )),
+        }
+    }
+
     /// Raises if `value` is not an instance of the table's class; `place` names it.
     pub fn check_class(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
         let py = value.py();

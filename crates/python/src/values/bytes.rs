@@ -22,15 +22,28 @@ use pyo3::types::PyBytes;
 
 use crate::counters;
 use crate::errors;
-use crate::hot::gil::{GilCell, GilRc, Strong};
-use crate::values::encode::{self, Encoded, Encoding, Target};
-use crate::values::handles::{Record, RecordList};
+use crate::hot::gil::GilCell;
+use crate::hot::gil::GilRc;
+use crate::hot::gil::Strong;
+use crate::values::encode;
+use crate::values::encode::Encoded;
+use crate::values::encode::Encoding;
+use crate::values::encode::Target;
+use crate::values::handles::Record;
+use crate::values::handles::RecordList;
 use crate::values::hooks::PicklePolicy;
-use crate::values::names::{Names, ShapeNames, Source};
+use crate::values::names::Names;
+use crate::values::names::ShapeNames;
+use crate::values::names::Source;
 use crate::values::node::Node;
 use crate::values::reading::Reading;
-use crate::values::row::{Gate, Holder, Row};
-use crate::values::{alloc, decode, row_errors};
+use crate::values::row::Gate;
+use crate::values::row::Holder;
+use crate::values::row::Row;
+use crate::values::alloc;
+use crate::values::decode;
+use crate::values::row_errors;
+use crate::values::scalars;
 
 /// How many shapes `dumps` remembers before it starts over.
 const REMEMBERED_SHAPE_COUNT_MAX: usize = 4096;
@@ -331,6 +344,34 @@ fn damaged_envelope(py: Python<'_>, bytes: &[u8], error: &Corrupt) -> PyErr {
     }
 }
 
+/// Bytes whose checksum does not fit: how many too many there are, where these are few, since that is what a file that was read in wrong parts has.
+#[cold]
+fn unfit(py: Python<'_>, bytes: &[u8]) -> PyErr {
+    const MORE_MAX: usize = 16;
+    for more in 1..=MORE_MAX.min(bytes.len()) {
+        let shorter = bytes.get(..bytes.len() - more).unwrap_or_default();
+        if Envelope::parse(shorter).is_ok_and(|envelope| envelope.checksum_fits(shorter)) {
+            let (count, value) = (errors::counted(more, "byte"), shorter.len());
+            return errors::corrupt_record(
+                py,
+                format!(
+                    "{count} too many: the value ends at byte {value} of {}; cut off what is behind it",
+                    bytes.len()
+                ),
+            );
+        }
+    }
+    match envelope::CutOff::of(bytes) {
+        Some(_) => damaged_envelope(py, bytes, &Corrupt::new(Damage::Checksum, 8)),
+        None => errors::corrupt_record(
+            py,
+            "these bytes are no pellucid value: their checksum does not fit; some were changed, or there are more of \
+             them than dumps() gave"
+                .to_owned(),
+        ),
+    }
+}
+
 fn parse<'a>(py: Python<'_>, bytes: &'a [u8]) -> PyResult<Envelope<'a>> {
     if bytes.first() != Some(&ENVELOPE_BYTE) {
         return Err(errors::corrupt_record(
@@ -437,7 +478,7 @@ pub fn loads<'py>(
     let (span, holder) = open_buffer(buffer)?;
     let envelope = parse(py, span.bytes(&holder))?;
     if !envelope.checksum_fits(span.bytes(&holder)) {
-        return Err(damaged_envelope(py, span.bytes(&holder), &Corrupt::new(Damage::Checksum, 8)));
+        return Err(unfit(py, span.bytes(&holder)));
     }
     let names = names_of_tables(py, &envelope)?;
     let record = (envelope.record_offset(), envelope.record.len());
@@ -489,7 +530,8 @@ pub fn plain_of_row<'py>(py: Python<'py>, row: &GilRc<Row>) -> PyResult<Bound<'p
     let reading = Reading::new(row);
     match pellucid_record::view::root(reading.bytes(), &*row.names) {
         Ok(Root::Container(place)) => decode::plain(py, &reading, &Slot::Container(place)),
-        Ok(Root::Scalar(slot)) => decode::plain_at(py, &reading, &slot, 0),
+        Ok(Root::Scalar(slot)) => decode::plain_at(py, &reading, &slot, 0)
+            .map_err(|error| scalars::unmade(py, &reading, &slot, None, error)),
         Err(error) => Err(row_errors::corrupt_row(py, row, &error)),
     }
 }

@@ -17,12 +17,17 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use crate::counters;
 use crate::errors;
 use crate::hot::text;
-use crate::values::bytes::{self, Values};
+use crate::values::bytes;
+use crate::values::bytes::Values;
 use crate::values::handles::Record;
-use crate::values::names::{Names, Source};
-use crate::values::node::{Node, Step, is_dict};
+use crate::values::names::Names;
+use crate::values::names::Source;
+use crate::values::node::Node;
+use crate::values::node::Step;
+use crate::values::node::is_dict;
 use crate::values::row::Row;
-use crate::values::{path, row_errors};
+use crate::values::path;
+use crate::values::row_errors;
 
 /// The action at the end of a path; values are indexes into the encoded values beside it.
 #[derive(Clone, Copy)]
@@ -339,7 +344,13 @@ pub fn set_field(
         return Err(errors::raise(
             py,
             "UnsupportedValue",
-            format!("{} cannot be a key of a stored dict", key.get_type().name()?),
+            format!(
+                "{} of type {} cannot be a key in {}; the keys of a dict in a record are str, int, float, bool, None, \
+                 bytes, date, datetime, UUID, Decimal, and tuples of these",
+                errors::brief(key),
+                key.get_type().fully_qualified_name()?,
+                row_errors::describe(py, &record.get().node.row)
+            ),
         ));
     };
     change(py, &record.get().node, Some(step), Action::Set, std::slice::from_ref(value))

@@ -16,13 +16,19 @@ use pyo3::prelude::*;
 use crate::counters;
 use crate::errors;
 use crate::hot::gil::GilRc;
-use crate::hot::{callbacks, small, text};
-use crate::values::handles::{Record, RecordList};
+use crate::hot::callbacks;
+use crate::hot::small;
+use crate::hot::text;
+use crate::values::handles::Record;
+use crate::values::handles::RecordList;
 use crate::values::names::ShapeNames;
-use crate::values::node::{Node, Step};
+use crate::values::node::Node;
+use crate::values::node::Step;
 use crate::values::reading::Reading;
 use crate::values::row::Row;
-use crate::values::{alloc, row_errors, scalars};
+use crate::values::alloc;
+use crate::values::row_errors;
+use crate::values::scalars;
 
 /// How many elements of a set, or keys of a dict, are added between two checks for signals.
 const ADDED_BETWEEN_SIGNALS: u32 = 64;
@@ -36,7 +42,9 @@ pub fn handle<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = parent.py();
     counters::field_decoded();
-    let Slot::Container(place) = slot else { return scalar(py, reading, slot) };
+    let Slot::Container(place) = slot else {
+        return scalar(py, reading, slot).or_else(|error| unmade_field(parent, reading, slot, step(), error));
+    };
     match place.kind {
         Kind::Shaped | Kind::Keyed => {
             let node = Node::child(reading, parent, step(), place)?;
@@ -49,6 +57,21 @@ pub fn handle<'py>(
         Kind::Tuple => tuple_of_handles(parent, reading, &place, step()),
         Kind::Set | Kind::FrozenSet => plain(py, reading, &Slot::Container(place)),
     }
+}
+
+/// What a field raises that cannot be made.
+#[cold]
+fn unmade_field<'py>(
+    parent: &Bound<'py, PyAny>,
+    reading: &Reading<'_>,
+    slot: Slot<'_>,
+    step: Step,
+    error: PyErr,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = parent.py();
+    let mut path = crate::values::handles::node_of(parent)?.path(py)?;
+    path.push(step);
+    Err(scalars::unmade(py, reading, &slot, Some(crate::values::path::show(py, &path)), error))
 }
 
 /// A tuple cannot change, but a list in it can, so its elements are handles as well.

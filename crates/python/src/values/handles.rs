@@ -7,10 +7,13 @@ use pellucid_record::shape::Dictionary;
 use pyo3::prelude::*;
 
 use crate::hot::gil::GilRc;
-use crate::values::alloc::{Handle, Pool};
-use crate::values::names::{Names, Source};
+use crate::values::alloc::Handle;
+use crate::values::alloc::Pool;
+use crate::values::names::Names;
+use crate::values::names::Source;
 use crate::values::node::Node;
-use crate::values::row::{Gate, Row};
+use crate::values::row::Gate;
+use crate::values::row::Row;
 
 /// A stored dict, read in place.
 ///

@@ -10,7 +10,10 @@ use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
 use crate::errors;
 use crate::hot::gil::Strong;
 use crate::hot::text;
-use crate::values::encode::{Encoding, Outcome, Reason, fail};
+use crate::values::encode::Encoding;
+use crate::values::encode::Outcome;
+use crate::values::encode::Reason;
+use crate::values::encode::fail;
 
 /// Which pickles may be written and read: the value of `pickle=` in `open`, `dumps` and `loads`.
 pub struct PicklePolicy {
@@ -45,7 +48,13 @@ impl PicklePolicy {
                 argument.repr()?
             )));
         };
-        let globals: Vec<String> = names.map(|name| name?.extract()).collect::<PyResult<_>>()?;
+        let checked = |name: PyResult<Bound<'_, PyAny>>| {
+            let name = name?;
+            let extracted = name.extract::<String>();
+            let wanted = "a name in full, such as \"mypkg.models.Order\", in quotes";
+            errors::argument(&name, extracted, "each element of pickle=[...]", wanted)
+        };
+        let globals: Vec<String> = names.map(checked).collect::<PyResult<_>>()?;
         let globals = PyTuple::new(argument.py(), globals)?;
         pickles(argument.py())?.call_method1("check_globals", (&globals,))?;
         Ok(Self { object: Some(Strong::new(globals.as_any())), is_allow: false })
@@ -142,11 +151,20 @@ pub fn decode_pickle<'py>(
     policy: &PicklePolicy,
 ) -> PyResult<Bound<'py, PyAny>> {
     if policy.is_deny() {
+        let wanted: Option<String> = text::bytes(py, data)
+            .and_then(|data| pickles(py)?.call_method1("wanted", (data,))?.extract())
+            .unwrap_or_default();
+        let (of, list) = match wanted {
+            Some(wanted) => (format!(" of {wanted:?}"), format!("pickle=[{wanted:?}]")),
+            None => (String::new(), "the list of globals it may use".to_owned()),
+        };
         return Err(errors::raise(
             py,
             "PickleDenied",
-            "a stored value is a pickle, and pickles are denied; open with pickle=\"allow\", or with the list of globals \
-             it may use, if you trust the file's author",
+            format!(
+                "a stored value is a pickle{of}, and pickles are denied; open with pickle=\"allow\", or with {list}, if \
+                 you trust the file's author"
+            ),
         ));
     }
     // The bytes are copied first: the import may run code that writes to a viewed buffer.
@@ -170,6 +188,16 @@ pub fn build<'py>(
     run_init: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     class.py().import("pellucid.instances")?.call_method1("build", (class, value, run_init))
+}
+
+/// Why a table cannot have rows of a class raises.
+pub fn check_row_class(class: &Bound<'_, PyType>) -> PyResult<()> {
+    class.py().import("pellucid.classes")?.call_method1("check_row_class", (class,)).map(|_| ())
+}
+
+/// What is wrong with the first of these names that is no field of a class; None where all are.
+pub fn foreign_field(class: &Bound<'_, PyType>, names: &[&str]) -> PyResult<Option<String>> {
+    class.py().import("pellucid.classes")?.call_method1("foreign_field", (class, names.to_vec()))?.extract()
 }
 
 /// Whether a table with a class accepts a value that is not of exactly that class.

@@ -8,7 +8,8 @@ use pyo3::types::{
 };
 
 use crate::errors;
-use crate::hot::gil::{self, GilCell};
+use crate::hot::gil;
+use crate::hot::gil::GilCell;
 use crate::hot::modules::is_instance_of;
 use crate::hot::text;
 use crate::values::calendar::ordinal_of;
@@ -181,6 +182,20 @@ fn push_rare(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), 
     let kind = kind.to_str()?;
     let instead = if kind == "list" {
         "; use tuple(key)"
+    } else if kind == "slice" {
+        "; range(start, stop) gives the rows of a range of keys"
+    } else if kind == "bytearray" || kind == "memoryview" {
+        "; use bytes(key)"
+    } else if kind == "datetime.time" {
+        "; use key.isoformat()"
+    } else if kind == "datetime.timedelta" {
+        "; use key.total_seconds()"
+    } else if object.hasattr("to_pydatetime")? {
+        "; use key.to_pydatetime()"
+    } else if is_instance_of_any(object, "enum", "Enum")? {
+        "; use key.value, or key.name"
+    } else if object.hasattr("__fspath__")? {
+        "; use str(key)"
     } else if kind.starts_with("numpy.") && object.hasattr("tolist")? {
         "; use key.tolist(), which is of Python's own types"
     } else {
@@ -190,6 +205,12 @@ fn push_rare(encoder: &mut KeyEncoder, object: &Bound<'_, PyAny>) -> Result<(), 
         "is of type {kind}; keys are str, bytes, int, float, bool, None, date, datetime, UUID, Decimal and tuples of \
          these{instead}"
     ))
+}
+
+/// Whether it is an instance of a class of a module, or of a subclass; not where nobody has imported the module.
+fn is_instance_of_any(object: &Bound<'_, PyAny>, module: &str, class: &str) -> PyResult<bool> {
+    let module = object.py().import("sys")?.getattr("modules")?.call_method1("get", (module,))?;
+    if module.is_none() { Ok(false) } else { object.is_instance(&module.getattr(class)?) }
 }
 
 fn push_int(encoder: &mut KeyEncoder, object: &Bound<'_, PyInt>) -> Result<(), Refusal> {

@@ -14,8 +14,16 @@ use crate::errors;
 use crate::values::handles::Record;
 use crate::values::node::Step;
 use crate::values::reading::Reading;
-use crate::values::views::{DictItems, DictKeys, DictValues, Shows, Viewed};
-use crate::values::{change, decode, field, path, row_errors};
+use crate::values::views::DictItems;
+use crate::values::views::DictKeys;
+use crate::values::views::DictValues;
+use crate::values::views::Shows;
+use crate::values::views::Viewed;
+use crate::values::change;
+use crate::values::decode;
+use crate::values::field;
+use crate::values::path;
+use crate::values::row_errors;
 
 /// The attribute names that are methods; all other names are fields. The list is frozen: a verb
 /// that is added later becomes a function of the module, so that no release takes a field's name

@@ -2,16 +2,21 @@
 
 use pellucid_record::error::{Corrupt, Damage, EncodeError};
 use pyo3::exceptions::{
-    PyAttributeError, PyKeyError, PyMemoryError, PyRuntimeError, PyUnicodeDecodeError, PyValueError,
+    PyAttributeError, PyException, PyKeyError, PyMemoryError, PyRuntimeError, PyUnicodeDecodeError,
+    PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::errors::{corrupt_record, raise, shorten};
-use crate::values::encode::{Failure, Reason};
+use crate::errors::corrupt_record;
+use crate::errors::raise;
+use crate::errors::shorten;
+use crate::values::encode::Failure;
+use crate::values::encode::Reason;
 use crate::values::handles::Record;
 use crate::values::keys;
-use crate::values::node::{Node, Step};
+use crate::values::node::Node;
+use crate::values::node::Step;
 use crate::values::row::Row;
 
 /// `AttributeError` for a field that a record does not have.
@@ -121,6 +126,49 @@ pub fn corrupt_key(py: Python<'_>, table: &str, key: &[u8], error: &Corrupt) -> 
     )
 }
 
+/// Adds the place to an error of a decode function or of a pickle: the record, and where in it the
+/// object is. Errors that are not pellucid's keep their class and get the place as a note.
+///
+/// `AttributeError` and `KeyError` would say that the record has no such field, and
+/// `getattr(rec, name, default)` would return the default. They become an `UnreadableValue`.
+pub fn unmade(py: Python<'_>, row: &Row, at: Option<String>, error: PyErr) -> PyErr {
+    let value = error.value(py);
+    let Ok(class) = error.get_type(py).name().map(|name| name.to_string()) else { return error };
+    if !error.is_instance_of::<PyException>(py)
+        || error.is_instance_of::<PyMemoryError>(py)
+        || ["CorruptRecord", "StaleRecord", "Closed"].contains(&class.as_str())
+    {
+        return error;
+    }
+    let record = describe(py, row);
+    let place = match at.filter(|at| !at.is_empty()) {
+        Some(at) => format!("{at} of {record}"),
+        None => record.clone(),
+    };
+    if ["PickleDenied", "UnregisteredType", "UnreadableValue"].contains(&class.as_str()) {
+        let message = value.to_string();
+        // One in another is placed by the inner one.
+        if !message.contains(&record) {
+            let _ = value.setattr("args", (format!("{place}: {message}"),));
+        }
+        return error;
+    }
+    let what =
+        format!("{place} cannot be read: its decode function, or what its pickle calls, raised {class}");
+    if error.is_instance_of::<PyAttributeError>(py) || error.is_instance_of::<PyKeyError>(py) {
+        let why = value.str().map(|text| text.to_string()).unwrap_or_default();
+        let raised = raise(py, "UnreadableValue", format!("{what}: {why}"));
+        raised.set_cause(py, Some(error));
+        return raised;
+    }
+    let has_note = value.getattr("__notes__").is_ok_and(|notes| !notes.is_none());
+    if !has_note {
+        // Python 3.10 has no notes.
+        let _ = value.call_method1("add_note", (what,));
+    }
+    error
+}
+
 /// Turns a `ValueError` from decoding damaged bytes into a `CorruptRecord`.
 pub fn undecodable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
     // The code below makes objects, for which there may be no memory.
@@ -156,6 +204,18 @@ fn text_offset(py: Python<'_>, row: &Row, error: &PyErr) -> Option<usize> {
     Some(place + start)
 }
 
+/// Names the place of an object that cannot be pickled, or whose pickle could not be read back.
+fn of_pickling(py: Python<'_>, error: PyErr, place: &str) -> PyErr {
+    let is_ours = crate::errors::is_of(py, &error, "PickleDenied")
+        || (crate::errors::is_of(py, &error, "UnsupportedValue") && error.cause(py).is_some());
+    let value = error.value(py);
+    let message = value.to_string();
+    if is_ours && message.starts_with(", ") {
+        let _ = value.setattr("args", (format!("{place}{message}"),));
+    }
+    error
+}
+
 /// The exception for a failed encoding. `place` names the value in the message.
 pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
     let mut path = String::new();
@@ -171,7 +231,7 @@ pub fn of_failure(py: Python<'_>, failure: Failure, place: &str) -> PyErr {
     }
     let at = if path.is_empty() { String::new() } else { format!(" at {path}") };
     match failure.reason {
-        Reason::Python(error) => error,
+        Reason::Python(error) => of_pickling(py, error, &format!("{place}{at}")),
         Reason::Unsupported(object) => {
             let kind = object.bind(py).get_type();
             let kind = kind.fully_qualified_name().map(|name| name.to_string()).unwrap_or_default();

@@ -16,13 +16,21 @@ use crate::hot::gil::GilRc;
 use crate::hot::modules::is_instance_of;
 use crate::hot::text;
 use crate::values::calendar::ordinal_of;
-use crate::values::dates::{
-    clock, datetime_bits, new_date, new_datetime, offset_micros, time_bits, zone_bytes, zone_of,
-};
-use crate::values::encode::{Encoding, Outcome};
+use crate::values::dates::clock;
+use crate::values::dates::datetime_bits;
+use crate::values::dates::new_date;
+use crate::values::dates::new_datetime;
+use crate::values::dates::offset_micros;
+use crate::values::dates::time_bits;
+use crate::values::dates::zone_bytes;
+use crate::values::dates::zone_of;
+use crate::values::encode::Encoding;
+use crate::values::encode::Outcome;
 use crate::values::reading::Reading;
 use crate::values::row::Row;
-use crate::values::{decode, hooks, row_errors};
+use crate::values::decode;
+use crate::values::hooks;
+use crate::values::row_errors;
 
 /// Encodes an object that is not exactly a dict, list, tuple, set, str, bytes, number, bool or
 /// None.
@@ -127,10 +135,30 @@ pub fn decode<'py>(
     match *slot {
         Slot::Date(ordinal) => new_date(py, ordinal),
         Slot::Datetime(bits) => new_datetime(py, bits, None),
-        Slot::Heap { tag, payload, offset } => from_payload(py, reading, tag, payload, offset, depth),
+        Slot::Heap { tag, payload, offset } => {
+            let object = from_payload(py, reading, tag, payload, offset, depth);
+            // What is no part of a container has a field around it, whose name the caller knows.
+            if depth == 0 { object } else { object.map_err(|error| unmade(py, reading, slot, None, error)) }
+        }
         _ => Err(errors::internal("a slot that is no scalar")),
     }
     .map_err(|error| row_errors::undecodable(py, reading.row(), error))
+}
+
+/// What it raises that a registered class or a pickle did not make its object; `at` is where in the record that is, if it is known.
+pub fn unmade(
+    py: Python<'_>,
+    reading: &Reading<'_>,
+    slot: &Slot<'_>,
+    at: Option<String>,
+    error: PyErr,
+) -> PyErr {
+    match slot {
+        Slot::Heap { tag: tag::REGISTERED | tag::PICKLE | tag::APART, .. } => {
+            row_errors::unmade(py, reading.row(), at, error)
+        }
+        _ => error,
+    }
 }
 
 fn damaged() -> PyErr {

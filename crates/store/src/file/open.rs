@@ -121,6 +121,11 @@ fn open_stranger(path: &Path, options: &OpenOptions) -> Result<Arc<Database>, St
 /// The resolved path of a file, so that all processes find the same lock files.
 fn real_path(path: &Path) -> Result<PathBuf, StoreError> {
     let failed = |source| StoreError::from_io("find", path.display().to_string(), source);
+    // `Path` drops these when it takes a path apart, and would create the file without them.
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if (bytes.ends_with(b"/") || bytes.ends_with(b"/.")) && !path.is_dir() {
+        return Err(StoreError::NamesDirectory { path: path.display().to_string() });
+    }
     match path.canonicalize() {
         Ok(path) => Ok(path),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

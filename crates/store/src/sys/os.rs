@@ -172,7 +172,14 @@ pub(crate) fn is_on_read_only(file: &File) -> bool {
 
 /// Whether an error says that the disk is full, or the user's quota used up.
 pub(crate) fn is_of_room(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
+    matches!(system_number(error), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
+}
+
+/// The system's number of an error, also of one that stands for it and says more.
+#[must_use]
+pub fn system_number(error: &io::Error) -> Option<i32> {
+    let is_reserved = || error.kind() == io::ErrorKind::StorageFull;
+    error.raw_os_error().or_else(|| is_reserved().then_some(libc::ENOSPC))
 }
 
 /// Whether this user may create files in the folder of a file.

@@ -18,7 +18,7 @@ mod newest;
 mod read;
 mod record;
 mod recording;
-mod room;
+pub(crate) mod room;
 mod segments;
 mod single;
 mod space;

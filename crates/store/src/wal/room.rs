@@ -10,10 +10,12 @@
 //! made before the free pages are counted.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::{FileSize, Tree, Usage};
+use crate::error::Bytes;
 use crate::wal::record;
 
 /// What a checkpoint writes besides rows: the catalog, the list of free pages, the inner pages on
@@ -23,6 +25,36 @@ const LEAST: u64 = 256 << 10;
 /// tree.
 const ENTRY_SIZE: u64 = 64;
 const PAGE_SIZE: u64 = 4096;
+
+/// Rows are refused although the disk is not full yet.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    free: u64,
+    needed: u64,
+}
+
+impl Reserved {
+    fn error(free: u64, needed: u64) -> io::Error {
+        io::Error::new(io::ErrorKind::StorageFull, Self { free, needed })
+    }
+
+    /// What an error says of that, if that is what it is about.
+    pub(crate) fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for Reserved {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (free, needed) = (Bytes(self.free), Bytes(self.needed));
+        write!(
+            out,
+            "{free} are free there and in the file, and {needed} are needed: the last room is kept for deletes"
+        )
+    }
+}
+
+impl std::error::Error for Reserved {}
 
 /// What is known of the tree's file.
 pub(crate) struct Room {
@@ -55,7 +87,7 @@ impl Room {
     /// and `pending` bytes in the log.
     ///
     /// # Errors
-    /// `ENOSPC` if there would be no room for its checkpoint or, after a put, none for deletes.
+    /// `Reserved` if there would be no room for its checkpoint or, after a put, none for deletes.
     pub(crate) fn check(&self, free: u64, pending: u64, piece: u64, bytes: &[u8]) -> io::Result<()> {
         let (used, spare) = (self.used.load(Ordering::Relaxed), self.spare.load(Ordering::Relaxed));
         // Some of the file's free pages are still read by older snapshots.
@@ -65,19 +97,17 @@ impl Room {
         if room >= needed || (pending == 0 && !adds_rows(bytes)) {
             return Ok(());
         }
-        Err(io::Error::from_raw_os_error(libc::ENOSPC))
+        Err(Reserved::error(room, needed))
     }
 
     /// Check that a bulk commit that adds rows may be made, with `free` bytes on the disk.
     ///
     /// # Errors
-    /// `ENOSPC` if there would be no room for deletes after it.
+    /// `Reserved` if there would be no room for deletes after it.
     pub(crate) fn check_bulk(free: u64, piece: u64, size: FileSize) -> io::Result<()> {
         let growth = size.after.saturating_sub(size.now);
-        if growth == 0 || free >= growth.saturating_add(cost(piece, size.after)) {
-            return Ok(());
-        }
-        Err(io::Error::from_raw_os_error(libc::ENOSPC))
+        let needed = growth.saturating_add(cost(piece, size.after));
+        if growth == 0 || free >= needed { Ok(()) } else { Err(Reserved::error(free, needed)) }
     }
 }
 

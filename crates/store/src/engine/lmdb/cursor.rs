@@ -1,9 +1,8 @@
-//! The LMDB cursor: walks over the entries of a tree.
+//! The LMDB cursor: walks over the entries of a tree, with a call of LMDB for each.
 //!
-//! One call of LMDB finds the first entry of a leaf page. The other entries of the page are read in
-//! the map (`engine/lmdb/page.rs`), and LMDB's cursor is moved behind them when the walk goes on.
-//! In write transactions, whose changed pages are outside the map, and wherever a page does not
-//! look as it should, LMDB is called for each entry.
+//! Write transactions walk so, whose changed pages are outside the map, and all transactions where
+//! it is not known where the map is. Others read the pages themselves (`engine/lmdb/walk.rs`), which
+//! is faster, and safe in damaged pages.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};
@@ -12,7 +11,6 @@ use std::ptr;
 
 use pellucid_lmdb_sys as ffi;
 
-use crate::engine::lmdb::page::Leaf;
 use crate::engine::lmdb::{Environment, check, error_of};
 use crate::engine::{Batch, Cursor, Direction, EngineError, Entry, Start};
 
@@ -47,16 +45,7 @@ pub(crate) struct LmdbCursor<'t> {
     direction: Direction,
     /// The entry at LMDB's cursor, not returned yet.
     pending: Option<Entry<'t>>,
-    /// The last entry that was returned, if LMDB's cursor must be moved to it before the walk goes
-    /// on.
-    ahead: Option<&'t [u8]>,
     is_over: bool,
-    /// Pages in the file when the cursor was opened: no address beyond them is read.
-    page_count: u64,
-    /// The leaf page that the last `fill` read.
-    last_page: usize,
-    /// Whether `fill` may read pages in the map.
-    reads_pages: bool,
     _txn: PhantomData<&'t ()>,
 }
 
@@ -79,19 +68,9 @@ impl<'t> LmdbCursor<'t> {
             environment,
             direction: Direction::Forward,
             pending: None,
-            ahead: None,
             is_over: true,
-            page_count: environment.info().me_last_pgno as u64 + 1,
-            last_page: 0,
-            reads_pages: true,
             _txn: PhantomData,
         })
-    }
-
-    /// The same cursor, without reading pages in the map.
-    pub(crate) fn plain(mut self) -> Self {
-        self.reads_pages = false;
-        self
     }
 
     fn go(&mut self, operation: c_uint, key: &[u8]) -> Result<Option<Entry<'t>>, EngineError> {
@@ -104,19 +83,6 @@ impl<'t> LmdbCursor<'t> {
             ffi::MDB_NOTFOUND => Ok(None),
             code => Err(read_error(code)),
         }
-    }
-
-    /// The leaf page of a key that LMDB's cursor has just returned.
-    fn leaf_of(&self, key: &[u8]) -> Option<(Leaf<'t>, usize)> {
-        if !self.reads_pages {
-            return None;
-        }
-        let address = key.as_ptr() as usize;
-        let bounds = self.environment.map_bounds(address)?;
-        // SAFETY: the address came from this transaction, whose pages stay as they are for `'t`.
-        // The file had `page_count` pages when the cursor was opened, and never has fewer later.
-        let leaf = unsafe { bounds.leaf_around(address, self.page_count) }?;
-        Some((leaf, leaf.index_of_key(address)?))
     }
 }
 
@@ -132,7 +98,6 @@ impl Drop for LmdbCursor<'_> {
 impl<'t> Cursor<'t> for LmdbCursor<'t> {
     fn start(&mut self, start: Start<'_>, direction: Direction) -> Result<(), EngineError> {
         self.direction = direction;
-        self.ahead = None;
         self.pending = match (start, direction) {
             (Start::Edge, Direction::Forward) => self.go(ffi::MDB_FIRST, &[])?,
             (Start::Edge, Direction::Reverse) => self.go(ffi::MDB_LAST, &[])?,
@@ -156,11 +121,6 @@ impl<'t> Cursor<'t> for LmdbCursor<'t> {
         if self.is_over {
             return Ok(None);
         }
-        if let Some(key) = self.ahead.take() {
-            // On the same page: LMDB compares with its first and last entry before it searches.
-            self.go(ffi::MDB_SET, key)?
-                .ok_or(EngineError::Damaged { what: "an entry of a leaf page cannot be found", code: 0 })?;
-        }
         let operation = match self.direction {
             Direction::Forward => ffi::MDB_NEXT,
             Direction::Reverse => ffi::MDB_PREV,
@@ -173,21 +133,6 @@ impl<'t> Cursor<'t> for LmdbCursor<'t> {
     fn fill(&mut self, batch: &mut Batch<'t>) -> Result<(), EngineError> {
         const STEPS: usize = 32;
         batch.entries.clear();
-        let Some(first) = self.step()? else { return Ok(()) };
-        batch.entries.push(first);
-        if let Some((leaf, index)) = self.leaf_of(first.0) {
-            let is_next = match self.direction {
-                Direction::Forward => leaf.number() == self.last_page + 1,
-                Direction::Reverse => leaf.number() + 1 == self.last_page,
-            };
-            self.last_page = leaf.number();
-            leaf.push_entries(index, self.direction, is_next, &mut batch.entries);
-            if batch.entries.len() > 1 {
-                self.ahead = batch.entries.last().map(|entry| entry.0);
-            }
-            return Ok(());
-        }
-        self.reads_pages = false;
         while batch.entries.len() < STEPS {
             match self.step()? {
                 Some(entry) => batch.entries.push(entry),

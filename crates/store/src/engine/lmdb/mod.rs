@@ -3,8 +3,8 @@
 //! LMDB is a copy-on-write B+tree in a memory map. Readers take no lock and read in place. A commit
 //! writes new pages and syncs them, then one of two meta pages in turn, so a crash leaves the
 //! previous commit. This module opens the environment and wraps LMDB's C interface;
-//! `engine/lmdb/txn.rs` has its transactions and cursors, and `engine/lmdb/page.rs` reads leaf
-//! pages in the map.
+//! `engine/lmdb/txn.rs` has its transactions and cursors, and `engine/lmdb/walk.rs` and
+//! `engine/lmdb/search.rs` read pages in the map.
 //!
 //! Always: data is synced before the meta page (except for the first commit, which `file/stamp.rs`
 //! tells from a torn one). There is no write map, so a stray pointer of the program cannot write
@@ -25,6 +25,7 @@ pub(crate) mod cursor;
 pub(crate) mod page;
 pub(crate) mod search;
 pub(crate) mod txn;
+pub(crate) mod walk;
 
 use std::ffi::{CStr, CString, OsStr, c_int, c_uint};
 use std::fs::File;

@@ -10,14 +10,14 @@
 //! Host byte order. Node offsets count from the page's first byte and are in key order. Nodes fill
 //! the page from its end down to `upper`. (LMDB's `mdb.c`: `MDB_page`, `MDB_node`.)
 //!
-//! LMDB's own cursor costs some 20 ns a row, most of it calls and checks. So a scan calls LMDB for
-//! the first entry of a page and reads the others here, in the map. Every number is checked against
-//! the page and the map before it is used. If anything does not fit, the scan falls back to the
-//! plain cursor, which is also the oracle in the tests. `verify/pages.rs` reads the same layout
-//! from the file for `check`.
+//! LMDB's own cursor costs some 20 ns a row, most of it calls and checks. So a scan reads the pages
+//! here, in the map (`engine/lmdb/walk.rs`). Every number is checked against the page and the map
+//! before it is used. If anything does not fit, the scan ends with an error. `verify/pages.rs` reads
+//! the same layout from the file for `check`.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use crate::engine::{Direction, Entry};
 use crate::sys::os::prefetch;
@@ -96,16 +96,6 @@ impl MapBounds {
         // SAFETY: the page is in the file and in the map (both checked above). It stays there and
         // is not written to, as the caller promises.
         Some(unsafe { std::slice::from_raw_parts((self.base + offset) as *const u8, self.page_size) })
-    }
-
-    /// The leaf page around an address.
-    ///
-    /// # Safety
-    /// As for `page`; `address` came from that transaction.
-    pub(crate) unsafe fn leaf_around<'m>(self, address: usize, page_count: u64) -> Option<Leaf<'m>> {
-        let number = (address.checked_sub(self.base)? / self.page_size) as u64;
-        // SAFETY: as the caller promises.
-        Leaf::of(unsafe { self.page(number, page_count) }?, number, self, page_count)
     }
 }
 
@@ -194,16 +184,7 @@ impl<'m> Leaf<'m> {
         (self.page.as_ptr() as usize - self.bounds.base) / self.bounds.page_size
     }
 
-    /// The index of the entry whose key is at this address.
-    pub(crate) fn index_of_key(&self, address: usize) -> Option<usize> {
-        let offset = address.checked_sub(self.page.as_ptr() as usize)?.checked_sub(NODE_HEAD_SIZE)?;
-        let offset = u16::try_from(offset).ok()?.to_le_bytes();
-        let offsets = self.page.get(PAGE_HEAD_SIZE..PAGE_HEAD_SIZE + 2 * self.count)?;
-        offsets.chunks_exact(2).position(|found| found == offset)
-    }
-
-    /// Add the entries that follow `index` in a walk, up to the first that is not inside the page
-    /// or the map.
+    /// Add these entries in a walk's order, up to the first that is not inside the page or the map.
     ///
     /// With `asks_ahead`, also prefetch the next page of the file in walking order. Processors look
     /// ahead only within a page, so a walk over pages that were written in order would otherwise
@@ -213,15 +194,15 @@ impl<'m> Leaf<'m> {
     #[inline]
     pub(crate) fn push_entries(
         &self,
-        index: usize,
+        indexes: Range<usize>,
         direction: Direction,
         asks_ahead: bool,
         entries: &mut Vec<Entry<'m>>,
     ) {
         let page_size = self.page.len();
-        let (indexes, neighbour) = match direction {
-            Direction::Forward => (index + 1..self.count, self.page.as_ptr().wrapping_add(page_size)),
-            Direction::Reverse => (0..index, self.page.as_ptr().wrapping_sub(page_size)),
+        let neighbour = match direction {
+            Direction::Forward => self.page.as_ptr().wrapping_add(page_size),
+            Direction::Reverse => self.page.as_ptr().wrapping_sub(page_size),
         };
         let offsets = self.page.get(PAGE_HEAD_SIZE + 2 * indexes.start..PAGE_HEAD_SIZE + 2 * indexes.end);
         let (offsets, _) = offsets.unwrap_or_default().as_chunks();

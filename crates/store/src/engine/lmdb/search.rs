@@ -6,9 +6,9 @@
 //! The prefix that the key shares with all keys of a page is not compared again. And no cursor is
 //! made.
 //!
-//! Pages are read in the map, as by walks (`engine/lmdb/page.rs`): each number is checked against
+//! Pages are read in the map, as by walks (`engine/lmdb/walk.rs`): each number is checked against
 //! the page and the map before it is used. If anything does not look as it should, the search ends
-//! without an answer, and LMDB searches and reports the error. Bytes that need no comparison in a
+//! without an answer, and a walk searches and reports the error. Bytes that need no comparison in a
 //! sound tree may differ in a damaged one, so the key of the found entry is compared as a whole.
 //! Damage may hide an entry, but never returns another key's.
 
@@ -29,7 +29,7 @@ const HEAD_LINES: usize = 3;
 /// Bytes of head and offsets in a page of some forty nodes.
 const HEAD_SIZE_USUAL: usize = 96;
 
-/// A page does not look as it should: LMDB has to search.
+/// A page does not look as it should: a walk has to search.
 pub(crate) struct Unsure;
 
 /// The value of a key.
@@ -167,14 +167,15 @@ struct Bounds {
 }
 
 /// The nodes of a page, in the order of their keys.
-struct Nodes<'m> {
+#[derive(Clone, Copy)]
+pub(crate) struct Nodes<'m> {
     page: &'m [u8],
     offsets: &'m [[u8; 2]],
 }
 
 impl<'m> Nodes<'m> {
     #[inline]
-    fn of(page: &'m [u8], number: u64, kind: u16) -> Option<Self> {
+    pub(crate) fn of(page: &'m [u8], number: u64, kind: u16) -> Option<Self> {
         let is_it = read_u64(page, 0)? == number && read_u16(page, 10)? == kind;
         let (offsets, _) = page.get(PAGE_HEAD_SIZE..usize::from(read_u16(page, 12)?))?.as_chunks();
         (is_it && !offsets.is_empty()).then_some(Self { page, offsets })
@@ -185,9 +186,20 @@ impl<'m> Nodes<'m> {
         self.offsets.get(index).map(|offset| usize::from(u16::from_le_bytes(*offset)))
     }
 
+    /// How many there are: one at least.
+    pub(crate) fn count(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// A node's key.
+    pub(crate) fn key(&self, index: usize) -> Option<&'m [u8]> {
+        let node = self.page.get(self.offset(index)?..)?;
+        node.get(NODE_HEAD_SIZE..)?.get(..usize::from(read_u16(node, 6)?))
+    }
+
     /// The child page of a branch's node.
     #[inline]
-    fn child(&self, index: usize) -> Option<u64> {
+    pub(crate) fn child(&self, index: usize) -> Option<u64> {
         let node = self.page.get(self.offset(index)?..)?;
         Some(u64::from(read_u32(node, 0)?) | u64::from(read_u16(node, 4)?) << 32)
     }
@@ -311,7 +323,7 @@ fn first_word(key: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -343,7 +355,7 @@ mod tests {
         }
     }
 
-    const PAGE_SIZE: usize = 4096;
+    pub(crate) const PAGE_SIZE: usize = 4096;
 
     /// Keys of two tables that differ in one byte only; so long that there are branches above
     /// branches.
@@ -356,10 +368,10 @@ mod tests {
         [number.to_be_bytes(), number.to_be_bytes()].concat()
     }
 
-    type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+    pub(crate) type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
     /// The bytes of a file whose tree of rows has these entries, and the tree's head.
-    fn file_of(entries: &Entries) -> (Vec<u8>, TreeHead) {
+    pub(crate) fn file_of(entries: &Entries) -> (Vec<u8>, TreeHead) {
         // Tests of one process run at the same time.
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -381,7 +393,7 @@ mod tests {
         (bytes, tree)
     }
 
-    fn entries() -> Entries {
+    pub(crate) fn entries() -> Entries {
         (0..12_000).map(|number| (key_of(number), value_of(number))).collect()
     }
 

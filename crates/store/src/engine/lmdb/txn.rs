@@ -21,7 +21,8 @@ use pellucid_record::encode::copy;
 use crate::engine::estimate;
 use crate::engine::lmdb::cursor::{EMPTY, LmdbCursor, bytes_of, read_error, value_of};
 use crate::engine::lmdb::page::{MapBounds, Pages, read_u64};
-use crate::engine::lmdb::search;
+use crate::engine::lmdb::search::{self, Unsure};
+use crate::engine::lmdb::walk::{self, PageCursor};
 use crate::engine::lmdb::{Environment, Heads, check, error_of};
 use crate::engine::parts;
 use crate::engine::{Cursor, Direction, EngineError, Entry, FileSize, ReadTxn, Start, Tree, WriteTxn};
@@ -129,12 +130,20 @@ impl LmdbRead {
     /// The head of a tree and the pages of this version, for a search in the map.
     #[inline]
     fn searched(&self, tree: Tree, key: &[u8]) -> Option<(&TreeHead, Pages<'_>)> {
+        if key.is_empty() || key.len() > self.environment.key_size_max() {
+            return None;
+        }
+        self.pages_of(tree)
+    }
+
+    /// The head of a tree and the pages of this version; `None` where LMDB has to be asked.
+    #[inline]
+    fn pages_of(&self, tree: Tree) -> Option<(&TreeHead, Pages<'_>)> {
         let heads = self.heads.get_or_init(|| {
             let version = ReadTxn::version(self);
             self.environment.heads(version, || self.find_heads(version))
         });
-        let heads =
-            heads.as_ref().filter(|_| !key.is_empty() && key.len() <= self.environment.key_size_max())?;
+        let heads = heads.as_ref()?;
         // SAFETY: this transaction keeps the pages of its version as they are while `self` is
         // borrowed, and all numbers begin with the roots of that version's trees. The file had
         // `page_count` pages when they were found, and never has fewer later.
@@ -187,10 +196,8 @@ impl ReadTxn for LmdbRead {
     }
 
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
-        if let Some((head, pages)) = self.searched(tree, key)
-            && let Ok(found) = search::get(pages, head, key)
-        {
-            return Ok(found);
+        if let Some((head, pages)) = self.searched(tree, key) {
+            return search::get(pages, head, key).or_else(|Unsure| walk::get(pages, head, key));
         }
         let handle = self.warm(tree)?;
         // SAFETY: the transaction is live while `self` is borrowed, and it cannot be written in.
@@ -198,6 +205,12 @@ impl ReadTxn for LmdbRead {
     }
 
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
+        if !self.environment.is_ours() {
+            return Err(EngineError::Forked);
+        }
+        if let Some((head, pages)) = self.pages_of(tree) {
+            return Ok(Box::new(PageCursor::new(pages, head)));
+        }
         let handle = self.warm(tree)?;
         Ok(Box::new(LmdbCursor::open(self.txn, handle, &self.environment)?))
     }
@@ -215,9 +228,7 @@ impl ReadTxn for LmdbRead {
                 Direction::Forward => search::at_or_above(pages, head, key),
                 Direction::Reverse => search::below(pages, head, key),
             };
-            if let Ok(found) = found {
-                return Ok(found);
-            }
+            return found.or_else(|Unsure| walk::first_from(pages, head, start, direction));
         }
         let mut cursor = self.cursor(tree)?;
         cursor.start(start, direction)?;
@@ -503,7 +514,7 @@ impl WriteTxn for LmdbWrite {
 
     fn cursor(&self, tree: Tree) -> Result<Box<dyn Cursor<'_> + '_>, EngineError> {
         // Changed pages are outside the map.
-        Ok(Box::new(LmdbCursor::open(self.txn()?, self.environment.handle(tree), &self.environment)?.plain()))
+        Ok(Box::new(LmdbCursor::open(self.txn()?, self.environment.handle(tree), &self.environment)?))
     }
 
     fn find(&mut self, tree: Tree, key: &[u8]) -> Result<Option<&[u8]>, EngineError> {
