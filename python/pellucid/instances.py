@@ -138,10 +138,14 @@ class _Instance(_Maker):
             raise _Misfit(self._unlike(f"does not make a {self.cls.__name__}: {error}")) from error
 
     def _makers(self) -> dict[str, _Maker]:
-        hints = _hints(self.cls)
-        # Another thread may do the same at the same time.
-        scope = _Scope(self.scope.bound, self.scope.run_init, {})
-        made = {name: _maker(hints.get(name), scope) for name in self.fields}
+        hints, bindings = _hints(self.cls), _bindings(self.cls, self.scope.bound)
+        made = {}
+        for name in self.fields:
+            # The same type parameter may mean something else in each base class.
+            owner = next((base for base in bindings if name in _annotations(base)), self.cls)
+            hint = _resolved_by_pydantic(self.cls, name, hints.get(name))
+            # Another thread may do the same at the same time.
+            made[name] = _maker(hint, _Scope(bindings[owner], self.scope.run_init, {}))
         # Assign all at once, so another thread sees none or all of them.
         self.makers = {name: maker for name, maker in made.items() if maker is not None}
         return self.makers
@@ -358,6 +362,35 @@ def _annotations(cls: type) -> dict[str, Any]:
     return inspect.get_annotations(cls)
 
 
+def _bindings(cls: type, bound: Mapping[Any, object]) -> dict[type, Mapping[Any, object]]:
+    """Return what the type parameters of `cls` and of its base classes stand for, in the order of the MRO.
+
+    For `class Kennel(Box[Pet])`, the T of Box is Pet.
+    """
+    import typing
+
+    bindings = {cls: bound}
+    for base in cls.__mro__:
+        own = bindings.setdefault(base, {})
+        for written in vars(base).get("__orig_bases__", ()):
+            origin = typing.get_origin(written)
+            parameters = getattr(origin, "__parameters__", ())
+            if isinstance(origin, type) and parameters:
+                bindings.setdefault(origin, _bound(parameters, typing.get_args(written), own))
+    return {base: bindings[base] for base in cls.__mro__}
+
+
+def _resolved_by_pydantic(cls: Any, name: str, hint: Any) -> Any:
+    """Return the annotation of a field in which pydantic has put the arguments of a generic model.
+
+    `Box[Pet]` of pydantic is a class of its own, and its annotation still says T.
+    """
+    is_open = _is_parameter(hint) or bool(getattr(hint, "__parameters__", ()))
+    if is_open and hasattr(cls, "__pydantic_generic_metadata__"):
+        return cls.model_fields[name].annotation
+    return hint
+
+
 def _maker(hint: Any, scope: _Scope) -> _Maker | None:
     """Return the maker for `hint`; None if `hint` leaves a stored value as it is."""
     import types
@@ -401,14 +434,21 @@ def _maker(hint: Any, scope: _Scope) -> _Maker | None:
 
 def _inner_scope(parameters: tuple[Any, ...], arguments: tuple[Any, ...], scope: _Scope) -> _Scope:
     """Return the scope of a generic class or alias. Its arguments may use parameters of `scope`."""
+    return _Scope(_bound(parameters, arguments, scope.bound), scope.run_init, scope.unfinished)
+
+
+def _bound(
+    parameters: tuple[Any, ...], arguments: tuple[Any, ...], outer: Mapping[Any, object]
+) -> dict[Any, object]:
+    """Return what each parameter stands for. The arguments may use parameters of `outer`."""
     import typing
 
     bound: dict[Any, object] = {}
     for parameter, argument in zip(parameters, arguments, strict=False):
-        given = _substituted(argument, scope.bound)
+        given = _substituted(argument, outer)
         if given is not typing.Any:
             bound[parameter] = given
-    return _Scope(bound, scope.run_init, scope.unfinished)
+    return bound
 
 
 def _substituted(argument: Any, bound: Mapping[Any, object]) -> Any:
@@ -441,6 +481,12 @@ def _maker_of_alias(hint: object, work_out: Callable[[], _Maker | None], scope: 
 
 def _maker_of_hinted_class(cls: Any, scope: _Scope) -> _Maker | None:
     if is_enum(cls) or kind_of(cls) is not None:
+        parameters = getattr(cls, "__pydantic_generic_metadata__", {}).get("parameters", ())
+        if scope.bound and parameters:
+            # Inside a generic class, as in `box: Model[T]`. pydantic returns the same class each time.
+            import typing
+
+            cls = cls[tuple(scope.bound.get(parameter, typing.Any) for parameter in parameters)]
         return _maker_of_class(cls, _Scope({}, scope.run_init, {}), cls)
     return _maker_of_typed_dict(cls, cls, scope) if _is_typed_dict(cls) else None
 

@@ -382,6 +382,78 @@ def test_classes_that_cannot_be_told_apart_are_not_guessed(db: Database) -> None
     assert table[3] == Either(5)  # type: ignore[arg-type]
 
 
+@dataclasses.dataclass
+class PetBox(Box[Pet]):
+    """Says in its base class what is inside."""
+
+
+@dataclasses.dataclass
+class Row(Box[list[T]], Generic[T]):
+    """Uses the same type parameter for something else than its base class does."""
+
+    first: T
+
+
+class Shelf(Row[Pet]):
+    """Has the fields of its base classes."""
+
+
+class Crate(pydantic.BaseModel, Generic[T]):
+    inside: T
+    more: list[T] = []
+
+
+class PetCrate(Crate[Pet]):
+    """As PetBox."""
+
+
+class Slot(msgspec.Struct, Generic[T]):
+    inside: T
+
+
+class PetSlot(Slot[Pet]):
+    """As PetBox."""
+
+
+@dataclasses.dataclass
+class Stack(Generic[T]):
+    crate: Crate[T]
+
+
+@dataclasses.dataclass
+class Store:
+    box: PetBox
+    shelf: Shelf
+    crate: Crate[Pet]
+    boxed: PetCrate
+    stack: Stack[Pet]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        PetBox(PET),
+        Shelf([PET], PET),
+        Crate[Pet](inside=PET, more=[PET]),
+        PetCrate(inside=PET),
+        PetSlot(PET),
+        Store(
+            PetBox(PET),
+            Shelf([PET], PET),
+            Crate[Pet](inside=PET),
+            PetCrate(inside=PET),
+            Stack(Crate[Pet](inside=PET)),
+        ),
+    ],
+    ids=lambda stored: type(stored).__name__,
+)
+def test_a_class_may_say_in_its_bases_what_is_in_a_generic_one(db: Database, stored: Any) -> None:
+    table = db.table("t", type=type(stored))
+    table[1] = stored
+    assert table[1] == stored
+    assert repr(table[1]) == repr(stored)
+
+
 def test_a_registered_class_may_be_that_of_a_table_and_of_a_field(db: Database) -> None:
     pellucid.register(fractions.Fraction, str, fractions.Fraction)
     third = fractions.Fraction(1, 3)
