@@ -799,6 +799,10 @@ def test_a_name_that_arrow_does_not_have_is_told() -> None:
         ([np.float16(60_000)] * 2, 120_000.0, 60_000.0),
         ([np.float32(0.5), Decimal(2)], None, None),
         ([np.timedelta64(1, "D")], 0, None),
+        # Times that Python does not have are no numbers either, whatever count they hold.
+        ([np.timedelta64(5, "M"), np.timedelta64(7, "ns"), np.timedelta64(3)], 0, None),
+        ([np.datetime64("2020-01-01T00:00:00.000000001"), np.datetime64("20000-01-01")], 0, None),
+        ([np.timedelta64(5, "M"), 2], 2, 2.0),
     ],
     ids=repr,
 )

@@ -238,7 +238,14 @@ fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     let add = |value: Bound<'py, PyAny>| {
         // A scalar is the number that it equals: those of NumPy's types of a few bytes wrap around.
         let value = match &scalar {
-            Some(scalar) if value.is_instance(scalar)? => value.call_method0("item")?,
+            Some(scalar) if value.is_instance(scalar)? => {
+                let kind: String = value.getattr("dtype")?.getattr("kind")?.extract()?;
+                if kind == "M" || kind == "m" {
+                    // A time that Python does not have, for which item() gives the bare count of its unit.
+                    return Ok(());
+                }
+                value.call_method0("item")?
+            }
             _ => value,
         };
         if value.is_instance(&kind)? { numbers.append(value) } else { Ok(()) }
