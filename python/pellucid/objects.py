@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["decode_array", "decode_registered", "encode", "register", "way_out"]
+__all__ = ["decode_array", "decode_registered", "encode", "is_registered", "register", "way_out"]
 
 _BY_CLASS: dict[type, tuple[str, Callable[[Any], object]]] = {}
 _BY_NAME: dict[str, Callable[[Any], object]] = {}
@@ -55,6 +55,11 @@ def register(cls: type[T], encode: Callable[[T], object], decode: Callable[[Any]
     name = f"{cls.__module__}.{cls.__qualname__}"
     _BY_CLASS[cls] = (name, encode)
     _BY_NAME[name] = decode
+
+
+def is_registered(cls: type) -> bool:
+    """Say whether instances of exactly `cls` are stored and read by registered functions."""
+    return cls in _BY_CLASS
 
 
 def _is_stored(cls: type) -> bool:

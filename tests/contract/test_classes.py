@@ -280,6 +280,109 @@ def test_an_instance_of_a_subclass_is_refused_since_it_would_not_come_back(db: D
     assert db.table("numbers", type=int)[1] is True
 
 
+@dataclasses.dataclass(frozen=True)
+class Cub(Pet):
+    """Has the fields of its base class alone."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Older(Pet):
+    years: int = 8
+
+
+class Tuple(NamedTuple):
+    pet: Pet
+
+
+@attrs.define
+class Plain:
+    pet: Pet
+
+
+class Cards(msgspec.Struct):
+    pets: list[Pet]
+
+
+class Model(pydantic.BaseModel):
+    pet: Pet
+
+
+@dataclasses.dataclass
+class Nested:
+    pairs: dict[str, list[tuple[int, Dog | Pet | None]]]
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (Tuple(Cub("Rex")), "['pet']"),
+        (Tuple(Older("Rex")), "['pet']"),
+        (Plain(Cub("Rex")), "['pet']"),
+        (Plain(None), "['pet']"),  # type: ignore[arg-type]
+        (Plain({"name": "Rex", "years": 5}), "['pet']"),  # type: ignore[arg-type]
+        (Cards([Pet("Bo"), Cub("Rex")]), "['pets'][1]"),
+        (Model(pet=Older("Rex")), "['pet']"),
+        (Nested({"a": [(1, Pet("Bo")), (2, None), (3, Older("Rex"))]}), "['pairs']['a'][2][1]"),
+        (Nested({"a": [(1, Cub("Rex"))]}), "['pairs']['a'][0][1]"),
+    ],
+    ids=repr,
+)
+def test_a_part_that_would_not_come_back_is_refused(db: Database, value: Any, place: str) -> None:
+    table = db.table("t", type=type(value))
+    writes: list[Callable[[], object]] = [
+        lambda: table.__setitem__(1, value),
+        lambda: table.update({1: value}),
+        lambda: table.setdefault(1, value),
+        lambda: table.append(value),
+        lambda: table.extend([value]),
+    ]
+    for write in writes:
+        with pytest.raises(pellucid.WrongClass) as refused:
+            write()
+        assert f"at {place} h" in str(refused.value)
+    assert len(table) == 0
+    db.table("t")[1] = value
+    assert len(table) == 1
+
+
+class TupleOrNone(NamedTuple):
+    pet: Pet = None  # type: ignore[assignment]
+    color: Color = "none"  # type: ignore[assignment]
+
+
+@attrs.define
+class PlainOrNone:
+    pet: Pet = None  # type: ignore[assignment]
+    color: Color = Level.HIGH  # type: ignore[assignment]
+
+
+@dataclasses.dataclass
+class DataOrNone:
+    pet: Pet = None  # type: ignore[assignment]
+    made: Pet = dataclasses.field(default_factory=lambda: None)  # type: ignore[assignment, return-value]
+
+
+class CardOrNone(msgspec.Struct):
+    pet: Pet = None  # type: ignore[assignment]
+
+
+class ModelOrNone(pydantic.BaseModel):
+    pet: Pet = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("cls", [TupleOrNone, PlainOrNone, DataOrNone, CardOrNone, ModelOrNone])
+def test_a_field_may_hold_its_own_default(db: Database, cls: Any) -> None:
+    for run_init in (False, True):
+        table = db.table("t", type=cls, run_init=run_init)
+        table[1] = cls()
+        assert table[1] == cls()
+        assert repr(table[1]) == repr(cls())
+        table[2] = cls(pet=PET)
+        assert table[2] == cls(pet=PET)
+        with pytest.raises(pellucid.WrongClass):
+            table[3] = cls.model_construct(pet=5) if cls is ModelOrNone else cls(pet=5)
+
+
 @dataclasses.dataclass
 class Grown:
     name: str
@@ -372,7 +475,9 @@ class Either:
 
 def test_classes_that_cannot_be_told_apart_are_not_guessed(db: Database) -> None:
     table = db.table("t", type=Either)
-    table[1] = Either(Left(1))
+    with pytest.raises(pellucid.WrongClass, match="more than one class of"):
+        table[1] = Either(Left(1))
+    db.table("t")[1] = Either(Left(1))
     with pytest.raises(pellucid.WrongClass, match="more than one class of"):
         table[1]
     db.table("t")[2] = {"side": {"m": 1}}

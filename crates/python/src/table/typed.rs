@@ -4,6 +4,7 @@
 //! `pellucid.instances`, whole and detached; a record that does not make one raises, and is still there without the class.
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use crate::errors;
@@ -20,6 +21,8 @@ pub struct RowClass {
     pub python: Py<PyType>,
     /// Whether each read calls it with the stored fields, instead of setting them.
     pub run_init: bool,
+    // What says whether an instance would come back; None where that does not depend on its parts.
+    checker: PyOnceLock<Option<Py<PyAny>>>,
 }
 
 /// The class that `type=` says; None where it says none.
@@ -32,7 +35,9 @@ pub fn class_of(argument: Option<&Bound<'_, PyAny>>, run_init: bool) -> PyResult
         };
     };
     match argument.cast::<PyType>() {
-        Ok(class) => Ok(Some(RowClass { python: class.clone().unbind(), run_init })),
+        Ok(class) => {
+            Ok(Some(RowClass { python: class.clone().unbind(), run_init, checker: PyOnceLock::new() }))
+        }
         Err(_) => Err(errors::type_error(format!(
             "type= is the class that rows come back as, not {}; what a field of it holds, its annotations say",
             argument.repr()?
@@ -65,15 +70,34 @@ pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny
     })
 }
 
+impl RowClass {
+    /// Raises where an instance of the class has a part that would not come back as it is.
+    fn check_parts(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
+        let py = value.py();
+        let checker =
+            self.checker.get_or_try_init(py, || hooks::checker(self.python.bind(py), self.run_init))?;
+        let Some(checker) = checker else { return Ok(()) };
+        let why = checker.bind(py).call1((value,))?;
+        if why.is_none() {
+            return Ok(());
+        }
+        let why: String = why.extract()?;
+        Err(errors::raise(py, "WrongClass", format!("{} {why}", place())))
+    }
+}
+
 impl Table {
-    /// Raises where `value` is not of the table's class; `place` names it.
+    /// Raises where `value` is not of the table's class, or would not come back as it is; `place` names it.
     pub fn check_class(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
         let py = value.py();
-        let Some(class) = &self.class else { return Ok(()) };
-        let class = class.python.bind(py);
+        let Some(row_class) = &self.class else { return Ok(()) };
+        let class = row_class.python.bind(py);
         // What admits a value may be the user's.
         callbacks::code_may_run(py);
-        if value.get_type().is(class) || hooks::admits(class, value)? {
+        if value.get_type().is(class) {
+            return row_class.check_parts(value, place);
+        }
+        if hooks::admits(class, value)? {
             return Ok(());
         }
         let (wanted, given) = (class.fully_qualified_name()?, value.get_type().fully_qualified_name()?);

@@ -175,3 +175,9 @@ pub fn build<'py>(
 pub fn admits(class: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     class.py().import("pellucid.classes")?.call_method1("admits", (class, value))?.extract()
 }
+
+/// What says why an instance of the class of a table would not come back; None where it always does.
+pub fn checker(class: &Bound<'_, PyType>, run_init: bool) -> PyResult<Option<Py<PyAny>>> {
+    let checker = class.py().import("pellucid.instances")?.call_method1("checker", (class, run_init))?;
+    Ok((!checker.is_none()).then(|| checker.unbind()))
+}
