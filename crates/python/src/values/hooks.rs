@@ -31,7 +31,8 @@ impl PicklePolicy {
     pub fn new(argument: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(argument) = argument else { return Ok(Self::DENY) };
         if let Ok(word) = argument.cast::<PyString>() {
-            return match word.to_str()? {
+            // A surrogate in it is not an error of its own.
+            return match &*word.to_string_lossy() {
                 "deny" => Ok(Self::DENY),
                 "allow" => Ok(Self { object: Some(Strong::new(argument)), is_allow: true }),
                 word => Err(errors::value_error(format!(
@@ -45,7 +46,8 @@ impl PicklePolicy {
                 argument.repr()?
             )));
         };
-        let globals: Vec<String> = names.map(|name| name?.extract()).collect::<PyResult<_>>()?;
+        let globals: Vec<Bound<'_, PyString>> =
+            names.map(|name| Ok(name?.cast_into::<PyString>()?)).collect::<PyResult<_>>()?;
         let globals = PyTuple::new(argument.py(), globals)?;
         pickles(argument.py())?.call_method1("check_globals", (&globals,))?;
         Ok(Self { object: Some(Strong::new(globals.as_any())), is_allow: false })
