@@ -6,8 +6,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use pellucid_query::arrow::writer::{Records, Unfit, Writer, Zones};
-use pellucid_record::EncodeError;
+use pellucid_query::arrow::writer::{Records, Unfit, Unwritten, Writer, Zones};
 use pellucid_record::encode::Encoder;
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::layout::{ADMISSION_SIGHTING, MICROS_PER_DAY};
@@ -162,9 +161,18 @@ impl<'a, 'py> Loading<'a, 'py> {
             let end = writer.row_count().min(start + self.chunk);
             let (encoder, records) = (&mut self.encoder, &mut self.records);
             records.clear();
-            let written =
-                callbacks::released(py, || writer.write(start..end, encoder, records, APART_SIZE_MIN));
-            let count = written.map_err(|error| of_encode(py, &error, this))?;
+            let mut signalled = None;
+            let written = callbacks::released(py, || {
+                let mut goes_on = || {
+                    signalled = Python::attach(|py| callbacks::check_signals(py).err());
+                    signalled.is_none()
+                };
+                writer.write(start..end, encoder, records, APART_SIZE_MIN, &mut goes_on)
+            });
+            if let Some(error) = signalled {
+                return Err(error);
+            }
+            let count = written.map_err(|error| of_unwritten(py, &error, this))?;
             self.put_records()?;
             callbacks::check_signals(py)?;
             start += count;
@@ -395,7 +403,11 @@ fn of_broken(py: Python<'_>, broken: Broken, table: &Table) -> PyErr {
     errors::raise(py, "StreamError", message)
 }
 
-fn of_encode(py: Python<'_>, error: &EncodeError, table: &Table) -> PyErr {
+fn of_unwritten(py: Python<'_>, unwritten: &Unwritten, table: &Table) -> PyErr {
+    let error = match unwritten {
+        Unwritten::Encode(error) => error.to_string(),
+        Unwritten::Stopped => "it was interrupted".to_owned(),
+    };
     let message = format!("a row given to extend() of table {:?} cannot be stored: {error}", table.name(py));
     errors::raise(py, "RecordTooLarge", message)
 }
