@@ -352,6 +352,14 @@ def test_decimals_are_checked_without_decimal(text: str, is_sound: bool) -> None
     assert agreed(data) == is_sound
 
 
+@pytest.mark.parametrize("value", [b"\1\0", b"\0", b"a", "a\0", "\0\0", "\ud800a\U0001f600\0"], ids=ascii)
+def test_texts_of_numpy_keep_the_nuls_at_their_end(value: Any) -> None:
+    scalar = numpy.str_(value) if isinstance(value, str) else numpy.bytes_(value)
+    back = pellucid.loads(pellucid.dumps(scalar))
+    assert (type(back), back.dtype) == (type(scalar), scalar.dtype)
+    assert list(back) == list(value)
+
+
 @pytest.mark.parametrize(
     "key", ["", "/etc/passwd", "../zone", "a//b", "a/./b", "a/..", "a\0b", "C:b", "a\\b", "."]
 )

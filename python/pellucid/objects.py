@@ -145,12 +145,16 @@ def way_out(value: Any) -> str:
         "pickle runs code of its author"
     )
     numpy = sys.modules.get("numpy")
-    if numpy is not None and type(value) is numpy.ndarray:
+    if numpy is not None and (cls is numpy.ndarray or cls is numpy.void):
         # Do not suggest register(): the class is stored as it is, and its other arrays would change too.
-        return (
-            f" and dtype {value.dtype}, which holds Python objects; give it a dtype without them "
-            f"(value.astype), store value.tolist(), or {if_pickled}"
-        )
+        if value.dtype.hasobject:
+            what = "holds Python objects; give it a dtype without them (value.astype)"
+        else:
+            what = (
+                "the format cannot describe (padding, titles, or fields that overlap or are out of order); "
+                "give it a packed dtype (numpy.lib.recfunctions.repack_fields)"
+            )
+        return f" and dtype {value.dtype}, which {what}, store value.tolist(), or {if_pickled}"
     special = _way_out_of_zone(value) or _way_out_of_columns(value)
     if special is not None:
         return f"{special}, or {if_pickled}"
@@ -243,8 +247,11 @@ def _encode_array(numpy: Any, value: Any) -> tuple[object, ...] | None:
         shape, flags = list(value.shape), FORTRAN_ORDER if is_fortran else 0
     described: object = dtype.str
     if dtype.names is not None:
-        # `descr` loses what it cannot describe (titles, overlapping fields). Such a dtype is refused.
-        described = dtype.descr
+        # Refuse what `descr` cannot describe: overlapping fields, titles, padding.
+        try:
+            described = dtype.descr
+        except ValueError:
+            return None
         if numpy.dtype(described) != dtype:
             return None
     elif dtype.subdtype is not None or numpy.dtype(described) != dtype:
@@ -263,6 +270,12 @@ def decode_array(described: Any, shape: list[int], flags: int, data: memoryview)
         if dtype.hasobject:
             raise ValueError("the dtype holds Python objects")
         if flags & SCALAR:
+            if dtype.kind == "S":
+                # An element of an array loses the NULs at its end.
+                return numpy.bytes_(bytes(data[: dtype.itemsize]))
+            if dtype.kind == "U" and len(data) >= dtype.itemsize:
+                codec = "utf-32-be" if dtype.str[0] == ">" else "utf-32-le"
+                return numpy.str_(bytes(data[: dtype.itemsize]).decode(codec, "surrogatepass"))
             # Do not use frombuffer: it makes no element of 0 bytes, such as an empty string.
             return numpy.ndarray((), dtype=dtype, buffer=data)[()]
         return numpy.ndarray(
