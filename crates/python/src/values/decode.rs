@@ -197,6 +197,18 @@ impl Drop for Owned {
     }
 }
 
+/// The error of a key or an element that has no hash: nothing that was written from a dict or a set.
+#[cold]
+pub fn unhashable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) {
+        return row_errors::undecodable(py, row, error);
+    }
+    let what = row_errors::describe(py, row);
+    let wrapped = errors::corrupt_record(py, format!("{what} is damaged: {}", error.value(py)));
+    wrapped.set_cause(py, Some(error));
+    wrapped
+}
+
 impl<'a, 'py> Decoder<'a, 'py> {
     #[inline]
     fn new(py: Python<'py>, reading: &'a Reading<'a>) -> Self {
@@ -213,17 +225,9 @@ impl<'a, 'py> Decoder<'a, 'py> {
         row_errors::undecodable(self.py, self.row, PyErr::fetch(self.py))
     }
 
-    /// A key or an element that has no hash: nothing that was written from a dict or a set.
     #[cold]
     fn unhashable(&self) -> PyErr {
-        let error = PyErr::fetch(self.py);
-        if !error.is_instance_of::<pyo3::exceptions::PyTypeError>(self.py) {
-            return row_errors::undecodable(self.py, self.row, error);
-        }
-        let what = row_errors::describe(self.py, self.row);
-        let wrapped = errors::corrupt_record(self.py, format!("{what} is damaged: {}", error.value(self.py)));
-        wrapped.set_cause(self.py, Some(error));
-        wrapped
+        unhashable(self.py, self.row, PyErr::fetch(self.py))
     }
 
     /// A new object for what the slot holds; `depth` counts the containers around it.

@@ -5,7 +5,7 @@
 
 use pellucid_record::layout::Kind;
 use pellucid_record::view::{Container, Slot, Walker};
-use pyo3::exceptions::{PyAttributeError, PyKeyError};
+use pyo3::exceptions::{PyAttributeError, PyException, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
@@ -13,6 +13,7 @@ use crate::errors;
 use crate::values::handles::Record;
 use crate::values::node::Step;
 use crate::values::reading::Reading;
+use crate::values::row::Row;
 use crate::values::views::{DictItems, DictKeys, DictValues, Shows, Viewed};
 use crate::values::{change, decode, field, path, row_errors};
 
@@ -103,10 +104,20 @@ fn for_each<'py>(
     }
     while let (Some(key), Some(value)) = (next()?, next()?) {
         if value != Slot::Absent {
-            visit(decode::plain(py, reading, &key)?, value)?;
+            visit(hashable(decode::plain(py, reading, &key)?, &key, row)?, value)?;
         }
     }
     Ok(())
+}
+
+/// A key, which has a hash where it was written from a dict: a dict of the record would need it.
+fn hashable<'py>(key: Bound<'py, PyAny>, slot: &Slot<'_>, row: &Row) -> PyResult<Bound<'py, PyAny>> {
+    if let Slot::Container(_) | Slot::Heap { .. } = slot
+        && let Err(error) = key.hash()
+    {
+        return Err(decode::unhashable(key.py(), row, error));
+    }
+    Ok(key)
 }
 
 /// The values that are there, in order.
@@ -369,7 +380,12 @@ impl Record {
             .extract::<Vec<String>>()
             .unwrap_or_default();
         names.extend(METHODS.iter().map(|name| String::from_utf8_lossy(name).into_owned()));
-        names.extend(keys(slf)?.iter().filter_map(|key| key.extract().ok()));
+        match keys(slf) {
+            Ok(keys) => names.extend(keys.iter().filter_map(|key| key.extract().ok())),
+            // A stale record has its methods alone.
+            Err(error) if error.is_instance_of::<PyException>(py) => {}
+            Err(error) => return Err(error),
+        }
         names.sort_unstable();
         names.dedup();
         Ok(names)

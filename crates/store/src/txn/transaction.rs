@@ -301,8 +301,10 @@ impl Transaction {
     /// How many rows a table has.
     ///
     /// # Errors
-    /// `NoSuchTable` when it was dropped.
+    /// `NoSuchTable` when it was dropped, `Forked` in a child process.
     pub fn count(&mut self, table: TableId) -> Result<u64, StoreError> {
+        // The count is at hand, but in a forked child nothing of the transaction is ours to tell.
+        self.reader()?;
         Ok(self.entry(table)?.state.row_count)
     }
 
