@@ -176,10 +176,11 @@ class _Instance(_Maker):
         cls = type(value)
         if is_registered(cls) and isinstance(value, self.cls):
             return
-        if isinstance(value, dict):
-            self._refuse_more(value)
-            self._refuse_less(value)
-            parts = value
+        record = getattr(sys.modules.get("pellucid"), "Record", ())
+        if isinstance(value, (dict, record)):
+            parts = value if isinstance(value, dict) else value.to_dict()
+            self._refuse_more(parts)
+            self._refuse_less(parts)
         elif cls is self.cls or cls is _generic_origin(self.cls):
             parts = {name: getattr(value, name, MISSING) for name in self.checked()}
         else:
@@ -187,9 +188,11 @@ class _Instance(_Maker):
                 f"{_holds(value, self.cls)}, so it would not come back; store an instance of exactly that "
                 "class, or open the table without type= to store anything"
             )
+        # A record does not hold this, so the default of its field comes back.
+        unset = getattr(sys.modules.get("msgspec"), "UNSET", MISSING)
         for name, maker in self.checked().items():
             part = parts.get(name, MISSING)
-            if part is not MISSING:
+            if part is not MISSING and part is not unset:
                 _check_at(name, maker, part)
 
     def checked(self) -> dict[str, _Maker]:

@@ -345,6 +345,24 @@ def test_a_part_that_would_not_come_back_is_refused(db: Database, value: Any, pl
     assert len(table) == 1
 
 
+class CardOrUnset(msgspec.Struct):
+    pet: Pet = msgspec.UNSET  # type: ignore[assignment]
+
+
+def test_parts_that_are_stored_as_dicts_or_not_at_all_are_taken(db: Database) -> None:
+    db["rex"] = {"name": "Rex"}
+    table = db.table("t", type=Plain)
+    table[1] = Plain(db["rex"])
+    table[2] = Plain({"name": "Rex"})  # type: ignore[arg-type]
+    assert table[1] == table[2] == Plain(Pet("Rex"))
+    db["rex"].age = 5
+    with pytest.raises(pellucid.WrongClass, match="has a field 'age'"):
+        table[3] = Plain(db["rex"])
+    cards = db.table("cards", type=CardOrUnset)
+    cards[1] = CardOrUnset()
+    assert cards[1] == CardOrUnset()
+
+
 class TupleOrNone(NamedTuple):
     pet: Pet = None  # type: ignore[assignment]
     color: Color = "none"  # type: ignore[assignment]
