@@ -336,6 +336,24 @@ def test_damaged_pickles_say_what_python_said(code: bytes) -> None:
         loaded(code, HERE)
 
 
+class Unreadable:
+    """A class whose objects can be pickled alone."""
+
+    def __setstate__(self, state: object) -> None:
+        raise KeyError("no state")
+
+    def __getstate__(self) -> object:
+        return {"a": 1}
+
+
+def test_what_could_not_be_read_back_is_not_written() -> None:
+    with pytest.raises(
+        pellucid.UnsupportedValue, match="type Unreadable could not be read back: KeyError"
+    ) as refused:
+        pellucid.dumps(Unreadable(), pickle=[HERE])
+    assert isinstance(refused.value.__cause__, KeyError)
+
+
 def test_names_that_are_not_there_are_refused() -> None:
     refuses(wanted(MODULE, "Nobody"), HERE, match="does not have")
     refuses(wanted(MODULE, "nobody"), f"{MODULE}.nobody", match="does not have")

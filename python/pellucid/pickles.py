@@ -28,7 +28,7 @@ import sys
 import types
 from fnmatch import fnmatchcase
 
-from pellucid.errors import Error, PickleDenied
+from pellucid.errors import Error, PickleDenied, UnsupportedValue
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_globals", "decode", "encode"]
 
+DAMAGED = "a stored pickle is damaged: "
 WILDCARDS = frozenset("*?[")
 BOUND_METHODS = (types.MethodType, types.BuiltinMethodType)
 MISSING = object()
@@ -67,7 +68,15 @@ def encode(value: object, policy: str | tuple[str, ...]) -> bytes:
     data = pickle.dumps(value, protocol=5)
     if not isinstance(policy, str):
         # Refuse now what the same policy could not read back later.
-        decode(data, policy)
+        try:
+            decode(data, policy)
+        except Error:
+            raise
+        except ValueError as error:
+            raise UnsupportedValue(
+                f"the pickle of an object of type {type(value).__name__} could not be read back: "
+                f"{str(error).removeprefix(DAMAGED)}"
+            ) from error.__cause__
     return data
 
 
@@ -81,7 +90,7 @@ def decode(data: bytes, policy: str | tuple[str, ...]) -> object:
     try:
         return pickle.loads(data)  # noqa: S301  the user has said so
     except (pickle.UnpicklingError, EOFError, struct.error) as error:
-        raise ValueError(f"a stored pickle is damaged: {error}") from error
+        raise ValueError(f"{DAMAGED}{error}") from error
 
 
 def check_globals(names: tuple[str, ...]) -> None:
@@ -237,11 +246,11 @@ class Restricted(_Unpickler):  # type: ignore[misc]
             raise
         except IndexError as error:
             # An instruction found fewer items on the stack than it needs.
-            raise ValueError("a stored pickle is damaged: its stack is too short") from error
+            raise ValueError(f"{DAMAGED}its stack is too short") from error
         except (pickle.UnpicklingError, EOFError, struct.error) as error:
-            raise ValueError(f"a stored pickle is damaged: {error}") from error
+            raise ValueError(f"{DAMAGED}{error}") from error
         except Exception as error:
-            raise ValueError(f"a stored pickle is damaged: {type(error).__name__}: {error}") from error
+            raise ValueError(f"{DAMAGED}{type(error).__name__}: {error}") from error
 
     def find_class(self, module: str, name: str) -> object:
         if self.proto < 3:
