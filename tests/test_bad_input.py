@@ -26,6 +26,7 @@ import pandas
 import pellucid
 import polars
 import pytest
+from numpy.lib.recfunctions import repack_fields
 from processes import Child, Raised
 from values import plain
 
@@ -499,6 +500,27 @@ def test_an_array_of_objects_is_refused_for_its_dtype(db: pellucid.Database) -> 
     assert "register" not in str(refused.value), "it would change how all arrays are stored"
     db["k"] = {"x": array.tolist()}
     assert db["k"].x == [1, "a", None]
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        np.dtype([("a", "i1"), ("b", "i8")], align=True),
+        np.dtype({"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 2]}),
+        np.dtype({"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [2, 0]}),
+    ],
+    ids=["padding", "overlap", "order"],
+)
+def test_a_dtype_that_the_format_cannot_describe_is_refused_for_that(
+    db: pellucid.Database, dtype: Any
+) -> None:
+    for value in (np.zeros(2, dtype), np.zeros(2, dtype)[0]):
+        with pytest.raises(pellucid.UnsupportedValue) as refused:
+            db["k"] = {"x": value}
+        assert "Python objects" not in str(refused.value)
+        assert "which the format cannot describe" in str(refused.value)
+    db["k"] = {"x": repack_fields(np.zeros(2, dtype), recurse=True)}
+    assert db["k"].x["b"].tolist() == [0, 0]
 
 
 # Disks

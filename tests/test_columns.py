@@ -799,6 +799,10 @@ def test_a_name_that_arrow_does_not_have_is_told() -> None:
         ([np.float16(60_000)] * 2, 120_000.0, 60_000.0),
         ([np.float32(0.5), Decimal(2)], None, None),
         ([np.timedelta64(1, "D")], 0, None),
+        # Times that Python does not have are no numbers either, whatever count they hold.
+        ([np.timedelta64(5, "M"), np.timedelta64(7, "ns"), np.timedelta64(3)], 0, None),
+        ([np.datetime64("2020-01-01T00:00:00.000000001"), np.datetime64("20000-01-01")], 0, None),
+        ([np.timedelta64(5, "M"), 2], 2, 2.0),
     ],
     ids=repr,
 )
@@ -815,6 +819,42 @@ def test_scalars_of_numpy_are_added_as_the_numbers_that_they_equal(
     assert {type(one) for one in sums} == {type(total)}
     assert table.agg(s=F.x.sum())["s"] == total
     assert (table.mean("x"), table.agg(m=F.x.mean())["m"]) == (mean, mean)
+
+
+def test_an_array_of_many_dimensions_is_not_taken_for_damage() -> None:
+    array = np.zeros((1,) * 60)
+    assert table_of([{"v": array}]).to_arrow() is not None
+    array = np.zeros((1,) * 64)
+    table = table_of([{"v": array}])
+    for read in (table.to_arrow, lambda: table.to_numpy("v")):
+        with pytest.raises(pellucid.UnsupportedValue, match="an array of 64 dimensions"):
+            pa.table(read())
+    assert table[0]["v"].shape == array.shape
+
+
+def doubled(depth: int) -> pa.RecordBatch:
+    """One column of lists, of which each holds the one below it twice."""
+    array = pa.array([1], pa.int32())
+    for _ in range(depth):
+        count = len(array)
+        starts = pa.py_buffer(np.zeros(2, np.int32))
+        sizes = pa.py_buffer(np.full(2, count, np.int32))
+        array = pa.Array.from_buffers(pa.list_view(array.type), 2, [None, starts, sizes], children=[array])
+    array.validate(full=True)
+    return pa.RecordBatch.from_arrays([array], ["c"])
+
+
+def test_lists_that_share_elements_are_refused_before_they_are_written() -> None:
+    table = table_of([])
+    table.extend(doubled(5))
+    expected: Any = 1
+    for _ in range(5):
+        expected = [expected] * (1 if expected == 1 else 2)
+    assert table[0] == {"c": expected}
+    for depth in (32, 40, 60):
+        with pytest.raises(pellucid.RecordTooLarge):
+            table.extend(doubled(depth))
+    assert len(table) == 2
 
 
 @pytest.mark.parametrize(

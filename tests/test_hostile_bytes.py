@@ -116,6 +116,25 @@ def test_elements_that_share_bytes_are_not_copied_one_by_one(kind: int) -> None:
             bounded(read)
 
 
+def test_a_key_without_a_hash_is_damage_however_it_is_read() -> None:
+    data = pellucid.dumps({frozenset(["a text of some length"]): 1, 2: 3})
+    # The head of the frozenset, as that of a set.
+    assert data.count(b"\x06\x01") == 1
+    record: Any = pellucid.view(envelope(data[16:].replace(b"\x06\x01", b"\x05\x01")))
+    assert len(record) == 2
+    reads: list[Callable[[], object]] = [
+        lambda: list(record),
+        lambda: list(record.keys()),
+        lambda: list(record.values()),
+        lambda: list(record.items()),
+        lambda: {**record},
+        record.to_dict,
+    ]
+    for read in reads:
+        with pytest.raises(pellucid.CorruptRecord, match="unhashable"):
+            read()
+
+
 def test_slices_and_iteration_are_those_of_a_list() -> None:
     values = [
         1,
@@ -329,6 +348,14 @@ def test_arrays_and_scalars_without_bytes_come_back() -> None:
         pellucid.validate(data)
         back = pellucid.loads(data)[0]
         assert (type(back), back.dtype, back.shape) == (type(value), value.dtype, value.shape)
+
+
+@pytest.mark.parametrize("value", [b"\1\0", b"\0", b"a", "a\0", "\0\0", "\ud800a\U0001f600\0"], ids=ascii)
+def test_texts_of_numpy_keep_the_nuls_at_their_end(value: Any) -> None:
+    scalar = numpy.str_(value) if isinstance(value, str) else numpy.bytes_(value)
+    back = pellucid.loads(pellucid.dumps(scalar))
+    assert (type(back), back.dtype) == (type(scalar), scalar.dtype)
+    assert list(back) == list(value)
 
 
 @pytest.mark.parametrize(

@@ -362,6 +362,25 @@ def test_a_forked_child_reads_and_writes_through_its_own_handle(path: Path) -> N
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_child_learns_nothing_of_the_transaction_in_which_it_was_forked(path: Path) -> None:
+    with pellucid.open(path) as db, db.transaction():
+        db["a"] = {"x": 1}
+
+        def work() -> None:
+            for read in (
+                lambda: db["a"],
+                lambda: len(db),
+                db.count,
+                lambda: db.count("x"),
+                db.keys().__len__,
+            ):
+                with pytest.raises(pellucid.TransactionError):
+                    read()
+
+        in_child(work)
+        assert len(db) == 1
+
+
 def test_rows_of_the_parent_stay_readable_in_the_child(path: Path) -> None:
     with pellucid.open(path) as db:
         db.update({number: {"n": number, "l": [number]} for number in range(100)})

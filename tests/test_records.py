@@ -534,6 +534,8 @@ def test_a_row_used_after_its_database_was_closed_is_stale(path: Path) -> None:
         assert re.fullmatch(r"<Record(List)?, stale: .* closed; .*>", repr(handle))
     with pytest.raises(pellucid.StaleRecord):
         rows[0].x
+    assert "to_dict" in dir(rows[0])
+    assert "x" not in dir(rows[0])
     with pytest.raises(pellucid.StaleRecord):
         rows[0].x = 2
     with pytest.raises(pellucid.Closed):

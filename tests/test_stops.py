@@ -328,3 +328,21 @@ def test_a_signal_ends_the_decoding_of_a_set_of_numbers_that_have_one_hash(
     with pytest.raises(Rang):  # noqa: PT012
         ring_soon()
         pellucid.view(data)
+
+
+def test_a_signal_ends_the_writing_of_one_row_of_lists_that_share_elements(
+    ring_soon: Callable[[], None],
+) -> None:
+    elements = pa.array(range(1000), pa.int32())
+    for _ in range(2):
+        starts = pa.py_buffer(bytes(4 * 1000))
+        sizes = pa.py_buffer(len(elements).to_bytes(4, "little") * 1000)
+        elements = pa.Array.from_buffers(
+            pa.list_view(elements.type), 1000, [None, starts, sizes], children=[elements]
+        )
+    rows = pa.RecordBatch.from_arrays([elements.slice(0, 1)], ["c"])
+    db = pellucid.open(":memory:")
+    with pytest.raises(Rang):  # noqa: PT012
+        ring_soon()
+        db.extend(rows)
+    assert len(db) == 0

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+# No value: None may be one.
+MISSING = object()
+
 __all__ = [
+    "MISSING",
     "Field",
     "admits",
     "as_plain",
@@ -131,12 +135,17 @@ def _names(value: Any, kind: str) -> Iterable[str]:
 class Field:
     """One field, and how the constructor of the class takes it."""
 
-    __slots__ = ("argument", "is_required")
+    __slots__ = ("argument", "default", "factory", "is_required")
 
-    def __init__(self, argument: str | None, is_required: bool) -> None:
+    def __init__(
+        self, argument: str | None, is_required: bool, default: object = MISSING, factory: Any = None
+    ) -> None:
         # None if the constructor does not take this field.
         self.argument = argument
         self.is_required = is_required
+        # MISSING if there is none.
+        self.default = default
+        self.factory = factory if callable(factory) else None
 
 
 def fields(cls: Any, kind: str) -> dict[str, Field]:
@@ -149,17 +158,23 @@ def fields(cls: Any, kind: str) -> dict[str, Field]:
             field.name: Field(
                 field.name if field.init else None,
                 field.init and field.default is missing and field.default_factory is missing,
+                MISSING if field.default is missing else field.default,
+                None if field.default_factory is missing else field.default_factory,
             )
             for field in dataclasses.fields(cls)
         }
     if kind == "namedtuple":
-        return {name: Field(name, name not in cls._field_defaults) for name in cls._fields}
+        return {
+            name: Field(name, name not in cls._field_defaults, cls._field_defaults.get(name, MISSING))
+            for name in cls._fields
+        }
     if kind == "attrs":
         nothing = sys.modules["attr"].NOTHING
         return {
             attribute.name: Field(
                 attribute.alias if attribute.init else None,
                 attribute.init and attribute.default is nothing,
+                MISSING if attribute.default is nothing else attribute.default,
             )
             for attribute in cls.__attrs_attrs__
         }
@@ -168,6 +183,10 @@ def fields(cls: Any, kind: str) -> dict[str, Field]:
         no_default, names = sys.modules["msgspec"].NODEFAULT, cls.__struct_fields__
         defaults = (no_default,) * (len(names) - len(cls.__struct_defaults__)) + cls.__struct_defaults__
         return {
-            name: Field(name, default is no_default) for name, default in zip(names, defaults, strict=True)
+            name: Field(name, default is no_default, default)
+            for name, default in zip(names, defaults, strict=True)
         }
-    return {name: Field(name, info.is_required()) for name, info in cls.model_fields.items()}
+    return {
+        name: Field(name, info.is_required(), info.default, info.default_factory)
+        for name, info in cls.model_fields.items()
+    }

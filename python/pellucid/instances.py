@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import sys
 
-from pellucid.classes import Field, fields, is_enum, kind_of
+from pellucid.classes import MISSING, Field, as_plain, fields, is_enum, kind_of
 from pellucid.errors import WrongClass
+from pellucid.objects import is_registered
 from pellucid.restore import restorer
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["build"]
+__all__ = ["build", "checker"]
+
+# The types of defaults that a record shows as they are.
+SIMPLE = (type(None), bool, int, float, str, bytes)
 
 
 def build(cls: type, value: object, run_init: bool) -> object:
@@ -38,8 +42,30 @@ def build(cls: type, value: object, run_init: bool) -> object:
     try:
         return maker.make(value)
     except _Misfit as misfit:
-        place = "".join(f"[{step!r}]" for step in reversed(misfit.path))
-        raise WrongClass(f"{f'at {place} ' if place else ''}{misfit.why}") from misfit.__cause__
+        raise WrongClass(misfit.placed()) from misfit.__cause__
+
+
+def checker(cls: type, run_init: bool) -> Callable[[object], str | None] | None:
+    """Return a function that says why an instance of `cls` would not come back from a record.
+
+    The message continues after "the value at 'ann' of table 'people'". The function returns None for an
+    instance that comes back. If this does not depend on its parts, there is no function.
+    """
+    maker = _maker_of_class(cls, _Scope({}, run_init, {}), cls)
+    if not isinstance(maker, _Instance) or not maker.checked():
+        return None
+
+    def check(value: object) -> str | None:
+        try:
+            maker.check(value)
+        except _Misfit as misfit:
+            return misfit.placed()
+        except RecursionError:
+            # The encoder says how deep values may nest.
+            return None
+        return None
+
+    return check
 
 
 class _Misfit(Exception):
@@ -50,8 +76,14 @@ class _Misfit(Exception):
         self.why = why
         self.path: list[object] = []
 
+    def placed(self) -> str:
+        """Return what is wrong, after the place where it is."""
+        place = "".join(f"[{step!r}]" for step in reversed(self.path))
+        return f"{f'at {place} ' if place else ''}{self.why}"
 
-# Makers turn a stored value into what an annotation says. Each also says if a value fits, for unions.
+
+# Makers turn a stored value into what an annotation says. Each also says if a value fits, for unions, and
+# checks before a write that a value will come back.
 
 
 class _Maker:
@@ -66,13 +98,16 @@ class _Maker:
     def make(self, value: Any) -> Any:
         return value
 
+    def check(self, value: Any) -> None:
+        """Raise `_Misfit` if `make` would raise for the stored `value`, or make something else of it."""
+
 
 class _PlainClass(_Maker):
     """The class of a table, if it has no fields: int, list, a registered class."""
 
     def make(self, value: Any) -> Any:
         if not self.fits(value):
-            raise _Misfit(_holds(value, self.types[0]))
+            raise _Misfit(f"{_holds(value, self.types[0])}; read it without type=")
         return value
 
 
@@ -90,6 +125,10 @@ class _EnumMember(_Maker):
         except ValueError as error:
             raise _Misfit(f"holds {value!r}, which is no {self.types[0].__name__}") from error
 
+    def check(self, value: Any) -> None:
+        if type(value) is not self.types[0]:
+            self.make(value.value if is_enum(type(value)) else value)
+
 
 class _Instance(_Maker):
     """An instance of a class with fields."""
@@ -102,8 +141,10 @@ class _Instance(_Maker):
         self.required = {name for name, field in self.fields.items() if field.is_required}
         self.takes_more = kind == "model" and cls.model_config.get("extra") == "allow"
         self.finish = self._constructor(kind) if scope.run_init else restorer(cls, kind)
-        # Only fields whose annotations need a maker; derived when the first instance is made.
+        # Only fields whose annotations need a maker; derived when the first instance is made or checked.
         self.makers: dict[str, _Maker] | None = None
+        # The same, without annotations that are not yet defined.
+        self.checks: dict[str, _Maker] | None = None
 
     def fits(self, value: object) -> bool:
         if not isinstance(value, dict):
@@ -118,24 +159,14 @@ class _Instance(_Maker):
             if isinstance(value, self.cls):
                 return value
             raise _Misfit(_holds(value, self.cls))
-        if not self.takes_more and not value.keys() <= self.fields.keys():
-            other = next(name for name in value if name not in self.fields)
-            raise _Misfit(
-                f"has a field {other!r}, which {self.cls.__name__} does not have; give the class that field, "
-                "delete it from the record, or read the record without type="
-            )
+        self._refuse_more(value)
         makers = self._makers() if self.makers is None else self.makers
         if makers:
             value = {
                 name: _at(name, makers[name], part) if name in makers else part
                 for name, part in value.items()
             }
-        if not self.required <= value.keys():
-            missing = next(name for name in self.fields if name in self.required and name not in value)
-            raise _Misfit(
-                f"has no field {missing!r}, and {self.cls.__name__} has no default for it; give it one, or "
-                "read the record without type="
-            )
+        self._refuse_less(value)
         try:
             return self.finish(value)
         except TypeError as error:
@@ -144,14 +175,72 @@ class _Instance(_Maker):
                 "without type="
             ) from error
 
+    def check(self, value: Any) -> None:
+        cls = type(value)
+        if is_registered(cls) and isinstance(value, self.cls):
+            return
+        record = getattr(sys.modules.get("pellucid"), "Record", ())
+        if isinstance(value, (dict, record)):
+            parts = value if isinstance(value, dict) else value.to_dict()
+            self._refuse_more(parts)
+            self._refuse_less(parts)
+        elif cls is self.cls or cls is _generic_origin(self.cls):
+            parts = {name: getattr(value, name, MISSING) for name in self.checked()}
+        else:
+            raise _Misfit(
+                f"{_holds(value, self.cls)}, so it would not come back; store an instance of exactly that "
+                "class, or open the table without type= to store anything"
+            )
+        # A record does not hold this, so the default of its field comes back.
+        unset = getattr(sys.modules.get("msgspec"), "UNSET", MISSING)
+        for name, maker in self.checked().items():
+            part = parts.get(name, MISSING)
+            if part is not MISSING and part is not unset:
+                _check_at(name, maker, part)
+
+    def checked(self) -> dict[str, _Maker]:
+        """Return the makers of the fields that a write must check."""
+        if self.makers is not None:
+            return self.makers
+        if self.checks is None:
+            makers = self._makers()
+            self.checks = {name: maker for name, maker in makers.items() if not isinstance(maker, _Unknown)}
+            if len(self.checks) < len(makers):
+                # What is not defined now may be defined when a record is read.
+                self.makers = None
+        return self.checks
+
+    def _refuse_more(self, value: dict[str, Any]) -> None:
+        if not self.takes_more and not value.keys() <= self.fields.keys():
+            other = next(name for name in value if name not in self.fields)
+            raise _Misfit(
+                f"has a field {other!r}, which {self.cls.__name__} does not have; give the class that field, "
+                "delete it from the record, or read the record without type="
+            )
+
+    def _refuse_less(self, value: dict[str, Any]) -> None:
+        if not self.required <= value.keys():
+            missing = next(name for name in self.fields if name in self.required and name not in value)
+            raise _Misfit(
+                f"has no field {missing!r}, and {self.cls.__name__} has no default for it; give it one, or "
+                "read the record without type="
+            )
+
     def _makers(self) -> dict[str, _Maker]:
-        hints = _hints(self.cls)
-        # Another thread may do the same at the same time.
-        scope = _Scope(self.scope.bound, self.scope.run_init, {})
-        made = {name: _maker(hints.get(name), scope) for name in self.fields}
+        hints, bindings = _hints(self.cls), _bindings(self.cls, self.scope.bound)
+        made: dict[str, _Maker] = {}
+        for name, field in self.fields.items():
+            # The same type parameter may mean something else in each base class.
+            owner = next((base for base in bindings if name in _annotations(base)), self.cls)
+            hint = _resolved_by_pydantic(self.cls, name, hints.get(name))
+            # Another thread may do the same at the same time.
+            maker = _maker(hint, _Scope(bindings[owner], self.scope.run_init, {}))
+            if maker is not None:
+                is_plain = field.is_required or isinstance(maker, _Unknown)
+                made[name] = maker if is_plain else _OrDefault(maker, field)
         # Assign all at once, so another thread sees none or all of them.
-        self.makers = {name: maker for name, maker in made.items() if maker is not None}
-        return self.makers
+        self.makers = made
+        return made
 
     def _constructor(self, kind: str) -> Callable[[dict[str, Any]], Any]:
         # The stored value was valid when it was stored, and uses the names of the fields here.
@@ -176,6 +265,40 @@ class _Instance(_Maker):
         return constructed
 
 
+class _OrDefault(_Maker):
+    """A field with its own default, which need not be what the annotation says: `pet: Pet = None`."""
+
+    def __init__(self, maker: _Maker, field: Field) -> None:
+        super().__init__(object)
+        self.maker, self.field = maker, field
+
+    def make(self, value: Any) -> Any:
+        try:
+            return self.maker.make(value)
+        except _Misfit:
+            default = self._default()
+            if not _is_same(value, default.value if is_enum(type(default)) else default):
+                raise
+            return default
+
+    def check(self, value: Any) -> None:
+        try:
+            self.maker.check(value)
+        except _Misfit:
+            default = self._default()
+            if default is not value and not _is_same(value, default):
+                raise
+
+    def _default(self) -> Any:
+        """Return the default of the field, if a record holds it as it is; MISSING if not."""
+        default = self.field.default if self.field.factory is None else self.field.factory()
+        return default if isinstance(default, SIMPLE) or is_enum(type(default)) else MISSING
+
+
+def _is_same(value: object, default: object) -> bool:
+    return type(value) is type(default) and value == default
+
+
 class _Parts(_Maker):
     """A list, set or tuple of any size: the container stays, and its parts are made."""
 
@@ -187,6 +310,11 @@ class _Parts(_Maker):
         if isinstance(value, (list, tuple, set, frozenset)):
             return type(value)([_at(index, self.part, part) for index, part in enumerate(value)])
         return value
+
+    def check(self, value: Any) -> None:
+        if type(value) in (list, tuple, set, frozenset):
+            for index, part in enumerate(value):
+                _check_at(index, self.part, part)
 
 
 class _Places(_Maker):
@@ -204,6 +332,12 @@ class _Places(_Maker):
             return value
         makers = enumerate(zip(self.parts, value, strict=True))
         return tuple(part if maker is None else _at(index, maker, part) for index, (maker, part) in makers)
+
+    def check(self, value: Any) -> None:
+        if type(value) is tuple and self.fits(value):
+            for index, (maker, part) in enumerate(zip(self.parts, value, strict=True)):
+                if maker is not None:
+                    _check_at(index, maker, part)
 
 
 class _Items(_Maker):
@@ -224,6 +358,16 @@ class _Items(_Maker):
             )
         return made
 
+    def check(self, value: Any) -> None:
+        if type(value) is not dict:
+            return
+        for key, part in value.items():
+            maker = self.named.get(key, self.value) if self.named else self.value
+            if self.key is not None:
+                _check_at(key, self.key, key)
+            if maker is not None:
+                _check_at(key, maker, part)
+
 
 class _Either(_Maker):
     """A union: a plain type if the value has it, else the class that has exactly these fields."""
@@ -237,10 +381,21 @@ class _Either(_Maker):
         return any(member.fits(value) for member in self.members)
 
     def make(self, value: Any) -> Any:
+        maker = self._chosen(value)
+        return value if maker is None else maker.make(value)
+
+    def check(self, value: Any) -> None:
+        plain = None if is_registered(type(value)) else as_plain(value)
+        maker = self._chosen(value if plain is None else plain[0])
+        if maker is not None:
+            maker.check(value)
+
+    def _chosen(self, value: Any) -> _Maker | None:
+        """Return the maker for a stored value; None if the value stays as it is."""
         fitting = [member for member in self.members if member.fits(value)]
         for member in fitting:
             if type(member) is _Maker:
-                return value
+                return None
         exact = [member for member in fitting if isinstance(member, _Instance) and member.fits_exactly(value)]
         if exact:
             fitting = [*exact]
@@ -251,7 +406,7 @@ class _Either(_Maker):
             )
         if not fitting and isinstance(value, dict) and any(isinstance(m, _Instance) for m in self.members):
             raise _Misfit(f"has the fields of no class of {self.shown}; read the record without type=")
-        return fitting[0].make(value) if fitting else value
+        return fitting[0] if fitting else None
 
 
 class _Unknown(_Maker):
@@ -280,6 +435,10 @@ class _Alias(_Maker):
     def make(self, value: Any) -> Any:
         return value if self.maker is None else self.maker.make(value)
 
+    def check(self, value: Any) -> None:
+        if self.maker is not None:
+            self.maker.check(value)
+
 
 def _at(step: object, maker: _Maker, value: object) -> Any:
     try:
@@ -289,11 +448,22 @@ def _at(step: object, maker: _Maker, value: object) -> Any:
         raise
 
 
+def _check_at(step: object, maker: _Maker, value: object) -> None:
+    try:
+        maker.check(value)
+    except _Misfit as misfit:
+        misfit.path.append(step)
+        raise
+
+
 def _holds(value: object, cls: type) -> str:
-    return (
-        f"holds a value of type {type(value).__name__}, but {cls.__qualname__} is expected there; read it "
-        "without type="
-    )
+    return f"holds a value of type {type(value).__name__}, but {cls.__qualname__} is expected there"
+
+
+def _generic_origin(cls: type) -> object:
+    """Return the generic model of which pydantic made `cls`, as in `Box[Pet]`. Their instances are equal."""
+    metadata: Mapping[str, object] = getattr(cls, "__pydantic_generic_metadata__", {})
+    return metadata.get("origin")
 
 
 # Makers for annotations
@@ -362,6 +532,35 @@ def _annotations(cls: type) -> dict[str, Any]:
     return inspect.get_annotations(cls)
 
 
+def _bindings(cls: type, bound: Mapping[Any, object]) -> dict[type, Mapping[Any, object]]:
+    """Return what the type parameters of `cls` and of its base classes stand for, in the order of the MRO.
+
+    For `class Kennel(Box[Pet])`, the T of Box is Pet.
+    """
+    import typing
+
+    bindings = {cls: bound}
+    for base in cls.__mro__:
+        own = bindings.setdefault(base, {})
+        for written in vars(base).get("__orig_bases__", ()):
+            origin = typing.get_origin(written)
+            parameters = getattr(origin, "__parameters__", ())
+            if isinstance(origin, type) and parameters:
+                bindings.setdefault(origin, _bound(parameters, typing.get_args(written), own))
+    return {base: bindings[base] for base in cls.__mro__}
+
+
+def _resolved_by_pydantic(cls: Any, name: str, hint: Any) -> Any:
+    """Return the annotation of a field in which pydantic has put the arguments of a generic model.
+
+    `Box[Pet]` of pydantic is a class of its own, and its annotation still says T.
+    """
+    is_open = _is_parameter(hint) or bool(getattr(hint, "__parameters__", ()))
+    if is_open and hasattr(cls, "__pydantic_generic_metadata__"):
+        return cls.model_fields[name].annotation
+    return hint
+
+
 def _maker(hint: Any, scope: _Scope) -> _Maker | None:
     """Return the maker for `hint`; None if `hint` leaves a stored value as it is."""
     import types
@@ -405,14 +604,21 @@ def _maker(hint: Any, scope: _Scope) -> _Maker | None:
 
 def _inner_scope(parameters: tuple[Any, ...], arguments: tuple[Any, ...], scope: _Scope) -> _Scope:
     """Return the scope of a generic class or alias. Its arguments may use parameters of `scope`."""
+    return _Scope(_bound(parameters, arguments, scope.bound), scope.run_init, scope.unfinished)
+
+
+def _bound(
+    parameters: tuple[Any, ...], arguments: tuple[Any, ...], outer: Mapping[Any, object]
+) -> dict[Any, object]:
+    """Return what each parameter stands for. The arguments may use parameters of `outer`."""
     import typing
 
     bound: dict[Any, object] = {}
     for parameter, argument in zip(parameters, arguments, strict=False):
-        given = _substituted(argument, scope.bound)
+        given = _substituted(argument, outer)
         if given is not typing.Any:
             bound[parameter] = given
-    return _Scope(bound, scope.run_init, scope.unfinished)
+    return bound
 
 
 def _substituted(argument: Any, bound: Mapping[Any, object]) -> Any:
@@ -445,6 +651,12 @@ def _maker_of_alias(hint: object, work_out: Callable[[], _Maker | None], scope: 
 
 def _maker_of_hinted_class(cls: Any, scope: _Scope) -> _Maker | None:
     if is_enum(cls) or kind_of(cls) is not None:
+        parameters = getattr(cls, "__pydantic_generic_metadata__", {}).get("parameters", ())
+        if scope.bound and parameters:
+            # Inside a generic class, as in `box: Model[T]`. pydantic returns the same class each time.
+            import typing
+
+            cls = cls[tuple(scope.bound.get(parameter, typing.Any) for parameter in parameters)]
         return _maker_of_class(cls, _Scope({}, scope.run_init, {}), cls)
     return _maker_of_typed_dict(cls, cls, scope) if _is_typed_dict(cls) else None
 

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["decode_array", "decode_registered", "encode", "instead_of", "register", "way_out"]
+__all__ = [
+    "decode_array",
+    "decode_registered",
+    "encode",
+    "instead_of",
+    "is_registered",
+    "register",
+    "way_out",
+]
 
 _BY_CLASS: dict[type, tuple[str, Callable[[Any], object]]] = {}
 _BY_NAME: dict[str, Callable[[Any], object]] = {}
@@ -55,6 +63,11 @@ def register(cls: type[T], encode: Callable[[T], object], decode: Callable[[Any]
     name = f"{cls.__module__}.{cls.__qualname__}"
     _BY_CLASS[cls] = (name, encode)
     _BY_NAME[name] = decode
+
+
+def is_registered(cls: type) -> bool:
+    """Say whether instances of exactly `cls` are stored and read by registered functions."""
+    return cls in _BY_CLASS
 
 
 def _is_stored(cls: type) -> bool:
@@ -143,12 +156,16 @@ def way_out(value: Any) -> str:
     if data_only is not None:
         return f", which has no place in a record; {data_only}"
     numpy = sys.modules.get("numpy")
-    if numpy is not None and type(value) is numpy.ndarray:
+    if numpy is not None and (cls is numpy.ndarray or cls is numpy.void):
         # Do not suggest register(): the class is stored as it is, and its other arrays would change too.
-        return (
-            f" and dtype {value.dtype}, which holds Python objects; give it a dtype without them "
-            f"(value.astype), store value.tolist(), or {if_pickled}"
-        )
+        if value.dtype.hasobject:
+            what = "holds Python objects; give it a dtype without them (value.astype)"
+        else:
+            what = (
+                "the format cannot describe (padding, titles, or fields that overlap or are out of order); "
+                "give it a packed dtype (numpy.lib.recfunctions.repack_fields)"
+            )
+        return f" and dtype {value.dtype}, which {what}, store value.tolist(), or {if_pickled}"
     pandas = sys.modules.get("pandas")
     if pandas is not None and value is getattr(pandas, "NA", pandas):
         return ", which stands for no value; store None"
@@ -275,8 +292,11 @@ def _encode_array(numpy: Any, value: Any) -> tuple[object, ...] | None:
         shape, flags = list(value.shape), FORTRAN_ORDER if is_fortran else 0
     described: object = dtype.str
     if dtype.names is not None:
-        # `descr` loses what it cannot describe (titles, overlapping fields). Such a dtype is refused.
-        described = dtype.descr
+        # Refuse what `descr` cannot describe: overlapping fields, titles, padding.
+        try:
+            described = dtype.descr
+        except ValueError:
+            return None
         if numpy.dtype(described) != dtype:
             return None
     elif dtype.subdtype is not None or numpy.dtype(described) != dtype:
@@ -295,6 +315,12 @@ def decode_array(described: Any, shape: list[int], flags: int, data: memoryview)
         if dtype.hasobject:
             raise ValueError("the dtype holds Python objects")
         if flags & SCALAR:
+            if dtype.kind == "S":
+                # An element of an array loses the NULs at its end.
+                return numpy.bytes_(bytes(data[: dtype.itemsize]))
+            if dtype.kind == "U" and len(data) >= dtype.itemsize:
+                codec = "utf-32-be" if dtype.str[0] == ">" else "utf-32-le"
+                return numpy.str_(bytes(data[: dtype.itemsize]).decode(codec, "surrogatepass"))
             # Do not use frombuffer: it makes no element of 0 bytes, such as an empty string.
             return numpy.ndarray((), dtype=dtype, buffer=data)[()]
         return numpy.ndarray(

@@ -29,7 +29,7 @@ import sys
 import types
 from fnmatch import fnmatchcase
 
-from pellucid.errors import PickleDenied, UnsupportedValue
+from pellucid.errors import Error, PickleDenied, UnsupportedValue
 
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
@@ -39,10 +39,29 @@ if TYPE_CHECKING:
 
 __all__ = ["check_globals", "decode", "encode", "wanted"]
 
+DAMAGED = "a stored pickle is damaged: "
 WILDCARDS = frozenset("*?[")
 BOUND_METHODS = (types.MethodType, types.BuiltinMethodType)
 MISSING = object()
-SHARED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+# The process shares these, or they hand over to what it shares what is set in them.
+SHARED = (
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.MethodWrapperType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.GenericAlias,
+    staticmethod,
+    classmethod,
+    property,
+    super,
+)
 
 
 def encode(
@@ -63,7 +82,7 @@ def encode(
             + (f"; {instead}" if instead else "")
         ) from error
     if not isinstance(policy, str):
-        # What could not be read back under the same policy is refused now, not then.
+        # Refuse now what the same policy could not read back later.
         try:
             decode(data, policy)
         except PickleDenied as error:
@@ -72,6 +91,13 @@ def encode(
                 f", of type {cls.__module__}.{cls.__qualname__}, would be a pickle that cannot be read back: "
                 f"{why}"
             ) from None
+        except Error:
+            raise
+        except ValueError as error:
+            raise UnsupportedValue(
+                f", of type {cls.__module__}.{cls.__qualname__}, would be a pickle that cannot be read back: "
+                f"{str(error).removeprefix(DAMAGED)}"
+            ) from error.__cause__
     return data
 
 
@@ -98,12 +124,12 @@ def decode(data: bytes, policy: str | tuple[str, ...]) -> object:
 
     A damaged pickle raises `ValueError`.
     """
-    try:
-        if policy == "allow":
-            return pickle.loads(data)  # noqa: S301  the user has said so
+    if policy != "allow":
         return Restricted(data, tuple(policy)).load()
+    try:
+        return pickle.loads(data)  # noqa: S301  the user has said so
     except (pickle.UnpicklingError, EOFError, struct.error) as error:
-        raise ValueError(f"a stored pickle is damaged: {error}") from error
+        raise ValueError(f"{DAMAGED}{error}") from error
 
 
 def check_globals(names: tuple[str, ...]) -> None:
@@ -115,6 +141,8 @@ def check_globals(names: tuple[str, ...]) -> None:
                 f"pickle=[{name!r}] names no global; write the module before the name, as in "
                 '"decimal.Decimal" or "mypkg.models.*"'
             )
+        if any("\ud800" <= character <= "\udfff" for character in name):
+            raise ValueError(f"pickle=[{name!r}] names no global; no module has a surrogate in its name")
         if WILDCARDS.intersection(module):
             raise ValueError(
                 f"pickle=[{name!r}] has a wildcard in the module's name; a wildcard may only follow the last "
@@ -182,15 +210,20 @@ _type_members: Callable[[Any], Any] = type.__dict__["__dict__"].__get__
 
 def _member(module: str, name: str, is_in_full: bool) -> object:
     """Return the object called `name` in `module`, without running code of the objects on the path."""
-    __import__(module)
-    holder: Any = sys.modules[module]
+    try:
+        __import__(module)
+        holder: Any = sys.modules[module]
+    except (ImportError, KeyError, ValueError) as error:
+        raise PickleDenied(
+            f"a stored pickle wants '{module}.{name}', and its module cannot be imported: {error}"
+        ) from error
     first, *nested = name.split(".")
     found: Any = vars(holder).get(first, MISSING)
     if found is MISSING:
         # Some modules create a name when it is first asked for. This runs their code.
-        if not is_in_full:
-            raise AttributeError(f"a stored pickle wants {name!r}, which module {module!r} does not have")
-        found = getattr(holder, first)
+        found = getattr(holder, first, MISSING) if is_in_full else MISSING
+        if found is MISSING:
+            raise _not_there(module, name)
     for part in nested:
         if not _is_class(found):
             raise PickleDenied(
@@ -199,17 +232,25 @@ def _member(module: str, name: str, is_in_full: bool) -> object:
             )
         members = _type_members(found)
         if part not in members:
-            raise AttributeError(f"a stored pickle wants {name!r}, which module {module!r} does not have")
+            raise _not_there(module, name)
         found = members[part]
         if isinstance(found, staticmethod):
             found = found.__func__
     return found
 
 
+def _not_there(module: str, name: str) -> PickleDenied:
+    return PickleDenied(f"a stored pickle wants {name!r}, which module {module!r} does not have")
+
+
 @functools.lru_cache(maxsize=64)
 def _globals_of(names: tuple[str, ...]) -> Globals:
     return Globals(names)
 
+
+# A tuple, and all keys together, may come to so many objects, and to so many more for each byte.
+SIZE_MAX = 1_000_000
+SIZE_PER_BYTE = 64
 
 # Typed as Any, because type checkers know little about the Python version of the unpickler.
 _Unpickler: Any = pickle._Unpickler
@@ -232,13 +273,23 @@ class Restricted(_Unpickler):  # type: ignore[misc]
         self.globals = _globals_of(names)
         # The key is the address, because some classes have no hash. The value keeps the object alive.
         self.given: dict[int, object] = {}
+        # How many objects each tuple and frozenset comes to, written out; the key is the address, as above.
+        self.sizes: dict[int, tuple[object, int]] = {}
+        self.size_max = SIZE_MAX + SIZE_PER_BYTE * len(data)
+        self.hashed_size = 0
 
     def load(self) -> object:
         try:
             return super().load()
+        except (Error, MemoryError):
+            raise
         except IndexError as error:
             # An instruction found fewer items on the stack than it needs.
-            raise ValueError("a stored pickle is damaged: its stack is too short") from error
+            raise ValueError(f"{DAMAGED}its stack is too short") from error
+        except (pickle.UnpicklingError, EOFError, struct.error) as error:
+            raise ValueError(f"{DAMAGED}{error}") from error
+        except Exception as error:
+            raise ValueError(f"{DAMAGED}{type(error).__name__}: {error}") from error
 
     def find_class(self, module: str, name: str) -> object:
         if self.proto < 3:
@@ -287,6 +338,49 @@ class Restricted(_Unpickler):  # type: ignore[misc]
         # These are the instructions INST and OBJ, of protocols 0 and 1.
         self.check_callable(cls)
         super()._instantiate(cls, arguments)
+        self.measure(self.stack[-1])
+
+    def size_of(self, value: object) -> int:
+        """Return how many objects `value` comes to, if those that occur twice count twice."""
+        found = self.sizes.get(id(value))
+        return 1 if found is None else found[1]
+
+    def measure(self, made: object) -> None:
+        """Note the size of a new tuple or frozenset, which Python may hash and compare as a whole.
+
+        45 tuples that each hold the one before twice come to 2**45 objects, and Python visits each of them,
+        without a look at signals.
+        """
+        if isinstance(made, tuple):
+            parts = tuple.__iter__(made)
+        elif isinstance(made, frozenset):
+            parts = frozenset.__iter__(made)
+        else:
+            return
+        size = 1 + sum(map(self.size_of, parts))
+        if size > self.size_max:
+            raise pickle.UnpicklingError(
+                f"a few objects of it come to {size:,}, each inside others many times"
+            )
+        self.sizes[id(made)] = (made, size)
+
+    def check_keys(self, keys: list[object]) -> None:
+        """Raise if the keys of dicts and sets come to more objects than a pickle of this size can need."""
+        self.hashed_size += sum(map(self.size_of, keys))
+        if self.hashed_size > self.size_max:
+            raise pickle.UnpicklingError(
+                f"its keys come to more than {self.size_max:,} objects, each inside others many times"
+            )
+
+    def load_bytearray8(self) -> None:
+        """Read a bytearray, without making room first for the length that the pickle claims."""
+        (size,) = struct.unpack("<Q", self.read(8))
+        data = self.read(min(size, sys.maxsize))
+        if len(data) < size:
+            raise pickle.UnpicklingError("a bytearray is cut off")
+        self.append(bytearray(data))
+
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
 
 
 def _guard(code: bytes, check: str, operand: Callable[[Restricted], object]) -> None:
@@ -307,3 +401,26 @@ for _code, _depth in ((pickle.BUILD, 2), (pickle.APPEND, 2), (pickle.SETITEM, 3)
 for _code in (pickle.APPENDS, pickle.SETITEMS, pickle.ADDITEMS):
     # Their operands are after a mark on the stack, and the target is before it.
     _guard(_code, "check_made", lambda unpickler: unpickler.metastack[-1][-1])
+
+
+def _measured(code: bytes) -> None:
+    """Make an instruction note the size of what it made."""
+    run = Restricted.dispatch[code[0]]
+
+    def measured(unpickler: Restricted) -> None:
+        run(unpickler)
+        unpickler.measure(unpickler.stack[-1])
+
+    Restricted.dispatch[code[0]] = measured
+
+
+for _code in (pickle.SETITEMS, pickle.DICT):
+    _guard(_code, "check_keys", lambda unpickler: unpickler.stack[::2])
+for _code in (pickle.ADDITEMS, pickle.FROZENSET):
+    _guard(_code, "check_keys", lambda unpickler: unpickler.stack)
+_guard(pickle.SETITEM, "check_keys", lambda unpickler: unpickler.stack[-2:-1])
+for _code in (
+    *(pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.FROZENSET),
+    *(pickle.REDUCE, pickle.NEWOBJ, pickle.NEWOBJ_EX),
+):
+    _measured(_code)

@@ -15,12 +15,13 @@ import sys
 # Do not import this from typing: that import takes longer than all of ours. Type checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     Restore = Callable[[dict[str, Any]], Any]
     # Returns the default of one field, for an instance that has the fields before it.
     Default = Callable[[Any], Any]
+    SetField = Callable[[Any, str, Any], None]
 
 __all__ = ["restorer"]
 
@@ -40,8 +41,9 @@ def _dataclass(cls: Any) -> Restore:
             defaults[field.name] = _value(field.default)
         elif field.default_factory is not missing:
             defaults[field.name] = _call(field.default_factory)
+    names = [field.name for field in dataclasses.fields(cls)]
     arguments = [field.name for field in dataclasses.fields(cls) if field.init]
-    return _object(cls, len(dataclasses.fields(cls)), defaults, arguments)
+    return _object(cls, names, defaults, arguments)
 
 
 def _attrs(cls: Any) -> Restore:
@@ -51,8 +53,9 @@ def _attrs(cls: Any) -> Restore:
         default = _attrs_default(attribute)
         if default is not None:
             defaults[attribute.name] = default
+    names = [attribute.name for attribute in attributes]
     arguments = [attribute.name for attribute in attributes if attribute.init]
-    restore = _object(cls, len(attributes), defaults, arguments)
+    restore = _object(cls, names, defaults, arguments)
     cached_hash = "_attrs_cached_hash"
     if cached_hash not in getattr(getattr(cls.__hash__, "__code__", None), "co_names", ()):
         return restore
@@ -114,12 +117,12 @@ def _by_setting(
     return restore
 
 
-def _object(cls: Any, count: int, defaults: dict[str, Default], arguments: list[str]) -> Restore:
+def _object(cls: Any, names: list[str], defaults: dict[str, Default], arguments: list[str]) -> Restore:
     """Return the restorer of a class written in Python. `arguments` are the fields of its constructor."""
     # A frozen class sets its own fields in this way.
-    restore = _by_setting(
-        functools.partial(_native(cls, "__new__"), cls), _native(cls, "__setattr__"), count, defaults
-    )
+    set_field = _past_descriptors(cls, names, _native(cls, "__setattr__"))
+    make = functools.partial(_native(cls, "__new__"), cls)
+    restore = _by_setting(make, set_field, len(names), defaults)
     if not issubclass(cls, BaseException):
         return restore
 
@@ -129,6 +132,46 @@ def _object(cls: Any, count: int, defaults: dict[str, Default], arguments: list[
         return instance
 
     return restore_exception
+
+
+def _past_descriptors(cls: Any, names: Iterable[str], set_field: SetField) -> SetField:
+    """Return a `set_field` that leaves in a field what was stored, although a descriptor sets that field.
+
+    A descriptor may change what it is given, and it had done so before the instance was stored. Only the
+    descriptor knows where it keeps the value, so it sets the field first.
+    """
+    import types
+
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        members.update(vars(base))
+    slots = {name for name, member in members.items() if isinstance(member, types.MemberDescriptorType)}
+    described = {name for name in names if hasattr(type(members.get(name)), "__set__")} - slots
+    if not described:
+        return set_field
+
+    def state(instance: Any) -> dict[str, Any]:
+        held = {name: getattr(instance, name) for name in slots if hasattr(instance, name)}
+        return held | getattr(instance, "__dict__", {})
+
+    def set_past(instance: Any, name: str, value: Any) -> None:
+        if name not in described:
+            set_field(instance, name, value)
+            return
+        before = state(instance)
+        set_field(instance, name, value)
+        shown = getattr(instance, name)
+        if shown is value:
+            return
+        # Where the descriptor shows something else than it keeps, it turns this back into what it shows.
+        for place, held in state(instance).items():
+            if held is shown and before.get(place, instance) is not held:
+                if place in slots:
+                    set_field(instance, place, value)
+                else:
+                    vars(instance)[place] = value
+
+    return set_past
 
 
 def _namedtuple(cls: Any) -> Restore:
@@ -206,7 +249,11 @@ def _model(cls: Any) -> Restore:
             name: values[name] if name in values else _model_default(field, values)
             for name, field in fields.items()
         }
-        made = {name: attribute.get_default() for name, attribute in private.items()}
+        made: dict[str, Any] = {}
+        for name, attribute in private.items():
+            default = _private_default(attribute, {**known, **made})
+            if default is not undefined:
+                made[name] = default
         instance = new(cls)
         state = {
             "__dict__": known,
@@ -214,9 +261,7 @@ def _model(cls: Any) -> Restore:
             if has_extra
             else None,
             "__pydantic_fields_set__": set(values),
-            "__pydantic_private__": {name: value for name, value in made.items() if value is not undefined}
-            if private
-            else None,
+            "__pydantic_private__": made if private else None,
         }
         set_state(instance, state)
         return instance
@@ -229,6 +274,14 @@ def _model_default(field: Any, values: dict[str, Any]) -> Any:
     if getattr(field, "default_factory_takes_validated_data", False):
         return field.get_default(call_default_factory=True, validated_data=values)
     return field.get_default(call_default_factory=True)
+
+
+def _private_default(attribute: Any, data: dict[str, Any]) -> Any:
+    # Newer releases of pydantic call the factory only if asked, and older ones cannot be asked.
+    factory = attribute.default_factory
+    if factory is None:
+        return attribute.get_default()
+    return factory(data) if getattr(attribute, "default_factory_takes_validated_data", False) else factory()
 
 
 def _native(cls: type, method: str) -> Any:

@@ -280,6 +280,127 @@ def test_an_instance_of_a_subclass_is_refused_since_it_would_not_come_back(db: D
     assert db.table("numbers", type=int)[1] is True
 
 
+@dataclasses.dataclass(frozen=True)
+class Cub(Pet):
+    """Has the fields of its base class alone."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Older(Pet):
+    years: int = 8
+
+
+class Tuple(NamedTuple):
+    pet: Pet
+
+
+@attrs.define
+class Plain:
+    pet: Pet
+
+
+class Cards(msgspec.Struct):
+    pets: list[Pet]
+
+
+class Model(pydantic.BaseModel):
+    pet: Pet
+
+
+@dataclasses.dataclass
+class Nested:
+    pairs: dict[str, list[tuple[int, Dog | Pet | None]]]
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (Tuple(Cub("Rex")), "['pet']"),
+        (Tuple(Older("Rex")), "['pet']"),
+        (Plain(Cub("Rex")), "['pet']"),
+        (Plain(None), "['pet']"),  # type: ignore[arg-type]
+        (Plain({"name": "Rex", "years": 5}), "['pet']"),  # type: ignore[arg-type]
+        (Cards([Pet("Bo"), Cub("Rex")]), "['pets'][1]"),
+        (Model(pet=Older("Rex")), "['pet']"),
+        (Nested({"a": [(1, Pet("Bo")), (2, None), (3, Older("Rex"))]}), "['pairs']['a'][2][1]"),
+        (Nested({"a": [(1, Cub("Rex"))]}), "['pairs']['a'][0][1]"),
+    ],
+    ids=repr,
+)
+def test_a_part_that_would_not_come_back_is_refused(db: Database, value: Any, place: str) -> None:
+    table = db.table("t", type=type(value))
+    writes: list[Callable[[], object]] = [
+        lambda: table.__setitem__(1, value),
+        lambda: table.update({1: value}),
+        lambda: table.setdefault(1, value),
+        lambda: table.append(value),
+        lambda: table.extend([value]),
+    ]
+    for write in writes:
+        with pytest.raises(pellucid.WrongClass) as refused:
+            write()
+        assert f"at {place} h" in str(refused.value)
+    assert len(table) == 0
+    db.table("t")[1] = value
+    assert len(table) == 1
+
+
+class CardOrUnset(msgspec.Struct):
+    pet: Pet = msgspec.UNSET  # type: ignore[assignment]
+
+
+def test_parts_that_are_stored_as_dicts_or_not_at_all_are_taken(db: Database) -> None:
+    db["rex"] = {"name": "Rex"}
+    table = db.table("t", type=Plain)
+    table[1] = Plain(db["rex"])
+    table[2] = Plain({"name": "Rex"})  # type: ignore[arg-type]
+    assert table[1] == table[2] == Plain(Pet("Rex"))
+    db["rex"].age = 5
+    with pytest.raises(pellucid.WrongClass, match="has a field 'age'"):
+        table[3] = Plain(db["rex"])
+    cards = db.table("cards", type=CardOrUnset)
+    cards[1] = CardOrUnset()
+    assert cards[1] == CardOrUnset()
+
+
+class TupleOrNone(NamedTuple):
+    pet: Pet = None  # type: ignore[assignment]
+    color: Color = "none"  # type: ignore[assignment]
+
+
+@attrs.define
+class PlainOrNone:
+    pet: Pet = None  # type: ignore[assignment]
+    color: Color = Level.HIGH  # type: ignore[assignment]
+
+
+@dataclasses.dataclass
+class DataOrNone:
+    pet: Pet = None  # type: ignore[assignment]
+    made: Pet = dataclasses.field(default_factory=lambda: None)  # type: ignore[assignment, return-value]
+
+
+class CardOrNone(msgspec.Struct):
+    pet: Pet = None  # type: ignore[assignment]
+
+
+class ModelOrNone(pydantic.BaseModel):
+    pet: Pet = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("cls", [TupleOrNone, PlainOrNone, DataOrNone, CardOrNone, ModelOrNone])
+def test_a_field_may_hold_its_own_default(db: Database, cls: Any) -> None:
+    for run_init in (False, True):
+        table = db.table("t", type=cls, run_init=run_init)
+        table[1] = cls()
+        assert table[1] == cls()
+        assert repr(table[1]) == repr(cls())
+        table[2] = cls(pet=PET)
+        assert table[2] == cls(pet=PET)
+        with pytest.raises(pellucid.WrongClass):
+            table[3] = cls.model_construct(pet=5) if cls is ModelOrNone else cls(pet=5)
+
+
 @dataclasses.dataclass
 class Grown:
     name: str
@@ -372,7 +493,9 @@ class Either:
 
 def test_classes_that_cannot_be_told_apart_are_not_guessed(db: Database) -> None:
     table = db.table("t", type=Either)
-    table[1] = Either(Left(1))
+    with pytest.raises(pellucid.WrongClass, match="more than one class of"):
+        table[1] = Either(Left(1))
+    db.table("t")[1] = Either(Left(1))
     with pytest.raises(pellucid.WrongClass, match="more than one class of"):
         table[1]
     db.table("t")[2] = {"side": {"m": 1}}
@@ -380,6 +503,78 @@ def test_classes_that_cannot_be_told_apart_are_not_guessed(db: Database) -> None
         table[2]
     db.table("t")[3] = {"side": 5}
     assert table[3] == Either(5)  # type: ignore[arg-type]
+
+
+@dataclasses.dataclass
+class PetBox(Box[Pet]):
+    """Says in its base class what is inside."""
+
+
+@dataclasses.dataclass
+class Row(Box[list[T]], Generic[T]):
+    """Uses the same type parameter for something else than its base class does."""
+
+    first: T
+
+
+class Shelf(Row[Pet]):
+    """Has the fields of its base classes."""
+
+
+class Crate(pydantic.BaseModel, Generic[T]):
+    inside: T
+    more: list[T] = []
+
+
+class PetCrate(Crate[Pet]):
+    """As PetBox."""
+
+
+class Slot(msgspec.Struct, Generic[T]):
+    inside: T
+
+
+class PetSlot(Slot[Pet]):
+    """As PetBox."""
+
+
+@dataclasses.dataclass
+class Stack(Generic[T]):
+    crate: Crate[T]
+
+
+@dataclasses.dataclass
+class Store:
+    box: PetBox
+    shelf: Shelf
+    crate: Crate[Pet]
+    boxed: PetCrate
+    stack: Stack[Pet]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        PetBox(PET),
+        Shelf([PET], PET),
+        Crate[Pet](inside=PET, more=[PET]),
+        PetCrate(inside=PET),
+        PetSlot(PET),
+        Store(
+            PetBox(PET),
+            Shelf([PET], PET),
+            Crate[Pet](inside=PET),
+            PetCrate(inside=PET),
+            Stack(Crate[Pet](inside=PET)),
+        ),
+    ],
+    ids=lambda stored: type(stored).__name__,
+)
+def test_a_class_may_say_in_its_bases_what_is_in_a_generic_one(db: Database, stored: Any) -> None:
+    table = db.table("t", type=type(stored))
+    table[1] = stored
+    assert table[1] == stored
+    assert repr(table[1]) == repr(stored)
 
 
 def test_a_registered_class_may_be_that_of_a_table_and_of_a_field(db: Database) -> None:

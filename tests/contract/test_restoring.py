@@ -97,6 +97,57 @@ class Described:
     cents: Turned = Turned()
 
 
+class Cents(Turned):
+    """A descriptor that changes what it is given."""
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        super().__set__(instance, value * 100)
+
+
+class Checked(Cents):
+    """A descriptor that keeps the value under its own name."""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, _owner: type) -> Any:
+        return 7 if instance is None else vars(instance)[self.name]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)[self.name] = value * 100
+
+
+class Dollars(Turned):
+    """A descriptor that shows something else than it keeps."""
+
+    def __get__(self, instance: Any, _owner: type) -> Any:
+        return 7 if instance is None else getattr(instance, self.name) / 100
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        super().__set__(instance, value * 100)
+
+
+@dataclasses.dataclass
+class Changed:
+    cents: Cents = Cents()
+    checked: Checked = Checked()
+    dollars: Dollars = Dollars()
+    same: int = 100
+
+
+@dataclasses.dataclass
+class ChangedInSlots:
+    __slots__ = ("_cents", "other")
+    cents: Cents
+    other: int
+
+
+# A class with slots cannot say the default of a field in its body.
+CENTS = Cents()
+CENTS.__set_name__(ChangedInSlots, "cents")
+ChangedInSlots.cents = CENTS
+
+
 @dataclasses.dataclass
 class Refused(Exception):
     code: int
@@ -175,12 +226,24 @@ class Form(pydantic.BaseModel):
         self.cents *= 100
 
 
+class WithPrivate(pydantic.BaseModel):
+    cents: int
+    _seen: list[int] = pydantic.PrivateAttr(default_factory=list)
+    _shared: list[int] = pydantic.PrivateAttr(default=[5])
+    _later: int = pydantic.PrivateAttr()
+
+    def model_post_init(self, _context: object) -> None:
+        CALLED.append("post_init")
+
+
 INSTANCES: list[Callable[[], Any]] = [
     lambda: Price(5),
     lambda: Frozen(5, 3),
     lambda: NeedsMore(cents=5, factor=10),
     lambda: OwnInit(5),
     lambda: Described(3),  # type: ignore[arg-type]
+    lambda: Changed(1, 2, 3),  # type: ignore[arg-type]
+    lambda: ChangedInSlots(3, 300),  # type: ignore[arg-type]
     lambda: Refused(5, "no"),
     lambda: Converted(5),
     lambda: Cached(5),
@@ -191,6 +254,7 @@ INSTANCES: list[Callable[[], Any]] = [
     lambda: FrozenCard(cents=5),
     lambda: OtherCard(5),
     lambda: Form(Cents=5, more=[1]),  # type: ignore[call-arg]
+    lambda: WithPrivate(cents=5),
 ]
 
 

@@ -21,15 +21,7 @@ use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::keys;
 use crate::work::threads::over_parts;
-use crate::work::walks::Parallel;
-use crate::work::walks::Queried;
-use crate::work::walks::SIGNALS;
-use crate::work::walks::Source;
-use crate::work::walks::Stop;
-use crate::work::walks::Walked;
-use crate::work::walks::Work;
-use crate::work::walks::of_fault;
-use crate::work::walks::over;
+use crate::work::walks::{Parallel, Queried, SIGNALS, Source, Stop, Walked, Work, of_fault, over};
 
 /// Rows as columns, which any Arrow library reads without a copy.
 ///

@@ -20,25 +20,12 @@ use pyo3::types::{PyFloat, PyInt, PyList};
 use crate::errors;
 use crate::expression::handle::Expression;
 use crate::query::group;
-use crate::signals::Signals;
-use crate::signals::is_interrupted_at_turn;
+use crate::signals::{Signals, is_interrupted_at_turn};
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
-use crate::values::dates;
-use crate::values::decode;
-use crate::values::node;
-use crate::values::path;
-use crate::values::row_errors;
-use crate::values::scalars;
+use crate::values::{dates, decode, node, path, row_errors, scalars};
 use crate::work::threads::over_parts;
-use crate::work::walks::Parallel;
-use crate::work::walks::Queried;
-use crate::work::walks::Source;
-use crate::work::walks::Stop;
-use crate::work::walks::Walked;
-use crate::work::walks::Work;
-use crate::work::walks::of_fault;
-use crate::work::walks::over;
+use crate::work::walks::{Parallel, Queried, Source, Stop, Walked, Work, of_fault, over};
 
 /// The steps of a field path.
 pub fn steps_of(argument: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
@@ -253,7 +240,14 @@ fn numbers<'py>(of: &impl Queried<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bo
     let add = |value: Bound<'py, PyAny>| {
         // A NumPy scalar becomes a Python number, since small NumPy types wrap around.
         let value = match &scalar {
-            Some(scalar) if value.is_instance(scalar)? => value.call_method0("item")?,
+            Some(scalar) if value.is_instance(scalar)? => {
+                let kind: String = value.getattr("dtype")?.getattr("kind")?.extract()?;
+                if kind == "M" || kind == "m" {
+                    // A time that Python does not have, for which item() gives the bare count of its unit.
+                    return Ok(());
+                }
+                value.call_method0("item")?
+            }
             _ => value,
         };
         if value.is_instance(&kind)? { numbers.append(value) } else { Ok(()) }

@@ -18,18 +18,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::hot::gil::GilCell;
-use crate::hot::gil::GilRc;
-use crate::hot::gil::GilValue;
-use crate::hot::callbacks;
-use crate::hot::modules;
+use crate::hot::gil::{GilCell, GilRc, GilValue};
+use crate::hot::{callbacks, modules};
 use crate::signals::is_interrupted;
-use crate::standing::Fate;
-use crate::standing::Standing;
+use crate::standing::{Fate, Standing};
 use crate::store_errors;
 use crate::values::hooks::PicklePolicy;
-use crate::values::names::Names;
-use crate::values::names::Source;
+use crate::values::names::{Names, Source};
 use crate::values::row::Gate;
 
 /// How many gates of transactions, and of pending handles, are kept before unused ones are removed.

@@ -49,8 +49,7 @@ use crate::database::Database;
 use crate::expression::handle::Expression;
 use crate::snapshot::SnapshotHandle;
 use crate::table::handle::Table;
-use crate::values::handles::Record;
-use crate::values::handles::RecordList;
+use crate::values::handles::{Record, RecordList};
 use crate::values::record_list::ListIterator;
 
 #[cfg(Py_GIL_DISABLED)]

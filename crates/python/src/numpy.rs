@@ -18,18 +18,11 @@ use pyo3::buffer::Element;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrow::columns_of;
-use crate::arrow::module;
-use crate::column::column as objects;
-use crate::column::column_of;
-use crate::column::node_of;
+use crate::arrow::{columns_of, module};
+use crate::column::{column as objects, column_of, node_of};
 use crate::hot::arrow::elements;
 use crate::work::threads::over_parts;
-use crate::work::walks::Parallel;
-use crate::work::walks::Queried;
-use crate::work::walks::Stop;
-use crate::work::walks::Walked;
-use crate::work::walks::Work;
+use crate::work::walks::{Parallel, Queried, Stop, Walked, Work};
 
 /// NumPy's bits for NaT, "not a time".
 const NOT_A_TIME: i64 = i64::MIN;

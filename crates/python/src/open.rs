@@ -8,15 +8,10 @@ use pellucid_store::{Mode, OpenOptions, Store, Warning};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::arguments::checked_seconds;
-use crate::arguments::durability_of;
-use crate::arguments::durability_word;
-use crate::arguments::keep_of;
-use crate::arguments::mode_of;
-use crate::arguments::mode_word;
-use crate::arguments::path_of;
-use crate::arguments::seconds;
-use crate::arguments::untrusted_flag;
+use crate::arguments::{
+    checked_seconds, durability_of, durability_word, keep_of, mode_of, mode_word, path_of, seconds,
+    untrusted_flag,
+};
 use crate::database::Database;
 use crate::errors;
 use crate::hot::callbacks;

@@ -9,15 +9,12 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::column;
 use crate::core::Core;
 use crate::errors;
-use crate::hot::gil::GilCell;
-use crate::hot::gil::GilRc;
-use crate::index::describe;
-use crate::index::describe::IndexDescription;
+use crate::hot::gil::{GilCell, GilRc};
+use crate::index::describe::{self, IndexDescription};
 use crate::index::handle::Index;
 use crate::index::making;
 use crate::store_errors;
-use crate::table::handle::Table;
-use crate::table::handle::name_of;
+use crate::table::handle::{Table, name_of};
 use crate::table::typed::class_of;
 use crate::values::row::Gate;
 

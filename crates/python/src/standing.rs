@@ -6,10 +6,7 @@ use std::sync::Arc;
 use pellucid_store::TableId;
 use pyo3::prelude::*;
 
-use crate::hot::gil::GilCell;
-use crate::hot::gil::GilRc;
-use crate::hot::gil::GilValue;
-use crate::hot::gil::Shared;
+use crate::hot::gil::{GilCell, GilRc, GilValue, Shared};
 
 /// The outcome of a transaction's work since the last rollback to a savepoint.
 #[derive(Clone, Copy, PartialEq, Eq)]

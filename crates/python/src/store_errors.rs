@@ -6,12 +6,7 @@ use pellucid_store::{IndexError, NotUnique, StoreError};
 use pyo3::exceptions::{PyKeyError, PyMemoryError};
 use pyo3::prelude::*;
 
-use crate::errors::close_match;
-use crate::errors::of_system;
-use crate::errors::raise;
-use crate::errors::shorten;
-use crate::errors::stopped;
-use crate::errors::value_error;
+use crate::errors::{close_match, of_system, raise, shorten, stopped, value_error};
 use crate::values::keys;
 
 /// The exception for an error of the store. Its class says what the caller can do; the message is

@@ -10,8 +10,7 @@ use pyo3::prelude::*;
 use crate::core::Core;
 use crate::errors;
 use crate::hot::call_site::CallSite;
-use crate::hot::gil::GilCell;
-use crate::hot::gil::GilValue;
+use crate::hot::gil::{GilCell, GilValue};
 use crate::signals::Signals;
 use crate::store_errors;
 

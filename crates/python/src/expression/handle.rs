@@ -17,18 +17,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 
 use crate::errors;
-use crate::expression::aggregate;
-use crate::expression::aggregate::Aggregate;
-use crate::expression::operand::condition;
-use crate::expression::operand::key_step;
-use crate::expression::operand::operand;
-use crate::expression::operand::refuse_condition;
-use crate::expression::operand::term;
-use crate::expression::operand::values_of;
+use crate::expression::aggregate::{self, Aggregate};
+use crate::expression::operand::{condition, key_step, operand, refuse_condition, term, values_of};
 use crate::expression::sort_by::SortBy;
-use crate::expression::method;
-use crate::expression::python_text;
-use crate::expression::words;
+use crate::expression::{method, python_text, words};
 
 /// A condition or computed value over the fields of a record, built from `F` and operators.
 ///

@@ -12,14 +12,12 @@ use pyo3::types::{
 };
 
 use crate::errors;
-use crate::expression::foreign;
-use crate::expression::foreign::Foreign;
+use crate::expression::foreign::{self, Foreign};
 use crate::expression::handle::Expression;
 use crate::expression::method;
 use crate::query::plan::refuse_aggregate;
 use crate::signals::is_interrupted;
-use crate::values::bytes;
-use crate::values::path;
+use crate::values::{bytes, path};
 
 /// The node of an `Expression` object.
 ///

@@ -10,8 +10,7 @@ use pellucid_record::value::{NoShapes, decode};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::expression::operand::is_no_term;
-use crate::expression::operand::literal_of;
+use crate::expression::operand::{is_no_term, literal_of};
 use crate::values::bytes;
 
 /// The precedence of Python's operators: comparisons bind loosest.

@@ -5,8 +5,7 @@ use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::expression::handle::Expression;
-use crate::expression::handle::shown;
+use crate::expression::handle::{Expression, shown};
 
 /// An argument of `order_by` with a direction.
 ///

@@ -11,11 +11,8 @@ use pyo3::types::PyTuple;
 
 use crate::errors;
 use crate::expression::operand;
-use crate::index::handle::Index;
-use crate::index::handle::Known;
-use crate::values::keys;
-use crate::values::keys::Key;
-use crate::values::keys::Refusal;
+use crate::index::handle::{Index, Known};
+use crate::values::keys::{self, Key, Refusal};
 
 impl Index {
     /// The codes of the parts in `value`: one part, or for a compound index one for each element of

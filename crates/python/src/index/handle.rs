@@ -19,18 +19,15 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 use crate::errors;
 use crate::expression::operand;
 use crate::hot::callbacks;
-use crate::hot::gil::GilCell;
-use crate::hot::gil::GilValue;
+use crate::hot::gil::{GilCell, GilValue};
 use crate::index::asked::push_value;
 use crate::index::pairs::IndexKeys;
-use crate::query::reader::TableReader;
-use crate::query::reader::read;
+use crate::query::reader::{TableReader, read};
 use crate::signals::Signals;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
-use crate::values::keys::Key;
-use crate::values::keys::Refusal;
+use crate::values::keys::{Key, Refusal};
 use crate::values::views::Shows;
 
 /// An index of the catalog, and how to split its entries.

@@ -8,8 +8,7 @@ use pyo3::types::PyTuple;
 
 use crate::errors;
 use crate::hot::callbacks;
-use crate::hot::gil::GilCell;
-use crate::hot::gil::GilValue;
+use crate::hot::gil::{GilCell, GilValue};
 use crate::index::handle::Known;
 use crate::store_errors;
 use crate::table::handle::Table;

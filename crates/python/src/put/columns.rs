@@ -7,8 +7,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use pellucid_query::arrow::writer::{Records, Unfit, Writer, Zones};
-use pellucid_record::EncodeError;
+use pellucid_query::arrow::writer::{Records, Unfit, Unwritten, Writer, Zones};
 use pellucid_record::encode::Encoder;
 use pellucid_record::key::KeyEncoder;
 use pellucid_record::layout::{ADMISSION_SIGHTING, MICROS_PER_DAY};
@@ -18,12 +17,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDateTime, PyDelta, PyType, PyTzInfo};
 
 use crate::errors;
-use crate::hot::arrow::Broken;
-use crate::hot::arrow::Incoming;
+use crate::hot::arrow::{Broken, Incoming};
 use crate::hot::callbacks;
-use crate::put::write::apart_places;
-use crate::put::write::check_same;
-use crate::put::write::no_next;
+use crate::put::write::{apart_places, check_same, no_next};
 use crate::query::handle::Query;
 use crate::table::handle::Table;
 use crate::transaction;
@@ -168,9 +164,18 @@ impl<'a, 'py> Loading<'a, 'py> {
             let end = writer.row_count().min(start + self.chunk);
             let (encoder, records) = (&mut self.encoder, &mut self.records);
             records.clear();
-            let written =
-                callbacks::released(py, || writer.write(start..end, encoder, records, APART_SIZE_MIN));
-            let count = written.map_err(|error| of_encode(py, &error, this))?;
+            let mut signalled = None;
+            let written = callbacks::released(py, || {
+                let mut goes_on = || {
+                    signalled = Python::attach(|py| callbacks::check_signals(py).err());
+                    signalled.is_none()
+                };
+                writer.write(start..end, encoder, records, APART_SIZE_MIN, &mut goes_on)
+            });
+            if let Some(error) = signalled {
+                return Err(error);
+            }
+            let count = written.map_err(|error| of_unwritten(py, &error, this))?;
             self.put_records()?;
             callbacks::check_signals(py)?;
             start += count;
@@ -402,7 +407,11 @@ fn of_broken(py: Python<'_>, broken: Broken, table: &Table) -> PyErr {
     errors::raise(py, "StreamError", message)
 }
 
-fn of_encode(py: Python<'_>, error: &EncodeError, table: &Table) -> PyErr {
+fn of_unwritten(py: Python<'_>, unwritten: &Unwritten, table: &Table) -> PyErr {
+    let error = match unwritten {
+        Unwritten::Encode(error) => error.to_string(),
+        Unwritten::Stopped => "it was interrupted".to_owned(),
+    };
     let message = format!("a row given to extend() of table {:?} cannot be stored: {error}", table.name(py));
     errors::raise(py, "RecordTooLarge", message)
 }

@@ -24,22 +24,12 @@ use crate::table::handle::Table;
 use crate::transaction;
 use crate::values::ahead::Walk;
 use crate::values::bytes::encode_object;
-use crate::values::change;
-use crate::values::change::Action;
-use crate::values::change::Edit;
-use crate::values::change::Fit;
-use crate::values::encode;
-use crate::values::encode::Encoded;
-use crate::values::encode::PROVISIONAL_ID;
-use crate::values::encode::Target;
-use crate::values::keys;
-use crate::values::keys::Key;
-use crate::values::names::Met;
-use crate::values::names::Names;
-use crate::values::names::ShapeNames;
+use crate::values::change::{self, Action, Edit, Fit};
+use crate::values::encode::{self, Encoded, PROVISIONAL_ID, Target};
+use crate::values::keys::{self, Key};
+use crate::values::names::{Met, Names, ShapeNames};
 use crate::values::row::Row;
-use crate::values::path;
-use crate::values::row_errors;
+use crate::values::{path, row_errors};
 
 /// The shapes of an encoded record: those of the database, and those that are still to be admitted.
 struct WithPending<'a> {

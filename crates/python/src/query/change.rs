@@ -23,25 +23,17 @@ use pyo3::types::{PyCFunction, PyDict, PyFunction, PyMapping};
 
 use crate::core::Core;
 use crate::errors;
-use crate::expression::handle::Expression;
-use crate::expression::handle::shown;
+use crate::expression::handle::{Expression, shown};
 use crate::expression::operand;
 use crate::put::write;
 use crate::query::handle::Query;
-use crate::signals::Signals;
-use crate::signals::is_interrupted;
+use crate::signals::{Signals, is_interrupted};
 use crate::table::handle::Table;
 use crate::transaction;
-use crate::values::encode::APART_SIZE_MIN;
-use crate::values::encode::Encoded;
+use crate::values::encode::{APART_SIZE_MIN, Encoded};
 use crate::values::keys::Key;
 use crate::values::row_errors;
-use crate::work::walks::Queried;
-use crate::work::walks::Stop;
-use crate::work::walks::Walked;
-use crate::work::walks::Work;
-use crate::work::walks::of_fault;
-use crate::work::walks::over;
+use crate::work::walks::{Queried, Stop, Walked, Work, of_fault, over};
 
 /// `query.update(...)`: how many rows there were.
 pub fn update(

@@ -12,18 +12,12 @@ use crate::arrow::ArrowStream;
 use crate::column::for_each_values;
 use crate::errors;
 use crate::query::handle::Query;
-use crate::query::source::Asked;
-use crate::query::source::Found;
-use crate::query::source::found;
+use crate::query::source::{Asked, Found, found};
 use crate::table::handle::Table;
 use crate::values::record::detached;
 use crate::values::views::Shows;
 use crate::work::threads::over_parts;
-use crate::work::walks::Parallel;
-use crate::work::walks::Queried;
-use crate::work::walks::Stop;
-use crate::work::walks::Walked;
-use crate::work::walks::Work;
+use crate::work::walks::{Parallel, Queried, Stop, Walked, Work};
 
 /// An iterator over keys, records or both.
 pub fn iterate<'py>(query: &Bound<'py, Query>, shows: Shows) -> PyResult<Bound<'py, PyAny>> {

@@ -14,24 +14,15 @@ use crate::bounds::Bounds;
 use crate::errors;
 use crate::query::after::After;
 use crate::query::handle::Query;
-use crate::query::plan::Plan;
-use crate::query::plan::all_of;
-use crate::query::reader::TableReader;
-use crate::query::reader::read;
-use crate::query::source::Asked;
-use crate::query::source::request;
-use crate::query::indexes;
-use crate::query::measured;
-use crate::query::remarks;
+use crate::query::plan::{Plan, all_of};
+use crate::query::reader::{TableReader, read};
+use crate::query::source::{Asked, request};
+use crate::query::{indexes, measured, remarks};
 use crate::table::handle::Table;
 use crate::table::ready_indexes::Indexes;
 use crate::values::keys;
-use crate::work::threads::caller;
-use crate::work::threads::threads_for;
-use crate::work::walks::Queried;
-use crate::work::walks::Source;
-use crate::work::walks::Walked;
-use crate::work::walks::of_fault;
+use crate::work::threads::{caller, threads_for};
+use crate::work::walks::{Queried, Source, Walked, of_fault};
 
 /// What is known of a query without executing it.
 pub struct Explained<'a> {

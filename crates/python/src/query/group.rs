@@ -10,28 +10,19 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use crate::column::column_of;
-use crate::column::of_sum;
+use crate::column::{column_of, of_sum};
 use crate::errors;
-use crate::expression::aggregate::Aggregate;
-use crate::expression::aggregate::Kind;
+use crate::expression::aggregate::{Aggregate, Kind};
 use crate::expression::handle::Expression;
 use crate::expression::method::Method;
 use crate::expression::operand::refuse_condition;
 use crate::hot::callbacks;
 use crate::query::handle::Query;
-use crate::query::change;
-use crate::query::plan;
-use crate::query::words;
+use crate::query::{change, plan, words};
 use crate::table::handle::Table;
 use crate::values::scalars;
 use crate::work::threads::over_parts;
-use crate::work::walks::Parallel;
-use crate::work::walks::Queried;
-use crate::work::walks::Stop;
-use crate::work::walks::Walked;
-use crate::work::walks::Work;
-use crate::work::walks::over;
+use crate::work::walks::{Parallel, Queried, Stop, Walked, Work, over};
 
 /// What is computed, where `node` says what its expression has become.
 fn native(aggregate: &Aggregate, node: Option<&Node>, decimals: &Decimals) -> PyResult<group::Aggregate> {

@@ -16,13 +16,11 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use crate::errors;
 use crate::hot::callbacks;
 use crate::query::ends;
-use crate::query::explain::Explained;
-use crate::query::explain::rounded;
+use crate::query::explain::{Explained, rounded};
 use crate::query::handle::Query;
 use crate::query::reader::TableReader;
 use crate::work::threads::caller;
-use crate::work::walks::Queried;
-use crate::work::walks::of_fault;
+use crate::work::walks::{Queried, of_fault};
 
 /// How many rows or entries were met on the way, as many as the query meets, how many of them passed the conditions; how many are left in the
 /// end, and in what time.

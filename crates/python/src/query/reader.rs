@@ -14,8 +14,7 @@ use crate::query::indexes;
 use crate::signals::is_interrupted;
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
-use crate::work::walks::Source;
-use crate::work::walks::of_fault;
+use crate::work::walks::{Source, of_fault};
 
 /// What a table is read from.
 pub enum TableReader {

@@ -24,11 +24,7 @@ use crate::expression::method;
 use crate::query::explain::Explained;
 use crate::query::handle::Query;
 use crate::store_errors;
-use crate::work::walks::Queried;
-use crate::work::walks::Stop;
-use crate::work::walks::Walked;
-use crate::work::walks::Work;
-use crate::work::walks::over;
+use crate::work::walks::{Queried, Stop, Walked, Work, over};
 
 /// Remarks, a line each.
 pub fn of(query: &Bound<'_, Query>, name: &str, explained: &Explained<'_>) -> PyResult<Vec<String>> {

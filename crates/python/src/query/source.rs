@@ -13,18 +13,13 @@ use crate::hot::callbacks;
 use crate::query::handle::Query;
 use crate::query::indexes;
 use crate::query::plan::Plan;
-use crate::query::reader::TableReader;
-use crate::query::reader::copied;
-use crate::query::reader::rows_of_extremes;
+use crate::query::reader::{TableReader, copied, rows_of_extremes};
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::keys;
 use crate::values::views::Shows;
 use crate::work::threads::caller;
-use crate::work::walks::Queried;
-use crate::work::walks::Source;
-use crate::work::walks::Walked;
-use crate::work::walks::of_fault;
+use crate::work::walks::{Queried, Source, Walked, of_fault};
 
 impl<'py> Queried<'py> for Bound<'py, Query> {
     fn table(&self) -> &Bound<'py, Table> {

@@ -7,9 +7,7 @@ use pyo3::prelude::*;
 use crate::bounds::Bounds;
 use crate::query::reader::rows_of_extremes;
 use crate::table::handle::Table;
-use crate::work::walks::Queried;
-use crate::work::walks::Source;
-use crate::work::walks::Walked;
+use crate::work::walks::{Queried, Source, Walked};
 
 impl<'py> Queried<'py> for Bound<'py, Table> {
     fn table(&self) -> &Bound<'py, Table> {

@@ -2,8 +2,7 @@
 
 use crate::hot::gil::GilCell;
 use crate::table::handle::Table;
-use crate::values::handles::Record;
-use crate::values::handles::RecordList;
+use crate::values::handles::{Record, RecordList};
 use pyo3::prelude::*;
 
 use crate::transaction::TransactionContext;

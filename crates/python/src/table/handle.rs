@@ -16,8 +16,7 @@ use crate::table::ready_indexes::Seen;
 use crate::table::typed::RowClass;
 use crate::values::home::Sightings;
 use crate::values::keys::Key;
-use crate::values::row::Gate;
-use crate::values::row::Row;
+use crate::values::row::{Gate, Row};
 
 /// Reads the argument `name`, the name of a table.
 pub fn name_of(name: &Bound<'_, PyAny>) -> PyResult<String> {

@@ -16,11 +16,8 @@ use pellucid_store::{Known, Snapshot, StoreError, TableId, Transaction};
 use pyo3::prelude::*;
 
 use crate::core::Core;
-use crate::hot::gil::GilCell;
-use crate::hot::gil::GilRc;
-use crate::hot::gil::GilValue;
-use crate::standing::Fate;
-use crate::standing::Standing;
+use crate::hot::gil::{GilCell, GilRc, GilValue};
+use crate::standing::{Fate, Standing};
 
 /// The knowledge of a handle about its table.
 pub struct Identity {

@@ -1,30 +1,23 @@
 //! The Python methods of `Table`.
 
-use crate::arrow;
-use crate::arrow::ArrowStream;
+use crate::arrow::{self, ArrowStream};
 use crate::bounds::Bounds;
 use crate::errors;
 use crate::index::describe::IndexDescription;
 use crate::index::handle::Index;
 use crate::index::making;
-use crate::put;
-use crate::put::write;
+use crate::put::{self, write};
 use crate::query;
 use crate::query::group::Groups;
-use crate::query::handle::Query;
-use crate::query::handle::of_table;
+use crate::query::handle::{Query, of_table};
 use crate::signals::Signals;
 use crate::table::edit::EditContext;
 use crate::table::handle::Table;
-use crate::table::reading::Range;
-use crate::table::reading::storable;
+use crate::table::reading::{Range, storable};
 use crate::table::typed::value_of_row;
 use crate::transaction;
 use crate::values::keys;
-use crate::values::views::DictItems;
-use crate::values::views::DictKeys;
-use crate::values::views::DictValues;
-use crate::values::views::Shows;
+use crate::values::views::{DictItems, DictKeys, DictValues, Shows};
 use crate::watch::WatchHandle;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;

@@ -9,22 +9,17 @@ use pyo3::types::PyTuple;
 
 use crate::bounds::Bounds;
 use crate::errors;
-use crate::hot::gil::GilRc;
-use crate::hot::gil::Strong;
+use crate::hot::gil::{GilRc, Strong};
 use crate::store_errors;
 use crate::table::handle::Table;
-use crate::table::rows::RowIterator;
-use crate::table::rows::RowSource;
+use crate::table::rows::{RowIterator, RowSource};
 use crate::table::typed::value_of_row;
 use crate::values::home::Home;
-use crate::values::keys;
-use crate::values::keys::Key;
+use crate::values::keys::{self, Key};
 use crate::values::reading::Reading;
 use crate::values::row::Row;
-use crate::values::views::Shows;
-use crate::values::views::Viewed;
-use crate::values::bytes;
-use crate::values::decode;
+use crate::values::views::{Shows, Viewed};
+use crate::values::{bytes, decode};
 
 /// An iterator over rows, as they were when it began.
 pub enum Rows {

@@ -29,25 +29,18 @@ use pyo3::types::PyTuple;
 use crate::core::Core;
 use crate::errors;
 use crate::hot::callbacks;
-use crate::hot::gil;
-use crate::hot::gil::GilCell;
-use crate::hot::gil::GilRc;
-use crate::hot::gil::Strong;
+use crate::hot::gil::{self, GilCell, GilRc, Strong};
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
 use crate::values::handles::Record;
 use crate::values::home::Home;
-use crate::values::keys;
-use crate::values::keys::Key;
+use crate::values::keys::{self, Key};
 use crate::values::names::Names;
 use crate::values::node::Node;
-use crate::values::row::Gate;
-use crate::values::row::Holder;
-use crate::values::row::Row;
+use crate::values::row::{Gate, Holder, Row};
 use crate::values::views::Shows;
-use crate::values::alloc;
-use crate::values::row_errors;
+use crate::values::{alloc, row_errors};
 
 /// An iterator over a table's keys, values or items, as they were when it began.
 ///

@@ -14,10 +14,8 @@ use pyo3::{PyClass, ffi};
 
 use crate::database::Database;
 use crate::errors;
-use crate::hot::gil;
-use crate::hot::gil::GilValue;
-use crate::hot::item;
-use crate::hot::text;
+use crate::hot::gil::{self, GilValue};
+use crate::hot::{item, text};
 use crate::table::handle::Table;
 
 /// The slots that PyO3 has made.

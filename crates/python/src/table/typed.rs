@@ -5,17 +5,16 @@
 //! not fit the class raises, and can still be read without the class.
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use crate::errors;
 use crate::hot::callbacks;
 use crate::hot::gil::GilRc;
 use crate::table::handle::Table;
-use crate::values::bytes;
-use crate::values::bytes::handle_of_row;
+use crate::values::bytes::{self, handle_of_row};
 use crate::values::row::Row;
-use crate::values::hooks;
-use crate::values::row_errors;
+use crate::values::{hooks, row_errors};
 
 /// The class of a table's rows.
 pub struct RowClass {
@@ -23,6 +22,8 @@ pub struct RowClass {
     pub python: Py<PyType>,
     /// Whether each read calls the class with the stored fields, instead of setting them.
     pub run_init: bool,
+    // What says whether an instance would come back; None where that does not depend on its parts.
+    checker: PyOnceLock<Option<Py<PyAny>>>,
 }
 
 /// The class given as `type=`; None if none is given.
@@ -37,7 +38,7 @@ pub fn class_of(argument: Option<&Bound<'_, PyAny>>, run_init: bool) -> PyResult
     match argument.cast::<PyType>() {
         Ok(class) => {
             hooks::check_row_class(class)?;
-            Ok(Some(RowClass { python: class.clone().unbind(), run_init }))
+            Ok(Some(RowClass { python: class.clone().unbind(), run_init, checker: PyOnceLock::new() }))
         }
         // Not a class on Python 3.10.
         Err(_) => Err(errors::type_error(format!(
@@ -73,6 +74,22 @@ pub fn value_of_row(py: Python<'_>, row: GilRc<Row>) -> PyResult<Bound<'_, PyAny
     })
 }
 
+impl RowClass {
+    /// Raises where an instance of the class has a part that would not come back as it is.
+    fn check_parts(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
+        let py = value.py();
+        let checker =
+            self.checker.get_or_try_init(py, || hooks::checker(self.python.bind(py), self.run_init))?;
+        let Some(checker) = checker else { return Ok(()) };
+        let why = checker.bind(py).call1((value,))?;
+        if why.is_none() {
+            return Ok(());
+        }
+        let why: String = why.extract()?;
+        Err(errors::raise(py, "WrongClass", format!("{} {why}", place())))
+    }
+}
+
 impl Table {
     /// Raises where the table's class has not all fields of these names: its rows could not be read with them.
     pub fn check_fields<'a>(&self, py: Python<'_>, names: impl Iterator<Item = &'a str>) -> PyResult<()> {
@@ -93,14 +110,17 @@ impl Table {
         }
     }
 
-    /// Raises if `value` is not an instance of the table's class; `place` names it.
+    /// Raises where `value` is not of the table's class, or would not come back as it is; `place` names it.
     pub fn check_class(&self, value: &Bound<'_, PyAny>, place: impl FnOnce() -> String) -> PyResult<()> {
         let py = value.py();
-        let Some(class) = &self.class else { return Ok(()) };
-        let class = class.python.bind(py);
-        // The check may call the user's code.
+        let Some(row_class) = &self.class else { return Ok(()) };
+        let class = row_class.python.bind(py);
+        // What admits a value may be the user's.
         callbacks::code_may_run(py);
-        if value.get_type().is(class) || hooks::admits(class, value)? {
+        if value.get_type().is(class) {
+            return row_class.check_parts(value, place);
+        }
+        if hooks::admits(class, value)? {
             return Ok(());
         }
         let (wanted, given) = (class.fully_qualified_name()?, value.get_type().fully_qualified_name()?);

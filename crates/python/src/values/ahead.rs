@@ -16,8 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::hot::callbacks;
-use crate::hot::item::Item;
-use crate::hot::item::Object;
+use crate::hot::item::{Item, Object};
 use crate::hot::prefetch::ask_for;
 
 /// How many elements ahead heads are prefetched: enough for all levels of an element to arrive in

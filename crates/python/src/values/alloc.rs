@@ -30,8 +30,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::{PyClass, PyTypeInfo};
 
-use crate::hot::gil::GilCell;
-use crate::hot::gil::GilValue;
+use crate::hot::gil::{GilCell, GilValue};
 use crate::values::node::Node;
 
 const KEPT_COUNT: usize = 64;

@@ -12,8 +12,7 @@ use pyo3::prelude::*;
 
 use crate::values::bytes;
 use crate::values::field::guarded;
-use crate::values::handles::Record;
-use crate::values::handles::RecordList;
+use crate::values::handles::{Record, RecordList};
 use crate::values::node::Node;
 
 /// Fills `view` with the envelope of `node`.

@@ -22,28 +22,15 @@ use pyo3::types::PyBytes;
 
 use crate::counters;
 use crate::errors;
-use crate::hot::gil::GilCell;
-use crate::hot::gil::GilRc;
-use crate::hot::gil::Strong;
-use crate::values::encode;
-use crate::values::encode::Encoded;
-use crate::values::encode::Encoding;
-use crate::values::encode::Target;
-use crate::values::handles::Record;
-use crate::values::handles::RecordList;
+use crate::hot::gil::{GilCell, GilRc, Strong};
+use crate::values::encode::{self, Encoded, Encoding, Target};
+use crate::values::handles::{Record, RecordList};
 use crate::values::hooks::PicklePolicy;
-use crate::values::names::Names;
-use crate::values::names::ShapeNames;
-use crate::values::names::Source;
+use crate::values::names::{Names, ShapeNames, Source};
 use crate::values::node::Node;
 use crate::values::reading::Reading;
-use crate::values::row::Gate;
-use crate::values::row::Holder;
-use crate::values::row::Row;
-use crate::values::alloc;
-use crate::values::decode;
-use crate::values::row_errors;
-use crate::values::scalars;
+use crate::values::row::{Gate, Holder, Row};
+use crate::values::{alloc, decode, row_errors, scalars};
 
 /// How many shapes `dumps` remembers before it starts over.
 const REMEMBERED_SHAPE_COUNT_MAX: usize = 4096;

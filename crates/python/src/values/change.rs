@@ -17,17 +17,12 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use crate::counters;
 use crate::errors;
 use crate::hot::text;
-use crate::values::bytes;
-use crate::values::bytes::Values;
+use crate::values::bytes::{self, Values};
 use crate::values::handles::Record;
-use crate::values::names::Names;
-use crate::values::names::Source;
-use crate::values::node::Node;
-use crate::values::node::Step;
-use crate::values::node::is_dict;
+use crate::values::names::{Names, Source};
+use crate::values::node::{Node, Step, is_dict};
 use crate::values::row::Row;
-use crate::values::path;
-use crate::values::row_errors;
+use crate::values::{path, row_errors};
 
 /// The action at the end of a path; values are indexes into the encoded values beside it.
 #[derive(Clone, Copy)]

@@ -16,19 +16,13 @@ use pyo3::prelude::*;
 use crate::counters;
 use crate::errors;
 use crate::hot::gil::GilRc;
-use crate::hot::callbacks;
-use crate::hot::small;
-use crate::hot::text;
-use crate::values::handles::Record;
-use crate::values::handles::RecordList;
+use crate::hot::{callbacks, small, text};
+use crate::values::handles::{Record, RecordList};
 use crate::values::names::ShapeNames;
-use crate::values::node::Node;
-use crate::values::node::Step;
+use crate::values::node::{Node, Step};
 use crate::values::reading::Reading;
 use crate::values::row::Row;
-use crate::values::alloc;
-use crate::values::row_errors;
-use crate::values::scalars;
+use crate::values::{alloc, row_errors, scalars};
 
 /// How many elements of a set, or keys of a dict, are added between two checks for signals.
 const ADDED_BETWEEN_SIGNALS: u32 = 64;
@@ -223,6 +217,18 @@ impl Drop for Owned {
     }
 }
 
+/// The error of a key or an element that has no hash: nothing that was written from a dict or a set.
+#[cold]
+pub fn unhashable(py: Python<'_>, row: &Row, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) {
+        return row_errors::undecodable(py, row, error);
+    }
+    let what = row_errors::describe(py, row);
+    let wrapped = errors::corrupt_record(py, format!("{what} is damaged: {}", error.value(py)));
+    wrapped.set_cause(py, Some(error));
+    wrapped
+}
+
 impl<'a, 'py> Decoder<'a, 'py> {
     #[inline]
     fn new(py: Python<'py>, reading: &'a Reading<'a>) -> Self {
@@ -239,17 +245,9 @@ impl<'a, 'py> Decoder<'a, 'py> {
         row_errors::undecodable(self.py, self.row, PyErr::fetch(self.py))
     }
 
-    /// The exception for a key or element without a hash: no dict or set was encoded that way.
     #[cold]
     fn unhashable(&self) -> PyErr {
-        let error = PyErr::fetch(self.py);
-        if !error.is_instance_of::<pyo3::exceptions::PyTypeError>(self.py) {
-            return row_errors::undecodable(self.py, self.row, error);
-        }
-        let what = row_errors::describe(self.py, self.row);
-        let wrapped = errors::corrupt_record(self.py, format!("{what} is damaged: {}", error.value(self.py)));
-        wrapped.set_cause(self.py, Some(error));
-        wrapped
+        unhashable(self.py, self.row, PyErr::fetch(self.py))
     }
 
     /// A new object for the slot; `depth` counts the containers around it.

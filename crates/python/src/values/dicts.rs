@@ -16,15 +16,10 @@ use pellucid_record::encode::Simple;
 use pyo3::ffi;
 
 use crate::counters;
-use crate::hot::item::Item;
-use crate::hot::item::Object;
-use crate::hot::item::simple;
+use crate::hot::item::{Item, Object, simple};
 use crate::hot::prefetch::ask_for;
-use crate::values::encode::Encoding;
-use crate::values::encode::Outcome;
-use crate::values::names::Names;
-use crate::values::names::ShapeNames;
-use crate::values::names::is_same_name;
+use crate::values::encode::{Encoding, Outcome};
+use crate::values::names::{Names, ShapeNames, is_same_name};
 
 /// How far ahead the head of an element, the table of a dict, and its values are prefetched.
 const HEADS_AHEAD: isize = 16;

@@ -23,19 +23,13 @@ use pyo3::prelude::*;
 use crate::counters;
 use crate::hot::callbacks;
 use crate::hot::gil::GilCell;
-use crate::hot::item::Held;
-use crate::hot::item::Object;
-use crate::hot::text;
-use crate::hot::text::Utf8;
-use crate::values::ahead;
-use crate::values::ahead::Ahead;
+use crate::hot::item::{Held, Object};
+use crate::hot::text::{self, Utf8};
+use crate::values::ahead::{self, Ahead};
 use crate::values::home::Sightings;
 use crate::values::hooks::PicklePolicy;
-use crate::values::names::Names;
-use crate::values::names::ShapeNames;
-use crate::values::dicts;
-use crate::values::members;
-use crate::values::scalars;
+use crate::values::names::{Names, ShapeNames};
+use crate::values::{dicts, members, scalars};
 
 /// In a database, strings, bytes and arrays of this size or more are stored outside of the record.
 pub const APART_SIZE_MIN: usize = 32 * 1024;

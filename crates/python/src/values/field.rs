@@ -26,18 +26,13 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::hot::gil;
-use crate::hot::gil::GilCell;
-use crate::hot::small;
-use crate::hot::text;
+use crate::hot::gil::{self, GilCell};
+use crate::hot::{small, text};
 use crate::values::handles::Record;
-use crate::values::node::Node;
-use crate::values::node::Step;
+use crate::values::node::{Node, Step};
 use crate::values::reading::Reading;
 use crate::values::row::Row;
-use crate::values::decode;
-use crate::values::names;
-use crate::values::row_errors;
+use crate::values::{decode, names, row_errors};
 
 #[derive(Clone, Copy)]
 struct Entry {

@@ -7,13 +7,10 @@ use pellucid_record::shape::Dictionary;
 use pyo3::prelude::*;
 
 use crate::hot::gil::GilRc;
-use crate::values::alloc::Handle;
-use crate::values::alloc::Pool;
-use crate::values::names::Names;
-use crate::values::names::Source;
+use crate::values::alloc::{Handle, Pool};
+use crate::values::names::{Names, Source};
 use crate::values::node::Node;
-use crate::values::row::Gate;
-use crate::values::row::Row;
+use crate::values::row::{Gate, Row};
 
 /// A stored dict, read in place.
 ///

@@ -10,10 +10,7 @@ use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
 use crate::errors;
 use crate::hot::gil::Strong;
 use crate::hot::text;
-use crate::values::encode::Encoding;
-use crate::values::encode::Outcome;
-use crate::values::encode::Reason;
-use crate::values::encode::fail;
+use crate::values::encode::{Encoding, Outcome, Reason, fail};
 
 /// Which pickles may be written and read: the value of `pickle=` in `open`, `dumps` and `loads`.
 pub struct PicklePolicy {
@@ -34,7 +31,8 @@ impl PicklePolicy {
     pub fn new(argument: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(argument) = argument else { return Ok(Self::DENY) };
         if let Ok(word) = argument.cast::<PyString>() {
-            return match word.to_str()? {
+            // A surrogate in it is not an error of its own.
+            return match &*word.to_string_lossy() {
                 "deny" => Ok(Self::DENY),
                 "allow" => Ok(Self { object: Some(Strong::new(argument)), is_allow: true }),
                 word => Err(errors::value_error(format!(
@@ -48,13 +46,13 @@ impl PicklePolicy {
                 argument.repr()?
             )));
         };
-        let checked = |name: PyResult<Bound<'_, PyAny>>| {
+        let mut globals: Vec<Bound<'_, PyString>> = Vec::new();
+        for name in names {
             let name = name?;
-            let extracted = name.extract::<String>();
+            let text = name.cast::<PyString>().cloned().map_err(PyErr::from);
             let wanted = "a name in full, such as \"mypkg.models.Order\", in quotes";
-            errors::argument(&name, extracted, "each element of pickle=[...]", wanted)
-        };
-        let globals: Vec<String> = names.map(checked).collect::<PyResult<_>>()?;
+            globals.push(errors::argument(&name, text, "each element of pickle=[...]", wanted)?);
+        }
         let globals = PyTuple::new(argument.py(), globals)?;
         pickles(argument.py())?.call_method1("check_globals", (&globals,))?;
         Ok(Self { object: Some(Strong::new(globals.as_any())), is_allow: false })
@@ -203,4 +201,10 @@ pub fn foreign_field(class: &Bound<'_, PyType>, names: &[&str]) -> PyResult<Opti
 /// Whether a table with a class accepts a value that is not of exactly that class.
 pub fn admits(class: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     class.py().import("pellucid.classes")?.call_method1("admits", (class, value))?.extract()
+}
+
+/// What says why an instance of the class of a table would not come back; None where it always does.
+pub fn checker(class: &Bound<'_, PyType>, run_init: bool) -> PyResult<Option<Py<PyAny>>> {
+    let checker = class.py().import("pellucid.instances")?.call_method1("checker", (class, run_init))?;
+    Ok((!checker.is_none()).then(|| checker.unbind()))
 }

@@ -8,8 +8,7 @@ use pyo3::types::{
 };
 
 use crate::errors;
-use crate::hot::gil;
-use crate::hot::gil::GilCell;
+use crate::hot::gil::{self, GilCell};
 use crate::hot::modules::is_instance_of;
 use crate::hot::text;
 use crate::values::calendar::ordinal_of;

@@ -12,9 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 
 use crate::values::bytes;
-use crate::values::encode::Outcome;
-use crate::values::encode::Reason;
-use crate::values::encode::fail;
+use crate::values::encode::{Outcome, Reason, fail};
 use crate::values::hooks::PicklePolicy;
 
 const UNHASHABLE: &str = "is stored as a dict, list or set, and could not be a key or a member when it is read \

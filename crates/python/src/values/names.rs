@@ -24,9 +24,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::hot::gil::GilCell;
-use crate::hot::gil::GilValue;
-use crate::hot::gil::Shared;
+use crate::hot::gil::{GilCell, GilValue, Shared};
 use crate::hot::text;
 
 /// Where the shapes of a `Names` are defined.

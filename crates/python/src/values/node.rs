@@ -11,13 +11,10 @@ use pellucid_record::path;
 use pellucid_record::view::{Container, Root, Slot};
 use pyo3::prelude::*;
 
-use crate::hot::gil::GilRc;
-use crate::hot::gil::GilValue;
-use crate::hot::gil::Strong;
+use crate::hot::gil::{GilRc, GilValue, Strong};
 use crate::values::reading::Reading;
 use crate::values::row::Row;
-use crate::values::handles;
-use crate::values::row_errors;
+use crate::values::{handles, row_errors};
 
 /// One step from a container to an element of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use pellucid_record::layout::Kind;
 use pellucid_record::view::{Container, Slot, Walker};
-use pyo3::exceptions::{PyAttributeError, PyKeyError};
+use pyo3::exceptions::{PyAttributeError, PyException, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
@@ -14,16 +14,9 @@ use crate::errors;
 use crate::values::handles::Record;
 use crate::values::node::Step;
 use crate::values::reading::Reading;
-use crate::values::views::DictItems;
-use crate::values::views::DictKeys;
-use crate::values::views::DictValues;
-use crate::values::views::Shows;
-use crate::values::views::Viewed;
-use crate::values::change;
-use crate::values::decode;
-use crate::values::field;
-use crate::values::path;
-use crate::values::row_errors;
+use crate::values::row::Row;
+use crate::values::views::{DictItems, DictKeys, DictValues, Shows, Viewed};
+use crate::values::{change, decode, field, path, row_errors};
 
 /// The attribute names that are methods; all other names are fields. The list is frozen: a verb
 /// that is added later becomes a function of the module, so that no release takes a field's name
@@ -114,10 +107,20 @@ fn for_each<'py>(
     }
     while let (Some(key), Some(value)) = (next()?, next()?) {
         if value != Slot::Absent {
-            visit(decode::plain(py, reading, &key)?, value)?;
+            visit(hashable(decode::plain(py, reading, &key)?, &key, row)?, value)?;
         }
     }
     Ok(())
+}
+
+/// A key, which has a hash where it was written from a dict: a dict of the record would need it.
+fn hashable<'py>(key: Bound<'py, PyAny>, slot: &Slot<'_>, row: &Row) -> PyResult<Bound<'py, PyAny>> {
+    if let Slot::Container(_) | Slot::Heap { .. } = slot
+        && let Err(error) = key.hash()
+    {
+        return Err(decode::unhashable(key.py(), row, error));
+    }
+    Ok(key)
 }
 
 /// The values that are present, in order.
@@ -381,7 +384,12 @@ impl Record {
             .extract::<Vec<String>>()
             .unwrap_or_default();
         names.extend(METHODS.iter().map(|name| String::from_utf8_lossy(name).into_owned()));
-        names.extend(keys(slf)?.iter().filter_map(|key| key.extract().ok()));
+        match keys(slf) {
+            Ok(keys) => names.extend(keys.iter().filter_map(|key| key.extract().ok())),
+            // A stale record has its methods alone.
+            Err(error) if error.is_instance_of::<PyException>(py) => {}
+            Err(error) => return Err(error),
+        }
         names.sort_unstable();
         names.dedup();
         Ok(names)

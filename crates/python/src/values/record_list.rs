@@ -9,15 +9,12 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::errors;
 use crate::hot::gil::GilValue;
-use crate::values::change;
-use crate::values::change::Action;
+use crate::values::change::{self, Action};
 use crate::values::handles::RecordList;
 use crate::values::node::Step;
 use crate::values::reading::Reading;
 use crate::values::record::detached;
-use crate::values::decode;
-use crate::values::field;
-use crate::values::row_errors;
+use crate::values::{decode, field, row_errors};
 
 /// The whole list in plain containers.
 pub fn to_list<'py>(list: &Bound<'py, RecordList>) -> PyResult<Bound<'py, PyAny>> {

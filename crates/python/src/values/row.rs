@@ -21,12 +21,7 @@ use pyo3::prelude::*;
 use pellucid_record::patch;
 
 use crate::errors;
-use crate::hot::gil::GilCell;
-use crate::hot::gil::GilRc;
-use crate::hot::gil::GilValue;
-use crate::hot::gil::Shared;
-use crate::hot::gil::Spare;
-use crate::hot::gil::Strong;
+use crate::hot::gil::{GilCell, GilRc, GilValue, Shared, Spare, Strong};
 use crate::values::home::Home;
 use crate::values::hooks::PicklePolicy;
 use crate::values::names::Names;

@@ -8,15 +8,11 @@ use pyo3::exceptions::{
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::errors::corrupt_record;
-use crate::errors::raise;
-use crate::errors::shorten;
-use crate::values::encode::Failure;
-use crate::values::encode::Reason;
+use crate::errors::{corrupt_record, raise, shorten};
+use crate::values::encode::{Failure, Reason};
 use crate::values::handles::Record;
 use crate::values::keys;
-use crate::values::node::Node;
-use crate::values::node::Step;
+use crate::values::node::{Node, Step};
 use crate::values::row::Row;
 
 /// `AttributeError` for a field that a record does not have.

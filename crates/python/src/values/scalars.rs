@@ -16,21 +16,13 @@ use crate::hot::gil::GilRc;
 use crate::hot::modules::is_instance_of;
 use crate::hot::text;
 use crate::values::calendar::ordinal_of;
-use crate::values::dates::clock;
-use crate::values::dates::datetime_bits;
-use crate::values::dates::new_date;
-use crate::values::dates::new_datetime;
-use crate::values::dates::offset_micros;
-use crate::values::dates::time_bits;
-use crate::values::dates::zone_bytes;
-use crate::values::dates::zone_of;
-use crate::values::encode::Encoding;
-use crate::values::encode::Outcome;
+use crate::values::dates::{
+    clock, datetime_bits, new_date, new_datetime, offset_micros, time_bits, zone_bytes, zone_of,
+};
+use crate::values::encode::{Encoding, Outcome};
 use crate::values::reading::Reading;
 use crate::values::row::Row;
-use crate::values::decode;
-use crate::values::hooks;
-use crate::values::row_errors;
+use crate::values::{decode, hooks, row_errors};
 
 /// Encodes an object that is not exactly a dict, list, tuple, set, str, bytes, number, bool or
 /// None.

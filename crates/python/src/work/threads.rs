@@ -14,11 +14,7 @@ use crate::hot::callbacks;
 use crate::store_errors;
 use crate::table::handle::Table;
 use crate::table::reading::Rows;
-use crate::work::walks::Parallel;
-use crate::work::walks::SIGNALS;
-use crate::work::walks::Source;
-use crate::work::walks::of_fault;
-use crate::work::walks::over;
+use crate::work::walks::{Parallel, SIGNALS, Source, of_fault, over};
 
 /// More threads wait for memory, not for processors.
 const THREAD_COUNT_MAX: usize = 16;

@@ -440,8 +440,16 @@ impl Builder {
                 self.push(row, &object.value, record, depth + 1, ground).map(|_| ())
             }
             tag::NDARRAY => {
-                let list = ndarray::list_of(&decode_slot(record, ground.shapes, *slot)?);
+                let array = decode_slot(record, ground.shapes, *slot)?;
+                let list = ndarray::list_of(&array);
                 let list = list.ok_or_else(|| Stop::refused("an array of a kind that no column has"))?;
+                if let Value::Ndarray { shape, .. } = &array
+                    && depth as usize + shape.len() >= DEPTH_MAX as usize
+                {
+                    let why =
+                        format!("an array of {} dimensions: lists of a column nest less deep", shape.len());
+                    return Err(Stop::refused(why));
+                }
                 self.push_value(row, &list, depth, ground.large)
             }
             _ => Err(Stop::refused("a pickle, which Python alone can read")),

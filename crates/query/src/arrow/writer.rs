@@ -10,7 +10,7 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field};
 use pellucid_record::EncodeError;
 use pellucid_record::encode::Encoder;
-use pellucid_record::layout::{Kind, tag};
+use pellucid_record::layout::{Kind, RECORD_SIZE_MAX, tag};
 use pellucid_record::payload::{self, Apart, Timedelta};
 
 use super::cells::{Blobs, Cells};
@@ -20,10 +20,32 @@ use super::decimal::big_int_payload;
 /// From this size on no further row is written before those that were are taken.
 const RECORDS_SIZE_MAX: usize = 16 << 20;
 
+/// What a container within a record takes at least: its head and its slot.
+const CONTAINER_SIZE_MIN: u64 = 3;
+/// So many elements of lists are written between two looks at whether to go on: some milliseconds.
+const STEP_COUNT: u32 = 1 << 18;
+
 /// A batch of rows, ready to be written.
 pub struct Writer {
     root: Column,
     row_count: usize,
+    /// What each row takes at least, where its lists share elements.
+    sizes: Option<Sizes>,
+}
+
+/// Why rows were not written.
+#[derive(Debug)]
+pub enum Unwritten {
+    /// A record is too large, or nests too deep.
+    Encode(EncodeError),
+    /// The caller wants no more.
+    Stopped,
+}
+
+impl From<EncodeError> for Unwritten {
+    fn from(error: EncodeError) -> Self {
+        Self::Encode(error)
+    }
 }
 
 /// The values of a column, and which are there.
@@ -45,6 +67,60 @@ struct Beside<'a> {
     size_min: usize,
     record: usize,
     large: &'a mut Vec<(usize, Vec<u8>)>,
+}
+
+/// Counts the elements of lists that are written, and asks whether to go on.
+struct Steps<'a> {
+    count: u32,
+    goes_on: &'a mut dyn FnMut() -> bool,
+}
+
+impl Steps<'_> {
+    #[inline]
+    fn step(&mut self) -> Result<(), Unwritten> {
+        self.count += 1;
+        if self.count < STEP_COUNT {
+            return Ok(());
+        }
+        self.count = 0;
+        if (self.goes_on)() { Ok(()) } else { Err(Unwritten::Stopped) }
+    }
+}
+
+/// What the values of a column take in a record, at least.
+enum Sizes {
+    Same(u64),
+    Each(Vec<u64>),
+}
+
+impl Sizes {
+    fn of(&self, row: usize) -> u64 {
+        match self {
+            Self::Same(size) => *size,
+            Self::Each(sizes) => at(sizes, row),
+        }
+    }
+
+    /// What lists of such elements take. What is larger than a record is as large as any other.
+    fn of_lists(&self, ranges: &[Range<usize>]) -> Self {
+        const CAP: u64 = RECORD_SIZE_MAX as u64 + 1;
+        let sum = |range: &Range<usize>| range.len() as u64;
+        let sums: Vec<u64> = match self {
+            Self::Same(size) => ranges.iter().map(|range| sum(range).saturating_mul(*size)).collect(),
+            Self::Each(sizes) => {
+                let ends = std::iter::once(0).chain(sizes.iter().scan(0, |end: &mut u64, size| {
+                    *end = end.saturating_add(*size);
+                    Some(*end)
+                }));
+                let ends: Vec<u64> = ends.collect();
+                ranges
+                    .iter()
+                    .map(|range| at(&ends, range.end).saturating_sub(at(&ends, range.start)))
+                    .collect()
+            }
+        };
+        Self::Each(sums.into_iter().map(|sum| sum.saturating_add(CONTAINER_SIZE_MIN).min(CAP)).collect())
+    }
 }
 
 impl Records {
@@ -77,7 +153,9 @@ impl Writer {
     /// A type or a value that has no place in a record, or none in Python.
     pub fn new(array: &dyn Array, zones: &mut dyn Zones) -> Result<Self, Unfit> {
         let field = Field::new("", array.data_type().clone(), true);
-        Ok(Self { root: Column::of(&field, array, zones)?, row_count: array.len() })
+        let root = Column::of(&field, array, zones)?;
+        let sizes = root.has_shared_elements().then(|| root.sizes());
+        Ok(Self { root, row_count: array.len(), sizes })
     }
 
     /// How many rows there are.
@@ -100,19 +178,25 @@ impl Writer {
 
     /// Writes rows, and returns how many: the first of `rows` at least, and as many as take some memory. Rows may share
     /// data, as those of a dictionary do, so that records take more than the batch. Strings and bytes of `large_size_min` and
-    /// more lie apart from them.
+    /// more lie apart from them. Within a row, now and then, `goes_on` is asked.
     ///
     /// # Errors
-    /// A record is too large, or nests too deep.
+    /// A record is too large, or nests too deep; `goes_on` said no.
     pub fn write(
         &self,
         rows: Range<usize>,
         encoder: &mut Encoder,
         records: &mut Records,
         large_size_min: usize,
-    ) -> Result<usize, EncodeError> {
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<usize, Unwritten> {
         let (mut count, mut large_size) = (0, 0);
+        let mut steps = Steps { count: 0, goes_on };
         for row in rows {
+            // Lists that share elements come to more than the batch: known before it is written.
+            if self.sizes.as_ref().is_some_and(|sizes| sizes.of(row) > RECORD_SIZE_MAX as u64) {
+                return Err(EncodeError::TooLarge.into());
+            }
             let large_count = records.large.len();
             let beside = &mut Beside {
                 size_min: large_size_min,
@@ -120,7 +204,7 @@ impl Writer {
                 large: &mut records.large,
             };
             encoder.clear();
-            self.root.write(row, encoder, beside)?;
+            self.root.write(row, encoder, beside, &mut steps)?;
             records.bytes.extend_from_slice(encoder.bytes());
             records.ends.push(records.bytes.len());
             count += 1;
@@ -153,12 +237,63 @@ impl Column {
         }
     }
 
+    /// Whether lists of it, at any depth, have elements in common, as views may: a row may come to more than the batch.
+    fn has_shared_elements(&self) -> bool {
+        match &self.cells {
+            Cells::List(ranges, elements) => {
+                let end = ranges.iter().map(|range| range.end).max().unwrap_or(0);
+                let count = ranges.iter().fold(0usize, |count, range| count.saturating_add(range.len()));
+                count > end || elements.has_shared_elements()
+            }
+            Cells::Dictionary(_, values) | Cells::Map(_, _, values) => values.has_shared_elements(),
+            Cells::Struct { columns, .. } => columns.iter().any(Self::has_shared_elements),
+            _ => false,
+        }
+    }
+
+    fn sizes(&self) -> Sizes {
+        let mut sizes = match &self.cells {
+            Cells::Dictionary(keys, values) => match values.sizes() {
+                Sizes::Same(size) => Sizes::Same(size),
+                Sizes::Each(sizes) => Sizes::Each(keys.iter().map(|key| at(&sizes, *key)).collect()),
+            },
+            Cells::List(ranges, elements) => elements.sizes().of_lists(ranges),
+            Cells::Map(ranges, _, values) => values.sizes().of_lists(ranges),
+            Cells::Struct { columns, .. } => {
+                let parts: Vec<Sizes> = columns.iter().map(Self::sizes).collect();
+                let row_count =
+                    parts.iter().map(|part| if let Sizes::Each(sizes) = part { sizes.len() } else { 0 });
+                let of_row =
+                    |row| parts.iter().fold(CONTAINER_SIZE_MIN, |sum, part| sum.saturating_add(part.of(row)));
+                match row_count.max() {
+                    None | Some(0) => Sizes::Same(of_row(0)),
+                    Some(count) => Sizes::Each((0..count).map(of_row).collect()),
+                }
+            }
+            _ => Sizes::Same(1),
+        };
+        if let (Sizes::Each(sizes), Some(nulls)) = (&mut sizes, &self.nulls) {
+            sizes
+                .iter_mut()
+                .enumerate()
+                .filter(|(row, _)| nulls.is_null(*row))
+                .for_each(|(_, size)| *size = 1);
+        }
+        sizes
+    }
+
     #[inline]
     fn is_null(&self, row: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
-    fn write(&self, row: usize, encoder: &mut Encoder, beside: &mut Beside<'_>) -> Result<(), EncodeError> {
+    fn write(
+        &self,
+        row: usize,
+        encoder: &mut Encoder,
+        beside: &mut Beside<'_>,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), Unwritten> {
         if self.is_null(row) {
             encoder.none();
             return Ok(());
@@ -175,28 +310,29 @@ impl Column {
                 if let Some(shape) = shape {
                     encoder.begin(Kind::Shaped, count, *shape)?;
                     for column in columns {
-                        column.write(row, encoder, beside)?;
+                        column.write(row, encoder, beside, steps)?;
                     }
                 } else {
                     encoder.begin(Kind::Keyed, count * 2, 0)?;
                     for (name, column) in names.iter().zip(columns) {
                         encoder.str(name.as_bytes());
-                        column.write(row, encoder, beside)?;
+                        column.write(row, encoder, beside, steps)?;
                     }
                 }
-                return encoder.end();
+                return Ok(encoder.end()?);
             }
             Cells::List(ranges, elements) => {
                 let range = ranges.get(row).cloned().unwrap_or_default();
                 let count = u32::try_from(range.len()).map_err(|_| EncodeError::TooLarge)?;
                 encoder.begin(Kind::List, count, 0)?;
                 for element in range {
-                    elements.write(element, encoder, beside)?;
+                    steps.step()?;
+                    elements.write(element, encoder, beside, steps)?;
                 }
-                return encoder.end();
+                return Ok(encoder.end()?);
             }
-            Cells::Dictionary(keys, values) => return values.write(at(keys, row), encoder, beside),
-            cells => return Self::write_rarer(cells, row, encoder, beside),
+            Cells::Dictionary(keys, values) => return values.write(at(keys, row), encoder, beside, steps),
+            cells => return Self::write_rarer(cells, row, encoder, beside, steps),
         }
         Ok(())
     }
@@ -206,7 +342,8 @@ impl Column {
         row: usize,
         encoder: &mut Encoder,
         beside: &mut Beside<'_>,
-    ) -> Result<(), EncodeError> {
+        steps: &mut Steps<'_>,
+    ) -> Result<(), Unwritten> {
         match cells {
             Cells::BigInts(values) => match i64::try_from(at(values, row)) {
                 Ok(value) => encoder.int(value),
@@ -244,10 +381,11 @@ impl Column {
                 let mut nowhere = Vec::new();
                 let within = &mut Beside { size_min: usize::MAX, record: 0, large: &mut nowhere };
                 for entry in range {
-                    keys.write(entry, encoder, within)?;
-                    values.write(entry, encoder, beside)?;
+                    steps.step()?;
+                    keys.write(entry, encoder, within, steps)?;
+                    values.write(entry, encoder, beside, steps)?;
                 }
-                return encoder.end();
+                return Ok(encoder.end()?);
             }
             _ => encoder.none(),
         }

@@ -306,8 +306,10 @@ impl Transaction {
     /// How many rows a table has.
     ///
     /// # Errors
-    /// `NoSuchTable` when it was dropped.
+    /// `NoSuchTable` when it was dropped, `Forked` in a child process.
     pub fn count(&self, table: TableId) -> Result<u64, StoreError> {
+        // The count is at hand, but a forked child must not read its parent's transaction.
+        self.reader()?;
         if let Some(entry) = self.tables.iter().rfind(|entry| entry.table == table) {
             return Ok(entry.state.row_count);
         }

@@ -15,8 +15,7 @@ use pellucid_store::Row;
 use pyo3::prelude::*;
 
 use crate::expression::handle::shown;
-use crate::query::remarks::kind_found;
-use crate::query::remarks::kind_of;
+use crate::query::remarks::{kind_found, kind_of};
 
 /// Kinds that a remark names at most.
 const KIND_COUNT_MAX: usize = 3;

@@ -14,19 +14,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::counters;
-use crate::hot::item::Held;
-use crate::hot::item::Item;
-use crate::hot::item::Object;
-use crate::hot::item::simple;
-use crate::values::encode::APART_SIZE_MIN;
-use crate::values::encode::Encoding;
-use crate::values::encode::Mark;
-use crate::values::encode::Outcome;
-use crate::values::encode::PROVISIONAL_ID;
-use crate::values::encode::Target;
-use crate::values::names::Names;
-use crate::values::names::ShapeNames;
-use crate::values::names::is_same_name;
+use crate::hot::item::{Held, Item, Object, simple};
+use crate::values::encode::{APART_SIZE_MIN, Encoding, Mark, Outcome, PROVISIONAL_ID, Target};
+use crate::values::names::{Names, ShapeNames, is_same_name};
 
 /// Dicts with more items than this are not gathered.
 const FEW: usize = 24;
