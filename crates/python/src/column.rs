@@ -9,7 +9,9 @@ use pellucid_query::aggregate::Sums;
 use pellucid_query::expression::{self, Node};
 use pellucid_query::stoppable::Pace;
 use pellucid_query::walk::{damaged, for_each, for_each_at};
-use pellucid_query::{Column, Extreme, Extremes, Fault, Outcome, Selected, Step, Sum, Walk, aggregate};
+use pellucid_query::{
+    Column, Extreme, Extremes, Fault, LookedUp, Outcome, Selected, Selection, Step, Sum, Walk, aggregate,
+};
 use pellucid_record::Shapes;
 use pellucid_record::value::NoShapes;
 use pellucid_store::{Row, Snapshot, TransactionScan};
@@ -412,18 +414,19 @@ fn see_source<'py>(
     mut visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
 ) -> PyResult<()> {
     let columns = nodes.iter().map(column_of).collect::<PyResult<Vec<_>>>()?;
-    // These rows need no transaction, so values are made into objects without a copy.
+    // The bytes of these rows stay in place, so values are made into objects without a copy.
     let rows = match rows {
         Rows::Pinned(mut scan) => {
             let snapshot = scan.snapshot().clone();
-            let whole = snapshot.whole();
-            return match &mut selection {
-                None => see_values(table, &mut *scan, &whole, columns, Some(&snapshot), visit),
-                Some(selection) => {
-                    let mut rows = Selected { rows: &mut *scan, selection, shapes: &whole };
-                    see_values(table, &mut rows, &whole, columns, Some(&snapshot), visit)
-                }
-            };
+            return see_pinned(table, &mut *scan, selection.as_mut(), &snapshot, columns, visit);
+        }
+        Rows::Listed(snapshot, mut rows) => {
+            let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
+            return see_pinned(table, &mut rows, selection.as_mut(), &snapshot, columns, visit);
+        }
+        Rows::Indexed(snapshot, mut rows) => {
+            let mut rows = LookedUp { rows: &mut *rows, reader: &snapshot };
+            return see_pinned(table, &mut rows, selection.as_mut(), &snapshot, columns, visit);
         }
         Rows::Covered(mut rows, _) => return see_values(table, &mut *rows, &NoShapes, columns, None, visit),
         rows => rows,
@@ -445,6 +448,25 @@ fn see_source<'py>(
         visit(&mut objects)?;
     }
     Ok(())
+}
+
+/// As `for_each_values`, over the selected rows of a snapshot.
+fn see_pinned<'py>(
+    table: &Bound<'py, Table>,
+    rows: &mut impl Walk,
+    selection: Option<&mut Selection>,
+    snapshot: &Snapshot,
+    columns: Vec<Column>,
+    visit: impl FnMut(&mut Vec<Bound<'py, PyAny>>) -> PyResult<()>,
+) -> PyResult<()> {
+    let whole = snapshot.whole();
+    match selection {
+        None => see_values(table, rows, &whole, columns, Some(snapshot), visit),
+        Some(selection) => {
+            let mut rows = Selected { rows, selection, shapes: &whole };
+            see_values(table, &mut rows, &whole, columns, Some(snapshot), visit)
+        }
+    }
 }
 
 /// As `for_each_values`, over rows whose bytes stay in place meanwhile.
