@@ -579,7 +579,7 @@ def test_a_reader_that_never_leaves_costs_room_that_is_counted_warned_of_and_use
         assert stats["readers"] == readers
         # Neither the log nor the writers have anything to do with it.
         assert stats["log_pending"] == 0
-        told = r"a snapshot of '.*' is 1\d\d commits old: the file grows until it is closed"
+        told = r"a snapshot of '.*' is 1\d\d checkpoints old: the file grows until it is closed"
         with pytest.warns(pellucid.DatabaseWarning, match=told):
             pellucid.open(path, "r").close()
         assert reader("dict(snap) == first")

@@ -90,7 +90,7 @@ impl fmt::Display for Warning {
             ),
             Self::OldReader { path, lag } => write!(
                 out,
-                "a snapshot of '{path}' is {lag} commits old: the file grows until it is closed; records and iterators that are kept hold one"
+                "a snapshot of '{path}' is {lag} checkpoints old: the file grows until it is closed; records and iterators that are kept hold one"
             ),
             Self::LostCommits { path, commits } => write!(
                 out,
