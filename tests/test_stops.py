@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas  # noqa: F401 - pyarrow imports it with its first table, where a signal would come in between
 import pellucid
 import pyarrow as pa
 import pytest
 from pellucid import F
 from processes import Child
+
+# pyarrow imports pandas, and a module of its own, with its first array: a signal would come in between.
+pa.array([1])
 
 
 @pytest.fixture(params=["file", "memory"])
